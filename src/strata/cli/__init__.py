@@ -1,0 +1,1 @@
+"""The strata command. Holds no logic: it asks the API and shapes the answer."""

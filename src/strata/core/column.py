@@ -1,0 +1,51 @@
+"""Values for many nodes at once: the form in which facts travel between drivers and the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from strata.core.model import UNKNOWN
+
+Codes = npt.NDArray[np.int32]
+Indices = npt.NDArray[np.int64]
+
+
+class Column:
+    """One value per node of a batch, dictionary-encoded: code 0 is unknown, code ``i`` is ``words[i - 1]``."""
+
+    __slots__ = ("codes", "words")
+
+    def __init__(self, words: Sequence[str], codes: Codes) -> None:
+        self.words = tuple(words)
+        self.codes = codes
+
+    @classmethod
+    def of(cls, values: Iterable[str | None]) -> Column:
+        """From plain values; None and ``unknown`` are unknown."""
+        words: dict[str, int] = {}
+        codes = [
+            0 if value is None or value == UNKNOWN else words.setdefault(value, len(words) + 1) for value in values
+        ]
+        return cls(tuple(words), np.array(codes, dtype=np.int32))
+
+    @classmethod
+    def same(cls, value: str | None, count: int) -> Column:
+        """The same value ``count`` times."""
+        if value is None or value == UNKNOWN:
+            return cls((), np.zeros(count, dtype=np.int32))
+        return cls((value,), np.ones(count, dtype=np.int32))
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def values(self) -> list[str]:
+        """Plain values, ``unknown`` where nothing is known."""
+        table = (UNKNOWN, *self.words)
+        return [table[code] for code in self.codes.tolist()]
+
+    def take(self, positions: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> Column:
+        """The part at ``positions``."""
+        return Column(self.words, self.codes[positions])

@@ -1,0 +1,287 @@
+"""What can be true of a node and how it can be changed, as data.
+
+A layer declares variables, mutations, guards and budgets (``Layer``); ``Model.of`` puts layers together and checks
+that they fit. A site adds its own layer from YAML (``strata.core.modelfile``). Nothing here knows how a mutation
+is carried out: that is a driver (``strata.core.driver``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Literal, TypeVar
+
+import msgspec
+
+from strata.core.errors import BadRequest
+
+UNKNOWN = "unknown"
+"""The value of a variable that nobody has seen, or that was last seen too long ago."""
+
+ABSENT = "absent"
+"""The value of an open variable (an image, a configuration) that a node does not have at all."""
+
+OTHER = "other"
+"""Planner's name for: an open variable has some value, and not the one desired."""
+
+WANTED = "wanted"
+"""Planner's name for: an open variable has just the value desired."""
+
+OPEN_SYMBOLS = (ABSENT, OTHER, WANTED)
+"""The known values of an open variable, as the planner sees them."""
+
+ANY = "*"
+"""In ``Mutation.start``: any value, known or unknown."""
+
+Values = frozenset[str]
+
+_NAME = re.compile(r"[a-z][a-z0-9_.-]{0,62}\Z")
+
+
+class Variable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One thing that can be true of a node.
+
+    A *closed* variable has a small set of ``values``. An *open* one (``open=True``, no values) can be
+    anything, and is planned as unknown / absent / other / wanted.
+    """
+
+    name: str
+    values: tuple[str, ...] = ()
+    open: bool = False
+    ages_out_after: float | None = None
+    """Seconds after which a fact is unknown again unless it was seen anew. None: it does not age."""
+    lost_when: Mapping[str, Values] = {}
+    """Other variables and values with which this one cannot outlive (the OS does not outlive power off): when the
+    other takes such a value, by a mutation or by itself, this one is unknown until seen again. So is whatever is
+    lost with this one in turn."""
+    observer: str = ""
+    """The driver that can look. Empty: nobody looks, the fact only arrives (from an agent, say)."""
+    doc: str = ""
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The known values that the planner distinguishes (without ``unknown``)."""
+        return OPEN_SYMBOLS if self.open else self.values
+
+
+class Mutation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One declared step: ``variable`` goes from one of ``start`` to ``to``."""
+
+    name: str
+    variable: str
+    start: Values
+    """Values it may start from. Holds ``unknown`` if it is right whatever the value was."""
+    to: str
+    """The value afterwards; for an open variable ``wanted`` or ``absent``."""
+    requires: Mapping[str, Values] = {}
+    """Other variables and the values that they must have."""
+    excludes: Mapping[str, Values] = {}
+    """Other variables and the values that they must not have. ``unknown`` is excluded only if named."""
+    sets: Mapping[str, str] = {}
+    """Other variables that it changes too, and to what."""
+    forgets: tuple[str, ...] = ()
+    """Other variables that are unknown afterwards."""
+    cost: float = 1.0
+    """What it costs the machine; by habit, the seconds that it usually takes."""
+    timeout: float = 60.0
+    """Seconds within which the fact must show it, counted from the start."""
+    batch: int = 1000
+    """Most nodes in one call of the driver."""
+    driver: str = ""
+    guards: tuple[str, ...] = ()
+    """Questions that must all be answered with yes just before."""
+    destructive: bool = False
+    """It can hurt what runs on the node. Never done while a fact that it starts from, requires or excludes is
+    unknown, even where ``start`` or ``requires`` would allow that."""
+    on_failure: Literal["unknown", "unchanged"] = "unknown"
+    """What to believe of every variable that it touches when the driver says that it failed."""
+    doc: str = ""
+
+    @property
+    def touches(self) -> tuple[str, ...]:
+        """Every variable that it changes: its own, those it sets, those it forgets."""
+        return (self.variable, *self.sets, *self.forgets)
+
+
+class Guard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A question that needs a strongly consistent answer just before a step. Asked of ``driver``."""
+
+    name: str
+    driver: str = ""
+    ask_again_after: float = 10.0
+    """Seconds until a node that was told no asks again."""
+    doc: str = ""
+
+
+class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How much may happen at once.
+
+    ``limit`` counts nodes with a mutation under way; ``percent`` is of the members of each bucket.
+    ``rate`` is starts a second. At least one is given; the smallest rules.
+    """
+
+    name: str
+    mutations: tuple[str, ...] = ()
+    """Which it brakes. Empty: all, or all of ``driver``."""
+    driver: str = ""
+    destructive_only: bool = False
+    per: str = "fleet"
+    """The bucket: ``fleet``, ``group:NAME``, ``group`` (each group by itself), or a location type of which
+    each is a bucket: ``cabinet``, ``chassis``, ``pdu``..."""
+    limit: int | None = None
+    percent: float | None = None
+    rate: float | None = None
+    unavailable: bool = False
+    """Count every member of the bucket that is not at its goal, rather than only those being changed."""
+    doc: str = ""
+
+
+class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one layer declares. It may name another layer's variables; ``Model.of`` checks that they are there."""
+
+    variables: tuple[Variable, ...] = ()
+    mutations: tuple[Mutation, ...] = ()
+    guards: tuple[Guard, ...] = ()
+    budgets: tuple[Budget, ...] = ()
+    excludes: Mapping[str, Mapping[str, Values]] = {}
+    """Conditions that it adds to another layer's mutations: mutation → variable → values it must not have."""
+
+
+class Model(msgspec.Struct, frozen=True, kw_only=True):
+    """Layers that fit together. Made by ``Model.of``."""
+
+    variables: Mapping[str, Variable]
+    mutations: Mapping[str, Mutation]
+    guards: Mapping[str, Guard]
+    budgets: Mapping[str, Budget]
+
+    @classmethod
+    def of(cls, *layers: Layer) -> Model:
+        """Put layers together; raise ``BadRequest`` on the first declaration that contradicts another."""
+        mutations = _by_name("mutation", (m for layer in layers for m in layer.mutations))
+        for layer in layers:
+            for name, more in layer.excludes.items():
+                if name not in mutations:
+                    raise BadRequest(f"no such mutation: {name}", where="excludes")
+                both = {
+                    k: mutations[name].excludes.get(k, values()) | more.get(k, values())
+                    for k in {**mutations[name].excludes, **more}
+                }
+                mutations[name] = msgspec.structs.replace(mutations[name], excludes=both)
+        model = cls(
+            variables=_by_name("variable", (v for layer in layers for v in layer.variables)),
+            mutations=mutations,
+            guards=_by_name("guard", (g for layer in layers for g in layer.guards)),
+            budgets=_by_name("budget", (b for layer in layers for b in layer.budgets)),
+        )
+        model._validate()
+        return model
+
+    def effects(self, mutation: Mutation) -> dict[str, str]:
+        """Every variable that ``mutation`` changes and its value afterwards, with all that is forgotten."""
+        changed = {
+            mutation.variable: mutation.to,
+            **mutation.sets,
+            **dict.fromkeys(mutation.forgets, UNKNOWN),
+        }
+        return {**changed, **dict.fromkeys(self.lost_with(changed), UNKNOWN)}
+
+    def lost_with(self, changed: Mapping[str, str]) -> list[str]:
+        """The variables that become unknown when those in ``changed`` take these values."""
+        lost: dict[str, str] = {}
+        news = dict(changed)
+        while news:
+            now: dict[str, str] = {}
+            for variable in self.variables.values():
+                if variable.name in changed or variable.name in lost:
+                    continue
+                for other, fatal in variable.lost_when.items():
+                    value = news.get(other)
+                    if value is not None and (value == UNKNOWN or value in fatal):
+                        now[variable.name] = UNKNOWN
+            lost |= now
+            news = now
+        return list(lost)
+
+    def check_value(self, variable: str, value: str) -> None:
+        """Raise unless ``variable`` is declared and may be desired to have ``value``."""
+        declared = self.variables.get(variable)
+        if declared is None:
+            raise BadRequest(
+                f"no such state variable; known are {', '.join(sorted(self.variables)) or 'none'}",
+                where=variable,
+            )
+        if not value or value == UNKNOWN:
+            raise BadRequest(f"{value!r} cannot be desired", where=variable)
+        if not declared.open and value not in declared.values:
+            raise BadRequest(f"{value!r} is not one of {', '.join(declared.values)}", where=variable)
+
+    def _validate(self) -> None:
+        for variable in self.variables.values():
+            where = f"variable {variable.name}"
+            if variable.open == bool(variable.values):
+                raise BadRequest("give either values or open: true", where=where)
+            reserved = {UNKNOWN, ANY, ""} & set(variable.values)
+            if reserved or len(set(variable.values)) != len(variable.values):
+                raise BadRequest(f"values must be distinct and none of {UNKNOWN!r}, {ANY!r}, ''", where=where)
+            for other, fatal in variable.lost_when.items():
+                self._symbol_check(where, other, fatal)
+        for mutation in self.mutations.values():
+            self._validate_mutation(mutation)
+        for budget in self.budgets.values():
+            where = f"budget {budget.name}"
+            if budget.limit is None and budget.percent is None and budget.rate is None:
+                raise BadRequest("give limit, percent or rate", where=where)
+            for name in budget.mutations:
+                if name not in self.mutations:
+                    raise BadRequest(f"no such mutation: {name}", where=where)
+
+    def _validate_mutation(self, mutation: Mutation) -> None:
+        where = f"mutation {mutation.name}"
+        self._symbol_check(where, mutation.variable, mutation.start, unknown_ok=True)
+        if mutation.to == OTHER:
+            raise BadRequest(f"an open variable goes to {WANTED!r} or {ABSENT!r}", where=where)
+        self._symbol_check(where, mutation.variable, {mutation.to})
+        if not mutation.start:
+            raise BadRequest("starts from no value at all", where=where)
+        for name, values in (*mutation.requires.items(), *mutation.excludes.items()):
+            self._symbol_check(where, name, values, unknown_ok=True)
+        for name, value in mutation.sets.items():
+            self._symbol_check(where, name, {value})
+        for name in mutation.forgets:
+            self._symbol_check(where, name, ())
+        if len(set(mutation.touches)) != len(mutation.touches):
+            raise BadRequest("changes one variable in two ways (variable, sets, forgets)", where=where)
+        for name in mutation.guards:
+            if name not in self.guards:
+                raise BadRequest(f"no such guard: {name}", where=where)
+        if not mutation.cost > 0 or not mutation.timeout > 0 or mutation.batch < 1:
+            raise BadRequest("cost and timeout must be above 0 and batch at least 1", where=where)
+
+    def _symbol_check(self, where: str, name: str, values: Iterable[str], *, unknown_ok: bool = False) -> None:
+        variable = self.variables.get(name)
+        if variable is None:
+            raise BadRequest(f"no such variable: {name}", where=where)
+        allowed = {*variable.symbols, UNKNOWN} if unknown_ok else set(variable.symbols)
+        wrong = sorted(set(values) - allowed)
+        if wrong:
+            raise BadRequest(f"{name} has no value {wrong[0]!r}; it has {', '.join(variable.symbols)}", where=where)
+
+
+def values(*names: str) -> Values:
+    """A set of values, written short: ``values("off", "unknown")``."""
+    return frozenset(names)
+
+
+_T = TypeVar("_T", Variable, Mutation, Guard, Budget)
+
+
+def _by_name(kind: str, items: Iterable[_T]) -> dict[str, _T]:
+    found: dict[str, _T] = {}
+    for item in items:
+        if not _NAME.match(item.name):
+            raise BadRequest("a name is a letter, then up to 62 of a-z 0-9 _ . -", where=f"{kind} {item.name!r}")
+        if item.name in found:
+            raise BadRequest("declared twice", where=f"{kind} {item.name}")
+        found[item.name] = item
+    return found

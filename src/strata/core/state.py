@@ -1,0 +1,56 @@
+"""What is believed of a node and what is wanted of it, one value at a time.
+
+The engine keeps the same as columns (``strata.engine.table``); these are the forms that people, the API and the
+history see.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+
+class Fact(msgspec.Struct, frozen=True, kw_only=True):
+    """What a source of truth last saw. Past its age it reads ``unknown``."""
+
+    variable: str
+    value: str
+    seen: float
+    """Unix time."""
+    source: str
+    """Who said it: a driver's name. A fact has one source at a time."""
+
+
+class Desire(msgspec.Struct, frozen=True, kw_only=True):
+    """What the owners want. More than one value: any of them will do."""
+
+    variable: str
+    values: tuple[str, ...]
+    author: str
+    revision: int
+    """The store's revision at which it was acknowledged."""
+    origin: str
+    """``node`` (set on the node itself) or the name of the document it comes from."""
+
+
+class Outcome(enum.IntEnum):
+    """What a driver saw of one node in one batch. The whole set: nothing else can happen."""
+
+    DONE = 0
+    """Accepted by the device. The fact still has to show it."""
+    FAILED = 1
+    """The device said no, or answered wrongly."""
+    UNKNOWN = 2
+    """No answer: it may have happened. Look before trying again."""
+    FENCED = 3
+    """Somebody newer leads. Not tried, and not to be tried by us."""
+
+
+class Fence(msgspec.Struct, frozen=True, order=True):
+    """Orders effects on one node. A device or driver refuses one that is not above the last it took."""
+
+    epoch: int
+    """The store's revision at which the actor took the lead for the node's shard."""
+    generation: int
+    """The number of the effect in that epoch."""

@@ -1,0 +1,1 @@
+"""HaaS: controllers of machines, reached over Redfish."""

@@ -1,0 +1,59 @@
+"""What the hardware layer declares: power, switched by a node's controller."""
+
+from __future__ import annotations
+
+from strata.core.model import Budget, Guard, Layer, Mutation, Variable, values
+
+LAYER = Layer(
+    variables=(
+        Variable(
+            name="power",
+            values=("off", "on"),
+            ages_out_after=90,
+            observer="bmc",
+            doc="Whether the node has power, as its controller says.",
+        ),
+    ),
+    mutations=(
+        Mutation(
+            name="power-on",
+            variable="power",
+            start=values("off"),
+            to="on",
+            driver="bmc",
+            cost=30,
+            timeout=120,
+            batch=500,
+        ),
+        Mutation(
+            name="power-off",
+            variable="power",
+            start=values("on"),
+            to="off",
+            driver="bmc",
+            cost=20,
+            timeout=120,
+            batch=500,
+            guards=("no-running-job",),
+            destructive=True,
+        ),
+    ),
+    guards=(Guard(name="no-running-job", driver="workload", doc="No job would lose its node."),),
+    budgets=(
+        Budget(
+            name="inrush",
+            mutations=("power-on",),
+            per="cabinet",
+            limit=256,
+            doc="Nodes of a cabinet starting at once.",
+        ),
+        Budget(
+            name="disruption",
+            destructive_only=True,
+            per="fleet",
+            percent=10,
+            doc="Nodes being taken down at once, of the whole fleet.",
+        ),
+        Budget(name="bmc-rate", driver="bmc", rate=5000, doc="Starts a second over all controllers."),
+    ),
+)

@@ -1,0 +1,1 @@
+"""PaaS: configuration and workload managers."""

@@ -1,0 +1,63 @@
+"""What the platform layer declares: a node's configuration and its place in the workload manager."""
+
+from __future__ import annotations
+
+from strata.core.model import Layer, Mutation, Variable, values
+
+LAYER = Layer(
+    variables=(
+        Variable(
+            name="config",
+            open=True,
+            ages_out_after=90,
+            lost_when={"personality": values("idle", "error")},
+            observer="node",
+            doc="The configuration revision that is in force in the personality.",
+        ),
+        Variable(
+            name="workload",
+            values=("out", "in"),
+            ages_out_after=90,
+            lost_when={"personality": values("idle", "error")},
+            observer="workload",
+            doc="Whether the workload manager may give the node to jobs.",
+        ),
+    ),
+    mutations=(
+        Mutation(
+            name="configure",
+            variable="config",
+            start=values("absent", "other", "unknown"),
+            to="wanted",
+            requires={"personality": values("active")},
+            driver="node",
+            cost=10,
+            timeout=300,
+        ),
+        Mutation(
+            name="join-workload",
+            variable="workload",
+            start=values("out", "unknown"),
+            to="in",
+            requires={"personality": values("active"), "config": values("wanted")},
+            driver="workload",
+            cost=1,
+            timeout=30,
+        ),
+        Mutation(
+            name="leave-workload",
+            variable="workload",
+            start=values("in"),
+            to="out",
+            driver="workload",
+            cost=5,
+            timeout=86400,
+            on_failure="unchanged",
+        ),
+    ),
+    excludes={
+        # A node leaves the workload manager before it is taken down.
+        "power-off": {"workload": values("in")},
+        "stop-personality": {"workload": values("in")},
+    },
+)

@@ -1,0 +1,1 @@
+"""IaaS: from power-on to a running system image."""
