@@ -47,6 +47,19 @@ class Batch:
     def __len__(self) -> int:
         return len(self.names)
 
+    def take(self, positions: npt.NDArray[np.int64]) -> Batch:
+        """The part of the batch at ``positions``."""
+        here = positions.tolist()
+        return Batch(
+            names=[self.names[place] for place in here],
+            uids=self.uids[positions],
+            bmcs=[self.bmcs[place] for place in here] if self.bmcs else (),
+            goals={name: column.take(positions) for name, column in self.goals.items()},
+            epochs=self.epochs[positions],
+            generation=self.generation,
+            valid_until=self.valid_until,
+        )
+
     def fence(self, position: int) -> Fence:
         """The fence for the node at ``position``."""
         return Fence(int(self.epochs[position]), self.generation)

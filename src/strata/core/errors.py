@@ -4,6 +4,7 @@ StrataError
 ├── BadRequest      your input: says which field, what was found, what would be accepted
 │   └── NotFound    the thing that you named is not there
 ├── Denied          you may not: says which right is missing (never what you would have seen)
+│   └── Unauthenticated  we do not know who you are: no credential, or not one of ours
 ├── Conflict        someone else changed it first: carries the current revision
 ├── Compacted       that far back nothing is kept any more: list again, then watch from there
 ├── Refused         a guard, budget, hold or freeze said no: carries which, and how to override
@@ -54,6 +55,13 @@ class Denied(StrataError):
 
     status = 403
     title = "Denied"
+
+
+class Unauthenticated(Denied):
+    """No credential, or one that is not (or no longer) good. Says which, and never the credential."""
+
+    status = 401
+    title = "Not authenticated"
 
 
 class Conflict(StrataError):

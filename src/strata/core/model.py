@@ -126,8 +126,8 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     driver: str = ""
     destructive_only: bool = False
     per: str = "fleet"
-    """The bucket: ``fleet``, ``group:NAME``, ``group`` (each group by itself), or a location type of which
-    each is a bucket: ``cabinet``, ``chassis``, ``pdu``..."""
+    """The bucket: ``fleet``; ``group:NAME``; ``group`` (each group by itself); a type of location of which each is a
+    bucket (``cabinet``, ``chassis``...); or ``label:KEY`` (each value by itself: ``label:pdu``)."""
     limit: int | None = None
     percent: float | None = None
     rate: float | None = None

@@ -45,6 +45,8 @@ class Outcome(enum.IntEnum):
     """No answer: it may have happened. Look before trying again."""
     FENCED = 3
     """Somebody newer leads. Not tried, and not to be tried by us."""
+    WITHHELD = 4
+    """A person put the brake on before it began. Not tried. Drivers never say this."""
 
 
 class Fence(msgspec.Struct, frozen=True, order=True):

@@ -1,0 +1,245 @@
+"""The outermost ASGI layer: who asks, request ids, metrics, security headers; and the hottest routes by themselves.
+
+There is one front per door. On the *admin* door (a socket that only the owner can open) whoever shows no credential is
+the local administrator. On the *front* door only nginx speaks, and what it says about a client certificate is
+believed. ``GET /v1/nodes/{name}`` and ``GET /v1/health`` are answered here: dispatch would be most of their cost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import secrets
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Literal
+
+import msgspec
+
+from strata.api.http import is_fresh, node_tag
+from strata.api.problem import MEDIA_TYPE, problem_of
+from strata.api.rights import WHO
+from strata.api.services import Services
+from strata.control.logs import request_id
+from strata.control.principal import LOCAL_ADMIN, Principal, Right
+from strata.core.errors import BadRequest, Unauthenticated
+from strata.core.node import check_node_name
+
+log = logging.getLogger(__name__)
+
+Door = Literal["admin", "front"]
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Any, Any, Any], Awaitable[None]]
+
+SECURITY_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"referrer-policy", b"no-referrer"),
+)
+_NO_STORE = (b"cache-control", b"no-store")
+_REVALIDATE = (b"cache-control", b"private, no-cache")
+_JSON = (b"content-type", b"application/json")
+_PROBLEM = (b"content-type", MEDIA_TYPE.encode())
+_VARY = (b"vary", b"authorization")
+
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}\Z")
+_NODE_PREFIX = "/v1/nodes/"
+_NODE_ROUTE = "/v1/nodes/{name}"
+_WATCH = "/v1/watch"
+_READ_NODE = Right("read", "node")
+HEALTHY = b'{"status":"alive"}'
+
+_encode = msgspec.json.Encoder().encode
+_CREDENTIALS = frozenset(
+    (b"authorization", b"x-strata-client-verify", b"x-strata-client-serial", b"x-strata-client-dn")
+)
+_READ = _CREDENTIALS | {b"x-request-id", b"if-none-match"}
+
+
+class Front:
+    """An ASGI application in front of the Litestar one."""
+
+    def __init__(self, app: App, services: Services, door: Door) -> None:
+        self._app = app
+        self._services = services
+        self._door = door
+        self._authenticator = services.authenticator
+        self._facade = services.facade
+        self._metrics = services.metrics
+        self._node_metrics = services.metrics.route("GET", _NODE_ROUTE)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection event stream."""
+        kind = scope["type"]
+        if kind == "http":
+            await self._http(scope, receive, send)
+        elif kind == "lifespan":
+            await self._app(scope, receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 1003, "reason": "no WebSockets here"})
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        began = time.perf_counter()
+        given: dict[bytes, bytes] = {}
+        twice = False
+        for name, value in scope["headers"]:
+            if name in _READ:
+                twice = twice or (name in given and name in _CREDENTIALS)
+                given[name] = value
+        found = given.get(b"x-request-id", b"")
+        ident = found if _REQUEST_ID.match(found) else secrets.token_hex(8).encode()
+        mark = request_id.set(ident.decode())
+        self._metrics.in_flight.inc()
+        try:
+            who = Unauthenticated("a credential was given twice") if twice else self._who(given)
+            path: str = scope["path"]
+            method: str = scope["method"]
+            reads = method in ("GET", "HEAD")
+            if reads and path.startswith(_NODE_PREFIX) and path.find("/", 10) < 0 and len(path) > 10:
+                await self._node(scope, path[10:], who, given, ident, began, send)
+            elif reads and path == "/v1/health":
+                await self._health(scope, ident, began, send)
+            else:
+                scope[WHO] = who
+                await self._rest(scope, receive, send, ident, began)
+        finally:
+            self._metrics.in_flight.dec()
+            request_id.reset(mark)
+
+    def _who(self, given: dict[bytes, bytes]) -> Principal | Unauthenticated:
+        """Who asks, or why we do not know. A bearer token that is there must be good, whatever else is."""
+        try:
+            header = given.get(b"authorization")
+            if header is not None:
+                scheme, _, token = header.decode("latin-1").partition(" ")
+                if scheme.lower() != "bearer":
+                    return Unauthenticated("only bearer tokens are accepted", where="Authorization")
+                return self._authenticator.token(token.strip())
+            if self._door == "admin":
+                return LOCAL_ADMIN
+            return self._authenticator.certificate(
+                given.get(b"x-strata-client-verify", b"").decode("latin-1"),
+                given.get(b"x-strata-client-serial", b"").decode("latin-1"),
+                given.get(b"x-strata-client-dn", b"").decode("latin-1"),
+            )
+        except Unauthenticated as error:
+            return error
+
+    # the hottest routes
+
+    async def _node(
+        self,
+        scope: Scope,
+        name: str,
+        who: Principal | Unauthenticated,
+        given: dict[bytes, bytes],
+        ident: bytes,
+        began: float,
+        send: Send,
+    ) -> None:
+        headers = [(b"x-request-id", ident), *SECURITY_HEADERS]
+        try:
+            if isinstance(who, Unauthenticated):
+                raise who
+            who.require(_READ_NODE)
+            if scope["query_string"]:
+                raise BadRequest("no such query parameter", where="query", hint="it takes none")
+            check_node_name(name)
+            view = await self._facade.node(who, name)
+            tag = node_tag(view)
+            headers += (_REVALIDATE, _VARY, (b"etag", tag.encode()))
+            if is_fresh(given.get(b"if-none-match", b"").decode("latin-1"), tag):
+                status, body = 304, b""
+            else:
+                status, body = 200, _encode(view)
+                headers.append(_JSON)
+        except Exception as error:
+            problem = problem_of(error)
+            status, body = problem.status, _encode(problem)
+            headers += (_PROBLEM, _NO_STORE)
+            if status == 401:
+                headers.append((b"www-authenticate", b"Bearer"))
+        await _answer(send, status, headers, body, scope["method"])
+        self._node_metrics.done(status, time.perf_counter() - began)
+        _record(scope["method"], _NODE_ROUTE, status, began, who)
+
+    async def _health(self, scope: Scope, ident: bytes, began: float, send: Send) -> None:
+        headers = [(b"x-request-id", ident), *SECURITY_HEADERS, _JSON, _NO_STORE]
+        await _answer(send, 200, headers, HEALTHY, scope["method"])
+        self._metrics.route("GET", "/v1/health").done(200, time.perf_counter() - began)
+
+    # everything else
+
+    async def _rest(self, scope: Scope, receive: Receive, send: Send, ident: bytes, began: float) -> None:
+        head = scope["method"] == "HEAD" and scope["path"] != _WATCH
+        if head:
+            scope["method"] = "GET"
+        watches = scope["path"] == _WATCH
+        status = 0
+
+        async def sent(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = [*message.get("headers", ()), (b"x-request-id", ident), *SECURITY_HEADERS]
+                names = {name for name, _ in headers}
+                headers.append(_VARY)
+                if b"cache-control" not in names:
+                    headers.append(_REVALIDATE if b"etag" in names else _NO_STORE)
+                message["headers"] = headers
+                self._count(scope, status, began)
+            elif head and message["type"] == "http.response.body":
+                message["body"] = b""
+            if watches:
+                await asyncio.wait_for(send(message), self._services.limits.stalled)
+            else:
+                await send(message)
+
+        try:
+            await self._app(scope, receive, sent)
+        except Exception as error:
+            if status:
+                # The answer was under way: the client sees it end too early, the log sees why.
+                log.error("answer broken off", exc_info=error)
+                raise
+            problem = problem_of(error)
+            headers = [(b"x-request-id", ident), *SECURITY_HEADERS, _PROBLEM, _NO_STORE]
+            self._count(scope, problem.status, began)
+            await _answer(send, problem.status, headers, _encode(problem), "HEAD" if head else "GET")
+
+    def _count(self, scope: Scope, status: int, began: float) -> None:
+        """Count a request by its template; what matched none is counted together, so that labels stay few."""
+        route = scope.get("path_template") or "(none)"
+        self._metrics.route(scope["method"] if route != "(none)" else "ANY", route).done(
+            status, time.perf_counter() - began
+        )
+        _record(scope["method"], route, status, began, scope.get(WHO))
+
+
+async def _answer(send: Send, status: int, headers: list[tuple[bytes, bytes]], body: bytes, method: str) -> None:
+    if status != 304:
+        headers.append((b"content-length", str(len(body)).encode()))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if method == "HEAD" else body})
+
+
+def _record(method: str, route: str, status: int, began: float, who: object) -> None:
+    """The access log: reads that went well only at debug level."""
+    level = logging.WARNING if status >= 500 else logging.INFO if method != "GET" else logging.DEBUG
+    if log.isEnabledFor(level):
+        log.log(
+            level,
+            "%s %s",
+            method,
+            route,
+            extra={
+                "status": status,
+                "ms": round((time.perf_counter() - began) * 1000, 2),
+                "who": who.name if isinstance(who, Principal) else "",
+            },
+        )

@@ -1,0 +1,120 @@
+"""The parts of HTTP that routes share: entity tags, preconditions, opaque cursors. Knows no resource."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import re
+import zlib
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from litestar import Request
+
+from strata.control.views import NodeView
+from strata.core.errors import BadRequest, Conflict, NotFound
+
+AnyRequest = Request[Any, Any, Any]
+
+_TAG = re.compile(r'\s*(?:W/)?"(\d{1,18})(?:-\d{1,20})?"\s*\Z')
+
+
+def revision_tag(revision: int) -> str:
+    """The entity tag of something that changes only with its revision."""
+    return f'"{revision}"'
+
+
+def fleet_tag(revision: int) -> str:
+    """The entity tag of a view of the fleet. Weak: ages in it grow by themselves."""
+    return f'W/"{revision}"'
+
+
+def node_tag(view: NodeView) -> str:
+    """The entity tag of a node: its description's revision, then the stamp of everything else. Weak, as above."""
+    return f'W/"{view.revision}-{view.stamp}"'
+
+
+def is_fresh(if_none_match: str, tag: str) -> bool:
+    """Whether the client has this already (weak comparison, RFC 9110)."""
+    if not if_none_match:
+        return False
+    if if_none_match.strip() == "*":
+        return True
+    bare = tag.removeprefix("W/")
+    return any(found.strip().removeprefix("W/") == bare for found in if_none_match.split(","))
+
+
+async def expected_revision(request: AnyRequest, current: Callable[[], Awaitable[int]]) -> int | None:
+    """What ``If-Match`` or ``If-None-Match`` demand of the thing's revision: None is nothing, 0 is absence.
+
+    ``current`` asks for the revision that it has now, where several would do.
+    """
+    match, none = request.headers.get("if-match"), request.headers.get("if-none-match")
+    if none is not None:
+        if none.strip() != "*" or match is not None:
+            raise BadRequest("only '*' makes sense here: create, never replace", where="If-None-Match")
+        return 0
+    if match is None:
+        return None
+    wanted = match.split(",")
+    if match.strip() != "*" and len(wanted) == 1:
+        return _tag_revision(wanted[0])
+    accepted = None if match.strip() == "*" else {_tag_revision(tag) for tag in wanted}
+    try:
+        now = await current()
+    except NotFound as error:
+        raise Conflict("it does not exist", where=error.where) from error
+    if accepted is not None and now not in accepted:
+        raise Conflict("it has changed since", revision=now)
+    return now
+
+
+def _tag_revision(text: str) -> int:
+    found = _TAG.match(text)
+    if found is None:
+        raise BadRequest(
+            'an entity tag that we gave looks like "12" or W/"12-345"',
+            where="If-Match",
+            hint="send back the ETag of your last GET",
+        )
+    # A tag of 0 was never given out; it must not turn into "must not exist".
+    return int(found[1]) or -1
+
+
+def is_conditional(request: AnyRequest) -> bool:
+    """Whether the request names a state that it expects."""
+    return "if-match" in request.headers or "if-none-match" in request.headers
+
+
+def wants_async(request: AnyRequest) -> bool:
+    """``Prefer: respond-async`` (RFC 7240)."""
+    return any(part.split(";")[0].strip() == "respond-async" for part in request.headers.get("prefer", "").split(","))
+
+
+def seal(after: str | None) -> str | None:
+    """Make a cursor opaque."""
+    if after is None:
+        return None
+    raw = after.encode()
+    return base64.urlsafe_b64encode(zlib.crc32(raw).to_bytes(4, "big") + raw).decode().rstrip("=")
+
+
+def unseal(cursor: str | None) -> str:
+    """The text inside a cursor that we gave; none: empty."""
+    if not cursor:
+        return ""
+    try:
+        data = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        if zlib.crc32(data[4:]) == int.from_bytes(data[:4], "big"):
+            return data[4:].decode()
+    except (binascii.Error, ValueError):
+        pass
+    raise BadRequest("not a cursor that we gave", where="cursor", hint="pass the 'next' of the page before, unchanged")
+
+
+def finite(value: float | None, where: str) -> float | None:
+    """``value``, unless it is not a number or infinite: that is no time."""
+    if value is not None and not math.isfinite(value):
+        raise BadRequest("a time is a number of seconds since 1970", where=where)
+    return value

@@ -1,0 +1,176 @@
+"""The text of the front door's nginx configuration. Pure: knows no process and no file but their names.
+
+What nginx found out about a client's certificate goes to the upstream in headers of our own; the same headers
+from a client are overwritten, so they cannot be forged. nginx's own errors have the shape of all our errors.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+
+from strata.core.errors import BadRequest
+
+_SAFE = re.compile(r"[A-Za-z0-9_./@+: -]+\Z")
+_LISTEN = re.compile(r"(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\]|\*)\Z")
+
+# nginx status → our status, title, detail, hint.
+_PROBLEMS = {
+    "400 494": (400, "Bad request", "not an HTTP request that we understand", "check the request's headers"),
+    "408": (408, "Timeout", "the request took too long to arrive", "try again"),
+    "413": (413, "Body too large", "the body is larger than this service accepts", "split the request"),
+    "414": (414, "Path too long", "the request's path is too long", "send long selections in a body"),
+    "495 496": (
+        401,
+        "Not authenticated",
+        "the client certificate is not good: expired, or not from Strata's own CA",
+        "use a certificate from Strata's own CA, or none and a bearer token",
+    ),
+    "497": (400, "Bad request", "plain HTTP was sent to an HTTPS port", "use https://"),
+    "502 503": (503, "Unavailable", "the service behind the front door does not answer", "try again in a few seconds"),
+    "504": (504, "Outcome unknown", "the service took too long to answer", "look before trying again"),
+}
+
+
+class FrontDoor(msgspec.Struct, frozen=True, kw_only=True):
+    """Where nginx listens, what it shows, and where it passes requests on."""
+
+    directory: Path
+    """Its pid file, logs and temporary files; workers must be able to write below it."""
+    host: str
+    port: int
+    upstream: Path
+    """The service's ``front.sock``."""
+    certificate: Path
+    key: Path
+    ca: Path
+    """Client certificates must come from here."""
+    user: str = ""
+    """Whom workers run as; only root can choose. Empty: whoever starts nginx."""
+    workers: int = 2
+    body: int = 64 * 2**20
+    """Bytes of the largest request body."""
+    connections: int = 8192
+    """Connections per worker, to clients and upstream together."""
+
+
+def config_text(door: FrontDoor) -> str:
+    """The whole configuration."""
+    if not _LISTEN.match(door.host):
+        raise BadRequest("not an address or a host name to listen on", where=repr(door.host)[:80])
+    temporary = "\n".join(
+        f"  {kind}_temp_path {_path(door.directory / 'tmp' / kind)};"
+        for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    problems = "\n".join(_problem(number, codes) for number, codes in enumerate(_PROBLEMS))
+    user = f"user {door.user};\n" if door.user else ""
+    return f"""# Written by strata at every start: changes here are lost.
+daemon off;
+{user}worker_processes {door.workers};
+worker_rlimit_nofile {door.connections * 2};
+pid {_path(door.directory / "nginx.pid")};
+error_log {_path(door.directory / "nginx.log")} warn;
+events {{
+  worker_connections {door.connections};
+}}
+http {{
+  access_log off;
+  server_tokens off;
+  default_type application/octet-stream;
+{temporary}
+  client_max_body_size {door.body};
+  client_body_buffer_size 128k;
+  client_header_timeout 15s;
+  client_body_timeout 30s;
+  send_timeout 60s;
+  keepalive_timeout 75s;
+  keepalive_requests 100000;
+  large_client_header_buffers 4 32k;
+  reset_timedout_connection on;
+
+  upstream strata {{
+    server {_path(door.upstream, "unix:")};
+    keepalive 64;
+    keepalive_requests 100000;
+  }}
+
+  map $http_x_request_id $strata_request_id {{
+    default $http_x_request_id;
+    "" $request_id;
+  }}
+
+  server {{
+    listen {door.host}:{door.port} ssl http2;
+    ssl_certificate {_path(door.certificate)};
+    ssl_certificate_key {_path(door.key)};
+    ssl_protocols TLSv1.2 TLSv1.3;
+    ssl_ciphers ECDHE+AESGCM:ECDHE+CHACHA20;
+    ssl_session_cache shared:strata:10m;
+    ssl_session_timeout 5m;
+    ssl_session_tickets off;
+    ssl_client_certificate {_path(door.ca)};
+    ssl_verify_client optional;
+    ssl_verify_depth 1;
+    add_header Strict-Transport-Security "max-age=31536000" always;
+
+    proxy_http_version 1.1;
+    proxy_set_header Connection "";
+    proxy_set_header Host $host;
+    proxy_set_header X-Request-Id $strata_request_id;
+    proxy_set_header X-Strata-Client-Verify $ssl_client_verify;
+    proxy_set_header X-Strata-Client-Serial $ssl_client_serial;
+    proxy_set_header X-Strata-Client-DN $ssl_client_s_dn;
+    proxy_connect_timeout 5s;
+    proxy_send_timeout 60s;
+    proxy_read_timeout 300s;
+    # A request that may have been acted on is never sent a second time.
+    proxy_next_upstream off;
+
+    location / {{
+      proxy_pass http://strata;
+    }}
+    location = /v1/watch {{
+      proxy_pass http://strata;
+      proxy_buffering off;
+      proxy_read_timeout 3600s;
+      send_timeout 3600s;
+    }}
+{problems}
+  }}
+}}
+"""
+
+
+def _problem(number: int, codes: str) -> str:
+    status, title, detail, hint = _PROBLEMS[codes]
+    body = msgspec.json.encode(
+        {
+            "type": f"urn:strata:problem:{title.lower().replace(' ', '-')}",
+            "title": title,
+            "status": status,
+            "detail": detail,
+            "where": "",
+            "hint": hint,
+            "request_id": "REQUEST_ID",
+        }
+    ).decode()
+    body = body.replace("'", "\\'").replace("REQUEST_ID", "$request_id")
+    return f"""    error_page {codes} = @problem{number};
+    location @problem{number} {{
+      internal;
+      default_type application/problem+json;
+      return {status} '{body}';
+    }}"""
+
+
+def _path(path: Path, scheme: str = "") -> str:
+    """A path as one nginx word. Characters with a meaning there are refused rather than escaped."""
+    if not path.is_absolute() or not _SAFE.match(str(path)):
+        raise BadRequest(
+            "nginx needs an absolute path of plain characters",
+            where=repr(str(path))[:120],
+            hint="use a state directory with letters, digits and _./@+- only",
+        )
+    return f'"{scheme}{path}"'

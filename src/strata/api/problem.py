@@ -1,0 +1,115 @@
+"""Errors as RFC 9457 problems: every refusal and failure leaves through here, in one shape.
+
+Says what was wrong, where, and what to do; never shows what an unexpected error was about (that goes to the log).
+"""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+from litestar.exceptions import HTTPException, ValidationException
+
+from strata.control.logs import redact, request_id
+from strata.core.errors import Conflict, StrataError
+
+log = logging.getLogger(__name__)
+
+MEDIA_TYPE = "application/problem+json"
+
+_LONGEST = 400
+
+_TITLES = {
+    400: "Bad request",
+    401: "Not authenticated",
+    403: "Denied",
+    404: "Not found",
+    405: "Method not allowed",
+    406: "Not acceptable",
+    412: "Precondition failed",
+    413: "Body too large",
+    415: "Unsupported media type",
+    431: "Headers too large",
+}
+_DETAILS = {
+    404: "there is nothing at this path",
+    405: "this path does not take that method",
+    413: "the body is larger than this service accepts",
+}
+_HINTS = {
+    404: "GET /v1/openapi.json lists all paths",
+    405: "the Allow header lists what would be accepted",
+    413: "split the request into smaller ones",
+}
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """What went wrong, as RFC 9457 has it, with where it was and what to do about it."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    where: str = ""
+    hint: str = ""
+    request_id: str = ""
+    revision: int | None = None
+    """The current revision, where somebody else was first."""
+
+
+def problem_of(error: BaseException, *, conditional: bool = False) -> Problem:
+    """The problem that tells ``error`` to a client. ``conditional``: the request named the revision it expects."""
+    if isinstance(error, Conflict) and conditional:
+        return _problem(412, error.detail, where=error.where, hint=error.hint, revision=error.revision or None)
+    if isinstance(error, StrataError):
+        revision = getattr(error, "revision", None) or None
+        return _problem(
+            error.status, error.detail, title=error.title, where=error.where, hint=error.hint, revision=revision
+        )
+    if isinstance(error, ValidationException):
+        return _problem(400, *_validation(error))
+    if isinstance(error, HTTPException) and error.status_code < 500:
+        status = error.status_code
+        return _problem(status, _DETAILS.get(status, error.detail), hint=_HINTS.get(status, ""))
+    log.error("request failed unexpectedly", exc_info=error)
+    return _problem(
+        500,
+        "something went wrong inside Strata; nothing is known about the outcome",
+        title="Internal error",
+        hint="look for the request id in the service's log",
+    )
+
+
+def _problem(
+    status: int, detail: str, where: str = "", *, title: str = "", hint: str = "", revision: int | None = None
+) -> Problem:
+    title = title or _TITLES.get(status, "Request failed")
+    return Problem(
+        type=f"urn:strata:problem:{title.lower().replace(' ', '-')}",
+        title=title,
+        status=status,
+        detail=_cut(detail),
+        where=_cut(where),
+        hint=_cut(hint),
+        request_id=request_id.get(),
+        revision=revision,
+    )
+
+
+def _validation(error: ValidationException) -> tuple[str, str]:
+    """Detail and place, from what Litestar found."""
+    found = error.extra if isinstance(error.extra, list) else []
+    parts = [item for item in found if isinstance(item, dict)]
+    if not parts:
+        return error.detail, ""
+    detail = "; ".join(str(item.get("message", "")) for item in parts)
+    where = ", ".join(
+        " ".join(str(getattr(item[k], "value", item[k])) for k in ("source", "key") if item.get(k)) for item in parts
+    )
+    return detail, where
+
+
+def _cut(text: str) -> str:
+    """What a client may have written, made short and printable: it will be shown on somebody's terminal or page."""
+    clean = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text[: _LONGEST + 1])
+    return redact(clean if len(clean) <= _LONGEST else clean[: _LONGEST - 1] + "…")

@@ -1,0 +1,171 @@
+"""Serves the API on two local sockets, in the running event loop. TLS and the network are nginx's (``strata.api.nginx``).
+
+``admin.sock`` is for people on this machine: whoever may open it (its owner, or root) is the administrator.
+``front.sock`` is for nginx alone: what it says about client certificates is believed. Both check the peer's uid
+with the kernel, so that a file mode gone wrong opens nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import stat
+import struct
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from strata.api.app import create_app, create_litestar
+from strata.api.front import Front
+from strata.api.services import Services
+from strata.core.errors import Unavailable
+
+log = logging.getLogger(__name__)
+
+GRACE = 5
+"""Seconds that requests under way get when the service stops."""
+BACKLOG = 2048
+_PATH_LIMIT = 107
+_CREDENTIALS = struct.Struct("3i")
+
+
+class ApiServer:
+    """The two sockets. ``start``, then ``stop``; requests under way are finished."""
+
+    def __init__(
+        self, services: Services, admin: Path, front: Path | None = None, *, front_user: tuple[int, int] | None = None
+    ) -> None:
+        """``front`` None: no nginx, so no such door. ``front_user``: nginx's workers, if they are somebody else."""
+        self._services = services
+        self._admin = admin
+        self._front = front
+        self._front_user = front_user
+        self._running: list[tuple[_Server, asyncio.Task[None], Path]] = []
+
+    async def start(self) -> None:
+        """Listen; returns when requests would be answered."""
+        litestar = create_litestar(self._services)
+        own = {0, os.geteuid()}
+        await self._listen(create_app(self._services, "admin", litestar), self._admin, own, None)
+        if self._front is not None:
+            peers = own | ({self._front_user[0]} if self._front_user else set())
+            await self._listen(create_app(self._services, "front", litestar), self._front, peers, self._front_user)
+
+    async def stop(self) -> None:
+        """Send watchers away, finish what is under way, and remove the sockets."""
+        self._services.stopping.set()
+        for server, _, _ in self._running:
+            server.should_exit = True
+        for _, task, path in self._running:
+            await task
+            path.unlink(missing_ok=True)
+        self._running.clear()
+
+    async def _listen(self, app: Front, path: Path, peers: Collection[int], owner: tuple[int, int] | None) -> None:
+        sock = bind_private(path, owner)
+        config = uvicorn.Config(
+            app,
+            http=_protocol_for(peers),
+            lifespan="off",
+            ws="none",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            proxy_headers=False,
+            backlog=BACKLOG,
+            timeout_keep_alive=75,
+            timeout_graceful_shutdown=GRACE,
+        )
+        server = _Server(config)
+        task = asyncio.create_task(server.serve(sockets=[sock]), name=f"api-{path.name}")
+        while not server.started and not task.done():
+            await asyncio.sleep(0.001)
+        if task.done():
+            await task
+            raise Unavailable("the API server did not start", where=str(path))
+        self._running.append((server, task, path))
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to the process that it is a part of."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _protocol_for(peers: Collection[int]) -> type[asyncio.Protocol]:
+    """uvicorn's HTTP protocol, for connections from ``peers`` (uids) only."""
+    allowed = frozenset(peers)
+
+    class PeerChecked(HttpToolsProtocol):
+        refused = False
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            uid = peer_uid(transport.get_extra_info("socket"))
+            if uid in allowed:
+                super().connection_made(transport)
+            else:
+                log.warning("connection refused", extra={"peer_uid": uid})
+                self.refused = True
+                transport.abort()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            if not self.refused:
+                super().connection_lost(exc)
+
+    return PeerChecked
+
+
+def peer_uid(sock: socket.socket) -> int:
+    """Who is at the other end of a local socket, as the kernel knows it."""
+    return int(_CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))[1])
+
+
+def bind_private(path: Path, owner: tuple[int, int] | None = None) -> socket.socket:
+    """A listening local socket that its owner alone can open; never, not even for a moment, by others."""
+    if len(os.fsencode(path)) > _PATH_LIMIT:
+        raise Unavailable(
+            f"the path of a local socket is at most {_PATH_LIMIT} bytes",
+            where=str(path),
+            hint="use a shorter directory",
+        )
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _remove_stale(path)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        # Nobody can connect before listen(), so the mode set in between is the first that matters.
+        sock.bind(str(path))
+        path.chmod(0o600)
+        if owner is not None and owner[0] != os.geteuid():
+            os.chown(path, *owner)
+        sock.listen(BACKLOG)
+        sock.setblocking(False)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def _remove_stale(path: Path) -> None:
+    """Remove a socket that nobody listens on any more; refuse if somebody does, or if it is something else."""
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise Unavailable("something that is not a socket is in the way", where=str(path), hint="move it elsewhere")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1)
+        try:
+            probe.connect(str(path))
+        except (ConnectionRefusedError, FileNotFoundError):
+            path.unlink(missing_ok=True)
+            return
+    raise Unavailable("another service listens here already", where=str(path), hint="stop it first")

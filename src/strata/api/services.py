@@ -1,0 +1,81 @@
+"""What the routes need, handed over once at start, and how handlers ask for it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+import msgspec
+from litestar import Request
+from litestar.di import NamedDependency
+from litestar.params import PathParameter, QueryParameter, SkipValidation
+
+from strata.api.rights import WHO
+from strata.control.auth import Authenticator
+from strata.control.ca import Authority
+from strata.control.facade import Facade
+from strata.control.metrics import Metrics
+from strata.control.principal import Principal
+from strata.control.texts import FREEZE_SCOPE, NAME, NODE_NAME, PLAIN
+from strata.core.errors import Unauthenticated
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client may ask for."""
+
+    body: int = 64 * 2**20
+    """Bytes of a request's body: 100,000 node descriptions fit."""
+    watchers: int = 1000
+    """Clients that watch events at one time; each holds a connection and a store watch."""
+    keep_alive: float = 15.0
+    """Seconds of silence after which a watcher gets a comment, so that proxies keep the connection."""
+    stalled: float = 60.0
+    """Seconds that a watcher may take to accept data before it is dropped."""
+
+
+class Services(msgspec.Struct, kw_only=True):
+    """Everything behind the API."""
+
+    facade: Facade
+    authenticator: Authenticator
+    metrics: Metrics
+    authority: Authority | None = None
+    """None: this service issues no certificates (it runs without TLS)."""
+    limits: Limits = Limits()
+    stopping: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
+    """Set when the service is about to stop: watchers are sent away."""
+    watching: int = 0
+    """Clients that watch events now."""
+    schema: dict[str, Any] = msgspec.field(default_factory=dict)
+    """The OpenAPI document, once the application is built."""
+
+
+FacadeOf = NamedDependency[SkipValidation[Facade]]
+ServicesOf = NamedDependency[SkipValidation[Services]]
+Who = NamedDependency[SkipValidation[Principal]]
+
+Limit = Annotated[int, QueryParameter(ge=1, le=10_000, description="Most items in the answer.")]
+Cursor = Annotated[str | None, QueryParameter(max_length=4096, description="The `next` of the page before.")]
+Select = Annotated[
+    str,
+    QueryParameter(
+        pattern=PLAIN, min_length=1, max_length=1_000_000, description="Which nodes: `n[1-4],@gpu state:faulted`."
+    ),
+]
+# Path parameters carry their own bounds: Litestar does not look at msgspec's on them.
+NodePath = Annotated[str, PathParameter(pattern=NODE_NAME, max_length=63)]
+GroupPath = Annotated[str, PathParameter(pattern=NAME, max_length=63)]
+DocumentPath = Annotated[str, PathParameter(pattern=NAME, max_length=63)]
+FreezePath = Annotated[str, PathParameter(pattern=FREEZE_SCOPE, max_length=70)]
+JobPath = Annotated[str, PathParameter(pattern=r"^[A-Za-z0-9_.-]{1,64}$(?!\n)", max_length=64)]
+TokenPath = Annotated[str, PathParameter(pattern=r"^[0-9a-f]{16}$(?!\n)", max_length=16)]
+SerialPath = Annotated[str, PathParameter(pattern=r"^[0-9A-Fa-f]{1,40}$(?!\n)", max_length=40)]
+Time = Annotated[float | None, QueryParameter(ge=0, le=1e11, description="Unix seconds.")]
+
+
+def provide_who(request: Request[Any, Any, Any]) -> Principal:
+    """The principal that the guard has let through."""
+    who = request.scope.get(WHO)
+    if not isinstance(who, Principal):
+        raise Unauthenticated("no credential")
+    return who

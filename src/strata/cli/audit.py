@@ -1,0 +1,67 @@
+"""``strata audit``: who did what, and whether the record of it is whole."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+import click
+
+from strata.cli import exits
+from strata.cli import listing as ls
+from strata.cli.session import Session, pass_session
+from strata.cli.times import WHEN, when
+
+if TYPE_CHECKING:
+    from strata.cli.client import Json
+
+FIELDS = (
+    ls.number("seq"),
+    ls.Field("time", lambda item: when(item["time"]), key=lambda item: item["time"]),
+    ls.plain("author"),
+    ls.plain("action"),
+    ls.plain("target"),
+    ls.plain("detail"),
+    ls.plain("hash", shown=False),
+)
+
+
+@click.group()
+def audit() -> None:
+    """Show and verify the audit log."""
+
+
+@audit.command("list")
+@click.option("--from", "first", type=click.IntRange(min=0), default=0, metavar="SEQ", help="From this record on.")
+@click.option("--since", type=WHEN, help="Only records since then: 1h (an hour ago), or a date.")
+@click.option("--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="Most records, the newest.")
+@ls.listing(FIELDS)
+@pass_session
+def list_(session: Session, first: int, since: float | None, limit: int, view: ls.Listing) -> None:
+    """List records, the newest last.
+
+    \b
+    Example: strata audit list --since 1d --match author=alice
+    """
+    records = session.client.pages("/v1/audit", {"since": first})
+    ls.show(session, FIELDS, deque((r for r in records if since is None or r["time"] >= since), maxlen=limit), view)
+
+
+@audit.command()
+@ls.json_option
+@pass_session
+def verify(session: Session, as_json: bool) -> None:
+    """Check the chain of hashes over the whole log; exit code 1 if it is broken.
+
+    \b
+    Example: strata audit verify
+    """
+    found: Json = session.client.get("/v1/audit/verify")
+    if as_json:
+        session.out.json(found)
+    elif found["ok"]:
+        session.out.line(f"the audit log is whole: {found['count']} records", colour="green")
+    else:
+        session.out.line(f"the audit log is broken at record {found['first_bad']}: {found['reason']}", colour="red")
+    if not found["ok"]:
+        exits.leave(exits.ERROR)

@@ -1,0 +1,75 @@
+"""``strata freeze`` and ``thaw``: the brake for the fleet, a group or a node. (For holds: ``strata node hold``.)"""
+
+from __future__ import annotations
+
+import click
+
+from strata.cli import listing as ls
+from strata.cli.session import Session, pass_session
+from strata.cli.times import when
+from strata.cli.words import complete_group, complete_node, items
+
+FIELDS = (
+    ls.plain("scope"),
+    ls.plain("reason"),
+    ls.plain("author"),
+    ls.Field("since", lambda item: when(item["since"]), key=lambda item: item["since"]),
+)
+
+
+def _scope(group: str | None, node: str | None) -> str:
+    if group and node:
+        raise click.UsageError("give --group or --node, not both")
+    return f"group:{group}" if group else f"node:{node}" if node else "fleet"
+
+
+@click.command()
+@click.option("--group", shell_complete=complete_group, help="Only this group.")
+@click.option("--node", shell_complete=complete_node, help="Only this node.")
+@click.option("--reason", help="Why; others will read it.")
+@click.option("--list", "listing", is_flag=True, help="Show the brakes that are on.")
+@ls.listing(FIELDS, sort="scope")
+@pass_session
+def freeze(
+    session: Session, group: str | None, node: str | None, reason: str | None, listing: bool, view: ls.Listing
+) -> None:
+    """Stop all automation for the fleet, a group or a node. What is under way ends; nothing new begins.
+
+    \b
+    Example: strata freeze --reason 'cooling plant is down'
+             strata freeze --group gpu --reason 'firmware trial'
+             strata freeze --list
+    """
+    if listing:
+        ls.show(session, FIELDS, items(session.client.get("/v1/freezes")), view)
+        return
+    if not reason:
+        raise click.UsageError("say why with --reason (or --list the brakes that are on)")
+    scope = _scope(group, node)
+    answer = session.client.request("POST", "/v1/freezes", body={"scope": scope, "reason": reason}).body
+    if view.json:
+        session.out.json(answer)
+    else:
+        session.out.line(f"frozen: {scope}. 'strata thaw{_options(group, node)}' lets it go on")
+
+
+@click.command()
+@click.option("--group", shell_complete=complete_group, help="Only this group.")
+@click.option("--node", shell_complete=complete_node, help="Only this node.")
+@pass_session
+def thaw(session: Session, group: str | None, node: str | None) -> None:
+    """Take a brake off that 'strata freeze' put on.
+
+    \b
+    Example: strata thaw
+             strata thaw --group gpu
+    """
+    from strata.cli.client import segment
+
+    scope = _scope(group, node)
+    session.client.request("DELETE", f"/v1/freezes/{segment(scope)}")
+    session.out.line(f"thawed: {scope}")
+
+
+def _options(group: str | None, node: str | None) -> str:
+    return f" --group {group}" if group else f" --node {node}" if node else ""

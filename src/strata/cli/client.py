@@ -1,0 +1,284 @@
+"""The service's API as blocking calls: JSON in, JSON out, problem documents as errors of ``strata.core.errors``.
+
+Only reads are tried again: whether a write whose answer was lost took place is for the caller to look at. Knows
+nothing of the terminal.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
+
+from strata.cli.transport import Credentials, Endpoint, ServiceAway
+from strata.core.errors import (
+    BadRequest,
+    Compacted,
+    Conflict,
+    Denied,
+    NotFound,
+    OutcomeUnknown,
+    Refused,
+    StrataError,
+    Unauthenticated,
+    Unavailable,
+)
+
+Json = dict[str, Any]
+Params = Mapping[str, "str | int | bool | None"]
+
+PAGE = 10_000
+"""Most items that one answer holds."""
+
+_READS = 3
+_PAUSE = 0.2
+_STREAM_SILENCE = 60.0
+"""Seconds without even a keep-alive comment after which a stream is taken for dead."""
+
+
+class Reply(NamedTuple):
+    """An answer: its status, headers (lower case) and decoded body."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: Any
+
+
+class Event(NamedTuple):
+    """One server-sent event."""
+
+    id: str
+    kind: str
+    data: Any
+
+
+class Client:
+    """One service, one connection, kept alive between calls."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        credentials: Credentials,
+        *,
+        timeout: float = 60.0,
+        trace: Callable[[str], None] | None = None,
+    ) -> None:
+        self.endpoint = endpoint
+        self._trace = trace
+        self._credentials = credentials
+        self._timeout = timeout
+        self._connection: http.client.HTTPConnection | None = None
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def get(self, path: str, params: Params | None = None) -> Any:
+        """The body of a read."""
+        return self.request("GET", path, params=params).body
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Reply:
+        """Ask; raise the typed error for any answer that is not a success."""
+        target = path + query(params)
+        payload = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        sent = {"Accept": "application/json", **self._credentials.headers(), **(headers or {})}
+        if payload is not None:
+            sent["Content-Type"] = "application/json"
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                status, got, raw = self._exchange(method, target, payload, sent)
+            except ServiceAway:
+                raise
+            except (http.client.HTTPException, OSError) as error:
+                self.close()
+                if method != "GET":
+                    raise OutcomeUnknown(
+                        f"no answer ({_reason(error)}): it may or may not have been done",
+                        where=f"{method} {path}",
+                        hint="look before trying again",
+                    ) from None
+                if attempt >= _READS:
+                    raise ServiceAway(f"no answer: {_reason(error)}", where=f"{self.endpoint.url} {path}") from None
+            else:
+                if status == 503 and method == "GET" and attempt < _READS:
+                    time.sleep(min(_seconds(got.get("retry-after")) or _PAUSE * attempt, 5.0))
+                    continue
+                decoded = _decode(raw, got, path)
+                if status >= 400:
+                    raise problem(status, decoded, where=f"{method} {path}")
+                return Reply(status, got, decoded)
+            time.sleep(_PAUSE * attempt)
+
+    def pages(self, path: str, params: Params | None = None, *, limit: int | None = None) -> Iterator[Json]:
+        """Every item of a listing, page after page, up to ``limit``."""
+        left = limit
+        cursor: str | None = None
+        while left is None or left > 0:
+            size = PAGE if left is None else min(PAGE, left)
+            page = self.get(path, {**(params or {}), "limit": size, "cursor": cursor})
+            items: list[Json] = page["items"]
+            yield from items if left is None else items[:left]
+            left = None if left is None else left - len(items)
+            cursor = page.get("next")
+            if not cursor:
+                return
+
+    def events(self, path: str, params: Params | None = None, *, last: str = "") -> Iterator[Event]:
+        """Events for as long as the caller wants them; a lost connection resumes after the last one seen."""
+        lost = 0
+        while True:
+            headers = {"Accept": "text/event-stream", **self._credentials.headers()}
+            if last:
+                headers["Last-Event-ID"] = last
+            connection = self.endpoint.connect(self._credentials, _STREAM_SILENCE)
+            try:
+                connection.request("GET", path + query(params), headers=headers)
+                response = connection.getresponse()
+                if response.status != 200:
+                    decoded = _decode(response.read(), _headers(response), path)
+                    raise problem(response.status, decoded, where=f"GET {path}")
+                for event in read_events(response):
+                    lost = 0
+                    last = event.id or last
+                    if event.kind == "compacted":
+                        # What was asked for is gone; asking for it again would say so for ever. Go on from now.
+                        last, params = "", {**(params or {}), "since": None}
+                    yield event
+            except (http.client.HTTPException, OSError):
+                # Cut off. Connecting anew says whether the service is still there.
+                lost += 1
+            else:
+                lost += 1
+            finally:
+                connection.close()
+            time.sleep(min(_PAUSE * lost, 5.0))
+
+    def _exchange(
+        self, method: str, target: str, payload: bytes | None, headers: Mapping[str, str]
+    ) -> tuple[int, dict[str, str], bytes]:
+        if self._connection is None:
+            self._connection = self.endpoint.connect(self._credentials, self._timeout)
+        began = time.monotonic()
+        self._connection.request(method, target, body=payload, headers=dict(headers))
+        response = self._connection.getresponse()
+        raw = response.read()
+        if self._trace is not None:  # never headers or bodies: they hold tokens
+            took = (time.monotonic() - began) * 1000
+            request = response.getheader("X-Request-Id", "-")
+            self._trace(
+                f"{method} {target[:500]} -> {response.status}, {len(raw)} bytes, {took:.0f} ms, request {request}"
+            )
+        if response.will_close:
+            self.close()
+        return response.status, _headers(response), raw
+
+
+def read_events(lines: Iterator[bytes] | http.client.HTTPResponse) -> Iterator[Event]:
+    """Decode a text/event-stream; comments are keep-alives, an event cut off in the middle is dropped."""
+    identity, kind, data = "", "", list[str]()
+    for raw in lines:
+        line = raw.decode("utf-8", "replace").rstrip("\r\n")
+        if not line:
+            if data:
+                text = "\n".join(data)
+                try:
+                    yield Event(identity, kind or "message", json.loads(text))
+                except ValueError:
+                    raise StrataError(f"an event is not JSON: {text[:80]!r}", where="watch") from None
+            kind, data = "", []
+            continue
+        field, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if field == "data":
+            data.append(value)
+        elif field == "event":
+            kind = value
+        elif field == "id":
+            identity = value
+
+
+def problem(status: int, body: Any, *, where: str) -> StrataError:
+    """The error that a failed answer stands for, with the service's own words."""
+    told: Json = body if isinstance(body, dict) else {}
+    detail = str(told.get("detail") or told.get("title") or f"the service answered {status}")
+    place = str(told.get("where") or "")
+    hint = str(told.get("hint") or "")
+    if status == 401:
+        return Unauthenticated(detail, where=place, hint=hint or "STRATA_TOKEN, --token-file, or --cert and --key")
+    if status == 403:
+        return Denied(detail, where=place, hint=hint or "strata auth whoami shows your role and scope")
+    if status == 404:
+        return NotFound(detail, where=place, hint=hint)
+    if status == 409 and told.get("title") == Refused.title:
+        return Refused(detail, where=place, hint=hint, by=str(told.get("by") or ""))
+    if status in (409, 412, 428):
+        return Conflict(detail, where=place, hint=hint or "read it again, then decide", revision=_int(told))
+    if status == 410:
+        return Compacted(detail, where=place, hint=hint)
+    if status == 503:
+        return Unavailable(detail, where=place, hint=hint)
+    if 400 <= status < 500:
+        return BadRequest(detail, where=place, hint=hint)
+    request = told.get("request_id")
+    log = f"the service's log says more: request {request}" if request else ""
+    return StrataError(detail, where=place or where, hint=hint or log)
+
+
+def query(params: Params | None) -> str:
+    """``?a=b`` without the parameters that are None or empty; booleans as the API writes them."""
+    given = {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in (params or {}).items()
+        if value is not None and value != ""
+    }
+    return "?" + urlencode(given, quote_via=quote) if given else ""
+
+
+def segment(name: str) -> str:
+    """A name as one part of a path."""
+    return quote(name, safe="@:")
+
+
+def _headers(response: http.client.HTTPResponse) -> dict[str, str]:
+    return {name.lower(): value for name, value in response.getheaders()}
+
+
+def _decode(raw: bytes, headers: Mapping[str, str], path: str) -> Any:
+    if not raw:
+        return None
+    if "json" not in headers.get("content-type", ""):
+        return raw.decode("utf-8", "replace")
+    try:
+        return json.loads(raw)
+    except ValueError:
+        raise StrataError("the service answered with broken JSON", where=path) from None
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__
+
+
+def _seconds(text: str | None) -> float:
+    return float(text) if text is not None and text.isdigit() else 0.0
+
+
+def _int(told: Json) -> int:
+    revision = told.get("revision")
+    return revision if isinstance(revision, int) else 0

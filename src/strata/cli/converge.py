@@ -1,0 +1,65 @@
+"""Watch nodes go to their goal: counts by state until nothing moves. Shared by ``node set --wait`` and ``up``."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from strata.cli import exits
+from strata.cli.output import STATE_ORDER, counts
+from strata.cli.progress import Meter
+
+if TYPE_CHECKING:
+    from strata.cli.client import Client
+    from strata.cli.output import Output
+
+MOVING = ("converging", "waiting", "unknown")
+"""States that a node leaves by itself."""
+
+_SETTLED_FOR = 1.0
+"""Seconds that the picture must hold: a desire that was just set takes a moment until the engine has seen it."""
+
+_POLL = 0.25
+
+
+def state_counts(client: Client, select: str) -> dict[str, int]:
+    """How many of the selected nodes are in each state."""
+    if select == "*":
+        return dict(client.get("/v1/status")["by_state"])
+    found: dict[str, int] = {}
+    one: dict[str, str | int | bool | None] = {"select": select, "limit": 1, "fields": "name"}
+    left = int(client.get("/v1/nodes", one)["total"])
+    for state in STATE_ORDER:
+        if left <= 0:
+            break
+        found[state] = int(client.get("/v1/nodes", {**one, "state": state})["total"])
+        left -= found[state]
+    return found
+
+
+def wait(client: Client, select: str, out: Output, *, timeout: float, title: str = "ready") -> dict[str, int]:
+    """Follow the selected nodes until none moves, or for ``timeout`` seconds; the last counts by state."""
+    began = time.monotonic()
+    settled: float | None = None
+    with Meter(out, title) as meter:
+        while True:
+            found = state_counts(client, select)
+            now = time.monotonic()
+            rest = {state: count for state, count in found.items() if state != "ready" and count}
+            meter.update(found.get("ready", 0), sum(found.values()), counts(rest) if rest else "")
+            if any(found.get(state) for state in MOVING):
+                settled = None
+            elif settled is None:
+                settled = now
+            elif now - settled >= _SETTLED_FOR:
+                return found
+            if now - began >= timeout:
+                return found
+            time.sleep(_POLL)
+
+
+def verdict(found: dict[str, int]) -> int:
+    """The exit code for the counts that ``wait`` gave: 0 all ready, 3 some cannot get there, else 1."""
+    if found.get("unreachable"):
+        return exits.UNREACHABLE
+    return exits.ERROR if any(count for state, count in found.items() if state != "ready") else 0

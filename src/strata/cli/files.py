@@ -1,0 +1,261 @@
+"""Files that people write: YAML documents (nodes, groups, desires) and CSV lists of nodes.
+
+Every plain YAML value is text: ``power: on`` is "on" and ``image: 1.10`` is "1.10", never a boolean or a number.
+Errors name the file, the place in it, and what would be accepted. What a desire means is for the service to say.
+
+A file holds one or more documents, parted by ``---``::
+
+    kind: desire                      kind: group                kind: nodes
+    name: compute-ready               name: gpu                  nodes: n[0001-0064]
+    select: "@compute"                members: n[0001-0008]      role: compute
+    set: {power: on, image: [v2]}     description: with GPUs     labels: {rack: "7"}
+    priority: 10
+
+``kind: node`` describes one node (``name``, ``location``, ``nid``, ``role``, ``architecture``, ``labels``, ``bmc``);
+``kind: nodes`` a nodeset with what its nodes share, or a list of nodes.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from strata.core.errors import BadRequest
+
+if TYPE_CHECKING:
+    from strata.cli.client import Json
+
+NODE_FIELDS = ("name", "location", "nid", "role", "architecture", "labels", "bmc")
+_KEYS = {
+    "desire": {"kind", "name", "select", "set", "priority"},
+    "group": {"kind", "name", "members", "description"},
+    "node": {"kind", *NODE_FIELDS},
+    "nodes": {"kind", "nodes", *NODE_FIELDS} - {"name", "location", "nid", "bmc"},
+}
+
+
+class Bundle(NamedTuple):
+    """What some files hold, by kind, in order."""
+
+    nodes: list[Json]
+    groups: list[Json]
+    desires: list[Json]
+
+
+def read_bundle(paths: Iterable[Path]) -> Bundle:
+    """Read YAML files, directories of them (``*.yaml``, ``*.yml``), and standard input (``-``)."""
+    bundle = Bundle([], [], [])
+    seen: dict[tuple[str, str], str] = {}
+    for path in _spread(paths):
+        for place, document in _documents(path):
+            kind = _kind(document, place)
+            if kind == "desire":
+                added = [_desire(document, place)]
+                bundle.desires.extend(added)
+            elif kind == "group":
+                added = [_group(document, place)]
+                bundle.groups.extend(added)
+            else:
+                added = [_node(document, place)] if kind == "node" else _nodes(document, place)
+                bundle.nodes.extend(added)
+            for item in added:
+                key = ("node" if kind == "nodes" else kind, str(item["name"]))
+                if key in seen:
+                    raise BadRequest(f"{key[0]} {key[1]} is already in {seen[key]}", where=place)
+                seen[key] = place
+    return bundle
+
+
+def read_nodes(path: Path) -> list[Json]:
+    """The nodes in a CSV file, or in YAML documents of which all are nodes (or one plain list of nodes)."""
+    if path.suffix == ".csv":
+        return _csv(path)
+    found: list[Json] = []
+    for place, document in _documents(path):
+        if isinstance(document, list):
+            found += [_node(item, f"{place}[{index}]") for index, item in enumerate(document)]
+            continue
+        kind = _kind(document, place, allowed=("node", "nodes"))
+        found += [_node(document, place)] if kind == "node" else _nodes(document, place)
+    return found
+
+
+def _spread(paths: Iterable[Path]) -> Iterator[Path]:
+    for path in paths:
+        if not path.is_dir():
+            yield path
+            continue
+        inside = sorted(file for file in path.iterdir() if file.suffix in (".yaml", ".yml") and file.is_file())
+        if not inside:
+            raise BadRequest("holds no *.yaml or *.yml", where=str(path))
+        yield from inside
+
+
+def _read(path: Path) -> str:
+    try:
+        return sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise BadRequest(f"cannot read it: {reason}", where=str(path)) from None
+
+
+def _documents(path: Path) -> Iterator[tuple[str, Any]]:
+    """Each document with a name for its place."""
+    import yaml
+
+    text = _read(path)
+    try:
+        for number, document in enumerate(yaml.load_all(text, Loader=_loader()), 1):
+            if document not in (None, ""):
+                yield f"{path} document {number}", document
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        line = f" line {mark.line + 1}" if mark else ""
+        raise BadRequest(f"not YAML: {error.problem or error.context}", where=f"{path}{line}") from None
+    except yaml.YAMLError as error:
+        raise BadRequest(f"not YAML: {error}", where=str(path)) from None
+    except RecursionError:
+        raise BadRequest("nested too deeply", where=str(path)) from None
+
+
+def _loader() -> Any:
+    import yaml
+
+    base: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+
+    class Loader(base):  # type: ignore[misc]
+        """Plain values stay text; a key given twice is an error rather than a surprise."""
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+            seen = set()
+            for key, _ in node.value:
+                if key.value in seen:
+                    raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} is there twice", key.start_mark)
+                if isinstance(key.value, str):
+                    seen.add(key.value)
+            result: dict[Any, Any] = super().construct_mapping(node, deep)
+            return result
+
+    return Loader
+
+
+def _kind(document: Any, place: str, allowed: tuple[str, ...] = tuple(_KEYS)) -> str:
+    if not isinstance(document, dict):
+        raise BadRequest(f"must be a mapping with a kind, not {_what(document)}", where=place)
+    kind: Any = document.get("kind")
+    if kind not in allowed:
+        found = "is missing" if kind is None else f"is {str(kind)[:40]!r}"
+        raise BadRequest(f"kind {found}; it can be {', '.join(allowed)}", where=place)
+    unknown = sorted(set(map(str, document)) - _KEYS[kind])
+    if unknown:
+        raise BadRequest(f"unknown key {unknown[0]!r}; a {kind} has {', '.join(sorted(_KEYS[kind]))}", where=place)
+    return str(kind)
+
+
+def _desire(document: Json, place: str) -> Json:
+    want = document.get("set")
+    if not isinstance(want, dict) or not want:
+        raise BadRequest("must be a mapping such as {power: on}", where=f"{place} set")
+    chosen = {}
+    for variable, value in want.items():
+        values = value if isinstance(value, list) else [value]
+        if not values or not all(isinstance(one, str) and one for one in values):
+            raise BadRequest("must be a value or a list of values", where=f"{place} set.{variable}")
+        chosen[str(variable)] = values
+    return {
+        "name": _text(document, "name", place),
+        "select": _text(document, "select", place),
+        "set": chosen,
+        "priority": _whole(document.get("priority", "0"), f"{place} priority"),
+    }
+
+
+def _group(document: Json, place: str) -> Json:
+    group: Json = {"name": _text(document, "name", place)}
+    if "members" in document:
+        members = document["members"]
+        if isinstance(members, list) and all(isinstance(member, str) for member in members):
+            members = ",".join(members)
+        if not isinstance(members, str):
+            raise BadRequest("must be a nodeset or a list of nodesets", where=f"{place} members")
+        group["members"] = members
+    if "description" in document:
+        group["description"] = _text(document, "description", place)
+    return group
+
+
+def _nodes(document: Json, place: str) -> list[Json]:
+    from strata.core.nodeset import expand
+
+    told = document.get("nodes")
+    shared = {key: value for key, value in document.items() if key not in ("kind", "nodes")}
+    if isinstance(told, list):
+        return [
+            _node({**shared, **item} if isinstance(item, dict) else item, f"{place} nodes[{index}]")
+            for index, item in enumerate(told)
+        ]
+    if not isinstance(told, str) or not told:
+        raise BadRequest("must be a nodeset or a list of nodes", where=f"{place} nodes")
+    common = _node({"name": "n", **shared}, place)
+    return [{**common, "name": name} for name in expand(told)]
+
+
+def _node(document: Any, place: str) -> Json:
+    if not isinstance(document, dict):
+        raise BadRequest(f"must be a mapping with a name, not {_what(document)}", where=place)
+    unknown = sorted(set(map(str, document)) - {"kind", *NODE_FIELDS})
+    if unknown:
+        raise BadRequest(f"unknown key {unknown[0]!r}; a node has {', '.join(NODE_FIELDS)}", where=place)
+    node: Json = {"name": _text(document, "name", place)}
+    for key in ("location", "role", "architecture", "bmc"):
+        if document.get(key, "") != "":
+            node[key] = _text(document, key, place)
+    if document.get("nid", "") != "":
+        node["nid"] = _whole(document["nid"], f"{place} nid")
+    labels = document.get("labels", "")
+    if labels != "":
+        if not isinstance(labels, dict) or not all(isinstance(value, str) for value in labels.values()):
+            raise BadRequest("must be a mapping of texts", where=f"{place} labels")
+        node["labels"] = labels
+    return node
+
+
+def _csv(path: Path) -> list[Json]:
+    rows = csv.DictReader(io.StringIO(_read(path)))
+    found = []
+    for row in rows:
+        place = f"{path} line {rows.line_num}"
+        if None in row:
+            raise BadRequest("more values than the heading has columns", where=place)
+        document: Json = {key: value for key, value in row.items() if value}
+        if "labels" in document:
+            parted = [one.partition("=") for one in document["labels"].split(";") if one]
+            if not all(equals for _, equals, _ in parted):
+                raise BadRequest("must be KEY=VALUE;KEY=VALUE", where=f"{place} labels")
+            document["labels"] = {key: value for key, _, value in parted}
+        found.append(_node(document, place))
+    return found
+
+
+def _text(document: Json, key: str, place: str) -> str:
+    value = document.get(key)
+    if not isinstance(value, str) or not value:
+        raise BadRequest(f"must be a text, not {_what(value)}", where=f"{place} {key}")
+    return value
+
+
+def _whole(value: object, place: str) -> int:
+    try:
+        return int(str(value))
+    except ValueError:
+        raise BadRequest(f"must be a whole number, not {str(value)[:40]!r}", where=place) from None
+
+
+def _what(value: object) -> str:
+    if value in (None, ""):
+        return "nothing"
+    return {"list": "a list", "dict": "a mapping", "str": "a text"}.get(type(value).__name__, "that")

@@ -1,0 +1,175 @@
+"""The ``strata`` command: global options, the table of subcommands, errors as one line and an exit code.
+
+Subcommands are imported when they are named, so that any of them starts fast. What they do is in their own modules.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from strata import __version__
+from strata.cli import exits
+from strata.cli.output import clean
+from strata.cli.session import Session
+from strata.core.errors import StrataError
+
+COMMANDS: dict[str, dict[str, str]] = {
+    "The fleet": {
+        "status": "strata.cli.service:status",
+        "node": "strata.cli.node:node",
+        "group": "strata.cli.group:group",
+        "watch": "strata.cli.watch:watch",
+    },
+    "What is wanted": {
+        "apply": "strata.cli.apply:apply",
+        "plan": "strata.cli.plan:plan",
+        "document": "strata.cli.document:document",
+        "jobs": "strata.cli.jobs:jobs",
+        "model": "strata.cli.model:group",
+    },
+    "Brakes": {
+        "freeze": "strata.cli.brakes:freeze",
+        "thaw": "strata.cli.brakes:thaw",
+    },
+    "The service": {
+        "up": "strata.cli.updown:up",
+        "down": "strata.cli.updown:down",
+        "serve": "strata.cli.serve:serve",
+        "store": "strata.cli.store:store",
+        "auth": "strata.cli.auth:auth",
+        "audit": "strata.cli.audit:audit",
+        "log-level": "strata.cli.service:log_level",
+        "completion": "strata.cli.completion:completion",
+        "version": "strata.cli.service:version",
+    },
+}
+"""Section of the help → command → where it is."""
+
+
+class LazyGroup(click.Group):
+    """A group whose members are imported when they are asked for."""
+
+    def _table(self) -> Iterator[tuple[str, str]]:
+        for section in COMMANDS.values():
+            yield from section.items()
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Every command, in the order of the help."""
+        return [name for name, _ in self._table()]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return one."""
+        place = dict(self._table()).get(cmd_name)
+        if place is None:
+            return None
+        module, _, name = place.partition(":")
+        command = getattr(importlib.import_module(module), name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands by section."""
+        width = max(len(name) for name, _ in self._table())
+        for title, section in COMMANDS.items():
+            rows = []
+            for name in section:
+                command = self.get_command(ctx, name)
+                if command is not None:
+                    rows.append((name.ljust(width), command.get_short_help_str(limit=90)))
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+
+FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+    epilog="""\b
+Environment: STRATA_URL, STRATA_TOKEN, STRATA_TOKEN_FILE, STRATA_CERT, STRATA_KEY, STRATA_CA, STRATA_STATE (the
+state directory of a service on this machine), NO_COLOR.
+\b
+Exit codes: 0 fine, 1 error, 2 wrong usage, 3 not possible (no way to the goal, or a brake said no), 4 denied,
+5 conflict, 6 the service cannot be reached, 130 interrupted.
+\b
+Try:
+  strata up                                  a simulated fleet of 256 nodes
+  strata node list state:faulted             the nodes that need a person
+  strata node set @compute image=v2 --wait   bring them there""",
+)
+@click.option(
+    "--url", envvar="STRATA_URL", default="", help="unix:PATH or https://HOST:PORT [default: the local socket]"
+)
+@click.option("--token-file", envvar="STRATA_TOKEN_FILE", type=FILE, help="File (0600) that holds a bearer token.")
+@click.option("--cert", envvar="STRATA_CERT", type=FILE, help="Client certificate (PEM).")
+@click.option("--key", envvar="STRATA_KEY", type=FILE, help="Its key (PEM), if it is not in the same file.")
+@click.option("--ca", envvar="STRATA_CA", type=FILE, help="Authority that signed the service's certificate (PEM).")
+@click.option("--no-color", is_flag=True, help="No colours, as with NO_COLOR in the environment.")
+@click.option("-v", "--verbose", is_flag=True, help="Show requests, and where an internal error came from.")
+@click.version_option(__version__, message="strata %(version)s")
+@click.pass_context
+def cli(
+    ctx: click.Context,
+    url: str,
+    token_file: Path | None,
+    cert: Path | None,
+    key: Path | None,
+    ca: Path | None,
+    no_color: bool,
+    verbose: bool,
+) -> None:
+    """Strata manages HPC clusters: declare what a machine should be, and it stays so."""
+    colour = not no_color and not os.environ.get("NO_COLOR")
+    session = Session(url=url, token_file=token_file, cert=cert, key=key, ca=ca, colour=colour, verbose=verbose)
+    ctx.obj = session
+    ctx.call_on_close(session.close)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line; the exit code."""
+    if "_STRATA_COMPLETE" in os.environ:
+        from click.shell_completion import shell_complete
+
+        return shell_complete(cli, {}, "strata", "_STRATA_COMPLETE", os.environ["_STRATA_COMPLETE"])
+    verbose = False
+    try:
+        with cli.make_context("strata", list(arguments)) as ctx:
+            verbose = bool(ctx.params.get("verbose"))
+            cli.invoke(ctx)
+        sys.stdout.flush()
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return exits.INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read us has left. Python would complain when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return exits.BROKEN_PIPE
+    except StrataError as error:
+        print(f"strata: {clean(error)}", file=sys.stderr)
+        return exits.of(error)
+    except OSError as error:
+        print(f"strata: {clean(error)}", file=sys.stderr)
+        return exits.ERROR
+    except Exception as error:
+        if verbose:
+            raise
+        print(f"strata: internal error, please report it: {clean(repr(error))} (-v shows where)", file=sys.stderr)
+        return exits.ERROR
+    return 0
+
+
+def main() -> NoReturn:
+    """The entry point."""
+    sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,94 @@
+"""``strata plan``: a dry run over many nodes, by class of nodes that have the same way to go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from strata.cli import exits
+from strata.cli.listing import json_option
+from strata.cli.output import Column, state_colour
+from strata.cli.session import Session, pass_session
+from strata.cli.words import complete_select, select_help, split, wanted
+
+if TYPE_CHECKING:
+    from strata.cli.client import Json
+
+
+@click.command()
+@click.argument("words", nargs=-1, metavar="[SELECT] [VARIABLE=VALUE]...", shell_complete=complete_select)
+@click.option(
+    "-f",
+    "--file",
+    "files",
+    multiple=True,
+    type=click.Path(path_type=Path, allow_dash=True),
+    help="Desire documents (YAML) that would be applied.",
+)
+@json_option
+@pass_session
+def plan(session: Session, words: tuple[str, ...], files: tuple[Path, ...], as_json: bool) -> None:
+    """Show what would be done to the selected nodes if these desires were set. Changes nothing.
+
+    Without desires: what is left to do for those that are set. Exit code 3 if some nodes cannot get there.
+
+    \b
+    Example: strata plan @compute image=v2
+             strata plan -f desires/
+    """
+    select, assignments = split(words)
+    request: Json = {"select": select or "*", "set": wanted(assignments)}
+    if files:
+        from strata.cli.files import read_bundle
+
+        bundle = read_bundle(files)
+        if bundle.nodes or bundle.groups:
+            session.out.note("nodes and groups in the files are left out: a plan is for nodes that are there")
+        request["documents"] = bundle.desires
+    exits.leave(dry_run(session, request, as_json=as_json))
+
+
+def dry_run(session: Session, request: Json, *, as_json: bool) -> int:
+    """Ask for the plan and show it; the exit code."""
+    answer: Json = session.client.request("POST", "/v1/plan", body=request).body
+    if as_json:
+        session.out.json(answer)
+    else:
+        _show(session, answer)
+    return exits.UNREACHABLE if any(found["status"] == "unreachable" for found in answer["classes"]) else 0
+
+
+def _show(session: Session, answer: Json) -> None:
+    rows = [
+        (
+            found["count"],
+            found["nodeset"],
+            found["status"],
+            f"{found['cost']:g}",
+            _way(found),
+        )
+        for found in answer["classes"]
+    ]
+    columns = [
+        Column("count", right=True),
+        Column("nodes"),
+        Column("status", state_colour),
+        Column("cost", right=True),
+        Column("steps"),
+    ]
+    session.out.table(columns, rows)
+    totals = ", ".join(f"{name} ×{count}" for name, count in answer["totals"].items()) or "nothing to do"
+    session.out.line(f"{answer['nodes']} nodes: {totals}")
+
+
+def _way(found: Json) -> str:
+    steps = " → ".join(step["mutation"] for step in found["steps"])
+    reason = found.get("reason") or ""
+    if steps and reason:
+        return f"{steps} ({reason})"
+    return steps or reason or "-"
+
+
+select_help(plan)

@@ -1,0 +1,96 @@
+"""Progress of long work: a bar on a terminal, a line now and then in a pipe. Both on standard error."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from strata.cli.output import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.progress import Progress, TaskID
+
+    from strata.cli.client import Client, Json
+    from strata.cli.output import Output
+
+LINE_EVERY = 5.0
+"""Seconds between two lines in a pipe. The first and the last are always printed."""
+
+FINISHED = ("done", "failed", "cancelled")
+
+
+class Meter:
+    """Shows how far ``title`` is. Use it as a context."""
+
+    def __init__(self, out: Output, title: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._out = out
+        self._title = title
+        self._clock = clock
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+        self._printed: tuple[int, int, str] | None = None
+        self._at = -LINE_EVERY
+        self._last: tuple[int, int, str] | None = None
+
+    def __enter__(self) -> Meter:
+        if self._out.stderr.isatty():
+            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+            # Text columns read markup by default; what comes from the service must not be read so.
+            self._bar = Progress(
+                TextColumn("{task.description}", markup=False),
+                BarColumn(bar_width=30),
+                TextColumn("{task.completed:.0f}/{task.total:.0f} {task.fields[detail]}", markup=False),
+                TimeElapsedColumn(),
+                console=self._out.console(error=True),
+            )
+            self._bar.start()
+            self._task = self._bar.add_task(self._title, total=0, detail="")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+        elif self._last != self._printed and self._last is not None:
+            self._line(self._last)
+
+    def update(self, done: int, total: int, detail: str = "") -> None:
+        """So far ``done`` of ``total``."""
+        self._last = (done, total, clean(detail))
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=done, total=total, detail=clean(detail))
+        elif self._last != self._printed and self._clock() - self._at >= LINE_EVERY:
+            self._line(self._last)
+
+    def _line(self, state: tuple[int, int, str]) -> None:
+        done, total, detail = state
+        self._printed, self._at = state, self._clock()
+        self._out.note(f"{self._title}: {done}/{total}" + (f" {detail}" if detail else ""))
+        self._out.stderr.flush()
+
+
+def wait_job(client: Client, job: Json, out: Output, *, deadline: float | None = None) -> Json:
+    """Follow a job to its end, or to ``deadline`` (monotonic clock); the job as it then stands."""
+    from strata.cli.client import segment
+
+    pause = 0.1
+    with Meter(out, f"job {job['id']}") as meter:
+        while True:
+            failed = f"{job['failed']} failed" if job.get("failed") else ""
+            meter.update(int(job["done"]), int(job["total"]), failed)
+            late = deadline is not None and time.monotonic() >= deadline
+            if job["state"] in FINISHED or late:
+                return job
+            time.sleep(pause)
+            pause = min(pause * 1.5, 1.0)
+            job = _job(client.get(f"/v1/jobs/{segment(str(job['id']))}"))
+
+
+def _job(body: Any) -> Json:
+    assert isinstance(body, dict)
+    return body

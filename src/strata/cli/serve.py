@@ -1,0 +1,89 @@
+"""``strata serve``: options into ``Settings``, then the controller. Everything else is ``strata.control.daemon``."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import click
+
+if TYPE_CHECKING:
+    from strata.control.settings import LogFormat, LogLevel, Settings
+
+LEVELS = ("debug", "info", "warning", "error")
+FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+def parse_listen(text: str) -> tuple[str, int]:
+    """``HOST:PORT``, ``[::1]:PORT`` or ``:PORT`` (all addresses)."""
+    try:
+        parts = urlsplit(f"//{text}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if port is None or (host is None and not text.startswith(":")) or parts.netloc != text or "@" in text:
+        raise click.BadParameter(f"{text!r} is not HOST:PORT", param_hint="--listen")
+    return host or "0.0.0.0", port
+
+
+@click.command()
+@click.option("--state-dir", type=click.Path(path_type=Path, file_okay=False), help="Store, keys and sockets (0700).")
+@click.option("--store", default="", metavar="URL", help="sqlite:PATH or etcd://HOST:PORT,...  Default: SQLite there.")
+@click.option("--listen", default="127.0.0.1:8443", show_default=True, metavar="HOST:PORT", help="TLS front door.")
+@click.option("--tls-name", multiple=True, metavar="NAME", help="More names for the server's certificate.")
+@click.option("--no-tls", is_flag=True, help="Only the local socket.")
+@click.option("--simulated", type=click.IntRange(0, 1_000_000), default=0, metavar="N", help="A simulated fleet of N.")
+@click.option("--seed", type=int, default=0, help="Draws the simulated fleet.")
+@click.option("--time-scale", type=click.FloatRange(0, min_open=True), default=1.0, help="Simulated seconds a second.")
+@click.option("--model", "models", multiple=True, type=FILE, help="Site model (YAML) to add; may be repeated.")
+@click.option("--controller-id", default="", help="Name among the controllers of the store. Default: the host's name.")
+@click.option("--shards", type=click.IntRange(1, 4096), default=16, show_default=True, help="Parts of the fleet.")
+@click.option(
+    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
+)
+@click.option("--log-format", type=click.Choice(["auto", "json", "text"]), default="auto", show_default=True)
+def serve(
+    state_dir: Path | None,
+    store: str,
+    listen: str,
+    tls_name: tuple[str, ...],
+    no_tls: bool,
+    simulated: int,
+    seed: int,
+    time_scale: float,
+    models: tuple[Path, ...],
+    controller_id: str,
+    shards: int,
+    log_level: LogLevel,
+    log_format: LogFormat,
+) -> None:
+    """Run the service in the foreground, until SIGTERM or Ctrl-C.
+
+    \b
+    Example: strata serve --state-dir /var/lib/strata --listen 0.0.0.0:8443
+             strata serve --simulated 1000 --no-tls
+    """
+    from strata.control import settings as s
+
+    host, port = parse_listen(listen)
+    settings = s.Settings(
+        state_dir=(state_dir or s.default_state_dir()).absolute(),
+        controller_id=controller_id or socket.gethostname(),
+        models=tuple(path.absolute() for path in models),
+        store=s.StoreSettings(url=store),
+        listen=s.ListenSettings(tls=not no_tls, host=host, port=port, names=tls_name),
+        leadership=s.LeadershipSettings(shards=shards),
+        simulated=s.SimulatedSettings(nodes=simulated, seed=seed, time_scale=time_scale),
+        logs=s.LogSettings(level=log_level, format=log_format),
+    )
+    settings.check()
+    start(settings)
+
+
+def start(settings: Settings) -> None:
+    """Hand over to the controller; returns when it has stopped."""
+    from strata.control import daemon
+
+    daemon.run(settings)

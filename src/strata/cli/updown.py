@@ -1,0 +1,318 @@
+"""``strata up`` and ``down``: a service with a simulated fleet on this machine, in the background, without root.
+
+``up`` marks a state directory that it makes; ``down`` removes only one that bears the mark, and stops only the very
+process that ``up`` started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from strata.cli import exits
+from strata.cli import process as ps
+from strata.cli.converge import MOVING, wait
+from strata.cli.output import counts
+from strata.cli.session import Session, pass_session
+from strata.cli.times import DURATION, span
+from strata.core.errors import Conflict, StrataError, Unavailable
+
+if TYPE_CHECKING:
+    from strata.cli.client import Client
+
+GOAL = {
+    "power": ["on"],
+    "os": ["up"],
+    "identity": ["issued"],
+    "image": ["demo-1"],
+    "personality": ["active"],
+    "config": ["demo-1"],
+    "workload": ["in"],
+}
+"""What ``up`` wants of every node."""
+
+DOCUMENT = "up"
+MARK = "made-by-strata-up"
+"""File in a state directory: ``up`` made this, ``down`` may remove it."""
+RECORD = "up.json"
+LOG = "serve.log"
+URL = "url"
+_PORT = 8443
+_START_TIMEOUT = 60.0
+_STOP_GRACE = 20.0
+
+STATE_DIR = click.option(
+    "--state-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Default: $STRATA_STATE, or the usual place.",
+)
+
+
+@click.command()
+@click.option("--nodes", type=click.IntRange(1, 1_000_000), default=256, show_default=True, help="Size of the fleet.")
+@click.option("--simulated/--empty", default=True, show_default=True, help="A simulated fleet, or none at all.")
+@click.option("--seed", type=int, default=0, help="Draws the simulated fleet.")
+@click.option(
+    "--time-scale", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True, help="How fast it boots."
+)
+@click.option(
+    "--listen", default="", metavar="HOST:PORT", help="TLS front door. Default: 127.0.0.1:8443, or a free port."
+)
+@click.option("--no-tls", is_flag=True, help="Only the local socket.")
+@click.option("--timeout", type=DURATION, default="5m", show_default=True, help="Longest wait for the fleet.")
+@STATE_DIR
+@pass_session
+def up(
+    session: Session,
+    nodes: int,
+    simulated: bool,
+    seed: int,
+    time_scale: float,
+    listen: str,
+    no_tls: bool,
+    timeout: float,
+    state_dir: Path | None,
+) -> None:
+    """Start Strata on this machine with a simulated fleet, and bring every node to ready.
+
+    Works without root. 'strata down' stops it and removes what this made.
+
+    \b
+    Example: strata up --nodes 1000
+    """
+    from strata.cli.serve import parse_listen
+
+    if listen:
+        parse_listen(listen)  # before anything is made
+    directory = (state_dir or session.state_dir).absolute()
+    began = time.monotonic()
+    try:
+        with _prepared(directory):
+            running = ps.load(directory / RECORD)
+            client = _client(session, directory)
+            if running is not None and running.alive:
+                session.out.note(f"already running (pid {running.pid}); its options stay as they are")
+            else:
+                _refuse_stranger(client, directory)
+                front = "" if no_tls else listen or _front_door(session)
+                options = ["--listen", front] if front else ["--no-tls"]
+                if simulated:
+                    options += ["--simulated", str(nodes), "--seed", str(seed), "--time-scale", str(time_scale)]
+                running = _start(directory, options)
+                (directory / URL).write_text(f"https://{front}\n" if front else "", encoding="utf-8")
+            _wait_ready(session, client, running, directory)
+        found = _bring_to_ready(session, client, timeout) if simulated else {}
+    except KeyboardInterrupt:
+        session.out.note("interrupted: the service goes on by itself; 'strata down' stops it")
+        raise
+    took = span(time.monotonic() - began)
+    _say_where(session, directory, f"Strata is up after {took}: {counts(found)}.")
+    if any(found.get(state) for state in MOVING):
+        exits.leave(exits.ERROR)
+
+
+def _bring_to_ready(session: Session, client: Client, timeout: float) -> dict[str, int]:
+    """Want every node ready, and follow them there; the last counts by state."""
+    document = {"name": DOCUMENT, "select": "*", "set": GOAL}
+    client.request("POST", "/v1/apply", body={"documents": [document], "prune": False, "dry_run": False})
+    return wait(client, "*", session.out, timeout=timeout)
+
+
+@click.command()
+@STATE_DIR
+@pass_session
+def down(session: Session, state_dir: Path | None) -> None:
+    """Stop what 'strata up' started and remove the state directory that it made. Doing it twice is fine.
+
+    \b
+    Example: strata down
+    """
+    directory = (state_dir or session.state_dir).absolute()
+    out = session.out
+    if not directory.is_dir():
+        out.line(f"nothing to stop: there is no {directory}")
+        return
+    with _locked(directory):
+        running = ps.load(directory / RECORD)
+        if running is None:
+            out.line(f"nothing to stop: 'strata up' started nothing in {directory}")
+        elif ps.stop(running, grace=_STOP_GRACE):
+            out.line(f"stopped (pid {running.pid})")
+        else:
+            out.line("was already stopped")
+        if _is_ours(directory):
+            _remove(directory)
+            out.line(f"removed {directory}")
+        else:
+            for name in (RECORD, URL):
+                (directory / name).unlink(missing_ok=True)
+            out.line(f"kept {directory}: 'strata up' did not make it")
+
+
+@contextlib.contextmanager
+def _prepared(directory: Path) -> Iterator[None]:
+    """The state directory, made and marked if it was not there, and locked."""
+    made = []
+    for path in (directory, *directory.parents):
+        if path.exists():
+            break
+        made.append(path)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if made or not any(directory.iterdir()):
+        # Parents that were missing go too, if nobody else has put anything there by then.
+        (directory / MARK).write_text(json.dumps([str(path) for path in made[1:]]) + "\n", encoding="utf-8")
+    with _locked(directory):
+        yield
+
+
+@contextlib.contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """One ``up`` or ``down`` at a time."""
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Conflict("another strata up or down is at work", where=str(directory), hint="wait for it") from None
+        yield
+    finally:
+        os.close(handle)
+
+
+def _client(session: Session, directory: Path) -> Client:
+    from strata.control.settings import admin_socket
+
+    return session.connect(f"unix:{admin_socket(directory)}")
+
+
+def _refuse_stranger(client: Client, directory: Path) -> None:
+    from strata.cli.transport import ServiceAway
+
+    try:
+        client.get("/v1/health")
+    except ServiceAway:
+        return
+    except StrataError:
+        pass  # it answered, if not kindly
+    raise Conflict(
+        "a service that 'strata up' did not start is already running here",
+        where=str(directory),
+        hint="use it, or give another --state-dir",
+    )
+
+
+def _front_door(session: Session) -> str:
+    """HOST:PORT for nginx; empty where there is no nginx."""
+    if shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin") is None:
+        session.out.note("no nginx here: only the local socket will answer (apt-get install nginx-light)")
+        return ""
+    for port in (_PORT, 0):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return f"127.0.0.1:{probe.getsockname()[1]}"
+    return ""
+
+
+def _start(directory: Path, options: list[str]) -> ps.Process:
+    # Credentials of whoever types this are no business of the service.
+    secret = {"STRATA_TOKEN", "STRATA_TOKEN_FILE", "STRATA_URL", "STRATA_KEY", "STRATA_CERT", "STRATA_CA"}
+    environment = {name: value for name, value in os.environ.items() if name not in secret}
+    arguments = ps.command("serve", "--state-dir", str(directory), *options)
+    started = ps.spawn(arguments, environment, directory / LOG)
+    started.save(directory / RECORD)
+    return started
+
+
+def _wait_ready(session: Session, client: Client, running: ps.Process, directory: Path) -> None:
+    """Until the service answers that it is ready; its last words if it dies instead."""
+    from strata.cli.transport import ServiceAway
+
+    deadline = time.monotonic() + _START_TIMEOUT
+    session.out.note("starting the service ...")
+    while True:
+        code = ps.reap(running)
+        if code is not None or not running.alive:
+            raise Unavailable(
+                f"the service ended at its start (exit code {code if code is not None else 'unknown'}): "
+                + (_last_line(directory / LOG) or "it said nothing"),
+                where=str(directory / LOG),
+                hint="strata down clears up",
+            )
+        try:
+            client.get("/v1/ready")
+        except (ServiceAway, Unavailable) as error:
+            if time.monotonic() > deadline:
+                raise Unavailable(
+                    f"the service is not ready after {span(_START_TIMEOUT)}: {error.detail}",
+                    where=str(directory / LOG),
+                    hint="strata down stops it",
+                ) from None
+            time.sleep(0.1)
+        else:
+            return
+
+
+def _last_line(log: Path) -> str:
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - 4096))
+            lines = file.read().decode("utf-8", "replace").strip().splitlines()
+    except OSError:
+        return ""
+    return lines[-1][:500] if lines else ""
+
+
+def _say_where(session: Session, directory: Path, headline: str) -> None:
+    from strata.control.settings import admin_socket, default_state_dir
+
+    out = session.out
+    url = ""
+    with contextlib.suppress(OSError):
+        url = (directory / URL).read_text(encoding="utf-8").strip()
+    out.line(headline)
+    out.line(f"  socket  {admin_socket(directory)} (you are admin there)")
+    if url:
+        out.line(f"  https   {url} (authority: {directory / 'ca' / 'ca.crt'}; a token: strata auth token create)")
+    out.line(f"  log     {directory / LOG}")
+    if directory != default_state_dir():
+        out.line(f"Tell the commands where it is: export STRATA_STATE={directory}")
+    out.line("Try:")
+    for line in (
+        "strata status",
+        "strata node list --group-by state",
+        "strata node why NODE",
+        "strata node set NODE power=off --wait",
+        "strata watch",
+        "strata down",
+    ):
+        out.line(f"  {line}")
+
+
+def _is_ours(directory: Path) -> bool:
+    mark = directory / MARK
+    return not directory.is_symlink() and mark.is_file() and mark.stat().st_uid == os.geteuid()
+
+
+def _remove(directory: Path) -> None:
+    try:
+        parents = [Path(text) for text in json.loads((directory / MARK).read_text(encoding="utf-8"))]
+    except (OSError, ValueError):
+        parents = []
+    shutil.rmtree(directory)
+    for path in parents:
+        with contextlib.suppress(OSError):  # somebody else lives there by now
+            path.rmdir()

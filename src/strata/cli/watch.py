@@ -1,0 +1,76 @@
+"""``strata watch``: what happens, as it happens."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from strata.cli.session import Session, pass_session
+from strata.cli.words import complete_select, select_help
+
+if TYPE_CHECKING:
+    from strata.cli.client import Event, Json
+
+KINDS = ("transition", "desire", "hold", "freeze", "node", "job", "compacted")
+_COLOURS = {"desire": "cyan", "hold": "magenta", "freeze": "blue", "compacted": "yellow"}
+_SUBJECTS = ("node", "nodes", "nodeset", "scope", "name", "id")
+_ELSEWHERE = {"time", "revision", "variable", "old", "new", "source", "cause"}
+
+
+@click.command()
+@click.argument("select", nargs=-1, shell_complete=complete_select)
+@click.option("--since", type=click.IntRange(min=0), help="From this revision on; from now without it.")
+@click.option("--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="Only these; may be repeated.")
+@click.option("--count", type=click.IntRange(min=1), help="Stop after so many.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on a line.")
+@pass_session
+def watch(
+    session: Session,
+    select: tuple[str, ...],
+    since: int | None,
+    kinds: tuple[str, ...],
+    count: int | None,
+    as_json: bool,
+) -> None:
+    """Show changes of the selected nodes until interrupted; a lost connection is taken up where it broke.
+
+    \b
+    Example: strata watch @compute
+             strata watch --kind transition --json
+    """
+    shown = 0
+    for event in session.client.events("/v1/watch", {"select": " ".join(select), "since": since}):
+        if kinds and event.kind not in kinds:
+            continue
+        if as_json:
+            session.out.json_line({"revision": event.id, "event": event.kind, "data": event.data})
+        else:
+            session.out.line(describe(event), colour=_COLOURS.get(event.kind, ""))
+            session.out.stdout.flush()
+        shown += 1
+        if shown == count:
+            return
+
+
+def describe(event: Event) -> str:
+    """One event in words; what it carries beyond the usual is shown as ``key=value``."""
+    if event.kind == "compacted":
+        return "--:--:--  compacted   some changes are gone: list again to see how things stand"
+    data: Json = event.data if isinstance(event.data, dict) else {"": event.data}
+    at = data.get("time")
+    clock = datetime.fromtimestamp(at) if isinstance(at, int | float) else datetime.now()
+    subject = next((str(data[key]) for key in _SUBJECTS if data.get(key)), "")
+    words = []
+    if "variable" in data:
+        words.append(f"{data['variable']} {data.get('old', '?')} → {data.get('new', '?')}")
+    by = ": ".join(str(data[key]) for key in ("source", "cause") if data.get(key))
+    if by:
+        words.append(f"({by})")
+    used = {*_ELSEWHERE, *_SUBJECTS}
+    words += [f"{key}={value}" for key, value in data.items() if key not in used and value not in ("", None)]
+    return f"{clock:%H:%M:%S}  {event.kind:<10}  {subject}  {' '.join(words)}".rstrip()
+
+
+select_help(watch)

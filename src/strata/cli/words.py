@@ -1,0 +1,117 @@
+"""What people type after a command: selectors and assignments, told apart; and completion for them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from strata.cli.output import STATE_ORDER
+
+if TYPE_CHECKING:
+    from strata.cli.client import Json
+    from strata.cli.session import Session
+
+# A selector's term may hold '=' too (label:rack=7), but only after a ':', which no variable's name has.
+_ASSIGNMENT = re.compile(r"[a-z][a-z0-9_.-]*=")
+_TERMS = ("@", "role:", "arch:", "state:", "label:", "fact:", "want:", "location:", "*")
+
+SELECT_HELP = """\b
+SELECT is a nodeset (n[1-4,7], @compute, @compute!@gpu), or terms of which all must hold:
+@group, label:key=value, role:compute, arch:x86_64, state:faulted, fact:power=off,
+want:image=v2, location:x1000c0, * (all)."""
+
+
+def select_help(command: click.Command) -> click.Command:
+    """Add to the help of ``command`` what a SELECT may be."""
+    command.epilog = SELECT_HELP
+    return command
+
+
+def split(words: Sequence[str]) -> tuple[str, list[str]]:
+    """The selector and the assignments in ``words``, in any order."""
+    assignments = [word for word in words if _ASSIGNMENT.match(word)]
+    return " ".join(word for word in words if not _ASSIGNMENT.match(word)), assignments
+
+
+def wanted(assignments: Sequence[str]) -> dict[str, list[str]]:
+    """``image=v1|v2`` as the API takes it: variable → values of which any will do."""
+    found: dict[str, list[str]] = {}
+    for text in assignments:
+        name, equals, value = text.partition("=")
+        values = value.split("|")
+        if not equals or not name or not all(values):
+            raise click.UsageError(f"{text!r} is not VARIABLE=VALUE (or VARIABLE=VALUE|VALUE for any of them)")
+        if name in found:
+            raise click.UsageError(f"{name} is given twice")
+        found[name] = values
+    return found
+
+
+def pairs(texts: Sequence[str], *, option: str) -> dict[str, str]:
+    """``key=value`` options as a mapping."""
+    found: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key or not value:
+            raise click.UsageError(f"{option} takes KEY=VALUE, not {text!r}")
+        found[key] = value
+    return found
+
+
+def complete_select(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Groups, states and node names that begin with what was typed."""
+    if incomplete.startswith("@"):
+        return [f"@{name}" for name in _names(ctx, "/v1/groups", incomplete[1:])]
+    if incomplete.startswith("state:"):
+        return [f"state:{state}" for state in STATE_ORDER if f"state:{state}".startswith(incomplete)]
+    terms = [term for term in _TERMS if term.startswith(incomplete)]
+    return terms + _names(ctx, "/v1/nodes?fields=name&limit=1000", incomplete)
+
+
+def complete_node(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Node names."""
+    return _names(ctx, "/v1/nodes?fields=name&limit=1000", incomplete)
+
+
+def complete_group(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Group names."""
+    return _names(ctx, "/v1/groups", incomplete)
+
+
+def complete_job(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Identifiers of jobs."""
+    return _names(ctx, "/v1/jobs", incomplete, field="id")
+
+
+def complete_document(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Names of documents."""
+    return _names(ctx, "/v1/documents", incomplete)
+
+
+def items(body: object) -> list[Json]:
+    """The items of a listing, whether the API pages it or not."""
+    if isinstance(body, dict):
+        body = body.get("items", [])
+    return list(body) if isinstance(body, list) else []
+
+
+def _names(ctx: click.Context, path: str, prefix: str, *, field: str = "name") -> list[str]:
+    """Names from the service, if it answers quickly; completion never complains."""
+    from strata.core.errors import StrataError
+
+    session: Session | None = ctx.find_root().obj
+    if session is None:
+        from strata.cli.session import Session
+
+        # Completion parses the command line but does not run the group's own function.
+        session = Session(url=str(ctx.find_root().params.get("url") or ""))
+    try:
+        client = session.connect(session.url, timeout=1.0)
+        names = [str(item.get(field, "")) for item in items(client.get(path))]
+        client.close()
+    except StrataError:
+        return []
+    return [name for name in names if name.startswith(prefix)]

@@ -1,0 +1,305 @@
+"""Credentials: who is behind a bearer token or a client certificate. Knows the store, not HTTP.
+
+A token is ``strata_<id>_<secret>``; the store holds only a hash of the secret, under ``auth/token/<id>``. A client
+certificate is known by the subject that our CA gave it, until it is listed under ``auth/revoked/<serial>``. All records
+are held in memory and kept fresh by a watch, so that checking a request touches no disk; a revocation takes
+effect at once here and within a watch's delay on other controllers. While the store is away, what was last seen stands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import re
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from strata.control.principal import ROLES, Principal, Role
+from strata.control.service_views import CertificateView, NewToken, TokenRequest, TokenView
+from strata.core.errors import BadRequest, Compacted, NotFound, StrataError, Unauthenticated
+from strata.store.protocol import Delete, Op, Put, Store
+
+log = logging.getLogger(__name__)
+
+_TOKEN = re.compile(r"strata_([0-9a-f]{16})_([A-Za-z0-9_-]{43})\Z")
+_SERIAL = re.compile(r"[0-9A-F]{1,40}\Z")
+_PREFIX = "auth/"
+_RETRY_AFTER = 1.0
+
+# As nginx prints it (RFC 2253, last first). Our CA writes exactly this shape, in characters that need no escape.
+_SUBJECT = re.compile(
+    r"(?P<scope>(?:OU=scope:[A-Za-z0-9_.-]+,)*)OU=role:(?P<role>[a-z-]+),CN=(?P<name>[A-Za-z0-9_.@-]+),O=Strata\Z"
+)
+_GROUP = re.compile(r"OU=scope:([A-Za-z0-9_.-]+),")
+
+
+class Commits(Protocol):
+    """The part of the ledger (``strata.store.audit``) that is used here: a change and its audit record in one."""
+
+    async def commit(
+        self,
+        author: str,
+        action: str,
+        target: str,
+        ops: Sequence[Op],
+        expect: Mapping[str, int] | None = None,
+        detail: Mapping[str, Any] = ...,
+    ) -> int:
+        """Do ``ops`` and record who did what; return the revision."""
+        ...
+
+
+class TokenRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A token as it is stored: everything but the secret."""
+
+    id: str
+    hash: bytes
+    role: Role
+    scope: tuple[str, ...]
+    created: float
+    expires: float
+    author: str
+    note: str = ""
+
+    def __repr__(self) -> str:
+        return f"TokenRecord({self.id}, {self.role})"
+
+    @property
+    def view(self) -> TokenView:
+        """What may be shown."""
+        return TokenView(
+            id=self.id,
+            role=self.role,
+            scope=self.scope,
+            created=self.created,
+            expires=self.expires,
+            author=self.author,
+            note=self.note,
+        )
+
+
+class CertificateRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A client certificate that was issued, so that it can be listed and revoked."""
+
+    serial: str
+    name: str
+    role: Role
+    scope: tuple[str, ...]
+    expires: float
+    author: str
+
+
+class Revocation(msgspec.Struct, frozen=True, kw_only=True):
+    """A certificate that is not good any more."""
+
+    serial: str
+    author: str
+    since: float
+
+
+class Authenticator:
+    """Checks credentials against the records in the store, and changes those."""
+
+    def __init__(self, store: Store, ledger: Commits, *, clock: Callable[[], float] = time.time) -> None:
+        self._store = store
+        self._ledger = ledger
+        self._clock = clock
+        self._tokens: dict[str, TokenRecord] = {}
+        self._certificates: dict[str, CertificateRecord] = {}
+        self._revoked: dict[str, Revocation] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._revision = 0
+        self._own: dict[str, int] = {}
+        """Keys changed here, and at which revision: the watch brings those and older changes again, too late."""
+
+    async def start(self) -> None:
+        """Load all records, then follow their changes until ``stop``."""
+        await self._load()
+        self._task = asyncio.create_task(self._follow(), name="auth-watch")
+
+    async def stop(self) -> None:
+        """End the watch."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+
+    # checking
+
+    def token(self, text: str) -> Principal:
+        """Who holds this token; ``Unauthenticated`` if it is malformed, unknown, revoked or expired."""
+        match = _TOKEN.match(text)
+        if match is None:
+            raise Unauthenticated("the bearer token is malformed", hint="a token looks like strata_<id>_<secret>")
+        record = self._tokens.get(match[1])
+        # An unknown id costs the same hash and comparison as a wrong secret.
+        if not hmac.compare_digest(_hash(match[2]), record.hash if record else b"") or record is None:
+            raise Unauthenticated("the bearer token is unknown or revoked", hint="ask an administrator for a new one")
+        if record.expires <= self._clock():
+            raise Unauthenticated("the bearer token has expired", hint="ask an administrator for a new one")
+        return Principal(
+            name=f"token:{record.id}", role=record.role, scope=record.scope, via="token", credential=record.id
+        )
+
+    def certificate(self, verify: str, serial: str, subject: str) -> Principal:
+        """Who holds this certificate, from what the front door verified; ``Unauthenticated`` unless all is right."""
+        if verify != "SUCCESS":
+            raise Unauthenticated("no verified client certificate", hint="use a certificate from Strata's own CA")
+        serial = serial.upper().lstrip("0")
+        match = _SUBJECT.match(subject)
+        if match is None or not _SERIAL.match(serial):
+            raise Unauthenticated("the client certificate is not one for clients of Strata")
+        if serial in self._revoked:
+            raise Unauthenticated("the client certificate was revoked", hint="ask an administrator for a new one")
+        role = next((role for role in ROLES if role == match["role"]), None)
+        if role is None:
+            raise Unauthenticated("the client certificate names a role that does not exist")
+        scope = tuple(reversed(_GROUP.findall(match["scope"])))
+        return Principal(name=match["name"], role=role, scope=scope, via="certificate", credential=serial)
+
+    # tokens
+
+    async def mint(self, who: Principal, request: TokenRequest) -> NewToken:
+        """A new token. The secret is in the answer and nowhere else."""
+        ident, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
+        now = self._clock()
+        record = TokenRecord(
+            id=ident,
+            hash=_hash(secret),
+            role=request.role,
+            scope=tuple(request.scope),
+            created=now,
+            expires=now + request.ttl,
+            author=who.name,
+            note=request.note,
+        )
+        key = f"auth/token/{ident}"
+        self._own[key] = await self._ledger.commit(
+            who.name,
+            "mint-token",
+            key,
+            [Put(key, msgspec.msgpack.encode(record))],
+            expect={key: 0},
+            detail={"role": record.role, "scope": list(record.scope), "expires": record.expires},
+        )
+        self._tokens[ident] = record
+        return NewToken(token=f"strata_{ident}_{secret}", view=record.view)
+
+    def tokens(self) -> list[TokenView]:
+        """All tokens that have not been revoked, oldest first, without secrets."""
+        return [r.view for r in sorted(self._tokens.values(), key=lambda r: (r.created, r.id))]
+
+    async def revoke(self, who: Principal, ident: str) -> None:
+        """From now on the token is worth nothing."""
+        if ident not in self._tokens:
+            raise NotFound("no such token", where=repr(ident)[:80], hint="list tokens to see their ids")
+        key = f"auth/token/{ident}"
+        self._own[key] = await self._ledger.commit(who.name, "revoke-token", key, [Delete(key)])
+        self._tokens.pop(ident, None)
+
+    # certificates
+
+    async def record_certificate(self, who: Principal, record: CertificateRecord) -> None:
+        """Remember a certificate before it is handed out."""
+        key = f"auth/certificate/{record.serial}"
+        detail = {"name": record.name, "role": record.role, "scope": list(record.scope), "expires": record.expires}
+        self._own[key] = await self._ledger.commit(
+            who.name,
+            "issue-certificate",
+            key,
+            [Put(key, msgspec.msgpack.encode(record))],
+            expect={key: 0},
+            detail=detail,
+        )
+        self._certificates[record.serial] = record
+
+    def certificates(self) -> list[CertificateView]:
+        """All recorded certificates that have not expired, by name."""
+        now = self._clock()
+        return [
+            CertificateView(
+                serial=r.serial,
+                name=r.name,
+                role=r.role,
+                scope=r.scope,
+                expires=r.expires,
+                author=r.author,
+                revoked=r.serial in self._revoked,
+            )
+            for r in sorted(self._certificates.values(), key=lambda r: (r.name, r.serial))
+            if r.expires > now
+        ]
+
+    async def revoke_certificate(self, who: Principal, serial: str) -> None:
+        """From now on the certificate is worth nothing. Works for any serial, recorded here or not."""
+        serial = serial.upper().lstrip("0")
+        if not _SERIAL.match(serial):
+            raise BadRequest("a serial is 1 to 40 hexadecimal digits", where=repr(serial)[:80])
+        key = f"auth/revoked/{serial}"
+        record = Revocation(serial=serial, author=who.name, since=self._clock())
+        value = msgspec.msgpack.encode(record)
+        self._own[key] = await self._ledger.commit(who.name, "revoke-certificate", key, [Put(key, value)])
+        self._revoked[serial] = record
+
+    # following the store
+
+    async def _load(self) -> None:
+        page = await self._store.range(_PREFIX)
+        self._tokens, self._certificates, self._revoked = {}, {}, {}
+        for entry in page.entries:
+            self._apply(entry.key, entry.value)
+        self._revision = page.revision
+
+    def _apply(self, key: str, value: bytes | None) -> None:
+        _, kind, ident = key.split("/", 2)
+        try:
+            if kind == "token":
+                _change(self._tokens, ident, value, TokenRecord)
+            elif kind == "certificate":
+                _change(self._certificates, ident, value, CertificateRecord)
+            elif kind == "revoked":
+                _change(self._revoked, ident, value, Revocation)
+        except msgspec.MsgspecError:
+            # A record that we cannot read grants nothing; a revocation that we cannot read still revokes.
+            log.error("unreadable credential record", extra={"key": key})
+            self._tokens.pop(ident, None)
+            if kind == "revoked":
+                self._revoked[ident] = Revocation(serial=ident, author="", since=0.0)
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                async for events in self._store.watch(_PREFIX, start=self._revision + 1):
+                    for event in events:
+                        if event.revision > self._own.get(event.key, 0):
+                            self._apply(event.key, event.value)
+                        self._revision = event.revision
+            except Compacted:
+                with suppress(StrataError):
+                    await self._load()
+            except StrataError as error:
+                log.warning("cannot follow credential changes", extra={"reason": str(error)})
+            await asyncio.sleep(_RETRY_AFTER)
+
+
+_R = TypeVar("_R")
+
+
+def _change(table: dict[str, _R], ident: str, value: bytes | None, kind: type[_R]) -> None:
+    if value is None:
+        table.pop(ident, None)
+    else:
+        table[ident] = msgspec.msgpack.decode(value, type=kind)
+
+
+def _hash(secret: str) -> bytes:
+    # The secret is 256 random bits, so a fast hash is as good as a slow one.
+    return hashlib.sha256(secret.encode()).digest()

@@ -1,0 +1,140 @@
+"""What happened to the fleet, on its way to the store's transition log and from there into the local history.
+
+Everyone's changes take the same road: this controller's go to the log, and come back through the watch like those of
+all others; only then are they put into the history. A change that could not be written yet waits in memory.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from strata.control import transitions
+from strata.control.history import History
+from strata.control.transitions import FactChange, Transition
+from strata.core.errors import Conflict, StrataError
+from strata.engine.effects import Change
+from strata.store.protocol import Delete, Event, Put, Store
+
+log = logging.getLogger(__name__)
+
+MOST_WAITING = 1_000_000
+"""Node changes kept in memory while the store cannot be written; beyond that the oldest are dropped, and it is said."""
+
+_BYTES = 1_000_000  # per transaction; etcd takes 1.5 MB
+
+
+class Chronicle:
+    """One controller's pen, and its reader of everybody's."""
+
+    def __init__(self, store: Store, controller: str, path: Path | None) -> None:
+        self._store = store
+        self._controller = controller
+        self._path = path
+        self._written = 0
+        self._waiting: list[tuple[float, list[FactChange]]] = []
+        self._size = 0
+        self._to_index: list[tuple[int, Transition]] = []
+        self._through = 0
+        self.history: History | None = None
+
+    async def open(self) -> None:
+        """Open the history and take in what the log holds since it was last closed."""
+        if self._path is None:
+            return
+        self.history = await History.open(self._path)
+        await self.catch_up()
+
+    async def catch_up(self) -> None:
+        """List the log rather than follow it: at the start, and after the watch fell behind."""
+        if self.history is None:
+            return
+        page = await self._store.range(transitions.PREFIX)
+        known = self.history.last_revision
+        rows = [(e.modified, transitions.decode(e.value, e.key)) for e in page.entries if e.modified > known]
+        await self.history.append(sorted(rows, key=lambda row: row[0]), through=page.revision)
+
+    def add(self, changes: Sequence[Change], uids: npt.NDArray[np.int64], wall: float) -> None:
+        """Note what a step of the engine found out."""
+        noted = [FactChange(c.variable, c.old, c.new, c.source, c.cause, uids[c.nodes]) for c in changes]
+        self._waiting.append((wall, noted))
+        self._size += _nodes(noted)
+        while self._size > MOST_WAITING and len(self._waiting) > 1:
+            lost = _nodes(self._waiting.pop(0)[1])
+            self._size -= lost
+            log.error("history lost: the store could not be written for too long", extra={"nodes": lost})
+
+    def read(self, events: Sequence[Event]) -> list[Transition]:
+        """The rows of the log among ``events``; they go into the history at the next ``flush``."""
+        rows = [
+            (event.revision, transitions.decode(event.value, event.key))
+            for event in events
+            if event.value is not None and event.key.startswith(transitions.PREFIX)
+        ]
+        if self.history is not None:
+            self._to_index += rows
+        if events:
+            self._through = events[-1].revision
+        return [row for _, row in rows]
+
+    async def flush(self) -> None:
+        """Write what is noted to the log, and what came back from it to the history."""
+        while self._waiting:
+            waiting, self._waiting = self._waiting, []
+            try:
+                await self._write(waiting)
+            except StrataError:
+                self._waiting = waiting + self._waiting
+                raise
+            self._size -= sum(_nodes(changes) for _, changes in waiting)
+        if self.history is not None and self._to_index:
+            rows, self._to_index = self._to_index, []
+            await self.history.append(rows, through=self._through)
+
+    async def prune(self, before: float, living: npt.NDArray[np.int64]) -> None:
+        """Forget what is older than ``before``, in the log and in the history."""
+        page = await self._store.range(transitions.PREFIX)
+        old = [entry.key for entry in page.entries if transitions.seq_of(entry.key) < int(before * 1e6)]
+        for start in range(0, len(old), self._store.max_ops):
+            await self._store.txn([Delete(key) for key in old[start : start + self._store.max_ops]])
+        if self.history is not None:
+            await self.history.prune(before, living)
+
+    async def close(self) -> None:
+        """Let go of the history."""
+        if self.history is not None:
+            await self.history.close()
+
+    async def _write(self, noted: Sequence[tuple[float, Sequence[FactChange]]]) -> None:
+        ops: list[Put] = []
+        size = 0
+        for wall, changes in noted:
+            for row in transitions.rows_of(wall, self._controller, changes):
+                value = transitions.encode(row)
+                if ops and (len(ops) >= self._store.max_ops or size + len(value) > _BYTES):
+                    await self._commit(ops)
+                    ops, size = [], 0
+                self._written = max(self._written + 1, int(wall * 1e6))
+                ops.append(Put(transitions.key_of(self._written), value))
+                size += len(value)
+        if ops:
+            await self._commit(ops)
+
+    async def _commit(self, ops: Sequence[Put]) -> None:
+        """Keys are times; another controller may have taken the very same microsecond."""
+        while True:
+            try:
+                await self._store.txn(ops, expect={op.key: 0 for op in ops})
+                return
+            except Conflict:
+                self._written += 1
+                ops = [Put(transitions.key_of(self._written + i), op.value) for i, op in enumerate(ops)]
+                self._written += len(ops)
+
+
+def _nodes(changes: Sequence[FactChange]) -> int:
+    return sum(len(change.uids) for change in changes)

@@ -1,0 +1,78 @@
+"""Columns that grow with the fleet: plain arrays and dictionary-coded words, one cell per node index.
+
+Knows nothing of nodes; an index is just a position.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+Mask = npt.NDArray[np.bool_]
+Indices = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.int32]
+
+_T = TypeVar("_T", bound=np.generic)
+
+NOBODY: Indices = np.empty(0, dtype=np.int64)
+"""No index at all."""
+
+
+def grown(array: npt.NDArray[_T], size: int, fill: Any = 0) -> npt.NDArray[_T]:
+    """``array`` with room for at least ``size`` cells; new ones hold ``fill``. Doubles, so that growth is cheap."""
+    if size <= len(array):
+        return array
+    larger = np.full(max(size, 2 * len(array), 64), fill, dtype=array.dtype)
+    larger[: len(array)] = array
+    return larger
+
+
+def indices(positions: list[int] | set[int]) -> Indices:
+    """Sorted index array of ``positions``, each once."""
+    return np.unique(np.array(list(positions), dtype=np.int64)) if positions else NOBODY
+
+
+class Words:
+    """One word per index, dictionary-coded: code 0 is none, code ``i`` is ``table[i]``."""
+
+    __slots__ = ("_codes", "_ids", "_size", "table")
+
+    def __init__(self, size: int = 0) -> None:
+        self.table: list[str] = [""]
+        self._ids: dict[str, int] = {"": 0}
+        self._codes: Codes = np.zeros(max(size, 64), dtype=np.int32)
+        self._size = size
+
+    @property
+    def codes(self) -> Codes:
+        """One code per index; valid until the column next grows."""
+        return self._codes[: self._size]
+
+    def resize(self, size: int) -> None:
+        """Make room for indices below ``size``."""
+        self._codes = grown(self._codes, size)
+        self._size = max(size, self._size)
+
+    def intern(self, word: str) -> int:
+        """The code of ``word``, new if need be."""
+        code = self._ids.get(word)
+        if code is None:
+            code = self._ids[word] = len(self.table)
+            self.table.append(word)
+        return code
+
+    def set(self, index: int, word: str) -> None:
+        """Give the cell at ``index`` a word; empty clears it."""
+        self._codes[index] = self.intern(word)
+
+    def get(self, index: int) -> str:
+        """The word at ``index``; empty where there is none."""
+        return self.table[int(self._codes[index])]
+
+    def where(self, word: str) -> Mask:
+        """Who has ``word``."""
+        code = self._ids.get(word, -1)
+        found: Mask = self.codes == code
+        return found

@@ -1,0 +1,329 @@
+"""The controller: the engine with hands and eyes. Joins the engine, the store and the drivers into a running fleet.
+
+    store ──watch──► registry ──► engine ──► looks, asks, acts ──► drivers
+      ▲                             ▲                                │
+      └── intents, transitions ─────┴──────────── what was seen ─────┘
+
+It decides nothing about nodes (``strata.engine``) and answers no requests (``strata.control.service``). Several may
+share a store: each acts only for the shards that it leads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from strata.control.buckets import bucket_keys
+from strata.control.changes import Changes
+from strata.control.chronicle import Chronicle
+from strata.control.executor import Executor
+from strata.control.intents import Intents
+from strata.control.leadership import Holder, Leadership
+from strata.control.metrics import Metrics
+from strata.control.registry import Registry
+from strata.control.settings import LeadershipSettings
+from strata.core import intset
+from strata.core.column import Indices
+from strata.core.driver import Batch, Driver
+from strata.core.errors import Compacted, StrataError
+from strata.core.model import Model
+from strata.engine.effects import Act, Done, Effects, Input
+from strata.engine.explain import STATES, states
+from strata.engine.reconciler import Engine
+from strata.engine.settings import EngineSettings
+from strata.engine.work import Phase
+from strata.store.protocol import Event, Store
+
+log = logging.getLogger(__name__)
+
+STEP_GAP = 0.02
+"""Seconds between steps at the least: what arrives together is handled together."""
+
+BATCHES_AT_ONCE = 8
+"""Calls of one driver under way at a time."""
+
+
+class Clock:
+    """The two times: ``now`` for intervals and deadlines, ``wall`` for people."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time) -> None:
+        self.now = now
+        self.wall = wall
+
+    def to_wall(self, moment: float) -> float:
+        """A moment on the ``now`` clock as people write it."""
+        return self.wall() - (self.now() - moment)
+
+
+class Controller:
+    """One process's share in running the fleet."""
+
+    def __init__(
+        self,
+        store: Store,
+        model: Model,
+        drivers: Mapping[str, Driver],
+        *,
+        name: str,
+        history: Path | None = None,
+        engine: EngineSettings | None = None,
+        leadership: LeadershipSettings | None = None,
+        clock: Clock | None = None,
+        metrics: Metrics | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.store = store
+        self.model = model
+        self.name = name
+        self.clock = clock or Clock()
+        self.metrics = metrics or Metrics()
+        self.registry = Registry(store, model)
+        self.engine = Engine(model, engine, seed)
+        self.settings = leadership or LeadershipSettings()
+        instance = uuid.UUID(int=seed).hex if seed else uuid.uuid4().hex
+        self.intents = Intents(store, name, instance)
+        self.chronicle = Chronicle(store, name, history)
+        self.leadership = Leadership(
+            store, self.settings, Holder(name, instance), self.clock.now, gained=self._gained, lost=self._lost
+        )
+        self.executor = Executor(
+            drivers,
+            self._deliver,
+            at_once=BATCHES_AT_ONCE,
+            look_timeout=self.engine.settings.look_timeout,
+            metrics=self.metrics,
+            clock=self.clock.now,
+        )
+        self.started = self.clock.wall()
+        self.changes = 0
+        """Counts everything that a reader of the fleet could see change."""
+        self.trouble = "still loading"
+        """Why the controller cannot serve; empty: it can."""
+        self._inbox: list[Input] = []
+        self._wake = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._beginning: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Load what is known and begin to work."""
+        self._tell(await self.registry.load())
+        await self.chronicle.open()
+        self.trouble = ""
+        for work in (self._follow, self._run, self.leadership.run, self._housekeeping):
+            self._tasks.append(asyncio.create_task(work(), name=work.__name__))
+
+    async def stop(self) -> None:
+        """Stop acting, give the lead back, keep what was learnt. Disturbs no node."""
+        for task in (*self._tasks, *self._beginning):
+            task.cancel()
+        await asyncio.gather(*self._tasks, *self._beginning, return_exceptions=True)
+        await self.executor.close()
+        with contextlib.suppress(StrataError):
+            await self.chronicle.flush()
+            await self.intents.sweep()
+            await self.leadership.resign()
+        await self.chronicle.close()
+
+    def wake(self) -> None:
+        """Something changed: step soon."""
+        self.changes += 1
+        self._wake.set()
+
+    def batch(self, nodes: Indices, **more: object) -> Batch:
+        """Nodes in the form that drivers take."""
+        names, roster = self.registry.names, self.registry.roster.nodes
+        here = nodes.tolist()
+        return Batch(
+            names=[names[i] for i in here],
+            uids=self.registry.uids[nodes],
+            bmcs=[node.bmc if (node := roster[i]) is not None else "" for i in here],
+            **more,  # type: ignore[arg-type]
+        )
+
+    def counts(self) -> dict[str, int]:
+        """How many nodes are in each state."""
+        nodes = np.flatnonzero(self.registry.alive)
+        counted = np.bincount(states(self.engine, nodes), minlength=len(STATES))
+        return {state: int(count) for state, count in zip(STATES, counted, strict=True)}
+
+    # ---- what people say ----
+
+    async def _follow(self) -> None:
+        """Keep the registry level with the store, for ever."""
+        while True:
+            try:
+                stream = self.store.watch("", start=self.registry.revision + 1)
+                async with contextlib.aclosing(stream):  # type: ignore[type-var]
+                    async for events in stream:
+                        self.trouble = ""
+                        self._take(events)
+            except Compacted:
+                log.warning("the watch fell behind; listing again")
+                with contextlib.suppress(StrataError):
+                    self._tell(await self.registry.load())
+                    await self.chronicle.catch_up()
+            except StrataError as error:
+                self.trouble = f"the store cannot be followed: {error}"
+                log.warning("watch broke off", extra={"error": str(error)})
+                await asyncio.sleep(1.0)
+
+    def _take(self, events: Sequence[Event]) -> None:
+        for row in self.chronicle.read(events):
+            for change in row.changes:
+                nodes = self.registry.indices_of(intset.unpack(change.uids))
+                if row.controller != self.name:
+                    self.engine.mirror(change.variable, change.new, nodes[nodes >= 0], self.clock.now())
+        if any(event.key.startswith(("shard/", "controller/")) and event.value is None for event in events):
+            self.leadership.poke()
+        self._tell(self.registry.apply(events))
+
+    def _tell(self, changes: Changes) -> None:
+        """Pass on to the engine what is new in the registry."""
+        if not changes:
+            return
+        registry, engine, now = self.registry, self.engine, self.clock.now()
+        if len(changes.removed):
+            engine.remove(changes.removed)
+        if len(changes.added):
+            engine.add(changes.added, self._shards(changes.added), now)
+        for variable in self.model.variables:
+            nodes = np.union1d(changes.goals_changed.get(variable, changes.added), changes.added)
+            if len(nodes):
+                goals = registry.goals(variable)
+                engine.set_goal(variable, nodes, goals.table, goals.codes[nodes].astype(np.int64))
+        braked = np.unique(np.concatenate((changes.added, changes.holds_changed, changes.freezes_changed)))
+        if len(braked):
+            engine.set_brakes(braked, held=registry.held[braked], frozen=registry.frozen[braked])
+        if changes.groups_changed or len(changes.added) or len(changes.removed) or len(changes.nodes_changed):
+            for budget in self.model.budgets.values():
+                engine.budgets.set_buckets(budget.name, bucket_keys(budget, registry), now)
+        self.wake()
+
+    def _shards(self, nodes: Indices) -> npt.NDArray[np.int32]:
+        return (self.registry.uids[nodes] % self.settings.shards).astype(np.int32)
+
+    # ---- who leads ----
+
+    async def _gained(self, shards: dict[int, int]) -> None:
+        """Before the first act: know what people said up to now, and what the one before us may have begun."""
+        await self.registry.reached(max(shards.values()))
+        left = await self.intents.left_behind()
+        now, wall = self.clock.now(), self.clock.wall()
+        for shard, epoch in shards.items():
+            self.engine.lead(shard, epoch, now)
+        stale = []
+        for key, intent in left:
+            mutation = self.model.mutations.get(intent.mutation)
+            if mutation is None or wall - intent.started > 2 * mutation.timeout + 3600:
+                stale.append(key)
+                continue
+            nodes = self.registry.indices_of(intset.unpack(intent.uids))
+            nodes = nodes[nodes >= 0]
+            ours = nodes[np.isin(self._shards(nodes), list(shards))]
+            if len(ours):
+                generation = self.engine.resume(intent.mutation, ours, now)
+                if len(ours) == len(nodes):
+                    self.intents.adopt(key, generation)
+            elif not len(nodes):
+                stale.append(key)
+        await self.intents.forget(stale)
+        self.metrics.led_shards.set(len(self.leadership.epochs) + len(shards))
+        log.info("leading", extra={"shards": sorted(shards), "left_behind": len(left)})
+        self.wake()
+
+    def _lost(self, shards: list[int]) -> None:
+        for shard in shards:
+            self.engine.lead(shard, 0, self.clock.now())
+        self.metrics.led_shards.set(len(self.leadership.epochs))
+        self.wake()
+
+    # ---- the loop ----
+
+    def _deliver(self, item: Input) -> None:
+        self._inbox.append(item)
+        self.wake()
+
+    async def _run(self) -> None:
+        """Step whenever something arrives or is due, for ever."""
+        while True:
+            self._wake.clear()
+            inputs, self._inbox = self._inbox, []
+            begun = self.clock.now()
+            effects = self.engine.step(begun, inputs)
+            self.metrics.step_seconds.observe(self.clock.now() - begun)
+            self._carry_out(effects)
+            await asyncio.sleep(STEP_GAP)
+            now = self.clock.now()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, self.engine.next_wakeup(now) - now)):
+                    await self._wake.wait()
+
+    def _carry_out(self, effects: Effects) -> None:
+        if effects.changes:
+            self.chronicle.add(effects.changes, self.registry.uids, self.clock.wall())
+            self.changes += 1
+        self.intents.finished(effects.settled)
+        for look in effects.looks:
+            self.executor.look(look.id, look.driver, look.variables, self.batch(look.nodes), look.urgency)
+        for ask in effects.asks:
+            self.executor.ask(ask.id, self.model.guards[ask.guard], self.batch(ask.nodes))
+        if effects.acts:
+            task = asyncio.create_task(self._begin(effects.acts))
+            self._beginning.add(task)
+            task.add_done_callback(self._beginning.discard)
+
+    async def _begin(self, acts: Sequence[Act]) -> None:
+        """Make the intent durable, then act. If it cannot be made durable, nothing is done."""
+        # Built before the first await: an index means the same node only until the registry changes.
+        batches = [self._act_batch(act) for act in acts]
+        written = {batch.generation: (act.mutation, batch.uids) for act, batch in zip(acts, batches, strict=True)}
+        try:
+            await self.intents.write(written, self.clock.wall())
+        except StrataError as error:
+            log.warning("nothing was begun: the intent could not be written", extra={"error": str(error)})
+            for act in acts:
+                self._deliver(Done(act.generation, None, f"the store refused the intent: {error}"))
+            return
+        for act, batch in zip(acts, batches, strict=True):
+            batch.valid_until = self.leadership.valid_until
+            allowed = functools.partial(self.engine.may_begin, act.generation, act.nodes)
+            self.executor.act(self.model.mutations[act.mutation], batch, act.urgency, allowed)
+
+    def _act_batch(self, act: Act) -> Batch:
+        columns = self.engine.table.columns
+        touched = self.model.effects(self.model.mutations[act.mutation])
+        goals = {name: columns[name].goal_column(act.nodes) for name in touched}
+        return self.batch(act.nodes, goals=goals, epochs=act.epochs, generation=act.generation)
+
+    async def _housekeeping(self) -> None:
+        """Write down what happened, and tidy up, a few times a second."""
+        tick = 0
+        while True:
+            await asyncio.sleep(0.2)
+            tick += 1
+            try:
+                await self.chronicle.flush()
+                if tick % 25 == 0:
+                    await self.intents.sweep()
+            except StrataError as error:
+                log.warning("history not written, kept for later", extra={"error": str(error)})
+            if tick % 5 == 0:
+                self._measure()
+
+    def _measure(self) -> None:
+        work = self.engine.work
+        busy = {phase.name.lower(): int((work.phase == phase).sum()) for phase in Phase if phase is not Phase.IDLE}
+        self.metrics.fleet(
+            self.counts(),
+            {**busy, "driver_waiting": self.executor.waiting, "driver_running": self.executor.running},
+        )
+        self.metrics.store_revision.set(self.registry.revision)

@@ -1,0 +1,173 @@
+"""Who leads which part of the fleet: shards by lease, with an epoch that only grows.
+
+Each controller has one lease. A shard's leader is whoever holds ``shard/<n>`` under its lease; the revision at which it
+took it is the *epoch*, the upper half of every fence. A controller believes that it leads only until its lease could
+have run out, counted on its own monotonic clock from before the renewal was sent; so two never believe it at once for
+longer than a request takes, and fences settle the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from strata.control.settings import LeadershipSettings
+from strata.core.errors import Conflict, StrataError
+from strata.store.protocol import Delete, Put, Store
+
+log = logging.getLogger(__name__)
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """Who holds a shard: a controller's name, and which start of it."""
+
+    controller: str
+    instance: str
+
+
+class Leadership:
+    """Keeps this controller's share of the shards.
+
+    ``gained(shards: {shard: epoch})`` is awaited before the shards count as led; ``lost(shards)`` is called the moment
+    that they must not be acted for any more.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        settings: LeadershipSettings,
+        me: Holder,
+        clock: Callable[[], float],
+        *,
+        gained: Callable[[dict[int, int]], Awaitable[None]],
+        lost: Callable[[list[int]], None],
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._me = me
+        self._clock = clock
+        self._gained = gained
+        self._lost = lost
+        self._lease = 0
+        self._valid_until = -math.inf
+        self._poke = asyncio.Event()
+        self.epochs: dict[int, int] = {}
+        """Shards that we lead, and since which revision."""
+        self.holders: dict[int, tuple[str, int]] = {}
+        """Every shard's leader and epoch, as last seen."""
+
+    @property
+    def valid_until(self) -> float:
+        """Nothing may be begun after this, on the clock."""
+        return self._valid_until
+
+    def poke(self) -> None:
+        """Something about the leaders changed: look now rather than at the next renewal."""
+        self._poke.set()
+
+    async def run(self) -> None:
+        """Renew and take what is free, until cancelled."""
+        while True:
+            try:
+                await self._tick()
+            except StrataError as error:
+                log.warning("leadership not renewed", extra={"error": str(error)})
+            wait = self._settings.renew_every
+            if self.epochs:
+                wait = min(wait, max(0.0, self._valid_until - self._clock()))
+            try:
+                async with asyncio.timeout(wait):
+                    await self._poke.wait()
+                    self._poke.clear()
+            except TimeoutError:
+                pass
+            if self.epochs and self._clock() >= self._valid_until:
+                log.warning("lead lost: the lease could not be renewed in time")
+                self._drop(list(self.epochs))
+
+    async def resign(self) -> None:
+        """Give everything back at once, for a fast takeover."""
+        self._drop(list(self.epochs))
+        if self._lease:
+            await self._store.revoke(self._lease)
+            self._lease = 0
+
+    def _drop(self, shards: list[int]) -> None:
+        for shard in shards:
+            self.epochs.pop(shard, None)
+        if shards:
+            self._lost(shards)
+
+    async def _tick(self) -> None:
+        sent = self._clock()
+        if not self._lease or not await self._store.renew(self._lease):
+            self._drop(list(self.epochs))
+            self._lease = await self._store.grant(self._settings.lease)
+            await self._store.txn([Put(f"controller/{self._me.controller}", self._value(), self._lease)])
+        self._valid_until = sent + self._settings.lease
+        members = await self._store.range("controller/")
+        shards = await self._store.range("shard/")
+        held: dict[int, tuple[Holder, int]] = {}
+        for entry in shards.entries:
+            held[int(entry.key.removeprefix("shard/"))] = (
+                msgspec.msgpack.decode(entry.value, type=Holder),
+                entry.modified,
+            )
+        self.holders = {shard: (holder.controller, epoch) for shard, (holder, epoch) in held.items()}
+        stolen = [s for s, epoch in self.epochs.items() if s not in held or held[s][1] != epoch]
+        if stolen:
+            log.warning("shards were taken over", extra={"shards": len(stolen)})
+            self._drop(stolen)
+        share = math.ceil(self._settings.shards / max(1, len(members.entries)))
+        await self._give_back(share)
+        await self._take(share, held)
+
+    async def _give_back(self, share: int) -> None:
+        extra = sorted(self.epochs)[share:]
+        if not extra:
+            return
+        expect = {_key(shard): self.epochs[shard] for shard in extra}
+        self._drop(extra)
+        try:
+            await self._store.txn([Delete(key) for key in expect], expect=expect)
+        except Conflict:
+            log.info("shards to give back were gone already")
+
+    async def _take(self, share: int, held: dict[int, tuple[Holder, int]]) -> None:
+        gained: dict[int, int] = {}
+        for shard in range(self._settings.shards):
+            if len(self.epochs) + len(gained) >= share:
+                break
+            if shard in self.epochs:
+                continue
+            expected = 0
+            if shard in held:
+                holder, modified = held[shard]
+                # Our own name with another start: the one before us is gone. Fences hold it off if it is not.
+                if holder.controller != self._me.controller or holder.instance == self._me.instance:
+                    continue
+                expected = modified
+            try:
+                gained[shard] = await self._store.txn(
+                    [Put(_key(shard), self._value(), self._lease)], expect={_key(shard): expected}
+                )
+            except Conflict:
+                continue  # another was faster
+        if gained:
+            await self._gained(gained)
+            if self._clock() < self._valid_until:
+                self.epochs |= gained
+                self.holders |= {shard: (self._me.controller, epoch) for shard, epoch in gained.items()}
+            else:
+                self._lost(list(gained))
+
+    def _value(self) -> bytes:
+        return msgspec.msgpack.encode(self._me)
+
+
+def _key(shard: int) -> str:
+    return f"shard/{shard:04d}"

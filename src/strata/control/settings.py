@@ -1,0 +1,195 @@
+"""What a controller process is told at its start: where state lives, who may reach it, how hard it may work.
+
+Made by ``strata serve`` from its options, or by a test by hand; read by ``strata.control.daemon``. Knows neither of
+them. Nothing here changes while the process runs, and nothing here is a secret: keys are files in ``state_dir``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from strata.core.errors import BadRequest
+from strata.engine.settings import EngineSettings
+
+LogLevel = Literal["debug", "info", "warning", "error"]
+LogFormat = Literal["auto", "json", "text"]
+
+SOCKET_PATH_MAX = 107
+"""Bytes that Linux takes for the path of a unix socket (``sun_path`` less its NUL)."""
+
+_CONTROLLER_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}\Z")
+
+
+class StoreSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where durable state is kept."""
+
+    url: str = ""
+    """``sqlite:PATH``, ``etcd://host:port,host:port/prefix`` or ``memory:``. Default: empty, SQLite in the state
+    directory, which needs no other service."""
+    keep_revisions: int = 100_000
+    """Revisions that a watcher can resume from before it is told to list again. Default: some hours of a busy
+    100,000-node fleet, at most about a gigabyte of SQLite."""
+    compact_every: float = 300.0
+    """Seconds between compactions. Default: often enough that one takes well under a second."""
+
+
+class ListenSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Who can reach the API. The local socket is always there; TLS is in front of a second one, behind nginx."""
+
+    tls: bool = True
+    """Run nginx as the TLS front door. Default: yes; without it only the local socket answers."""
+    host: str = "127.0.0.1"
+    """Address that nginx binds. Default: loopback; a site opens it on purpose (``0.0.0.0``)."""
+    port: int = 8443
+    """TCP port of the front door; 0 takes a free one. Default: above 1023, so that it works without root."""
+    names: tuple[str, ...] = ()
+    """More DNS names and addresses for the server's certificate. Default: none; the host name, ``localhost`` and
+    ``host`` are always in it."""
+    max_body: int = 64 * 2**20
+    """Bytes of the largest request. Default: 64 MiB, which holds 100,000 node records."""
+
+
+class LeadershipSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How several controllers share one fleet."""
+
+    shards: int = 16
+    """Parts that the fleet is cut into; each has one leader. The same for all controllers of a store. Default: even
+    shares for up to about eight controllers, and one controller still handles 16 leases with ease."""
+    lease: float = 10.0
+    """Seconds after the last renewal until another may take a shard over. Default: with ``renew_every`` it keeps a
+    takeover under 15 s."""
+    renew_every: float = 3.0
+    """Seconds between renewals. Default: two may fail before the lease ends. Must be under half of ``lease``."""
+
+
+class SimulatedSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """A fleet that isn't there, for trying things out."""
+
+    nodes: int = 0
+    """Simulated nodes to register if the store has none. Default: 0, real drivers."""
+    seed: int = 0
+    """Draws boot times, latencies and failures; the same seed gives the same fleet."""
+    time_scale: float = 1.0
+    """Simulated seconds for one real second. Default: 1; a demonstration runs faster."""
+
+
+class RetentionSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How long the past is kept."""
+
+    history: float = 30 * 86400.0
+    """Seconds of node history (``strata node history``). Default: 30 days; the state before is kept as one value."""
+    jobs: float = 7 * 86400.0
+    """Seconds that a finished job stays listed. Default: a week."""
+    audit: float | None = None
+    """Seconds of audit records. Default: None, kept for ever."""
+    prune_every: float = 3600.0
+    """Seconds between two removals of what is too old."""
+
+
+class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What is logged. It goes to standard error, for systemd or ``strata up`` to keep."""
+
+    level: LogLevel = "info"
+    """Least severe level that is logged; ``strata log-level`` changes it at run time."""
+    format: LogFormat = "auto"
+    """``json`` lines or ``text``. Default: text on a terminal, JSON otherwise."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that ``strata serve`` can be told."""
+
+    state_dir: Path
+    """Directory (0700) of the store, the certificate authority, the sockets and the history."""
+    controller_id: str = msgspec.field(default_factory=socket.gethostname)
+    """Name of this controller among those of the store. Default: the host's name; two on one host need two."""
+    models: tuple[Path, ...] = ()
+    """Site model files (YAML), added to the built-in layers in this order."""
+    store: StoreSettings = StoreSettings()
+    listen: ListenSettings = ListenSettings()
+    leadership: LeadershipSettings = LeadershipSettings()
+    engine: EngineSettings = EngineSettings()
+    simulated: SimulatedSettings = SimulatedSettings()
+    retention: RetentionSettings = RetentionSettings()
+    logs: LogSettings = LogSettings()
+
+    @property
+    def store_url(self) -> str:
+        """The store's URL, with the default filled in."""
+        return self.store.url or f"sqlite:{self.state_dir / 'strata.db'}"
+
+    @property
+    def admin_socket(self) -> Path:
+        """Where the owner of the process reaches the API, as admin (0600)."""
+        return admin_socket(self.state_dir)
+
+    @property
+    def front_socket(self) -> Path:
+        """Where nginx, and only nginx, reaches the API (0600)."""
+        return self.state_dir / "front.sock"
+
+    @property
+    def ca_dir(self) -> Path:
+        """Strata's certificate authority."""
+        return self.state_dir / "ca"
+
+    @property
+    def nginx_dir(self) -> Path:
+        """The front door's configuration and scratch space."""
+        return self.state_dir / "nginx"
+
+    @property
+    def backup_dir(self) -> Path:
+        """Where ``strata store backup`` writes."""
+        return self.state_dir / "backups"
+
+    @property
+    def history_file(self) -> Path:
+        """The index of past transitions. It can be rebuilt from the store."""
+        return self.state_dir / "history.db"
+
+    def check(self) -> None:
+        """Raise ``BadRequest`` on the first setting that cannot work."""
+        for path in (self.admin_socket, self.front_socket):
+            if len(os.fsencode(path)) > SOCKET_PATH_MAX:
+                raise BadRequest(
+                    f"the path of a unix socket has at most {SOCKET_PATH_MAX} bytes, this has {len(os.fsencode(path))}",
+                    where=str(path),
+                    hint="give a shorter --state-dir",
+                )
+        if not _CONTROLLER_ID.match(self.controller_id):
+            raise BadRequest(
+                "a controller's name is 1 to 63 letters, digits, '-', '_' and '.'",
+                where=f"--controller-id {self.controller_id[:80]!r}",
+            )
+        _within("--listen port", self.listen.port, 0, 65535)
+        _within("--shards", self.leadership.shards, 1, 4096)
+        _within("--simulated", self.simulated.nodes, 0, 1_000_000)
+        if not self.leadership.renew_every * 2 < self.leadership.lease:
+            raise BadRequest("must be under half of leadership.lease", where="leadership.renew_every")
+        for path in self.models:
+            if not path.is_file():
+                raise BadRequest("no such file", where=f"--model {path}")
+
+
+def default_state_dir() -> Path:
+    """``$STRATA_STATE``; else ``/var/lib/strata`` for root and ``~/.local/state/strata`` for others."""
+    told = os.environ.get("STRATA_STATE", "")
+    if told:
+        return Path(told).absolute()
+    return Path("/var/lib/strata") if os.geteuid() == 0 else Path.home() / ".local/state/strata"
+
+
+def admin_socket(state_dir: Path) -> Path:
+    """The owner's socket of a controller whose state is in ``state_dir``."""
+    return state_dir / "admin.sock"
+
+
+def _within(name: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise BadRequest(f"must be {low} to {high}, not {value}", where=name)

@@ -1,0 +1,165 @@
+"""Why a node is where it is, in plain words; and the one word for its state."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from strata.core.column import Indices
+from strata.core.model import UNKNOWN
+from strata.engine.decisions import Decision, Kind
+from strata.engine.reconciler import Engine
+from strata.engine.work import Phase, Wait
+
+STATES = ("unmanaged", "ready", "converging", "waiting", "faulted", "held", "frozen", "unreachable", "unknown")
+"""Every state that a node can be in, by number."""
+
+
+class Blocker(NamedTuple):
+    """One thing that holds a node up."""
+
+    kind: str
+    name: str
+    detail: str
+
+
+class Explanation(NamedTuple):
+    """The answer to ``strata node why``. Times are the engine's."""
+
+    state: str
+    summary: str
+    lines: list[str]
+    blockers: list[Blocker]
+    mutation: str
+    observe: tuple[str, ...]
+    when: float | None
+
+
+def states(engine: Engine, nodes: Indices) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
+    """The state of each node, as a number of ``STATES``."""
+    work = engine.work
+    kind, wait, phase = work.kind[nodes], work.wait[nodes], work.phase[nodes]
+    state = np.full(len(nodes), STATES.index("converging"), dtype=np.int8)
+    state[kind == Kind.UNMANAGED] = STATES.index("unmanaged")
+    state[kind == Kind.READY] = STATES.index("ready")
+    state[kind == Kind.STUCK] = STATES.index("unreachable")
+    state[(kind == Kind.LOOK) | (work.decision[nodes] < 0)] = STATES.index("unknown")
+    idle = phase == Phase.IDLE
+    braked = np.isin(wait, (Wait.BACKOFF, Wait.BUDGET, Wait.GUARD, Wait.STOPPED))
+    state[idle & (kind == Kind.ACT) & braked] = STATES.index("waiting")
+    away = (kind != Kind.READY) & (kind != Kind.UNMANAGED) & idle
+    state[away & work.fault[nodes]] = STATES.index("faulted")
+    state[away & work.frozen[nodes]] = STATES.index("frozen")
+    state[idle & work.held[nodes]] = STATES.index("held")
+    return state
+
+
+def explain(engine: Engine, node: int, now: float) -> Explanation:
+    """Which fact, what is waited for, what holds it, what comes next and when."""
+    work = engine.work
+    state = STATES[int(states(engine, np.array([node]))[0])]
+    reason = work.reasons.get(node, "")
+    phase = Phase(int(work.phase[node]))
+    if work.decision[node] < 0:
+        return Explanation(state, "Nobody has looked at it yet.", [], [], "", (), None)
+    decision = engine.decider.decisions[work.decision[node]]
+    lines = _differences(engine, node, now)
+    if phase is not Phase.IDLE:
+        return _under_way(engine, node, now, state, lines, reason)
+    if decision.kind is Kind.UNMANAGED:
+        return Explanation(state, "Nothing is desired of it, so nothing is done.", lines, [], "", (), None)
+    if decision.kind is Kind.READY:
+        blockers = _brakes(engine, node)
+        tail = " (nothing would be done if it were not: see below)" if blockers else ""
+        return Explanation(state, f"It is at its goal{tail}.", lines, blockers, "", (), None)
+    if decision.kind is Kind.LOOK:
+        names = decision.plan.observe
+        summary = f"{_list(names)} must be seen before anything is done; {_list(decision.observers)} is looking."
+        return Explanation(state, summary, lines, [], "", names, now)
+    if decision.kind is Kind.STUCK:
+        return Explanation(
+            state, f"There is no way to its goal: {decision.plan.reason}.", [*lines, *_reason(reason)], [], "", (), None
+        )
+    return _waiting(engine, node, now, state, lines, reason, decision)
+
+
+def _under_way(engine: Engine, node: int, now: float, state: str, lines: list[str], reason: str) -> Explanation:
+    work = engine.work
+    mutation = engine.mutations[work.mutation[node]]
+    since, left = now - work.since[node], work.deadline[node] - now
+    match Phase(int(work.phase[node])):
+        case Phase.ASKING:
+            summary = f"About to {mutation.name}; {_list(mutation.guards)} is being asked whether it may."
+        case Phase.ACTING:
+            summary = f"{mutation.name} was sent to the {mutation.driver} driver {since:.0f} s ago; no answer yet."
+        case _:
+            summary = (
+                f"{mutation.name} was accepted {since:.0f} s ago; waiting for {mutation.variable} to be {mutation.to}"
+                f" (for {max(0.0, left):.0f} s more)."
+            )
+    return Explanation(state, summary, [*lines, *_reason(reason)], [], mutation.name, (), None)
+
+
+def _waiting(
+    engine: Engine, node: int, now: float, state: str, lines: list[str], reason: str, decision: Decision
+) -> Explanation:
+    work = engine.work
+    blockers = _brakes(engine, node)
+    soon = f"{max(0.0, work.not_before[node] - now):.0f} s"
+    when: float | None = float(work.not_before[node])
+    match Wait(int(work.wait[node])):
+        case Wait.BACKOFF:
+            blockers.append(Blocker("back-off", decision.mutation, f"tried again in {soon}"))
+        case Wait.FAULT:
+            again = f"tried once more in {soon}" if np.isfinite(work.not_before[node]) else "only a person retries it"
+            blockers.append(Blocker("fault", reason, again))
+        case Wait.BUDGET:
+            name = engine.budgets.names[work.wait_on[node]]
+            blockers.append(Blocker("budget", name, engine.model.budgets[name].doc or "spent by others for now"))
+            when = None
+        case Wait.GUARD:
+            name = engine.guards[work.refused_by[node]]
+            blockers.append(Blocker("guard", name, f"{reason}; asked again in {soon}"))
+        case Wait.STOPPED:
+            breaker = engine.breakers[work.next[node]]
+            when = breaker.probes_at
+            detail = f"failed too often over the fleet; probed again in {max(0.0, when - now):.0f} s"
+            blockers.append(Blocker("failure-rate stop", decision.mutation, detail))
+        case _:
+            when = None
+    summary = f"Next is {decision.mutation}"
+    if blockers:
+        summary += "; it waits for " + " and ".join(f"{b.kind} {b.name}".strip() for b in blockers)
+    chain = " → ".join(decision.plan.steps)
+    lines = [*lines, f"the way: {chain} (cost {decision.plan.cost:g})", *_reason(reason)]
+    return Explanation(state, summary + ".", lines, blockers, decision.mutation, (), when)
+
+
+def _brakes(engine: Engine, node: int) -> list[Blocker]:
+    blockers = []
+    if engine.work.held[node]:
+        blockers.append(Blocker("hold", "", "held by a person; nothing acts on it until a person releases it"))
+    if engine.work.frozen[node]:
+        blockers.append(Blocker("freeze", "", "nothing is started until it is thawed"))
+    return blockers
+
+
+def _differences(engine: Engine, node: int, now: float) -> list[str]:
+    lines = []
+    here = np.array([node])
+    for name, column in engine.table.columns.items():
+        if column.goal[node] and not column.satisfied(here)[0]:
+            wanted = " or ".join(column.goals[column.goal[node]])
+            value = column.words[column.fact[node]]
+            seen = f", seen {now - column.seen[node]:.0f} s ago" if value != UNKNOWN else ""
+            lines.append(f"{name} is {value}{seen}; wanted is {wanted}")
+    return lines
+
+
+def _reason(reason: str) -> list[str]:
+    return [f"last trouble: {reason}"] if reason else []
+
+
+def _list(names: tuple[str, ...]) -> str:
+    return " and ".join(names)

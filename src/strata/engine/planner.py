@@ -1,0 +1,258 @@
+"""From what is true of a node to what is wanted: the cheapest chain of mutations, or what stands in the way.
+
+``Planner.plan`` is asked per *class* (one tuple of facts, one of desires); thousands of identical nodes cost one
+search and then a look-up. Pure: it looks at nothing itself, knows no node, no clock and no driver; it says which
+variables somebody should look at first.
+
+When to look. A variable that is unknown and can be observed is worth a look if the way depends on it: if the
+cheapest way would be shorter for some value of it, or if a step of the way would act in spite of not knowing. What
+cannot be otherwise is not looked at: the OS of a node without power (``Variable.lost_when``) is lost, not merely
+unseen; such a variable is looked at only when there is no way without (a destructive step needs it known).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from strata.core.errors import BadRequest
+from strata.core.model import ABSENT, OTHER, UNKNOWN, WANTED, Model
+from strata.engine.search import UNKNOWN_BIT, Goal, Path, Space, State, TooLarge
+from strata.engine.unreachable import blind, explain
+
+Facts = tuple[str, ...]
+"""One symbol per variable, in the model's order."""
+
+Desires = tuple[frozenset[str] | None, ...]
+"""Per variable, in the model's order: the symbols that will do, or None if nobody wants anything of it."""
+
+_NOTHING: frozenset[str] = frozenset()
+_MOST_CLASSES = 200_000
+_MOST_BRANCHES = 512
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """The answer for one class of nodes."""
+
+    status: Literal["done", "plan", "observe", "unreachable"]
+    """``done``: the goal holds. ``plan``: take ``steps``. ``observe``: look at ``observe`` first, then ask again.
+    ``unreachable``: there is no way, ``reason`` says why."""
+    observe: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
+    """Names of mutations, in order. With ``observe``: the way if nothing is found by looking, if there is one."""
+    cost: float = 0.0
+    reason: str = ""
+
+
+class Planner:
+    """Plans for one model. ``denied``: guards that say no; their mutations are left out.
+
+    ``limit`` is the most states that one search visits; beyond it the goal is reported unreachable, with that reason.
+    """
+
+    def __init__(self, model: Model, *, denied: frozenset[str] = _NOTHING, limit: int = 200_000) -> None:
+        unheard = sorted(denied - set(model.guards))
+        if unheard:
+            raise BadRequest(f"no such guard; known are {', '.join(model.guards) or 'none'}", where=unheard[0])
+        self.model = model
+        self.denied = denied
+        self._limit = limit
+        self._space = Space(model)
+        self._plans: dict[tuple[Facts, Desires, frozenset[str]], Plan] = {}
+        self._goals: dict[Desires, Goal] = {}
+
+    def plan(self, facts: Facts, desires: Desires, assume_observed: frozenset[str] = _NOTHING) -> Plan:
+        """What to do with a node of this class.
+
+        ``assume_observed`` names variables that were just looked at and stayed unknown: not to be asked for again.
+        """
+        key = (facts, desires, assume_observed)
+        plan = self._plans.get(key)
+        if plan is None:
+            if len(self._plans) >= _MOST_CLASSES:
+                self._plans.clear()
+            plan = self._plans[key] = self._think(facts, desires, assume_observed)
+        return plan
+
+    def plan_named(
+        self,
+        facts: Mapping[str, str],
+        desires: Mapping[str, Collection[str]],
+        assume_observed: frozenset[str] = _NOTHING,
+    ) -> Plan:
+        """``plan`` for real values by variable name; a fact that is missing is unknown."""
+        return self.plan(*classify(self.model, facts, desires), assume_observed)
+
+    def worst_branch(self, facts: Facts, desires: Desires, observe: Iterable[str]) -> Plan | None:
+        """The costliest plan over everything that looking at ``observe`` may find: what to expect at most.
+
+        None if some finding leaves no way, or if there are too many findings to try.
+        """
+        looked = [self._space.position[name] for name in observe]
+        choices = [self.model.variables[self._space.names[at]].symbols for at in looked]
+        if _product(map(len, choices)) > _MOST_BRANCHES:
+            return None
+        worst: Plan | None = None
+        for found in itertools.product(*choices):
+            now = list(facts)
+            for at, symbol in zip(looked, found, strict=True):
+                now[at] = symbol
+            branch = self.plan(tuple(now), desires, frozenset(self.model.variables))
+            if branch.status == "unreachable":
+                return None
+            if worst is None or branch.cost > worst.cost:
+                worst = branch
+        return worst
+
+    def _think(self, facts: Facts, desires: Desires, assume_observed: frozenset[str]) -> Plan:
+        masks = self._masks(facts, desires)
+        goal = self._goals.get(desires)
+        if goal is None:
+            if len(self._goals) >= _MOST_CLASSES:
+                self._goals.clear()
+            goal = self._goals[desires] = Goal(self._space, desires, denied=self.denied, limit=self._limit)
+        if goal.holds(masks):
+            return Plan("done")
+        try:
+            return self._way(goal, masks, facts, desires, assume_observed)
+        except TooLarge:
+            reason = f"gave up: over {self._limit} states searched; too many variables of the model hang together"
+            return Plan("unreachable", reason=reason)
+
+    def _way(self, goal: Goal, masks: State, facts: Facts, desires: Desires, assume_observed: frozenset[str]) -> Plan:
+        sure = goal.cheapest(goal.reduce(masks))
+        unseen = [
+            at
+            for at in sorted(goal.relevant)
+            if masks[at] == UNKNOWN_BIT
+            and self._space.names[at] not in assume_observed
+            and self.model.variables[self._space.names[at]].observer
+        ]
+        lost = self._lost(facts)
+        likely = [at for at in unseen if at not in lost]
+        look = self._worth_looking(goal, masks, sure, likely)
+        if sure is None and not look:
+            look = self._needed_by_destructive(goal, masks, desires, likely) & set(unseen)
+        if sure is not None:
+            steps, cost = tuple(goal.steps[at].mutation.name for at in sure[1]), sure[0] / 1e6
+            return Plan("observe" if look else "plan", self._named(look), steps, cost)
+        if look:
+            return Plan("observe", self._named(look))
+        return Plan("unreachable", reason=explain(self._space, goal, masks, desires, self.denied, lost))
+
+    def _worth_looking(
+        self, goal: Goal, masks: State, sure: tuple[int, Path] | None, unseen: Sequence[int]
+    ) -> set[int]:
+        """Which of ``unseen`` to look at; empty if the sure way stands whatever they are."""
+        if not unseen:
+            return set()
+        hoped_for = list(masks)
+        for at in unseen:
+            hoped_for[at] = self._space.full[at]
+        start = goal.reduce(hoped_for)
+        hope = goal.cheapest(start)
+        if hope is None:
+            return set()
+        look: set[int] = set()
+        if sure is not None:
+            look |= self._leans(goal, goal.reduce(masks), sure[1], unseen)
+        if sure is None or hope[0] < sure[0]:
+            look |= self._leans(goal, start, hope[1], unseen)
+            look |= self._under({at for at, _ in goal.wanted if at in look}) & set(unseen)
+        # One look of a driver shows all that it can see: ask for it in one go.
+        observers = {self._observer(at) for at in look}
+        return {at for at in unseen if at in look or self._observer(at) in observers}
+
+    def _needed_by_destructive(self, goal: Goal, masks: State, desires: Desires, likely: Sequence[int]) -> set[int]:
+        """What a destructive step must know, where there would be a way if it need not."""
+        bold = Goal(self._space, desires, denied=self.denied, careful=False, limit=self._limit)
+        start = bold.reduce([self._space.full[at] if at in likely else mask for at, mask in enumerate(masks)])
+        way = bold.cheapest(start)
+        found = blind(self._space, bold, start, way[1]) if way is not None else None
+        return set(found[1]) if found is not None else set()
+
+    def _leans(self, goal: Goal, state: State, path: Path, unseen: Sequence[int]) -> set[int]:
+        """The variables of ``unseen`` of which a step on the way needs certain values, before it is changed."""
+        untouched = set(unseen)
+        leant: set[int] = set()
+        for at in path:
+            step = goal.steps[at]
+            leant |= {variable for variable, _ in step.needs if variable in untouched}
+            untouched -= {variable for variable, _ in step.gives}
+        return leant | {variable for variable, _ in goal.wanted if variable in untouched}
+
+    def _under(self, positions: set[int]) -> set[int]:
+        """What ``positions`` cannot outlive: if they turn out to be gone, the next question is about these."""
+        found, fresh = set(positions), set(positions)
+        while fresh:
+            below = {
+                self._space.position[other]
+                for at in fresh
+                for other in self.model.variables[self._space.names[at]].lost_when
+            }
+            fresh = below - found
+            found |= fresh
+        return found
+
+    def _lost(self, facts: Facts) -> set[int]:
+        """Unknown variables that cannot be anything else now, because of what others are."""
+        lost: set[str] = set()
+        value = dict(zip(self._space.names, facts, strict=True))
+        grown = True
+        while grown:
+            grown = False
+            for variable in self.model.variables.values():
+                if variable.name in lost or value[variable.name] != UNKNOWN:
+                    continue
+                if any(other in lost or value[other] in fatal for other, fatal in variable.lost_when.items()):
+                    lost.add(variable.name)
+                    grown = True
+        return {self._space.position[name] for name in lost}
+
+    def _observer(self, at: int) -> str:
+        return self.model.variables[self._space.names[at]].observer
+
+    def _named(self, positions: Iterable[int]) -> tuple[str, ...]:
+        return tuple(self._space.names[at] for at in sorted(positions))
+
+    def _masks(self, facts: Facts, desires: Desires) -> State:
+        if len(facts) != len(self._space.names) or len(desires) != len(self._space.names):
+            raise BadRequest(f"facts and desires have {len(self._space.names)} places, one per variable", where="plan")
+        for name, bits, fact, want in zip(self._space.names, self._space.bits, facts, desires, strict=True):
+            for symbol in (fact, *(want or ())):
+                if symbol not in bits:
+                    raise BadRequest(f"{symbol!r} is not one of {', '.join(bits)}", where=name)
+            if want is not None and (not want or UNKNOWN in want):
+                raise BadRequest("a desire is one or more known values", where=name)
+        return tuple(bits[fact] for bits, fact in zip(self._space.bits, facts, strict=True))
+
+
+def classify(model: Model, facts: Mapping[str, str], desires: Mapping[str, Collection[str]]) -> tuple[Facts, Desires]:
+    """Real values as the planner's symbols; raise ``BadRequest`` for a variable or value that is not declared."""
+    for name, value in facts.items():
+        if value != UNKNOWN:
+            model.check_value(name, value)
+    for name, wanted in desires.items():
+        for value in wanted:
+            model.check_value(name, value)
+    symbols: list[str] = []
+    goals: list[frozenset[str] | None] = []
+    for name, variable in model.variables.items():
+        value, want = facts.get(name, UNKNOWN), desires.get(name)
+        if variable.open and value not in (UNKNOWN, ABSENT):
+            value = WANTED if want is not None and value in want else OTHER
+        symbols.append(value)
+        if want is not None and variable.open:
+            want = {ABSENT if wish == ABSENT else WANTED for wish in want}
+        goals.append(frozenset(want) if want is not None else None)
+    return tuple(symbols), tuple(goals)
+
+
+def _product(numbers: Iterable[int]) -> int:
+    total = 1
+    for number in numbers:
+        total *= number
+    return total

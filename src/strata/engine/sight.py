@@ -1,0 +1,235 @@
+"""What is believed of the nodes and how it is kept fresh: looks, facts, ageing, forgetting.
+
+It knows drivers only by name, and nothing of plans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from strata.core.column import Codes, Column, Indices
+from strata.core.model import UNKNOWN, Model
+from strata.engine.effects import Change, Look, Seen
+from strata.engine.settings import EngineSettings
+from strata.engine.table import NEVER, FleetTable, Times
+from strata.engine.work import Phase, Urgency, Work
+
+
+class _Eye:
+    """One driver that looks: when it looks next at each node, and at whom it is looking."""
+
+    def __init__(self, driver: str, variables: tuple[str, ...], interval: float) -> None:
+        self.driver = driver
+        self.variables = variables
+        self.interval = interval
+        self.next: Times = np.zeros(0)
+        self.looking = np.zeros(0, dtype=bool)
+        self.blind = np.zeros(0, dtype=np.int8)
+
+    def grow(self, size: int) -> None:
+        old = len(self.next)
+        self.next = np.r_[self.next, np.zeros(size - old)]
+        self.looking = np.r_[self.looking, np.zeros(size - old, dtype=bool)]
+        self.blind = np.r_[self.blind, np.zeros(size - old, dtype=np.int8)]
+
+
+class Sight:
+    """Keeps the table's facts."""
+
+    def __init__(
+        self, model: Model, settings: EngineSettings, table: FleetTable, work: Work, random: np.random.Generator
+    ) -> None:
+        self._model = model
+        self._settings = settings
+        self._table = table
+        self._work = work
+        self._random = random
+        self._looks: dict[int, tuple[str, Indices, float]] = {}
+        self._next_look = 1
+        self._lost: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._aged_at = -NEVER
+        self.changes: list[Change] = []
+        """Fact changes since the shell last took them."""
+        self.eyes: dict[str, _Eye] = {}
+        for variable in model.variables.values():
+            if variable.observer and variable.observer not in self.eyes:
+                watched = [v for v in model.variables.values() if v.observer == variable.observer]
+                ages = [v.ages_out_after for v in watched if v.ages_out_after is not None]
+                interval = min(ages) * settings.refresh if ages else settings.resync
+                self.eyes[variable.observer] = _Eye(variable.observer, tuple(v.name for v in watched), interval)
+
+    def grow(self, size: int) -> None:
+        """Make room for ``size`` nodes."""
+        for eye in self.eyes.values():
+            eye.grow(size)
+
+    def look_soon(self, nodes: Indices, drivers: tuple[str, ...] | None, when: float) -> None:
+        """Have ``drivers`` (None: all) look at ``nodes`` at ``when`` or earlier."""
+        for name in self.eyes if drivers is None else drivers:
+            eye = self.eyes.get(name)
+            if eye is not None:
+                eye.next[nodes] = np.minimum(eye.next[nodes], when)
+
+    def poll(self, nodes: Indices, variable: str, when: Times) -> None:
+        """Look for the effect of a step on ``variable``."""
+        eye = self.eyes.get(self._model.variables[variable].observer)
+        if eye is not None:
+            eye.next[nodes] = np.minimum(eye.next[nodes], when)
+
+    def forget(self, nodes: Indices, variables: tuple[str, ...]) -> None:
+        """What was believed of ``variables`` is not believed any more, and nobody has looked since."""
+        for name in variables:
+            column = self._table.columns[name]
+            column.fact[nodes] = 0
+            column.unseen[nodes] = False
+
+    def forget_all(self, nodes: Indices, now: float) -> None:
+        """Believe nothing, and look at everything anew: how a controller takes nodes over."""
+        self.forget(nodes, tuple(self._table.columns))
+        self.look_soon(nodes, None, now)
+        for eye in self.eyes.values():
+            eye.blind[nodes] = 0
+
+    def seen(self, now: float, report: Seen) -> None:
+        """A look came back."""
+        if report.look not in self._looks:
+            return  # the nodes were taken from us meanwhile
+        driver, nodes, issued = self._looks.pop(report.look)
+        eye = self.eyes[driver]
+        eye.looking[nodes] = False
+        columns = {name: report.columns.get(name) or Column.same(None, len(nodes)) for name in eye.variables}
+        # A look that was begun before the last act on a node saw the world before it.
+        valid = self._work.alive[nodes] & (self._work.epoch[nodes] > 0) & (issued >= self._work.acted_at[nodes])
+        blind = np.ones(len(nodes), dtype=bool)
+        for column in columns.values():
+            blind &= column.codes == 0
+        eye.blind[nodes] = np.where(blind, np.minimum(eye.blind[nodes] + 1, 20), 0)
+        jitter = self._random.uniform(0.8, 1.0, len(nodes))
+        wait = np.where(
+            blind,
+            np.minimum(self._settings.blind_look * 2.0 ** (eye.blind[nodes] - 1.0), eye.interval),
+            eye.interval,
+        )
+        polled = self._work.phase[nodes] == Phase.SETTLING
+        wait = np.where(polled, np.minimum(wait, self._work.poll[nodes]), wait)
+        self._work.poll[nodes[polled]] = np.minimum(self._work.poll[nodes[polled]] * 2, self._settings.longest_poll)
+        eye.next[nodes] = np.where(valid, now + wait * jitter, now)
+        if not valid.all():
+            nodes, columns = nodes[valid], {name: column.take(valid) for name, column in columns.items()}
+        self.believe(nodes, columns, driver, issued)
+
+    def believe(self, nodes: Indices, columns: Mapping[str, Column], source: str, at: float) -> None:
+        """Take facts over. What could not be seen stays as it was until it has aged."""
+        lost: list[tuple[Indices, tuple[str, ...]]] = []
+        for name, column in columns.items():
+            mine = self._table.columns[name]
+            codes = mine.encode(column)
+            known = codes != 0
+            mine.unseen[nodes] = ~known & (mine.fact[nodes] == 0)
+            if not known.all():
+                fresh_blind = nodes[~known]
+                self._work.touch(fresh_blind[mine.fact[fresh_blind] == 0], Urgency.NEWS)
+            some, codes = nodes[known], codes[known]
+            changed = mine.fact[some] != codes
+            mine.fact[some] = codes
+            mine.seen[some] = at
+            mine.source[some] = mine.source_code(source)
+            self._work.touch(some[changed], Urgency.NEWS)
+            new = changed & (mine.last[some] != codes)
+            if new.any():
+                lost += self._record(name, some[new], codes[new], source)
+        for victims, names in lost:
+            others = tuple(name for name in names if name not in columns)
+            self.forget(victims, others)
+            for name in others:
+                self.look_soon(victims, (self._model.variables[name].observer,), at)
+
+    def age(self, now: float) -> None:
+        """Facts past their age are unknown. Looked at once a second at most."""
+        if now < self._aged_at + 1:
+            return
+        self._aged_at = now
+        ours = self._work.alive & (self._work.epoch > 0)
+        for name, column in self._table.columns.items():
+            limit = column.variable.ages_out_after
+            if limit is None:
+                continue
+            old = np.flatnonzero(ours & (column.fact != 0) & (column.seen < now - limit))
+            if len(old):
+                zero = np.zeros(len(old), dtype=np.int32)
+                self._record(name, old, zero, "", cause=f"not seen for {limit:g} s")
+                column.fact[old] = 0
+                column.unseen[old] = True
+                self._work.touch(old, Urgency.NEWS)
+
+    def looks(self, now: float, urgent: Indices) -> list[Look]:
+        """The looks that are due."""
+        out: list[Look] = []
+        # Not while a driver is at work on a node: one could not tell which side of it was seen.
+        ours = self._work.alive & (self._work.epoch > 0) & (self._work.phase != Phase.ACTING)
+        hurried = np.zeros(len(ours), dtype=bool)
+        hurried[urgent] = True
+        for eye in self.eyes.values():
+            due = ours & (eye.next <= now) & ~eye.looking
+            for urgency, part in ((0, due & hurried), (1, due & ~hurried)):
+                nodes = np.flatnonzero(part)
+                eye.looking[nodes] = True
+                for start in range(0, len(nodes), self._settings.look_batch):
+                    chunk = nodes[start : start + self._settings.look_batch]
+                    self._looks[self._next_look] = (eye.driver, chunk, now)
+                    out.append(Look(self._next_look, eye.driver, eye.variables, chunk, urgency))
+                    self._next_look += 1
+        return out
+
+    def next_wakeup(self, now: float) -> float:
+        """When the next look or the next ageing is due."""
+        ours = self._work.alive & (self._work.epoch > 0) & (self._work.phase != Phase.ACTING)
+        soonest = NEVER
+        for eye in self.eyes.values():
+            times = eye.next[ours & ~eye.looking]
+            if len(times):
+                soonest = min(soonest, float(times.min()))
+        return min(soonest, max(now, self._aged_at + 1.0)) if ours.any() else NEVER
+
+    def _record(
+        self, name: str, nodes: Indices, codes: Codes, source: str, cause: str = ""
+    ) -> list[tuple[Indices, tuple[str, ...]]]:
+        """Note changes of one variable, grouped; return what is lost with them."""
+        column = self._table.columns[name]
+        work = self._work
+        doing = np.where(work.phase[nodes] >= Phase.ACTING, work.mutation[nodes], -1)
+        old = column.last[nodes]
+        column.last[nodes] = codes
+        width = len(column.words)
+        key = ((doing + 1).astype(np.int64) * width + old) * width + codes
+        lost = []
+        for group in np.unique(key).tolist():
+            members = nodes[key == group]
+            rest, new_code = divmod(group, width)
+            doing_code, old_code = divmod(rest, width)
+            why = cause or self._cause(doing_code - 1, name)
+            new = column.words[new_code]
+            self.changes.append(Change(name, column.words[old_code], new, source, why, members))
+            victims = self._lost_with(name, new)
+            if old_code and new_code and not why:
+                # A surprise: whatever else we believed of these nodes may be out of date too.
+                victims = tuple(self._table.columns)
+            if victims:
+                lost.append((members, victims))
+        return lost
+
+    def _cause(self, mutation: int, variable: str) -> str:
+        if mutation < 0:
+            return ""
+        declared = list(self._model.mutations.values())[mutation]
+        return declared.name if variable in self._model.effects(declared) else ""
+
+    def _lost_with(self, variable: str, value: str) -> tuple[str, ...]:
+        if value == UNKNOWN:
+            return ()  # we lost sight of it; that changes nothing about the others
+        key = (variable, value)
+        if key not in self._lost:
+            self._lost[key] = tuple(self._model.lost_with({variable: value}))
+        return self._lost[key]

@@ -1,0 +1,200 @@
+"""Why there is no way: which guard forbids, what must be known first, which mutation is missing.
+
+Asked once per hopeless class, so it may take its time: it plans again with one obstacle lifted after the other,
+and names the first whose lifting helps. If none does, a mutation is missing, and the chain of needs says where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from strata.core.model import WANTED
+from strata.engine.search import UNKNOWN_BIT, Goal, Path, Space, State, Step
+
+
+def explain(
+    space: Space,
+    goal: Goal,
+    masks: State,
+    desires: Sequence[frozenset[str] | None],
+    denied: frozenset[str],
+    lost: Collection[int] = (),
+) -> str:
+    """One sentence on why ``goal`` cannot be reached from ``masks``; looking at ``lost`` would not help."""
+    if denied:
+        freed = Goal(space, desires, limit=goal.limit)
+        way = freed.cheapest(freed.reduce(masks))
+        if way is not None:
+            return _forbidden(freed, way[1], denied)
+    bold = Goal(space, desires, denied=denied, careful=False, limit=goal.limit)
+    way = bold.cheapest(bold.reduce(masks))
+    found = blind(space, bold, bold.reduce(masks), way[1]) if way is not None else None
+    if found is not None:
+        names = [space.names[at] for at in found[1]]
+        return (
+            f"{found[0].mutation.name} is destructive and needs {_and(names)} to be known; {_nobody_saw(space, names)}"
+        )
+    # One unknown variable to blame is a better answer than all of them.
+    unknown = [at for at in sorted(goal.relevant) if masks[at] == UNKNOWN_BIT and at not in lost]
+    for blamed in (*([at] for at in unknown), unknown):
+        guess = goal.reduce([space.full[at] if at in blamed else mask for at, mask in enumerate(masks)])
+        way = goal.cheapest(guess)
+        if way is not None:
+            return _unknown(space, goal, guess, way[1])
+    return _missing(space, goal, masks, desires, denied)
+
+
+def blind(space: Space, goal: Goal, state: State, path: Path) -> tuple[Step, list[int]] | None:
+    """The first destructive step of ``path`` that would act on something unknown, and on what."""
+    for at in path:
+        step = goal.steps[at]
+        if step.mutation.destructive:
+            named = (step.mutation.variable, *step.mutation.requires, *step.mutation.excludes)
+            unknown = sorted({space.position[name] for name in named if state[space.position[name]] == UNKNOWN_BIT})
+            if unknown:
+                return step, unknown
+        state = _walk(goal, step, state)
+    return None
+
+
+def _forbidden(goal: Goal, path: Path, denied: frozenset[str]) -> str:
+    for at in path:
+        mutation = goal.steps[at].mutation
+        for guard in mutation.guards:
+            if guard in denied:
+                return f"guard {guard} forbids {mutation.name}, and there is no way around it"
+    raise AssertionError("a way without denied steps was not found before")
+
+
+def _unknown(space: Space, goal: Goal, state: State, path: Path) -> str:
+    """The first step (or the goal itself) that needs something to be known that is not."""
+    for at in path:
+        step = goal.steps[at]
+        for variable, mask in step.needs:
+            if _is_open(state[variable]):
+                name, values = space.names[variable], _or(space.symbols(variable, mask))
+                return f"{step.mutation.name} needs {name} to be {values}; {_nobody_saw(space, [name])}"
+        state = _walk(goal, step, state)
+    names = [space.names[at] for at, _ in goal.wanted if _is_open(state[at])]
+    return f"no mutation starts from {_and(names)} unknown; {_nobody_saw(space, names)}"
+
+
+def _nobody_saw(space: Space, names: Sequence[str]) -> str:
+    watched = [name for name in names if space.model.variables[name].observer]
+    if not watched:
+        return f"{_and(names)} {'is' if len(names) == 1 else 'are'} unknown, and no observer is declared"
+    return f"{_and(watched)} {'was' if len(watched) == 1 else 'were'} looked at and stayed unknown"
+
+
+def _missing(
+    space: Space, goal: Goal, masks: State, desires: Sequence[frozenset[str] | None], denied: frozenset[str]
+) -> str:
+    reached = _reached(goal, masks)
+    for at, mask in goal.wanted:
+        if not reached[at] & mask:
+            return _chain(space, goal, masks, reached, at, mask, denied)
+    alone = [at for at, _ in goal.wanted if _alone(space, goal, masks, desires, at, denied)]
+    apart = [f"{space.names[at]}={_or(space.symbols(at, mask))}" for at, mask in goal.wanted]
+    if len(alone) == len(goal.wanted):
+        return f"{_and(apart)} can each be reached, but not together: every way to one undoes another"
+    at, mask = next((at, mask) for at, mask in goal.wanted if at not in alone)
+    names = sorted(step.mutation.name for step in goal.steps if any(v == at and bit & mask for v, bit in step.gives))
+    return (
+        f"{space.names[at]}={_or(space.symbols(at, mask))} cannot be reached: what {_or(names)} needs "
+        "can be had one by one, but not at the same time"
+    )
+
+
+def _alone(
+    space: Space,
+    goal: Goal,
+    masks: State,
+    desires: Sequence[frozenset[str] | None],
+    at: int,
+    denied: frozenset[str],
+) -> bool:
+    """Whether this part of the goal can be reached by itself."""
+    only = [want if place == at else None for place, want in enumerate(desires)]
+    part = Goal(space, only, denied=denied, limit=goal.limit)
+    return part.cheapest(part.reduce(masks)) is not None
+
+
+def _reached(goal: Goal, masks: State) -> list[int]:
+    """Every value that each variable can take if nothing is ever undone: more than what is really possible."""
+    reached = list(masks)
+    grown = True
+    while grown:
+        grown = False
+        for step in goal.steps:
+            if all(reached[at] & mask for at, mask in step.needs):
+                for at, bit in step.gives:
+                    if not reached[at] & bit:
+                        reached[at] |= bit
+                        grown = True
+    return reached
+
+
+def _chain(
+    space: Space, goal: Goal, masks: State, reached: Sequence[int], at: int, mask: int, denied: frozenset[str]
+) -> str:
+    """Follow needs that cannot be met down to the one that no mutation serves."""
+    trail: list[str] = []
+    seen: set[int] = set()
+    while True:
+        name, values = space.names[at], _or(space.symbols(at, mask & ~UNKNOWN_BIT or mask))
+        needed = f" (needed by {' for '.join(reversed(trail))})" if trail else ""
+        seen.add(at)
+        makers = [step for step in goal.steps if any(v == at and bit & mask for v, bit in step.gives)]
+        if not makers:
+            return _no_maker(space, at, mask, masks[at], denied) + needed
+        # Of the mutations that would serve, the cheapest whose unmet need is not one that we come from.
+        for step in sorted(makers, key=lambda step: (step.cost, step.mutation.name)):
+            unmet = [(v, need) for v, need in step.needs if not reached[v] & need]
+            fresh = [(v, need) for v, need in unmet if v not in seen]
+            if fresh:
+                trail.append(step.mutation.name)
+                at, mask = fresh[0]
+                break
+            if unmet:
+                now = _or(space.symbols(unmet[0][0], masks[unmet[0][0]]))
+                there = space.names[unmet[0][0]]
+                starts = _or(space.symbols(*unmet[0]))
+                return (
+                    f"a mutation is missing: nothing takes {there} from {now} to {values if there == name else starts}"
+                    f"; {step.mutation.name} needs {there} to be {starts}{needed}"
+                )
+        else:
+            raise AssertionError("a value that can be made was not counted as reached")
+
+
+def _no_maker(space: Space, at: int, mask: int, now: int, denied: frozenset[str]) -> str:
+    """What to say of values that no usable mutation gives."""
+    name, values = space.names[at], space.symbols(at, mask & ~UNKNOWN_BIT or mask)
+    if values == [WANTED]:
+        return f"{name} has no desired value: somebody must say which {name} is wanted"
+    for mutation in sorted(space.model.mutations.values(), key=lambda mutation: mutation.name):
+        if space.model.effects(mutation).get(name) in values:
+            guards = sorted(denied.intersection(mutation.guards))
+            why = f"guard {guards[0]} forbids it" if guards else "its own conditions contradict each other"
+            return f"only {mutation.name} leads to {name}={_or(values)}, and {why}"
+    current = f" (it is {_or(space.symbols(at, now))})" if now != UNKNOWN_BIT else ""
+    return f"a mutation is missing: no mutation leads to {name}={_or(values)}{current}"
+
+
+def _walk(goal: Goal, step: Step, state: State) -> State:
+    after = goal.apply(step, state)
+    if after is None:
+        raise AssertionError("a found way cannot be walked")
+    return after
+
+
+def _is_open(mask: int) -> bool:
+    return mask & (mask - 1) != 0
+
+
+def _or(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def _and(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

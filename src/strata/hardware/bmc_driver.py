@@ -1,0 +1,190 @@
+"""The ``bmc`` driver: switches and reads power through nodes' controllers, many at a time.
+
+Whoever does not answer holds nobody up: a request that takes long gives its place to the next, and a controller
+that was silent is left out of sweeps and tried in the background until it answers again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from strata.core.column import Column
+from strata.core.driver import Batch, Outcomes
+from strata.core.errors import BadRequest, Conflict, DeviceError, OutcomeUnknown, StrataError, Unavailable
+from strata.core.model import Mutation
+from strata.core.state import Outcome
+from strata.hardware.redfish import RedfishClient
+from strata.hardware.redfish_power import read_power, switch_power
+
+POWER_WORDS = ("off", "on")
+
+
+class BmcDriverSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How many at a time. Times in seconds."""
+
+    at_once: int = 128
+    """Requests under way to controllers that answer promptly."""
+    patience: float = 0.1
+    """A request that takes longer gives its place up (and goes on)."""
+    at_most: int = 4096
+    """Requests under way, the slow ones included."""
+    probes: int = 32
+    """Silent controllers tried again at a time."""
+
+
+class BmcDriver:
+    """Drives power through Redfish. Close it: that logs out and ends its probes."""
+
+    name = "bmc"
+
+    def __init__(self, client: RedfishClient, *, settings: BmcDriverSettings | None = None) -> None:
+        self._client = client
+        self._settings = settings or BmcDriverSettings()
+        self._slots = asyncio.Semaphore(self._settings.at_once)
+        self._room = asyncio.Semaphore(self._settings.at_most)
+        self._probes: dict[str, asyncio.Task[None]] = {}
+
+    async def close(self) -> None:
+        """Stop probing, log out, close the connections."""
+        probes = list(self._probes.values())
+        for probe in probes:
+            probe.cancel()
+        await asyncio.gather(*probes, return_exceptions=True)
+        await self._client.close()
+
+    async def act(self, mutation: Mutation, batch: Batch) -> Outcomes:
+        """``power-on`` and ``power-off``. Nothing is ever sent twice; no answer is ``UNKNOWN``."""
+        if mutation.variable != "power" or mutation.to not in POWER_WORDS:
+            raise BadRequest("the bmc driver switches power on and off", where=mutation.name)
+        codes = np.full(len(batch), Outcome.UNKNOWN, dtype=np.int8)
+        reasons: dict[int, str] = {}
+        begin_before = min(batch.valid_until, self._client.clock() + mutation.timeout)
+
+        async def one(position: int) -> None:
+            try:
+                await self._switch(batch, position, mutation.to == "on", begin_before)
+                codes[position] = Outcome.DONE
+            except StrataError as wrong:
+                codes[position] = _outcome(wrong)
+                reasons[position] = str(wrong)
+
+        await self._each(range(len(batch)), one)
+        return Outcomes(codes, reasons)
+
+    async def observe(self, variables: Sequence[str], batch: Batch) -> Mapping[str, Column]:
+        """``power``, unknown where the controller does not say. Other variables are left out."""
+        if "power" not in variables:
+            return {}
+        codes = np.zeros(len(batch), dtype=np.int32)
+
+        async def one(position: int) -> None:
+            seen = await self._look(batch.bmcs[position])
+            codes[position] = 0 if seen is None else POWER_WORDS.index(seen) + 1
+
+        await self._each([i for i in range(len(batch)) if not self._silent(_address(batch, i))], one)
+        return {"power": Column(POWER_WORDS, codes)}
+
+    async def permits(self, guard: str, batch: Batch) -> Sequence[str]:
+        """Controllers answer no guards, and that is a no."""
+        return [f"the bmc driver does not know the guard {guard}"] * len(batch)
+
+    # -- one node
+
+    async def _switch(self, batch: Batch, position: int, on: bool, begin_before: float) -> None:
+        address = _address(batch, position)
+        bmc = self._client.bmc(address)
+        now = self._client.clock()
+        if now > batch.valid_until:
+            raise Conflict("not begun: the lead ran out", where=bmc.base)
+        if bmc.dead and now < bmc.dead_until:
+            silent = f"not tried: it has not answered for {now - bmc.dead_since:.0f} s"
+            raise DeviceError(silent, node=bmc.base, hint=f"next try in {bmc.dead_until - now:.0f} s")
+        fence = batch.fence(position)
+        try:
+            await switch_power(self._client, address, on=on, fence=fence, begin_before=begin_before)
+        except Unavailable as late:
+            if self._client.clock() > batch.valid_until:
+                raise Conflict("not begun: the lead ran out", where=bmc.base) from late
+            raise
+
+    async def _look(self, address: str) -> str | None:
+        try:
+            return await read_power(self._client, address)
+        except StrataError:
+            return None  # nothing was seen, and that is what the fact says
+
+    def _silent(self, address: str) -> bool:
+        """Whether to leave it out. One whose time has come is tried, but nobody waits for it."""
+        if not address:
+            return True
+        try:
+            bmc = self._client.bmc(address)
+        except DeviceError:
+            return True
+        if bmc.locked:
+            return True
+        if not bmc.dead:
+            return False
+        due = self._client.clock() >= bmc.dead_until
+        if due and address not in self._probes and len(self._probes) < self._settings.probes:
+            probe = asyncio.get_running_loop().create_task(self._probe(address))
+            self._probes[address] = probe
+            probe.add_done_callback(lambda _: self._probes.pop(address, None))
+        return True
+
+    async def _probe(self, address: str) -> None:
+        await self._look(address)
+
+    # -- many nodes
+
+    async def _each(self, positions: Sequence[int], work: Callable[[int], Awaitable[None]]) -> None:
+        """``work`` for every position. A slow one frees its slot after a while, so that it holds nobody up."""
+        loop = asyncio.get_running_loop()
+        async with asyncio.TaskGroup() as group:
+            for position in positions:
+                await self._room.acquire()
+                await self._slots.acquire()
+                place = _Place(self._slots, self._room)
+                place.timer = loop.call_later(self._settings.patience, place.yields)
+                group.create_task(_run(work, position)).add_done_callback(place.leaves)
+
+
+class _Place:
+    """A place among the requests under way: one slot, given up early by the slow, and one of all the room."""
+
+    __slots__ = ("_room", "_slots", "_yielded", "timer")
+
+    def __init__(self, slots: asyncio.Semaphore, room: asyncio.Semaphore) -> None:
+        self.timer: asyncio.TimerHandle | None = None
+        self._slots = slots
+        self._room = room
+        self._yielded = False
+
+    def yields(self) -> None:
+        if not self._yielded:
+            self._yielded = True
+            self._slots.release()
+
+    def leaves(self, _: object) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+        self.yields()
+        self._room.release()
+
+
+async def _run(work: Callable[[int], Awaitable[None]], position: int) -> None:
+    await work(position)
+
+
+def _address(batch: Batch, position: int) -> str:
+    return batch.bmcs[position] if position < len(batch.bmcs) else ""
+
+
+def _outcome(wrong: StrataError) -> Outcome:
+    if isinstance(wrong, Conflict):
+        return Outcome.FENCED
+    return Outcome.UNKNOWN if isinstance(wrong, OutcomeUnknown) else Outcome.FAILED

@@ -1,0 +1,197 @@
+"""A small HTTP/1.1 server that can also misbehave on purpose. Knows requests and replies, not what they are about.
+
+Hand-written because a fleet's worth of controllers in one process is a load test: aiohttp's server costs several
+times as much a request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping
+from enum import Enum
+from http import HTTPStatus
+from typing import NamedTuple, cast
+
+import httptools
+
+MOST_BODY = 64 << 20
+"""Bytes: a request with more than this in its body is cut off."""
+
+
+class Manner(Enum):
+    """How a reply goes out."""
+
+    WHOLE = "whole"
+    CLOSED = "closed"
+    """Not at all: the connection is closed."""
+    NEVER = "never"
+    """Not at all, and the connection stays open."""
+    CUT = "cut"
+    """Half of the body, then the connection is closed."""
+    ENDLESS = "endless"
+    """A body that does not end for as long as the client reads."""
+
+
+class Request(NamedTuple):
+    """One request; header names in lower case."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+    local: tuple[str, int]
+    """The address and port that the client spoke to."""
+
+
+class Reply(NamedTuple):
+    """One reply, and how it goes out."""
+
+    status: int
+    body: bytes = b""
+    headers: tuple[tuple[str, str], ...] = ()
+    kind: str = "application/json"
+    delay: float = 0.0
+    manner: Manner = Manner.WHOLE
+
+
+Handler = Callable[[Request], Reply]
+
+_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus}
+
+
+class HttpProtocol(asyncio.Protocol):
+    """One connection. Requests are answered in order, one at a time."""
+
+    def __init__(self, handler: Handler, connections: set[HttpProtocol]) -> None:
+        self._handler = handler
+        self._connections = connections
+        self._parser = httptools.HttpRequestParser(self)
+        self._transport: asyncio.Transport | None = None
+        self._waiting: deque[Request] = deque()
+        self._late: asyncio.TimerHandle | None = None
+        self._stuck = False
+        self._writable = True
+        self._local = ("", 0)
+        self._url = b""
+        self._headers: dict[str, str] = {}
+        self._body: list[bytes] = []
+        self._size = 0
+
+    # -- asyncio's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's has another base class
+        self._local = transport.get_extra_info("sockname")[:2]
+        self._connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connections.discard(self)
+        self._transport = None
+        self._waiting.clear()
+        if self._late is not None:
+            self._late.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            self._send(Reply(400, headers=(("Connection", "close"),)), "GET")
+            self.close()
+
+    def pause_writing(self) -> None:
+        self._writable = False
+
+    def resume_writing(self) -> None:
+        self._writable = True
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._transport is not None:
+            self._transport.close()
+
+    # -- the parser's side
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        self._url = b""
+        self._headers = {}
+        self._body = []
+        self._size = 0
+
+    def on_url(self, url: bytes) -> None:
+        """A part of the request's target."""
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One header."""
+        self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_body(self, part: bytes) -> None:
+        """A part of the body."""
+        self._size += len(part)
+        if self._size > MOST_BODY:
+            self.close()
+            return
+        self._body.append(part)
+
+    def on_message_complete(self) -> None:
+        """The request is whole."""
+        method = self._parser.get_method().decode("latin-1")
+        path = self._url.decode("latin-1").partition("?")[0]
+        request = Request(method, path, self._headers, b"".join(self._body), self._local)
+        if self._late is not None or self._stuck:
+            self._waiting.append(request)
+        else:
+            self._answer(request)
+
+    # -- answering
+
+    def _answer(self, request: Request) -> None:
+        reply = self._handler(request)
+        if reply.delay > 0:
+            loop = asyncio.get_running_loop()
+            self._late = loop.call_later(reply.delay, self._after_delay, reply, request.method)
+        else:
+            self._send(reply, request.method)
+
+    def _after_delay(self, reply: Reply, method: str) -> None:
+        self._late = None
+        self._send(reply, method)
+        while self._waiting and self._late is None and not self._stuck and self._transport is not None:
+            self._answer(self._waiting.popleft())
+
+    def _send(self, reply: Reply, method: str) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        if reply.manner is Manner.NEVER:
+            self._stuck = True
+            return
+        if reply.manner is Manner.CLOSED:
+            self._transport.abort()
+            return
+        lines = [_LINES[reply.status]]
+        lines += [f"{name}: {value}\r\n" for name, value in reply.headers]
+        if reply.manner is Manner.ENDLESS:
+            lines.append(f"Content-Type: {reply.kind}\r\nTransfer-Encoding: chunked\r\n\r\n")
+            self._transport.write("".join(lines).encode("latin-1"))
+            self._stuck = True
+            self._pour()
+            return
+        if reply.status != 204:
+            lines.append(f"Content-Type: {reply.kind}\r\nContent-Length: {len(reply.body)}\r\n")
+        lines.append("\r\n")
+        body = b"" if method == "HEAD" else reply.body
+        if reply.manner is Manner.CUT:
+            body = body[: len(body) // 2]
+        self._transport.write("".join(lines).encode("latin-1") + body)
+        if reply.manner is Manner.CUT or not self._parser.should_keep_alive():
+            self._transport.close()
+
+    def _pour(self) -> None:
+        """Another 64 KiB of nothing, and again as fast as the client takes it."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._writable:
+            self._transport.write(b"10000\r\n" + b" " * 0x10000 + b"\r\n")
+        self._late = asyncio.get_running_loop().call_later(0.001, self._pour)

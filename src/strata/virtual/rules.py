@@ -1,0 +1,94 @@
+"""What simulated nodes can be and be told: the built-in model's variables and mutations, as the simulator sees them."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from strata.core.model import ABSENT
+
+WORDS = {
+    "power": ("off", "on"),
+    "os": ("down", "up", "hung"),
+    "identity": ("none", "issued"),
+    "image": (ABSENT,),
+    "personality": ("idle", "active", "error"),
+    "config": (ABSENT,),
+    "workload": ("out", "in"),
+}
+"""Values in the order of their codes (the first is 1): the first is that of a node that is off."""
+
+VARIABLES = tuple(WORDS)
+OPEN_VARIABLES = ("image", "config")
+
+OFF, ON = 1, 2
+DOWN, UP, HUNG = 1, 2, 3
+OUT, IN = 1, 2
+
+TARGETS = {
+    "power-on": ("power", "on"),
+    "power-off": ("power", "off"),
+    "boot": ("os", "up"),
+    "enrol": ("identity", "issued"),
+    "load-image": ("image", ""),
+    "start-personality": ("personality", "active"),
+    "stop-personality": ("personality", "idle"),
+    "configure": ("config", ""),
+    "join-workload": ("workload", "in"),
+    "leave-workload": ("workload", "out"),
+}
+"""Mutation → its variable and value; an empty value: the one that is desired."""
+
+MUTATIONS = tuple(TARGETS)
+BMC_STEPS = frozenset({"power-on", "power-off"})
+WORKLOAD_STEPS = frozenset({"join-workload", "leave-workload"})
+AGENT_STEPS = frozenset(MUTATIONS) - BMC_STEPS - WORKLOAD_STEPS - {"boot"}
+"""Mutations that a node's own agent carries out."""
+
+SEEN_BY = {
+    "bmc": ("power",),
+    "node": ("os", "identity", "image", "personality", "config"),
+    "workload": ("workload",),
+}
+"""Driver → the variables that it can see."""
+
+
+class Fate(IntEnum):
+    """What becomes of an accepted action."""
+
+    WORKS = 0
+    NOTHING = 1
+    HANGS = 2
+    ERROR = 3
+    LIES = 4
+    """It says so, and it is not so: drained while a job runs."""
+
+
+class Why(IntEnum):
+    """Why a device said no. ``REASONS`` has the words."""
+
+    NONE = 0
+    FENCED = 1
+    REFUSED = 2
+    NO_POWER = 3
+    STARTED = 4
+    NO_OS = 5
+    NO_IDENTITY = 6
+    RUNNING = 7
+    NO_IMAGE = 8
+    NOT_RUNNING = 9
+    NO_CONFIG = 10
+
+
+REASONS = (
+    "",
+    "a newer or equal fence was taken before",
+    "the device refused",
+    "the node has no power",
+    "the OS is already started",
+    "no agent: the OS is down",
+    "the node has no identity",
+    "the personality is not idle",
+    "the node has no image",
+    "the personality is not active",
+    "the node is not configured",
+)

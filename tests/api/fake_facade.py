@@ -1,0 +1,402 @@
+"""A facade that behaves, in memory: what the API's tests run over. Small fleets only."""
+
+from __future__ import annotations
+
+import asyncio
+import fnmatch
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from strata.control import service_views as s
+from strata.control import views as v
+from strata.control.principal import Principal
+from strata.control.texts import Wanted, wanted_values
+from strata.core.errors import BadRequest, Compacted, Conflict, Denied, NotFound, Unavailable
+from strata.core.model import Model
+from strata.core.node import check_node_name
+from strata.hardware.model import LAYER
+
+MODEL = Model.of(LAYER)
+OLDEST = 5
+"""The first revision that a watch may still resume after."""
+
+
+class FakeFacade:
+    """Nodes, groups, documents, brakes and jobs as plain dictionaries; one revision for all."""
+
+    def __init__(self, nodes: int = 0) -> None:
+        self.revision = 100
+        self.nodes: dict[str, v.NodeView] = {}
+        self.groups_: dict[str, tuple[set[str], str, int]] = {}
+        self.documents_: dict[str, v.DocumentView] = {}
+        self.holds_: dict[str, v.HoldView] = {}
+        self.freezes_: dict[str, v.FreezeView] = {}
+        self.jobs_: dict[str, v.JobView] = {}
+        self.events: list[v.WatchEvent] = []
+        self.changed = asyncio.Condition()
+        self.watchers = 0
+        self.reason = ""
+        self.broken: Exception | None = None
+        for number in range(nodes):
+            self._put_node(v.NodeSpec(name=f"n{number:03d}"))
+
+    # helpers
+
+    def _next(self) -> int:
+        self.revision += 1
+        return self.revision
+
+    def _put_node(self, spec: v.NodeSpec, uid: int | None = None) -> v.NodeView:
+        revision = self._next()
+        view = v.NodeView(
+            **{f: getattr(spec, f) for f in spec.__struct_fields__},
+            uid=len(self.nodes) if uid is None else uid,
+            groups=(),
+            state="unknown",
+            facts={"power": v.FactView(value="unknown", seen=None, source="bmc", age=None)},
+            desires={},
+            hold=None,
+            frozen="",
+            doing=None,
+            fault="",
+            revision=revision,
+            stamp=revision,
+        )
+        self.nodes[spec.name] = view
+        return view
+
+    def _sees(self, who: Principal, name: str) -> bool:
+        return not who.scope or any(name in self.groups_.get(g, (set(),))[0] for g in who.scope)
+
+    def _find(self, who: Principal, name: str) -> v.NodeView:
+        if self.broken is not None:
+            raise self.broken
+        if name not in self.nodes or not self._sees(who, name):
+            raise NotFound("no such node", where=name)
+        return self.nodes[name]
+
+    def _select(self, who: Principal, select: str, *, write: bool = False) -> list[str]:
+        found: list[str] = []
+        for part in select.split(","):
+            if part.startswith("@"):
+                if part[1:] not in self.groups_:
+                    raise NotFound("no such group", where=part[:80])
+                found += sorted(self.groups_[part[1:]][0])
+            elif "*" in part:
+                found += fnmatch.filter(sorted(self.nodes), part)
+            else:
+                check_node_name(part)
+                if part not in self.nodes:
+                    raise NotFound("no such node", where=part)
+                found.append(part)
+        seen = [name for name in found if self._sees(who, name)]
+        if write and len(seen) != len(found):
+            raise Denied("the selection reaches outside your groups", where=select[:80])
+        return seen
+
+    def _check(self, wanted: Mapping[str, Wanted]) -> None:
+        for name, values in wanted.items():
+            for value in wanted_values(values):
+                MODEL.check_value(name, value)
+
+    @staticmethod
+    def _expect(now: int | None, expected: int | None) -> None:
+        if expected is not None and (now or 0) != expected:
+            raise Conflict("it has changed since", revision=now or 0)
+
+    async def say(self, event: v.EventKind, **data: Any) -> None:
+        """Make an event happen."""
+        async with self.changed:
+            self.events.append(v.WatchEvent(revision=self._next(), event=event, data=data))
+            self.changed.notify_all()
+
+    # nodes
+
+    async def nodes_page(self, who: Principal, query: v.NodeQuery) -> v.NodePage:
+        found = [self.nodes[name] for name in self._select(who, query.select)]
+        found = [node for node in found if query.state in (None, node.state)]
+        key = query.sort.lstrip("-")
+        found.sort(key=lambda n: (str(getattr(n, key)), n.name), reverse=query.sort.startswith("-"))
+        if query.after and not query.after.isdigit():
+            raise BadRequest("not a cursor that we gave", where="cursor")
+        begin = int(query.after or 0)
+        end = begin + query.limit
+        following = str(end) if end < len(found) else None
+        return v.NodePage(
+            items=tuple(found[begin:end]), next=following, total=len(found), revision=self.revision
+        )
+
+    async def nodes_folded(self, who: Principal, select: str, state: v.State | None) -> v.FoldedView:
+        names = ",".join(self._select(who, select))
+        return v.FoldedView(nodeset=names, total=len(self.nodes), by_state={"unknown": names}, revision=self.revision)
+
+    async def node(self, who: Principal, name: str) -> v.NodeView:
+        return self._find(who, name)
+
+    async def create_nodes(self, who: Principal, specs: Sequence[v.NodeSpec]) -> Sequence[v.NodeResult]:
+        results = []
+        for spec in specs:
+            if spec.name in self.nodes:
+                results.append(v.NodeResult(node=spec.name, ok=False, status=409, error="exists already"))
+            else:
+                self._put_node(spec)
+                results.append(v.NodeResult(node=spec.name, ok=True, status=201))
+        return results
+
+    async def replace_node(self, who: Principal, name: str, spec: v.NodeSpec, expected: int | None) -> v.NodeView:
+        old = self.nodes.get(name)
+        self._expect(old.revision if old else None, expected)
+        check_node_name(name)
+        return self._put_node(spec, old.uid if old else None)
+
+    async def delete_node(self, who: Principal, name: str, expected: int | None) -> None:
+        node = self._find(who, name)
+        self._expect(node.revision, expected)
+        del self.nodes[name]
+        self._next()
+
+    async def why(self, who: Principal, name: str) -> v.WhyView:
+        return v.WhyView(node=name, state=self._find(who, name).state, summary="nobody has looked at it yet")
+
+    async def plan_node(self, who: Principal, name: str, desires: Mapping[str, Sequence[str]]) -> v.PlanView:
+        self._find(who, name)
+        self._check({key: tuple(values) for key, values in desires.items()})
+        return v.PlanView(node=name, status="observe", observe=("power",))
+
+    async def history(
+        self, who: Principal, name: str, since: float | None, until: float | None, limit: int, after: str
+    ) -> v.HistoryPage:
+        self._find(who, name)
+        change = v.TransitionView(time=1.0, variable="power", old="unknown", new="off", source="bmc", cause="observe")
+        return v.HistoryPage(items=(change,), next=None if after else "1")
+
+    async def past(self, who: Principal, name: str, time: float) -> v.PastView:
+        self._find(who, name)
+        if time < 1000:
+            raise Compacted("nothing is kept from then", oldest=1000)
+        return v.PastView(node=name, time=time, facts={"power": "unknown"})
+
+    # desires
+
+    async def set_desires(
+        self, who: Principal, change: v.DesireChange, asynchronous: bool
+    ) -> v.DesireResult | v.JobView:
+        names = self._select(who, change.select, write=True)
+        self._check(change.set)
+        if change.if_match is not None and change.if_match < self.revision:
+            raise Conflict("desires have changed since", revision=self.revision)
+        if asynchronous or len(names) > 1000:
+            job = v.JobView(
+                id=f"j{len(self.jobs_)}",
+                kind="desires",
+                state="running",
+                total=len(names),
+                done=0,
+                failed=0,
+                errors=(),
+                author=who.name,
+                created=time.time(),
+                finished=None,
+            )
+            self.jobs_[job.id] = job
+            return job
+        revision = self._next()
+        for name in names:
+            wanted = {
+                key: v.DesireView(values=wanted_values(values), author=who.name, revision=revision, origin="node")
+                for key, values in change.set.items()
+            }
+            kept = {k: d for k, d in self.nodes[name].desires.items() if k not in change.unset}
+            self.nodes[name] = msgspec.structs.replace(self.nodes[name], desires=kept | wanted, stamp=revision)
+        results = tuple(v.NodeResult(node=name, ok=True) for name in names)
+        return v.DesireResult(results=results, changed=len(names), revision=revision)
+
+    async def plan_many(self, who: Principal, request: v.PlanRequest) -> v.PlanReport:
+        names = self._select(who, request.select)
+        self._check(request.set)
+        return v.PlanReport(nodes=len(names), classes=(), totals={})
+
+    async def documents(self, who: Principal) -> Sequence[v.DocumentView]:
+        return [self.documents_[name] for name in sorted(self.documents_)]
+
+    async def document(self, who: Principal, name: str) -> v.DocumentView:
+        if name not in self.documents_:
+            raise NotFound("no such document", where=name)
+        return self.documents_[name]
+
+    async def put_document(self, who: Principal, spec: v.DocumentSpec, expected: int | None) -> v.DocumentView:
+        old = self.documents_.get(spec.name)
+        self._expect(old.revision if old else None, expected)
+        self._check(spec.set)
+        view = v.DocumentView(
+            name=spec.name,
+            select=spec.select,
+            set={key: wanted_values(values) for key, values in spec.set.items()},
+            priority=spec.priority,
+            author=who.name,
+            revision=self._next(),
+            matches=len(self._select(who, spec.select)),
+        )
+        self.documents_[spec.name] = view
+        return view
+
+    async def delete_document(self, who: Principal, name: str, expected: int | None) -> None:
+        self._expect((await self.document(who, name)).revision, expected)
+        del self.documents_[name]
+
+    async def apply(self, who: Principal, request: v.ApplyRequest) -> v.ApplyReport:
+        changes = []
+        for spec in request.documents:
+            self._check(spec.set)
+            action = "changed" if spec.name in self.documents_ else "created"
+            if not request.dry_run:
+                await self.put_document(who, spec, None)
+            changes.append(v.DocumentChange(name=spec.name, action=action, nodes=0))
+        return v.ApplyReport(changes=tuple(changes), dry_run=request.dry_run, revision=self.revision)
+
+    # brakes
+
+    async def holds(self, who: Principal, limit: int, after: str) -> v.HoldPage:
+        found = [hold for name, hold in sorted(self.holds_.items()) if name > after and self._sees(who, name)]
+        following = found[limit - 1].node if len(found) > limit else None
+        return v.HoldPage(items=tuple(found[:limit]), next=following, total=len(self.holds_))
+
+    async def hold(self, who: Principal, select: str, reason: str) -> v.ManyResult:
+        names = self._select(who, select, write=True)
+        for name in names:
+            self.holds_[name] = v.HoldView(node=name, reason=reason, author=who.name, since=time.time())
+        return v.ManyResult(changed=len(names), nodeset=",".join(names), revision=self._next())
+
+    async def release(self, who: Principal, select: str) -> v.ManyResult:
+        names = [name for name in self._select(who, select, write=True) if self.holds_.pop(name, None)]
+        return v.ManyResult(changed=len(names), nodeset=",".join(names), revision=self._next())
+
+    async def freezes(self, who: Principal) -> Sequence[v.FreezeView]:
+        return list(self.freezes_.values())
+
+    async def freeze(self, who: Principal, scope: str, reason: str) -> v.FreezeView:
+        if who.scope and scope not in {f"group:{g}" for g in who.scope}:
+            raise Denied("outside your groups", where=scope)
+        self.freezes_[scope] = v.FreezeView(scope=scope, reason=reason, author=who.name, since=time.time())
+        return self.freezes_[scope]
+
+    async def thaw(self, who: Principal, scope: str) -> None:
+        if self.freezes_.pop(scope, None) is None:
+            raise NotFound("not frozen", where=scope)
+
+    # groups
+
+    async def groups(self, who: Principal) -> Sequence[v.GroupView]:
+        return [await self.group(who, name) for name in sorted(self.groups_) if not who.scope or name in who.scope]
+
+    async def group(self, who: Principal, name: str) -> v.GroupView:
+        if name not in self.groups_ or (who.scope and name not in who.scope):
+            raise NotFound("no such group", where=name)
+        members, description, revision = self.groups_[name]
+        return v.GroupView(
+            name=name,
+            description=description,
+            members=",".join(sorted(members)),
+            count=len(members),
+            revision=revision,
+        )
+
+    async def put_group(self, who: Principal, name: str, spec: v.GroupSpec, expected: int | None) -> v.GroupView:
+        members, _, revision = self.groups_.get(name, (set(), "", None))
+        self._expect(revision, expected)
+        if isinstance(spec.members, str):
+            members = set(self._select(who, spec.members)) if spec.members else set()
+        self.groups_[name] = (members, spec.description, self._next())
+        return await self.group(who, name)
+
+    async def delete_group(self, who: Principal, name: str, expected: int | None) -> None:
+        self._expect((await self.group(who, name)).revision, expected)
+        del self.groups_[name]
+
+    async def change_members(self, who: Principal, name: str, change: v.MemberChange) -> v.GroupView:
+        view = await self.group(who, name)
+        add = set(self._select(who, change.add)) if change.add else set()
+        remove = set(self._select(who, change.remove)) if change.remove else set()
+        self.groups_[name] = ((self.groups_[name][0] | add) - remove, view.description, self._next())
+        return await self.group(who, name)
+
+    # jobs
+
+    async def jobs(self, who: Principal, limit: int, after: str) -> v.JobPage:
+        found = [job for ident, job in sorted(self.jobs_.items()) if ident > after]
+        return v.JobPage(items=tuple(found[:limit]), next=found[limit - 1].id if len(found) > limit else None)
+
+    async def job(self, who: Principal, job: str) -> v.JobView:
+        if job not in self.jobs_:
+            raise NotFound("no such job", where=job)
+        return self.jobs_[job]
+
+    async def cancel_job(self, who: Principal, job: str) -> v.JobView:
+        view = await self.job(who, job)
+        if view.finished is not None:
+            raise Conflict("it has ended already", where=job)
+        self.jobs_[job] = msgspec.structs.replace(view, state="cancelled", finished=time.time())
+        return self.jobs_[job]
+
+    # the service
+
+    async def watch(self, who: Principal, select: str, since: int | None) -> AsyncIterator[Sequence[v.WatchEvent]]:
+        self._select(who, select)
+        return self._changes(self.revision if since is None else since)
+
+    async def _changes(self, since: int) -> AsyncIterator[Sequence[v.WatchEvent]]:
+        self.watchers += 1
+        try:
+            while True:
+                if since < OLDEST:
+                    raise Compacted("that far back nothing is kept", oldest=OLDEST)
+                async with self.changed:
+                    await self.changed.wait_for(lambda: any(e.revision > since for e in self.events))
+                    news = [event for event in self.events if event.revision > since]
+                since = news[-1].revision
+                yield news
+        finally:
+            self.watchers -= 1
+
+    async def audit(self, who: Principal, since: int, limit: int, after: str) -> s.AuditPage:
+        item = s.AuditView(seq=1, time=1.0, author="a", action="b", target="c", detail={}, hash="00")
+        return s.AuditPage(items=(item,)[:limit], next=None if after else "1")
+
+    async def audit_verify(self, who: Principal) -> s.AuditVerdict:
+        return s.AuditVerdict(ok=True, count=1)
+
+    async def backup(self, who: Principal) -> s.BackupView:
+        return s.BackupView(path="backup-1", revision=self.revision, bytes=1)
+
+    async def check_store(self, who: Principal) -> s.StoreCheck:
+        if self.broken is not None:
+            raise Unavailable("the store is away")
+        return s.StoreCheck(ok=True, problems=(), revision=self.revision)
+
+    async def model(self) -> s.ModelView:
+        return s.ModelView(
+            **{name: msgspec.to_builtins(dict(getattr(MODEL, name))) for name in s.ModelView.__struct_fields__}
+        )
+
+    async def model_graph(self) -> str:
+        return "digraph model {}"
+
+    async def status(self, who: Principal) -> s.StatusView:
+        return s.StatusView(
+            version="0",
+            controller="c1",
+            started=0.0,
+            nodes=len(self.nodes),
+            by_state={"unknown": len(self.nodes)},
+            queue={},
+            shards=(),
+            freezes=len(self.freezes_),
+            holds=len(self.holds_),
+            revision=self.revision,
+        )
+
+    def not_ready(self) -> str:
+        return self.reason

@@ -1,0 +1,310 @@
+"""The command as a whole: fast start, help, exit codes, errors in one line."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+import pytest
+from cli_support import Run
+from fake_server import FakeServer
+
+from strata.cli import main
+
+SOURCE = Path(main.__file__).parents[2]
+HEAVY = ("numpy", "litestar", "rich", "uvicorn", "aiohttp", "apsw", "ClusterShell", "cryptography", "yaml", "asyncio")
+
+
+def strata(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "strata.cli", *arguments],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(SOURCE), **environment},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+def all_commands() -> list[tuple[str, click.Command]]:
+    found: list[tuple[str, click.Command]] = []
+
+    def walk(path: str, command: click.Command, ctx: click.Context) -> None:
+        if isinstance(command, click.Group):
+            for name in command.list_commands(ctx):
+                member = command.get_command(ctx, name)
+                assert member is not None
+                walk(f"{path} {name}".strip(), member, ctx)
+        else:
+            found.append((path, command))
+
+    walk("", main.cli, click.Context(main.cli, info_name="strata"))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments", [["--help"], ["version"], ["node", "list", "--help"]])
+def test_no_heavy_module_is_imported_to_start(arguments: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "strata.cli", *arguments],
+        env={"PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
+    assert "click" in imported
+    assert imported.isdisjoint(HEAVY)
+
+
+@pytest.mark.slow
+def test_a_listing_in_a_pipe_does_not_import_rich(server: FakeServer) -> None:
+    server.add_node("n1")
+    code = (
+        "import sys; from strata.cli.main import run; code = run(['--url', sys.argv[1], 'node', 'list']); "
+        "print(code, [name for name in ('rich', 'numpy', 'litestar') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, server.url],
+        env={"PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == "0 []"
+
+
+@pytest.mark.slow
+def test_the_command_starts_within_300_ms() -> None:
+    def once(*arguments: str) -> float:
+        began = time.perf_counter()
+        subprocess.run(
+            [sys.executable, *arguments], env={"PYTHONPATH": str(SOURCE)}, stdout=subprocess.DEVNULL, check=True
+        )
+        return time.perf_counter() - began
+
+    # On a machine that is busy with other things Python itself is slow too: give the difference room, not the sum.
+    bare = sorted(once("-c", "pass") for _ in range(5))[2]
+    ours = sorted(once("-m", "strata.cli", "--help") for _ in range(5))[2]
+    assert ours < max(0.3, 8 * bare)
+
+
+def test_help_shows_every_command_by_section(run: Run) -> None:
+    result = run("--help")
+    assert result.code == 0
+    for section, commands in main.COMMANDS.items():
+        assert f"{section}:" in result.out
+        for name in commands:
+            assert f"\n  {name} " in result.out
+
+
+def test_every_command_has_help_with_an_example() -> None:
+    for path, command in all_commands():
+        if path.startswith("model "):
+            continue
+        assert command.help, path
+        assert "Example: strata" in command.help, path
+
+
+def test_every_example_names_a_command_and_options_that_exist() -> None:
+    known = dict(all_commands())
+    for path, command in known.items():
+        for line in (command.help or "").splitlines():
+            words = line.replace("Example:", "").split()
+            if len(words) < 2 or words[0] != "strata" or path.startswith("model "):
+                continue
+            named = [name for name in known if words[1 : 1 + len(name.split())] == name.split()]
+            assert named, line
+            options = {text for param in known[max(named, key=len)].params for text in param.opts}
+            used = {word for word in words if word.startswith("-") and word != "-"}
+            assert used <= options, line
+
+
+def test_every_listing_has_json() -> None:
+    for path, command in all_commands():
+        if path.endswith("list") or path.split()[-1] in ("show", "status", "why", "plan", "history", "watch"):
+            assert "--json" in {text for param in command.params for text in param.opts}, path
+
+
+def test_no_option_takes_a_token_on_the_command_line() -> None:
+    options = {text for _, command in all_commands() for param in command.params for text in param.opts}
+    options |= {text for param in main.cli.params for text in param.opts}
+    assert "--token-file" in options
+    assert options.isdisjoint({"--token", "--password", "--secret"})
+
+
+def test_a_wrong_option_is_exit_code_2(run: Run) -> None:
+    result = run("node", "list", "--nonsense")
+    assert result.code == 2
+    assert "--nonsense" in result.err
+
+
+def test_an_unknown_command_is_exit_code_2(run: Run) -> None:
+    result = run("fly")
+    assert result.code == 2
+    assert "No such command 'fly'" in result.err
+
+
+def test_a_service_that_is_away_is_exit_code_6_and_says_how_to_start_it(run: Run) -> None:
+    result = run("node", "list")
+    assert result.code == 6
+    assert len(result.err.splitlines()) == 1
+    assert "admin.sock" in result.err
+    assert "strata up" in result.err
+    assert "strata serve" in result.err
+
+
+@pytest.mark.parametrize(
+    ("status", "title", "code"),
+    [
+        (400, "Bad request", 1),
+        (401, "Not authenticated", 4),
+        (403, "Denied", 4),
+        (404, "Not found", 1),
+        (409, "Conflict", 5),
+        (409, "Refused", 3),
+        (412, "Precondition failed", 5),
+        (500, "Internal error", 1),
+    ],
+)
+def test_each_kind_of_problem_has_its_exit_code(
+    server: FakeServer, run: Run, status: int, title: str, code: int
+) -> None:
+    server.refuse_next(status, "the reason", title=title, where="the place", hint="the remedy")
+    result = run("node", "show", "n1")
+    assert result.code == code
+    assert result.err == "strata: the place: the reason (the remedy)\n"
+    assert result.out == ""
+
+
+def test_an_error_of_the_service_cannot_drive_the_terminal(server: FakeServer, run: Run) -> None:
+    server.refuse_next(400, "bad \x1b[2J\nstrata: all is well", where="x")
+    result = run("node", "show", "n1")
+    assert "\x1b" not in result.err
+    assert len(result.err.splitlines()) == 1
+
+
+def test_an_internal_error_is_one_line_unless_asked(
+    run: Run, server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("oops")
+
+    monkeypatch.setattr("strata.cli.client.Client.get", broken)
+    result = run("status")
+    assert result.code == 1
+    assert result.err.startswith("strata: internal error")
+    assert len(result.err.splitlines()) == 1
+    with pytest.raises(RuntimeError):
+        run("-v", "status")
+
+
+def test_interrupting_is_quiet(run: Run, server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("strata.cli.client.Client.get", interrupted)
+    result = run("status")
+    assert (result.code, result.out, result.err) == (130, "", "")
+
+
+@pytest.mark.slow
+def test_interrupting_a_watch_is_quiet(server: FakeServer) -> None:
+    # The fault handler never answers: the command waits for the head of the stream.
+    entered = []
+    server.faults.append(lambda handler: bool(entered.append(handler) or handler.connection.recv(1) or True))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "strata.cli", "--url", server.url, "watch"],
+        env={"PYTHONPATH": str(SOURCE)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    deadline = time.monotonic() + 10
+    while not entered and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=10)
+    assert (process.returncode, out, err) == (130, b"", b"")
+
+
+@pytest.mark.slow
+def test_a_reader_that_leaves_is_no_error(server: FakeServer) -> None:
+    for number in range(5000):
+        server.add_node(f"n{number}")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "strata.cli", "--url", server.url, "node", "list"],
+        env={"PYTHONPATH": str(SOURCE)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait(timeout=10) == 141
+
+
+def test_verbose_shows_requests_and_never_the_token(
+    server: FakeServer, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STRATA_TOKEN", "strata_1_canary")
+    result = run("-v", "status")
+    assert "GET /v1/status -> 200" in result.err
+    assert "canary" not in result.out + result.err
+    assert server.requests[0][2]["authorization"] == "Bearer strata_1_canary"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts_name_the_command(run: Run, shell: str) -> None:
+    result = run("completion", shell)
+    assert result.code == 0
+    assert "_STRATA_COMPLETE" in result.out
+    assert f"{shell}_complete" in result.out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("strata no", {"node"}),
+        ("strata node hi", {"history"}),
+        ("strata node show n", {"n1", "n2"}),
+        ("strata node set @g", {"@gpu"}),
+        ("strata node list state:f", {"state:faulted", "state:frozen"}),
+        ("strata jobs show j", {"j1"}),
+    ],
+)
+def test_the_shell_completes(server: FakeServer, words: str, expected: set[str]) -> None:
+    server.add_node("n1")
+    server.add_node("n2")
+    server.job(2)
+    server.groups["gpu"] = {"name": "gpu", "members": "n1", "description": "", "count": 1, "revision": 1}
+    done = strata(
+        _STRATA_COMPLETE="bash_complete",
+        COMP_WORDS=words,
+        COMP_CWORD=str(len(words.split()) - 1),
+        STRATA_URL=server.url,
+    )
+    assert {line.partition(",")[2] for line in done.stdout.splitlines()} == expected
+    assert done.stderr == ""
+
+
+@pytest.mark.slow
+def test_completion_without_a_service_is_silent(short_dir: Path) -> None:
+    done = strata(
+        _STRATA_COMPLETE="bash_complete",
+        COMP_WORDS="strata node show n",
+        COMP_CWORD="3",
+        STRATA_STATE=str(short_dir),
+    )
+    assert (done.stdout.strip(), done.stderr) == ("", "")
