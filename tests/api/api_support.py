@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import httpx
 from fake_facade import FakeFacade
 
-from strata.api.app import create_app, create_litestar
+from strata.api.app import create_app
 from strata.api.front import Door
 from strata.api.services import Limits, Services
 from strata.control.auth import Authenticator
@@ -17,29 +17,8 @@ from strata.control.ca import Authority
 from strata.control.metrics import Metrics
 from strata.control.principal import LOCAL_ADMIN, Role
 from strata.control.service_views import TokenRequest
+from strata.store.audit import Ledger
 from strata.store.memory import MemoryStore
-from strata.store.protocol import Op
-
-
-class PlainLedger:
-    """The ledger's face over a store, with the audit records in a list."""
-
-    def __init__(self, store: MemoryStore) -> None:
-        self.store = store
-        self.records: list[tuple[str, str, str, dict[str, Any]]] = []
-
-    async def commit(
-        self,
-        author: str,
-        action: str,
-        target: str,
-        ops: Sequence[Op],
-        expect: Mapping[str, int] | None = None,
-        detail: Mapping[str, Any] | None = None,
-    ) -> int:
-        revision = await self.store.txn(ops, expect=expect)
-        self.records.append((author, action, target, dict(detail or {})))
-        return revision
 
 
 class Clock:
@@ -57,7 +36,7 @@ class Service:
 
     def __init__(self, *, nodes: int = 3, authority: Path | None = None, limits: Limits | None = None) -> None:
         self.store = MemoryStore()
-        self.ledger = PlainLedger(self.store)
+        self.ledger = Ledger(self.store)
         self.clock = Clock()
         self.facade = FakeFacade(nodes)
         self.auth = Authenticator(self.store, self.ledger, clock=self.clock)
@@ -68,10 +47,9 @@ class Service:
             authority=Authority.open(authority) if authority else None,
             limits=limits or Limits(),
         )
-        self.litestar = create_litestar(self.services)
 
     def app(self, door: Door = "admin") -> Any:
-        return create_app(self.services, door, self.litestar)
+        return create_app(self.services, door)
 
     def client(self, door: Door = "admin", token: str = "") -> httpx.AsyncClient:
         headers = {"Authorization": f"Bearer {token}"} if token else {}

@@ -125,9 +125,7 @@ class FakeFacade:
         begin = int(query.after or 0)
         end = begin + query.limit
         following = str(end) if end < len(found) else None
-        return v.NodePage(
-            items=tuple(found[begin:end]), next=following, total=len(found), revision=self.revision
-        )
+        return v.NodePage(items=tuple(found[begin:end]), next=following, total=len(found), revision=self.revision)
 
     async def nodes_folded(self, who: Principal, select: str, state: v.State | None) -> v.FoldedView:
         names = ",".join(self._select(who, select))
@@ -354,7 +352,7 @@ class FakeFacade:
                 if since < OLDEST:
                     raise Compacted("that far back nothing is kept", oldest=OLDEST)
                 async with self.changed:
-                    await self.changed.wait_for(lambda: any(e.revision > since for e in self.events))
+                    await self.changed.wait_for(lambda after=since: any(e.revision > after for e in self.events))
                     news = [event for event in self.events if event.revision > since]
                 since = news[-1].revision
                 yield news

@@ -1,7 +1,7 @@
 """A service that behaves: the REST contract over a unix socket, with its state in memory and faults on demand.
 
-As strict as the real one where a client can go wrong: an unknown path is a 404, an unknown query parameter or body field a
-400, a wrong precondition a 412.
+As strict as the real one where a client can go wrong: an unknown path is a 404, an unknown query parameter or body
+field a 400, a wrong precondition a 412.
 """
 
 from __future__ import annotations

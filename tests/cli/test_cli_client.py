@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -18,9 +20,11 @@ from strata.core.errors import BadRequest, Conflict, NotFound, OutcomeUnknown, S
 
 
 @pytest.fixture
-def client(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> Client:
+def client(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
     monkeypatch.setattr(client_module, "_PAUSE", 0.001)
-    return Client(Endpoint(server.url), Credentials(), timeout=5.0)
+    client = Client(Endpoint(server.url), Credentials(), timeout=5.0)
+    yield client
+    client.close()
 
 
 def test_one_connection_serves_many_calls(server: FakeServer, client: Client) -> None:
@@ -60,6 +64,25 @@ def test_a_write_to_a_busy_service_is_not_repeated(server: FakeServer, client: C
     with pytest.raises(Unavailable, match="the store is away"):
         client.request("PUT", "/v1/config/log-level", body={"level": "info"})
     assert len(server.requests) == 1
+
+
+def test_a_write_on_a_connection_that_was_closed_while_idle_is_sent_anew(server: FakeServer, client: Client) -> None:
+    closed = threading.Event()
+
+    def answer_and_hang_up(handler: BaseHTTPRequestHandler) -> bool:
+        handler.send_response(204)
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+        handler.wfile.flush()
+        handler.connection.shutdown(socket.SHUT_RDWR)
+        handler.close_connection = True
+        closed.set()
+        return True
+
+    server.faults.append(answer_and_hang_up)
+    client.get("/v1/health")
+    assert closed.wait(5)
+    assert client.request("PUT", "/v1/config/log-level", body={"level": "debug"}).body == {"level": "debug"}
 
 
 def test_pages_are_followed_to_the_end(server: FakeServer, client: Client) -> None:
@@ -135,9 +158,30 @@ def test_a_watch_that_was_compacted_goes_on_from_now(server: FakeServer, client:
     ]
     stream = client.events("/v1/watch", {"since": 4})
     assert [next(stream).kind for _ in range(3)] == ["node", "compacted", "node"]
-    method, path, headers = server.requests[1]
+    _, path, headers = server.requests[1]
     assert "since" not in path
     assert "last-event-id" not in headers
+
+
+def test_a_watch_waits_for_a_service_that_restarts(server: FakeServer, client: Client) -> None:
+    server.streams = [[event("node", {}, 5)]]
+    stream = client.events("/v1/watch")
+    next(stream)
+    server.refuse_next(503, "starting", title="Unavailable")
+    server.streams = [[event("node", {}, 6)]]
+    assert next(stream).id == "6"
+    assert [request[2].get("last-event-id") for request in server.requests] == [None, "5", "5"]
+
+
+def test_a_watch_gives_up_on_a_service_that_stays_away(
+    server: FakeServer, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "_RESUME_FOR", 0.0)
+    server.streams = [[event("node", {}, 5)]]
+    stream = client.events("/v1/watch")
+    next(stream)
+    with pytest.raises(Unavailable):
+        next(stream)
 
 
 def test_a_watch_that_is_refused_says_why(server: FakeServer, client: Client) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from strata.core.model import Layer, Model, Variable
 from strata.core.node import Node
 from strata.store.audit import Ledger
 from strata.store.memory import MemoryStore
-from strata.store.protocol import Store
+from strata.store.protocol import Entry, Op, Page, Store
 
 MODEL = Model.of(
     Layer(
@@ -31,6 +31,22 @@ MODEL = Model.of(
 def spec(name: str, **fields: object) -> Node:
     """A node to be created."""
     return Node(name=name, uid=0, **fields)  # type: ignore[arg-type]
+
+
+class YieldingStore(MemoryStore):
+    """Lets others run before every answer, as a store across a network does; so that writers do meet."""
+
+    async def get(self, key: str) -> Entry | None:
+        await asyncio.sleep(0)
+        return await super().get(key)
+
+    async def range(self, prefix: str, *, after: str = "", limit: int = 0, revision: int | None = None) -> Page:
+        await asyncio.sleep(0)
+        return await super().range(prefix, after=after, limit=limit, revision=revision)
+
+    async def txn(self, ops: Sequence[Op], *, expect: Mapping[str, int] | None = None) -> int:
+        await asyncio.sleep(0)
+        return await super().txn(ops, expect=expect)
 
 
 class Fleet:

@@ -123,12 +123,12 @@ async def test_a_mistake_is_named_with_what_would_be_right(
     assert words in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["n[0-99999999]", "n[1-9999]m[1-9999]", "@g[0-99999999]", "n[1-600000],m[1-600000]"])
+@pytest.mark.parametrize("text", ["n[0-99999999]", "n[1-9999]m[1-9999]", "@g[0-99999999]", "n[1-200000],m[1-200000]"])
 async def test_a_range_bomb_is_refused_at_once(fleet: Fleet, text: str) -> None:
     begun = time.process_time()
     with pytest.raises(BadRequest):
         fleet.registry.select(text)
-    assert time.process_time() - begun < 2
+    assert time.process_time() - begun < 1
 
 
 async def test_states_cannot_be_asked_for_where_there_is_no_engine(fleet: Fleet) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +12,8 @@ from strata.core.model import UNKNOWN, WANTED, Layer, Model, Mutation, Variable
 from strata.engine.planner import Desires, Facts, Planner
 
 State = tuple[str, ...]
+
+pytestmark = pytest.mark.slow
 
 
 @st.composite
@@ -101,12 +104,15 @@ def holds(state: State, desires: Desires) -> bool:
     return all(want is None or symbol in want for symbol, want in zip(state, desires, strict=True))
 
 
-def brute_force(model: Model, desires: Desires) -> dict[State, float]:
-    """Bellman-Ford over the full product: cost from every state to the goal, where there is a way."""
+Label = tuple[int, int, tuple[str, ...]]
+
+
+def brute_force(model: Model, desires: Desires) -> dict[State, Label]:
+    """Bellman-Ford over the full product: from every state the cheapest, then shortest, then first way by names."""
     states = list(itertools.product(*([UNKNOWN, *v.symbols] for v in model.variables.values())))
-    cost = {state: 0.0 for state in states if holds(state, desires)}
+    best: dict[State, Label] = {state: (0, 0, ()) for state in states if holds(state, desires)}
     edges = [
-        (state, after(model, m, state, desires), m.cost)
+        (state, after(model, m, state, desires), round(m.cost * 1e6), m.name)
         for state in states
         for m in model.mutations.values()
         if may(model, m, state, desires)
@@ -114,11 +120,14 @@ def brute_force(model: Model, desires: Desires) -> dict[State, float]:
     changed = True
     while changed:
         changed = False
-        for begin, end, price in edges:
-            if end in cost and cost[end] + price < cost.get(begin, float("inf")) - 1e-9:
-                cost[begin] = cost[end] + price
-                changed = True
-    return cost
+        for begin, end, price, name in edges:
+            if end in best:
+                cost, length, names = best[end]
+                label = (cost + price, length + 1, (name, *names))
+                if begin not in best or label < best[begin]:
+                    best[begin] = label
+                    changed = True
+    return best
 
 
 @given(questions())
@@ -132,7 +141,7 @@ def test_the_plan_is_as_cheap_as_brute_force_finds_and_can_be_walked(question: t
         assert plan.reason
         return
     assert plan.status == ("done" if holds(facts, desires) else "plan")
-    assert abs(plan.cost - cheapest) < 1e-6
+    assert (round(plan.cost * 1e6), len(plan.steps), plan.steps) == cheapest
     state = facts
     for name in plan.steps:
         assert may(model, model.mutations[name], state, desires)
@@ -140,9 +149,9 @@ def test_the_plan_is_as_cheap_as_brute_force_finds_and_can_be_walked(question: t
     assert holds(state, desires)
 
 
-@given(questions(), st.randoms(use_true_random=False))
+@given(questions())
 @settings(deadline=None, max_examples=100)
-def test_what_was_asked_before_never_changes_an_answer(question: tuple[Model, Facts, Desires], chance: object) -> None:
+def test_what_was_asked_before_never_changes_an_answer(question: tuple[Model, Facts, Desires]) -> None:
     model, _, desires = question
     seen = frozenset(model.variables)
     states = list(itertools.product(*([UNKNOWN, *v.symbols] for v in model.variables.values())))[:60]

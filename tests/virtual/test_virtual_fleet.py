@@ -11,7 +11,7 @@ from strata.virtual.fleet import PER_CABINET, simulated_groups, simulated_nodes
 
 def test_names_sort_and_are_distinct_like_uids_nids_and_places():
     nodes = simulated_nodes(1000)
-    assert nodes[0].name == "n0001"
+    assert nodes[0].name == "n00001"
     assert [n.name for n in nodes] == sorted(n.name for n in nodes)
     for field in ("name", "uid", "nid", "location"):
         assert len({getattr(n, field) for n in nodes}) == 1000
@@ -37,7 +37,7 @@ def test_a_tiny_fleet_is_all_compute():
 
 
 def test_every_node_has_its_controller_below_the_given_address():
-    assert simulated_nodes(3, bmc_base="http://127.0.0.1:5/")[1].bmc == "http://127.0.0.1:5/bmc/n2"
+    assert simulated_nodes(3, bmc_base="http://127.0.0.1:5/")[1].bmc == "http://127.0.0.1:5/bmc/n00002"
     assert simulated_nodes(3)[1].bmc == ""
 
 

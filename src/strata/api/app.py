@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -16,34 +17,39 @@ from strata.api.http import AnyRequest, is_conditional
 from strata.api.problem import MEDIA_TYPE, Problem, problem_of
 from strata.api.rights import check_right, require_rights
 from strata.api.routes import HANDLERS
-from strata.api.services import Services, provide_who
+from strata.api.services import Services, provide_ask
 
 _DESCRIPTION = """Strata's REST interface. Every error is `application/problem+json`: what was wrong, where, what to do.
 Lists are paged by an opaque cursor. `HEAD` is answered wherever `GET` is, except on `/v1/watch`."""
 
 
-def create_litestar(services: Services) -> Litestar:
-    """The application without its front: what knows the routes and their documentation."""
-    services.schema = openapi_schema()
+_DEPENDENCIES = {"ask": Provide(provide_ask)}
+
+
+@cache
+def create_litestar(body_limit: int) -> Litestar:
+    """The application behind the front. It holds no service: each request brings the one that it is for."""
     app = Litestar(
         route_handlers=HANDLERS,
         guards=[check_right],
-        dependencies=_dependencies(services),
+        dependencies=_DEPENDENCIES,
         exception_handlers={Exception: _to_problem},
         openapi_config=None,
-        request_max_body_size=services.limits.body,
+        request_max_body_size=body_limit,
         logging_config=None,
     )
-    require_rights(app, services.schema)
+    app.state.openapi = openapi_schema()
+    require_rights(app, app.state.openapi)
     return app
 
 
+@cache
 def openapi_schema() -> dict[str, Any]:
     """The OpenAPI 3.1 document of all routes."""
     # An application with documentation also gets a documentation site, which we do not serve: hence one of its own.
     documented = Litestar(
         route_handlers=HANDLERS,
-        dependencies=_dependencies(None),
+        dependencies=_DEPENDENCIES,
         openapi_config=OpenAPIConfig(
             title="Strata",
             version=strata.__version__,
@@ -59,21 +65,22 @@ def openapi_schema() -> dict[str, Any]:
         ),
         logging_config=None,
     )
-    return documented.openapi_schema.to_schema()
+    schema: dict[str, Any] = _any_of(documented.openapi_schema.to_schema())
+    return schema
 
 
-def _dependencies(services: Services | None) -> dict[str, Provide]:
-    """What handlers may ask for by name; without services, only the names."""
-    return {
-        "facade": Provide(lambda: services and services.facade, sync_to_thread=False),
-        "services": Provide(lambda: services, sync_to_thread=False),
-        "who": Provide(provide_who, sync_to_thread=False),
-    }
+def _any_of(part: Any) -> Any:
+    """Litestar writes a union as ``oneOf``; ours may overlap (a page of whole nodes is one of partial nodes too)."""
+    if isinstance(part, dict):
+        return {"anyOf" if key == "oneOf" else key: _any_of(value) for key, value in part.items()}
+    if isinstance(part, list):
+        return [_any_of(item) for item in part]
+    return part
 
 
-def create_app(services: Services, door: Door, litestar: Litestar | None = None) -> Front:
-    """The application for one door. Give both doors the same ``litestar`` to build that once."""
-    return Front(litestar or create_litestar(services), services, door)
+def create_app(services: Services, door: Door) -> Front:
+    """The application for one door."""
+    return Front(create_litestar(services.limits.body), services, door)
 
 
 def _to_problem(request: AnyRequest, error: Exception) -> Response[Problem]:

@@ -20,7 +20,7 @@ import msgspec
 from strata.api.http import is_fresh, node_tag
 from strata.api.problem import MEDIA_TYPE, problem_of
 from strata.api.rights import WHO
-from strata.api.services import Services
+from strata.api.services import SERVICES, Services
 from strata.control.logs import request_id
 from strata.control.principal import LOCAL_ADMIN, Principal, Right
 from strata.core.errors import BadRequest, Unauthenticated
@@ -106,6 +106,7 @@ class Front:
                 await self._health(scope, ident, began, send)
             else:
                 scope[WHO] = who
+                scope[SERVICES] = self._services
                 await self._rest(scope, receive, send, ident, began)
         finally:
             self._metrics.in_flight.dec()
@@ -180,10 +181,10 @@ class Front:
         if head:
             scope["method"] = "GET"
         watches = scope["path"] == _WATCH
-        status = 0
+        status, stalled = 0, False
 
         async def sent(message: Message) -> None:
-            nonlocal status
+            nonlocal status, stalled
             if message["type"] == "http.response.start":
                 status = message["status"]
                 headers = [*message.get("headers", ()), (b"x-request-id", ident), *SECURITY_HEADERS]
@@ -195,14 +196,22 @@ class Front:
                 self._count(scope, status, began)
             elif head and message["type"] == "http.response.body":
                 message["body"] = b""
-            if watches:
-                await asyncio.wait_for(send(message), self._services.limits.stalled)
-            else:
+            if not watches:
                 await send(message)
+                return
+            try:
+                await asyncio.wait_for(send(message), self._services.limits.stalled)
+            except TimeoutError:
+                stalled = True
+                raise
 
         try:
             await self._app(scope, receive, sent)
         except Exception as error:
+            if stalled:
+                # Returning without an end makes the server close the connection.
+                log.info("a watcher took nothing for too long and was dropped")
+                return
             if status:
                 # The answer was under way: the client sees it end too early, the log sees why.
                 log.error("answer broken off", exc_info=error)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import grp
 import logging
 import os
 import pwd
@@ -18,6 +19,8 @@ from asyncio.subprocess import Process
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+
+import msgspec
 
 from strata.api.nginx_config import FrontDoor, config_text
 from strata.control.ca import write_private
@@ -35,6 +38,8 @@ STABLE_AFTER = 60.0
 """Seconds of running after which an earlier crash is forgotten."""
 
 _PR_SET_PDEATHSIG = 1
+# Nothing of ours: not our secrets, and not an NGINX variable, which means "take over these sockets".
+_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
 
 
 class Nginx:
@@ -56,6 +61,7 @@ class Nginx:
 
     async def start(self) -> None:
         """Write the configuration and run; returns when connections are accepted."""
+        self._require_port()
         self._write()
         await self._check()
         self._process = await self._spawn()
@@ -87,10 +93,23 @@ class Nginx:
         door.directory.mkdir(mode=0o711, parents=True, exist_ok=True)
         temporary = door.directory / "tmp"
         temporary.mkdir(mode=0o700, exist_ok=True)
-        if door.user:
-            account = pwd.getpwnam(door.user)
+        if os.geteuid() == 0:
+            # Without a word about it, nginx of root would run its workers as an account of its own choice.
+            account = pwd.getpwnam(door.user or "root")
             os.chown(temporary, account.pw_uid, account.pw_gid)
+            door = msgspec.structs.replace(door, user=f"{account.pw_name} {grp.getgrgid(account.pw_gid).gr_name}")
         write_private(self._config, config_text(door).encode())
+
+    def _require_port(self) -> None:
+        """nginx would try for seconds, and whoever has the port would look like nginx meanwhile."""
+        try:
+            _bind(self.door.host, self.door.port).close()
+        except OSError as error:
+            raise Unavailable(
+                f"the front door cannot be opened: {error.strerror}",
+                where=f"{self.door.host}:{self.door.port}",
+                hint="stop what listens there, or choose another port",
+            ) from error
 
     @property
     def _config(self) -> Path:
@@ -107,6 +126,7 @@ class Nginx:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
+            env=_ENVIRONMENT,
         )
         _, complaint = await process.communicate()
         if process.returncode:
@@ -123,6 +143,7 @@ class Nginx:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.DEVNULL,
+            env=_ENVIRONMENT,
             start_new_session=True,
             preexec_fn=_dies_with(os.getpid()),
         )
@@ -199,10 +220,19 @@ def worker_account(socket_directory: Path) -> pwd.struct_passwd | None:
 
 def free_port(host: str) -> int:
     """A port that nobody listens on now."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.bind((host.strip("[]").replace("*", ""), 0))
+    with _bind(host, 0) as probe:
         return int(probe.getsockname()[1])
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    probe = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((host.strip("[]").replace("*", ""), port))
+    except OSError:
+        probe.close()
+        raise
+    return probe
 
 
 def _dies_with(parent: int) -> Callable[[], None]:

@@ -48,7 +48,7 @@ class FrontDoor(msgspec.Struct, frozen=True, kw_only=True):
     ca: Path
     """Client certificates must come from here."""
     user: str = ""
-    """Whom workers run as; only root can choose. Empty: whoever starts nginx."""
+    """Whom workers run as; only root can choose (see ``nginx.worker_account``). Empty: whoever starts nginx."""
     workers: int = 2
     body: int = 64 * 2**20
     """Bytes of the largest request body."""

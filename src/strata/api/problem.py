@@ -71,6 +71,8 @@ def problem_of(error: BaseException, *, conditional: bool = False) -> Problem:
     if isinstance(error, HTTPException) and error.status_code < 500:
         status = error.status_code
         return _problem(status, _DETAILS.get(status, error.detail), hint=_HINTS.get(status, ""))
+    if isinstance(error, RecursionError) and _is_in_decoder(error):
+        return _problem(400, "the body is nested too deeply", "body")
     log.error("request failed unexpectedly", exc_info=error)
     return _problem(
         500,
@@ -78,6 +80,14 @@ def problem_of(error: BaseException, *, conditional: bool = False) -> Problem:
         title="Internal error",
         hint="look for the request id in the service's log",
     )
+
+
+def _is_in_decoder(error: BaseException) -> bool:
+    """Whether it was the client's JSON that went too deep, and not our own code."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and trace.tb_frame.f_globals.get("__name__", "").startswith("litestar.serialization")
 
 
 def _problem(

@@ -73,7 +73,7 @@ def answers(kind: type[Any] | None, description: str) -> ResponseSpec:
     return ResponseSpec(data_container=kind, description=description, generate_examples=False)
 
 
-def check_right(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+async def check_right(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
     """Litestar guard: who asks must be known and have the right; then the request must be one that we understand."""
     if "right" not in handler.opt:
         # Litestar's own OPTIONS handlers: not ours, so not offered.

@@ -1,4 +1,4 @@
-"""Serves the API on two local sockets, in the running event loop. TLS and the network are nginx's (``strata.api.nginx``).
+"""Serves the API on two local sockets, in the running event loop. The network is nginx's (``strata.api.nginx``).
 
 ``admin.sock`` is for people on this machine: whoever may open it (its owner, or root) is the administrator.
 ``front.sock`` is for nginx alone: what it says about client certificates is believed. Both check the peer's uid
@@ -20,7 +20,7 @@ from pathlib import Path
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from strata.api.app import create_app, create_litestar
+from strata.api.app import create_app
 from strata.api.front import Front
 from strata.api.services import Services
 from strata.core.errors import Unavailable
@@ -49,12 +49,11 @@ class ApiServer:
 
     async def start(self) -> None:
         """Listen; returns when requests would be answered."""
-        litestar = create_litestar(self._services)
         own = {0, os.geteuid()}
-        await self._listen(create_app(self._services, "admin", litestar), self._admin, own, None)
+        await self._listen(create_app(self._services, "admin"), self._admin, own, None)
         if self._front is not None:
             peers = own | ({self._front_user[0]} if self._front_user else set())
-            await self._listen(create_app(self._services, "front", litestar), self._front, peers, self._front_user)
+            await self._listen(create_app(self._services, "front"), self._front, peers, self._front_user)
 
     async def stop(self) -> None:
         """Send watchers away, finish what is under way, and remove the sockets."""
@@ -84,8 +83,9 @@ class ApiServer:
         )
         server = _Server(config)
         task = asyncio.create_task(server.serve(sockets=[sock]), name=f"api-{path.name}")
-        while not server.started and not task.done():
-            await asyncio.sleep(0.001)
+        up = asyncio.ensure_future(server.up.wait())
+        await asyncio.wait({task, up}, return_when=asyncio.FIRST_COMPLETED)
+        up.cancel()
         if task.done():
             await task
             raise Unavailable("the API server did not start", where=str(path))
@@ -93,7 +93,15 @@ class ApiServer:
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to the process that it is a part of."""
+    """Leaves signals to the process that it is a part of, and says when it is up."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.up = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.up.set()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

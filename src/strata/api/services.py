@@ -17,7 +17,9 @@ from strata.control.facade import Facade
 from strata.control.metrics import Metrics
 from strata.control.principal import Principal
 from strata.control.texts import FREEZE_SCOPE, NAME, NODE_NAME, PLAIN
-from strata.core.errors import Unauthenticated
+
+SERVICES = "strata.services"
+"""Where the front puts the services in the connection's scope."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,13 +48,22 @@ class Services(msgspec.Struct, kw_only=True):
     """Set when the service is about to stop: watchers are sent away."""
     watching: int = 0
     """Clients that watch events now."""
-    schema: dict[str, Any] = msgspec.field(default_factory=dict)
-    """The OpenAPI document, once the application is built."""
 
 
-FacadeOf = NamedDependency[SkipValidation[Facade]]
-ServicesOf = NamedDependency[SkipValidation[Services]]
-Who = NamedDependency[SkipValidation[Principal]]
+class Ask(msgspec.Struct, frozen=True):
+    """One request's context: who asks, and whom."""
+
+    who: Principal
+    services: Services
+
+    @property
+    def facade(self) -> Facade:
+        """The controller's face."""
+        return self.services.facade
+
+
+# One dependency and not three: Litestar would start a task for each.
+Asked = NamedDependency[SkipValidation[Ask]]
 
 Limit = Annotated[int, QueryParameter(ge=1, le=10_000, description="Most items in the answer.")]
 Cursor = Annotated[str | None, QueryParameter(max_length=4096, description="The `next` of the page before.")]
@@ -73,9 +84,12 @@ SerialPath = Annotated[str, PathParameter(pattern=r"^[0-9A-Fa-f]{1,40}$(?!\n)", 
 Time = Annotated[float | None, QueryParameter(ge=0, le=1e11, description="Unix seconds.")]
 
 
-def provide_who(request: Request[Any, Any, Any]) -> Principal:
-    """The principal that the guard has let through."""
-    who = request.scope.get(WHO)
-    if not isinstance(who, Principal):
-        raise Unauthenticated("no credential")
-    return who
+NOBODY = Principal(name="nobody", role="node")
+"""Who asks on a public route without a credential. No right is ever asked of it."""
+
+
+async def provide_ask(request: Request[Any, Any, Any]) -> Ask:
+    """The context that the front left; the guard has already looked at who it is."""
+    who, services = request.scope.get(WHO), request.scope.get(SERVICES)
+    assert isinstance(services, Services)
+    return Ask(who if isinstance(who, Principal) else NOBODY, services)

@@ -12,7 +12,7 @@ import click
 
 from strata.cli import exits
 from strata.cli.listing import json_option
-from strata.cli.output import Column, fold
+from strata.cli.output import Column, fold, many
 from strata.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
@@ -123,8 +123,8 @@ def _nodes(session: Session, bundle: Bundle, *, dry_run: bool) -> list[Json]:
     for action, specs in (("created", fresh), ("changed", stale)):
         names = [str(spec["name"]) for spec in specs if spec["name"] not in bad]
         if names:
-            changes.append(_change("node", fold(names), action, f"{len(names)} nodes"))
-    return changes + ([_change("node", f"{same} nodes", "unchanged")] if same else [])
+            changes.append(_change("node", fold(names), action, many(len(names), "node")))
+    return changes + ([_change("node", many(same, "node"), "unchanged")] if same else [])
 
 
 def _differs(spec: Json, item: Json) -> bool:
@@ -172,6 +172,6 @@ def _desires(client: Client, bundle: Bundle, *, prune: bool, dry_run: bool) -> l
     body = {"documents": bundle.desires, "prune": prune, "dry_run": dry_run}
     report = client.request("POST", "/v1/apply", body=body).body
     return [
-        _change("desire", found["name"], found["action"], found.get("detail") or f"{found['nodes']} nodes")
+        _change("desire", found["name"], found["action"], found.get("detail") or many(int(found["nodes"]), "node"))
         for found in report["changes"]
     ]

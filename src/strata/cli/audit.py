@@ -9,7 +9,8 @@ import click
 
 from strata.cli import exits
 from strata.cli import listing as ls
-from strata.cli.session import Session, pass_session
+from strata.cli.output import many
+from strata.cli.session import LONG, Session, pass_session
 from strata.cli.times import WHEN, when
 
 if TYPE_CHECKING:
@@ -56,11 +57,11 @@ def verify(session: Session, as_json: bool) -> None:
     \b
     Example: strata audit verify
     """
-    found: Json = session.client.get("/v1/audit/verify")
+    found: Json = session.connect(session.url, timeout=LONG).get("/v1/audit/verify")
     if as_json:
         session.out.json(found)
     elif found["ok"]:
-        session.out.line(f"the audit log is whole: {found['count']} records", colour="green")
+        session.out.line(f"the audit log is whole: {many(found['count'], 'record')}", colour="green")
     else:
         session.out.line(f"the audit log is broken at record {found['first_bad']}: {found['reason']}", colour="red")
     if not found["ok"]:

@@ -231,9 +231,18 @@ def whoami(session: Session, as_json: bool) -> None:
             ("role", found["role"]),
             ("scope", ", ".join(found["scope"]) or "all"),
             ("via", found["via"]),
-            ("rights", ", ".join(found.get("rights", ()))),
+            *((f"may {verb}", ", ".join(kinds)) for verb, kinds in _by_verb(found["rights"]).items()),
         )
     )
+
+
+def _by_verb(rights: list[str]) -> dict[str, list[str]]:
+    """``read node`` and the like, as what each verb is good for."""
+    found: dict[str, list[str]] = {}
+    for right in rights:
+        verb, _, kind = right.partition(" ")
+        found.setdefault(verb, []).append(kind)
+    return found
 
 
 def _refuse_existing(path: Path) -> None:

@@ -6,8 +6,10 @@ nothing of the terminal.
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
+import select
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -35,6 +37,8 @@ PAGE = 10_000
 
 _READS = 3
 _PAUSE = 0.2
+_RESUME_FOR = 60.0
+"""Seconds that a watch waits for a service that was there and is away."""
 _STREAM_SILENCE = 60.0
 """Seconds without even a keep-alive comment after which a stream is taken for dead."""
 
@@ -139,38 +143,39 @@ class Client:
                 return
 
     def events(self, path: str, params: Params | None = None, *, last: str = "") -> Iterator[Event]:
-        """Events for as long as the caller wants them; a lost connection resumes after the last one seen."""
-        lost = 0
+        """Events for as long as the caller wants them. A lost connection resumes after the last one seen; a service
+        that restarts is waited for."""
+        cut: float | None = None
         while True:
             headers = {"Accept": "text/event-stream", **self._credentials.headers()}
             if last:
                 headers["Last-Event-ID"] = last
-            connection = self.endpoint.connect(self._credentials, _STREAM_SILENCE)
             try:
-                connection.request("GET", path + query(params), headers=headers)
-                response = connection.getresponse()
-                if response.status != 200:
-                    decoded = _decode(response.read(), _headers(response), path)
-                    raise problem(response.status, decoded, where=f"GET {path}")
-                for event in read_events(response):
-                    lost = 0
-                    last = event.id or last
-                    if event.kind == "compacted":
-                        # What was asked for is gone; asking for it again would say so for ever. Go on from now.
-                        last, params = "", {**(params or {}), "since": None}
-                    yield event
-            except (http.client.HTTPException, OSError):
-                # Cut off. Connecting anew says whether the service is still there.
-                lost += 1
-            else:
-                lost += 1
-            finally:
-                connection.close()
-            time.sleep(min(_PAUSE * lost, 5.0))
+                connection = self.endpoint.connect(self._credentials, _STREAM_SILENCE)
+                with contextlib.suppress(http.client.HTTPException, OSError), contextlib.closing(connection):
+                    connection.request("GET", path + query(params), headers=headers)
+                    with connection.getresponse() as response:
+                        if response.status != 200:
+                            decoded = _decode(response.read(), _headers(response), path)
+                            raise problem(response.status, decoded, where=f"GET {path}")
+                        for event in read_events(response):
+                            cut = None
+                            last = event.id or last
+                            if event.kind == "compacted":
+                                # What was asked for is gone; asking again would say so for ever. Go on from now.
+                                last, params = "", {**(params or {}), "since": None}
+                            yield event
+            except Unavailable:
+                if cut is None or time.monotonic() - cut > _RESUME_FOR:
+                    raise
+            cut = cut or time.monotonic()
+            time.sleep(_PAUSE)
 
     def _exchange(
         self, method: str, target: str, payload: bytes | None, headers: Mapping[str, str]
     ) -> tuple[int, dict[str, str], bytes]:
+        if self._connection is not None and _hung_up(self._connection):
+            self.close()  # while nothing was under way: a write on it would seem lost, and was never sent
         if self._connection is None:
             self._connection = self.endpoint.connect(self._credentials, self._timeout)
         began = time.monotonic()
@@ -252,6 +257,11 @@ def query(params: Params | None) -> str:
 def segment(name: str) -> str:
     """A name as one part of a path."""
     return quote(name, safe="@:")
+
+
+def _hung_up(connection: http.client.HTTPConnection) -> bool:
+    """Whether the other side has closed an idle connection: it is readable, though nothing was asked."""
+    return connection.sock is None or bool(select.select([connection.sock], [], [], 0)[0])
 
 
 def _headers(response: http.client.HTTPResponse) -> dict[str, str]:

@@ -133,7 +133,7 @@ def show(
 
 
 def _text(value: object) -> str:
-    if value is None:
+    if value is None or value == "":
         return "-"
     if isinstance(value, list | tuple):
         return ",".join(map(str, value)) or "-"

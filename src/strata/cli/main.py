@@ -147,8 +147,13 @@ def run(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
     except click.exceptions.Exit as done:
         return done.exit_code
-    except click.ClickException as error:
+    except click.exceptions.NoArgsIsHelpError as error:
         error.show()
+        return error.exit_code
+    except click.ClickException as error:
+        where = getattr(error, "ctx", None)
+        path = where.command_path if where is not None else "strata"
+        print(f"{path}: {clean(error.format_message())} (see '{path} --help')", file=sys.stderr)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return exits.INTERRUPTED

@@ -19,6 +19,7 @@ from strata.cli.output import clean
 if TYPE_CHECKING:
     from strata.core.model import Layer, Model
     from strata.core.modelfile import ModelFile
+    from strata.engine.planner import Plan
 
 _FILE = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
 
@@ -107,7 +108,7 @@ def plan(
         body = {"status": found.status, "mutations": list(steps), "cost": cost}
         _print_json(body, observe=list(found.observe), reason=found.reason)
     else:
-        click.echo(_plan_text(model, found.status, steps, cost, found.observe, found.reason))
+        click.echo(_plan_text(model, found, steps, cost))
     exits.leave(exits.UNREACHABLE if found.status == "unreachable" else 0)
 
 
@@ -174,15 +175,12 @@ def _load(file: Path | None) -> ModelFile:
     from strata.core.modelfile import ModelFile, parse
 
     if file is None:
-        return ModelFile(source=BUILT_IN_NAME, layer=Layer(), below=built_in())
+        return ModelFile(source="built-in model", layer=Layer(), below=built_in())
     try:
         text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise BadRequest(f"cannot be read: {error}", where=str(file)) from None
     return parse(text, source=str(file), layers=built_in())
-
-
-BUILT_IN_NAME = "built-in model"
 
 
 def built_in() -> tuple[Layer, ...]:
@@ -206,16 +204,15 @@ def _assignments(option: str, texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _plan_text(
-    model: Model, status: str, steps: Sequence[str], cost: float, observe: Sequence[str], reason: str
-) -> str:
-    if status == "done":
+def _plan_text(model: Model, found: Plan, steps: Sequence[str], cost: float) -> str:
+    if found.status == "done":
         return "done: the goal holds"
-    if status == "unreachable":
-        return clean(f"unreachable: {reason}")
-    lines = [f"observe first: {', '.join(observe)}"] if observe else []
+    if found.status == "unreachable":
+        return clean(f"unreachable: {found.reason}")
+    lines = [f"observe first: {', '.join(found.observe)}"] if found.observe else []
     if steps:
-        lines.append(f"cost {cost:g}:" if not observe else f"then at most (cost {cost:g}):")
+        when = "" if not found.observe else "then, if nothing is found, " if found.steps else "then at most "
+        lines.append(f"{when}cost {cost:g}:")
     for name in steps:
         mutation = model.mutations[name]
         lines.append(f"  {name}  ({mutation.variable} -> {mutation.to}, cost {mutation.cost:g})")

@@ -10,7 +10,7 @@ import click
 
 from strata.cli import exits, node_change
 from strata.cli import listing as ls
-from strata.cli.output import STATE_ORDER, Column, state_colour
+from strata.cli.output import STATE_ORDER, Column, many, state_colour
 from strata.cli.session import Session, pass_session
 from strata.cli.times import WHEN, span, when
 from strata.cli.words import complete_node, complete_select, select_help, wanted
@@ -48,7 +48,7 @@ FIELDS = (
     ls.plain("architecture", shown=False),
     ls.plain("groups"),
     ls.plain("labels", shown=False),
-    ls.Field("facts", _facts),
+    ls.Field("facts", _facts, shown=False),
     ls.Field("desires", _wants, shown=False),
     ls.Field("doing", _doing),
     ls.Field("fault", lambda item: item.get("fault") or "-"),
@@ -238,7 +238,7 @@ def _show_plan(session: Session, answer: Json) -> None:
     status, reason = answer["status"], answer.get("reason") or ""
     words = {
         "done": "is at its goal",
-        "plan": f"needs {len(answer['steps'])} steps, cost {answer.get('cost', 0):g}",
+        "plan": f"needs {many(len(answer['steps']), 'step')}, cost {answer.get('cost', 0):g}",
         "observe": "must first be looked at: " + ", ".join(answer.get("observe") or ()),
         "unreachable": "cannot get there",
     }[status]

@@ -10,7 +10,7 @@ import click
 
 from strata.cli import exits
 from strata.cli.listing import json_option
-from strata.cli.output import counts, fold
+from strata.cli.output import counts, fold, many
 from strata.cli.session import Session, pass_session
 from strata.cli.times import DURATION
 from strata.cli.words import complete_select, pairs, select_help, split, wanted
@@ -84,7 +84,7 @@ def _finish_set(
         if as_json:
             out.json(answer)
         elif not waiting:
-            out.line(f"accepted as job {answer['id']}: {answer['total']} nodes")
+            out.line(f"accepted as job {answer['id']}: {many(answer['total'], 'node')}")
             out.note(f"strata jobs wait {answer['id']} shows how far it is")
         for error in answer.get("errors", ()):
             out.note(f"{error['node']}: {error['detail']}")
@@ -94,7 +94,9 @@ def _finish_set(
         if as_json:
             out.json(answer)
         else:
-            out.line(f"{answer['changed']} of {len(answer['results'])} nodes changed, revision {answer['revision']}")
+            out.line(
+                f"{answer['changed']} of {many(len(answer['results']), 'node')} changed, revision {answer['revision']}"
+            )
         _complain(session, wrong)
     if failed or not waiting:
         return 1 if failed else 0
@@ -203,7 +205,7 @@ def add(
     if as_json:
         session.out.json(results)
     else:
-        session.out.line(f"added {len(results) - len(wrong)} of {len(results)} nodes")
+        session.out.line(f"added {len(results) - len(wrong)} of {many(len(results), 'node')}")
     _complain(session, wrong)
     if wrong:
         exits.leave(exits.CONFLICT if all(result.get("status") == 409 for result in wrong) else exits.ERROR)
@@ -248,7 +250,7 @@ def delete(session: Session, select: tuple[str, ...], yes: bool) -> None:
         session.out.line("nothing to do: no such nodes")
         return
     if not yes:
-        confirm(session, f"Forget {len(names)} nodes: {fold(names)}?")
+        confirm(session, f"Forget {many(len(names), 'node')}: {fold(names)}?")
     wrong: list[Json] = []
     with Meter(session.out, "deleting nodes") as meter:
         for done, name in enumerate(names, 1):
@@ -260,7 +262,7 @@ def delete(session: Session, select: tuple[str, ...], yes: bool) -> None:
                 wrong.append({"node": name, "error": error.detail})
             if len(names) > 1:
                 meter.update(done, len(names))
-    session.out.line(f"deleted {len(names) - len(wrong)} of {len(names)} nodes")
+    session.out.line(f"deleted {len(names) - len(wrong)} of {many(len(names), 'node')}")
     _complain(session, wrong)
     if wrong:
         exits.leave(exits.ERROR)

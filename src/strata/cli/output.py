@@ -172,6 +172,11 @@ def fold(names: Iterable[str]) -> str:
     return folded(names)
 
 
+def many(count: int, noun: str) -> str:
+    """``1 node``, ``2 nodes``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def counts(by_state: dict[str, int]) -> str:
     """Counts by state in words: ``200 ready, 50 converging, 6 faulted``."""
     known = [(state, by_state[state]) for state in STATE_ORDER if by_state.get(state)]

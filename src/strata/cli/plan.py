@@ -9,7 +9,7 @@ import click
 
 from strata.cli import exits
 from strata.cli.listing import json_option
-from strata.cli.output import Column, state_colour
+from strata.cli.output import Column, many, state_colour
 from strata.cli.session import Session, pass_session
 from strata.cli.words import complete_select, select_help, split, wanted
 
@@ -80,7 +80,7 @@ def _show(session: Session, answer: Json) -> None:
     ]
     session.out.table(columns, rows)
     totals = ", ".join(f"{name} ×{count}" for name, count in answer["totals"].items()) or "nothing to do"
-    session.out.line(f"{answer['nodes']} nodes: {totals}")
+    session.out.line(f"{many(answer['nodes'], 'node')}: {totals}")
 
 
 def _way(found: Json) -> str:

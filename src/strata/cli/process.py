@@ -104,7 +104,7 @@ def stop(process: Process, *, grace: float) -> bool:
     ended = _end(process, grace)
     for member in members:
         if member != process:
-            _end(member, 2.0)
+            _end(member, min(grace, 2.0))
     return ended
 
 

@@ -9,7 +9,7 @@ import click
 
 from strata import __version__
 from strata.cli.listing import json_option
-from strata.cli.output import STATE_ORDER, Column, state_colour
+from strata.cli.output import STATE_ORDER, Column, many, state_colour
 from strata.cli.session import Session, pass_session
 from strata.cli.times import span
 
@@ -38,7 +38,7 @@ def status(session: Session, as_json: bool) -> None:
     out.fields(
         (
             ("nodes", found["nodes"]),
-            ("brakes", f"{found['freezes']} freezes, {found['holds']} holds"),
+            ("brakes", f"{many(found['freezes'], 'freeze')}, {many(found['holds'], 'hold')}"),
             ("engine", ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in found["queue"].items())),
             ("shards", ", ".join(f"{count} led by {name}" for name, count in sorted(leaders.items()))),
             ("controller", f"{found['controller']}, up {span(time.time() - found['started'])}"),

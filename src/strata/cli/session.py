@@ -14,6 +14,9 @@ from strata.cli.output import Output
 if TYPE_CHECKING:
     from strata.cli.client import Client
 
+LONG = 3600.0
+"""Seconds that may pass while the service reads everything that it has stored."""
+
 
 class Session:
     """One run of the command. The client is made when it is first asked for."""
@@ -37,6 +40,7 @@ class Session:
         self.verbose = verbose
         self.out = Output(colour=colour)
         self._client: Client | None = None
+        self._opened: list[Client] = []
 
     @property
     def state_dir(self) -> Path:
@@ -53,6 +57,11 @@ class Session:
         return self._url or f"unix:{admin_socket(self.state_dir)}"
 
     @property
+    def local(self) -> bool:
+        """Whether the service is the one of this machine's state directory, because nobody said otherwise."""
+        return not self._url
+
+    @property
     def client(self) -> Client:
         """The service."""
         if self._client is None:
@@ -60,7 +69,7 @@ class Session:
         return self._client
 
     def connect(self, url: str, *, timeout: float = 60.0) -> Client:
-        """A client for ``url`` with this session's credentials."""
+        """A client for ``url`` with this session's credentials, closed with the session."""
         from strata.cli.client import Client
         from strata.cli.transport import Credentials, Endpoint, check_token, read_token
 
@@ -70,12 +79,14 @@ class Session:
         elif os.environ.get("STRATA_TOKEN"):
             token = check_token(os.environ["STRATA_TOKEN"].strip(), where="STRATA_TOKEN")
         credentials = Credentials(token=token, cert=self._cert, key=self._key, ca=self._ca)
-        return Client(Endpoint(url), credentials, timeout=timeout, trace=self._trace if self.verbose else None)
+        client = Client(Endpoint(url), credentials, timeout=timeout, trace=self._trace if self.verbose else None)
+        self._opened.append(client)
+        return client
 
     def close(self) -> None:
-        """Let go of the connection."""
-        if self._client is not None:
-            self._client.close()
+        """Let go of every connection."""
+        for client in self._opened:
+            client.close()
 
     def _trace(self, text: str) -> None:
         print(f"strata: {text}", file=sys.stderr)

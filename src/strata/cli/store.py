@@ -9,7 +9,7 @@ import click
 
 from strata.cli import exits
 from strata.cli.listing import json_option
-from strata.cli.session import Session, pass_session
+from strata.cli.session import LONG, Session, pass_session
 from strata.core.errors import Conflict, StrataError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def backup(session: Session, as_json: bool) -> None:
     \b
     Example: strata store backup
     """
-    made: Json = session.client.request("POST", "/v1/store/backup", body={}).body
+    made: Json = session.connect(session.url, timeout=LONG).request("POST", "/v1/store/backup", body={}).body
     if as_json:
         session.out.json(made)
     else:
@@ -54,8 +54,10 @@ def check(session: Session, url: str, as_json: bool) -> None:
     from strata.cli.transport import ServiceAway
 
     try:
-        found: Json = _check_offline(url) if url else session.client.get("/v1/store/check")
+        found: Json = _check_offline(url) if url else session.connect(session.url, timeout=LONG).get("/v1/store/check")
     except ServiceAway:
+        if not session.local:
+            raise
         found = _check_offline(_existing(session))
     if as_json:
         session.out.json(found)
@@ -107,11 +109,11 @@ def restore(session: Session, file: Path, url: str, overwrite: bool) -> None:
     \b
     Example: strata store restore /var/lib/strata/backups/strata-1234.backup
     """
+    _refuse_while_running(session)
     import asyncio
 
     from strata.store.restore import restore as put_back
 
-    _refuse_while_running(session)
     if not url:
         session.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     target = url or f"sqlite:{session.state_dir / 'strata.db'}"

@@ -10,8 +10,8 @@ from itertools import pairwise
 import click
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
-_PART = re.compile(r"(\d+(?:\.\d+)?)([smhdwy])")
-_DURATION = re.compile(r"(?:\d+(?:\.\d+)?[smhdwy])+\Z")
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhdwy])")
+_DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?[smhdwy])+\Z")
 
 
 def parse_duration(text: str) -> float:

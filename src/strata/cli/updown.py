@@ -1,7 +1,7 @@
 """``strata up`` and ``down``: a service with a simulated fleet on this machine, in the background, without root.
 
-``up`` marks a state directory that it makes; ``down`` removes only one that bears the mark, and stops only the very
-process that ``up`` started.
+``up`` marks a state directory that it makes, or finds empty; ``down`` clears only one that bears the mark, and stops
+only the very process that ``up`` started.
 """
 
 from __future__ import annotations
@@ -151,8 +151,7 @@ def down(session: Session, state_dir: Path | None) -> None:
         else:
             out.line("was already stopped")
         if _is_ours(directory):
-            _remove(directory)
-            out.line(f"removed {directory}")
+            out.line(f"removed {directory}" if _remove(directory) else f"emptied {directory}, which was there before")
         else:
             for name in (RECORD, URL):
                 (directory / name).unlink(missing_ok=True)
@@ -169,8 +168,8 @@ def _prepared(directory: Path) -> Iterator[None]:
         made.append(path)
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     if made or not any(directory.iterdir()):
-        # Parents that were missing go too, if nobody else has put anything there by then.
-        (directory / MARK).write_text(json.dumps([str(path) for path in made[1:]]) + "\n", encoding="utf-8")
+        # What is in it is ours. The directory and its parents are too, where they were missing.
+        (directory / MARK).write_text(json.dumps([str(path) for path in made]) + "\n", encoding="utf-8")
     with _locked(directory):
         yield
 
@@ -307,12 +306,23 @@ def _is_ours(directory: Path) -> bool:
     return not directory.is_symlink() and mark.is_file() and mark.stat().st_uid == os.geteuid()
 
 
-def _remove(directory: Path) -> None:
+def _remove(directory: Path) -> bool:
+    """Remove what is in the directory, then whatever ``up`` had to make to get there; False if it was there before.
+
+    The mark goes last, so that a ``down`` that was interrupted can be done again.
+    """
+    mark = directory / MARK
     try:
-        parents = [Path(text) for text in json.loads((directory / MARK).read_text(encoding="utf-8"))]
+        made = [Path(text) for text in json.loads(mark.read_text(encoding="utf-8"))]
     except (OSError, ValueError):
-        parents = []
-    shutil.rmtree(directory)
-    for path in parents:
+        made = []
+    for path in directory.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path != mark:
+            path.unlink()
+    mark.unlink()
+    for path in made:
         with contextlib.suppress(OSError):  # somebody else lives there by now
             path.rmdir()
+    return not directory.exists()

@@ -11,12 +11,14 @@ from strata.cli.session import Session, pass_session
 from strata.cli.words import complete_select, select_help
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from strata.cli.client import Event, Json
 
 KINDS = ("transition", "desire", "hold", "freeze", "node", "job", "compacted")
 _COLOURS = {"desire": "cyan", "hold": "magenta", "freeze": "blue", "compacted": "yellow"}
-_SUBJECTS = ("node", "nodes", "nodeset", "scope", "name", "id")
-_ELSEWHERE = {"time", "revision", "variable", "old", "new", "source", "cause"}
+_SUBJECTS = ("node", "nodes", "scope", "key", "name", "id")
+_SHOWN = {*_SUBJECTS, "time", "since", "gone", "count", "controller", "variable", "old", "new", "source", "cause"}
 
 
 @click.command()
@@ -45,7 +47,8 @@ def watch(
         if kinds and event.kind not in kinds:
             continue
         if as_json:
-            session.out.json_line({"revision": event.id, "event": event.kind, "data": event.data})
+            revision = int(event.id) if event.id.isdigit() else None
+            session.out.json_line({"revision": revision, "event": event.kind, "data": event.data})
         else:
             session.out.line(describe(event), colour=_COLOURS.get(event.kind, ""))
             session.out.stdout.flush()
@@ -62,15 +65,25 @@ def describe(event: Event) -> str:
     at = data.get("time")
     clock = datetime.fromtimestamp(at) if isinstance(at, int | float) else datetime.now()
     subject = next((str(data[key]) for key in _SUBJECTS if data.get(key)), "")
-    words = []
+    told = " ".join(_words(event.kind, data))
+    return f"{clock:%H:%M:%S}  {event.kind:<10}  {subject}  {told}".rstrip()
+
+
+def _words(kind: str, data: Json) -> Iterator[str]:
+    if kind == "job":
+        yield f"{data.get('kind', '')} {data.get('state', '')}: {data.get('done')} of {data.get('total')} done,"
+        yield f"{data.get('failed')} failed"
+        return
+    if data.get("gone"):
+        yield "is gone"
     if "variable" in data:
-        words.append(f"{data['variable']} {data.get('old', '?')} → {data.get('new', '?')}")
+        yield f"{data['variable']} {data.get('old', '?')} → {data.get('new', '?')}"
     by = ": ".join(str(data[key]) for key in ("source", "cause") if data.get(key))
     if by:
-        words.append(f"({by})")
-    used = {*_ELSEWHERE, *_SUBJECTS}
-    words += [f"{key}={value}" for key, value in data.items() if key not in used and value not in ("", None)]
-    return f"{clock:%H:%M:%S}  {event.kind:<10}  {subject}  {' '.join(words)}".rstrip()
+        yield f"({by})"
+    for key, value in data.items():
+        if key not in _SHOWN and value not in ("", None):
+            yield f"{key}={value}"
 
 
 select_help(watch)

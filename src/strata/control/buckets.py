@@ -1,12 +1,15 @@
-"""Which bucket of a budget each node is in: by fleet, group, location or label."""
+"""Which bucket of a budget each node is in, what it weighs there, and whose share it is."""
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
+import numpy.typing as npt
 
 from strata.control.registry import Registry
 from strata.core.model import Budget
-from strata.engine.budgets import Keys
+from strata.engine.budgets import Amounts, Keys, Shares
 
 
 def bucket_keys(budget: Budget, registry: Registry) -> list[Keys]:
@@ -21,3 +24,26 @@ def bucket_keys(budget: Budget, registry: Registry) -> list[Keys]:
     words = registry.label(name) if kind == "label" else registry.location(kind)
     # Word 0 is "none": a node without that location or label is not braked by this budget.
     return [np.where(alive, words.codes - 1, -1).astype(np.int32)]
+
+
+def bucket_weights(budget: Budget, registry: Registry) -> Amounts | None:
+    """What each node counts for; None: one."""
+    if not budget.weight:
+        return None
+    words = registry.label(budget.weight)
+    values = np.ones(len(words.table))
+    for code, text in enumerate(words.table):
+        with contextlib.suppress(ValueError):
+            values[code] = max(0.0, float(text))
+    weights: Amounts = values[words.codes]
+    return weights
+
+
+def leaders_of(shards: npt.NDArray[np.int32], holders: dict[int, tuple[str, int]], us: str) -> Shares:
+    """Who leads each node, by the shard that it is in."""
+    names = sorted({us, *(name for name, _ in holders.values())})
+    size = max(holders, default=0) + 1
+    table = np.full(max(size, int(shards.max(initial=0)) + 1), -1, dtype=np.int32)
+    for shard, (name, _) in holders.items():
+        table[shard] = names.index(name)
+    return Shares(table[shards], names.index(us))

@@ -19,6 +19,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from strata.control.principal import Role
@@ -151,7 +152,7 @@ class Authority:
         role: Role,
         scope: Sequence[str],
         ttl: float,
-        key: x509.base.CertificatePublicKeyTypes,
+        key: CertificatePublicKeyTypes,
         private: bytes,
     ) -> Issued:
         if not _NAME.match(name):
@@ -183,7 +184,7 @@ class Authority:
     def _builder(
         self,
         subject: x509.Name,
-        key: x509.base.CertificatePublicKeyTypes,
+        key: CertificatePublicKeyTypes,
         ttl: float,
         usage: x509.ObjectIdentifier,
     ) -> x509.CertificateBuilder:

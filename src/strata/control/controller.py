@@ -19,12 +19,14 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from strata.control.buckets import bucket_keys
+from strata.control.buckets import bucket_keys, bucket_weights, leaders_of
 from strata.control.changes import Changes
 from strata.control.chronicle import Chronicle
+from strata.control.edit_brakes import RETRY
 from strata.control.executor import Executor
 from strata.control.intents import Intents
 from strata.control.leadership import Holder, Leadership
@@ -93,7 +95,13 @@ class Controller:
         self.intents = Intents(store, name, instance)
         self.chronicle = Chronicle(store, name, history)
         self.leadership = Leadership(
-            store, self.settings, Holder(name, instance), self.clock.now, gained=self._gained, lost=self._lost
+            store,
+            self.settings,
+            Holder(name, instance),
+            self.clock.now,
+            gained=self._gained,
+            lost=self._lost,
+            moved=self._divide,
         )
         self.executor = Executor(
             drivers,
@@ -149,9 +157,9 @@ class Controller:
             **more,  # type: ignore[arg-type]
         )
 
-    def counts(self) -> dict[str, int]:
-        """How many nodes are in each state."""
-        nodes = np.flatnonzero(self.registry.alive)
+    def counts(self, nodes: Indices | None = None) -> dict[str, int]:
+        """How many nodes (of these, or of all) are in each state."""
+        nodes = np.flatnonzero(self.registry.alive) if nodes is None else nodes
         counted = np.bincount(states(self.engine, nodes), minlength=len(STATES))
         return {state: int(count) for state, count in zip(STATES, counted, strict=True)}
 
@@ -184,7 +192,12 @@ class Controller:
                     self.engine.mirror(change.variable, change.new, nodes[nodes >= 0], self.clock.now())
         if any(event.key.startswith(("shard/", "controller/")) and event.value is None for event in events):
             self.leadership.poke()
+        for event in events:
+            if event.key == RETRY and event.value is not None:
+                nodes = self.registry.indices_of(intset.unpack(msgspec.msgpack.decode(event.value)))
+                self.engine.retry(nodes[nodes >= 0])
         self._tell(self.registry.apply(events))
+        self.wake()
 
     def _tell(self, changes: Changes) -> None:
         """Pass on to the engine what is new in the registry."""
@@ -204,9 +217,22 @@ class Controller:
         if len(braked):
             engine.set_brakes(braked, held=registry.held[braked], frozen=registry.frozen[braked])
         if changes.groups_changed or len(changes.added) or len(changes.removed) or len(changes.nodes_changed):
-            for budget in self.model.budgets.values():
-                engine.budgets.set_buckets(budget.name, bucket_keys(budget, registry), now)
+            self._divide()
         self.wake()
+
+    def _divide(self) -> None:
+        """Tell the budgets who is in which bucket, and which part of each is ours."""
+        registry = self.registry
+        everyone = np.arange(registry.size)
+        shares = leaders_of(self._shards(everyone), self.leadership.holders, self.name)
+        for budget in self.model.budgets.values():
+            self.engine.budgets.set_buckets(
+                budget.name,
+                bucket_keys(budget, registry),
+                self.clock.now(),
+                weights=bucket_weights(budget, registry),
+                shares=shares,
+            )
 
     def _shards(self, nodes: Indices) -> npt.NDArray[np.int32]:
         return (self.registry.uids[nodes] % self.settings.shards).astype(np.int32)
@@ -319,11 +345,12 @@ class Controller:
             if tick % 5 == 0:
                 self._measure()
 
-    def _measure(self) -> None:
+    def queue(self) -> dict[str, int]:
+        """What the engine and the drivers are busy with."""
         work = self.engine.work
         busy = {phase.name.lower(): int((work.phase == phase).sum()) for phase in Phase if phase is not Phase.IDLE}
-        self.metrics.fleet(
-            self.counts(),
-            {**busy, "driver_waiting": self.executor.waiting, "driver_running": self.executor.running},
-        )
+        return {**busy, "driver_waiting": self.executor.waiting, "driver_running": self.executor.running}
+
+    def _measure(self) -> None:
+        self.metrics.fleet(self.counts(), self.queue())
         self.metrics.store_revision.set(self.registry.revision)

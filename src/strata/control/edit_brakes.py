@@ -9,13 +9,17 @@ import numpy as np
 
 from strata.control.columns import NOBODY, Indices
 from strata.control.editor import ATTEMPTS, Done, Editor, check_words, encode, folded, too_contended
+from strata.core import intset
 from strata.core.errors import BadRequest, Conflict, NotFound
 from strata.core.node import Freeze, Hold
 from strata.store.protocol import Delete, Op, Put
 
+RETRY = "retry"
+"""The key of the last request to forget failures: runs of uids."""
+
 
 class BrakeEdits(Editor):
-    """Writes to ``hold/`` and ``freeze/``."""
+    """Writes to ``hold/``, ``freeze/`` and ``retry``."""
 
     async def hold(self, nodes: Indices, reason: str, author: str) -> Done:
         """Take nodes out of automation. Those that are held already keep their hold and its author."""
@@ -42,6 +46,16 @@ class BrakeEdits(Editor):
         if entry is None:
             raise NotFound("it is not frozen", where=scope[:80], hint="list the freezes with: strata status")
         return await self.ledger.commit(author, "freeze.thaw", scope, [Delete(key)], {key: entry.modified})
+
+    async def retry(self, nodes: Indices, author: str) -> Done:
+        """Ask every controller to forget the failures of nodes. What they have learnt is in their memory, so the
+        request is a row that they all watch."""
+        if not len(nodes):
+            return Done(NOBODY, self.registry.revision)
+        names = folded(self.registry.names[index] for index in nodes.tolist())
+        runs = encode(intset.pack(self.registry.uids[nodes]))
+        revision = await self.ledger.commit(author, "node.retry", names, [Put(RETRY, runs)])
+        return Done(nodes, revision)
 
     def _check_scope(self, scope: str) -> None:
         kind, _, name = scope.partition(":")

@@ -42,9 +42,12 @@ class DesireEdits(Editor):
         if_match: int | None = None,
     ) -> DesireDone:
         """Set and unset variables on nodes themselves. With ``if_match`` a node of which one of these very variables
-        was set or unset after that revision is left alone and told so; without, the last writer wins."""
+        was set or unset after that revision, otherwise than wanted now, is left alone and told so; without, the last
+        writer wins. Doing it twice is the same as once."""
         change = self.checked_change(wanted, unset)
+        # Taken before the first await: an index means the same node only until the registry changes.
         uids = self.registry.uids[nodes]
+        names = [self.registry.names[index] for index in nodes.tolist()]
         changed = np.zeros(len(nodes), dtype=np.bool_)
         conflicts = dict.fromkeys(np.flatnonzero(uids < 0).tolist(), "there is no such node any more")
         revision, attempts = self.registry.revision, 0
@@ -70,7 +73,8 @@ class DesireEdits(Editor):
                 who = np.concatenate([edits[op.key][0][edits[op.key][1].changed] for op in batch])
                 expect = {op.key: found[op.key].modified if op.key in found else 0 for op in batch}
                 try:
-                    revision = await self._commit(nodes[who], batch, expect, change, author)
+                    target = folded(names[place] for place in who.tolist())
+                    revision = await self._commit(target, len(who), batch, expect, change, author)
                     changed[who] = True
                 except Conflict:
                     again.extend(rows.chunk_of(op.key) for op in batch)
@@ -96,19 +100,18 @@ class DesireEdits(Editor):
 
     async def _commit(
         self,
-        nodes: Indices,
+        target: str,
+        count: int,
         batch: Sequence[Op],
         expect: Mapping[str, int],
         change: Mapping[str, ValueSet | None],
         author: str,
     ) -> int:
-        names = self.registry.names
         detail = {
-            "count": len(nodes),
+            "count": count,
             "set": {variable: list(values) for variable, values in change.items() if values is not None},
             "unset": [variable for variable, values in change.items() if values is None],
         }
-        target = folded(names[index] for index in nodes.tolist())
         return await self.ledger.commit(author, "desire.set", target, batch, expect, detail)
 
     async def _rows(self, chunks: Sequence[int]) -> dict[str, Entry]:

@@ -6,9 +6,9 @@ On standard input it gets one object::
      "nodes": [{"name": "n1", "uid": 1, "bmc": "", "goal": {"bios": "v2"}, "fence": [17, 4]}]}
 
 or ``"action": "observe"`` with ``"variables"``, or ``"action": "permits"`` with ``"guard"``. On standard output it
-answers with one object by node name: for act ``"done"``, ``"failed"``, ``"unknown"``, ``"fenced"`` or ``{"outcome": ...,
-"reason": ...}``; for observe ``{"bios": "v2"}``; for permits ``""`` (yes) or why not. A node that it leaves out is
-unknown, unseen, not permitted.
+answers with one object by node name: for act ``"done"``, ``"failed"``, ``"unknown"``, ``"fenced"`` or
+``{"outcome": ..., "reason": ...}``; for observe ``{"bios": "v2"}``; for permits ``""`` (yes) or why not. A node that it
+leaves out is unknown, unseen, not permitted.
 
 Whatever the command does, this does not raise: a wrong answer, a bad exit or silence leaves the outcome unknown. The
 command is never given to a shell, gets a minimal environment, and its whole process group is killed at the time limit.

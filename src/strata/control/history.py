@@ -7,6 +7,7 @@ again from what the store still has (``last_revision`` is then 0). Never blocks 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time as clock
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,8 @@ import numpy.typing as npt
 from strata.control.history_file import HistoryFile
 from strata.control.transitions import Transition
 from strata.core.errors import BadRequest, Compacted, Corrupt, Unavailable
+
+log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
@@ -133,7 +136,8 @@ class _Worker:
         except (apsw.FullError, apsw.IOError, apsw.CantOpenError, apsw.BusyError, apsw.ReadOnlyError) as error:
             raise Unavailable(f"the history cannot be used now: {error}", where=self._path.name) from None
         except apsw.CorruptError as error:
-            hint = "stop the service and remove the file: it is filled again from the store"
+            _damaged(self._path).touch()
+            hint = "start the service anew: the history is then filled again from the store"
             raise Corrupt(f"the history is damaged: {error}", where=self._path.name, hint=hint) from None
 
     async def close(self) -> None:
@@ -156,13 +160,22 @@ def _prune_slice(file: HistoryFile, first: int, before: float, living: npt.NDArr
 
 
 def _open(path: Path) -> HistoryFile:
-    try:
-        return HistoryFile(path)
-    except (apsw.NotADBError, apsw.CorruptError):
-        # Nothing is lost: it is an index of the store's log.
-        for part in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
-            part.unlink(missing_ok=True)
-        return HistoryFile(path)
+    if not _damaged(path).exists():
+        try:
+            file = HistoryFile(path)
+            file.watermark()
+            return file
+        except (apsw.NotADBError, apsw.CorruptError):
+            log.warning("the history is damaged and is begun anew", extra={"file": path.name})
+    # Nothing is lost: it is an index of the store's log.
+    for part in (path, Path(f"{path}-wal"), Path(f"{path}-shm"), _damaged(path)):
+        part.unlink(missing_ok=True)
+    return HistoryFile(path)
+
+
+def _damaged(path: Path) -> Path:
+    """Is there when damage was met in use: the file is not trusted at the next start."""
+    return Path(f"{path}-damaged")
 
 
 def _cursor(text: str | None) -> int | None:

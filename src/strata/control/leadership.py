@@ -33,7 +33,7 @@ class Leadership:
     """Keeps this controller's share of the shards.
 
     ``gained(shards: {shard: epoch})`` is awaited before the shards count as led; ``lost(shards)`` is called the moment
-    that they must not be acted for any more.
+    that they must not be acted for any more; ``moved()`` when anybody's shards are others than before.
     """
 
     def __init__(
@@ -45,6 +45,7 @@ class Leadership:
         *,
         gained: Callable[[dict[int, int]], Awaitable[None]],
         lost: Callable[[list[int]], None],
+        moved: Callable[[], None],
     ) -> None:
         self._store = store
         self._settings = settings
@@ -52,6 +53,7 @@ class Leadership:
         self._clock = clock
         self._gained = gained
         self._lost = lost
+        self._moved = moved
         self._lease = 0
         self._valid_until = -math.inf
         self._poke = asyncio.Event()
@@ -117,7 +119,7 @@ class Leadership:
                 msgspec.msgpack.decode(entry.value, type=Holder),
                 entry.modified,
             )
-        self.holders = {shard: (holder.controller, epoch) for shard, (holder, epoch) in held.items()}
+        self._see({shard: (holder.controller, epoch) for shard, (holder, epoch) in held.items()})
         stolen = [s for s, epoch in self.epochs.items() if s not in held or held[s][1] != epoch]
         if stolen:
             log.warning("shards were taken over", extra={"shards": len(stolen)})
@@ -161,9 +163,14 @@ class Leadership:
             await self._gained(gained)
             if self._clock() < self._valid_until:
                 self.epochs |= gained
-                self.holders |= {shard: (self._me.controller, epoch) for shard, epoch in gained.items()}
+                self._see(self.holders | {shard: (self._me.controller, epoch) for shard, epoch in gained.items()})
             else:
                 self._lost(list(gained))
+
+    def _see(self, holders: dict[int, tuple[str, int]]) -> None:
+        if holders != self.holders:
+            self.holders = holders
+            self._moved()
 
     def _value(self) -> bytes:
         return msgspec.msgpack.encode(self._me)

@@ -29,7 +29,8 @@ HIDDEN = "[hidden]"
 
 _SECRETS = (
     re.compile(r"strata_[0-9A-Za-z]+_[0-9A-Za-z_-]+"),
-    re.compile(r"(?i)\b(?:bearer|basic)\s+[0-9A-Za-z._~+/=-]+"),
+    # With a digit, a capital or a '=' in it: "a bearer token" is not a secret.
+    re.compile(r"\b(?i:bearer|basic)\s+(?=\S*[0-9A-Z=])[0-9A-Za-z._~+/=-]{6,}"),
     # A header's value, whatever its scheme; and the value of anything named like a secret.
     re.compile(r"(?i)(?<=authorization)[\"']?\s*[:=]\s*[\"']?[^\r\n\"',}]+"),
     re.compile(r"(?i)(?:password|passwd|secret|token|api[_-]?key|private[_-]?key)[\"']?\s*[:=]\s*[\"']?[^\s\"',;&}]+"),

@@ -134,7 +134,8 @@ class Edit(msgspec.Struct, frozen=True):
     row: Row
     changed: Mask
     conflicts: Mapping[int, str]
-    """Position → the variable that somebody changed after ``if_match``. Such a node is left alone."""
+    """Position → the variable that somebody changed after ``if_match``, to something else than is wanted now. Such a
+    node is left alone."""
 
 
 def edit(
@@ -151,8 +152,10 @@ def edit(
     if if_match is not None:
         for variable in wanted:
             if variable in new:
-                revisions = np.frombuffer(new[variable].revisions, dtype=_LARGE)[offsets]
-                for at in np.flatnonzero(revisions > if_match).tolist():
+                late = np.frombuffer(new[variable].revisions, dtype=_LARGE)[offsets] > if_match
+                # Who finds just what it wants has no quarrel; least of all with itself, after a restart.
+                late &= new[variable].cells()[offsets] != _interned(new[variable].words, wanted[variable])[1]
+                for at in np.flatnonzero(late).tolist():
                     conflicts.setdefault(at, variable)
     free = np.ones(len(offsets), dtype=np.bool_)
     free[list(conflicts)] = False

@@ -25,7 +25,6 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
 from typing import Protocol
 
 import msgspec
@@ -41,10 +40,17 @@ STATES = ("ready", "converging", "waiting", "faulted", "held", "frozen", "unreac
 """What can be said of a node as a whole; each node is in just one."""
 
 KEYS = ("label", "role", "arch", "location", "state", "fact", "want")
-LIMIT = 1_000_000
-"""The most nodes that a nodeset may name."""
+LIMIT = 250_000
+"""The most nodes that a nodeset may name; more are reached by ``*``, groups and labels. Expanding these takes 0.2 s."""
+
+MOST_GROUPS = 1000
+"""The most groups that one ``@rack[1-9]`` may name."""
 
 _LONGEST = 4_000_000
+_KEEP = 64
+_KEEP_BELOW = 10_000
+_kept: dict[str, Selector] = {}
+"""Selectors that were read lately. Large ones are not kept: a few could hold gigabytes of names."""
 _TERM = re.compile(r"(?P<key>[a-z]+):(?P<rest>.*)\Z", re.DOTALL)
 
 
@@ -98,7 +104,7 @@ _Term = Callable[[_Context], Mask]
 class Selector:
     """A selector that was read and found well-formed. Evaluated against a fleet as often as one likes."""
 
-    __slots__ = ("_terms", "groups", "static", "text")
+    __slots__ = ("_terms", "groups", "named", "static", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -106,6 +112,8 @@ class Selector:
         """The answer changes only with nodes and groups."""
         self.groups: set[str] = set()
         """The groups that it names; ``*`` for any."""
+        self.named = 0
+        """How many nodes it names one by one."""
         self._terms = [self._term(word) for word in _words(text)]
 
     def mask(self, fleet: Fleet, states: StateView | None = None, *, strict: bool = True) -> Mask:
@@ -149,11 +157,8 @@ class Selector:
 
     def _nodeset(self, word: str) -> _Term:
         steps: list[tuple[str, _Term]] = []
-        room = LIMIT
         for operator, atom in _atoms(word):
-            term, size = self._atom(atom, room)
-            room -= size
-            steps.append((operator, term))
+            steps.append((operator, self._atom(atom)))
 
         def nodeset(context: _Context) -> Mask:
             found = context.none()
@@ -170,41 +175,37 @@ class Selector:
 
         return nodeset
 
-    def _atom(self, atom: str, room: int) -> tuple[_Term, int]:
+    def _atom(self, atom: str) -> _Term:
         if atom == "*":
-            return lambda context: context.fleet.alive, 0
+            return lambda context: context.fleet.alive
         if atom.startswith("@"):
-            names = expand(atom[1:], {}, room) if "[" in atom else [atom[1:]]
+            names = expand(atom[1:], {}, MOST_GROUPS) if "[" in atom else [atom[1:]]
             self.groups.update(names)
-            if names == ["*"]:
-                return _any_group, 0
-            return _group_term(names), 0
+            return _any_group if names == ["*"] else _group_term(names)
         if "*" in atom or "?" in atom:
-            return _wild(atom), 0
-        names = expand(atom, {}, room) if "[" in atom else [atom]
-        return _named(names), len(names)
-
-
-@lru_cache(maxsize=64)
-def _cached(text: str) -> Selector:
-    return Selector(text)
+            return _wild(atom)
+        names = expand(atom, {}, LIMIT - self.named) if "[" in atom else [atom]
+        self.named += len(names)
+        return _named(names)
 
 
 def parse(text: str) -> Selector:
     """Read a selector; ``BadRequest`` says which term is wrong and what would be accepted."""
     if len(text) > _LONGEST:
         raise BadRequest(f"a selector of {len(text)} characters; at most {_LONGEST} are read", where=text[:40])
-    # Long ones are not kept: 64 of them could hold gigabytes of names.
-    return _cached(text) if len(text) < 2_000 and _modest(text) else Selector(text)
+    selector = _kept.get(text)
+    if selector is None:
+        selector = Selector(text)
+        if selector.named + len(text) < _KEEP_BELOW:
+            if len(_kept) >= _KEEP:
+                _kept.clear()
+            _kept[text] = selector
+    return selector
 
 
 def select(text: str, fleet: Fleet, states: StateView | None = None) -> Indices:
     """The nodes that ``text`` names, as ascending indices. Unknown nodes and groups are errors."""
     return parse(text).indices(fleet, states)
-
-
-def _modest(text: str) -> bool:
-    return "[" not in text or len(text) < 200
 
 
 def _words(text: str) -> list[str]:

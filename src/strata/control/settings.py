@@ -73,6 +73,9 @@ class SimulatedSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     nodes: int = 0
     """Simulated nodes to register if the store has none. Default: 0, real drivers."""
+    address: str = ""
+    """Where the simulator answers (``http://127.0.0.1:PORT``), a process of its own: simulated nodes outlive the
+    controller, as real ones do."""
     seed: int = 0
     """Draws boot times, latencies and failures; the same seed gives the same fleet."""
     time_scale: float = 1.0

@@ -114,10 +114,9 @@ class Guard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How much may happen at once.
+    """How much may happen at once, in each bucket. At least one of ``limit``, ``percent`` and ``rate``; all must hold.
 
-    ``limit`` counts nodes with a mutation under way; ``percent`` is of the members of each bucket.
-    ``rate`` is starts a second. At least one is given; the smallest rules.
+    Several controllers share a budget by the nodes that each leads.
     """
 
     name: str
@@ -128,11 +127,18 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     per: str = "fleet"
     """The bucket: ``fleet``; ``group:NAME``; ``group`` (each group by itself); a type of location of which each is a
     bucket (``cabinet``, ``chassis``...); or ``label:KEY`` (each value by itself: ``label:pdu``)."""
-    limit: int | None = None
+    limit: float | None = None
+    """The most at once. Counts nodes, or adds up ``weight``."""
     percent: float | None = None
+    """The same as a percentage of the whole bucket; at least one node may always be changed."""
     rate: float | None = None
+    """Starts a second."""
+    weight: str = ""
+    """A label whose number each node counts for (``watts``); a node without it counts 1."""
     unavailable: bool = False
-    """Count every member of the bucket that is not at its goal, rather than only those being changed."""
+    """Count every member of the bucket that is not at its goal, rather than those being changed."""
+    standing: bool = False
+    """Count also the members on which the change is in force, or may be: how many may be *on*, not only starting."""
     doc: str = ""
 
 
@@ -232,6 +238,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
             where = f"budget {budget.name}"
             if budget.limit is None and budget.percent is None and budget.rate is None:
                 raise BadRequest("give limit, percent or rate", where=where)
+            if budget.unavailable and budget.standing:
+                raise BadRequest("counts either what is unavailable or what is standing", where=where)
             for name in budget.mutations:
                 if name not in self.mutations:
                     raise BadRequest(f"no such mutation: {name}", where=where)

@@ -1,8 +1,13 @@
-"""How much may happen at once: who of those that want to start may, and who has to wait for which budget."""
+"""How much may happen at once: who of those that want to start may, and who has to wait for which budget.
+
+Several controllers share every limit by the nodes that they lead, in whole nodes, so that together they keep it without
+asking each other; while a shard changes hands its share is nobody's.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,32 +16,59 @@ from strata.core.column import Indices
 from strata.core.model import Budget, Model, Mutation
 
 Keys = npt.NDArray[np.int32]
+Amounts = npt.NDArray[np.float64]
+
+
+class Shares(NamedTuple):
+    """Who leads each node (a number; -1: nobody), and which number is ours."""
+
+    leaders: npt.NDArray[np.int32]
+    us: int
+
+
+class Demand(NamedTuple):
+    """What the fleet is doing, for budgets to count."""
+
+    busy: dict[str, Indices]
+    """Mutation → nodes that undergo it."""
+    unavailable: Indices
+    """Nodes that are not at their goal."""
+    standing: Callable[[str], Indices]
+    """Mutation → nodes on which its change is, or may be, in force."""
 
 
 class _Buckets:
-    """One way of dividing the fleet: a bucket per node, a limit and, for a rate, tokens per bucket."""
+    """One way of dividing the fleet, with our share of each bucket's limit and, for a rate, tokens."""
 
-    def __init__(self, budget: Budget, keys: Keys, now: float) -> None:
+    def __init__(self, budget: Budget, keys: Keys, weights: Amounts | None, shares: Shares | None, now: float) -> None:
         self.keys = keys
-        self._rate = budget.rate
-        sizes = np.bincount(keys[keys >= 0], minlength=1)
-        self.limits = np.full(len(sizes), np.inf)
+        self.weights = weights if weights is not None else np.ones(len(keys))
+        inside = np.flatnonzero(keys >= 0)
+        count = int(keys.max(initial=-1)) + 1
+        ours = inside if shares is None else inside[shares.leaders[inside] == shares.us]
+        whole, mine = self._sum(inside, count), self._sum(ours, count)
+        limits = np.full(count, np.inf)
         if budget.limit is not None:
-            self.limits = np.minimum(self.limits, budget.limit)
+            limits = np.minimum(limits, budget.limit)
         if budget.percent is not None:
-            # At least one: a budget slows down, it does not forbid. A freeze forbids.
-            self.limits = np.minimum(self.limits, np.maximum(1, np.floor(sizes * budget.percent / 100)))
-        self._tokens = np.full(len(sizes), max(1.0, self._rate or 0.0))
+            # At least one node: a budget slows down, it does not forbid. A freeze forbids.
+            least = np.zeros(count)
+            np.maximum.at(least, keys[inside], self.weights[inside])
+            limits = np.minimum(limits, np.maximum(least, np.floor(whole * budget.percent / 100)))
+        self.limits = limits if shares is None else self._share(limits, inside, count, shares)
+        self._rate = None if budget.rate is None else budget.rate * mine / np.maximum(whole, 1e-9)
+        self._tokens = np.ones(count) if self._rate is None else np.maximum(1.0, self._rate)
         self._filled = now
 
-    def room(self, in_use: Indices, now: float) -> npt.NDArray[np.float64]:
-        """How many more may start, per bucket, when ``in_use`` counts already."""
-        keys = self.keys[in_use]
-        room = self.limits - np.bincount(keys[keys >= 0], minlength=len(self.limits))
+    def room(self, in_use: Indices, now: float) -> Amounts:
+        """How much more may start, per bucket, when ``in_use`` counts already."""
+        in_use = in_use[self.keys[in_use] >= 0]
+        room = self.limits - self._sum(in_use, len(self.limits))
         if self._rate is not None:
-            self._tokens = np.minimum(self._tokens + self._rate * max(0.0, now - self._filled), max(1.0, self._rate))
+            gained = self._rate * max(0.0, now - self._filled)
+            self._tokens = np.minimum(self._tokens + gained, np.maximum(1.0, self._rate))
             self._filled = now
-            room = np.minimum(room, np.floor(self._tokens))
+            room = np.where(self._tokens >= 1, np.minimum(room, np.floor(self._tokens)), 0)
         return np.maximum(room, 0)
 
     def spend(self, nodes: Indices) -> None:
@@ -44,6 +76,32 @@ class _Buckets:
         if self._rate is not None:
             keys = self.keys[nodes]
             self._tokens -= np.bincount(keys[keys >= 0], minlength=len(self._tokens))
+
+    def _sum(self, nodes: Indices, count: int) -> Amounts:
+        return np.bincount(self.keys[nodes], weights=self.weights[nodes], minlength=count).astype(np.float64)
+
+    def _share(self, limits: Amounts, inside: Indices, count: int, shares: Shares) -> Amounts:
+        """Our part of each limit: whole nodes (the heaviest of the bucket), the remainders to the largest claims."""
+        led = inside[shares.leaders[inside] >= 0]
+        leaders = np.unique(np.append(shares.leaders[led], shares.us))
+        if len(leaders) == 1:
+            return limits
+        unit = np.zeros(count)
+        np.maximum.at(unit, self.keys[inside], self.weights[inside])
+        claims = np.zeros((len(leaders), count))
+        np.add.at(claims, (np.searchsorted(leaders, shares.leaders[led]), self.keys[led]), self.weights[led])
+        total = np.maximum(claims.sum(axis=0), 1e-9)
+        finite = np.isfinite(limits)
+        units = np.floor(np.where(finite, limits, 0) / np.maximum(unit, 1e-9))
+        quota = units * claims / total
+        given = np.floor(quota)
+        left = units - given.sum(axis=0)
+        order = np.argsort(-(quota - given), axis=0, kind="stable")
+        place = np.empty_like(order)
+        np.put_along_axis(place, order, np.arange(len(leaders))[:, None], axis=0)
+        given += place < left
+        mine = given[int(np.searchsorted(leaders, shares.us))] * unit
+        return np.where(finite, mine, np.inf)
 
 
 class _Meter:
@@ -53,6 +111,15 @@ class _Meter:
         self.budget = budget
         self.mutations = mutations
         self.divisions: list[_Buckets] = []
+
+    def in_use(self, demand: Demand, nobody: Indices) -> Indices:
+        """The nodes that count."""
+        if self.budget.unavailable:
+            return demand.unavailable
+        parts = [demand.busy[name] for name in self.mutations if name in demand.busy]
+        if self.budget.standing:
+            parts += [demand.standing(name) for name in self.mutations]
+        return np.unique(np.concatenate(parts)) if parts else nobody
 
 
 class Budgets:
@@ -72,43 +139,40 @@ class Budgets:
         """Budgets in the order of their numbers."""
         return list(self._meters)
 
-    def set_buckets(self, name: str, divisions: Sequence[Keys], now: float) -> None:
+    def set_buckets(
+        self,
+        name: str,
+        divisions: Sequence[Keys],
+        now: float,
+        *,
+        weights: Amounts | None = None,
+        shares: Shares | None = None,
+    ) -> None:
         """Tell which bucket of budget ``name`` each node is in; -1: the budget does not concern it.
 
         Several divisions where a node can be in several buckets at once (groups): all of them must have room.
         """
         meter = self._meters[name]
-        kept = {division.keys.tobytes(): division for division in meter.divisions}
-        meter.divisions = [kept.get(keys.tobytes()) or _Buckets(meter.budget, keys, now) for keys in divisions]
+        meter.divisions = [_Buckets(meter.budget, keys, weights, shares, now) for keys in divisions]
 
-    def admit(
-        self,
-        mutation: str,
-        nodes: Indices,
-        now: float,
-        busy: dict[str, Indices],
-        unavailable: Indices,
-    ) -> tuple[Indices, npt.NDArray[np.int16]]:
+    def admit(self, mutation: str, nodes: Indices, now: float, demand: Demand) -> tuple[Indices, npt.NDArray[np.int16]]:
         """Split ``nodes`` (the most urgent first): those that may start, and for each whom it has to wait for.
 
-        ``busy`` maps mutations to nodes that undergo them; ``unavailable`` are all that are not at their goal. The
-        second array is aligned with ``nodes``: -1 admitted, else the number of the budget that said no.
+        The second array is aligned with ``nodes``: -1 admitted, else the number of the budget that said no.
         """
         verdict = np.full(len(nodes), -1, dtype=np.int16)
         for number, (name, meter) in enumerate(self._meters.items()):
             if name not in self._of_mutation[mutation]:
                 continue
-            in_use = unavailable
-            if not meter.budget.unavailable:
-                in_use = np.concatenate([busy[m] for m in meter.mutations if m in busy] or [nodes[:0]])
+            in_use = meter.in_use(demand, nodes[:0])
             for division in meter.divisions:
                 open_ = np.flatnonzero(verdict == -1)
                 keys = division.keys[nodes[open_]]
-                if meter.budget.unavailable:
-                    # A node that is down already may be mended: that takes nobody else away.
-                    keys = np.where(np.isin(nodes[open_], unavailable), -1, keys)
-                room = division.room(in_use, now)
-                refused = (keys >= 0) & (_rank_in_bucket(keys) >= room[np.maximum(keys, 0)])
+                if meter.budget.unavailable or meter.budget.standing:
+                    # A node that counts already takes nothing more away from the others.
+                    keys = np.where(np.isin(nodes[open_], in_use), -1, keys)
+                room = np.append(division.room(in_use, now), np.inf)  # the last is for -1
+                refused = _running_total(keys, division.weights[nodes[open_]]) > room[keys]
                 verdict[open_[refused]] = number
         admitted = nodes[verdict == -1]
         for name in self._of_mutation[mutation]:
@@ -125,12 +189,13 @@ def _brakes(budget: Budget, mutation: Mutation) -> bool:
     return not budget.mutations or mutation.name in budget.mutations
 
 
-def _rank_in_bucket(keys: Keys) -> npt.NDArray[np.int64]:
-    """For each position: how many earlier positions have the same key."""
+def _running_total(keys: Keys, weights: Amounts) -> Amounts:
+    """For each position: the weight of itself and of all earlier ones with the same key."""
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
+    total = np.cumsum(weights[order])
     starts = np.r_[True, ordered[1:] != ordered[:-1]] if len(keys) else np.zeros(0, dtype=bool)
-    first = np.maximum.accumulate(np.where(starts, np.arange(len(keys)), 0))
-    rank = np.empty(len(keys), dtype=np.int64)
-    rank[order] = np.arange(len(keys)) - first
-    return rank
+    before = np.where(starts, total - weights[order], -np.inf)
+    found = np.empty(len(keys))
+    found[order] = total - np.maximum.accumulate(before)
+    return found

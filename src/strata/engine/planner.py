@@ -100,6 +100,7 @@ class Planner:
             now = list(facts)
             for at, symbol in zip(looked, found, strict=True):
                 now[at] = symbol
+            self._bury(now, looked)
             branch = self.plan(tuple(now), desires, frozenset(self.model.variables))
             if branch.status == "unreachable":
                 return None
@@ -153,14 +154,15 @@ class Planner:
         for at in unseen:
             hoped_for[at] = self._space.full[at]
         start = goal.reduce(hoped_for)
-        hope = goal.cheapest(start)
-        if hope is None:
-            return set()
-        look: set[int] = set()
-        if sure is not None:
-            look |= self._leans(goal, goal.reduce(masks), sure[1], unseen)
-        if sure is None or hope[0] < sure[0]:
-            look |= self._leans(goal, start, hope[1], unseen)
+        look = self._leans(goal, sure[1], unseen) if sure is not None else set()
+        try:
+            hope = goal.cheapest(start)
+        except TooLarge:
+            if sure is None:
+                raise
+            hope = sure  # too much to dream of: what is sure will do
+        if hope is not None and (sure is None or hope[0] < sure[0]):
+            look |= self._leans(goal, hope[1], unseen)
             look |= self._under({at for at, _ in goal.wanted if at in look}) & set(unseen)
         # One look of a driver shows all that it can see: ask for it in one go.
         observers = {self._observer(at) for at in look}
@@ -174,7 +176,7 @@ class Planner:
         found = blind(self._space, bold, start, way[1]) if way is not None else None
         return set(found[1]) if found is not None else set()
 
-    def _leans(self, goal: Goal, state: State, path: Path, unseen: Sequence[int]) -> set[int]:
+    def _leans(self, goal: Goal, path: Path, unseen: Sequence[int]) -> set[int]:
         """The variables of ``unseen`` of which a step on the way needs certain values, before it is changed."""
         untouched = set(unseen)
         leant: set[int] = set()
@@ -197,20 +199,24 @@ class Planner:
             found |= fresh
         return found
 
-    def _lost(self, facts: Facts) -> set[int]:
+    def _lost(self, facts: Sequence[str]) -> set[int]:
         """Unknown variables that cannot be anything else now, because of what others are."""
-        lost: set[str] = set()
-        value = dict(zip(self._space.names, facts, strict=True))
-        grown = True
-        while grown:
-            grown = False
-            for variable in self.model.variables.values():
-                if variable.name in lost or value[variable.name] != UNKNOWN:
-                    continue
-                if any(other in lost or value[other] in fatal for other, fatal in variable.lost_when.items()):
-                    lost.add(variable.name)
-                    grown = True
-        return {self._space.position[name] for name in lost}
+        lost: set[int] = set()
+        unknown = [at for at, symbol in enumerate(facts) if symbol == UNKNOWN]
+        while fresh := {at for at in unknown if at not in lost and self._doomed(at, facts, lost)}:
+            lost |= fresh
+        return lost
+
+    def _bury(self, facts: list[str], positions: Sequence[int]) -> None:
+        """Make unknown, among ``positions``, what cannot be together with the rest."""
+        while dead := [at for at in positions if facts[at] != UNKNOWN and self._doomed(at, facts, self._lost(facts))]:
+            for at in dead:
+                facts[at] = UNKNOWN
+
+    def _doomed(self, at: int, facts: Sequence[str], lost: set[int]) -> bool:
+        fatal = self.model.variables[self._space.names[at]].lost_when
+        others = ((self._space.position[other], values) for other, values in fatal.items())
+        return any(other in lost or facts[other] in values for other, values in others)
 
     def _observer(self, at: int) -> str:
         return self.model.variables[self._space.names[at]].observer

@@ -20,7 +20,7 @@ from strata.core.driver import Outcomes
 from strata.core.model import UNKNOWN, Model, Mutation
 from strata.core.state import Outcome
 from strata.engine.breaker import Breaker
-from strata.engine.budgets import Budgets
+from strata.engine.budgets import Budgets, Demand
 from strata.engine.decisions import Decider, Kind
 from strata.engine.effects import Act, Answered, Ask, Change, Done, Effects, Input, Seen, Told
 from strata.engine.settings import EngineSettings
@@ -122,6 +122,13 @@ class Engine:
         work.touch(nodes, Urgency.WISH)
         for node in nodes.tolist() if work.reasons else ():
             work.reasons.pop(node, None)
+
+    def retry(self, nodes: Indices) -> None:
+        """A person says that it works now: forgive the nodes, and the mutations that they wait for."""
+        for number in np.unique(self.work.next[nodes]).tolist():
+            if number >= 0:
+                self.breakers[number].reset()
+        self.forgive(nodes)
 
     def lead(self, shard: int, epoch: int, now: float) -> None:
         """From now on we lead ``shard`` with this epoch; 0: somebody else does."""
@@ -444,8 +451,8 @@ class Engine:
         if not len(able):
             return
         self._second_chance(able[work.fault[able]])
-        busy = self._busy()
-        unavailable = np.flatnonzero(work.alive & (work.kind != Kind.READY) & (work.kind != Kind.UNMANAGED))
+        away = work.alive & (work.epoch > 0) & (work.kind != Kind.READY) & (work.kind != Kind.UNMANAGED)
+        demand = Demand(self._busy(), np.flatnonzero(away), self._standing)
         for number in np.unique(work.next[able]).tolist():
             nodes = able[work.next[able] == number]
             nodes = nodes[np.lexsort((work.waiting_since[nodes], work.urgency[nodes]))]
@@ -454,10 +461,10 @@ class Engine:
                 work.wait[nodes[allowance:]] = Wait.STOPPED
                 nodes = nodes[:allowance]
             mutation = self.mutations[number]
-            nodes = self._admit(mutation, nodes, now, busy, unavailable)
+            nodes = self._admit(mutation, nodes, now, demand)
             if not len(nodes):
                 continue
-            busy[mutation.name] = np.r_[busy.get(mutation.name, nodes[:0]), nodes]
+            demand.busy[mutation.name] = np.r_[demand.busy.get(mutation.name, nodes[:0]), nodes]
             self.breakers[number].started(len(nodes))
             work.wait[nodes] = Wait.NOTHING
             if mutation.guards:
@@ -465,14 +472,19 @@ class Engine:
             else:
                 self._launch(number, nodes, now, acts)
 
-    def _admit(
-        self, mutation: Mutation, nodes: Indices, now: float, busy: dict[str, Indices], unavailable: Indices
-    ) -> Indices:
-        admitted, verdict = self.budgets.admit(mutation.name, nodes, now, busy, unavailable)
+    def _admit(self, mutation: Mutation, nodes: Indices, now: float, demand: Demand) -> Indices:
+        admitted, verdict = self.budgets.admit(mutation.name, nodes, now, demand)
         refused = nodes[verdict >= 0]
         self.work.wait[refused] = Wait.BUDGET
         self.work.wait_on[refused] = verdict[verdict >= 0]
         return admitted
+
+    def _standing(self, mutation: str) -> Indices:
+        """Our nodes on which the change is in force, or may be: what is not known to be otherwise counts."""
+        declared = self.model.mutations[mutation]
+        column = self.table.columns[declared.variable]
+        in_force = (column.fact == column.word_code(declared.to)) | (column.fact == 0)
+        return np.flatnonzero(self.work.alive & (self.work.epoch > 0) & in_force)
 
     def _second_chance(self, nodes: Indices) -> None:
         """Faulted nodes whose time has come: one more try, and a single failure faults them again."""

@@ -2,7 +2,7 @@
 
 A state is one bit mask per variable that can matter: one bit for a known value, one for unknown. A mask of several
 bits is a value that is still open to choice ("whatever we may find when we look"); a step that needs certain values
-narrows it. The search is uniform-cost and deterministic: cost, then fewer steps, then names. Knows masks and
+narrows it. The search is exact and deterministic: cost, then fewer steps, then names. Knows masks and
 costs; what to observe and how to say that there is no way are ``planner``'s and ``unreachable``'s.
 """
 
@@ -14,6 +14,7 @@ from heapq import heappop, heappush
 import msgspec
 
 from strata.core.model import OTHER, UNKNOWN, WANTED, Model, Mutation
+from strata.engine.landmarks import HOP, Landmarks
 
 State = tuple[int, ...]
 Path = tuple[int, ...]
@@ -109,6 +110,7 @@ class Goal:
         # What needs one of no values at all contradicts itself and is never taken.
         usable = [step for step in usable if all(mask for _, mask in step.needs)]
         self.steps, self.relevant = self._relevant(usable)
+        self._landmarks = Landmarks(self.wanted, self.steps, space.full)
         self._best: dict[State, tuple[int, Path]] = {}
         self._hopeless: set[State] = set()
 
@@ -157,11 +159,17 @@ class Goal:
         return found
 
     def _search(self, start: State) -> tuple[int, Path] | None:
-        # A label with the empty state is a whole way, known from an earlier search.
-        heap: list[tuple[int, int, Path, State]] = [(0, 0, (), start)]
+        """A* with a consistent bound in cost and in steps, so that ties are broken exactly as documented."""
+        bound = self._landmarks.begin(start)
+        if bound is None:
+            self._hopeless.add(start)
+            return None
+        # A label: least cost and steps of a whole way by here, the path so far, its cost, the state. A label with the
+        # empty state is a whole way, known from an earlier search.
+        heap: list[tuple[int, int, Path, int, State]] = [(*bound.ahead(start), (), 0, start)]
         closed: set[State] = set()
         while heap:
-            cost, length, path, state = heappop(heap)
+            _, _, path, cost, state = heappop(heap)
             if not state:
                 return cost, path
             if state in closed:
@@ -173,14 +181,18 @@ class Goal:
                 return cost, path
             known = self._best.get(state)
             if known is not None:
-                heappush(heap, (cost + known[0], length + len(known[1]), path + known[1], ()))
+                total, way = cost + known[0], path + known[1]
+                heappush(heap, (total, len(way) * HOP, way, total, ()))
                 continue
             if state in self._hopeless:
                 continue
             for at, step in enumerate(self.steps):
                 after = self.apply(step, state)
-                if after is not None and after not in closed:
-                    heappush(heap, (cost + step.cost, length + 1, (*path, at), after))
+                if after is None or after in closed:
+                    continue
+                more, hops = bound.ahead(after)
+                so_far, way = cost + step.cost, (*path, at)
+                heappush(heap, (so_far + more, len(way) * HOP + hops, way, so_far, after))
         self._hopeless |= closed
         return None
 

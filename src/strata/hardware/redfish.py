@@ -83,8 +83,8 @@ class Bmc:
     """What is known of one controller. ``locked`` says why it is not tried any more."""
 
     __slots__ = (
-        "base", "busy", "dead_since", "dead_until", "door", "locked", "misses", "origin", "path", "quiet_until", "refused",
-        "reset_target", "reset_types", "session", "slow", "system", "token",
+        "base", "busy", "dead_since", "dead_until", "door", "locked", "misses", "origin", "path", "quiet_until",
+        "refused", "reset_target", "reset_types", "session", "slow", "system", "token",
     )  # fmt: skip
 
     def __init__(self, address: str, per_bmc: int) -> None:
@@ -301,8 +301,12 @@ class RedfishClient:
                 timeout=aiohttp.ClientTimeout(total=limit),
                 ssl=self._tls,
             ) as response:
-                body = await self._read(response, bmc, request)
+                body = await self._read(response, bmc, request, harmless)
                 reply = _Reply(response.status, body, response.headers)
+        except aiohttp.ClientSSLError as wrong:
+            raise DeviceError(
+                "its certificate is not trusted", node=bmc.base, request=request, hint="was the controller replaced?"
+            ) from wrong
         except aiohttp.ClientConnectorError as wrong:
             # Never connected, so nothing can have happened.
             self._missed(bmc)
@@ -324,7 +328,7 @@ class RedfishClient:
             self._learn(bmc, self.clock() - begun)
         return reply
 
-    async def _read(self, response: aiohttp.ClientResponse, bmc: Bmc, request: str) -> bytes:
+    async def _read(self, response: aiohttp.ClientResponse, bmc: Bmc, request: str, harmless: bool) -> bytes:
         most = self.settings.max_body
         if (response.content_length or 0) <= most and "Content-Length" in response.headers:
             return await response.read()
@@ -333,6 +337,8 @@ class RedfishClient:
             size += len(part)
             if size > most:
                 response.close()
+                if not harmless:
+                    raise OutcomeUnknown(f"the reply to {request} is longer than {most} bytes", where=bmc.base)
                 raise DeviceError(f"the reply is longer than {most} bytes", node=bmc.base, request=request)
             parts.append(part)
         return b"".join(parts)

@@ -6,6 +6,7 @@ all before it. Keys under a lease are left out: they say who was alive, which a 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import struct
@@ -20,7 +21,6 @@ from strata.store.protocol import Entry
 
 MAGIC = b"strata-backup 1 "
 _LENGTH = struct.Struct(">I")
-_DIGEST = struct.Struct(">64s")
 
 
 class DumpHeader(msgspec.Struct, frozen=True):
@@ -29,32 +29,68 @@ class DumpHeader(msgspec.Struct, frozen=True):
     revision: int
 
 
-def write_dump(path: Path, revision: int, entries: Iterable[Entry]) -> int:
-    """Write ``entries`` as they were at ``revision``; return how many. The file appears whole or not at all."""
-    part = path.with_name(f".{path.name}.part")
-    encode = msgspec.msgpack.Encoder().encode
-    count = 0
-    try:
-        descriptor = os.open(part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            out = _Hashing(file)
-            out.write(MAGIC + msgspec.json.encode(DumpHeader(revision)) + b"\n")
+class DumpWriter:
+    """Writes a backup piece by piece; the file appears whole (``finish``) or not at all."""
+
+    def __init__(self, path: Path, revision: int) -> None:
+        self._path = path
+        self._part = path.with_name(f".{path.name}.{os.getpid()}.part")
+        self._digest = hashlib.sha256()
+        self._encode = msgspec.msgpack.Encoder().encode
+        with self._explained():
+            self._file = os.fdopen(os.open(self._part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb")
+            self._write(MAGIC + msgspec.json.encode(DumpHeader(revision)) + b"\n")
+
+    def add(self, entries: Iterable[Entry]) -> None:
+        """Append ``entries``; those under a lease are left out."""
+        with self._explained():
             for entry in entries:
-                record = encode((entry.key, entry.value, entry.created, entry.modified))
-                out.write(_LENGTH.pack(len(record)) + record)
-                count += 1
-            out.write(_LENGTH.pack(0))
-            file.write(out.hexdigest())
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-        _sync_directory(path.parent)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise Unavailable(
-            f"cannot write the backup: {error.strerror}", where=str(path), hint="free space or choose another place"
-        ) from error
-    return count
+                if not entry.lease:
+                    record = self._encode((entry.key, entry.value, entry.created, entry.modified))
+                    self._write(_LENGTH.pack(len(record)) + record)
+
+    def finish(self) -> None:
+        """Make the file durable and give it its name."""
+        with self._explained():
+            self._write(_LENGTH.pack(0))
+            self._file.write(self._digest.hexdigest().encode())
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+            self._part.replace(self._path)
+            _sync_directory(self._path.parent)
+
+    def abandon(self) -> None:
+        """Leave nothing behind."""
+        with contextlib.suppress(OSError):
+            self._file.close()
+        self._part.unlink(missing_ok=True)
+
+    def _write(self, data: bytes) -> None:
+        self._digest.update(data)
+        self._file.write(data)
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise Unavailable(
+                f"cannot write the backup: {error.strerror}",
+                where=str(self._path),
+                hint="free space or choose another place",
+            ) from error
+
+
+def write_dump(path: Path, revision: int, entries: Iterable[Entry]) -> None:
+    """Write all ``entries`` as they were at ``revision``."""
+    writer = DumpWriter(path, revision)
+    try:
+        writer.add(entries)
+        writer.finish()
+    except BaseException:
+        writer.abandon()
+        raise
 
 
 def read_header(path: Path) -> DumpHeader:
@@ -110,16 +146,3 @@ def _sync_directory(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-class _Hashing:
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._digest = hashlib.sha256()
-
-    def write(self, data: bytes) -> None:
-        self._digest.update(data)
-        self._file.write(data)
-
-    def hexdigest(self) -> bytes:
-        return self._digest.hexdigest().encode()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from strata.core.errors import BadRequest, Compacted, Conflict
+from strata.core.errors import BadRequest, Compacted, Conflict, Refused
 from strata.store.protocol import Op
 
 MAX_KEY_BYTES = 1024
@@ -70,3 +70,13 @@ def compacted(asked: int, oldest: int) -> Compacted:
 def in_future(asked: int, newest: int) -> BadRequest:
     """The error for a revision that does not exist yet."""
     return BadRequest(f"revision {asked} is in the future; the newest is {newest}")
+
+
+def not_empty(key: str) -> Refused:
+    """The error for a restore into a store that holds something."""
+    return Refused(
+        "the store is not empty, and would be replaced",
+        by="restore",
+        where=key,
+        hint="restore into an empty store, or say that it may be overwritten",
+    )

@@ -10,10 +10,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from strata.core.errors import BadRequest
 from strata.store.dump import write_dump
 from strata.store.feed import Feed
-from strata.store.keys import check_txn, compacted, conflict, end_of, in_future
+from strata.store.keys import check_txn, compacted, conflict, end_of, in_future, not_empty
 from strata.store.lease import check_ttl, lease_gone, new_lease_id
 from strata.store.protocol import Delete, Entry, Event, Op, Page, Put
 
@@ -108,7 +107,7 @@ class MemoryStore:
 
     async def backup(self, path: Path) -> int:
         page = await self.range("")
-        await asyncio.to_thread(write_dump, path, page.revision, (e for e in page.entries if not e.lease))
+        await asyncio.to_thread(write_dump, path, page.revision, page.entries)
         return page.revision
 
     async def check(self) -> list[str]:
@@ -119,10 +118,11 @@ class MemoryStore:
         if self._timer:
             self._timer.cancel()
 
-    async def load(self, entries: Iterable[Entry], revision: int) -> None:
-        """Hold ``entries`` as of ``revision`` and nothing else; for restoring."""
-        if revision <= self._revision:
-            raise BadRequest(f"revision {revision} is not above {self._revision}")
+    async def load(self, entries: Iterable[Entry], above: int, *, overwrite: bool = False) -> None:
+        """Hold ``entries`` and nothing else, at a revision above ``above``; for restoring."""
+        if self._entries and not overwrite:
+            raise not_empty(next(iter(self._entries)))
+        revision = max(above, self._revision) + 1
         self._entries = {e.key: e for e in entries}
         self._is_sorted = False
         self._leases.clear()

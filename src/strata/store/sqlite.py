@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import apsw
 
-from strata.core.errors import Corrupt, StrataError, Unavailable
+from strata.core.errors import Corrupt, Refused, StrataError, Unavailable
 from strata.store import sqlite_engine as engine
 from strata.store.dump import write_dump
 from strata.store.feed import Feed
@@ -67,19 +67,27 @@ class SqliteStore:
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="strata-store-read")
         self._idle: list[apsw.Connection] = []
         self._closed = False
+        self._refused = False
 
     def _take_over(self) -> tuple[int, int]:
-        with self._db:
+        # First the promise, then the state: another process may be writing.
+        promised = self._mark.read()
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
             writing = engine.Writing(self._db, self._clock)
-            promised = self._mark.read()
             if writing.revision < promised:
                 raise Corrupt(
                     f"the newest revision is {writing.revision}, but {promised} was acknowledged: its end was lost",
                     where=str(self.path),
-                    hint="restore it from a backup",
+                    hint="restore it from a backup, or remove all files of the store to begin anew",
                 )
             if self._presence.first:
                 writing.renew_all()
+            self._db.execute("COMMIT")
+        except BaseException:
+            self._roll_back()
+            self._db.close()
+            raise
         self._presence.share()
         self._data_version = self._db.pragma("data_version")
         return writing.revision, writing.compacted
@@ -130,9 +138,16 @@ class SqliteStore:
         self._feed.close()
         await asyncio.to_thread(self._shut)
 
-    async def load(self, entries: Iterable[Entry], revision: int) -> None:
-        """Hold ``entries`` as of ``revision`` and nothing else; for restoring."""
-        await self._write(lambda w: w.load(entries, revision))
+    async def load(self, entries: Iterable[Entry], above: int, *, overwrite: bool = False) -> None:
+        """Hold ``entries`` and nothing else, at a revision above ``above``; for restoring."""
+        if not self._presence.alone():
+            raise Refused(
+                "another process has the store open", by="restore", where=str(self.path), hint="stop it, then restore"
+            )
+        try:
+            await self._write(lambda w: w.load(entries, above, overwrite))
+        finally:
+            self._presence.share()
 
     async def _read_log(self, prefix: str, start: int, limit: int) -> tuple[list[Event], int]:
         return await self._read(engine.read_log, prefix, start, limit)
@@ -211,6 +226,8 @@ class SqliteStore:
         """Between writes: end leases, and notice what other processes wrote. Returns when the next lease may end."""
         try:
             with translated(self.path):
+                if self._refused:
+                    self._scrub()
                 version = self._db.pragma("data_version")
                 if version != self._data_version:
                     self._data_version = version
@@ -240,6 +257,7 @@ class SqliteStore:
                     writing.finish()
                     self._db.execute("COMMIT")
                 except BaseException:
+                    self._refused = True
                     self._roll_back()
                     raise
         except StrataError as error:
@@ -255,6 +273,18 @@ class SqliteStore:
         self._tell(writing.published, writing.revision, writing.compacted)
         for job in jobs:
             job.answer()
+
+    def _scrub(self) -> None:
+        """Overwrite what a failed commit left in the log. Otherwise, if its sync failed and nothing else were written,
+        a crash could bring back a change that was refused."""
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            self._db.execute("UPDATE state SET scrubs = scrubs + 1")
+            self._db.execute("COMMIT")
+        except BaseException:
+            self._roll_back()
+            raise
+        self._refused = False
 
     def _roll_back(self) -> None:
         if self._db.in_transaction:

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import apsw
 
-from strata.core.errors import BadRequest
-from strata.store.keys import compacted, conflict, end_of, in_future
+from strata.store.keys import compacted, conflict, end_of, in_future, not_empty
 from strata.store.lease import lease_gone, new_lease_id
 from strata.store.protocol import Delete, Entry, Event, Op, Page, Put
 from strata.store.sqlite_file import SHIFT, bad_row, change_crc, entry_crc, state_crc
@@ -101,15 +100,12 @@ def _verified(row: Sequence[object]) -> Entry:
 
 
 def all_entries(db: apsw.Connection) -> Iterator[Entry]:
-    """Every key without a lease, in order; inside ``reading``."""
+    """Every key, in order; inside ``reading``."""
     rows = db.execute(
         "SELECT e.key, e.id, e.created, e.lease, e.crc, c.key, c.created, c.lease, c.previous, c.crc, c.value "
         "FROM entry e LEFT JOIN change c ON c.id = e.id ORDER BY e.key"
     )
-    for row in rows:
-        entry = _verified(row)
-        if not entry.lease:
-            yield entry
+    return map(_verified, rows)
 
 
 def lease_due(db: apsw.Connection, now: float) -> bool:
@@ -156,7 +152,8 @@ class reading:  # noqa: N801 - reads as a statement
         self._db.execute("BEGIN")
 
     def __exit__(self, *_: object) -> None:
-        self._db.execute("ROLLBACK")
+        if self._db.in_transaction:  # SQLite ends it by itself after some errors
+            self._db.execute("ROLLBACK")
 
 
 class Writing:
@@ -203,8 +200,11 @@ class Writing:
 
     def expire(self) -> None:
         """End the leases whose time has come."""
-        for (lease,) in self._db.execute("SELECT id FROM lease WHERE deadline <= ?", (self._clock(),)).fetchall():
-            self.end_lease(int(lease))
+        due: list[tuple[int]] = self._db.execute(
+            "SELECT id FROM lease WHERE deadline <= ?", (self._clock(),)
+        ).fetchall()  # type: ignore[assignment]
+        for (lease,) in due:
+            self.end_lease(lease)
 
     def renew_all(self) -> None:
         """Give every lease its ttl anew: while the store was closed nobody could renew."""
@@ -237,10 +237,12 @@ class Writing:
         self._swept = last if more else self.compacted
         return more
 
-    def load(self, entries: Iterable[Entry], revision: int) -> None:
-        """Hold ``entries`` as of ``revision`` and nothing else."""
-        if revision <= self.revision:
-            raise BadRequest(f"revision {revision} is not above {self.revision}")
+    def load(self, entries: Iterable[Entry], above: int, overwrite: bool) -> None:
+        """Hold ``entries`` and nothing else, at a revision above ``above``."""
+        any_key = self._db.execute("SELECT key FROM entry LIMIT 1").get
+        if any_key is not None and not overwrite:
+            raise not_empty(str(any_key))
+        revision = max(above, self.revision) + 1
         for table in ("change", "entry", "lease", "leased"):
             self._db.execute(f"DELETE FROM {table}")
         places: dict[int, int] = {}

@@ -30,7 +30,7 @@ SHIFT = 20
 
 SCHEMA = """
 CREATE TABLE state (id INTEGER PRIMARY KEY CHECK (id = 1), revision INTEGER, compacted INTEGER, swept INTEGER,
-                    crc INTEGER);
+                    crc INTEGER, scrubs INTEGER);
 CREATE TABLE change (id INTEGER PRIMARY KEY, key TEXT, created INTEGER, lease INTEGER, previous INTEGER, crc INTEGER,
                      value BLOB);
 CREATE TABLE entry (key TEXT PRIMARY KEY, id INTEGER, created INTEGER, lease INTEGER, crc INTEGER) WITHOUT ROWID;
@@ -82,6 +82,9 @@ def create_or_check(path: Path, vfs: str) -> apsw.Connection:
     if not fresh:
         _check_header(path)
     with translated(path):
+        # SQLite gives its log the mode of the file, so that one must be right from the beginning.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        path.chmod(0o600)
         db = connect(path, vfs, writable=True)
         try:
             if fresh:
@@ -93,7 +96,6 @@ def create_or_check(path: Path, vfs: str) -> apsw.Connection:
         except BaseException:
             db.close()
             raise
-    path.chmod(0o600)
     return db
 
 
@@ -102,7 +104,7 @@ def _create(db: apsw.Connection) -> None:
         if db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'state'").get:
             return  # another process was faster
         db.execute(SCHEMA)
-        db.execute("INSERT INTO state VALUES (1, 1, 0, 0, ?)", (state_crc(1, 0, 0),))
+        db.execute("INSERT INTO state VALUES (1, 1, 0, 0, ?, 0)", (state_crc(1, 0, 0),))
         db.pragma("user_version", FORMAT)
         db.pragma("application_id", APPLICATION_ID)
 
@@ -130,6 +132,18 @@ def _check_header(path: Path) -> None:
 
 def _damaged(path: Path, what: str) -> Corrupt:
     return Corrupt(f"the file is damaged: {what}", where=str(path), hint="restore it from a backup")
+
+
+def set_aside(path: Path) -> int:
+    """Rename a damaged store's files, for a restore in its place; return the revision that it had acknowledged."""
+    mark = Mark(path)
+    promised = mark.read()
+    mark.close()
+    for suffix in ("", "-wal", "-shm", "-mark"):
+        file = path.with_name(path.name + suffix)
+        if file.exists():
+            file.replace(path.with_name(f"{path.name}.damaged{suffix}"))
+    return promised
 
 
 class Mark:
@@ -165,14 +179,15 @@ class Presence:
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path.with_name(path.name + "-lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self.first = self._try_alone()
+        self.first = self.alone()
         """True when nobody else had the store open."""
 
-    def _try_alone(self) -> bool:
+    def alone(self) -> bool:
+        """Whether nobody else has the store open; nobody can open it then until ``share``."""
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            fcntl.flock(self._file, fcntl.LOCK_SH)
+            self.share()
             return False
         return True
 

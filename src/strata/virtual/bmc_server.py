@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import signal
+import socket
 import ssl
 import sys
 import time
@@ -25,7 +26,7 @@ import uvloop
 
 from strata.core.errors import BadRequest
 from strata.virtual.faults import Faults, Timing
-from strata.virtual.fleet import simulated_nodes
+from strata.virtual.fleet import node_names
 from strata.virtual.gateway import Gateway
 from strata.virtual.http import HttpProtocol, Manner, Reply, Request
 from strata.virtual.mischief import Mischief, Prankster, Trick
@@ -66,19 +67,17 @@ class BmcServer:
         self._bmcs: dict[int, tuple[Bmc, Prankster]] = {}
         self._gateway = Gateway(nodes)
         self._servers: list[asyncio.Server] = []
+        self._listening: list[int] = []
         self._ports: dict[int, int] = {}
         self._connections: set[HttpProtocol] = set()
 
     async def start(self, port: int = 0) -> None:
         """Listen on loopback; port 0 takes a free one. By port: on as many as there are nodes."""
-        # By address all of 127/8 must reach us; _resolve turns other addresses away.
-        host = "0.0.0.0" if self.by == "address" else "127.0.0.1"
         for i in range(self.nodes.count if self.by == "port" else 1):
-            wanted = port + i if port else 0
-            self._servers.append(await self._listen(host, wanted))
-            self._ports[self._servers[-1].sockets[0].getsockname()[1]] = i
-        first = next(iter(self._ports))
-        self.address = f"{'https' if self._tls else 'http'}://127.0.0.1:{first}"
+            self._servers.append(await self._listen(port + i if port else 0))
+            self._listening.append(self._servers[-1].sockets[0].getsockname()[1])
+        self._ports = {found: i for i, found in enumerate(self._listening)}
+        self.address = f"{'https' if self._tls else 'http'}://127.0.0.1:{self._listening[0]}"
 
     async def stop(self) -> None:
         """Close every socket."""
@@ -96,7 +95,7 @@ class BmcServer:
         scheme, _, rest = self.address.partition("://")
         host, _, port = rest.partition(":")
         if self.by == "port":
-            return f"{scheme}://{host}:{next(p for p, node in self._ports.items() if node == i)}"
+            return f"{scheme}://{host}:{self._listening[i]}"
         if self.by == "address":
             return f"{scheme}://{IPv4Address(_FIRST_ADDRESS + i)}:{port}"
         return f"{self.address}/bmc/{name}"
@@ -115,10 +114,15 @@ class BmcServer:
             raise BadRequest("controllers share a port: let it be silent instead", where=name)
         self._servers[self._index(name)].close()
 
-    async def _listen(self, host: str, port: int) -> asyncio.Server:
-        loop = asyncio.get_running_loop()
-        return await loop.create_server(
-            lambda: HttpProtocol(self._handle, self._connections), host, port, ssl=self._tls, backlog=4096
+    async def _listen(self, port: int) -> asyncio.Server:
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if self.by == "address":
+            # All of 127/8 must reach us, and nobody from outside: any address, but only the loopback device.
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo")
+        listener.bind(("" if self.by == "address" else "127.0.0.1", port))
+        return await asyncio.get_running_loop().create_server(
+            lambda: HttpProtocol(self._handle, self._connections), sock=listener, ssl=self._tls, backlog=4096
         )
 
     def _index(self, name: str) -> int:
@@ -239,7 +243,7 @@ def main(arguments: list[str] | None = None) -> int:
     account = SIMULATED_ACCOUNT
     if given.password_file:
         account = Account("root", given.password_file.read_text().strip())
-    names = [node.name for node in simulated_nodes(given.nodes, prefix=given.prefix)]
+    names = node_names(given.nodes, given.prefix)
     nodes = SimNodes(
         given.nodes,
         seed=given.seed,

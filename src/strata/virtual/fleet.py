@@ -26,19 +26,16 @@ def simulated_nodes(
 ) -> list[Node]:
     """``count`` nodes that fill cabinets one after the other: first service and login nodes, then compute, then GPU.
 
-    Names are numbered from 1, with zeros in front so that they sort (``n001`` of 256, ``n00001`` of 10,000). With
-    ``bmc_base`` (where ``strata.virtual.bmc_server`` answers) every node gets its controller's address below it.
+    With ``bmc_base`` (where ``strata.virtual.bmc_server`` answers) every node gets its controller's address below it.
     """
     if count < 0:
         raise BadRequest(f"{count} is not a number of nodes", where="count")
-    width = len(str(count))
+    names = node_names(count, prefix)
     if count:
-        check_node_name(f"{prefix}{count:0{width}}")
-    roles = _roles(count)
+        check_node_name(names[-1])
     base = bmc_base.rstrip("/")
     found = []
-    for i, role in enumerate(roles):
-        name = f"{prefix}{i + 1:0{width}}"
+    for i, (name, role) in enumerate(zip(names, _roles(count), strict=True)):
         gpu = role == "gpu"
         found.append(
             Node(
@@ -53,6 +50,12 @@ def simulated_nodes(
             )
         )
     return found
+
+
+def node_names(count: int, prefix: str = "n") -> list[str]:
+    """``n00001``, ``n00002``...: with zeros in front, so that they sort."""
+    width = max(5, len(str(count)))
+    return [f"{prefix}{i:0{width}}" for i in range(1, count + 1)]
 
 
 def simulated_groups(nodes: Sequence[Node]) -> list[Group]:

@@ -42,6 +42,8 @@ class Request(NamedTuple):
     body: bytes
     local: tuple[str, int]
     """The address and port that the client spoke to."""
+    last: bool = False
+    """The client wants the connection closed afterwards."""
 
 
 class Reply(NamedTuple):
@@ -96,8 +98,7 @@ class HttpProtocol(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-            self._send(Reply(400, headers=(("Connection", "close"),)), "GET")
-            self.close()
+            self._send(Reply(400, headers=(("Connection", "close"),)), "GET", last=True)
 
     def pause_writing(self) -> None:
         self._writable = False
@@ -139,7 +140,8 @@ class HttpProtocol(asyncio.Protocol):
         """The request is whole."""
         method = self._parser.get_method().decode("latin-1")
         path = self._url.decode("latin-1").partition("?")[0]
-        request = Request(method, path, self._headers, b"".join(self._body), self._local)
+        last = self._headers.get("connection", "").lower() == "close" or self._parser.get_http_version() == "1.0"
+        request = Request(method, path, self._headers, b"".join(self._body), self._local, last)
         if self._late is not None or self._stuck:
             self._waiting.append(request)
         else:
@@ -151,17 +153,17 @@ class HttpProtocol(asyncio.Protocol):
         reply = self._handler(request)
         if reply.delay > 0:
             loop = asyncio.get_running_loop()
-            self._late = loop.call_later(reply.delay, self._after_delay, reply, request.method)
+            self._late = loop.call_later(reply.delay, self._after_delay, reply, request)
         else:
-            self._send(reply, request.method)
+            self._send(reply, request.method, last=request.last)
 
-    def _after_delay(self, reply: Reply, method: str) -> None:
+    def _after_delay(self, reply: Reply, request: Request) -> None:
         self._late = None
-        self._send(reply, method)
+        self._send(reply, request.method, last=request.last)
         while self._waiting and self._late is None and not self._stuck and self._transport is not None:
             self._answer(self._waiting.popleft())
 
-    def _send(self, reply: Reply, method: str) -> None:
+    def _send(self, reply: Reply, method: str, *, last: bool) -> None:
         if self._transport is None or self._transport.is_closing():
             return
         if reply.manner is Manner.NEVER:
@@ -185,7 +187,7 @@ class HttpProtocol(asyncio.Protocol):
         if reply.manner is Manner.CUT:
             body = body[: len(body) // 2]
         self._transport.write("".join(lines).encode("latin-1") + body)
-        if reply.manner is Manner.CUT or not self._parser.should_keep_alive():
+        if reply.manner is Manner.CUT or last:
             self._transport.close()
 
     def _pour(self) -> None:

@@ -22,10 +22,9 @@ from strata.core.model import ABSENT
 from strata.virtual.draw import Floats, Stream, uniform
 from strata.virtual.effects import Effects
 from strata.virtual.faults import NO_FAULTS, RATES, Faults, Timing
+from strata.virtual.fleet import node_names
 from strata.virtual.rules import (
-    AGENT_STEPS,
     BMC_STEPS,
-    DOWN,
     HUNG,
     MUTATIONS,
     OFF,
@@ -38,6 +37,7 @@ from strata.virtual.rules import (
     WORDS,
     Fate,
     Why,
+    check,
 )
 
 Bools = npt.NDArray[np.bool_]
@@ -75,7 +75,7 @@ class SimNodes:
         self.count = count
         self.seed = seed
         self.timing = timing or Timing()
-        self.names = tuple(names) if names is not None else tuple(f"n{i:05d}" for i in range(1, count + 1))
+        self.names = tuple(node_names(count) if names is None else names)
         self.index = {name: i for i, name in enumerate(self.names)}
         self.fencing = fencing
         """Whether devices refuse old and repeated fences. Off only to show that a check would notice."""
@@ -236,7 +236,7 @@ class SimNodes:
         codes[arrived & ~fresh] = _FENCED
         why[arrived & ~fresh] = Why.FENCED
 
-        self._check_rules(mutation, idx, fresh, codes, why)
+        check(mutation, {name: column[idx] for name, column in self._now.items()}, fresh, codes, why)
         refused = fresh & (codes == _DONE) & (chance >= 1 - faults.refused)
         codes[refused] = _FAILED
         why[refused] = Why.REFUSED
@@ -268,33 +268,6 @@ class SimNodes:
         self._epoch[idx[fresh]] = epochs[fresh]
         self._generation[idx[fresh]] = generation if isinstance(generation, int) else generation[fresh]
         return fresh
-
-    def _check_rules(
-        self, mutation: str, idx: Indices, fresh: Bools, codes: npt.NDArray[np.int8], why: npt.NDArray[np.int8]
-    ) -> None:
-        """What no machine can do, it does not: the requirements that physics makes."""
-
-        def unless(held: Bools, reason: Why) -> None:
-            no = fresh & (codes == _DONE) & ~held
-            codes[no] = _FAILED
-            why[no] = reason
-
-        state = {name: column[idx] for name, column in self._now.items()}
-        if mutation == "boot":
-            unless(state["power"] == ON, Why.NO_POWER)
-            unless(state["os"] == DOWN, Why.STARTED)
-        elif mutation in AGENT_STEPS:
-            unless(state["os"] != DOWN, Why.NO_OS)
-            codes[fresh & (codes == _DONE) & (state["os"] == HUNG)] = _UNKNOWN
-        if mutation == "load-image":
-            unless(state["identity"] == 2, Why.NO_IDENTITY)
-            unless(state["personality"] == 1, Why.RUNNING)
-        elif mutation == "start-personality":
-            unless(state["image"] != 1, Why.NO_IMAGE)
-        elif mutation in ("configure", "join-workload"):
-            unless(state["personality"] == 2, Why.NOT_RUNNING)
-        if mutation == "join-workload":
-            unless(state["config"] != 1, Why.NO_CONFIG)
 
     def _goals(self, mutation: str, goals: Mapping[str, Column] | None, count: int) -> Codes:
         variable, word = TARGETS[mutation]

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 
+import numpy as np
+import numpy.typing as npt
+
+from strata.core.column import Codes
 from strata.core.model import ABSENT
+from strata.core.state import Outcome
 
 WORDS = {
     "power": ("off", "on"),
@@ -22,7 +28,7 @@ OPEN_VARIABLES = ("image", "config")
 
 OFF, ON = 1, 2
 DOWN, UP, HUNG = 1, 2, 3
-OUT, IN = 1, 2
+OUT = 1
 
 TARGETS = {
     "power-on": ("power", "on"),
@@ -92,3 +98,34 @@ REASONS = (
     "the personality is not active",
     "the node is not configured",
 )
+
+
+def check(
+    mutation: str,
+    state: Mapping[str, Codes],
+    fresh: npt.NDArray[np.bool_],
+    codes: npt.NDArray[np.int8],
+    why: npt.NDArray[np.int8],
+) -> None:
+    """What no machine can do, it does not: write the outcome and reason of those ``fresh`` that cannot."""
+
+    def unless(held: npt.NDArray[np.bool_], reason: Why) -> None:
+        no = fresh & (codes == Outcome.DONE) & ~held
+        codes[no] = Outcome.FAILED
+        why[no] = reason
+
+    if mutation == "boot":
+        unless(state["power"] == ON, Why.NO_POWER)
+        unless(state["os"] == DOWN, Why.STARTED)
+    elif mutation in AGENT_STEPS:
+        unless(state["os"] != DOWN, Why.NO_OS)
+        codes[fresh & (codes == Outcome.DONE) & (state["os"] == HUNG)] = Outcome.UNKNOWN
+    if mutation == "load-image":
+        unless(state["identity"] == 2, Why.NO_IDENTITY)
+        unless(state["personality"] == 1, Why.RUNNING)
+    elif mutation == "start-personality":
+        unless(state["image"] != 1, Why.NO_IMAGE)
+    elif mutation in ("configure", "join-workload"):
+        unless(state["personality"] == 2, Why.NOT_RUNNING)
+    if mutation == "join-workload":
+        unless(state["config"] != 1, Why.NO_CONFIG)

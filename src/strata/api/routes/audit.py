@@ -10,27 +10,26 @@ from litestar.params import QueryParameter
 
 from strata.api.http import seal, unseal
 from strata.api.rights import needs
-from strata.api.services import Cursor, FacadeOf, Limit, Who
+from strata.api.services import Asked, Cursor, Limit
 from strata.control import service_views as s
 
 
 @get("/v1/audit", tags=["audit"], **needs("read", "audit", 410))
 async def list_audit(
-    facade: FacadeOf,
-    who: Who,
+    ask: Asked,
     since: Annotated[int, QueryParameter(ge=0, le=2**53, description="First sequence number.")] = 0,
     limit: Limit = 1000,
     cursor: Cursor = None,
 ) -> s.AuditPage:
     """Audit records, oldest first."""
-    page = await facade.audit(who, since, limit, unseal(cursor))
+    page = await ask.facade.audit(ask.who, since, limit, unseal(cursor))
     return msgspec.structs.replace(page, next=seal(page.next))
 
 
 @get("/v1/audit/verify", tags=["audit"], **needs("read", "audit"))
-async def verify_audit(facade: FacadeOf, who: Who) -> s.AuditVerdict:
+async def verify_audit(ask: Asked) -> s.AuditVerdict:
     """Whether the log is whole: nothing altered, reordered, removed or cut off."""
-    return await facade.audit_verify(who)
+    return await ask.facade.audit_verify(ask.who)
 
 
 HANDLERS = [list_audit, verify_audit]

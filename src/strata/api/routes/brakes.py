@@ -10,7 +10,7 @@ from litestar.params import JSONBody, QueryParameter
 
 from strata.api.http import seal, unseal
 from strata.api.rights import needs
-from strata.api.services import Cursor, FacadeOf, FreezePath, Limit, Who
+from strata.api.services import Asked, Cursor, FreezePath, Limit
 from strata.control import views as v
 from strata.control.texts import PLAIN, Out
 
@@ -24,44 +24,43 @@ class Freezes(Out, frozen=True, kw_only=True):
 
 
 @get("/v1/holds", tags=[_TAG], **needs("read", "hold"))
-async def list_holds(facade: FacadeOf, who: Who, limit: Limit = 1000, cursor: Cursor = None) -> v.HoldPage:
+async def list_holds(ask: Asked, limit: Limit = 1000, cursor: Cursor = None) -> v.HoldPage:
     """Nodes that people took out of automation, by name."""
-    page = await facade.holds(who, limit, unseal(cursor))
+    page = await ask.facade.holds(ask.who, limit, unseal(cursor))
     return msgspec.structs.replace(page, next=seal(page.next))
 
 
 @post("/v1/holds", tags=[_TAG], status_code=200, **needs("create", "hold", 404, 409, body=True))
-async def hold(facade: FacadeOf, who: Who, data: JSONBody[v.HoldRequest]) -> v.ManyResult:
+async def hold(ask: Asked, data: JSONBody[v.HoldRequest]) -> v.ManyResult:
     """Take the selected nodes out of automation."""
-    return await facade.hold(who, data.select, data.reason)
+    return await ask.facade.hold(ask.who, data.select, data.reason)
 
 
 @delete("/v1/holds", tags=[_TAG], status_code=200, **needs("delete", "hold", 404, 409))
 async def release(
-    facade: FacadeOf,
-    who: Who,
+    ask: Asked,
     select: Annotated[str, QueryParameter(pattern=PLAIN, min_length=1, max_length=1_000_000)],
 ) -> v.ManyResult:
     """Give the selected nodes back to automation."""
-    return await facade.release(who, select)
+    return await ask.facade.release(ask.who, select)
 
 
 @get("/v1/freezes", tags=[_TAG], **needs("read", "freeze"))
-async def list_freezes(facade: FacadeOf, who: Who) -> Freezes:
+async def list_freezes(ask: Asked) -> Freezes:
     """All freezes."""
-    return Freezes(items=tuple(await facade.freezes(who)))
+    return Freezes(items=tuple(await ask.facade.freezes(ask.who)))
 
 
 @post("/v1/freezes", tags=[_TAG], **needs("create", "freeze", 404, 409, body=True))
-async def freeze(facade: FacadeOf, who: Who, data: JSONBody[v.FreezeRequest]) -> v.FreezeView:
+async def freeze(ask: Asked, data: JSONBody[v.FreezeRequest]) -> v.FreezeView:
     """Start nothing more for the scope until it is thawed."""
-    return await facade.freeze(who, data.scope, data.reason)
+    return await ask.facade.freeze(ask.who, data.scope, data.reason)
 
 
 @delete("/v1/freezes/{frozen:str}", tags=[_TAG], **needs("delete", "freeze", 404, 409))
-async def thaw(facade: FacadeOf, who: Who, frozen: FreezePath) -> None:
+async def thaw(ask: Asked, frozen: FreezePath) -> None:
     """Take a freeze off."""
-    await facade.thaw(who, frozen)
+    await ask.facade.thaw(ask.who, frozen)
 
 
 HANDLERS = [list_holds, hold, release, list_freezes, freeze, thaw]

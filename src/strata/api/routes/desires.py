@@ -7,7 +7,7 @@ from litestar.params import JSONBody
 
 from strata.api.http import AnyRequest, wants_async
 from strata.api.rights import answers, needs
-from strata.api.services import FacadeOf, Who
+from strata.api.services import Asked
 from strata.control import views as v
 from strata.core.errors import BadRequest
 
@@ -21,23 +21,23 @@ _TAG = "desires"
     **needs("change", "desire", 404, 409, body=True, also={202: answers(v.JobView, "Accepted as a job.")}),
 )
 async def set_desires(
-    request: AnyRequest, facade: FacadeOf, who: Who, data: JSONBody[v.DesireChange]
+    request: AnyRequest, ask: Asked, data: JSONBody[v.DesireChange]
 ) -> Response[v.DesireResult | v.JobView]:
     """Set and unset desires on the selected nodes. A job for more than 1000, or with `Prefer: respond-async`."""
     if not data.set and not data.unset:
         raise BadRequest("nothing to do", where="set, unset", hint="give at least one variable")
     if both := sorted(set(data.set) & set(data.unset)):
         raise BadRequest("both set and unset", where=both[0])
-    outcome = await facade.set_desires(who, data, wants_async(request))
+    outcome = await ask.facade.set_desires(ask.who, data, wants_async(request))
     if isinstance(outcome, v.JobView):
         return Response(outcome, status_code=202, headers={"Location": f"/v1/jobs/{outcome.id}"})
     return Response(outcome)
 
 
 @post("/v1/plan", tags=[_TAG], status_code=200, **needs("read", "desire", 404, body=True))
-async def plan_many(facade: FacadeOf, who: Who, data: JSONBody[v.PlanRequest]) -> v.PlanReport:
+async def plan_many(ask: Asked, data: JSONBody[v.PlanRequest]) -> v.PlanReport:
     """What would happen to the selected nodes: a dry run, by class. Changes nothing."""
-    return await facade.plan_many(who, data)
+    return await ask.facade.plan_many(ask.who, data)
 
 
 HANDLERS = [set_desires, plan_many]

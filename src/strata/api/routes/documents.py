@@ -7,7 +7,7 @@ from litestar.params import JSONBody
 
 from strata.api.http import AnyRequest, expected_revision, is_fresh, revision_tag
 from strata.api.rights import answers, needs
-from strata.api.services import DocumentPath, FacadeOf, Who
+from strata.api.services import Asked, DocumentPath
 from strata.control import views as v
 from strata.control.texts import Out
 from strata.core.errors import BadRequest
@@ -22,9 +22,9 @@ class Documents(Out, frozen=True, kw_only=True):
 
 
 @get("/v1/documents", tags=[_TAG], **needs("read", "document"))
-async def list_documents(facade: FacadeOf, who: Who) -> Documents:
+async def list_documents(ask: Asked) -> Documents:
     """All documents."""
-    return Documents(items=tuple(await facade.documents(who)))
+    return Documents(items=tuple(await ask.facade.documents(ask.who)))
 
 
 @get(
@@ -32,11 +32,9 @@ async def list_documents(facade: FacadeOf, who: Who) -> Documents:
     tags=[_TAG],
     **needs("read", "document", 404, also={304: answers(None, "You have it already.")}),
 )
-async def show_document(
-    request: AnyRequest, facade: FacadeOf, who: Who, name: DocumentPath
-) -> Response[v.DocumentView | None]:
+async def show_document(request: AnyRequest, ask: Asked, name: DocumentPath) -> Response[v.DocumentView | None]:
     """One document."""
-    view = await facade.document(who, name)
+    view = await ask.facade.document(ask.who, name)
     tag = revision_tag(view.revision)
     if is_fresh(request.headers.get("if-none-match", ""), tag):
         return Response(None, status_code=304, headers={"ETag": tag})
@@ -45,36 +43,36 @@ async def show_document(
 
 @put("/v1/documents/{name:str}", tags=[_TAG], **needs("change", "document", 404, 409, 412, body=True))
 async def put_document(
-    request: AnyRequest, facade: FacadeOf, who: Who, name: DocumentPath, data: JSONBody[v.DocumentSpec]
+    request: AnyRequest, ask: Asked, name: DocumentPath, data: JSONBody[v.DocumentSpec]
 ) -> Response[v.DocumentView]:
     """Create or replace a document. `If-Match` and `If-None-Match: *` are honoured."""
     if data.name != name:
         raise BadRequest("the name in the body is not the one in the path", where="name")
 
     async def current() -> int:
-        return (await facade.document(who, name)).revision
+        return (await ask.facade.document(ask.who, name)).revision
 
-    view = await facade.put_document(who, data, await expected_revision(request, current))
+    view = await ask.facade.put_document(ask.who, data, await expected_revision(request, current))
     return Response(view, headers={"ETag": revision_tag(view.revision)})
 
 
 @delete("/v1/documents/{name:str}", tags=[_TAG], **needs("delete", "document", 404, 409, 412))
-async def delete_document(request: AnyRequest, facade: FacadeOf, who: Who, name: DocumentPath) -> None:
+async def delete_document(request: AnyRequest, ask: Asked, name: DocumentPath) -> None:
     """Remove a document. `If-Match` is honoured."""
 
     async def current() -> int:
-        return (await facade.document(who, name)).revision
+        return (await ask.facade.document(ask.who, name)).revision
 
-    await facade.delete_document(who, name, await expected_revision(request, current))
+    await ask.facade.delete_document(ask.who, name, await expected_revision(request, current))
 
 
 @post("/v1/apply", tags=[_TAG], status_code=200, **needs("change", "document", 404, 409, body=True))
-async def apply_documents(facade: FacadeOf, who: Who, data: JSONBody[v.ApplyRequest]) -> v.ApplyReport:
+async def apply_documents(ask: Asked, data: JSONBody[v.ApplyRequest]) -> v.ApplyReport:
     """Make the documents be these (with `prune`: only these), all or nothing. `dry_run`: only say what would change."""
     names = [document.name for document in data.documents]
     if len(set(names)) != len(names):
         raise BadRequest("a document is there twice", where=next(n for n in names if names.count(n) > 1))
-    return await facade.apply(who, data)
+    return await ask.facade.apply(ask.who, data)
 
 
 HANDLERS = [list_documents, show_document, put_document, delete_document, apply_documents]

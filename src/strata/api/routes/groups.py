@@ -7,7 +7,7 @@ from litestar.params import JSONBody
 
 from strata.api.http import AnyRequest, expected_revision, is_fresh, revision_tag
 from strata.api.rights import answers, needs
-from strata.api.services import FacadeOf, GroupPath, Who
+from strata.api.services import Asked, GroupPath
 from strata.control import views as v
 from strata.control.texts import Out
 from strata.core.errors import BadRequest
@@ -22,9 +22,9 @@ class Groups(Out, frozen=True, kw_only=True):
 
 
 @get("/v1/groups", tags=[_TAG], **needs("read", "group"))
-async def list_groups(facade: FacadeOf, who: Who) -> Groups:
+async def list_groups(ask: Asked) -> Groups:
     """All groups."""
-    return Groups(items=tuple(await facade.groups(who)))
+    return Groups(items=tuple(await ask.facade.groups(ask.who)))
 
 
 @get(
@@ -32,9 +32,9 @@ async def list_groups(facade: FacadeOf, who: Who) -> Groups:
     tags=[_TAG],
     **needs("read", "group", 404, also={304: answers(None, "You have it already.")}),
 )
-async def show_group(request: AnyRequest, facade: FacadeOf, who: Who, name: GroupPath) -> Response[v.GroupView | None]:
+async def show_group(request: AnyRequest, ask: Asked, name: GroupPath) -> Response[v.GroupView | None]:
     """One group, its members folded."""
-    view = await facade.group(who, name)
+    view = await ask.facade.group(ask.who, name)
     tag = revision_tag(view.revision)
     if is_fresh(request.headers.get("if-none-match", ""), tag):
         return Response(None, status_code=304, headers={"ETag": tag})
@@ -43,33 +43,33 @@ async def show_group(request: AnyRequest, facade: FacadeOf, who: Who, name: Grou
 
 @put("/v1/groups/{name:str}", tags=[_TAG], **needs("change", "group", 404, 409, 412, body=True))
 async def put_group(
-    request: AnyRequest, facade: FacadeOf, who: Who, name: GroupPath, data: JSONBody[v.GroupSpec]
+    request: AnyRequest, ask: Asked, name: GroupPath, data: JSONBody[v.GroupSpec]
 ) -> Response[v.GroupView]:
     """Create or replace a group. `If-Match` and `If-None-Match: *` are honoured."""
 
     async def current() -> int:
-        return (await facade.group(who, name)).revision
+        return (await ask.facade.group(ask.who, name)).revision
 
-    view = await facade.put_group(who, name, data, await expected_revision(request, current))
+    view = await ask.facade.put_group(ask.who, name, data, await expected_revision(request, current))
     return Response(view, headers={"ETag": revision_tag(view.revision)})
 
 
 @delete("/v1/groups/{name:str}", tags=[_TAG], **needs("delete", "group", 404, 409, 412))
-async def delete_group(request: AnyRequest, facade: FacadeOf, who: Who, name: GroupPath) -> None:
+async def delete_group(request: AnyRequest, ask: Asked, name: GroupPath) -> None:
     """Remove a group; its nodes stay. `If-Match` is honoured."""
 
     async def current() -> int:
-        return (await facade.group(who, name)).revision
+        return (await ask.facade.group(ask.who, name)).revision
 
-    await facade.delete_group(who, name, await expected_revision(request, current))
+    await ask.facade.delete_group(ask.who, name, await expected_revision(request, current))
 
 
 @post("/v1/groups/{name:str}/members", tags=[_TAG], status_code=200, **needs("change", "group", 404, 409, body=True))
-async def change_members(facade: FacadeOf, who: Who, name: GroupPath, data: JSONBody[v.MemberChange]) -> v.GroupView:
+async def change_members(ask: Asked, name: GroupPath, data: JSONBody[v.MemberChange]) -> v.GroupView:
     """Add and remove members."""
     if not data.add and not data.remove:
         raise BadRequest("nothing to do", where="add, remove", hint="give at least one nodeset")
-    return await facade.change_members(who, name, data)
+    return await ask.facade.change_members(ask.who, name, data)
 
 
 HANDLERS = [list_groups, show_group, put_group, delete_group, change_members]

@@ -7,29 +7,29 @@ from litestar import get, post
 
 from strata.api.http import seal, unseal
 from strata.api.rights import needs
-from strata.api.services import Cursor, FacadeOf, JobPath, Limit, Who
+from strata.api.services import Asked, Cursor, JobPath, Limit
 from strata.control import views as v
 
 _TAG = "jobs"
 
 
 @get("/v1/jobs", tags=[_TAG], **needs("read", "job"))
-async def list_jobs(facade: FacadeOf, who: Who, limit: Limit = 100, cursor: Cursor = None) -> v.JobPage:
+async def list_jobs(ask: Asked, limit: Limit = 100, cursor: Cursor = None) -> v.JobPage:
     """Jobs, newest first."""
-    page = await facade.jobs(who, limit, unseal(cursor))
+    page = await ask.facade.jobs(ask.who, limit, unseal(cursor))
     return msgspec.structs.replace(page, next=seal(page.next))
 
 
 @get("/v1/jobs/{job:str}", tags=[_TAG], **needs("read", "job", 404))
-async def show_job(facade: FacadeOf, who: Who, job: JobPath) -> v.JobView:
+async def show_job(ask: Asked, job: JobPath) -> v.JobView:
     """One job with its progress."""
-    return await facade.job(who, job)
+    return await ask.facade.job(ask.who, job)
 
 
 @post("/v1/jobs/{job:str}/cancel", tags=[_TAG], status_code=200, **needs("change", "job", 404, 409))
-async def cancel_job(facade: FacadeOf, who: Who, job: JobPath) -> v.JobView:
+async def cancel_job(ask: Asked, job: JobPath) -> v.JobView:
     """Stop a job before its next chunk. What is done stays done."""
-    return await facade.cancel_job(who, job)
+    return await ask.facade.cancel_job(ask.who, job)
 
 
 HANDLERS = [list_jobs, show_job, cancel_job]

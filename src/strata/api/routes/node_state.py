@@ -10,7 +10,7 @@ from litestar.params import QueryParameter
 
 from strata.api.http import finite, seal, unseal
 from strata.api.rights import needs
-from strata.api.services import Cursor, FacadeOf, Limit, NodePath, Time, Who
+from strata.api.services import Asked, Cursor, Limit, NodePath, Time
 from strata.control import views as v
 from strata.control.texts import PLAIN
 from strata.core.errors import BadRequest
@@ -39,21 +39,20 @@ def parse_wishes(text: str | None) -> dict[str, tuple[str, ...]]:
 
 
 @get("/v1/nodes/{name:str}/why", tags=[_TAG], **needs("read", "node", 404))
-async def why(facade: FacadeOf, who: Who, name: NodePath) -> v.WhyView:
+async def why(ask: Asked, name: NodePath) -> v.WhyView:
     """Why the node is not at its goal, in plain words."""
-    return await facade.why(who, name)
+    return await ask.facade.why(ask.who, name)
 
 
 @get("/v1/nodes/{name:str}/plan", tags=[_TAG], **needs("read", "node", 404))
-async def plan(facade: FacadeOf, who: Who, name: NodePath, wishes: Wishes = None) -> v.PlanView:
+async def plan(ask: Asked, name: NodePath, wishes: Wishes = None) -> v.PlanView:
     """The way to its goal, or to the one given."""
-    return await facade.plan_node(who, name, parse_wishes(wishes))
+    return await ask.facade.plan_node(ask.who, name, parse_wishes(wishes))
 
 
 @get("/v1/nodes/{name:str}/history", tags=[_TAG], **needs("read", "node", 404, 410))
 async def history(
-    facade: FacadeOf,
-    who: Who,
+    ask: Asked,
     name: NodePath,
     since: Time = None,
     until: Time = None,
@@ -61,17 +60,17 @@ async def history(
     cursor: Cursor = None,
 ) -> v.HistoryPage:
     """The changes of its facts, newest first."""
-    page = await facade.history(who, name, finite(since, "since"), finite(until, "until"), limit, unseal(cursor))
+    page = await ask.facade.history(
+        ask.who, name, finite(since, "since"), finite(until, "until"), limit, unseal(cursor)
+    )
     return msgspec.structs.replace(page, next=seal(page.next))
 
 
 @get("/v1/nodes/{name:str}/at", tags=[_TAG], **needs("read", "node", 404, 410))
-async def past(
-    facade: FacadeOf, who: Who, name: NodePath, time: Annotated[float, QueryParameter(ge=0, le=1e11)]
-) -> v.PastView:
+async def past(ask: Asked, name: NodePath, time: Annotated[float, QueryParameter(ge=0, le=1e11)]) -> v.PastView:
     """Its facts at a past time."""
     finite(time, "time")
-    return await facade.past(who, name, time)
+    return await ask.facade.past(ask.who, name, time)
 
 
 HANDLERS = [why, plan, history, past]

@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from strata.api.http import AnyRequest, expected_revision, fleet_tag, is_conditional, is_fresh, node_tag, seal, unseal
 from strata.api.rights import answers, needs
-from strata.api.services import Cursor, FacadeOf, Limit, NodePath, Select, Who
+from strata.api.services import Asked, Cursor, Limit, NodePath, Select
 from strata.control import views as v
 from strata.control.texts import In, Out
 from strata.core.errors import BadRequest, Conflict
@@ -61,8 +61,7 @@ class SomeFields(Out, frozen=True, kw_only=True):
 )
 async def list_nodes(
     request: AnyRequest,
-    facade: FacadeOf,
-    who: Who,
+    ask: Asked,
     select: Select = "*",
     in_state: InState = None,
     sort: Sort = "name",
@@ -74,14 +73,14 @@ async def list_nodes(
     """The selected nodes, a page at a time; `folded=true`: as nodesets, all at once."""
     known = request.headers.get("if-none-match", "")
     if folded:
-        whole = await facade.nodes_folded(who, select, in_state)
+        whole = await ask.facade.nodes_folded(ask.who, select, in_state)
         return _tagged(whole, whole.revision, known)
     names = tuple(fields.split(",")) if fields else ()
     for name in names:
         if name not in FIELDS:
             raise BadRequest("no such field", where=repr(name)[:80], hint=f"fields are {', '.join(FIELDS)}")
     query = v.NodeQuery(select=select, state=in_state, sort=sort, limit=limit, after=unseal(cursor), fields=names)
-    page = await facade.nodes_page(who, query)
+    page = await ask.facade.nodes_page(ask.who, query)
     following = seal(page.next)
     if names:
         items = tuple({name: getattr(item, name) for name in names} for item in page.items)
@@ -104,9 +103,9 @@ def _tagged(
     tags=[_TAG],
     **needs("create", "node", 409, body=True, also={207: answers(Created, "Some were created, some not: see each.")}),
 )
-async def create_nodes(facade: FacadeOf, who: Who, data: JSONBody[NewNodes]) -> Response[Created]:
+async def create_nodes(ask: Asked, data: JSONBody[NewNodes]) -> Response[Created]:
     """Create many nodes. 201: all were; 207: see each."""
-    results = tuple(await facade.create_nodes(who, data.nodes))
+    results = tuple(await ask.facade.create_nodes(ask.who, data.nodes))
     created = sum(result.ok for result in results)
     return Response(Created(results=results, created=created), status_code=201 if created == len(results) else 207)
 
@@ -114,33 +113,33 @@ async def create_nodes(facade: FacadeOf, who: Who, data: JSONBody[NewNodes]) -> 
 @get(
     "/v1/nodes/{name:str}", tags=[_TAG], **needs("read", "node", 404, also={304: answers(None, "You have it already.")})
 )
-async def show_node(facade: FacadeOf, who: Who, name: NodePath) -> v.NodeView:
+async def show_node(ask: Asked, name: NodePath) -> v.NodeView:
     """One node, with its state. The front answers this one; this is its documentation, and says the same."""
-    return await facade.node(who, name)
+    return await ask.facade.node(ask.who, name)
 
 
 @put("/v1/nodes/{name:str}", tags=[_TAG], **needs("change", "node", 404, 409, 412, body=True))
 async def replace_node(
-    request: AnyRequest, facade: FacadeOf, who: Who, name: NodePath, data: JSONBody[v.NodeSpec]
+    request: AnyRequest, ask: Asked, name: NodePath, data: JSONBody[v.NodeSpec]
 ) -> Response[v.NodeView]:
     """Put a node's description in place, creating it if need be. `If-Match` and `If-None-Match: *` are honoured."""
     if data.name != name:
         raise BadRequest("the name in the body is not the one in the path", where="name", hint="nodes are not renamed")
 
     async def current() -> int:
-        return (await facade.node(who, name)).revision
+        return (await ask.facade.node(ask.who, name)).revision
 
-    view = await facade.replace_node(who, name, data, await expected_revision(request, current))
+    view = await ask.facade.replace_node(ask.who, name, data, await expected_revision(request, current))
     return Response(view, headers={"ETag": node_tag(view)})
 
 
 @patch("/v1/nodes/{name:str}", tags=[_TAG], **needs("change", "node", 404, 409, 412, body=True))
 async def change_node(
-    request: AnyRequest, facade: FacadeOf, who: Who, name: NodePath, data: JSONBody[v.NodePatch]
+    request: AnyRequest, ask: Asked, name: NodePath, data: JSONBody[v.NodePatch]
 ) -> Response[v.NodeView]:
     """Change some fields of a node's description (JSON merge patch). `If-Match` is honoured."""
     for attempt in range(_RETRIES):
-        before = await facade.node(who, name)
+        before = await ask.facade.node(ask.who, name)
 
         async def current(revision: int = before.revision) -> int:
             return revision
@@ -148,7 +147,7 @@ async def change_node(
         expected = await expected_revision(request, current)
         try:
             seen = before.revision if expected is None else expected
-            view = await facade.replace_node(who, name, _patched(before, data), seen)
+            view = await ask.facade.replace_node(ask.who, name, _patched(before, data), seen)
         except Conflict:
             # Somebody else was faster, and the caller did not say that this matters.
             if is_conditional(request) or attempt == _RETRIES - 1:
@@ -166,13 +165,13 @@ def _patched(node: v.NodeView, change: v.NodePatch) -> v.NodeSpec:
 
 
 @delete("/v1/nodes/{name:str}", tags=[_TAG], **needs("delete", "node", 404, 409, 412))
-async def delete_node(request: AnyRequest, facade: FacadeOf, who: Who, name: NodePath) -> None:
+async def delete_node(request: AnyRequest, ask: Asked, name: NodePath) -> None:
     """Forget a node and all that was said about it. `If-Match` is honoured."""
 
     async def current() -> int:
-        return (await facade.node(who, name)).revision
+        return (await ask.facade.node(ask.who, name)).revision
 
-    await facade.delete_node(who, name, await expected_revision(request, current))
+    await ask.facade.delete_node(ask.who, name, await expected_revision(request, current))
 
 
 HANDLERS = [list_nodes, create_nodes, show_node, replace_node, change_node, delete_node]

@@ -7,8 +7,9 @@ from typing import Any
 from litestar import Response, get, post, put
 from litestar.params import JSONBody
 
+from strata.api.http import AnyRequest
 from strata.api.rights import needs, public
-from strata.api.services import FacadeOf, ServicesOf, Who
+from strata.api.services import Asked
 from strata.control import logs
 from strata.control import service_views as s
 from strata.control.metrics import CONTENT_TYPE
@@ -43,23 +44,23 @@ async def health() -> Alive:
 
 
 @get("/v1/ready", tags=[_TAG], security=[{}], **public(503))
-async def ready(facade: FacadeOf) -> Ready:
+async def ready(ask: Asked) -> Ready:
     """Whether requests will be served; 503 and why, if not."""
-    if reason := facade.not_ready():
+    if reason := ask.facade.not_ready():
         raise Unavailable(reason, where="readiness", hint="try again in a few seconds")
     return Ready()
 
 
 @get("/v1/status", tags=[_TAG], **needs("read", "status"))
-async def status(facade: FacadeOf, who: Who) -> s.StatusView:
+async def status(ask: Asked) -> s.StatusView:
     """The fleet and its controller at a glance."""
-    return await facade.status(who)
+    return await ask.facade.status(ask.who)
 
 
 @get("/v1/model", tags=[_TAG], **needs("read", "model"))
-async def model(facade: FacadeOf) -> s.ModelView:
+async def model(ask: Asked) -> s.ModelView:
     """What can be true of a node, and how it can be changed."""
-    return await facade.model()
+    return await ask.facade.model()
 
 
 @get(
@@ -68,21 +69,21 @@ async def model(facade: FacadeOf) -> s.ModelView:
     media_type="text/vnd.graphviz",
     **needs("read", "model"),
 )
-async def model_graph(facade: FacadeOf) -> str:
+async def model_graph(ask: Asked) -> str:
     """The model as a graph, in DOT."""
-    return await facade.model_graph()
+    return await ask.facade.model_graph()
 
 
 @post("/v1/store/backup", tags=[_TAG], **needs("create", "store", 409))
-async def backup(facade: FacadeOf, who: Who) -> s.BackupView:
+async def backup(ask: Asked) -> s.BackupView:
     """Write a backup into the state directory."""
-    return await facade.backup(who)
+    return await ask.facade.backup(ask.who)
 
 
 @get("/v1/store/check", tags=[_TAG], **needs("read", "store"))
-async def check_store(facade: FacadeOf, who: Who) -> s.StoreCheck:
+async def check_store(ask: Asked) -> s.StoreCheck:
     """Look at every stored byte."""
-    return await facade.check_store(who)
+    return await ask.facade.check_store(ask.who)
 
 
 @get("/v1/config/log-level", tags=[_TAG], **needs("read", "log-level"))
@@ -99,15 +100,15 @@ async def set_log_level(data: JSONBody[LogLevel]) -> LogLevel:
 
 
 @get("/metrics", tags=[_TAG], media_type="text/plain", **needs("read", "status"))
-async def metrics(services: ServicesOf) -> Response[bytes]:
+async def metrics(ask: Asked) -> Response[bytes]:
     """Prometheus' text form."""
-    return Response(services.metrics.exposition(), headers={"Content-Type": CONTENT_TYPE})
+    return Response(ask.services.metrics.exposition(), headers={"Content-Type": CONTENT_TYPE})
 
 
 @get("/v1/openapi.json", tags=[_TAG], **needs("read", "model"))
-async def openapi(services: ServicesOf) -> Response[dict[str, Any]]:
+async def openapi(request: AnyRequest) -> Response[dict[str, Any]]:
     """This documentation."""
-    return Response(services.schema)
+    return Response(request.app.state.openapi)
 
 
 HANDLERS = [

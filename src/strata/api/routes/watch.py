@@ -18,7 +18,7 @@ from litestar.response import Stream
 
 from strata.api.http import AnyRequest
 from strata.api.rights import needs
-from strata.api.services import FacadeOf, Select, Services, ServicesOf, Who
+from strata.api.services import Asked, Select, Services
 from strata.control import views as v
 from strata.core.errors import BadRequest, Compacted, StrataError, Unavailable
 
@@ -47,24 +47,22 @@ _encode = msgspec.json.Encoder().encode
 )
 async def watch(
     request: AnyRequest,
-    facade: FacadeOf,
-    services: ServicesOf,
-    who: Who,
+    ask: Asked,
     select: Select = "*",
     since: Annotated[int | None, QueryParameter(ge=0, le=_NEWEST, description="Resume after this revision.")] = None,
 ) -> Stream:
     """Changes of the selected nodes from now on, or after `since`; the `Last-Event-ID` header wins over `since`."""
-    if services.watching >= services.limits.watchers:
+    if ask.services.watching >= ask.services.limits.watchers:
         raise Unavailable("too many clients watch events already", hint="try later, or poll")
-    events = await facade.watch(who, select, _resume_point(request, since))
-    return Stream(_lines(events, services), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+    events = await ask.facade.watch(ask.who, select, _resume_point(request, since))
+    return Stream(_lines(events, ask.services), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 
 def _resume_point(request: AnyRequest, since: int | None) -> int | None:
     last = request.headers.get("last-event-id", "").strip()
     if not last:
         return since
-    if not last.isascii() or not last.isdigit() or int(last[:20]) > _NEWEST:
+    if not last.isascii() or not last.isdigit() or len(last) > 20 or int(last) > _NEWEST:
         raise BadRequest("an event id is a revision", where="Last-Event-ID")
     return int(last)
 

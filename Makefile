@@ -1,0 +1,65 @@
+# Everything that one does with Strata, each target doing the set-up that it needs. `make` lists them.
+# Works on a fresh Debian 12 machine as root; without root if the Debian packages are there already.
+
+SHELL := /bin/bash
+PY := .venv/bin/python
+PACKAGES := python3-venv nginx-light etcd-server etcd-client graphviz
+SEEDS ?= 1000
+NODES ?= 256
+
+.DEFAULT_GOAL := help
+.PHONY: help setup up down test test-fast lint sim bench docs lock clean
+
+help:  ## List the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+.venv/.ready: requirements.lock pyproject.toml
+	@command -v nginx >/dev/null && command -v etcd >/dev/null && command -v etcdctl >/dev/null && command -v dot >/dev/null \
+	  && /usr/bin/python3 -c 'import ensurepip' 2>/dev/null \
+	  || { [ "$$(id -u)" = 0 ] || { echo "missing Debian packages; as root: apt-get install $(PACKAGES)" >&2; exit 1; }; \
+	       apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq -y install --no-install-recommends $(PACKAGES); }
+	[ -x $(PY) ] || /usr/bin/python3 -m venv .venv
+	$(PY) -m pip -q install --disable-pip-version-check --require-hashes -r requirements.lock
+	$(PY) -m pip -q install --disable-pip-version-check --no-deps -e .
+	@touch $@
+
+setup: .venv/.ready  ## Install Debian packages and make .venv
+
+up: setup  ## Start Strata here with a simulated fleet (NODES=256) and show where to look
+	.venv/bin/strata up --nodes $(NODES)
+
+down: setup  ## Stop it and leave nothing behind
+	.venv/bin/strata down
+
+lint: setup  ## Style, types, layers
+	.venv/bin/ruff format --check .
+	.venv/bin/ruff check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+
+test-fast: setup  ## Tests without servers, under 90 seconds
+	.venv/bin/pytest -q -n 2 -m "not slow and not server"
+
+test: setup lint  ## All tests, as CI runs them
+	.venv/bin/pytest -q -n 2
+
+sim: setup  ## The whole controller under seeded faults in virtual time: make sim SEEDS=1000
+	$(PY) bench/sim.py --seeds $(SEEDS)
+
+bench: setup  ## Benchmarks; each prints one JSON object
+	$(PY) bench/converge.py --nodes 10000 --json
+	$(PY) bench/converge.py --nodes 100000 --json
+	$(PY) bench/converge.py --nodes 10000 --sockets --json
+	$(PY) bench/plan.py --nodes 100000 --json
+	$(PY) bench/api.py --json
+	$(PY) bench/store.py --json
+
+docs: setup  ## Make the reference pages from the code
+	$(PY) docs/generate.py
+
+lock: setup  ## Pin the newest versions that pyproject.toml allows, with hashes
+	.venv/bin/pip-compile -q --extra dev --generate-hashes --no-emit-index-url --no-emit-trusted-host \
+	  --no-emit-find-links --no-annotate --strip-extras --allow-unsafe --no-header -o requirements.lock pyproject.toml
+
+clean:  ## Remove what was built here
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,73 @@
+"""What every part of the service shares: the controller, and how a caller's scope limits what it sees and changes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from strata.control.columns import Indices, Mask
+from strata.control.controller import Controller
+from strata.control.edits import Edits
+from strata.control.fleet_view import FleetView
+from strata.control.jobs import Jobs
+from strata.control.principal import Principal
+from strata.control.registry import Registry
+from strata.control.settings import Settings
+from strata.core.errors import Denied, NotFound
+from strata.store.audit import Ledger
+
+
+class ServiceBase:
+    """Base of the parts; ``Service`` fills the fields."""
+
+    controller: Controller
+    registry: Registry
+    edits: Edits
+    ledger: Ledger
+    view: FleetView
+    jobs_: Jobs
+    settings: Settings
+
+    def scope(self, who: Principal) -> Mask | None:
+        """The nodes that the caller may see and change; None: all."""
+        if not who.scope:
+            return None
+        mask = np.zeros(self.registry.size, dtype=np.bool_)
+        for group in who.scope:
+            if group in self.registry.groups:
+                mask |= self.registry.group_mask(group)
+        return mask
+
+    def index(self, who: Principal, name: str) -> int:
+        """A node by name; one outside the caller's scope is not there."""
+        index = self.registry.index_of(name)
+        mask = self.scope(who)
+        if mask is not None and not mask[index]:
+            raise NotFound(f"no such node: {name[:70]}", where="select", hint="list the nodes with: strata node list")
+        return index
+
+    def seen(self, who: Principal, select: str) -> Indices:
+        """The selected nodes that the caller may see."""
+        nodes = self.registry.select(select or "*", self.view)
+        mask = self.scope(who)
+        return nodes if mask is None else nodes[mask[nodes]]
+
+    def owned(self, who: Principal, select: str) -> Indices:
+        """The selected nodes, all of which the caller must be allowed to change."""
+        nodes = self.registry.select(select, self.view)
+        mask = self.scope(who)
+        if mask is not None and not mask[nodes].all():
+            raise Denied(
+                f"{int((~mask[nodes]).sum())} of {len(nodes)} nodes are outside {', '.join(who.scope)}",
+                where="select",
+                hint="narrow the selection to your own groups",
+            )
+        return nodes
+
+    def need_whole_fleet(self, who: Principal, what: str) -> None:
+        """Refuse a caller with a scope."""
+        if who.scope:
+            raise Denied(f"{what} reaches beyond {', '.join(who.scope)}", where=who.name)
+
+    async def settled(self, revision: int) -> None:
+        """Wait until the local view shows what was written."""
+        await self.registry.reached(revision)

@@ -1,0 +1,93 @@
+"""Requests of people who want to keep machines off nodes: holds, freezes; and to give a faulted node another chance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from strata.control import views as v
+from strata.control.editor import Done
+from strata.control.principal import Principal
+from strata.control.service_base import ServiceBase
+from strata.core.errors import Denied
+from strata.core.nodeset import fold
+
+
+class BrakeService(ServiceBase):
+    """Holds, freezes, retries."""
+
+    async def holds(self, who: Principal, limit: int, after: str) -> v.HoldPage:
+        """Holds by node name."""
+        mask = self.scope(who)
+        names = sorted(
+            name for name in self.registry.holds if (i := self.registry.find(name)) >= 0 and (mask is None or mask[i])
+        )
+        rest = [name for name in names if name > after]
+        items = tuple(
+            v.HoldView(node=name, reason=hold.reason, author=hold.author, since=hold.since)
+            for name in rest[:limit]
+            if (hold := self.registry.holds[name])
+        )
+        return v.HoldPage(items=items, next=rest[limit - 1] if len(rest) > limit else None, total=len(names))
+
+    async def hold(self, who: Principal, select: str, reason: str) -> v.ManyResult:
+        """Hold every selected node."""
+        return await self._many(await self.edits.hold(self.owned(who, select), reason, who.name))
+
+    async def release(self, who: Principal, select: str) -> v.ManyResult:
+        """Release every selected node."""
+        return await self._many(await self.edits.release(self.owned(who, select), who.name))
+
+    async def retry(self, who: Principal, select: str) -> v.ManyResult:
+        """Forget the failures of every selected node, so that it is tried again now."""
+        nodes = self.owned(who, select)
+        work = self.controller.engine.work
+        troubled = nodes[(work.failures[nodes] > 0) | work.fault[nodes] | (work.relapses[nodes] > 0)]
+        done = await self.edits.retry(troubled, who.name)
+        return await self._many(done)
+
+    async def freezes(self, who: Principal) -> Sequence[v.FreezeView]:
+        """Every freeze that touches the caller's scope."""
+        return [
+            v.FreezeView(scope=f.scope, reason=f.reason, author=f.author, since=f.since)
+            for scope, f in sorted(self.registry.freezes.items())
+            if not who.scope or self._touches(who, scope)
+        ]
+
+    async def freeze(self, who: Principal, scope: str, reason: str) -> v.FreezeView:
+        """Put the brake on."""
+        self._check_scope(who, scope)
+        await self.settled(await self.edits.freeze(scope, reason, who.name))
+        frozen = self.registry.freezes[scope]
+        return v.FreezeView(scope=scope, reason=frozen.reason, author=frozen.author, since=frozen.since)
+
+    async def thaw(self, who: Principal, scope: str) -> None:
+        """Take it off."""
+        self._check_scope(who, scope)
+        await self.settled(await self.edits.thaw(scope, who.name))
+
+    async def _many(self, done: Done) -> v.ManyResult:
+        await self.settled(done.revision)
+        return v.ManyResult(changed=len(done.nodes), nodeset=fold(self.view.names(done.nodes)), revision=done.revision)
+
+    def _touches(self, who: Principal, scope: str) -> bool:
+        kind, _, name = scope.partition(":")
+        if kind == "group":
+            mask = self.scope(who)
+            if mask is None or name not in self.registry.groups:
+                return mask is None
+            return bool(np.any(mask & self.registry.group_mask(name)))
+        return kind == "fleet" or self._node_in_scope(who, name)
+
+    def _check_scope(self, who: Principal, scope: str) -> None:
+        kind, _, name = scope.partition(":")
+        if not who.scope or (kind == "group" and name in who.scope):
+            return
+        if kind == "node" and self._node_in_scope(who, name):
+            return
+        raise Denied(f"{scope[:80]} reaches beyond {', '.join(who.scope)}", where="scope")
+
+    def _node_in_scope(self, who: Principal, name: str) -> bool:
+        mask, index = self.scope(who), self.registry.find(name)
+        return index >= 0 and (mask is None or bool(mask[index]))

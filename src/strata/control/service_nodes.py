@@ -1,0 +1,100 @@
+"""Requests about nodes: list, show, create, change, delete, explain, look back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from strata.control import views as v
+from strata.control.principal import Principal
+from strata.control.service_base import ServiceBase
+from strata.core.errors import Unavailable
+from strata.core.nodeset import fold
+from strata.engine.explain import STATES, states
+
+
+class NodeService(ServiceBase):
+    """Nodes."""
+
+    async def nodes_page(self, who: Principal, query: v.NodeQuery) -> v.NodePage:
+        """A page of the selected nodes."""
+        nodes = self.seen(who, query.select)
+        if query.state is not None:
+            nodes = nodes[self.view.state_mask(query.state)[nodes]]
+        part, following = self.view.page(self.view.order(nodes, query.sort), query.after, query.limit)
+        return v.NodePage(
+            items=tuple(self.view.node(index) for index in part.tolist()),
+            next=following,
+            total=len(nodes),
+            revision=self.controller.changes,
+        )
+
+    async def nodes_folded(self, who: Principal, select: str, state: v.State | None) -> v.FoldedView:
+        """The selected nodes in few words."""
+        nodes = self.seen(who, select)
+        numbers = states(self.controller.engine, nodes)
+        if state is not None:
+            keep = numbers == STATES.index(state)
+            nodes, numbers = nodes[keep], numbers[keep]
+        by_state = {
+            STATES[number]: fold(self.view.names(nodes[numbers == number])) for number in np.unique(numbers).tolist()
+        }
+        return v.FoldedView(
+            nodeset=fold(self.view.names(nodes)),
+            total=len(nodes),
+            by_state=by_state,  # type: ignore[arg-type]
+            revision=self.controller.changes,
+        )
+
+    async def node(self, who: Principal, name: str) -> v.NodeView:
+        """One node, from memory."""
+        return self.view.node(self.index(who, name))
+
+    async def create_nodes(self, who: Principal, specs: Sequence[v.NodeSpec]) -> Sequence[v.NodeResult]:
+        """Create many."""
+        self.need_whole_fleet(who, "creating nodes")
+        results = await self.edits.create_nodes(specs, who.name)
+        await self.settled(await self.controller.store.revision())
+        return results
+
+    async def replace_node(self, who: Principal, name: str, spec: v.NodeSpec, expected: int | None) -> v.NodeView:
+        """Put a description in place."""
+        self.need_whole_fleet(who, "describing nodes")
+        await self.settled(await self.edits.replace_node(name, spec, who.name, expected))
+        return self.view.node(self.registry.index_of(name))
+
+    async def delete_node(self, who: Principal, name: str, expected: int | None) -> None:
+        """Forget a node."""
+        self.need_whole_fleet(who, "deleting nodes")
+        await self.settled(await self.edits.delete_node(name, who.name, expected))
+
+    async def why(self, who: Principal, name: str) -> v.WhyView:
+        """Why it is not at its goal."""
+        return self.view.why(self.index(who, name))
+
+    async def history(
+        self, who: Principal, name: str, since: float | None, until: float | None, limit: int, after: str
+    ) -> v.HistoryPage:
+        """Its past, newest first."""
+        uid = int(self.registry.uids[self.index(who, name)])
+        history = self.controller.chronicle.history
+        if history is None:
+            raise Unavailable("no history is kept here", where=name)
+        await self.controller.chronicle.flush()
+        page = await history.of_node(uid, since=since, until=until, limit=limit, before=after or None)
+        items = tuple(
+            v.TransitionView(time=c.time, variable=c.variable, old=c.old, new=c.new, source=c.source, cause=c.cause)
+            for c in page.items
+        )
+        return v.HistoryPage(items=items, next=page.next)
+
+    async def past(self, who: Principal, name: str, time: float) -> v.PastView:
+        """Its facts at a time."""
+        uid = int(self.registry.uids[self.index(who, name)])
+        history = self.controller.chronicle.history
+        if history is None:
+            raise Unavailable("no history is kept here", where=name)
+        state = await history.state_at(uid, time)
+        facts = {variable: state.get(variable, "unknown") for variable in self.controller.model.variables}
+        return v.PastView(node=name, time=time, facts=facts)

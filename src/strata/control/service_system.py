@@ -1,0 +1,87 @@
+"""Requests about the service itself: audit, store, model, status."""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+
+import strata
+from strata.control import service_views as s
+from strata.control.principal import Principal
+from strata.control.service_watch import WatchService
+from strata.engine import modelgraph
+from strata.store.audit import verify
+
+
+class SystemService(WatchService):
+    """The service."""
+
+    async def audit(self, who: Principal, since: int, limit: int, after: str) -> s.AuditPage:
+        """Audit records, oldest first."""
+        self.need_whole_fleet(who, "the audit log")
+        first = int(after) + 1 if after else since
+        found = await self.ledger.entries(first, limit + 1)
+        items = tuple(
+            s.AuditView(
+                seq=e.seq, time=e.time, author=e.author, action=e.action, target=e.target, detail=e.detail, hash=e.hash
+            )
+            for e in found[:limit]
+        )
+        return s.AuditPage(items=items, next=str(items[-1].seq) if len(found) > limit else None)
+
+    async def audit_verify(self, who: Principal) -> s.AuditVerdict:
+        """Check the whole chain."""
+        self.need_whole_fleet(who, "the audit log")
+        report = await verify(self.controller.store)
+        return s.AuditVerdict(ok=report.ok, count=report.count, first_bad=report.first_bad, reason=report.reason)
+
+    async def backup(self, who: Principal) -> s.BackupView:
+        """Write a backup into the state directory."""
+        self.need_whole_fleet(who, "a backup")
+        folder = self.settings.backup_dir
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = folder / f"strata-{time.strftime('%Y%m%dT%H%M%S')}-{time.monotonic_ns() % 10**6:06d}.backup"
+        revision = await self.controller.store.backup(path)
+        await self.ledger.commit(who.name, "store.backup", path.name, [])
+        return s.BackupView(path=str(path), revision=revision, bytes=path.stat().st_size)
+
+    async def check_store(self, who: Principal) -> s.StoreCheck:
+        """Look at every stored byte."""
+        problems = await self.controller.store.check()
+        revision = await self.controller.store.revision()
+        return s.StoreCheck(ok=not problems, problems=tuple(problems), revision=revision)
+
+    async def model(self) -> s.ModelView:
+        """The declared world."""
+        declared = msgspec.to_builtins(self.controller.model)
+        return s.ModelView(**declared)
+
+    async def model_graph(self) -> str:
+        """The same as DOT text."""
+        return modelgraph.dot(self.controller.model)
+
+    async def status(self, who: Principal) -> s.StatusView:
+        """The fleet at a glance (with a scope: the caller's part of it)."""
+        controller = self.controller
+        holders = controller.leadership.holders
+        shards = range(controller.settings.shards)
+        return s.StatusView(
+            version=strata.__version__,
+            controller=controller.name,
+            started=controller.started,
+            nodes=len(self.seen(who, "*")),
+            by_state=controller.counts(self.seen(who, "*")),  # type: ignore[arg-type]
+            queue=controller.queue(),
+            shards=tuple(
+                s.ShardView(shard=n, leader=holders.get(n, ("", 0))[0], epoch=holders.get(n, ("", 0))[1])
+                for n in shards
+            ),
+            freezes=len(self.registry.freezes),
+            holds=len(self.registry.holds),
+            revision=self.registry.revision,
+        )
+
+    def not_ready(self) -> str:
+        """Why requests would fail now, or empty."""
+        return self.controller.trouble

@@ -1,0 +1,376 @@
+"""The front door, with the real nginx: certificates good and bad, forged headers, restarts, and no trace left."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import os
+import signal
+import ssl
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+import pytest
+from api_support import Service
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from strata.api.nginx import Nginx, find_nginx, free_port, worker_account
+from strata.api.nginx_config import FrontDoor, config_text
+from strata.api.server import ApiServer
+from strata.control.ca import Authority, Issued, write_private
+from strata.control.principal import LOCAL_ADMIN
+from strata.core.errors import BadRequest, Unavailable
+
+pytestmark = [pytest.mark.server, pytest.mark.slow]
+
+
+def has_nginx() -> bool:
+    with suppress(Unavailable):
+        return bool(find_nginx())
+    return False
+
+
+needs_nginx = pytest.mark.skipif(not has_nginx(), reason="nginx is not installed")
+
+
+async def until(condition: Callable[[], bool], limit: float = 10) -> None:
+    async with asyncio.timeout(limit):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+def children(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+class Site:
+    """A service with its front door, and clients that come in from outside."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.service = Service(authority=directory / "ca")
+        assert self.service.services.authority is not None
+        self.ca: Authority = self.service.services.authority
+        self.ca.renew_server(["localhost", "127.0.0.1"])
+        self.api = ApiServer(self.service.services, directory / "admin.sock", directory / "front.sock")
+        self.door = FrontDoor(
+            directory=directory / "nginx",
+            host="127.0.0.1",
+            port=free_port("127.0.0.1"),
+            upstream=directory / "front.sock",
+            certificate=self.ca.server_paths[0],
+            key=self.ca.server_paths[1],
+            ca=self.ca.certificate_path,
+            workers=1,
+            connections=512,
+        )
+        self.nginx = Nginx(self.door)
+
+    def client(self, issued: Issued | None = None, **headers: str) -> httpx.AsyncClient:
+        context = ssl.create_default_context(cadata=self.ca.pem.decode())
+        if issued is not None:
+            chain = self.directory / f"{issued.serial}.pem"
+            write_private(chain, issued.certificate + issued.key)
+            context.load_cert_chain(chain)
+        return httpx.AsyncClient(
+            verify=context, base_url=f"https://127.0.0.1:{self.door.port}", headers=headers, trust_env=False
+        )
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    made = Site(tmp_path)
+    await made.api.start()
+    await made.nginx.start()
+    yield made
+    await made.nginx.stop()
+    await made.api.stop()
+
+
+def self_signed(subject: x509.Name) -> Issued:
+    key = ec.generate_private_key(ec.SECP256R1())
+    now = dt.datetime.now(dt.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(7)
+        .not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=1))
+        .sign(key, hashes.SHA256())
+    )
+    return Issued(
+        serial="7",
+        certificate=certificate.public_bytes(serialization.Encoding.PEM),
+        key=key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        ),
+        expires=0,
+    )
+
+
+@needs_nginx
+async def test_a_certificate_of_ours_opens_what_its_role_may(site: Site) -> None:
+    async with site.client(site.ca.issue("alice", "viewer", ["g1", "g2"], 600)) as client:
+        who = (await client.get("/v1/auth/whoami")).json()
+        assert (who["name"], who["role"], who["scope"], who["via"]) == ("alice", "viewer", ["g1", "g2"], "certificate")
+        assert (await client.post("/v1/holds", json={"select": "*", "reason": "x"})).status_code == 403
+
+
+@needs_nginx
+async def test_without_a_certificate_a_token_is_needed(site: Site) -> None:
+    async with site.client() as client:
+        answer = await client.get("/v1/auth/whoami")
+        assert answer.status_code == 401
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert "strict-transport-security" in answer.headers
+        assert (await client.get("/v1/health")).status_code == 200
+    async with site.client(Authorization=f"Bearer {await site.service.token('operator')}") as client:
+        assert (await client.get("/v1/auth/whoami")).json()["role"] == "operator"
+
+
+@needs_nginx
+@pytest.mark.parametrize("kind", ["foreign", "same subject", "expired", "server"])
+async def test_a_certificate_that_is_not_good_opens_nothing(site: Site, tmp_path: Path, kind: str) -> None:
+    ours = site.ca.issue("root", "admin", [], 600)
+    subject = x509.load_pem_x509_certificate(ours.certificate).subject
+    if kind == "foreign":
+        issued = Authority.open(tmp_path / "other").issue("root", "admin", [], 600)
+    elif kind == "same subject":
+        issued = self_signed(subject)
+    elif kind == "expired":
+        issued = site.ca.issue("root", "admin", [], -60)
+    else:
+        paths = site.ca.server_paths
+        issued = Issued(serial="5", certificate=paths[0].read_bytes(), key=paths[1].read_bytes(), expires=0)
+    async with site.client(issued) as client:
+        answer = await client.get("/v1/auth/whoami")
+    assert answer.status_code == 401
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["request_id"]
+
+
+@needs_nginx
+async def test_a_revoked_certificate_is_refused_on_the_very_next_request(site: Site) -> None:
+    issued = site.ca.issue("bob", "viewer", [], 600)
+    async with site.client(issued) as client:
+        assert (await client.get("/v1/auth/whoami")).status_code == 200
+        await site.service.auth.revoke_certificate(LOCAL_ADMIN, issued.serial)
+        answer = await client.get("/v1/auth/whoami")
+    assert (answer.status_code, "revoked" in answer.json()["detail"]) == (401, True)
+
+
+@needs_nginx
+async def test_headers_about_certificates_cannot_be_forged(site: Site) -> None:
+    forged = {
+        "X-Strata-Client-Verify": "SUCCESS",
+        "X-Strata-Client-Serial": "AB",
+        "X-Strata-Client-DN": "OU=role:admin,CN=mallory,O=Strata",
+    }
+    spelt = {key.replace("-", "_"): value for key, value in forged.items()}
+    for headers in (forged, spelt, forged | spelt, {key.lower(): value for key, value in forged.items()}):
+        async with site.client() as client:
+            assert (await client.get("/v1/auth/whoami", headers=headers)).status_code == 401
+        async with site.client(site.ca.issue("eve", "viewer", [], 600)) as client:
+            assert (await client.get("/v1/auth/whoami", headers=headers)).json()["name"] == "eve"
+
+
+@needs_nginx
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3, ssl.TLSVersion.TLSv1_1])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+async def test_old_tls_is_refused(site: Site, version: ssl.TLSVersion) -> None:
+    context = ssl.create_default_context(cadata=site.ca.pem.decode())
+    context.minimum_version = context.maximum_version = version
+    async with httpx.AsyncClient(verify=context, trust_env=False) as client:
+        url = f"https://127.0.0.1:{site.door.port}/v1/health"
+        if version < ssl.TLSVersion.TLSv1_2:
+            with pytest.raises(httpx.ConnectError):
+                await client.get(url)
+        else:
+            assert (await client.get(url)).status_code == 200
+
+
+@needs_nginx
+async def test_plain_http_and_a_service_that_is_away_get_problems_too(site: Site) -> None:
+    async with httpx.AsyncClient(trust_env=False) as client:
+        plain = await client.get(f"http://127.0.0.1:{site.door.port}/v1/health")
+    await site.api.stop()
+    async with site.client() as client:
+        away = await client.get("/v1/health")
+    assert [(a.status_code, a.headers["content-type"]) for a in (plain, away)] == [
+        (400, "application/problem+json"),
+        (503, "application/problem+json"),
+    ]
+    assert away.json()["detail"]
+
+
+@needs_nginx
+async def test_events_pass_without_being_held_back(site: Site) -> None:
+    async with (
+        site.client(Authorization=f"Bearer {await site.service.token('viewer')}") as client,
+        client.stream("GET", "/v1/watch") as answer,
+    ):
+        chunks = answer.aiter_text()
+        assert "retry" in await anext(chunks)
+        await site.service.facade.say("node", name="n1")
+        async with asyncio.timeout(5):
+            assert "event: node" in await anext(chunks)
+
+
+@needs_nginx
+async def test_a_new_server_certificate_is_taken_up_while_running(site: Site) -> None:
+    async def serial() -> int:
+        pem = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", site.door.port))
+        return x509.load_pem_x509_certificate(pem.encode()).serial_number
+
+    before, pid = await serial(), site.nginx.pid
+    assert site.ca.renew_server(["localhost", "127.0.0.1"], force=True)
+    await site.nginx.reload()
+    async with asyncio.timeout(10):
+        while await serial() == before:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    assert site.nginx.pid == pid
+
+
+@needs_nginx
+async def test_a_killed_nginx_comes_back_on_the_same_port(site: Site) -> None:
+    pid = site.nginx.pid
+    assert pid is not None
+    workers = children(pid)
+    assert workers
+    os.kill(pid, signal.SIGKILL)
+    await until(lambda: site.nginx.restarts == 1 and site.nginx.pid not in (None, pid))
+    # Workers that outlived their master would hold the port against the new one.
+    await until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))
+    async with asyncio.timeout(10):
+        while True:
+            with suppress(httpx.TransportError):
+                async with site.client() as client:
+                    assert (await client.get("/v1/health")).status_code == 200
+                    break
+            await asyncio.sleep(0.05)
+
+
+@needs_nginx
+async def test_nothing_runs_after_stop(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    await site.api.start()
+    await site.nginx.start()
+    group = site.nginx.pid
+    assert group is not None
+    await site.nginx.stop()
+    await site.api.stop()
+    with pytest.raises(ProcessLookupError):
+        os.killpg(group, 0)
+
+
+@needs_nginx
+async def test_nginx_ends_when_the_service_is_killed(tmp_path: Path) -> None:
+    script = """
+import asyncio, sys, time
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from test_api_nginx import Site
+async def main():
+    site = Site(Path(sys.argv[1]))
+    await site.api.start()
+    await site.nginx.start()
+    print(site.nginx.pid, flush=True)
+    await asyncio.sleep(60)
+asyncio.run(main())
+"""
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", script, str(tmp_path), str(Path(__file__).parent), stdout=subprocess.PIPE
+    )
+    assert child.stdout is not None
+    group = int(await child.stdout.readline())
+    child.kill()
+    await child.wait()
+
+    def gone() -> bool:
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        return False
+
+    try:
+        await until(gone)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)
+
+
+@needs_nginx
+async def test_a_taken_port_is_named(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    taken = await asyncio.start_server(lambda r, w: w.close(), "127.0.0.1", site.door.port)
+    async with taken:
+        await site.api.start()
+        with pytest.raises(Unavailable, match=f"127.0.0.1:{site.door.port}"):
+            await site.nginx.start()
+        await site.api.stop()
+
+
+@needs_nginx
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+async def test_it_works_without_root(tmp_path: Path) -> None:
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder != Path("/") and folder.stat().st_uid == 0 and "pytest" in str(folder):
+            folder.chmod(0o755)
+    home = tmp_path / "home"
+    home.mkdir()
+    os.chown(home, 65534, 65534)
+    script = """
+import asyncio, os, sys
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from test_api_nginx import Site
+async def main():
+    site = Site(Path(sys.argv[1]))
+    await site.api.start()
+    await site.nginx.start()
+    async with site.client(site.ca.issue("a", "viewer", [], 60)) as client:
+        print((await client.get("/v1/auth/whoami")).json()["name"])
+    await site.nginx.stop()
+    await site.api.stop()
+asyncio.run(main())
+"""
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-c", script, str(home), str(Path(__file__).parent)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "a\n", done.stderr
+
+
+@pytest.mark.parametrize("path", ["relative", '/a"b', "/a;b", "/a$b", "/a{b}", "/a\nb"])
+def test_a_path_that_nginx_would_read_otherwise_is_refused(path: str) -> None:
+    with pytest.raises(BadRequest):
+        config_text(_door(directory=Path(path)))
+
+
+@pytest.mark.parametrize("host", ["", "1.2.3.4; include /etc/passwd", "a b", "[::1"])
+def test_a_host_that_is_none_is_refused(host: str) -> None:
+    with pytest.raises(BadRequest):
+        config_text(_door(host=host))
+
+
+def _door(directory: Path = Path("/a"), host: str = "127.0.0.1") -> FrontDoor:
+    path = Path("/x")
+    return FrontDoor(directory=directory, host=host, port=1, upstream=path, certificate=path, key=path, ca=path)
+
+
+def test_workers_are_somebody_else_only_where_they_can_reach_the_socket(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    assert worker_account(tmp_path) is None

@@ -1,0 +1,261 @@
+"""The REST contract: pages, entity tags, preconditions, per-node results, jobs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+from api_support import Service
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strata.api.http import is_fresh, seal, unseal
+from strata.core.errors import BadRequest
+
+
+@pytest.fixture
+def service() -> Service:
+    return Service(nodes=5)
+
+
+@pytest.fixture
+async def client(service: Service) -> AsyncIterator[httpx.AsyncClient]:
+    async with service.client() as client:
+        yield client
+
+
+async def test_pages_put_together_are_the_whole(client: httpx.AsyncClient) -> None:
+    names: list[str] = []
+    cursor = None
+    while True:
+        page = (await client.get("/v1/nodes", params={"limit": 2, **({"cursor": cursor} if cursor else {})})).json()
+        names += [node["name"] for node in page["items"]]
+        assert page["total"] == 5
+        if (cursor := page["next"]) is None:
+            break
+    assert names == [f"n{i:03d}" for i in range(5)]
+
+
+async def test_only_the_fields_asked_for_are_shown(client: httpx.AsyncClient) -> None:
+    page = (await client.get("/v1/nodes?fields=name,state&limit=1")).json()
+    assert page["items"] == [{"name": "n000", "state": "unknown"}]
+    wrong = await client.get("/v1/nodes?fields=name,sate")
+    assert wrong.status_code == 400
+    assert "sate" in wrong.json()["where"]
+
+
+async def test_a_folded_list_holds_nodesets(client: httpx.AsyncClient) -> None:
+    folded = (await client.get("/v1/nodes?folded=true")).json()
+    assert folded["total"] == 5
+    assert "nodeset" in folded
+
+
+@pytest.mark.parametrize("path", ["/v1/nodes", "/v1/nodes/n001", "/v1/groups/g", "/v1/documents/d"])
+async def test_what_the_client_has_already_is_not_sent_again_until_it_changes(
+    service: Service, client: httpx.AsyncClient, path: str
+) -> None:
+    await client.put("/v1/groups/g", json={"members": "n001"})
+    await client.put("/v1/documents/d", json={"name": "d", "select": "*", "set": {"power": "on"}})
+    first = await client.get(path)
+    again = await client.get(path, headers={"If-None-Match": first.headers["etag"]})
+    assert (first.status_code, again.status_code, again.content) == (200, 304, b"")
+    assert again.headers["etag"] == first.headers["etag"]
+    await client.put("/v1/groups/g", json={"members": "n002"})
+    await client.put("/v1/documents/d", json={"name": "d", "select": "*", "set": {"power": "off"}})
+    await client.post("/v1/desires", json={"select": "n001", "set": {"power": "on"}})
+    changed = await client.get(path, headers={"If-None-Match": first.headers["etag"]})
+    assert changed.status_code == 200
+    assert changed.headers["etag"] != first.headers["etag"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/nodes/x1", {"name": "x1"}),
+        ("/v1/groups/x1", {"members": "n001"}),
+        ("/v1/documents/x1", {"name": "x1", "select": "*", "set": {"power": "on"}}),
+    ],
+)
+async def test_a_write_that_names_a_revision_happens_at_that_revision_or_not_at_all(
+    client: httpx.AsyncClient, path: str, body: dict[str, object]
+) -> None:
+    missing = await client.put(path, json=body, headers={"If-Match": "*"})
+    made = await client.put(path, json=body, headers={"If-None-Match": "*"})
+    twice = await client.put(path, json=body, headers={"If-None-Match": "*"})
+    right = await client.put(path, json=body, headers={"If-Match": made.headers["etag"]})
+    late = await client.put(path, json=body, headers={"If-Match": made.headers["etag"]})
+    either = await client.put(path, json=body, headers={"If-Match": f'"1", {right.headers["etag"]}'})
+    stale = await client.delete(path, headers={"If-Match": right.headers["etag"]})
+    nonsense = await client.delete(path, headers={"If-Match": "yesterday"})
+    gone = await client.delete(path, headers={"If-Match": either.headers["etag"]})
+    answers = (missing, made, twice, right, late, either, stale, nonsense, gone)
+    assert [a.status_code for a in answers] == [412, 200, 412, 200, 412, 200, 412, 400, 204]
+    assert late.json()["revision"] == int(right.headers["etag"].removeprefix("W/").strip('"').split("-")[0])
+
+
+async def test_a_tag_of_zero_never_means_absence(client: httpx.AsyncClient) -> None:
+    answer = await client.put("/v1/nodes/new", json={"name": "new"}, headers={"If-Match": '"0"'})
+    assert answer.status_code == 412
+
+
+async def test_many_nodes_are_created_with_a_result_for_each(client: httpx.AsyncClient) -> None:
+    all_new = await client.post("/v1/nodes", json={"nodes": [{"name": "a1"}, {"name": "a2"}]})
+    mixed = await client.post("/v1/nodes", json={"nodes": [{"name": "a3"}, {"name": "a1"}]})
+    assert (all_new.status_code, all_new.json()["created"]) == (201, 2)
+    assert mixed.status_code == 207
+    assert [(r["node"], r["ok"], r["status"]) for r in mixed.json()["results"]] == [
+        ("a3", True, 201),
+        ("a1", False, 409),
+    ]
+
+
+async def test_a_patch_changes_what_it_names_and_a_null_label_goes(client: httpx.AsyncClient) -> None:
+    await client.patch("/v1/nodes/n001", json={"labels": {"rack": "r1", "row": "7"}, "nid": 5})
+    view = (await client.patch("/v1/nodes/n001", json={"labels": {"row": None}, "role": "login"})).json()
+    assert (view["labels"], view["nid"], view["role"], view["uid"]) == ({"rack": "r1"}, 5, "login", 1)
+
+
+async def test_a_patch_races_with_another_and_neither_is_lost(service: Service, client: httpx.AsyncClient) -> None:
+    real = service.facade.node
+    raced = False
+
+    async def node(*arguments: object) -> object:
+        nonlocal raced
+        view = await real(*arguments)  # type: ignore[arg-type]
+        if not raced:
+            raced = True
+            await client.patch("/v1/nodes/n001", json={"role": "login"})
+        return view
+
+    service.facade.node = node  # type: ignore[method-assign,assignment]
+    view = (await client.patch("/v1/nodes/n001", json={"nid": 9})).json()
+    assert (view["role"], view["nid"]) == ("login", 9)
+
+
+async def test_nodes_are_not_renamed(client: httpx.AsyncClient) -> None:
+    answer = await client.put("/v1/nodes/n001", json={"name": "n002"})
+    assert answer.status_code == 400
+
+
+async def test_desires_are_set_at_once_or_as_a_job_that_can_be_cancelled(client: httpx.AsyncClient) -> None:
+    now = await client.post("/v1/desires", json={"select": "n001,n002", "set": {"power": ["on", "off"]}})
+    assert (now.status_code, now.json()["changed"]) == (200, 2)
+    later = await client.post(
+        "/v1/desires", json={"select": "*", "set": {"power": "on"}}, headers={"Prefer": "wait=1, respond-async"}
+    )
+    assert later.status_code == 202
+    assert (await client.get(later.headers["location"])).json()["state"] == "running"
+    cancelled = await client.post(later.headers["location"] + "/cancel")
+    again = await client.post(later.headers["location"] + "/cancel")
+    assert (cancelled.json()["state"], again.status_code) == ("cancelled", 409)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"select": "*"},
+        {"select": "*", "set": {"power": "on"}, "unset": ["power"]},
+        {"select": "*", "set": {"power": "sideways"}},
+        {"select": "*", "set": {"power": []}},
+        {"select": "*", "set": {"power": ""}},
+        {"select": "*", "set": {"power": "o\nn"}},
+        {"select": "*", "set": {"Power": "on"}},
+        {"select": "", "set": {"power": "on"}},
+        {"select": "n001\n", "set": {"power": "on"}},
+        {"select": "*", "set": {"power": "on"}, "unexpected": 1},
+        {"select": "*", "set": {"power": "on"}, "if_match": -1},
+        {"select": "*", "set": {"power": "on"}, "if_match": 10**30},
+    ],
+)
+async def test_a_bad_desire_is_refused_and_changes_nothing(
+    service: Service, client: httpx.AsyncClient, body: dict[str, object]
+) -> None:
+    before = service.facade.revision
+    answer = await client.post("/v1/desires", json=body)
+    assert answer.status_code == 400
+    assert service.facade.revision == before
+
+
+async def test_a_plan_takes_desires_from_the_query(client: httpx.AsyncClient) -> None:
+    assert (await client.get("/v1/nodes/n001/plan?set=power=on|off")).status_code == 200
+    for bad in ("power", "power=", "=on", "power=on,power=off", "power=sideways"):
+        assert (await client.get("/v1/nodes/n001/plan", params={"set": bad})).status_code == 400, bad
+
+
+async def test_brakes_go_on_and_off(client: httpx.AsyncClient) -> None:
+    held = await client.post("/v1/holds", json={"select": "n00*", "reason": "disk swap"})
+    assert held.json()["changed"] == 5
+    page = (await client.get("/v1/holds?limit=2")).json()
+    rest = (await client.get("/v1/holds", params={"cursor": page["next"]})).json()
+    assert [h["node"] for h in page["items"] + rest["items"]] == [f"n{i:03d}" for i in range(5)]
+    assert (await client.delete("/v1/holds")).status_code == 400
+    assert (await client.delete("/v1/holds?select=n001")).json()["changed"] == 1
+    assert (await client.post("/v1/freezes", json={"scope": "group:g", "reason": "x"})).status_code == 201
+    assert (await client.delete("/v1/freezes/group:g")).status_code == 204
+    assert (await client.delete("/v1/freezes/group:g")).status_code == 404
+    assert (await client.post("/v1/freezes", json={"scope": "everything", "reason": "x"})).status_code == 400
+
+
+async def test_credentials_are_minted_listed_and_revoked(tmp_path: object) -> None:
+    service = Service(authority=tmp_path)  # type: ignore[arg-type]
+    async with service.client() as client:
+        made = (await client.post("/v1/auth/tokens", json={"role": "viewer", "note": "ci"})).json()
+        listed = await client.get("/v1/auth/tokens")
+        certificate = (await client.post("/v1/auth/certificates", json={"role": "viewer", "name": "eve"})).json()
+        revoked = await client.delete(f"/v1/auth/certificates/{certificate['serial']}")
+        (shown,) = (await client.get("/v1/auth/certificates")).json()["items"]
+        gone = await client.delete(f"/v1/auth/tokens/{made['view']['id']}")
+    assert [t["note"] for t in listed.json()["items"]] == ["ci"]
+    assert made["token"].split("_")[2] not in listed.text
+    assert (revoked.status_code, gone.status_code, shown["revoked"]) == (204, 204, True)
+    assert certificate["key"].startswith("-----BEGIN PRIVATE KEY")
+    async with service.client("front", made["token"]) as client:
+        assert (await client.get("/v1/auth/whoami")).status_code == 401
+
+
+async def test_readiness_says_what_is_missing(service: Service, client: httpx.AsyncClient) -> None:
+    assert (await client.get("/v1/ready")).status_code == 200
+    service.facade.reason = "still loading nodes"
+    answer = await client.get("/v1/ready")
+    assert (answer.status_code, answer.json()["detail"]) == (503, "still loading nodes")
+    assert (await client.get("/v1/health")).status_code == 200
+
+
+async def test_head_is_answered_like_get_without_a_body(client: httpx.AsyncClient) -> None:
+    for path in ("/v1/nodes", "/v1/nodes/n001", "/v1/health", "/v1/groups", "/v1/status"):
+        got, head = await client.get(path), await client.head(path)
+        assert (head.status_code, head.content) == (got.status_code, b""), path
+        assert head.headers["content-length"] == got.headers["content-length"]
+
+
+@given(st.text(max_size=100))
+def test_a_cursor_gives_back_what_was_sealed(text: str) -> None:
+    sealed = seal(text)
+    assert sealed is not None
+    assert unseal(sealed) == text
+    assert sealed.isascii()
+
+
+@given(st.text(max_size=60))
+def test_another_text_is_not_a_cursor(text: str) -> None:
+    if not text:
+        assert unseal(text) == ""
+        return
+    with pytest.raises(BadRequest):
+        unseal(text)
+
+
+@pytest.mark.parametrize(
+    ("known", "tag", "fresh"),
+    [
+        ('"5"', '"5"', True),
+        ('W/"5"', '"5"', True),
+        ('"4", W/"5-6"', 'W/"5-6"', True),
+        ("*", '"5"', True),
+        ('"55"', '"5"', False),
+        ("", '"5"', False),
+    ],
+)
+def test_entity_tags_are_compared_weakly(known: str, tag: str, fresh: bool) -> None:
+    assert is_fresh(known, tag) is fresh

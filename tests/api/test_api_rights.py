@@ -1,0 +1,170 @@
+"""Every route × every role × every kind of bad credential: denied unless the one table says otherwise.
+
+The cases come from the application's own routes, so a new route cannot be forgotten.
+"""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+from api_support import Service
+from litestar import Litestar, get
+
+from strata.api.app import create_litestar
+from strata.api.rights import handlers_of, needs, require_rights
+from strata.control.principal import FLEET_WIDE, KINDS, LOCAL_ADMIN, RIGHTS, ROLES, VERBS, Principal, Right, Role
+
+ROUTES = [(method, path, handler.opt["right"]) for method, path, handler in handlers_of(create_litestar(2**20))]
+PROTECTED = [route for route in ROUTES if route[2] is not None]
+PUBLIC = {(method, path) for method, path, right in ROUTES if right is None}
+
+
+def concrete(path: str) -> str:
+    """The template with a value that exists nowhere but is well formed."""
+    return (
+        path.replace("{frozen}", "fleet").replace("{ident}", "0" * 16).replace("{serial}", "ab").replace("{job}", "j9")
+    ).replace("{name}", "n999")
+
+
+async def ask(client: httpx.AsyncClient, method: str, path: str, **more: object) -> httpx.Response:
+    # An empty body of the wrong type: whoever gets past the right is told so, and nothing is changed.
+    return await client.request(method, concrete(path), headers={"Content-Type": "text/plain"}, **more)
+
+
+def test_only_health_and_readiness_are_public() -> None:
+    assert {("GET", "/v1/health"), ("GET", "/v1/ready")} == PUBLIC
+
+
+@pytest.mark.parametrize(
+    "credential", ["none", "malformed", "wrong", "unknown", "expired", "revoked", "basic", "twice"]
+)
+async def test_without_a_good_credential_every_route_is_closed(credential: str) -> None:
+    service = Service()
+    good = await service.token("admin")
+    header: list[tuple[str, str]] = {
+        "none": [],
+        "malformed": [("Authorization", "Bearer strata_zz")],
+        "wrong": [("Authorization", f"Bearer {good[:-4]}AAAA")],
+        "unknown": [("Authorization", f"Bearer strata_{'0' * 16}_{'A' * 43}")],
+        "expired": [("Authorization", f"Bearer {await service.token('admin', ttl=10)}")],
+        "revoked": [("Authorization", f"Bearer {good}")],
+        "basic": [("Authorization", "Basic YWRtaW46YWRtaW4=")],
+        "twice": [("Authorization", f"Bearer {good}"), ("Authorization", f"Bearer {good}")],
+    }[credential]
+    if credential == "expired":
+        service.clock.now += 11
+    if credential == "revoked":
+        await service.auth.revoke(LOCAL_ADMIN, good.split("_")[1])
+    async with service.client("front") as client:
+        for method, path, _ in PROTECTED:
+            answer = await client.request(method, concrete(path), headers=[*header, ("Content-Type", "text/plain")])
+            assert answer.status_code == 401, (method, path, answer.text)
+            assert answer.headers["www-authenticate"] == "Bearer"
+            assert answer.headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize(
+    "verify", ["NONE", "", "FAILED:self signed certificate", "FAILED:certificate has expired", "success"]
+)
+async def test_a_certificate_that_nginx_did_not_verify_opens_nothing(verify: str) -> None:
+    headers = {
+        "X-Strata-Client-Verify": verify,
+        "X-Strata-Client-Serial": "0A",
+        "X-Strata-Client-DN": "OU=role:admin,CN=mallory,O=Strata",
+        "Content-Type": "text/plain",
+    }
+    async with Service().client("front") as client:
+        for method, path, _ in PROTECTED:
+            answer = await client.request(method, concrete(path), headers=headers)
+            assert answer.status_code == 401, (method, path)
+
+
+@pytest.mark.parametrize("scoped", [False, True], ids=["whole fleet", "scoped"])
+@pytest.mark.parametrize("role", ROLES)
+async def test_a_role_may_do_just_what_the_table_says(role: Role, scoped: bool) -> None:
+    service = Service()
+    token = await service.token(role, ("g1",) if scoped else ())
+    async with service.client("front", token) as client:
+        for method, path, right in PROTECTED:
+            if path == "/v1/watch" and right in RIGHTS[role]:
+                path += "?select=absent"
+            answer = await ask(client, method, path)
+            allowed = right in RIGHTS[role] and not (scoped and right in FLEET_WIDE)
+            assert (answer.status_code != 403) == allowed, (method, path, answer.text)
+            assert answer.status_code not in (401, 500), (method, path, answer.text)
+
+
+async def test_the_admin_socket_is_the_local_administrator_unless_a_token_says_otherwise() -> None:
+    service = Service()
+    async with service.client("admin") as client:
+        assert (await client.get("/v1/auth/whoami")).json()["name"] == "local-admin"
+    async with service.client("admin", await service.token("viewer")) as client:
+        assert (await client.get("/v1/auth/whoami")).json()["role"] == "viewer"
+    async with service.client("admin", "strata_bad") as client:
+        assert (await client.get("/v1/auth/whoami")).status_code == 401
+
+
+async def test_certificate_headers_mean_nothing_on_the_admin_socket() -> None:
+    headers = {
+        "X-Strata-Client-Verify": "SUCCESS",
+        "X-Strata-Client-Serial": "0A",
+        "X-Strata-Client-DN": "OU=role:viewer,CN=eve,O=Strata",
+    }
+    async with Service().client("admin") as client:
+        assert (await client.get("/v1/auth/whoami", headers=headers)).json()["name"] == "local-admin"
+
+
+async def test_a_denial_is_given_before_the_body_is_read() -> None:
+    service = Service()
+    async with service.client("front", await service.token("viewer")) as client:
+        answer = await client.post("/v1/nodes", content=b"{broken", headers={"Content-Type": "application/json"})
+    assert answer.status_code == 403
+    assert "create node" in answer.json()["detail"]
+
+
+async def test_a_scoped_reader_sees_only_its_groups_and_a_scoped_writer_reaches_no_further() -> None:
+    service = Service(nodes=3)
+    service.facade.groups_["g1"] = ({"n001"}, "", 1)
+    async with service.client("front", await service.token("operator", ["g1"])) as client:
+        assert [n["name"] for n in (await client.get("/v1/nodes")).json()["items"]] == ["n001"]
+        assert (await client.get("/v1/nodes/n000")).status_code == 404
+        assert (await client.get("/v1/nodes/n001")).status_code == 200
+        wide = await client.post("/v1/holds", json={"select": "*", "reason": "x"})
+        near = await client.post("/v1/holds", json={"select": "@g1", "reason": "x"})
+    assert (wide.status_code, near.status_code) == (403, 200)
+    assert list(service.facade.holds_) == ["n001"]
+
+
+def test_a_route_without_a_declared_right_stops_the_start() -> None:
+    @get("/v1/forgotten", sync_to_thread=False)
+    def forgotten() -> str:
+        return ""
+
+    app = Litestar([forgotten], openapi_config=None, logging_config=None)
+    with pytest.raises(RuntimeError, match="GET /v1/forgotten"):
+        require_rights(app, {"paths": {}})
+
+
+def test_every_right_that_a_route_needs_is_in_the_table_and_only_admins_have_all() -> None:
+    every = {Right(verb, kind) for verb in VERBS for kind in KINDS}
+    assert {right for *_, right in PROTECTED} <= every
+    assert RIGHTS["admin"] == every
+    assert all(RIGHTS[role] < every for role in ROLES if role != "admin")
+    assert RIGHTS["viewer"] < RIGHTS["operator"]
+    assert not any(right.verb != "read" for right in RIGHTS["viewer"] | RIGHTS["node"])
+
+
+def test_no_read_needs_a_right_to_change_and_no_change_only_a_right_to_read() -> None:
+    dry_runs = {"/v1/plan"}
+    for method, path, right in PROTECTED:
+        assert (right.verb == "read") == (method == "GET" or path in dry_runs), (method, path)
+
+
+def test_a_scoped_administrator_cannot_make_credentials_that_reach_further() -> None:
+    who = Principal(name="a", role="admin", scope=("g1",))
+    assert not who.may(Right("create", "credential"))
+    assert who.may(Right("change", "desire"))
+
+
+def test_needs_documents_every_status_that_it_names() -> None:
+    assert {400, 401, 403, 404, 413, 415, 500, 503} == set(needs("read", "node", 404, body=True)["responses"])

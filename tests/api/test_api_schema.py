@@ -1,0 +1,86 @@
+"""The OpenAPI document: complete, and true. Schemathesis asks everything that it allows, and more."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+import schemathesis
+from api_support import Service
+from hypothesis import HealthCheck, settings
+from schemathesis.checks import (
+    allow_header_conformance,
+    content_type_conformance,
+    negative_data_rejection,
+    not_a_server_error,
+    response_schema_conformance,
+    status_code_conformance,
+    unsupported_method,
+)
+
+from strata.api.app import create_litestar, openapi_schema
+from strata.api.rights import handlers_of
+from strata.control.ca import Authority
+from strata.control.principal import Principal
+from strata.control.views import WatchEvent
+
+
+def test_every_route_is_documented_with_its_right_statuses_and_words() -> None:
+    paths = openapi_schema()["paths"]
+    for method, path, handler in handlers_of(create_litestar(2**20)):
+        operation = paths[path][method.lower()]
+        assert operation["description"], (method, path)
+        if handler.opt["right"] is not None:
+            assert {"401", "403", "500", "503"} <= set(operation["responses"]), (method, path)
+        if handler.opt["body"]:
+            assert {"413", "415"} <= set(operation["responses"]), (method, path)
+            assert operation["requestBody"]["required"], (method, path)
+
+
+def test_every_failure_is_documented_as_a_problem() -> None:
+    for path, operations in openapi_schema()["paths"].items():
+        for method, operation in operations.items():
+            for status, response in operation["responses"].items():
+                if int(status) >= 400:
+                    assert list(response["content"]) == ["application/problem+json"], (method, path, status)
+
+
+SERVICE = Service(nodes=4)
+SERVICE.facade.groups_["compute"] = ({"n000", "n001"}, "", 1)
+
+
+async def no_events(who: Principal, select: str, since: int | None) -> AsyncIterator[Sequence[WatchEvent]]:
+    """A watch that ends at once: the document says nothing about how long one lasts."""
+    await SERVICE.facade.nodes_folded(who, select, None)
+
+    async def none() -> AsyncIterator[Sequence[WatchEvent]]:
+        for nothing in ():
+            yield nothing
+
+    return none()
+
+
+SERVICE.facade.watch = no_events  # type: ignore[method-assign]
+SCHEMA = schemathesis.openapi.from_asgi("/v1/openapi.json", SERVICE.app())
+
+
+@pytest.fixture(scope="module", autouse=True)
+def authority(tmp_path_factory: pytest.TempPathFactory) -> None:
+    SERVICE.services.authority = Authority.open(tmp_path_factory.mktemp("ca"))
+
+
+@pytest.mark.slow
+@SCHEMA.parametrize()
+@settings(max_examples=20, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+def test_no_request_gets_a_server_error_or_an_undocumented_answer(case: schemathesis.Case) -> None:
+    case.call_and_validate(
+        checks=[
+            unsupported_method,
+            negative_data_rejection,
+            allow_header_conformance,
+            not_a_server_error,
+            status_code_conformance,
+            content_type_conformance,
+            response_schema_conformance,
+        ]
+    )

@@ -1,0 +1,198 @@
+"""``strata node``: looking at nodes."""
+
+from __future__ import annotations
+
+import time
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from cli_support import Run
+from fake_server import FakeServer
+
+STEP = {
+    "mutation": "power-off",
+    "variable": "power",
+    "to": "off",
+    "cost": 20.0,
+    "destructive": True,
+    "guards": ["no-running-job"],
+}
+
+
+@pytest.fixture
+def fleet(server: FakeServer) -> FakeServer:
+    fact = {"value": "on", "seen": time.time() - 12, "source": "bmc", "age": 12.0}
+    want = {"values": ["on"], "author": "alice", "revision": 4, "origin": "compute-ready"}
+    for number in range(1, 5):
+        server.add_node(f"n{number}", facts={"power": fact}, desires={"power": want}, groups=["compute"])
+    server.nodes["n3"].update(state="faulted", fault="boot failed 3 times")
+    server.groups["compute"] = {"name": "compute", "members": "n[1-4]", "description": "", "count": 4, "revision": 1}
+    return server
+
+
+def asked(server: FakeServer, index: int = -1) -> dict[str, str]:
+    return {name: values[0] for name, values in parse_qs(urlsplit(server.requests[index][1]).query).items()}
+
+
+def test_a_listing_shows_a_row_for_each_node(fleet: FakeServer, run: Run) -> None:
+    result = run("node", "list")
+    assert result.code == 0
+    assert result.lines[0].split() == ["NAME", "STATE", "LOCATION", "ROLE", "GROUPS", "DOING", "FAULT"]
+    assert [line.split()[:2] for line in result.lines[1:]] == [
+        ["n1", "ready"],
+        ["n2", "ready"],
+        ["n3", "faulted"],
+        ["n4", "ready"],
+    ]
+    assert "boot failed 3 times" in result.lines[3]
+
+
+def test_terms_on_the_line_are_one_selector(fleet: FakeServer, run: Run) -> None:
+    result = run("node", "list", "@compute", "state:faulted", "--columns", "name,fault")
+    assert [line.split()[0] for line in result.lines] == ["NAME", "n3"]
+    assert asked(fleet) == {"select": "@compute state:faulted", "fields": "fault,name", "limit": "10000"}
+
+
+def test_json_has_whole_nodes(fleet: FakeServer, run: Run) -> None:
+    result = run("node", "list", "n[1-2]", "--json")
+    assert [node["name"] for node in result.json] == ["n1", "n2"]
+    assert result.json[0]["facts"]["power"]["value"] == "on"
+    assert "fields" not in asked(fleet)
+
+
+def test_a_folded_listing_is_one_nodeset(fleet: FakeServer, run: Run) -> None:
+    assert run("node", "list", "--folded", "--state", "ready").out == "n[1-2,4]\n"
+
+
+def test_grouping_by_state_folds_each(fleet: FakeServer, run: Run) -> None:
+    assert [line.split() for line in run("node", "list", "--group-by", "state").lines] == [
+        ["STATE", "NODES"],
+        ["ready", "n[1-2,4]"],
+        ["faulted", "n3"],
+    ]
+
+
+def test_the_service_sorts_what_it_can(fleet: FakeServer, run: Run) -> None:
+    result = run("node", "list", "--sort", "-name", "--limit", "2")
+    assert [line.split()[0] for line in result.lines[1:]] == ["n4", "n3"]
+    assert asked(fleet)["sort"] == "-name"
+    assert asked(fleet)["limit"] == "2"
+
+
+def test_sorting_and_matching_here_come_before_the_limit(fleet: FakeServer, run: Run) -> None:
+    result = run("node", "list", "--sort", "-fault", "--limit", "1")
+    assert result.lines[1].split()[0] == "n3"
+    assert run("node", "list", "--match", "fault=boot*", "--limit", "1").lines[1].split()[0] == "n3"
+
+
+def test_an_unknown_column_is_wrong_usage_that_lists_them(fleet: FakeServer, run: Run) -> None:
+    for arguments in (["--columns", "colour"], ["--sort", "colour"], ["--match", "colour=red"]):
+        result = run("node", "list", *arguments)
+        assert result.code == 2
+        assert "location" in result.err
+
+
+def test_a_node_is_shown_with_what_is_and_what_is_wanted(fleet: FakeServer, run: Run) -> None:
+    fleet.nodes["n1"].update(
+        hold={"node": "n1", "reason": "DIMM", "author": "bob", "since": 1.0},
+        doing={"mutation": "boot", "since": time.time() - 30, "deadline": time.time() + 30},
+    )
+    result = run("node", "show", "n1")
+    assert result.code == 0
+    assert "hold          DIMM (bob, since" in result.out
+    assert "doing         boot (30s)" in result.out
+    assert result.lines[-1].split() == ["power", "on", "on", "12s", "ago", "bmc", "alice", "(compute-ready)"]
+
+
+def test_a_node_that_nobody_has_seen_is_shown(server: FakeServer, run: Run) -> None:
+    server.add_node(
+        "n1", state="unknown", facts={"power": {"value": "unknown", "seen": None, "source": "", "age": None}}
+    )
+    assert run("node", "show", "n1").lines[-1].split() == ["power", "unknown", "-", "-", "-", "-"]
+
+
+def test_a_node_that_is_not_there_is_an_error(fleet: FakeServer, run: Run) -> None:
+    result = run("node", "show", "n9")
+    assert (result.code, result.out) == (1, "")
+    assert result.err == "strata: n9: no such node\n"
+
+
+def test_why_tells_the_reason_the_blocker_and_what_comes_next(fleet: FakeServer, run: Run) -> None:
+    fleet.why = {
+        "state": "waiting",
+        "summary": "power must be off, and a job runs",
+        "lines": ["power is on (bmc, 12 s ago)"],
+        "next": {"mutation": "power-off", "observe": [], "when": time.time() + 61},
+        "blocked_by": [{"kind": "guard", "name": "no-running-job", "detail": "job 17"}],
+    }
+    assert run("node", "why", "n1").lines == [
+        "n1 is waiting: power must be off, and a job runs",
+        "  power is on (bmc, 12 s ago)",
+        "  held up by guard no-running-job: job 17",
+        "  next: power-off, in 1m1s",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("following", "text"),
+    [
+        ({"mutation": None, "observe": ["os", "image"], "when": 0.0}, "look at os, image, now"),
+        ({"mutation": "boot", "observe": [], "when": None}, "boot, as soon as nothing holds it up"),
+    ],
+)
+def test_why_says_when(fleet: FakeServer, run: Run, following: dict[str, object], text: str) -> None:
+    fleet.why = {"state": "waiting", "summary": "s", "lines": [], "next": following, "blocked_by": []}
+    assert run("node", "why", "n1").lines[-1] == f"  next: {text}"
+
+
+def test_a_plan_lists_its_steps(fleet: FakeServer, run: Run) -> None:
+    fleet.node_plan = {"status": "plan", "steps": [STEP], "observe": [], "cost": 20.0, "reason": ""}
+    result = run("node", "plan", "n1", "power=off", "image=v1|v2")
+    assert result.code == 0
+    assert result.lines[0] == "n1 needs 1 step, cost 20"
+    assert result.lines[2].split() == ["1", "power-off", "power=off", "20", "destructive,", "no-running-job"]
+    assert asked(fleet) == {"set": "power=off,image=v1|v2"}
+
+
+def test_a_goal_that_cannot_be_reached_is_exit_code_3(fleet: FakeServer, run: Run) -> None:
+    fleet.node_plan = {
+        "status": "unreachable",
+        "steps": [],
+        "observe": [],
+        "cost": 0.0,
+        "reason": "nothing leads to os=up",
+    }
+    result = run("node", "plan", "n1")
+    assert result.code == 3
+    assert result.out == "n1 cannot get there (nothing leads to os=up)\n"
+    assert run("node", "plan", "n1", "--json").code == 3
+
+
+def test_a_plan_that_must_look_first_says_at_what(fleet: FakeServer, run: Run) -> None:
+    fleet.node_plan = {"status": "observe", "steps": [], "observe": ["os"], "cost": 0.0, "reason": ""}
+    assert run("node", "plan", "n1").out == "n1 must first be looked at: os\n"
+
+
+def test_history_is_told_from_old_to_new(fleet: FakeServer, run: Run) -> None:
+    fleet.history = [
+        {"time": 200.0, "variable": "power", "old": "off", "new": "on", "source": "bmc", "cause": "power-on"},
+        {"time": 100.0, "variable": "power", "old": "unknown", "new": "off", "source": "bmc", "cause": ""},
+    ]
+    result = run("node", "history", "n1", "--since", "@50", "--until", "@300")
+    assert [line.split()[3:5] for line in result.lines[1:]] == [["unknown", "off"], ["off", "on"]]
+    assert asked(fleet) == {"since": "50.000", "until": "300.000", "limit": "1000"}
+    assert [change["time"] for change in run("node", "history", "n1", "--json").json] == [100.0, 200.0]
+
+
+def test_the_state_at_a_past_time(fleet: FakeServer, run: Run) -> None:
+    result = run("node", "history", "n1", "--at", "@150")
+    assert result.lines[0].startswith("n1 at ")
+    assert result.lines[2].split() == ["power", "on"]
+    assert asked(fleet) == {"time": "150.000"}
+    assert run("node", "history", "n1", "--at", "1h", "--since", "2h").code == 2
+
+
+def test_a_time_that_cannot_be_read_is_wrong_usage(fleet: FakeServer, run: Run) -> None:
+    result = run("node", "history", "n1", "--since", "yesterday")
+    assert result.code == 2
+    assert "an hour ago" in result.err

@@ -1,0 +1,196 @@
+"""``strata up`` and ``down``: start, converge, stop, and leave nothing behind."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cli_support import Run
+from fake_server import FakeServer
+
+from strata.cli import converge, updown
+from strata.cli import process as ps
+
+STAND_IN = Path(__file__).with_name("stand_in_serve.py")
+
+pytestmark = [pytest.mark.slow]
+
+
+@pytest.fixture
+def state(short_dir: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A state directory that is not there yet; whatever was started there is stopped."""
+    directory = short_dir / "a" / "state"
+    monkeypatch.setenv("STRATA_STATE", str(directory))
+    monkeypatch.setattr(converge, "_SETTLED_FOR", 0.0)
+    monkeypatch.setattr(converge, "_POLL", 0.01)
+    stand_in(monkeypatch)
+    yield directory
+    left = ps.load(directory / updown.RECORD)
+    if left is not None:
+        ps.stop(left, grace=0.0)
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch, *flags: str) -> None:
+    monkeypatch.setenv("PYTHONPATH", f"{Path(updown.__file__).parents[2]}:{STAND_IN.parent}")
+    monkeypatch.setattr(ps, "command", lambda *arguments: [sys.executable, str(STAND_IN), *flags, *arguments])
+
+
+def test_up_brings_a_fleet_to_ready_and_says_where_to_look(state: Path, run: Run) -> None:
+    result = run("up", "--nodes", "8", "--no-tls")
+    assert result.code == 0, result.err
+    assert result.lines[0].startswith("Strata is up after ")
+    assert result.lines[0].endswith(": 8 ready.")
+    assert str(state / "admin.sock") in result.out
+    assert "strata down" in result.out
+    assert "ready: 8/8" in result.err
+    assert run("status", "--json").json["by_state"] == {"ready": 8}
+    asked = (state / "arguments").read_text().split("\n")
+    assert asked[:3] == ["serve", "--state-dir", str(state)]
+    assert asked[asked.index("--simulated") + 1] == "8"
+    assert run("down").code == 0
+
+
+def test_down_stops_the_service_and_leaves_nothing(state: Path, run: Run, short_dir: Path) -> None:
+    run("up", "--nodes", "1", "--no-tls")
+    running = ps.load(state / updown.RECORD)
+    assert running is not None
+    result = run("down")
+    assert result.lines == [f"stopped (pid {running.pid})", f"removed {state}"]
+    assert not running.alive
+    assert list(short_dir.iterdir()) == []
+
+
+def test_down_twice_is_fine(state: Path, run: Run) -> None:
+    run("up", "--nodes", "1", "--no-tls")
+    assert run("down").code == 0
+    result = run("down")
+    assert (result.code, result.out) == (0, f"nothing to stop: there is no {state}\n")
+
+
+def test_up_twice_keeps_the_one_that_runs(state: Path, run: Run) -> None:
+    run("up", "--nodes", "2", "--no-tls")
+    first = ps.load(state / updown.RECORD)
+    again = run("up", "--nodes", "2", "--no-tls")
+    assert again.code == 0
+    assert "already running" in again.err
+    assert ps.load(state / updown.RECORD) == first
+    run("down")
+
+
+def test_a_directory_that_was_there_before_is_kept(state: Path, run: Run) -> None:
+    state.mkdir(parents=True)
+    (state / "strata.db").write_text("precious")
+    run("up", "--nodes", "1", "--no-tls")
+    result = run("down")
+    assert result.lines[-1] == f"kept {state}: 'strata up' did not make it"
+    assert (state / "strata.db").read_text() == "precious"
+    assert not (state / updown.RECORD).exists()
+
+
+def test_an_empty_directory_that_was_there_before_is_emptied_again(state: Path, run: Run) -> None:
+    state.mkdir(parents=True)
+    run("up", "--nodes", "1", "--no-tls")
+    assert run("down").lines[-1] == f"emptied {state}, which was there before"
+    assert list(state.iterdir()) == []
+
+
+def test_a_parent_that_others_use_by_now_is_kept(state: Path, run: Run) -> None:
+    run("up", "--nodes", "1", "--no-tls")
+    (state.parent / "other").touch()
+    assert run("down").code == 0
+    assert not state.exists()
+    assert (state.parent / "other").exists()
+
+
+def test_down_never_stops_a_stranger(state: Path, run: Run) -> None:
+    run("up", "--nodes", "1", "--no-tls")
+    running = ps.load(state / updown.RECORD)
+    assert running is not None
+    running._replace(started=running.started + 1).save(state / updown.RECORD)
+    (state / updown.MARK).unlink()
+    result = run("down")
+    assert result.lines[0] == "was already stopped"
+    assert running.alive
+    ps.stop(running, grace=5.0)
+
+
+def test_a_service_that_up_did_not_start_is_left_alone(short_dir: Path, run: Run) -> None:
+    with FakeServer(short_dir / "admin.sock"):
+        result = run("up", "--no-tls")
+    assert result.code == 5
+    assert "did not start" in result.err
+
+
+def test_a_service_that_dies_at_its_start_is_told_with_its_last_words(
+    state: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(monkeypatch, "--die")
+    result = run("up", "--no-tls")
+    assert result.code == 1
+    assert "exit code 3" in result.err
+    assert "port 8443 is in use" in result.err
+    assert "serve.log" in result.err
+    assert run("down").lines[-1] == f"removed {state}"
+
+
+def test_down_stops_a_deaf_service_and_its_children(state: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(updown, "_STOP_GRACE", 0.2)
+    stand_in(monkeypatch, "--deaf")
+    assert run("up", "--nodes", "1", "--no-tls").code == 0
+    child = ps.find(int((state / "child").read_text()))
+    assert child is not None
+    assert run("down").code == 0
+    assert not child.alive
+
+
+def test_a_fleet_that_does_not_get_there_in_time_is_exit_code_1(state: Path, run: Run) -> None:
+    result = run("up", "--nodes", "50", "--no-tls", "--timeout", "0s")
+    assert result.code == 1
+    assert "converging" in result.lines[0]
+    run("down")
+
+
+def test_two_at_once_are_a_conflict(state: Path, run: Run) -> None:
+    state.mkdir(parents=True)
+    with updown._locked(state):
+        assert run("down").code == 5
+        assert run("up", "--no-tls").code == 5
+
+
+def test_a_bad_address_makes_no_directory(state: Path, run: Run) -> None:
+    assert run("up", "--listen", "nonsense").code == 2
+    assert not state.exists()
+
+
+def test_the_callers_token_is_not_handed_on(state: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STRATA_TOKEN", "strata_1_canary")
+    run("up", "--nodes", "1", "--no-tls")
+    running = ps.load(state / updown.RECORD)
+    assert running is not None
+    assert b"canary" not in Path(f"/proc/{running.pid}/environ").read_bytes()
+    run("down")
+
+
+def test_an_empty_service_has_no_nodes(state: Path, run: Run) -> None:
+    result = run("up", "--empty", "--no-tls")
+    assert result.code == 0
+    assert "--simulated" not in (state / "arguments").read_text()
+    assert result.lines[0].endswith("no nodes.")
+    run("down")
+
+
+def test_the_front_door_takes_a_free_port_when_the_usual_one_is_taken(
+    state: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda *_, **__: "/usr/sbin/nginx")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        monkeypatch.setattr(updown, "_PORT", port)
+        result = run("up", "--nodes", "1")
+    assert result.code == 0
+    assert f"https://127.0.0.1:{port} " not in result.out
+    assert "https   https://127.0.0.1:" in result.out
+    run("down")

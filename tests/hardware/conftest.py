@@ -1,0 +1,45 @@
+"""A simulated fleet behind real sockets, and a client that is impatient with it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from strata.hardware.redfish import Credentials, RedfishClient, RedfishSettings
+from strata.virtual.bmc_server import BmcServer
+from strata.virtual.faults import Timing
+from strata.virtual.nodes import SimNodes
+
+
+class Clock:
+    """Time that tests move."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """The time of controllers and client alike."""
+    return Clock()
+
+
+@pytest.fixture
+async def server(clock: Clock) -> AsyncIterator[BmcServer]:
+    """Six nodes whose actions take no time."""
+    found = BmcServer(SimNodes(6, names=[f"n{i}" for i in range(1, 7)], timing=Timing(scale=0)), clock=clock)
+    await found.start()
+    yield found
+    await found.stop()
+
+
+@pytest.fixture
+async def client(clock: Clock) -> AsyncIterator[RedfishClient]:
+    """Gives up on a reset after 0.2 s and on a read after 0.1 s."""
+    settings = RedfishSettings(timeout=0.2, quick=0.1, max_body=100_000)
+    async with RedfishClient(Credentials("root", "simulated"), settings=settings, clock=clock) as found:
+        yield found

@@ -1,0 +1,183 @@
+"""The bmc driver over real sockets: batches, fences, dead controllers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+import numpy as np
+import pytest
+
+from strata.core.driver import Batch, Driver
+from strata.core.errors import BadRequest
+from strata.core.state import Outcome
+from strata.hardware.bmc_driver import BmcDriver, BmcDriverSettings
+from strata.hardware.model import LAYER
+from strata.hardware.redfish import Credentials, RedfishClient, RedfishSettings
+from strata.platform.model import LAYER as PLATFORM
+from strata.virtual.bmc_server import BmcServer
+from strata.virtual.faults import Faults, Timing
+from strata.virtual.mischief import Trick
+from strata.virtual.nodes import SimNodes
+
+POWER_ON, POWER_OFF = LAYER.mutations
+
+
+@pytest.fixture
+async def driver(client: RedfishClient) -> AsyncIterator[BmcDriver]:
+    found = BmcDriver(client)
+    yield found
+    await found.close()
+
+
+def batch(server: BmcServer, generation: int = 1, **more: object) -> Batch:
+    names = server.nodes.names
+    return Batch(
+        names=names,
+        uids=server.nodes.all,
+        bmcs=[server.url(name) for name in names],
+        epochs=np.ones(len(names), dtype=np.int64),
+        generation=generation,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+async def seen(driver: Driver, told: Batch) -> list[str]:
+    return (await driver.observe(["power"], told))["power"].values()
+
+
+async def test_it_switches_and_sees_power(server, driver):
+    outcomes = await driver.act(POWER_ON, batch(server))
+    assert outcomes.codes.tolist() == [Outcome.DONE] * 6
+    assert outcomes.reasons == {}
+    assert await seen(driver, batch(server)) == ["on"] * 6
+    await driver.act(POWER_OFF, batch(server, 2))
+    assert await seen(driver, batch(server)) == ["off"] * 6
+
+
+async def test_a_repeated_fence_is_fenced(server, driver):
+    await driver.act(POWER_ON, batch(server))
+    outcomes = await driver.act(POWER_ON, batch(server))
+    assert outcomes.codes.tolist() == [Outcome.FENCED] * 6
+    assert server.nodes.effects.twice() == []
+    assert server.nodes.fenced.sum() == 6
+
+
+async def test_nothing_begins_after_the_lead_ran_out(server, driver, clock):
+    clock.now = 5.0
+    outcomes = await driver.act(POWER_ON, batch(server, valid_until=4.9))
+    assert outcomes.codes.tolist() == [Outcome.FENCED] * 6
+    assert server.requests == 0
+
+
+async def test_a_lost_reply_is_unknown_and_never_sent_again(server, driver):
+    await seen(driver, batch(server))
+    server.prank("n1").plan(Trick.DROP_AFTER)
+    server.prank("n2").plan(Trick.DROP_BEFORE)
+    outcomes = await driver.act(POWER_ON, batch(server))
+    assert outcomes.codes.tolist() == [Outcome.UNKNOWN] * 2 + [Outcome.DONE] * 4
+    assert server.bmc("n1").resets == ["On"]
+    assert server.bmc("n2").resets == []
+    assert "broke" in outcomes.reasons[0]
+
+
+async def test_a_controller_that_cannot_be_reached_at_all_has_failed_not_maybe_acted(server, driver):
+    server.nodes.bmc_dead[0] = True
+    outcomes = await driver.act(POWER_ON, batch(server))
+    assert outcomes.codes.tolist() == [Outcome.FAILED] + [Outcome.DONE] * 5
+    assert "no answer" in outcomes.reasons[0]
+
+
+async def test_a_reset_accepted_and_ignored_is_seen_in_the_fact(server, driver):
+    server.nodes.set_faults(Faults(ignored=1), now=0)
+    assert (await driver.act(POWER_ON, batch(server))).codes.tolist() == [Outcome.DONE] * 6
+    assert await seen(driver, batch(server)) == ["off"] * 6
+
+
+@pytest.mark.parametrize(("faults", "value"), [(Faults(power_null=1), "unknown"), (Faults(power_lies=1), "on")])
+async def test_power_that_is_null_is_unknown_and_a_lie_is_what_was_said(server, driver, faults, value):
+    server.nodes.set_faults(faults, now=0)
+    assert await seen(driver, batch(server)) == [value] * 6
+
+
+async def test_a_refusal_fails_with_the_words_of_the_controller(server, driver):
+    server.nodes.set_faults(Faults(refused=1), now=0)
+    outcomes = await driver.act(POWER_ON, batch(server))
+    assert outcomes.codes.tolist() == [Outcome.FAILED] * 6
+    assert "500: The request failed: the device refused" in outcomes.reasons[0]
+
+
+async def test_a_wrong_password_is_tried_twice_a_controller_and_then_not_at_all(server, clock):
+    driver = BmcDriver(RedfishClient(Credentials("root", "guess"), clock=clock))
+    for _ in range(4):
+        assert await seen(driver, batch(server)) == ["unknown"] * 6
+    assert [server.bmc(name).wrong_passwords for name in server.nodes.names] == [2] * 6
+    outcomes = await driver.act(POWER_ON, batch(server))
+    assert "refused the password 2 times" in outcomes.reasons[3]
+    await driver.close()
+
+
+async def test_a_node_without_an_address_is_unknown_and_fails(server, driver):
+    told = Batch(names=["a", "b"], uids=np.arange(2), bmcs=["", "nonsense"])
+    assert await seen(driver, told) == ["unknown"] * 2
+    outcomes = await driver.act(POWER_ON, told)
+    assert outcomes.codes.tolist() == [Outcome.FAILED] * 2
+    assert "address" in outcomes.reasons[1]
+
+
+async def test_it_does_only_power_and_answers_no_guards(server, driver):
+    with pytest.raises(BadRequest):
+        await driver.act(PLATFORM.mutations[0], batch(server))
+    assert await driver.observe(["os"], batch(server)) == {}
+    assert all(await driver.permits("no-running-job", batch(server)))
+
+
+async def test_a_silent_controller_is_left_out_then_tried_in_the_background_until_it_answers(server, driver, clock):
+    server.nodes.bmc_dead[0] = True
+    assert (await seen(driver, batch(server)))[0] == "unknown"
+    asked = server.requests
+    await seen(driver, batch(server))
+    assert server.requests == asked + 5
+    outcomes = await driver.act(POWER_ON, batch(server))
+    assert "not tried" in outcomes.reasons[0]
+
+    server.nodes.bmc_dead[0] = False
+    clock.now += 6
+    assert (await seen(driver, batch(server)))[0] == "unknown"  # the sweep did not wait for the probe
+    deadline = time.monotonic() + 5
+    while (await seen(driver, batch(server)))[0] == "unknown":
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0)
+
+
+@pytest.mark.slow
+async def test_a_tenth_of_dead_controllers_does_not_double_a_sweep():
+    """The healthy take 20 ms a request, the dead never answer."""
+    took = []
+    for dead in (False, True):
+        nodes = SimNodes(600, timing=Timing(scale=0))
+        server = BmcServer(nodes)
+        await server.start()
+        for name in nodes.names:
+            server.prank(name).latency = 0.02
+        nodes.bmc_dead[::10] = dead
+        client = RedfishClient(Credentials("root", "simulated"), settings=RedfishSettings(quick=0.4))
+        driver = BmcDriver(client, settings=BmcDriverSettings(at_once=32))
+        begun = time.monotonic()
+        values = await seen(driver, batch(server))
+        took.append(time.monotonic() - begun)
+        assert values.count("unknown") == (60 if dead else 0)
+        await driver.close()
+        await server.stop()
+    assert took[1] < 2 * took[0]
+
+
+async def test_closing_ends_the_probes(server, client, clock):
+    driver = BmcDriver(client)
+    server.nodes.bmc_dead[:] = True
+    await seen(driver, batch(server))
+    clock.now += 10
+    await seen(driver, batch(server))
+    await driver.close()
+    assert len(asyncio.all_tasks()) == 1

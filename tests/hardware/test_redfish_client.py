@@ -1,0 +1,321 @@
+"""The Redfish client against controllers that misbehave, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import ssl
+from datetime import UTC, datetime, timedelta
+from ipaddress import IPv4Address
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from strata.core.errors import Conflict, DeviceError, OutcomeUnknown, StrataError, Unavailable
+from strata.core.state import Fence
+from strata.hardware.redfish import Credentials, RedfishClient, RedfishSettings
+from strata.hardware.redfish_power import read_power, read_watts, switch_power
+from strata.virtual.bmc_server import BmcServer
+from strata.virtual.http import HttpProtocol, Reply, Request
+from strata.virtual.mischief import Trick
+from strata.virtual.nodes import SimNodes
+from strata.virtual.redfish_tree import Account
+
+CANARY = "canary-7f3a91"
+
+
+def other(client: RedfishClient, password: str, **more: object) -> RedfishClient:
+    return RedfishClient(
+        Credentials("root", password),
+        settings=RedfishSettings(timeout=0.2, quick=0.1, **more),  # type: ignore[arg-type]
+        clock=client.clock,
+    )
+
+
+# -- sessions and passwords
+
+
+async def test_one_session_serves_many_requests_and_is_given_back(server, client):
+    for _ in range(5):
+        assert await read_power(client, server.url("n1")) == "off"
+    assert len(server.bmc("n1").sessions) == 1
+    await client.close()
+    assert server.bmc("n1").sessions == {}
+
+
+async def test_an_expired_session_is_renewed_without_a_word(server, client, clock):
+    await read_power(client, server.url("n1"))
+    clock.now += 301
+    assert await read_power(client, server.url("n1")) == "off"
+    server.prank("n1").plan(Trick.EXPIRED)
+    await switch_power(client, server.url("n1"), on=True)
+    assert server.bmc("n1").resets == ["On"]
+
+
+async def test_the_session_limit_is_an_error_that_says_so(server, client):
+    others = [other(client, "simulated") for _ in range(8)]
+    for one in others:
+        await one.get(server.url("n1"), "/redfish/v1/Systems/1")
+    with pytest.raises(DeviceError, match="busy"):
+        await client.get(server.url("n1"), "/redfish/v1/Systems/1")
+    for one in others:
+        await one.close()
+
+
+@pytest.mark.parametrize("auth", ["session", "basic"])
+async def test_a_wrong_password_is_tried_twice_and_never_again(server, client, auth):
+    wrong = other(client, CANARY, auth=auth)
+    for _ in range(5):
+        with pytest.raises(DeviceError, match="password"):
+            await read_power(wrong, server.url("n1"))
+    assert server.bmc("n1").wrong_passwords == 2
+    assert wrong.bmc(server.url("n1")).locked
+    wrong.unlock(server.url("n1"))
+    with pytest.raises(DeviceError, match="refused"):
+        await read_power(wrong, server.url("n1"))
+    assert server.bmc("n1").wrong_passwords == 3
+    await wrong.close()
+    assert await read_power(client, server.url("n1")) == "off"
+
+
+async def test_basic_authentication_leaves_no_session(server, client):
+    async with other(client, "simulated", auth="basic") as basic:
+        assert await read_power(basic, server.url("n1")) == "off"
+    assert server.bmc("n1").sessions == {}
+
+
+async def test_each_controller_may_have_its_own_password(server, clock):
+    asked = []
+
+    def find(address: str) -> Credentials:
+        asked.append(address)
+        return Credentials("root", "simulated")
+
+    async with RedfishClient(find, clock=clock) as client:
+        await read_power(client, server.url("n2"))
+    assert asked == [server.url("n2")]
+
+
+async def test_the_password_is_in_no_error_and_no_repr(server, client):
+    credentials = Credentials("root", CANARY)
+    assert CANARY not in repr(credentials) + str(credentials) + repr(Account("root", CANARY))
+    with pytest.raises(TypeError):
+        pickle.dumps(credentials)
+    wrong = other(client, CANARY)
+    for trick in (None, Trick.HTML, Trick.BUSY, Trick.CUT, Trick.REDIRECT, Trick.DROP_BEFORE):
+        address = server.url(f"n{1 + list(Trick).index(trick) % 6}") if trick else server.url("n1")
+        if trick:
+            server.prank(address.rpartition("/")[2]).plan(trick)
+        with pytest.raises(StrataError) as caught:
+            await read_power(wrong, address)
+        assert CANARY not in str(caught.value) + repr(caught.value) + getattr(caught.value, "reply", "")
+    await wrong.close()
+
+
+# -- power
+
+
+@pytest.mark.parametrize(("node", "on", "off"), [("n1", "On", "ForceOff"), ("n3", "ForceOn", "ForceOff")])
+async def test_the_reset_type_is_one_that_the_controller_allows(server, client, node, on, off):
+    await switch_power(client, server.url(node), on=True)
+    assert await read_power(client, server.url(node)) == "on"
+    await switch_power(client, server.url(node), on=False)
+    assert server.bmc(node).resets == [on, off]
+
+
+async def test_a_lower_fence_is_a_conflict_and_nothing_happens(server, client):
+    await switch_power(client, server.url("n1"), on=True, fence=Fence(5, 2))
+    for fence in (Fence(5, 2), Fence(5, 1), Fence(4, 9)):
+        with pytest.raises(Conflict):
+            await switch_power(client, server.url("n1"), on=False, fence=fence)
+    assert server.bmc("n1").resets == ["On"]
+
+
+async def test_nothing_is_begun_when_the_time_is_over(server, client, clock):
+    clock.now = 10
+    with pytest.raises(Unavailable):
+        await switch_power(client, server.url("n1"), on=True, begin_before=9)
+    assert server.bmc("n1").resets == []
+
+
+async def test_an_address_may_name_the_system(server, client):
+    address = server.url("n1") + "/redfish/v1/Systems/1"
+    assert await read_power(client, address) == "off"
+    await switch_power(client, address, on=True)
+    assert server.bmc("n1").requests == 3  # a login, a look and a reset: no search for the system
+
+
+@pytest.mark.parametrize("address", ["ftp://h", "10.0.0.7", "http://u:p@h", ""])
+async def test_an_address_that_is_none_is_refused(client, address):
+    with pytest.raises(DeviceError, match="address"):
+        await read_power(client, address)
+
+
+async def test_watts_are_read_and_nonsense_is_not_believed(server, client):
+    watts = await read_watts(client, server.url("n1"))
+    assert watts is not None and 10 < watts < 50
+    server.prank("n1").always = {Trick.STRINGS}
+    assert await read_watts(client, server.url("n1")) == watts
+    for trick in (Trick.ABSURD, Trick.NULL):
+        server.prank("n1").always = {trick}
+        assert await read_watts(client, server.url("n1")) is None
+
+
+async def test_a_controller_without_actions_cannot_be_switched(server, client):
+    server.prank("n1").always = {Trick.NO_ACTIONS}
+    assert await read_power(client, server.url("n1")) == "off"
+    with pytest.raises(DeviceError, match="no reset"):
+        await switch_power(client, server.url("n1"), on=True)
+
+
+async def test_a_change_to_a_resource_that_changed_meanwhile_is_a_conflict(server, client):
+    path = "/redfish/v1/Systems/1"
+    await client.patch(server.url("n1"), path, {"Boot": {"BootSourceOverrideTarget": "Pxe"}})
+    answer = await client.get(server.url("n1"), path)
+    assert answer.body["Boot"]["BootSourceOverrideTarget"] == "Pxe"
+    await switch_power(client, server.url("n1"), on=True)
+    with pytest.raises(Conflict):
+        await client.request(server.url("n1"), "PATCH", path, {"Boot": {}}, headers={"If-Match": answer.etag})
+
+
+# -- misbehaviour
+
+
+@pytest.mark.parametrize(
+    ("trick", "words"),
+    [
+        (Trick.HTML, "not JSON"),
+        (Trick.CUT, "broke"),
+        (Trick.ENDLESS, "longer than"),
+        (Trick.REDIRECT, "not followed"),
+        (Trick.BUSY, "busy"),
+        (Trick.SILENT, "no answer"),
+        (Trick.NULL, ""),
+    ],
+)
+async def test_a_read_that_goes_wrong_says_how(server, client, trick, words):
+    await read_power(client, server.url("n1"))
+    server.prank("n1").plan(trick, times=2)
+    if trick is Trick.NULL:
+        assert await read_power(client, server.url("n1")) is None
+        return
+    with pytest.raises(DeviceError, match=words):
+        await read_power(client, server.url("n1"))
+
+
+@pytest.mark.parametrize(
+    ("trick", "resets"),
+    [
+        (Trick.DROP_BEFORE, []),
+        (Trick.SILENT, []),
+        (Trick.HTML, []),
+        (Trick.DROP_AFTER, ["On"]),
+        (Trick.CUT, ["On"]),
+        (Trick.ENDLESS, ["On"]),
+    ],
+)
+async def test_a_reset_without_a_clear_answer_is_unknown_and_sent_once(server, client, trick, resets):
+    await read_power(client, server.url("n1"))
+    before = server.bmc("n1").requests, server.requests
+    server.prank("n1").plan(trick)
+    with pytest.raises((OutcomeUnknown, DeviceError)) as caught:
+        await switch_power(client, server.url("n1"), on=True)
+    assert isinstance(caught.value, OutcomeUnknown)
+    assert server.bmc("n1").resets == resets
+    assert server.requests == before[1] + 1
+
+
+async def test_a_reset_answered_with_202_and_no_location_is_accepted(server, client):
+    await read_power(client, server.url("n1"))
+    server.prank("n1").plan(Trick.ACCEPTED, method="POST")
+    await switch_power(client, server.url("n1"), on=True)
+    assert server.bmc("n1").resets == ["On"]
+
+
+async def test_retry_after_is_honoured(server, client, clock):
+    await read_power(client, server.url("n1"))
+    server.prank("n1").plan(Trick.BUSY)
+    with pytest.raises(DeviceError, match="busy"):
+        await read_power(client, server.url("n1"))
+    asked = server.requests
+    with pytest.raises(DeviceError, match="not tried"):
+        await read_power(client, server.url("n1"))
+    assert server.requests == asked
+    clock.now += 2
+    assert await read_power(client, server.url("n1")) == "off"
+
+
+async def test_a_refused_connection_is_known_to_have_done_nothing(clock, client):
+    server = BmcServer(SimNodes(2), clock=clock, by="port")
+    await server.start()
+    assert await read_power(client, server.url("n00002")) == "off"
+    server.refuse("n00001")
+    with pytest.raises(DeviceError, match="nobody answers"):
+        await switch_power(client, server.url("n00001"), on=True)
+    await server.stop()
+
+
+@pytest.mark.slow
+async def test_a_slow_controller_gets_more_time_the_next_time(server, client):
+    await read_power(client, server.url("n1"))
+    server.prank("n1").latency = 0.15
+    with pytest.raises(DeviceError, match=r"no answer in 0\.1 s"):
+        await read_power(client, server.url("n1"))
+    assert await read_power(client, server.url("n1")) == "off"
+
+
+async def test_links_to_elsewhere_are_not_followed(client, clock):
+    """Credentials stay home: a controller that names another host's resources gets an error, not a visit."""
+
+    def handler(request: Request) -> Reply:
+        if request.method == "POST":
+            return Reply(201, b"{}", (("X-Auth-Token", "t"), ("Location", "http://elsewhere.invalid/x")))
+        return Reply(200, b'{"Members": [{"@odata.id": "http://elsewhere.invalid/redfish/v1/Systems/1"}]}')
+
+    listener = await asyncio.get_running_loop().create_server(lambda: HttpProtocol(handler, set()), "127.0.0.1", 0)
+    port = listener.sockets[0].getsockname()[1]
+    with pytest.raises(DeviceError, match="systems behind one controller"):
+        await read_power(client, f"http://127.0.0.1:{port}")
+    await client.close()
+    listener.close()
+    await listener.wait_closed()
+
+
+async def test_a_certificate_that_is_not_trusted_is_not_spoken_to(clock, client, tls):
+    server_context, trusting = tls
+    server = BmcServer(SimNodes(1), clock=clock, tls=server_context)
+    await server.start()
+    with pytest.raises(DeviceError, match="certificate"):
+        await read_power(client, server.url("n00001"))
+    assert server.requests == 0
+    async with RedfishClient(Credentials("root", "simulated"), tls=trusting, clock=clock) as other_client:
+        assert await read_power(other_client, server.url("n00001")) == "off"
+    await server.stop()
+
+
+@pytest.fixture
+def tls(tmp_path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """A server with a certificate of its own making, and a client that trusts just that."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "bmc")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(hours=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    file = tmp_path / "bmc.pem"
+    pem = serialization.Encoding.PEM
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    file.write_bytes(private + certificate.public_bytes(pem))
+    serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    serving.load_cert_chain(file)
+    return serving, ssl.create_default_context(cadata=certificate.public_bytes(pem).decode())

@@ -1,0 +1,134 @@
+"""The parts that stores are made of: addresses, key rules, the shared feed, the backup's file."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from store_support import watching
+
+from strata.core.errors import BadRequest, Unavailable
+from strata.store import feed as feed_module
+from strata.store.dump import DumpWriter, read_dump, write_dump
+from strata.store.etcd import EtcdStore
+from strata.store.etcd_wire import Names, seal, unseal
+from strata.store.keys import end_of
+from strata.store.memory import MemoryStore
+from strata.store.open import open_store
+from strata.store.protocol import Entry, Put
+from strata.store.sqlite import SqliteStore
+
+
+@pytest.mark.parametrize(
+    "url", ["", "memory", "memory:x", "sqlite:", "redis://x", "etcd:host:1", "etcd://", "etcd://host", "etcd:///p"]
+)
+def test_an_address_that_names_no_store_is_refused_with_the_forms_that_do(url: str) -> None:
+    with pytest.raises(BadRequest, match="etcd://HOST:PORT"):
+        open_store(url)
+
+
+async def test_an_address_names_its_store(tmp_path: Path) -> None:
+    assert isinstance(open_store("memory:"), MemoryStore)
+    store = open_store(f"sqlite:{tmp_path / 'new' / 's.db'}")
+    assert isinstance(store, SqliteStore)
+    await store.close()
+    etcd = open_store("etcd://a:1,[::1]:2/site/strata")
+    assert isinstance(etcd, EtcdStore)
+    assert etcd._gateway.endpoints == ["a:1", "[::1]:2"]
+    assert etcd._names.key("node/n1") == b"/site/strata/node/n1"
+
+
+_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
+
+
+@given(_text, _text)
+def test_the_end_of_a_prefix_is_above_its_keys_and_below_no_other(prefix: str, other: str) -> None:
+    end = end_of(prefix)
+    assert end is None or prefix + other < end
+    if end is not None and prefix <= other < end:
+        assert other.startswith(prefix)
+
+
+@given(_text.filter(bool), _text)
+def test_etcds_names_order_and_end_as_ours_do(prefix: str, other: str) -> None:
+    names = Names("p")
+    assert names.key(prefix) <= names.key(prefix + other) < names.end(prefix)
+    assert names.ours(names.key(prefix)) == prefix
+    if names.key(prefix) <= names.key(other) < names.end(prefix) and len(prefix.encode()) == len(prefix):
+        assert other.startswith(prefix)
+
+
+@given(_text, st.binary(max_size=20), st.integers(0, 1000))
+def test_a_sealed_value_opens_and_one_with_a_flipped_bit_does_not(key: str, value: bytes, bit: int) -> None:
+    sealed = seal(key, value)
+    assert unseal(key, sealed) == value
+    broken = bytearray(sealed)
+    broken[bit // 8 % len(broken)] ^= 1 << bit % 8
+    with pytest.raises(Unavailable, match="checksum"):
+        unseal(key, bytes(broken))
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_a_watcher_costs_no_memory_however_slow_it_is(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed_module, "KEEP_EVENTS", 10)
+    store = MemoryStore() if kind == "memory" else SqliteStore(tmp_path / "s.db")
+    start = await store.revision() + 1
+    async with watching(store, "k", start) as slow:
+        for number in range(100):
+            last = await store.txn([Put(f"k{number}", b""), Put("other", b"")])
+        await asyncio.sleep(0)
+        assert store._feed._events <= 12
+        assert [e.revision for e in await slow.until(last)] == list(range(start, last + 1))
+    await store.close()
+
+
+async def test_a_watcher_in_the_middle_of_what_is_remembered_gets_the_rest(tmp_path: Path) -> None:
+    store = MemoryStore()
+    revisions = [await store.txn([Put(f"k{i}", b"")]) for i in range(10)]
+    async with watching(store, "k", revisions[6]) as watcher:
+        assert [e.revision for e in await watcher.next()] == revisions[6:]
+
+
+async def test_leases_in_memory_follow_the_loops_clock(tmp_path: Path) -> None:
+    from store_support import Clock
+
+    clock = Clock()
+    store = MemoryStore(clock=clock)
+    lease = await store.grant(10)
+    await store.txn([Put("a", b"", lease)])
+    clock.now += 9
+    assert await store.renew(lease)
+    clock.now += 9
+    assert await store.get("a") is not None
+    clock.now += 2
+    assert await store.get("a") is None
+    assert not await store.renew(lease)
+
+
+def test_a_backup_that_is_not_finished_leaves_nothing(tmp_path: Path) -> None:
+    def fails() -> object:
+        yield Entry("a", b"1", 2, 2)
+        raise RuntimeError("the source broke")
+
+    with pytest.raises(RuntimeError):
+        write_dump(tmp_path / "backup", 5, fails())  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_backup_that_cannot_be_written_says_why(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="cannot write the backup"):
+        DumpWriter(tmp_path / "no" / "such" / "folder", 5)
+
+
+@given(st.lists(st.tuples(_text, st.binary(max_size=50)), max_size=20))
+def test_what_a_backup_holds_is_what_was_put_in(pairs: list[tuple[str, bytes]]) -> None:
+    import tempfile
+
+    entries = [Entry(key, value, 3, 4) for key, value in pairs]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "backup"
+        write_dump(path, 9, [*entries, Entry("leased", b"", 3, 4, lease=7)])
+        assert list(read_dump(path)) == entries
