@@ -83,6 +83,7 @@ async def _converge(given: argparse.Namespace, directory: Path, drivers: Mapping
         seconds, cores = gauge.seconds, gauge.cores
         mutations = _counted(service.controller.metrics)
         steps, engine = _steps(service.controller.metrics)
+        history = await _written(service, gauge) - seconds
         revision = await service.controller.store.revision()
     return {
         "nodes": given.nodes,
@@ -93,6 +94,7 @@ async def _converge(given: argparse.Namespace, directory: Path, drivers: Mapping
         "create_s": create,
         "load_s": load,
         "acknowledge_s": acknowledged,
+        "history_s": history,
         "engine_s": engine,
         "steps": steps,
         "cores": cores,
@@ -101,6 +103,18 @@ async def _converge(given: argparse.Namespace, directory: Path, drivers: Mapping
         "lifted_budgets": [LIFTED],
         "seed": given.seed,
     }
+
+
+async def _written(service: Service, gauge: Gauge) -> float:
+    """When all that happened was in the history."""
+    chronicle = service.controller.chronicle
+    while True:
+        await chronicle.flush()
+        revision = await service.controller.store.revision()
+        await service.registry.reached(revision)
+        await chronicle.flush()
+        if chronicle.history is None or chronicle.history.last_revision >= revision:
+            return gauge.seconds
 
 
 async def _progress(service: Service, gauge: Gauge, quiet: bool) -> None:

@@ -1,4 +1,4 @@
-"""A whole controller over a simulated fleet, for benchmarks: SQLite store with history, leadership, intents, everything.
+"""A whole controller over a simulated fleet, for benchmarks: SQLite store, history, leadership, intents, everything.
 
 The budget ``bmc-rate`` (starts a second over all controllers) is lifted, so that the engine is measured and not its
 brake. All other budgets stand.
@@ -100,7 +100,9 @@ async def all_ready(service: Service, limit: float) -> None:
     count = len(service.registry)
     while (counts := service.controller.counts())["ready"] != count:
         if time.monotonic() - begun > limit:
-            raise SystemExit(f"not ready after {limit:.0f} s: {({s: n for s, n in counts.items() if n})}")
+            late = int(np.flatnonzero(~service.view.state_mask("ready"))[0])
+            states = ", ".join(f"{number} {state}" for state, number in counts.items() if number)
+            raise SystemExit(f"after {limit:.0f} s: {states}; one of them: {service.view.why(late)}")
         await asyncio.sleep(0.05)
 
 

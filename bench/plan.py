@@ -139,7 +139,9 @@ class Watched:
 async def _all_seen(service: Service, nodes: SimNodes) -> None:
     """Wait until the controller has seen everything that there is to see."""
     columns = service.controller.engine.table.columns
-    while not all((columns[name].fact[: nodes.count] != 0).all() for name in ("power", "os", "workload")):
+    while not all(  # noqa: ASYNC110 - the engine sets no event
+        (columns[name].fact[: nodes.count] != 0).all() for name in ("power", "os", "workload")
+    ):
         await asyncio.sleep(0.05)
 
 

@@ -106,8 +106,8 @@ async def running(settings: Settings) -> AsyncIterator[Service]:
         parts.push_async_callback(authenticator.stop)
         await controller.start()
         parts.push_async_callback(controller.stop)
-        await _open_doors(settings, services, authority, parts)
         await _simulated_fleet(service, settings)
+        await _open_doors(settings, services, authority, parts)
         parts.push_async_callback(service.jobs_.close)
         upkeep = asyncio.create_task(_upkeep(service, settings), name="upkeep")
         parts.push_async_callback(_cancelled, upkeep)
@@ -145,6 +145,8 @@ async def _open_doors(
     )
     await server.start()
     parts.push_async_callback(server.stop)
+    url = settings.state_dir / URL_FILE
+    url.unlink(missing_ok=True)  # of one before us that was killed
     if not listen.tls:
         return
     names = dict.fromkeys(("localhost", socket.gethostname(), listen.host, "127.0.0.1", *listen.names))
@@ -164,7 +166,6 @@ async def _open_doors(
     nginx = Nginx(door)
     await nginx.start()
     parts.push_async_callback(nginx.stop)
-    url = settings.state_dir / URL_FILE
     url.write_text(f"https://{listen.host}:{door.port}\n", encoding="utf-8")
     parts.callback(url.unlink, missing_ok=True)
     log.info("front door open", extra={"host": listen.host, "port": door.port})

@@ -272,6 +272,10 @@ class FakeFacade:
         names = [name for name in self._select(who, select, write=True) if self.holds_.pop(name, None)]
         return v.ManyResult(changed=len(names), nodeset=",".join(names), revision=self._next())
 
+    async def retry(self, who: Principal, select: str) -> v.ManyResult:
+        names = [name for name in self._select(who, select, write=True) if self.nodes[name].state == "faulted"]
+        return v.ManyResult(changed=len(names), nodeset=",".join(names), revision=self._next())
+
     async def freezes(self, who: Principal) -> Sequence[v.FreezeView]:
         return list(self.freezes_.values())
 

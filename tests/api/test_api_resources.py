@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import httpx
+import msgspec
 import pytest
 from api_support import Service
 from hypothesis import given
@@ -195,6 +196,15 @@ async def test_brakes_go_on_and_off(client: httpx.AsyncClient) -> None:
     assert (await client.delete("/v1/freezes/group:g")).status_code == 204
     assert (await client.delete("/v1/freezes/group:g")).status_code == 404
     assert (await client.post("/v1/freezes", json={"scope": "everything", "reason": "x"})).status_code == 400
+
+
+async def test_only_nodes_that_failed_get_another_chance(service: Service, client: httpx.AsyncClient) -> None:
+    nodes = service.facade.nodes
+    nodes["n002"] = msgspec.structs.replace(nodes["n002"], state="faulted")
+    retried = await client.post("/v1/retries", json={"select": "*"})
+    assert (retried.status_code, retried.json()["nodeset"]) == (200, "n002")
+    assert (await client.post("/v1/retries", json={"select": "n001"})).json()["changed"] == 0
+    assert (await client.post("/v1/retries", json={})).status_code == 400
 
 
 async def test_credentials_are_minted_listed_and_revoked(tmp_path: object) -> None:

@@ -131,6 +131,8 @@ async def test_a_scoped_reader_sees_only_its_groups_and_a_scoped_writer_reaches_
         assert (await client.get("/v1/nodes/n001")).status_code == 200
         wide = await client.post("/v1/holds", json={"select": "*", "reason": "x"})
         near = await client.post("/v1/holds", json={"select": "@g1", "reason": "x"})
+        assert (await client.post("/v1/retries", json={"select": "*"})).status_code == 403
+        assert (await client.post("/v1/retries", json={"select": "@g1"})).status_code == 200
     assert (wide.status_code, near.status_code) == (403, 200)
     assert list(service.facade.holds_) == ["n001"]
 

@@ -375,6 +375,13 @@ def release_nodes(fake: FakeServer, call: Call) -> Json:
     return {"changed": len(chosen), "nodeset": fold(n["name"] for n in chosen), "errors": [], "revision": fake.revision}
 
 
+def retry_nodes(fake: FakeServer, call: Call) -> Json:
+    chosen = [node for node in fake.select(call.fields("select")["select"]) if node["state"] == "faulted"]
+    for node in chosen:
+        node["state"] = "converging"
+    return {"changed": len(chosen), "nodeset": fold(n["name"] for n in chosen), "errors": [], "revision": fake.revision}
+
+
 def freeze(fake: FakeServer, call: Call) -> tuple[int, Json]:
     body = call.fields("scope reason")
     fake.freezes[body["scope"]] = {**body, "author": "admin", "since": 1_700_000_000.0}
@@ -547,6 +554,7 @@ ROUTES: list[tuple[str, str, str, Callable[[FakeServer, Call], Any]]] = [
     ("DELETE", "/v1/documents/([^/]+)", "", delete_document),
     ("POST", "/v1/holds", "", hold_nodes),
     ("DELETE", "/v1/holds", "select", release_nodes),
+    ("POST", "/v1/retries", "", retry_nodes),
     ("GET", "/v1/freezes", "", lambda fake, call: {"items": list(fake.freezes.values())}),
     ("POST", "/v1/freezes", "", freeze),
     ("DELETE", "/v1/freezes/([^/]+)", "", thaw),

@@ -42,10 +42,13 @@ def main() -> int:
     else:
         signal.signal(signal.SIGTERM, lambda *_: ended.set())
     ROUTES.insert(0, ("GET", "/v1/status", "", status))
+    (directory / "admin.sock").unlink(missing_ok=True)  # of one that was killed
     with FakeServer(directory / "admin.sock") as fake:
         for number in range(int(arguments[arguments.index("--simulated") + 1]) if "--simulated" in arguments else 0):
             fake.add_node(f"n{number}", state="converging")
         (directory / "arguments").write_text("\n".join(arguments))
+        if "--listen" in arguments:
+            (directory / "url").write_text(f"https://{arguments[arguments.index('--listen') + 1]}\n")
         ended.wait()
     (directory / "admin.sock").unlink()
     return 0

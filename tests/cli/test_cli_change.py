@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import fake_server
 import pytest
 from cli_support import Run
-from fake_server import FakeServer
+from fake_server import Call, FakeServer, show_status
 
 from strata.cli import converge
 
@@ -88,6 +90,21 @@ def test_waiting_ends_with_1_when_time_is_up(fleet: FakeServer, run: Run) -> Non
     assert "1 converging" in result.err
 
 
+def test_waiting_does_not_end_before_the_states_show_the_change(
+    fleet: FakeServer, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def status(fake: FakeServer, call: Call) -> dict[str, Any]:
+        asked.append(fake.revision)
+        behind = show_status(fake, call)
+        return {**behind, "revision": behind["revision"] - (len(asked) < 4)}
+
+    monkeypatch.setattr(fake_server, "ROUTES", [("GET", "/v1/status", "", status), *fake_server.ROUTES])
+    assert run("node", "set", "n1", "power=on", "--wait").code == 0
+    assert len(asked) == 4
+
+
 def test_waiting_on_a_passing_state_holds_on_to_the_nodes(fleet: FakeServer, run: Run) -> None:
     fleet.nodes["n3"]["state"] = "faulted"
     run("node", "set", "state:faulted", "power=on", "--wait")
@@ -127,6 +144,13 @@ def test_holding_and_releasing(fleet: FakeServer, run: Run) -> None:
     assert run("node", "hold", "n1", "--reason", "DIMM").out == "nothing to do: 0 nodes held\n"
     assert run("node", "release", "n[1-4]").out == "released n[1-2]\n"
     assert run("node", "hold", "n1").code == 2
+
+
+def test_retrying(fleet: FakeServer, run: Run) -> None:
+    fleet.nodes["n2"]["state"] = "faulted"
+    assert run("node", "retry", "n[1-4]").out == "retried n2\n"
+    assert run("node", "retry", "n[1-4]").out == "nothing to do: 0 nodes retried\n"
+    assert run("node", "retry").code == 2
 
 
 def test_adding_nodes_by_nodeset(fleet: FakeServer, run: Run) -> None:

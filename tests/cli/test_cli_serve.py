@@ -35,7 +35,7 @@ def test_every_option_arrives(run: Run, started: list[s.Settings], short_dir: Pa
     model.touch()
     result = run(
         *("serve", "--state-dir", short_dir / "x", "--store", "etcd://a:1,b:2/s", "--listen", "[::]:9", "--no-tls"),
-        *("--tls-name", "head", "--simulated", 100, "--seed", 7, "--time-scale", 20, "--model", model),
+        *("--tls-name", "head", "--simulator", "http://h:9", "--simulated", 100, "--model", model),
         *("--log-level", "debug", "--log-format", "json", "--controller-id", "c2", "--shards", 4),
     )
     assert result.code == 0, result.err
@@ -47,7 +47,7 @@ def test_every_option_arrives(run: Run, started: list[s.Settings], short_dir: Pa
             store=s.StoreSettings(url="etcd://a:1,b:2/s"),
             listen=s.ListenSettings(tls=False, host="::", port=9, names=("head",)),
             leadership=s.LeadershipSettings(shards=4),
-            simulated=s.SimulatedSettings(nodes=100, seed=7, time_scale=20.0),
+            simulated=s.SimulatedSettings(nodes=100, address="http://h:9"),
             logs=s.LogSettings(level="debug", format="json"),
         )
     ]
@@ -61,7 +61,8 @@ def test_every_option_arrives(run: Run, started: list[s.Settings], short_dir: Pa
         (["--listen", "h:99999"], 2, "HOST:PORT"),
         (["--listen", "u@h:1"], 2, "HOST:PORT"),
         (["--shards", "0"], 2, "shards"),
-        (["--time-scale", "0"], 2, "time-scale"),
+        (["--simulated", "8"], 1, "--simulator URL"),
+        (["--simulator", "h:9", "--simulated", "8"], 1, "http://HOST:PORT"),
         (["--model", "absent.yaml"], 1, "absent.yaml"),
         (["--controller-id", "a b"], 1, "controller-id"),
         (["--state-dir", "/" + "x" * 200], 1, "shorter --state-dir"),

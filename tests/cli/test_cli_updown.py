@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import socket
 import sys
 from collections.abc import Iterator
@@ -28,14 +31,34 @@ def state(short_dir: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> Iterato
     monkeypatch.setattr(converge, "_POLL", 0.01)
     stand_in(monkeypatch)
     yield directory
-    left = ps.load(directory / updown.RECORD)
-    if left is not None:
-        ps.stop(left, grace=0.0)
+    for name in (updown.SERVICE, updown.SIMULATOR):
+        left = ps.load(directory / name)
+        if left is not None:
+            ps.stop(left, grace=0.0)
 
 
 def stand_in(monkeypatch: pytest.MonkeyPatch, *flags: str) -> None:
     monkeypatch.setenv("PYTHONPATH", f"{Path(updown.__file__).parents[2]}:{STAND_IN.parent}")
-    monkeypatch.setattr(ps, "command", lambda *arguments: [sys.executable, str(STAND_IN), *flags, *arguments])
+    """The service is a fake; the simulator is the real one."""
+
+    def command(module: str, *arguments: str) -> list[str]:
+        if module == "strata.cli":
+            return [sys.executable, str(STAND_IN), *flags, *arguments]
+        return [sys.executable, "-m", module, *arguments]
+
+    monkeypatch.setattr(ps, "command", command)
+
+
+def kill(process: ps.Process) -> None:
+    os.kill(process.pid, signal.SIGKILL)
+    os.waitpid(process.pid, 0)
+
+
+def both(state: Path) -> tuple[ps.Process, ps.Process]:
+    service, simulator = ps.load(state / updown.SERVICE), ps.load(state / updown.SIMULATOR)
+    assert service is not None
+    assert simulator is not None
+    return service, simulator
 
 
 def test_up_brings_a_fleet_to_ready_and_says_where_to_look(state: Path, run: Run) -> None:
@@ -50,17 +73,54 @@ def test_up_brings_a_fleet_to_ready_and_says_where_to_look(state: Path, run: Run
     asked = (state / "arguments").read_text().split("\n")
     assert asked[:3] == ["serve", "--state-dir", str(state)]
     assert asked[asked.index("--simulated") + 1] == "8"
+    simulator = asked[asked.index("--simulator") + 1]
+    assert json.loads((state / updown.SIMULATOR_LOG).read_text()) == {"address": simulator, "nodes": 8}
+    assert simulator in result.out
     assert run("down").code == 0
 
 
 def test_down_stops_the_service_and_leaves_nothing(state: Path, run: Run, short_dir: Path) -> None:
     run("up", "--nodes", "1", "--no-tls")
-    running = ps.load(state / updown.RECORD)
-    assert running is not None
+    service, simulator = both(state)
     result = run("down")
-    assert result.lines == [f"stopped (pid {running.pid})", f"removed {state}"]
-    assert not running.alive
+    assert result.lines == [
+        f"stopped the service (pid {service.pid})",
+        f"stopped the simulator (pid {simulator.pid})",
+        f"removed {state}",
+    ]
+    assert not service.alive
+    assert not simulator.alive
     assert list(short_dir.iterdir()) == []
+
+
+@pytest.mark.parametrize("killed", [(0,), (1,), (0, 1)])
+def test_down_works_when_a_process_was_killed(state: Path, run: Run, short_dir: Path, killed: tuple[int, ...]) -> None:
+    run("up", "--nodes", "1", "--no-tls")
+    processes = both(state)
+    for number in killed:
+        kill(processes[number])
+    assert run("down").code == 0
+    assert not any(process.alive for process in processes)
+    assert list(short_dir.iterdir()) == []
+
+
+def test_up_again_starts_only_what_was_killed(state: Path, run: Run) -> None:
+    run("up", "--nodes", "4", "--seed", "3", "--no-tls")
+    service, simulator = both(state)
+    address = json.loads((state / updown.SIMULATOR_LOG).read_text())
+    kill(service)
+    assert run("up", "--no-tls").code == 0
+    assert both(state)[0] != service
+    assert both(state)[1] == simulator
+    service = both(state)[0]
+    kill(simulator)
+    result = run("up", "--no-tls")
+    assert result.code == 0
+    assert "its nodes start from off" in result.err
+    assert both(state)[0] == service
+    assert both(state)[1] != simulator
+    assert json.loads((state / updown.SIMULATOR_LOG).read_text()) == address
+    run("down")
 
 
 def test_down_twice_is_fine(state: Path, run: Run) -> None:
@@ -72,11 +132,11 @@ def test_down_twice_is_fine(state: Path, run: Run) -> None:
 
 def test_up_twice_keeps_the_one_that_runs(state: Path, run: Run) -> None:
     run("up", "--nodes", "2", "--no-tls")
-    first = ps.load(state / updown.RECORD)
+    first = ps.load(state / updown.SERVICE)
     again = run("up", "--nodes", "2", "--no-tls")
     assert again.code == 0
     assert "already running" in again.err
-    assert ps.load(state / updown.RECORD) == first
+    assert ps.load(state / updown.SERVICE) == first
     run("down")
 
 
@@ -87,7 +147,7 @@ def test_a_directory_that_was_there_before_is_kept(state: Path, run: Run) -> Non
     result = run("down")
     assert result.lines[-1] == f"kept {state}: 'strata up' did not make it"
     assert (state / "strata.db").read_text() == "precious"
-    assert not (state / updown.RECORD).exists()
+    assert {path.name for path in state.iterdir()} == {"strata.db", "arguments"}
 
 
 def test_an_empty_directory_that_was_there_before_is_emptied_again(state: Path, run: Run) -> None:
@@ -107,12 +167,12 @@ def test_a_parent_that_others_use_by_now_is_kept(state: Path, run: Run) -> None:
 
 def test_down_never_stops_a_stranger(state: Path, run: Run) -> None:
     run("up", "--nodes", "1", "--no-tls")
-    running = ps.load(state / updown.RECORD)
+    running = ps.load(state / updown.SERVICE)
     assert running is not None
-    running._replace(started=running.started + 1).save(state / updown.RECORD)
+    running._replace(started=running.started + 1).save(state / updown.SERVICE)
     (state / updown.MARK).unlink()
     result = run("down")
-    assert result.lines[0] == "was already stopped"
+    assert result.lines[0] == "the service was already stopped"
     assert running.alive
     ps.stop(running, grace=5.0)
 
@@ -168,7 +228,7 @@ def test_a_bad_address_makes_no_directory(state: Path, run: Run) -> None:
 def test_the_callers_token_is_not_handed_on(state: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STRATA_TOKEN", "strata_1_canary")
     run("up", "--nodes", "1", "--no-tls")
-    running = ps.load(state / updown.RECORD)
+    running = ps.load(state / updown.SERVICE)
     assert running is not None
     assert b"canary" not in Path(f"/proc/{running.pid}/environ").read_bytes()
     run("down")
@@ -191,6 +251,5 @@ def test_the_front_door_takes_a_free_port_when_the_usual_one_is_taken(
         monkeypatch.setattr(updown, "_PORT", port)
         result = run("up", "--nodes", "1")
     assert result.code == 0
-    assert f"https://127.0.0.1:{port} " not in result.out
-    assert "https   https://127.0.0.1:" in result.out
+    assert "https   https://127.0.0.1:0 (" in result.out  # what the stand-in made of it
     run("down")

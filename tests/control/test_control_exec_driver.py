@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -142,6 +144,26 @@ async def test_a_cancelled_call_leaves_no_process(tmp_path: Path) -> None:
     await until_gone(int(pids.read_text()))
 
 
+@pytest.mark.parametrize("ticks", range(6))
+async def test_a_call_cancelled_while_it_starts_leaves_no_process(ticks: int, tmp_path: Path) -> None:
+    driver = ExecDriver("site", ["/bin/sh", "-c", "sleep 300", str(tmp_path)])
+    call = asyncio.create_task(driver.act(MUTATION, batch("n1")))
+    for _ in range(ticks):
+        await asyncio.sleep(0)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    mine = [entry for entry in Path("/proc").glob("[0-9]*/cmdline") if str(tmp_path).encode() in read(entry)]
+    assert not mine
+
+
+def read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
+
+
 async def test_endless_output_is_cut_off_and_the_command_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exec_driver, "MOST_OUTPUT", 100_000)
     outcomes = await sh("exec yes").act(MUTATION, batch("n1"))
@@ -185,6 +207,20 @@ def test_a_driver_that_cannot_work_is_refused(command: list[str], timeout: float
 
 def descriptors() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+async def test_a_child_that_left_the_group_keeps_neither_us_nor_our_pipes(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    before = descriptors()
+    driver = sh(f"setsid sh -c 'echo $$ > {pids}; exec sleep 300' & sleep 300", timeout=0.2)
+    try:
+        many = tuple(f"n{i}" for i in range(3000))
+        outcomes = await driver.act(MUTATION, batch(*many))
+        assert outcomes.codes[0] == Outcome.UNKNOWN
+        await asyncio.sleep(0)
+        assert descriptors() <= before + 1
+    finally:
+        os.kill(int(pids.read_text()), signal.SIGKILL)
 
 
 async def test_descriptors_are_given_back() -> None:

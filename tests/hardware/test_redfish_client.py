@@ -54,14 +54,20 @@ async def test_an_expired_session_is_renewed_without_a_word(server, client, cloc
     assert server.bmc("n1").resets == ["On"]
 
 
-async def test_the_session_limit_is_an_error_that_says_so(server, client):
+async def test_where_all_sessions_are_taken_the_password_goes_with_each_request(server, client, clock):
     others = [other(client, "simulated") for _ in range(8)]
     for one in others:
         await one.get(server.url("n1"), "/redfish/v1/Systems/1")
-    with pytest.raises(DeviceError, match="busy"):
-        await client.get(server.url("n1"), "/redfish/v1/Systems/1")
+    for _ in range(3):
+        assert await read_power(client, server.url("n1")) == "off"
+    await switch_power(client, server.url("n1"), on=True)
+    assert server.bmc("n1").resets == ["On"]
     for one in others:
         await one.close()
+    assert server.bmc("n1").sessions == {}
+    clock.now += client.settings.full_for
+    await read_power(client, server.url("n1"))
+    assert len(server.bmc("n1").sessions) == 1
 
 
 @pytest.mark.parametrize("auth", ["session", "basic"])

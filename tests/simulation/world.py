@@ -51,8 +51,8 @@ READY = {
 WATTS = 500.0
 """What a node may draw at most."""
 
-SAFETY = 900.0
-LIVENESS = 6 * 3600.0
+SAFETY = 600.0
+LIVENESS = 3600.0
 
 PATIENCE = EngineSettings(fault_retry=300, stop_cooldown=60, longest_backoff=60, stable_after=120)
 """Quicker to forgive than a real machine, so that liveness is reached in little virtual time."""

@@ -216,10 +216,11 @@ async def test_a_transaction_larger_than_etcd_takes_is_refused_in_words(store: E
 async def test_a_watch_message_larger_than_the_gateways_limit_arrives_whole(store: EtcdStore) -> None:
     start = await store.revision() + 1
     for number in range(8):
-        last = await store.txn([Put(f"k{number}{i}", bytes(200_000)) for i in range(5)])
+        last = await store.txn([Put(f"k{number}{i}", bytes(270_000)) for i in range(3)])
     async with watching(store, "k", start) as watcher:
         events = await watcher.until(last)
-    assert [len(e.value or b"") for e in events] == [200_000] * 40
+    assert [len(e.value or b"") for e in events] == [270_000] * 24
+    assert {len(batch) % 3 for batch in watcher.batches} == {0}
 
 
 async def _raw_put(store: EtcdStore, key: bytes, value: bytes) -> None:

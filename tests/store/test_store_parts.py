@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from store_support import watching
+from store_support import Clock, watching
 
 from strata.core.errors import BadRequest, Unavailable
 from strata.store import feed as feed_module
@@ -85,6 +85,24 @@ async def test_a_watcher_costs_no_memory_however_slow_it_is(
     await store.close()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("remembered", [1, 10_000], ids=["from-the-log", "from-memory"])
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_batches_are_bounded_and_hold_whole_revisions(
+    kind: str, remembered: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed_module, "KEEP_EVENTS", remembered)
+    store = MemoryStore() if kind == "memory" else SqliteStore(tmp_path / "s.db")
+    start = await store.revision() + 1
+    for number in range(12):
+        last = await store.txn([Put(f"k{i}", bytes([number])) for i in range(300)])
+    async with watching(store, "k", start) as watcher:
+        await watcher.until(last)
+    assert [len(batch) for batch in watcher.batches] == [1200, 1200, 1200]
+    assert [e.revision for e in watcher.events] == [start + n for n in range(12) for _ in range(300)]
+    await store.close()
+
+
 async def test_a_watcher_in_the_middle_of_what_is_remembered_gets_the_rest(tmp_path: Path) -> None:
     store = MemoryStore()
     revisions = [await store.txn([Put(f"k{i}", b"")]) for i in range(10)]
@@ -93,8 +111,6 @@ async def test_a_watcher_in_the_middle_of_what_is_remembered_gets_the_rest(tmp_p
 
 
 async def test_leases_in_memory_follow_the_loops_clock(tmp_path: Path) -> None:
-    from store_support import Clock
-
     clock = Clock()
     store = MemoryStore(clock=clock)
     lease = await store.grant(10)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from faulty_vfs import FaultyDisk
-from store_support import eventually, watching
+from store_support import Clock, eventually, watching
 
 from strata.core.errors import Conflict, Corrupt, NotFound, Unavailable
 from strata.store.open import open_store
@@ -303,8 +303,6 @@ async def test_two_processes_worth_of_stores_share_one_file(tmp_path: Path) -> N
 
 
 async def test_leases_follow_their_clock_and_not_the_wall(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from store_support import Clock
-
     clock = Clock()
     store = SqliteStore(tmp_path / "s.db", clock=clock)
     lease = await store.grant(10)
@@ -324,32 +322,29 @@ async def test_leases_follow_their_clock_and_not_the_wall(tmp_path: Path, monkey
     await store.close()
 
 
-async def test_after_a_restart_a_lease_gets_its_time_anew(tmp_path: Path) -> None:
-    from store_support import Clock
-
+@pytest.mark.parametrize("clock_after", [1060.0, 5.0], ids=["process-was-down", "machine-was-restarted"])
+async def test_after_a_restart_a_lease_gets_its_time_anew_and_no_more(tmp_path: Path, clock_after: float) -> None:
     clock = Clock()
     store = SqliteStore(tmp_path / "s.db", clock=clock)
-    lease = await store.grant(10)
-    await store.txn([Put("leader", b"me", lease)])
+    renewed, left = await store.grant(10), await store.grant(10)
+    await store.txn([Put("renewed", b"", renewed), Put("left", b"", left)])
     await store.close()
-    # The machine was restarted: its monotonic clock began again.
-    clock.now = 5.0
+    clock.now = clock_after
     store = SqliteStore(tmp_path / "s.db", clock=clock)
     clock.now += 9
-    assert await store.renew(lease)
-    clock.now += 11
-    assert not await store.renew(lease)
+    assert await store.renew(renewed)
+    clock.now += 2
+    assert not await store.renew(left)
 
     async def gone() -> bool:
-        return await store.get("leader") is None
+        return await store.get("left") is None
 
     await eventually(gone)
+    assert await store.get("renewed") is not None
     await store.close()
 
 
 async def test_opening_a_store_that_is_in_use_prolongs_nothing(tmp_path: Path) -> None:
-    from store_support import Clock
-
     clock = Clock()
     store = SqliteStore(tmp_path / "s.db", clock=clock)
     lease = await store.grant(10)

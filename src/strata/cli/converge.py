@@ -17,7 +17,7 @@ MOVING = ("converging", "waiting", "unknown")
 """States that a node leaves by itself."""
 
 _SETTLED_FOR = 1.0
-"""Seconds that the picture must hold: a desire that was just set takes a moment until the engine has seen it."""
+"""Seconds that the picture must hold: a node between two steps can look as if it stood still."""
 
 _POLL = 0.25
 
@@ -37,17 +37,24 @@ def state_counts(client: Client, select: str) -> dict[str, int]:
     return found
 
 
-def wait(client: Client, select: str, out: Output, *, timeout: float, title: str = "ready") -> dict[str, int]:
-    """Follow the selected nodes until none moves, or for ``timeout`` seconds; the last counts by state."""
+def wait(
+    client: Client, select: str, out: Output, *, timeout: float, revision: int = 0, title: str = "ready"
+) -> dict[str, int]:
+    """Follow the selected nodes until none moves, or for ``timeout`` seconds; the last counts by state.
+
+    Nothing counts before the states show what was said at ``revision``.
+    """
     began = time.monotonic()
     settled: float | None = None
     with Meter(out, title) as meter:
         while True:
+            shown = not revision or int(client.get("/v1/status")["revision"]) >= revision
+            revision = 0 if shown else revision
             found = state_counts(client, select)
             now = time.monotonic()
             rest = {state: count for state, count in found.items() if state != "ready" and count}
             meter.update(found.get("ready", 0), sum(found.values()), counts(rest) if rest else "")
-            if any(found.get(state) for state in MOVING):
+            if not shown or any(found.get(state) for state in MOVING):
                 settled = None
             elif settled is None:
                 settled = now

@@ -314,6 +314,13 @@ def _seconds(moment: float | None) -> str | None:
     return None if moment is None else f"{moment:.3f}"
 
 
-for _command in (node_change.set_, node_change.hold, node_change.release, node_change.add, node_change.delete):
+for _command in (
+    node_change.set_,
+    node_change.hold,
+    node_change.release,
+    node_change.retry,
+    node_change.add,
+    node_change.delete,
+):
     node.add_command(_command)
 select_help(list_)

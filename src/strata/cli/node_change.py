@@ -76,7 +76,7 @@ def _finish_set(
     from strata.cli import converge, progress
 
     out = session.out
-    failed = 0
+    failed = revision = 0
     if status == 202:
         if waiting:
             answer = progress.wait_job(session.client, answer, out)
@@ -90,7 +90,7 @@ def _finish_set(
             out.note(f"{error['node']}: {error['detail']}")
     else:
         wrong = [result for result in answer["results"] if not result["ok"]]
-        failed = len(wrong)
+        failed, revision = len(wrong), int(answer["revision"])
         if as_json:
             out.json(answer)
         else:
@@ -100,7 +100,7 @@ def _finish_set(
         _complain(session, wrong)
     if failed or not waiting:
         return 1 if failed else 0
-    found = converge.wait(session.client, select, out, timeout=timeout)
+    found = converge.wait(session.client, select, out, timeout=timeout, revision=revision)
     code = converge.verdict(found)
     if code:
         out.note(f"not all got there: {counts(found)}; strata node why NODE says why")
@@ -143,6 +143,20 @@ def release(session: Session, select: tuple[str, ...], as_json: bool) -> None:
     """
     answer = session.client.request("DELETE", "/v1/holds", params={"select": " ".join(select)}).body
     _finish_many(session, answer, "released", as_json)
+
+
+@click.command()
+@click.argument("select", nargs=-1, required=True, shell_complete=complete_select)
+@json_option
+@pass_session
+def retry(session: Session, select: tuple[str, ...], as_json: bool) -> None:
+    """Forget failures and faults, try again now.
+
+    \b
+    Example: strata node retry state:faulted
+    """
+    answer = session.client.request("POST", "/v1/retries", body={"select": " ".join(select)}).body
+    _finish_many(session, answer, "retried", as_json)
 
 
 def _finish_many(session: Session, answer: Json, what: str, as_json: bool) -> None:
@@ -278,5 +292,5 @@ def confirm(session: Session, question: str) -> None:
         raise click.Abort
 
 
-for _command in (set_, hold, release, delete):
+for _command in (set_, hold, release, retry, delete):
     select_help(_command)

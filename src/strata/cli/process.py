@@ -138,9 +138,9 @@ def _ended(handle: int, patience: float) -> bool:
     return False
 
 
-def command(*arguments: str) -> list[str]:
-    """This very command with other arguments, whichever way it was installed."""
-    return [sys.executable, "-m", "strata.cli", *arguments]
+def command(module: str, *arguments: str) -> list[str]:
+    """A program of ours, whichever way this one was installed."""
+    return [sys.executable, "-m", module, *arguments]
 
 
 def _stat(pid: int) -> list[str] | None:

@@ -1,4 +1,4 @@
-"""``strata serve``: options into ``Settings``, then the controller. Everything else is ``strata.control.daemon``."""
+"""``strata serve``: options into ``Settings``, then the controller. Everything else is ``strata.daemon``."""
 
 from __future__ import annotations
 
@@ -34,9 +34,14 @@ def parse_listen(text: str) -> tuple[str, int]:
 @click.option("--listen", default="127.0.0.1:8443", show_default=True, metavar="HOST:PORT", help="TLS front door.")
 @click.option("--tls-name", multiple=True, metavar="NAME", help="More names for the server's certificate.")
 @click.option("--no-tls", is_flag=True, help="Only the local socket.")
-@click.option("--simulated", type=click.IntRange(0, 1_000_000), default=0, metavar="N", help="A simulated fleet of N.")
-@click.option("--seed", type=int, default=0, help="Draws the simulated fleet.")
-@click.option("--time-scale", type=click.FloatRange(0, min_open=True), default=1.0, help="Simulated seconds a second.")
+@click.option("--simulator", default="", metavar="URL", help="Drive simulated nodes there instead of real ones.")
+@click.option(
+    "--simulated",
+    type=click.IntRange(0, 1_000_000),
+    default=0,
+    metavar="N",
+    help="Register N of them in an empty store.",
+)
 @click.option("--model", "models", multiple=True, type=FILE, help="Site model (YAML) to add; may be repeated.")
 @click.option("--controller-id", default="", help="Name among the controllers of the store. Default: the host's name.")
 @click.option("--shards", type=click.IntRange(1, 4096), default=16, show_default=True, help="Parts of the fleet.")
@@ -50,9 +55,8 @@ def serve(
     listen: str,
     tls_name: tuple[str, ...],
     no_tls: bool,
+    simulator: str,
     simulated: int,
-    seed: int,
-    time_scale: float,
     models: tuple[Path, ...],
     controller_id: str,
     shards: int,
@@ -63,7 +67,7 @@ def serve(
 
     \b
     Example: strata serve --state-dir /var/lib/strata --listen 0.0.0.0:8443
-             strata serve --simulated 1000 --no-tls
+             strata serve --simulator http://127.0.0.1:9000 --simulated 1000 --no-tls
     """
     from strata.control import settings as s
 
@@ -75,7 +79,7 @@ def serve(
         store=s.StoreSettings(url=store),
         listen=s.ListenSettings(tls=not no_tls, host=host, port=port, names=tls_name),
         leadership=s.LeadershipSettings(shards=shards),
-        simulated=s.SimulatedSettings(nodes=simulated, seed=seed, time_scale=time_scale),
+        simulated=s.SimulatedSettings(nodes=simulated, address=simulator),
         logs=s.LogSettings(level=log_level, format=log_format),
     )
     settings.check()
@@ -84,6 +88,6 @@ def serve(
 
 def start(settings: Settings) -> None:
     """Hand over to the controller; returns when it has stopped."""
-    from strata.control import daemon
+    from strata import daemon
 
     daemon.run(settings)

@@ -1,7 +1,8 @@
 """``strata up`` and ``down``: a service with a simulated fleet on this machine, in the background, without root.
 
-``up`` marks a state directory that it makes, or finds empty; ``down`` clears only one that bears the mark, and stops
-only the very process that ``up`` started.
+Two processes: the simulator, whose nodes outlive the controller as real ones do, and the service. ``up`` marks a state
+directory that it makes, or finds empty; ``down`` clears only one that bears the mark, and stops only the very
+processes that ``up`` started.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from strata.cli.times import DURATION, span
 from strata.core.errors import Conflict, StrataError, Unavailable
 
 if TYPE_CHECKING:
-    from strata.cli.client import Client
+    from strata.cli.client import Client, Json
 
 GOAL = {
     "power": ["on"],
@@ -44,9 +45,15 @@ GOAL = {
 DOCUMENT = "up"
 MARK = "made-by-strata-up"
 """File in a state directory: ``up`` made this, ``down`` may remove it."""
-RECORD = "up.json"
+SERVICE = "serve.json"
+SIMULATOR = "simulator.json"
+"""Files in the state directory: which process is which."""
+SIMULATOR_OPTIONS = "simulator.options"
+"""How the simulator was started, its port included: one that died is started again at the same address."""
 LOG = "serve.log"
+SIMULATOR_LOG = "simulator.log"
 URL = "url"
+"""Written by the service: where its front door is."""
 _PORT = 8443
 _START_TIMEOUT = 60.0
 _STOP_GRACE = 20.0
@@ -63,7 +70,7 @@ STATE_DIR = click.option(
 @click.option("--simulated/--empty", default=True, show_default=True, help="A simulated fleet, or none at all.")
 @click.option("--seed", type=int, default=0, help="Draws the simulated fleet.")
 @click.option(
-    "--time-scale", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True, help="How fast it boots."
+    "--time-scale", type=click.FloatRange(0, min_open=True), default=20.0, show_default=True, help="How fast it boots."
 )
 @click.option(
     "--listen", default="", metavar="HOST:PORT", help="TLS front door. Default: 127.0.0.1:8443, or a free port."
@@ -98,19 +105,25 @@ def up(
     began = time.monotonic()
     try:
         with _prepared(directory):
-            running = ps.load(directory / RECORD)
+            running = ps.load(directory / SERVICE)
             client = _client(session, directory)
+            front = False
             if running is not None and running.alive:
                 session.out.note(f"already running (pid {running.pid}); its options stay as they are")
+                if (directory / SIMULATOR).exists():
+                    _simulator(session, directory, [])
             else:
                 _refuse_stranger(client, directory)
-                front = "" if no_tls else listen or _front_door(session)
-                options = ["--listen", front] if front else ["--no-tls"]
+                (directory / URL).unlink(missing_ok=True)
+                options = _front_door(session, listen, no_tls)
+                front = "--listen" in options
                 if simulated:
-                    options += ["--simulated", str(nodes), "--seed", str(seed), "--time-scale", str(time_scale)]
-                running = _start(directory, options)
-                (directory / URL).write_text(f"https://{front}\n" if front else "", encoding="utf-8")
-            _wait_ready(session, client, running, directory)
+                    fleet = ["--nodes", str(nodes), "--seed", str(seed), "--scale", str(1 / time_scale)]
+                    options += ["--simulator", _simulator(session, directory, fleet), "--simulated", str(nodes)]
+                running = _start(
+                    directory / SERVICE, directory / LOG, "strata.cli", "serve", "--state-dir", str(directory), *options
+                )
+            _wait_ready(session, client, running, directory, front)
         found = _bring_to_ready(session, client, timeout) if simulated else {}
     except KeyboardInterrupt:
         session.out.note("interrupted: the service goes on by itself; 'strata down' stops it")
@@ -124,8 +137,9 @@ def up(
 def _bring_to_ready(session: Session, client: Client, timeout: float) -> dict[str, int]:
     """Want every node ready, and follow them there; the last counts by state."""
     document = {"name": DOCUMENT, "select": "*", "set": GOAL}
-    client.request("POST", "/v1/apply", body={"documents": [document], "prune": False, "dry_run": False})
-    return wait(client, "*", session.out, timeout=timeout)
+    body: Json = {"documents": [document], "prune": False, "dry_run": False}
+    applied = client.request("POST", "/v1/apply", body=body).body
+    return wait(client, "*", session.out, timeout=timeout, revision=int(applied["revision"]))
 
 
 @click.command()
@@ -143,17 +157,17 @@ def down(session: Session, state_dir: Path | None) -> None:
         out.line(f"nothing to stop: there is no {directory}")
         return
     with _locked(directory):
-        running = ps.load(directory / RECORD)
-        if running is None:
+        found = {name: process for name in (SERVICE, SIMULATOR) if (process := ps.load(directory / name)) is not None}
+        if not found:
             out.line(f"nothing to stop: 'strata up' started nothing in {directory}")
-        elif ps.stop(running, grace=_STOP_GRACE):
-            out.line(f"stopped (pid {running.pid})")
-        else:
-            out.line("was already stopped")
+        for name, process in found.items():
+            stopped = ps.stop(process, grace=_STOP_GRACE)
+            what = "service" if name == SERVICE else "simulator"
+            out.line(f"stopped the {what} (pid {process.pid})" if stopped else f"the {what} was already stopped")
         if _is_ours(directory):
             out.line(f"removed {directory}" if _remove(directory) else f"emptied {directory}, which was there before")
         else:
-            for name in (RECORD, URL):
+            for name in (SERVICE, SIMULATOR, SIMULATOR_OPTIONS, LOG, SIMULATOR_LOG, URL):
                 (directory / name).unlink(missing_ok=True)
             out.line(f"kept {directory}: 'strata up' did not make it")
 
@@ -210,49 +224,89 @@ def _refuse_stranger(client: Client, directory: Path) -> None:
     )
 
 
-def _front_door(session: Session) -> str:
-    """HOST:PORT for nginx; empty where there is no nginx."""
+def _front_door(session: Session, listen: str, no_tls: bool) -> list[str]:
+    """Options that say where nginx listens; without nginx, that there is no such door."""
+    if no_tls:
+        return ["--no-tls"]
+    if listen:
+        return ["--listen", listen]
     if shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin") is None:
         session.out.note("no nginx here: only the local socket will answer (apt-get install nginx-light)")
-        return ""
-    for port in (_PORT, 0):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return f"127.0.0.1:{probe.getsockname()[1]}"
-    return ""
+        return ["--no-tls"]
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", _PORT))
+        except OSError:
+            return ["--listen", "127.0.0.1:0"]
+    return ["--listen", f"127.0.0.1:{_PORT}"]
 
 
-def _start(directory: Path, options: list[str]) -> ps.Process:
+def _simulator(session: Session, directory: Path, options: list[str]) -> str:
+    """Where the simulator answers. It is started unless it runs; one that ran before keeps its options."""
+    log = directory / SIMULATOR_LOG
+    running = ps.load(directory / SIMULATOR)
+    if running is not None and running.alive:
+        return _address(log) or ""
+    kept = directory / SIMULATOR_OPTIONS
+    if kept.exists():
+        session.out.note("the simulator was gone: its nodes start from off")
+        options = json.loads(kept.read_text(encoding="utf-8"))
+    log.unlink(missing_ok=True)  # the address is its first line
+    running = _start(directory / SIMULATOR, log, "strata.virtual.bmc_server", *options)
+    deadline = time.monotonic() + _START_TIMEOUT
+    while (address := _address(log)) is None:
+        _must_run(running, "simulator", log)
+        if time.monotonic() > deadline:
+            raise Unavailable(f"no simulator after {span(_START_TIMEOUT)}", where=str(log), hint="strata down stops it")
+        time.sleep(0.02)
+    if not kept.exists():
+        port = address.rpartition(":")[2]
+        kept.write_text(json.dumps([*options, "--port", port]) + "\n", encoding="utf-8")
+    return address
+
+
+def _address(log: Path) -> str | None:
+    """What the simulator said when it began to listen."""
+    try:
+        return str(json.loads(log.read_text(encoding="utf-8").partition("\n")[0])["address"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _start(record: Path, log: Path, module: str, *arguments: str) -> ps.Process:
     # Credentials of whoever types this are no business of the service.
     secret = {"STRATA_TOKEN", "STRATA_TOKEN_FILE", "STRATA_URL", "STRATA_KEY", "STRATA_CERT", "STRATA_CA"}
     environment = {name: value for name, value in os.environ.items() if name not in secret}
-    arguments = ps.command("serve", "--state-dir", str(directory), *options)
-    started = ps.spawn(arguments, environment, directory / LOG)
-    started.save(directory / RECORD)
+    started = ps.spawn(ps.command(module, *arguments), environment, log)
+    started.save(record)
     return started
 
 
-def _wait_ready(session: Session, client: Client, running: ps.Process, directory: Path) -> None:
-    """Until the service answers that it is ready; its last words if it dies instead."""
+def _must_run(process: ps.Process, what: str, log: Path) -> None:
+    """Raise with its last words if it has ended."""
+    code = ps.reap(process)
+    if code is not None or not process.alive:
+        raise Unavailable(
+            f"the {what} ended at its start (exit code {code if code is not None else 'unknown'}): "
+            + (_last_line(log) or "it said nothing"),
+            where=str(log),
+            hint="strata down clears up",
+        )
+
+
+def _wait_ready(session: Session, client: Client, running: ps.Process, directory: Path, front: bool) -> None:
+    """Until the service is ready and, with ``front``, its front door open; its last words if it dies instead."""
     from strata.cli.transport import ServiceAway
 
     deadline = time.monotonic() + _START_TIMEOUT
     session.out.note("starting the service ...")
     while True:
-        code = ps.reap(running)
-        if code is not None or not running.alive:
-            raise Unavailable(
-                f"the service ended at its start (exit code {code if code is not None else 'unknown'}): "
-                + (_last_line(directory / LOG) or "it said nothing"),
-                where=str(directory / LOG),
-                hint="strata down clears up",
-            )
+        _must_run(running, "service", directory / LOG)
         try:
             client.get("/v1/ready")
+            if front and not (directory / URL).exists():
+                raise Unavailable("the front door is not open")
         except (ServiceAway, Unavailable) as error:
             if time.monotonic() > deadline:
                 raise Unavailable(
@@ -286,6 +340,9 @@ def _say_where(session: Session, directory: Path, headline: str) -> None:
     out.line(f"  socket  {admin_socket(directory)} (you are admin there)")
     if url:
         out.line(f"  https   {url} (authority: {directory / 'ca' / 'ca.crt'}; a token: strata auth token create)")
+    simulator = _address(directory / SIMULATOR_LOG)
+    if simulator:
+        out.line(f"  nodes   {simulator}/bmc/NAME/redfish/v1 (the simulator)")
     out.line(f"  log     {directory / LOG}")
     if directory != default_state_dir():
         out.line(f"Tell the commands where it is: export STRATA_STATE={directory}")
@@ -306,6 +363,12 @@ def _is_ours(directory: Path) -> bool:
     return not directory.is_symlink() and mark.is_file() and mark.stat().st_uid == os.geteuid()
 
 
+def _ignore_gone(_: object, path: str, error: tuple[type[BaseException], BaseException, object]) -> None:
+    """For ``rmtree``: a server that is just ending may remove a file before we do."""
+    if not isinstance(error[1], FileNotFoundError):
+        raise error[1]
+
+
 def _remove(directory: Path) -> bool:
     """Remove what is in the directory, then whatever ``up`` had to make to get there; False if it was there before.
 
@@ -318,7 +381,7 @@ def _remove(directory: Path) -> bool:
         made = []
     for path in directory.iterdir():
         if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
+            shutil.rmtree(path, onerror=_ignore_gone)
         elif path != mark:
             path.unlink()
     mark.unlink()

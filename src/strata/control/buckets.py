@@ -39,11 +39,11 @@ def bucket_weights(budget: Budget, registry: Registry) -> Amounts | None:
     return weights
 
 
-def leaders_of(shards: npt.NDArray[np.int32], holders: dict[int, tuple[str, int]], us: str) -> Shares:
+def leaders_of(shards: npt.NDArray[np.int32], holders: dict[int, tuple[str, int]], us: str, baton: bool) -> Shares:
     """Who leads each node, by the shard that it is in."""
     names = sorted({us, *(name for name, _ in holders.values())})
     size = max(holders, default=0) + 1
     table = np.full(max(size, int(shards.max(initial=0)) + 1), -1, dtype=np.int32)
     for shard, (name, _) in holders.items():
         table[shard] = names.index(name)
-    return Shares(table[shards], names.index(us))
+    return Shares(table[shards], names.index(us), baton)

@@ -42,21 +42,20 @@ class Chronicle:
         self._through = 0
         self.history: History | None = None
 
-    async def open(self) -> None:
-        """Open the history and take in what the log holds since it was last closed."""
-        if self._path is None:
-            return
-        self.history = await History.open(self._path)
-        await self.catch_up()
+    async def open(self) -> list[Transition]:
+        """Open the history and take in what the log holds since it was last closed; all rows of the log, in order."""
+        if self._path is not None:
+            self.history = await History.open(self._path)
+        return await self.catch_up()
 
-    async def catch_up(self) -> None:
+    async def catch_up(self) -> list[Transition]:
         """List the log rather than follow it: at the start, and after the watch fell behind."""
-        if self.history is None:
-            return
         page = await self._store.range(transitions.PREFIX)
-        known = self.history.last_revision
-        rows = [(e.modified, transitions.decode(e.value, e.key)) for e in page.entries if e.modified > known]
-        await self.history.append(sorted(rows, key=lambda row: row[0]), through=page.revision)
+        rows = sorted(((e.modified, transitions.decode(e.value, e.key)) for e in page.entries), key=lambda row: row[0])
+        if self.history is not None:
+            known = self.history.last_revision
+            await self.history.append([row for row in rows if row[0] > known], through=page.revision)
+        return [row for _, row in rows]
 
     def add(self, changes: Sequence[Change], uids: npt.NDArray[np.int64], wall: float) -> None:
         """Note what a step of the engine found out."""

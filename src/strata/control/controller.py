@@ -29,10 +29,11 @@ from strata.control.chronicle import Chronicle
 from strata.control.edit_brakes import RETRY
 from strata.control.executor import Executor
 from strata.control.intents import Intents
-from strata.control.leadership import Holder, Leadership
+from strata.control.leadership import BATON, Holder, Leadership
 from strata.control.metrics import Metrics
 from strata.control.registry import Registry
 from strata.control.settings import LeadershipSettings
+from strata.control.transitions import Transition
 from strata.core import intset
 from strata.core.column import Indices
 from strata.core.driver import Batch, Driver
@@ -102,6 +103,8 @@ class Controller:
             gained=self._gained,
             lost=self._lost,
             moved=self._divide,
+            quiet=self._quiet,
+            reached=self.registry.reached,
         )
         self.executor = Executor(
             drivers,
@@ -114,17 +117,23 @@ class Controller:
         self.started = self.clock.wall()
         self.changes = 0
         """Counts everything that a reader of the fleet could see change."""
+        self.considered = 0
+        """The revision up to which the engine has thought about what people said: states show it."""
         self.trouble = "still loading"
         """Why the controller cannot serve; empty: it can."""
         self._inbox: list[Input] = []
         self._wake = asyncio.Event()
+        self._stepped = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._beginning: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Load what is known and begin to work."""
         self._tell(await self.registry.load())
-        await self.chronicle.open()
+        for row in await self.chronicle.open():
+            self._mirror(row)
+        for key, value in await self.intents.listed():
+            self._hear_of(Event(0, key, value))
         self.trouble = ""
         for work in (self._follow, self._run, self.leadership.run, self._housekeeping):
             self._tasks.append(asyncio.create_task(work(), name=work.__name__))
@@ -136,7 +145,9 @@ class Controller:
         await asyncio.gather(*self._tasks, *self._beginning, return_exceptions=True)
         await self.executor.close()
         with contextlib.suppress(StrataError):
+            mark = self.intents.mark()
             await self.chronicle.flush()
+            self.intents.release(mark)
             await self.intents.sweep()
             await self.leadership.resign()
         await self.chronicle.close()
@@ -145,6 +156,11 @@ class Controller:
         """Something changed: step soon."""
         self.changes += 1
         self._wake.set()
+
+    async def thought(self, revision: int) -> None:
+        """Wait until the engine has considered ``revision``, which the registry has reached."""
+        while self.considered < revision:
+            await self._stepped.wait()
 
     def batch(self, nodes: Indices, **more: object) -> Batch:
         """Nodes in the form that drivers take."""
@@ -185,19 +201,35 @@ class Controller:
                 await asyncio.sleep(1.0)
 
     def _take(self, events: Sequence[Event]) -> None:
+        """What a watch brought: others' facts and intents, requests to retry, and everything that people said."""
         for row in self.chronicle.read(events):
-            for change in row.changes:
-                nodes = self.registry.indices_of(intset.unpack(change.uids))
-                if row.controller != self.name:
-                    self.engine.mirror(change.variable, change.new, nodes[nodes >= 0], self.clock.now())
-        if any(event.key.startswith(("shard/", "controller/")) and event.value is None for event in events):
-            self.leadership.poke()
+            if row.controller != self.name:
+                self._mirror(row)
         for event in events:
-            if event.key == RETRY and event.value is not None:
+            kind, _, _ = event.key.partition("/")
+            if kind == "intent" and not self.intents.is_own(event.key):
+                self._hear_of(event)
+            elif kind == RETRY and event.value is not None:
                 nodes = self.registry.indices_of(intset.unpack(msgspec.msgpack.decode(event.value)))
                 self.engine.retry(nodes[nodes >= 0])
+            elif kind == BATON or (kind in ("shard", "controller") and event.value is None):
+                self.leadership.poke()
         self._tell(self.registry.apply(events))
         self.wake()
+
+    def _mirror(self, row: Transition) -> None:
+        for change in row.changes:
+            nodes = self.registry.indices_of(intset.unpack(change.uids))
+            self.engine.mirror(change.variable, change.new, nodes[nodes >= 0], self.clock.now())
+
+    def _hear_of(self, event: Event) -> None:
+        """Another controller has begun something, or ended it."""
+        self.engine.elsewhere.pop(event.key, None)
+        if event.value is not None:
+            intent = Intents.decode(event.value)
+            nodes = self.registry.indices_of(intset.unpack(intent.uids))
+            if intent.mutation in self.model.mutations:
+                self.engine.elsewhere[event.key] = (intent.mutation, nodes[nodes >= 0])
 
     def _tell(self, changes: Changes) -> None:
         """Pass on to the engine what is new in the registry."""
@@ -224,7 +256,8 @@ class Controller:
         """Tell the budgets who is in which bucket, and which part of each is ours."""
         registry = self.registry
         everyone = np.arange(registry.size)
-        shares = leaders_of(self._shards(everyone), self.leadership.holders, self.name)
+        shares = leaders_of(self._shards(everyone), self.leadership.holders, self.name, self.leadership.baton)
+        self.engine.ask_again()
         for budget in self.model.budgets.values():
             self.engine.budgets.set_buckets(
                 budget.name,
@@ -266,6 +299,11 @@ class Controller:
         log.info("leading", extra={"shards": sorted(shards), "left_behind": len(left)})
         self.wake()
 
+    async def _quiet(self) -> None:
+        """Until every act that was decided under the old shares is written down, or never will be."""
+        while self._beginning:
+            await asyncio.gather(*self._beginning, return_exceptions=True)
+
     def _lost(self, shards: list[int]) -> None:
         for shard in shards:
             self.engine.lead(shard, 0, self.clock.now())
@@ -283,8 +321,11 @@ class Controller:
         while True:
             self._wake.clear()
             inputs, self._inbox = self._inbox, []
-            begun = self.clock.now()
+            begun, told = self.clock.now(), self.registry.revision
             effects = self.engine.step(begun, inputs)
+            self.considered = told
+            self._stepped.set()
+            self._stepped.clear()  # whoever waited goes on all the same
             self.metrics.step_seconds.observe(self.clock.now() - begun)
             self._carry_out(effects)
             await asyncio.sleep(STEP_GAP)
@@ -337,12 +378,14 @@ class Controller:
             await asyncio.sleep(0.2)
             tick += 1
             try:
+                mark = self.intents.mark()
                 await self.chronicle.flush()
+                self.intents.release(mark)
                 if tick % 25 == 0:
                     await self.intents.sweep()
             except StrataError as error:
                 log.warning("history not written, kept for later", extra={"error": str(error)})
-            if tick % 5 == 0:
+            if tick % 25 == 0:
                 self._measure()
 
     def queue(self) -> dict[str, int]:

@@ -100,7 +100,7 @@ class DesireFacade(Protocol):
 
 
 class BrakeFacade(Protocol):
-    """Holds and freezes."""
+    """Holds, freezes, retries."""
 
     async def holds(self, who: Principal, limit: int, after: str) -> v.HoldPage:
         """Holds by node name."""
@@ -112,6 +112,10 @@ class BrakeFacade(Protocol):
 
     async def release(self, who: Principal, select: str) -> v.ManyResult:
         """Release every selected node that is held."""
+        ...
+
+    async def retry(self, who: Principal, select: str) -> v.ManyResult:
+        """Forget the failures and faults of every selected node that has any, so that it is tried again now."""
         ...
 
     async def freezes(self, who: Principal) -> Sequence[v.FreezeView]:

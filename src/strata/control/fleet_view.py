@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import numpy as np
@@ -12,7 +13,7 @@ from strata.control.columns import Indices, Mask
 from strata.control.controller import Controller
 from strata.core.errors import BadRequest
 from strata.core.model import UNKNOWN
-from strata.engine.explain import STATES, explain, states
+from strata.engine.explain import STATES, explain, state_of, states
 from strata.engine.work import Phase
 
 SORTS = ("name", "uid", "nid", "location", "role", "architecture", "state")
@@ -49,14 +50,15 @@ class FleetView:
         """One node, whole."""
         registry, engine, clock = self._registry, self._engine, self._controller.clock
         node, work, now = registry.node_at(index), engine.work, clock.now()
+        epoch = clock.to_wall(0.0)
         facts = {}
         for name, column in engine.table.columns.items():
-            code, seen = int(column.fact[index]), float(column.seen[index])
-            known = np.isfinite(seen)
+            seen = column.seen.item(index)
+            known = math.isfinite(seen)
             facts[name] = v.FactView(
-                value=column.words[code],
-                seen=clock.to_wall(seen) if known else None,
-                source=column.sources[column.source[index]],
+                value=column.words[column.fact.item(index)],
+                seen=epoch + seen if known else None,
+                source=column.sources[column.source.item(index)],
                 age=now - seen if known else None,
             )
         hold = registry.holds.get(node.name)
@@ -97,7 +99,7 @@ class FleetView:
 
     def state(self, index: int) -> v.State:
         """One word for a node."""
-        return STATES[int(states(self._engine, np.array([index]))[0])]  # type: ignore[return-value]
+        return STATES[state_of(self._engine, index)]  # type: ignore[return-value]
 
     def order(self, nodes: Indices, sort: str) -> Indices:
         """Nodes in the order that a reader asked for; equal ones by name."""

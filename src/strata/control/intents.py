@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from strata.core import intset
-from strata.core.errors import StrataError
+from strata.core.errors import Corrupt, StrataError
 from strata.store.protocol import Delete, Op, Put, Store
 
 log = logging.getLogger(__name__)
@@ -40,6 +40,7 @@ class Intents:
         self._controller = controller
         self._session = session
         self._keys: dict[int, str] = {}
+        self._ended: list[str] = []
         self._finished: list[str] = []
 
     async def write(self, acts: Mapping[int, tuple[str, npt.NDArray[np.int64]]], wall: float) -> None:
@@ -58,8 +59,18 @@ class Intents:
         del self._finished[: len(removed)]
 
     def finished(self, generations: Iterable[int]) -> None:
-        """These have ended; their rows go with the next write, or with ``sweep``."""
-        self._finished += [key for g in generations if (key := self._keys.pop(g, None)) is not None]
+        """These have ended."""
+        self._ended += [key for g in generations if (key := self._keys.pop(g, None)) is not None]
+
+    def mark(self) -> int:
+        """A point in the order of what has ended, for ``release``."""
+        return len(self._ended)
+
+    def release(self, mark: int) -> None:
+        """What ended before ``mark`` is in the log by now: its rows may go. Whoever reads the store in order thus never
+        sees an act vanish before its effect is known."""
+        self._finished += self._ended[:mark]
+        del self._ended[:mark]
 
     async def sweep(self) -> None:
         """Remove the rows of what has ended."""
@@ -72,19 +83,26 @@ class Intents:
         """``generation`` stands for an older row: when it ends, that row goes."""
         self._keys[generation] = key
 
-    async def left_behind(self) -> Sequence[tuple[str, Intent]]:
+    def is_own(self, key: str) -> bool:
+        """Whether a row is this session's."""
+        return key.startswith(f"{PREFIX}{self._session}-")
+
+    @staticmethod
+    def decode(value: bytes) -> Intent:
+        """Read a row; ``Corrupt`` if it is not one."""
+        try:
+            return msgspec.msgpack.decode(value, type=Intent)
+        except msgspec.MsgspecError as error:
+            raise Corrupt(f"unreadable intent: {error}", where="intent") from None
+
+    async def listed(self) -> list[tuple[str, bytes]]:
         """Every row that is not this session's own, oldest first."""
-        page = await self._store.range(PREFIX)
-        own = f"{PREFIX}{self._session}-"
-        found = []
-        for entry in page.entries:
-            if entry.key.startswith(own):
-                continue
-            try:
-                found.append((entry.modified, entry.key, msgspec.msgpack.decode(entry.value, type=Intent)))
-            except msgspec.DecodeError as error:
-                log.error("unreadable intent", extra={"key": entry.key, "error": str(error)})
-        return [(key, intent) for _, key, intent in sorted(found, key=lambda row: row[0])]
+        entries = (await self._store.range(PREFIX)).entries
+        return [(e.key, e.value) for e in sorted(entries, key=lambda e: e.modified) if not self.is_own(e.key)]
+
+    async def left_behind(self) -> Sequence[tuple[str, Intent]]:
+        """The same, read."""
+        return [(key, self.decode(value)) for key, value in await self.listed()]
 
     async def forget(self, keys: Sequence[str]) -> None:
         """Remove old rows that nobody will end any more."""

@@ -22,6 +22,13 @@ from strata.store.protocol import Delete, Put, Store
 log = logging.getLogger(__name__)
 
 
+BATON = "baton"
+"""The key of who may use what the shares of a budget leave over."""
+
+BATON_TIME = 10.0
+"""Seconds after which it is passed on."""
+
+
 class Holder(msgspec.Struct, frozen=True):
     """Who holds a shard: a controller's name, and which start of it."""
 
@@ -33,7 +40,9 @@ class Leadership:
     """Keeps this controller's share of the shards.
 
     ``gained(shards: {shard: epoch})`` is awaited before the shards count as led; ``lost(shards)`` is called the moment
-    that they must not be acted for any more; ``moved()`` when anybody's shards are others than before.
+    that they must not be acted for any more; ``moved()`` when anybody's shards, or the baton, are with another than
+    before; ``quiet()`` returns when all that was decided before is written down; ``reached(revision)`` when the view
+    holds all up to that revision.
     """
 
     def __init__(
@@ -46,6 +55,8 @@ class Leadership:
         gained: Callable[[dict[int, int]], Awaitable[None]],
         lost: Callable[[list[int]], None],
         moved: Callable[[], None],
+        quiet: Callable[[], Awaitable[None]],
+        reached: Callable[[int], Awaitable[None]],
     ) -> None:
         self._store = store
         self._settings = settings
@@ -54,9 +65,15 @@ class Leadership:
         self._gained = gained
         self._lost = lost
         self._moved = moved
+        self._quiet = quiet
+        self._reached = reached
+        self._baton_since = 0.0
         self._lease = 0
         self._valid_until = -math.inf
         self._poke = asyncio.Event()
+        self.baton = False
+        """Whether we may use what is left over. Passing it on comes after everything that we did with it, in the
+        store's order; so the next one knows of all that."""
         self.epochs: dict[int, int] = {}
         """Shards that we lead, and since which revision."""
         self.holders: dict[int, tuple[str, int]] = {}
@@ -99,6 +116,8 @@ class Leadership:
             self._lease = 0
 
     def _drop(self, shards: list[int]) -> None:
+        if len(shards) == len(self.epochs):
+            self._set_baton(False)
         for shard in shards:
             self.epochs.pop(shard, None)
         if shards:
@@ -127,6 +146,7 @@ class Leadership:
         share = math.ceil(self._settings.shards / max(1, len(members.entries)))
         await self._give_back(share)
         await self._take(share, held)
+        await self._pass_baton(sorted(entry.key.removeprefix("controller/") for entry in members.entries))
 
     async def _give_back(self, share: int) -> None:
         extra = sorted(self.epochs)[share:]
@@ -134,6 +154,8 @@ class Leadership:
             return
         expect = {_key(shard): self.epochs[shard] for shard in extra}
         self._drop(extra)
+        self._see({shard: holder for shard, holder in self.holders.items() if shard not in extra})
+        await self._quiet()
         try:
             await self._store.txn([Delete(key) for key in expect], expect=expect)
         except Conflict:
@@ -149,8 +171,9 @@ class Leadership:
             expected = 0
             if shard in held:
                 holder, modified = held[shard]
-                # Our own name with another start: the one before us is gone. Fences hold it off if it is not.
-                if holder.controller != self._me.controller or holder.instance == self._me.instance:
+                # Under our own name: taken by our last start, which is gone (fences hold it off if it is not), or by
+                # us in a request whose answer was lost.
+                if holder.controller != self._me.controller:
                     continue
                 expected = modified
             try:
@@ -166,6 +189,39 @@ class Leadership:
                 self._see(self.holders | {shard: (self._me.controller, epoch) for shard, epoch in gained.items()})
             else:
                 self._lost(list(gained))
+
+    async def _pass_baton(self, members: list[str]) -> None:
+        """Take the baton when nobody has it; pass it on when it was ours for long enough."""
+        entry = await self._store.get(BATON)
+        holder = entry.value.decode() if entry is not None else ""
+        if holder != self._me.controller:
+            self._set_baton(False)
+        if holder not in members:
+            next_holder = self._me.controller
+        elif holder == self._me.controller and not self.baton:
+            # From before a restart, or passed to us: only once we know of all that was done with it.
+            assert entry is not None
+            await self._reached(entry.modified)
+            self._set_baton(True)
+            return
+        elif self.baton and len(members) > 1 and self._clock() >= self._baton_since + BATON_TIME:
+            next_holder = members[(members.index(self._me.controller) + 1) % len(members)]
+        else:
+            return
+        self._set_baton(False)
+        await self._quiet()
+        try:
+            await self._store.txn(
+                [Put(BATON, next_holder.encode())], expect={BATON: entry.modified if entry is not None else 0}
+            )
+        except Conflict:
+            log.debug("another was faster at the baton")
+
+    def _set_baton(self, ours: bool) -> None:
+        if ours != self.baton:
+            self.baton = ours
+            self._baton_since = self._clock()
+            self._moved()
 
     def _see(self, holders: dict[int, tuple[str, int]]) -> None:
         if holders != self.holders:

@@ -71,3 +71,8 @@ class ServiceBase:
     async def settled(self, revision: int) -> None:
         """Wait until the local view shows what was written."""
         await self.registry.reached(revision)
+
+    async def considered(self, revision: int) -> None:
+        """Wait until the states show what was written."""
+        await self.settled(revision)
+        await self.controller.thought(revision)

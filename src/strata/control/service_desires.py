@@ -61,6 +61,7 @@ class DesireService(ServiceBase):
             done = await self.edits.set_desires(
                 nodes, arguments["set"], arguments["unset"], arguments["author"], arguments["if_match"]
             )
+            await self.considered(done.revision)  # a job that is done shows in the states
             failed = [(names[place], why) for place, why in done.conflicts.items()]
             yield Step(position=start + _CHUNK, done=len(nodes) - len(failed), failed=failed)
 

@@ -79,7 +79,7 @@ class SystemService(WatchService):
             ),
             freezes=len(self.registry.freezes),
             holds=len(self.registry.holds),
-            revision=self.registry.revision,
+            revision=controller.considered,
         )
 
     def not_ready(self) -> str:

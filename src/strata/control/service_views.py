@@ -89,6 +89,7 @@ class StatusView(Out, frozen=True, kw_only=True):
     freezes: int
     holds: int
     revision: int
+    """The states show everything that was said up to here."""
 
 
 # credentials

@@ -1,6 +1,6 @@
 """What a controller process is told at its start: where state lives, who may reach it, how hard it may work.
 
-Made by ``strata serve`` from its options, or by a test by hand; read by ``strata.control.daemon``. Knows neither of
+Made by ``strata serve`` from its options, or by a test by hand; read by ``strata.daemon``. Knows neither of
 them. Nothing here changes while the process runs, and nothing here is a secret: keys are files in ``state_dir``.
 """
 
@@ -72,14 +72,10 @@ class SimulatedSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A fleet that isn't there, for trying things out."""
 
     nodes: int = 0
-    """Simulated nodes to register if the store has none. Default: 0, real drivers."""
+    """Simulated nodes to register if the store has none. Default: 0."""
     address: str = ""
     """Where the simulator answers (``http://127.0.0.1:PORT``), a process of its own: simulated nodes outlive the
-    controller, as real ones do."""
-    seed: int = 0
-    """Draws boot times, latencies and failures; the same seed gives the same fleet."""
-    time_scale: float = 1.0
-    """Simulated seconds for one real second. Default: 1; a demonstration runs faster."""
+    controller, as real ones do. Default: empty, real drivers."""
 
 
 class RetentionSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,6 +169,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         _within("--listen port", self.listen.port, 0, 65535)
         _within("--shards", self.leadership.shards, 1, 4096)
         _within("--simulated", self.simulated.nodes, 0, 1_000_000)
+        if self.simulated.nodes and not self.simulated.address:
+            raise BadRequest(
+                "simulated nodes need a simulator",
+                where="--simulated",
+                hint="give --simulator URL; python -m strata.virtual.bmc_server --nodes N prints it",
+            )
+        if self.simulated.address and not self.simulated.address.startswith(("http://", "https://")):
+            raise BadRequest(f"{self.simulated.address[:80]!r} is not http://HOST:PORT", where="--simulator")
         if not self.leadership.renew_every * 2 < self.leadership.lease:
             raise BadRequest("must be under half of leadership.lease", where="leadership.renew_every")
         for path in self.models:

@@ -15,6 +15,7 @@ MOST_ERRORS = 2000
 """Bytes of standard error that are kept: the last ones."""
 
 _READ = 65536
+_KILLS = 20
 
 
 class Finished(msgspec.Struct, frozen=True):
@@ -30,23 +31,19 @@ async def run_command(
 ) -> Finished | str:
     """Run ``command`` with ``body`` on its standard input; how it ended, or why nothing is known of that. It gets PATH,
     a plain locale and ``env``, and nothing of our own environment. At the end its process group is gone."""
+    starting = asyncio.create_task(_start(command, body, env))
     try:
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env={"PATH": PATH, "LANG": "C.UTF-8", **env},
-            cwd="/",
-            start_new_session=True,
-        )
+        process = await asyncio.shield(starting)
     except (OSError, ValueError) as error:
         return f"the command {command[0]} could not be started: {error}"
+    except asyncio.CancelledError:
+        # It may run already: cancelling the start would leave its group behind.
+        with contextlib.suppress(OSError, ValueError):
+            await _end(await starting)
+        raise
     try:
         async with asyncio.timeout(limit):
-            output, errors, _ = await asyncio.gather(
-                _read(process, most_output), _tail(process.stderr), _feed(process.stdin, body)
-            )
+            output, errors = await asyncio.gather(_read(process, most_output), _tail(process.stderr))
             if output is None:
                 return f"the command said more than {most_output} bytes and was killed"
             status = await process.wait()
@@ -55,24 +52,48 @@ async def run_command(
         return f"the command did not end within {limit:g} s and was killed"
     finally:
         # Also after a good end: a child that it left in the background would act without a fence.
-        _kill(process)
-        await process.wait()
-        # A child that left the group may still hold our pipes: asyncio would keep them open.
-        process._transport.close()  # type: ignore[attr-defined]
+        await _end(process)
 
 
-def _kill(process: asyncio.subprocess.Process) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
+async def _start(command: Sequence[str], body: bytes, env: Mapping[str, str]) -> asyncio.subprocess.Process:
+    # In memory and whole before the start: a command that does not read its input cannot hold us up.
+    with os.fdopen(os.memfd_create("question"), "w+b", buffering=0) as question:
+        question.write(body)
+        question.seek(0)
+        return await asyncio.create_subprocess_exec(
+            *command,
+            stdin=question,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={"PATH": PATH, "LANG": "C.UTF-8", **env},
+            cwd="/",
+            start_new_session=True,
+        )
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Kill the whole group and wait until it is gone."""
+    _kill(process)
+    # A child that left the group may still hold our pipes, and asyncio's wait would wait for it.
+    transport: asyncio.SubprocessTransport = process._transport  # type: ignore[attr-defined]
+    for descriptor in (1, 2):
+        if pipe := transport.get_pipe_transport(descriptor):
+            pipe.close()
+    await process.wait()
+    transport.close()
+    for _ in range(_KILLS):  # a child that was being forked when the signal came may have missed it
+        if not _kill(process):
+            return
+        await asyncio.sleep(0.005)
+
+
+def _kill(process: asyncio.subprocess.Process) -> bool:
+    """Whether there was somebody left. The number is the group's as long as it has a member."""
+    try:
         os.killpg(process.pid, signal.SIGKILL)
-
-
-async def _feed(pipe: asyncio.StreamWriter | None, body: bytes) -> None:
-    assert pipe is not None
-    # A command that does not want to know closes its end; that is no error.
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        pipe.write(body)
-        await pipe.drain()
-    pipe.close()
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
 
 
 async def _read(process: asyncio.subprocess.Process, most: int) -> bytes | None:

@@ -351,6 +351,12 @@ class HoldRequest(In, frozen=True, kw_only=True):
     reason: ReasonText
 
 
+class RetryRequest(In, frozen=True, kw_only=True):
+    """Try the selected nodes again now."""
+
+    select: SelectText
+
+
 class ManyResult(Out, frozen=True, kw_only=True):
     """A change of many nodes: how many changed, and what went wrong with which."""
 

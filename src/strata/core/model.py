@@ -151,6 +151,9 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     budgets: tuple[Budget, ...] = ()
     excludes: Mapping[str, Mapping[str, Values]] = {}
     """Conditions that it adds to another layer's mutations: mutation → variable → values it must not have."""
+    timeouts: Mapping[str, float] = {}
+    """Seconds that another layer's mutations get instead of what was declared: how long a boot takes is the site's to
+    know."""
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,6 +177,10 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
                     for k in {**mutations[name].excludes, **more}
                 }
                 mutations[name] = msgspec.structs.replace(mutations[name], excludes=both)
+            for name, timeout in layer.timeouts.items():
+                if name not in mutations:
+                    raise BadRequest(f"no such mutation: {name}", where="timeouts")
+                mutations[name] = msgspec.structs.replace(mutations[name], timeout=timeout)
         model = cls(
             variables=_by_name("variable", (v for layer in layers for v in layer.variables)),
             mutations=mutations,

@@ -10,6 +10,7 @@
     guards: {no-running-job: {driver: slurm}}
     budgets: {inrush: {mutations: [power-on], per: cabinet, limit: 8}}
     excludes: {power-off: {image: wanted}}      # conditions added to mutations of the layers below
+    timeouts: {boot: 900}                       # seconds that mutations of the layers below get instead of theirs
     drivers: {pdu: {exec: [/usr/local/sbin/pdu], timeout: 30}}
 
 Every scalar is read as text and turned into what its place asks for: ``off`` is the value "off" and not a
@@ -72,7 +73,7 @@ def parse(text: str, *, source: str, layers: Sequence[Layer] = (), always_extend
     Raises ``BadRequest`` that names ``source``, the path of keys, what was found and what would be accepted.
     """
     top = _Section(source, (), _tree(text, source))
-    top.only("extends", "doc", "variables", "mutations", "guards", "budgets", "excludes", "drivers")
+    top.only("extends", "doc", "variables", "mutations", "guards", "budgets", "excludes", "timeouts", "drivers")
     extends = top.one_of("extends", (BUILT_IN, ""))
     below = tuple(layers) if extends or always_extends else ()
     variables = top.each("variables", _variable)
@@ -84,6 +85,7 @@ def parse(text: str, *, source: str, layers: Sequence[Layer] = (), always_extend
         guards=top.each("guards", _guard),
         budgets=top.each("budgets", _budget),
         excludes={name: section.table() for name, section in top.sections("excludes")},
+        timeouts={name: top.sub("timeouts").scalar(name, float, 0.0) for name, _ in top.sections("timeouts")},
     )
     return ModelFile(source=source, layer=layer, below=below, drivers=top.each("drivers", _driver))
 

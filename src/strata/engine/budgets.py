@@ -1,7 +1,8 @@
 """How much may happen at once: who of those that want to start may, and who has to wait for which budget.
 
-Several controllers share every limit by the nodes that they lead, in whole nodes, so that together they keep it without
-asking each other; while a shard changes hands its share is nobody's.
+Several controllers share every limit by the nodes that they lead, in whole nodes; what does not divide goes to the one
+who holds the baton (``strata.control.leadership``), which goes round. So together they keep every limit without asking
+each other, and nobody starves. What was begun under older shares still counts against the whole.
 """
 
 from __future__ import annotations
@@ -20,14 +21,15 @@ Amounts = npt.NDArray[np.float64]
 
 
 class Shares(NamedTuple):
-    """Who leads each node (a number; -1: nobody), and which number is ours."""
+    """Who leads each node (a number; -1: nobody), which number is ours, and whether we hold the baton."""
 
     leaders: npt.NDArray[np.int32]
     us: int
+    baton: bool
 
 
 class Demand(NamedTuple):
-    """What the fleet is doing, for budgets to count."""
+    """What the whole fleet is doing, under whoever's lead, as far as we know; for budgets to count."""
 
     busy: dict[str, Indices]
     """Mutation → nodes that undergo it."""
@@ -55,7 +57,9 @@ class _Buckets:
             least = np.zeros(count)
             np.maximum.at(least, keys[inside], self.weights[inside])
             limits = np.minimum(limits, np.maximum(least, np.floor(whole * budget.percent / 100)))
+        self.whole_limits = limits
         self.limits = limits if shares is None else self._share(limits, inside, count, shares)
+        self._ours = np.ones(len(keys), dtype=bool) if shares is None else shares.leaders == shares.us
         self._rate = None if budget.rate is None else budget.rate * mine / np.maximum(whole, 1e-9)
         self._tokens = np.ones(count) if self._rate is None else np.maximum(1.0, self._rate)
         self._filled = now
@@ -63,7 +67,11 @@ class _Buckets:
     def room(self, in_use: Indices, now: float) -> Amounts:
         """How much more may start, per bucket, when ``in_use`` counts already."""
         in_use = in_use[self.keys[in_use] >= 0]
-        room = self.limits - self._sum(in_use, len(self.limits))
+        ours = in_use[self._ours[in_use]]
+        room = np.minimum(
+            self.limits - self._sum(ours, len(self.limits)),
+            self.whole_limits - self._sum(in_use, len(self.limits)),
+        )
         if self._rate is not None:
             gained = self._rate * max(0.0, now - self._filled)
             self._tokens = np.minimum(self._tokens + gained, np.maximum(1.0, self._rate))
@@ -81,27 +89,22 @@ class _Buckets:
         return np.bincount(self.keys[nodes], weights=self.weights[nodes], minlength=count).astype(np.float64)
 
     def _share(self, limits: Amounts, inside: Indices, count: int, shares: Shares) -> Amounts:
-        """Our part of each limit: whole nodes (the heaviest of the bucket), the remainders to the largest claims."""
+        """Our part of each limit: whole nodes (the heaviest of the bucket); with the baton also what is left over."""
         led = inside[shares.leaders[inside] >= 0]
         leaders = np.unique(np.append(shares.leaders[led], shares.us))
-        if len(leaders) == 1:
+        if len(leaders) == 1 and shares.baton:
             return limits
         unit = np.zeros(count)
         np.maximum.at(unit, self.keys[inside], self.weights[inside])
         claims = np.zeros((len(leaders), count))
         np.add.at(claims, (np.searchsorted(leaders, shares.leaders[led]), self.keys[led]), self.weights[led])
-        total = np.maximum(claims.sum(axis=0), 1e-9)
         finite = np.isfinite(limits)
         units = np.floor(np.where(finite, limits, 0) / np.maximum(unit, 1e-9))
-        quota = units * claims / total
-        given = np.floor(quota)
-        left = units - given.sum(axis=0)
-        order = np.argsort(-(quota - given), axis=0, kind="stable")
-        place = np.empty_like(order)
-        np.put_along_axis(place, order, np.arange(len(leaders))[:, None], axis=0)
-        given += place < left
-        mine = given[int(np.searchsorted(leaders, shares.us))] * unit
-        return np.where(finite, mine, np.inf)
+        given = np.floor(units * claims / np.maximum(self._sum(inside, count), 1e-9))
+        mine = given[int(np.searchsorted(leaders, shares.us))]
+        if shares.baton:
+            mine = mine + units - given.sum(axis=0)
+        return np.where(finite, mine * unit, np.inf)
 
 
 class _Meter:
@@ -138,6 +141,11 @@ class Budgets:
     def names(self) -> list[str]:
         """Budgets in the order of their numbers."""
         return list(self._meters)
+
+    def next_room(self, number: int, now: float) -> float:
+        """When it is worth asking budget ``number`` again: a rate fills by itself, a limit only when something ends."""
+        budget = list(self._meters.values())[number].budget
+        return now + (max(0.05, 1 / budget.rate) if budget.rate else 5.0)
 
     def set_buckets(
         self,

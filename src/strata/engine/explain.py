@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import functools
+import itertools
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from strata.core.column import Indices
 from strata.core.model import UNKNOWN
@@ -14,6 +17,8 @@ from strata.engine.work import Phase, Wait
 
 STATES = ("unmanaged", "ready", "converging", "waiting", "faulted", "held", "frozen", "unreachable", "unknown")
 """Every state that a node can be in, by number."""
+
+_WAITS = np.int32(len(Wait))
 
 
 class Blocker(NamedTuple):
@@ -36,29 +41,54 @@ class Explanation(NamedTuple):
     when: float | None
 
 
-def states(engine: Engine, nodes: Indices) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
+def states(engine: Engine, nodes: Indices) -> npt.NDArray[np.int8]:
     """The state of each node, as a number of ``STATES``."""
+    found: npt.NDArray[np.int8] = _state_codes()[_situation(engine, nodes)]
+    return found
+
+
+def state_of(engine: Engine, node: int) -> int:
+    """The state of one node: what ``states`` says, without arrays."""
+    return int(_state_codes()[_situation(engine, node)])
+
+
+def _situation(engine: Engine, nodes: Any) -> Any:
+    """All that a state follows from, as one number: a place in ``_state_codes``."""
     work = engine.work
-    kind, wait, phase = work.kind[nodes], work.wait[nodes], work.phase[nodes]
-    state = np.full(len(nodes), STATES.index("converging"), dtype=np.int8)
-    state[kind == Kind.UNMANAGED] = STATES.index("unmanaged")
-    state[kind == Kind.READY] = STATES.index("ready")
-    state[kind == Kind.STUCK] = STATES.index("unreachable")
-    state[(kind == Kind.LOOK) | (work.decision[nodes] < 0)] = STATES.index("unknown")
-    idle = phase == Phase.IDLE
-    braked = np.isin(wait, (Wait.BACKOFF, Wait.BUDGET, Wait.GUARD, Wait.STOPPED))
-    state[idle & (kind == Kind.ACT) & braked] = STATES.index("waiting")
-    away = (kind != Kind.READY) & (kind != Kind.UNMANAGED) & idle
-    state[away & work.fault[nodes]] = STATES.index("faulted")
-    state[away & work.frozen[nodes]] = STATES.index("frozen")
-    state[idle & work.held[nodes]] = STATES.index("held")
-    return state
+    place = work.kind[nodes] * _WAITS + work.wait[nodes]
+    flags = (work.phase[nodes] == 0, work.decision[nodes] >= 0, work.fault[nodes], work.frozen[nodes], work.held[nodes])
+    for flag in flags:
+        place = place * 2 + flag
+    return place
+
+
+@functools.cache
+def _state_codes() -> npt.NDArray[np.int8]:
+    """The state of every situation that there can be."""
+    truth = (False, True)
+    situations = itertools.product(Kind, Wait, truth, truth, truth, truth, truth)
+    return np.array([STATES.index(_state(*situation)) for situation in situations], dtype=np.int8)
+
+
+def _state(kind: Kind, wait: Wait, idle: bool, decided: bool, fault: bool, frozen: bool, held: bool) -> str:
+    """The one word: a person's brakes before faults, faults before what the engine waits for."""
+    if idle and held:
+        return "held"
+    if idle and kind not in (Kind.READY, Kind.UNMANAGED) and frozen:
+        return "frozen"
+    if idle and kind not in (Kind.READY, Kind.UNMANAGED) and fault:
+        return "faulted"
+    if idle and kind is Kind.ACT and wait in (Wait.BACKOFF, Wait.BUDGET, Wait.GUARD, Wait.STOPPED):
+        return "waiting"
+    if kind is Kind.LOOK or not decided:
+        return "unknown"
+    return {Kind.UNMANAGED: "unmanaged", Kind.READY: "ready", Kind.STUCK: "unreachable"}.get(kind, "converging")
 
 
 def explain(engine: Engine, node: int, now: float) -> Explanation:
     """Which fact, what is waited for, what holds it, what comes next and when."""
     work = engine.work
-    state = STATES[int(states(engine, np.array([node]))[0])]
+    state = STATES[state_of(engine, node)]
     reason = work.reasons.get(node, "")
     phase = Phase(int(work.phase[node]))
     if work.decision[node] < 0:

@@ -69,6 +69,9 @@ class Engine:
         self._open: dict[int, int] = {}
         self._acting: dict[int, Indices] = {}
         self._settled: list[int] = []
+        self._resumed: set[int] = set()
+        self.elsewhere: dict[str, tuple[str, Indices]] = {}
+        """What other controllers have under way, by the key of its intent: mutation and nodes."""
 
     # ---- what the fleet is ----
 
@@ -93,6 +96,9 @@ class Engine:
         """Nodes are gone. What is under way for them is not waited for."""
         self._release(nodes)
         self.work.reset(nodes)
+        self.elsewhere = {
+            key: (mutation, members[~np.isin(members, nodes)]) for key, (mutation, members) in self.elsewhere.items()
+        }
 
     def set_goal(self, variable: str, nodes: Indices, goals: Sequence[tuple[str, ...]], codes: Indices) -> None:
         """The owners want ``goals[code]`` of each node (an empty tuple: nothing)."""
@@ -139,6 +145,10 @@ class Engine:
         if epoch:
             self.sight.forget_all(nodes, now)
             self.work.touch(nodes, Urgency.NEWS)
+        else:
+            # What the new leader does not contradict is as it was last recorded.
+            for column in self.table.columns.values():
+                column.fact[nodes] = column.last[nodes]
 
     def resume(self, mutation: str, nodes: Indices, now: float) -> int:
         """Another controller, or we before a restart, began ``mutation`` and may have done it: wait and see.
@@ -147,11 +157,15 @@ class Engine:
         """
         number = self._numbers[mutation]
         nodes = nodes[(self.work.epoch[nodes] > 0) & self.work.alive[nodes]]
+        # A node does one thing at a time: what was resumed before, from an older record, must have ended.
+        self._end(nodes[self.work.phase[nodes] >= Phase.ACTING])
         generation = self._begin(number, nodes, now)
         self.work.phase[nodes] = Phase.SETTLING
         self.work.start_fact[nodes] = 0  # what it started from is not known
         self.work.poll[nodes] = self.settings.first_poll
-        if not len(nodes):
+        if len(nodes):
+            self._resumed.add(generation)
+        else:
             self._settled.append(generation)
         return generation
 
@@ -210,8 +224,8 @@ class Engine:
                 later = waits[waits > now]
                 if len(later):
                     soonest = min(soonest, float(later.min()))
-                if (work.wait[wanting] == Wait.BUDGET).any():
-                    soonest = min(soonest, now + 0.05)
+                for number in np.unique(work.wait_on[wanting & (work.wait == Wait.BUDGET)]).tolist():
+                    soonest = min(soonest, self.budgets.next_room(number, now))
                 if (work.wait[wanting] == Wait.STOPPED).any():
                     soonest = min(soonest, *(b.probes_at for b in self.breakers if b.stopped_since is not None))
         settling = ours & (work.phase == Phase.SETTLING)
@@ -282,6 +296,9 @@ class Engine:
             self._succeed(number, nodes[reached], now)
             astray = moved & ~reached
             overdue = ~reached & ~astray & (work.deadline[nodes] <= now)
+            resumed = np.isin(work.generation[nodes], list(self._resumed))
+            self._never_begun(number, nodes[overdue & resumed], now)
+            overdue &= ~resumed
             if astray.any():
                 said = {int(n): f"{mutation.variable} went to {column.words[column.fact[n]]}" for n in nodes[astray]}
                 self._fail(number, nodes[astray], now, said, "")
@@ -303,15 +320,29 @@ class Engine:
         self.breakers[number].record(now, len(nodes), 0)
         self.work.touch(nodes, Urgency.NEWS)
 
+    def _never_begun(self, number: int, nodes: Indices, now: float) -> None:
+        """What was written down before a crash has not shown in all its time: look, and do it now. Nobody failed."""
+        if not len(nodes):
+            return
+        mutation = self.mutations[number]
+        self._end(nodes)
+        self._disbelieve(number, nodes, now)
+        self.work.touch(nodes, Urgency.NEWS)
+        self._event(nodes, f"{mutation.name}, begun before a restart, did not show in {mutation.timeout:g} s")
+
+    def _disbelieve(self, number: int, nodes: Indices, now: float) -> None:
+        """Believe what the mutation says to believe when it went wrong."""
+        if self.mutations[number].on_failure == "unknown":
+            self.sight.forget(nodes, (self.mutations[number].variable, *self._touched[number]))
+            self.sight.look_soon(nodes, None, now)
+
     def _fail(self, number: int, nodes: Indices, now: float, said: dict[int, str], default: str) -> None:
         """The step failed: believe what the mutation says to believe, wait, and fault after too many."""
         if not len(nodes):
             return
         mutation = self.mutations[number]
         self._end(nodes)
-        if mutation.on_failure == "unknown":
-            self.sight.forget(nodes, (mutation.variable, *self._touched[number]))
-            self.sight.look_soon(nodes, None, now)
+        self._disbelieve(number, nodes, now)
         self.breakers[number].record(now, 0, len(nodes))
         texts: dict[str, list[int]] = {}
         for node in nodes.tolist():
@@ -356,6 +387,7 @@ class Engine:
                 self._open[int(generation)] = left
             elif self._open.pop(int(generation), None) is not None:
                 self._settled.append(int(generation))
+                self._resumed.discard(int(generation))
         work.phase[nodes] = Phase.IDLE
         work.mutation[nodes] = -1
         work.generation[nodes] = 0
@@ -451,7 +483,7 @@ class Engine:
         if not len(able):
             return
         self._second_chance(able[work.fault[able]])
-        away = work.alive & (work.epoch > 0) & (work.kind != Kind.READY) & (work.kind != Kind.UNMANAGED)
+        away = work.alive & (work.kind != Kind.READY) & (work.kind != Kind.UNMANAGED)
         demand = Demand(self._busy(), np.flatnonzero(away), self._standing)
         for number in np.unique(work.next[able]).tolist():
             nodes = able[work.next[able] == number]
@@ -480,11 +512,11 @@ class Engine:
         return admitted
 
     def _standing(self, mutation: str) -> Indices:
-        """Our nodes on which the change is in force, or may be: what is not known to be otherwise counts."""
+        """The nodes on which the change is in force, or may be: what is not known to be otherwise counts."""
         declared = self.model.mutations[mutation]
         column = self.table.columns[declared.variable]
         in_force = (column.fact == column.word_code(declared.to)) | (column.fact == 0)
-        return np.flatnonzero(self.work.alive & (self.work.epoch > 0) & in_force)
+        return np.flatnonzero(self.work.alive & in_force)
 
     def _second_chance(self, nodes: Indices) -> None:
         """Faulted nodes whose time has come: one more try, and a single failure faults them again."""
@@ -496,7 +528,10 @@ class Engine:
     def _busy(self) -> dict[str, Indices]:
         under_way = np.flatnonzero(self.work.phase != Phase.IDLE)
         numbers = self.work.mutation[under_way]
-        return {self.mutations[n].name: under_way[numbers == n] for n in np.unique(numbers).tolist() if n >= 0}
+        busy = {self.mutations[n].name: under_way[numbers == n] for n in np.unique(numbers).tolist() if n >= 0}
+        for mutation, nodes in self.elsewhere.values():
+            busy[mutation] = np.union1d(busy.get(mutation, nodes), nodes)
+        return busy
 
     def _ask(self, number: int, nodes: Indices, now: float, asks: list[Ask]) -> None:
         mutation = self.mutations[number]
@@ -508,6 +543,13 @@ class Engine:
             self._questions[self._next_question] = (question, self.guards.index(guard))
             asks.append(Ask(self._next_question, guard, mutation.name, nodes))
             self._next_question += 1
+
+    def ask_again(self) -> None:
+        """Whoever is waiting for a guard's answer lines up anew: the budgets that let it through are others now."""
+        asking = np.flatnonzero(self.work.phase == Phase.ASKING)
+        self.work.phase[asking] = Phase.IDLE
+        self.work.mutation[asking] = -1
+        self.work.touch(asking, Urgency.NEWS)
 
     def _answered(self, ask: int, refusals: Sequence[str], now: float, acts: list[Act]) -> None:
         found = self._questions.pop(ask, None)

@@ -66,6 +66,9 @@ class RedfishSettings(msgspec.Struct, frozen=True, kw_only=True):
     dead_for: float = 5.0
     """How long a controller that did not answer is left alone at first; doubles up to ``dead_most``."""
     dead_most: float = 60.0
+    full_for: float = 60.0
+    """A controller whose sessions are all taken (by a process that was killed, say) is sent the password with each
+    request for this long; then a session is tried again."""
     wrong_passwords: int = 2
     """Logins refused in a row, after which a controller is not tried again: it would lock the account."""
 
@@ -83,8 +86,8 @@ class Bmc:
     """What is known of one controller. ``locked`` says why it is not tried any more."""
 
     __slots__ = (
-        "base", "busy", "dead_since", "dead_until", "door", "locked", "misses", "origin", "path", "quiet_until",
-        "refused", "reset_target", "reset_types", "session", "slow", "system", "token",
+        "base", "busy", "dead_since", "dead_until", "door", "full_until", "locked", "misses", "origin", "path",
+        "quiet_until", "refused", "reset_target", "reset_types", "session", "slow", "system", "token",
     )  # fmt: skip
 
     def __init__(self, address: str, per_bmc: int) -> None:
@@ -109,6 +112,7 @@ class Bmc:
         self.dead_since = 0.0
         self.dead_until = 0.0
         self.quiet_until = 0.0
+        self.full_until = 0.0
         self.slow = False
 
     @property
@@ -202,14 +206,15 @@ class RedfishClient:
             fresh = False
             while True:
                 self._check(bmc, begin_before)
-                if self.settings.auth == "session" and not bmc.token:
+                if not bmc.token and not self._basic(bmc):
                     fresh = await self._log_in(bmc, address)
                     self._check(bmc, begin_before)
-                reply = await self._send(bmc, method, path, data, self._auth(bmc, address) | dict(headers or {}))
+                auth = {"X-Auth-Token": bmc.token} if bmc.token else {"Authorization": self._who(address).basic()}
+                reply = await self._send(bmc, method, path, data, auth | dict(headers or {}))
                 if reply.status != 401:
                     bmc.refused = 0
                     return self._sort(bmc, method, path, reply)
-                if self.settings.auth == "basic" or fresh:
+                if fresh or "Authorization" in auth:
                     self._refused(bmc)
                 bmc.token = ""  # the session ran out; a 401 means that nothing was done, so ask again
 
@@ -220,22 +225,24 @@ class RedfishClient:
 
     # -- logins
 
-    def _auth(self, bmc: Bmc, address: str) -> dict[str, str]:
-        if self.settings.auth == "session":
-            return {"X-Auth-Token": bmc.token}
-        return {"Authorization": self._who(address).basic()}
+    def _basic(self, bmc: Bmc) -> bool:
+        """Whether to send the password with each request."""
+        return self.settings.auth == "basic" or self.clock() < bmc.full_until
 
     def _who(self, address: str) -> Credentials:
         return self._credentials if isinstance(self._credentials, Credentials) else self._credentials(address)
 
     async def _log_in(self, bmc: Bmc, address: str) -> bool:
-        """Get a session; False if somebody else just did."""
+        """Get a session; False if somebody else just did, or if there is none to be had."""
         async with bmc.door:
-            if bmc.token:
+            if bmc.token or self._basic(bmc):
                 return False
             reply = await self._send(bmc, "POST", SESSIONS, self._who(address).login(), {}, harmless=True)
             if reply.status in (401, 403):
                 self._refused(bmc)
+            if reply.status >= 400 and b"SessionLimitExceeded" in reply.body:
+                bmc.full_until = self.clock() + self.settings.full_for
+                return False
             answer = self._sort(bmc, "POST", SESSIONS, reply, login=True)
             if answer.status not in (200, 201) or not reply.token:
                 raise DeviceError("the login gave no token", node=bmc.base, request=f"POST {SESSIONS}")

@@ -20,7 +20,7 @@ import msgspec
 from strata.core.errors import BadRequest, Compacted, NotFound, OutcomeUnknown, StrataError, Unavailable
 from strata.store import etcd_watch
 from strata.store.dump import DumpWriter
-from strata.store.etcd_http import EtcdSettings, Gateway, NotAsked, OutOfRange, Retry, TooBig, Unanswered
+from strata.store.etcd_http import AlreadyThere, EtcdSettings, Gateway, NotAsked, OutOfRange, Retry, TooBig, Unanswered
 from strata.store.etcd_wire import (
     AlarmReply,
     KeepAlive,
@@ -119,18 +119,21 @@ class EtcdStore:
         return (await self._range({"key": self._names.meta, "count_only": True})).header.revision + offset
 
     async def watch(self, prefix: str, *, start: int) -> AsyncIterator[Sequence[Event]]:
-        offset = await self._ready()
-        start = start or await self.revision() + 1
-        stream = etcd_watch.follow(self._gateway, self._names, prefix, start, offset, lambda: self._closed)
-        async with contextlib.aclosing(stream):
-            async for events in stream:
-                yield events
+        try:
+            offset = await self._ready()
+            start = start or await self.revision() + 1
+            stream = etcd_watch.follow(self._gateway, self._names, prefix, start, offset)
+            async with contextlib.aclosing(stream):
+                async for events in stream:
+                    yield events
+        except Unavailable:
+            if not self._closed:
+                raise
 
     async def grant(self, ttl: float) -> int:
         check_ttl(ttl)
         lease = new_lease_id()
-        # "Already exists" is an earlier attempt of ours, whose answer was lost.
-        with contextlib.suppress(NotFound):
+        with contextlib.suppress(AlreadyThere):  # by an earlier attempt of ours, whose answer was lost
             await self._gateway.ask("/v3/lease/grant", {"TTL": str(math.ceil(ttl)), "ID": str(lease)}, LeaseReply)
         return lease
 

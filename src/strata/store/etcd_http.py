@@ -47,6 +47,10 @@ class TooBig(Exception):
     """The answer is longer than the gateway passes on: ask for less."""
 
 
+class AlreadyThere(Exception):
+    """What was to be made exists."""
+
+
 class OutOfRange(Exception):
     """The revision asked for is compacted, or in the future."""
 
@@ -63,6 +67,7 @@ class Gateway:
         self.settings = settings
         self._current = 0
         self._http: aiohttp.ClientSession | None = None
+        self._closed = False
 
     @property
     def where(self) -> str:
@@ -71,10 +76,17 @@ class Gateway:
 
     def session(self) -> aiohttp.ClientSession:
         """The pool of connections, opened on first use."""
+        if self._closed:
+            raise Unavailable("the store is closed", where=self.where)
         if self._http is None:
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=self.settings.attempt)
             self._http = aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=64))
         return self._http
+
+    def closed_meanwhile(self, error: RuntimeError) -> None:
+        """Raise ``Unavailable`` if ``error`` is aiohttp's word for a connection that we closed ourselves."""
+        if self._closed:
+            raise Unavailable("the store is closed", where=self.where) from error
 
     def current(self) -> str:
         """The member in use."""
@@ -98,6 +110,9 @@ class Gateway:
             raise NotAsked(str(error)) from error
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             raise Unanswered(f"{endpoint}: {error or type(error).__name__}") from error
+        except RuntimeError as error:
+            self.closed_meanwhile(error)
+            raise
         if status != 200:
             raise _failure(endpoint, status, text)
         try:
@@ -117,6 +132,7 @@ class Gateway:
 
     async def close(self) -> None:
         """Close all connections."""
+        self._closed = True
         if self._http is not None:
             await self._http.close()
             # aiohttp closes transports in the next turn of the loop.
@@ -164,8 +180,10 @@ def _failure(endpoint: str, status: int, text: bytes) -> Exception:
         return TooBig(message)
     if failure.code == _EXHAUSTED:
         return Unavailable(message, where=where, hint="compact, defragment, then disarm etcd's alarm")
-    if failure.code in (_NOT_FOUND, _PRECONDITION):
+    if failure.code == _NOT_FOUND:
         return NotFound(message, where=where)
+    if failure.code == _PRECONDITION and "already exists" in message:
+        return AlreadyThere(message)
     if failure.code == _INVALID:
         return BadRequest(message, where=where)
     if "no leader" in message:

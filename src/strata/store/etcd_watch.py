@@ -7,7 +7,7 @@ member that falls silent is asked whether it still follows the leader; one that 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 import aiohttp
@@ -23,11 +23,11 @@ _LONGEST_LINE = 64 << 20
 
 
 async def follow(
-    gateway: Gateway, names: Names, prefix: str, start: int, offset: int, closed: Callable[[], bool]
+    gateway: Gateway, names: Names, prefix: str, start: int, offset: int
 ) -> AsyncGenerator[Sequence[Event], None]:
-    """Changes under ``prefix`` from revision ``start`` on, until ``closed``."""
+    """Changes under ``prefix`` from revision ``start`` on; ``Unavailable`` once the gateway is closed."""
     next_revision = start - offset
-    while not closed():
+    while True:
         endpoint = gateway.current()
         try:
             async with aclosing(_stream(gateway, endpoint, names, prefix, next_revision)) as results:
@@ -65,7 +65,7 @@ def _event(names: Names, event: WatchEvent, offset: int) -> Event:
 async def _stream(
     gateway: Gateway, endpoint: str, names: Names, prefix: str, start: int
 ) -> AsyncGenerator[WatchResult, None]:
-    """Whole messages of one stream: fragments are put together, so that no revision is split."""
+    """The messages of one stream. Fragments are cut anew, so that no revision is split."""
     request = {
         "create_request": {
             "key": names.key(prefix),
@@ -82,10 +82,13 @@ async def _stream(
             result = line.result
             if line.error is not None or result is None:
                 raise Unanswered(f"{endpoint}: the watch ended: {line.error}")
-            parts += result.events
+            result.events = parts + result.events
+            parts = []
             if result.fragment:
-                continue
-            result.events, parts = parts, []
+                # The last revision may go on in the next fragment; those before it are whole.
+                last = result.events[-1].kv.mod_revision if result.events else 0
+                parts = [e for e in result.events if e.kv.mod_revision == last]
+                del result.events[len(result.events) - len(parts) :]
             yield result
             if result.canceled:
                 raise Unanswered(f"{endpoint}: the watch was cancelled: {result.cancel_reason}")
@@ -116,6 +119,9 @@ async def _lines(gateway: Gateway, endpoint: str, names: Names, request: object)
                             yield decode(line)
     except (TimeoutError, aiohttp.ClientError, OSError, msgspec.MsgspecError) as error:
         raise Unanswered(f"{endpoint}: {error or type(error).__name__}") from error
+    except RuntimeError as error:
+        gateway.closed_meanwhile(error)
+        raise
 
 
 async def _next_chunk(gateway: Gateway, endpoint: str, names: Names, answer: aiohttp.ClientResponse) -> bytes:

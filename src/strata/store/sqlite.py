@@ -8,6 +8,7 @@ waits for the disk. What happens to the file is in ``sqlite_engine``.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import queue
 import threading
 import time
@@ -33,8 +34,8 @@ _T = TypeVar("_T")
 PULSE = 0.05
 """Seconds between looks at the clock (for leases) and at what other processes wrote."""
 
-GROUP = 512
-"""The most transactions that share a sync."""
+GROUP = 20_000
+"""Operations after which no further transaction joins those that share a sync."""
 
 READERS = 4
 
@@ -100,7 +101,7 @@ class SqliteStore:
 
     async def txn(self, ops: Sequence[Op], *, expect: Mapping[str, int] | None = None) -> int:
         check_txn(ops, expect, self.max_ops)
-        return await self._write(lambda w: w.txn(ops, expect or {}))
+        return await self._write(lambda w: w.txn(ops, expect or {}), weight=len(ops))
 
     async def revision(self) -> int:
         return (await self._read(engine.read_state))[0]
@@ -164,9 +165,8 @@ class SqliteStore:
     def _bind(self) -> asyncio.AbstractEventLoop:
         if self._closed:
             raise Unavailable("the store is closed", where=str(self.path))
-        loop = asyncio.get_running_loop()
-        if self._loop is None:
-            self._loop = loop
+        loop = self._loop = asyncio.get_running_loop()
+        if self._writer is None:
             self._writer = threading.Thread(target=self._write_loop, name="strata-store-write", daemon=True)
             self._writer.start()
         return loop
@@ -174,9 +174,9 @@ class SqliteStore:
     async def _read(self, function: Callable[..., _T], *arguments: Any) -> _T:
         return await self._bind().run_in_executor(self._readers, self._read_now, function, arguments)
 
-    async def _write(self, function: Callable[[engine.Writing], _T]) -> _T:
+    async def _write(self, function: Callable[[engine.Writing], _T], weight: int = 1) -> _T:
         self._bind()
-        job = _Job(function)
+        job = _Job(function, weight)
         self._jobs.put(job)
         result: _T = await asyncio.wrap_future(job.done)
         return result
@@ -191,7 +191,10 @@ class SqliteStore:
 
     def _read_now(self, function: Callable[..., _T], arguments: tuple[Any, ...]) -> _T:
         with translated(self.path):
-            db = self._idle.pop() if self._idle else connect(self.path, self._vfs, writable=False)
+            try:
+                db = self._idle.pop()
+            except IndexError:
+                db = connect(self.path, self._vfs, writable=False)
             try:
                 return function(db, *arguments)
             finally:
@@ -201,26 +204,36 @@ class SqliteStore:
 
     def _write_loop(self) -> None:
         next_lease = 0.0
-        while True:
-            try:
-                first = self._jobs.get(timeout=PULSE)
-            except queue.Empty:
+        next_pulse = 0.0
+        jobs: list[_Job] | None = []
+        while jobs is not None:
+            jobs = self._waiting()
+            if jobs:
+                self._commit(jobs)
+                next_lease = 0.0
+            # Also when there is always something to write.
+            if time.monotonic() >= next_pulse:
                 next_lease = self._pulse(next_lease)
-                continue
-            if first is None:
-                return
-            jobs = [first]
-            last = False
-            while len(jobs) < GROUP and not self._jobs.empty():
-                job = self._jobs.get()
-                if job is None:
-                    last = True
-                    break
+                next_pulse = time.monotonic() + PULSE
+
+    def _waiting(self) -> list[_Job] | None:
+        """The jobs that will share a sync, after a wait of at most one pulse; None: the store was closed."""
+        jobs: list[_Job] = []
+        weight = 0
+        try:
+            job = self._jobs.get(timeout=PULSE)
+            while job is not None:
                 jobs.append(job)
-            self._commit(jobs)
-            next_lease = 0.0
-            if last:
-                return
+                weight += job.weight
+                if weight >= GROUP:
+                    return jobs
+                job = self._jobs.get_nowait()
+        except queue.Empty:
+            return jobs
+        if jobs:
+            self._jobs.put(None)  # Found again once these are done.
+            return jobs
+        return None
 
     def _pulse(self, next_lease: float) -> float:
         """Between writes: end leases, and notice what other processes wrote. Returns when the next lease may end."""
@@ -291,9 +304,10 @@ class SqliteStore:
             self._db.execute("ROLLBACK")
 
     def _tell(self, published: list[tuple[int, list[Event]]], head: int, gone: int) -> None:
-        loop = self._loop
-        if loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(self._told, published, head, gone)
+        # A loop that was closed has no watchers to tell.
+        with contextlib.suppress(RuntimeError):
+            assert self._loop is not None
+            self._loop.call_soon_threadsafe(self._told, published, head, gone)
 
     def _shut(self) -> None:
         if self._writer:
@@ -310,10 +324,11 @@ class SqliteStore:
 class _Job:
     """One waiting change and the answer to it."""
 
-    __slots__ = ("_error", "_function", "_result", "done")
+    __slots__ = ("_error", "_function", "_result", "done", "weight")
 
-    def __init__(self, function: Callable[[engine.Writing], Any]) -> None:
+    def __init__(self, function: Callable[[engine.Writing], Any], weight: int = 1) -> None:
         self._function = function
+        self.weight = weight + 1
         self.done: Future[Any] = Future()
         self._result: Any = None
         self._error: StrataError | None = None

@@ -50,12 +50,13 @@ def checksum_vfs() -> str:
     """The name of the VFS that adds and verifies page checksums, loaded on first use."""
     with _vfs_lock:
         if not _vfs_holder:
+            holder = apsw.Connection(":memory:")
             try:
-                import apsw.sqlite_extra as extra
+                # Not every build has it, and each that lacks it fails in its own way.
+                from apsw import sqlite_extra
 
-                holder = apsw.Connection(":memory:")
-                extra.load(holder, "cksumvfs")
-            except (ImportError, AttributeError, LookupError, extra.NotAvailable) as error:
+                sqlite_extra.load(holder, "cksumvfs")
+            except Exception as error:
                 raise Unavailable(
                     "this build of apsw lacks SQLite's cksumvfs, without which a damaged page could go unnoticed",
                     hint="pip install 'apsw>=3.51' (the wheel from PyPI has it)",

@@ -4,7 +4,8 @@
 
 prints one line of JSON with the address when it listens; SIGTERM stops it. A controller is told from the others
 by path (``http://127.0.0.1:PORT/bmc/n7/redfish/v1``), by port (one each) or by address (127.x.y.z, one each).
-``POST /agents/observe``, ``act`` and ``permits`` speak for the nodes' agents (``gateway``).
+``POST /agents/observe``, ``act`` and ``permits`` speak for the nodes' agents (``gateway``). ``GET /fleet/effects`` is
+for tests: what the nodes were told, as they know it themselves.
 """
 
 from __future__ import annotations
@@ -139,7 +140,7 @@ class BmcServer:
 
     def _handle(self, request: Request) -> Reply:
         self.requests += 1
-        if request.path.startswith("/agents/"):
+        if request.path.startswith(("/agents/", "/fleet/")):
             return self._agents(request)
         found = self._resolve(request)
         if found is None:
@@ -168,6 +169,8 @@ class BmcServer:
     def _agents(self, request: Request) -> Reply:
         if request.headers.get("authorization") != self._account.basic:
             return Reply(401, b"who are you?", kind="text/plain")
+        if request.path == "/fleet/effects":
+            return self._effects(request)
         if request.method != "POST":
             return Reply(405, headers=(("Allow", "POST"),))
         try:
@@ -175,6 +178,22 @@ class BmcServer:
         except BadRequest as wrong:
             return Reply(400, str(wrong).encode(), kind="text/plain; charset=utf-8")
         return Reply(404) if body is None else Reply(200, body, kind="application/msgpack")
+
+
+    def _effects(self, request: Request) -> Reply:
+        """The nodes' own book: how often each mutation was taken, and what should never be in it."""
+        if request.method != "GET":
+            return Reply(405, headers=(("Allow", "GET"),))
+        nodes = self.nodes
+        book = {
+            "counts": nodes.effects.counts(),
+            "twice": nodes.effects.twice(),
+            "idle": nodes.effects.idle(),
+            "repeated": {nodes.names[node]: taken for node, taken in nodes.effects.repeated().items()},
+            "fenced": int(nodes.fenced.sum()),
+            "jobs_lost": int(nodes.jobs_lost.sum()),
+        }
+        return Reply(200, msgspec.json.encode(book))
 
 
 def _before(tricks: set[Trick], prankster: Prankster, bmc: Bmc) -> Reply | None:

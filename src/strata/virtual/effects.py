@@ -85,3 +85,10 @@ class Effects:
     def idle(self) -> int:
         """How many were told to a node that had the result already, or was on its way to it."""
         return int(self.rows["idle"].sum())
+
+    def repeated(self) -> dict[int, list[str]]:
+        """Nodes that took some mutation more than once, and all that they took, in order."""
+        width = len(self.mutations)
+        keys, counts = np.unique(self.rows["node"] * width + self.rows["mutation"], return_counts=True)
+        nodes = np.unique(keys[counts > 1] // width).tolist()
+        return {node: [mutation for _, _, mutation in self.of(node)] for node in nodes}

@@ -1,4 +1,4 @@
-"""Brakes: holds on nodes, freezes of the fleet, a group or a node."""
+"""Brakes: holds on nodes, freezes of the fleet, a group or a node; and another chance for nodes that failed."""
 
 from __future__ import annotations
 
@@ -45,6 +45,12 @@ async def release(
     return await ask.facade.release(ask.who, select)
 
 
+@post("/v1/retries", tags=[_TAG], status_code=200, **needs("change", "desire", 404, 409, body=True))
+async def retry(ask: Asked, data: JSONBody[v.RetryRequest]) -> v.ManyResult:
+    """Forget the failures and faults of the selected nodes and try them again now, as a new desire would."""
+    return await ask.facade.retry(ask.who, data.select)
+
+
 @get("/v1/freezes", tags=[_TAG], **needs("read", "freeze"))
 async def list_freezes(ask: Asked) -> Freezes:
     """All freezes."""
@@ -63,4 +69,4 @@ async def thaw(ask: Asked, frozen: FreezePath) -> None:
     await ask.facade.thaw(ask.who, frozen)
 
 
-HANDLERS = [list_holds, hold, release, list_freezes, freeze, thaw]
+HANDLERS = [list_holds, hold, release, retry, list_freezes, freeze, thaw]
