@@ -33,6 +33,7 @@ def run() -> None:
     parser.add_argument("--nodes", type=int, default=100_000)
     parser.add_argument("--sockets", action="store_true", help="a simulator in a process of its own, over HTTP")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--lease", type=float, default=10.0, help="seconds; a short one shows what a slow fleet does")
     parser.add_argument("--limit", type=float, default=600.0, help="seconds after which to give up")
     given = parser.parse_args()
     if given.nodes < 1:
@@ -69,7 +70,7 @@ async def _converge(given: argparse.Namespace, directory: Path, drivers: Mapping
     say(f"writing {given.nodes:,} nodes to the store", quiet=given.json)
     create = await describe(directory, given.nodes, address)
     loading = Gauge()
-    async with controlled(directory, drivers, given.seed) as service:
+    async with controlled(directory, drivers, given.seed, given.lease) as service:
         load, gauge = loading.seconds, Gauge()
         await service.put_document(LOCAL_ADMIN, DocumentSpec(name="bench", select="*", set=GOAL), None)
         acknowledged = gauge.seconds

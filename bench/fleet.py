@@ -23,7 +23,7 @@ from strata.control.controller import Controller
 from strata.control.edits import Edits
 from strata.control.registry import Registry
 from strata.control.service import Service
-from strata.control.settings import Settings
+from strata.control.settings import LeadershipSettings, Settings
 from strata.core.driver import Driver
 from strata.core.model import Model
 from strata.hardware.bmc_driver import BmcDriver
@@ -78,11 +78,22 @@ async def describe(directory: Path, count: int, bmc_base: str = "") -> float:
 
 
 @contextlib.asynccontextmanager
-async def controlled(directory: Path, drivers: Mapping[str, Driver], seed: int = 0) -> AsyncIterator[Service]:
+async def controlled(
+    directory: Path, drivers: Mapping[str, Driver], seed: int = 0, lease: float = 10.0
+) -> AsyncIterator[Service]:
     """A controller that starts on the store in ``directory`` and knows no fact yet."""
     store = SqliteStore(directory / "strata.db")
     try:
-        controller = Controller(store, model(), drivers, name="bench", history=directory / "history.db", seed=seed)
+        leadership = LeadershipSettings(lease=lease, renew_every=lease * 0.3)
+        controller = Controller(
+            store,
+            model(),
+            drivers,
+            name="bench",
+            history=directory / "history.db",
+            leadership=leadership,
+            seed=seed,
+        )
         service = Service(controller, Settings(state_dir=directory))
         await controller.start()
         try:

@@ -30,8 +30,9 @@ def promise_2_at_most_one_effect_per_node_and_generation(world: World) -> None:
     lies = world.plot.faults.power_null or world.plot.faults.agent_silent
     for row in () if lies else rows[rows["idle"]]:
         name, what = world.sim.names[row["node"]], world.sim.effects.mutations[row["mutation"]]
-        # A step that is declared to be right whatever the value was may be told to a node that cannot be seen.
-        if "unknown" not in world.model.mutations[what].start:
+        # A step that is right whatever the value was may be told to a node that cannot be seen.
+        mutation = world.model.mutations[what]
+        if "unknown" not in mutation.start and not mutation.idempotent:
             world.broken(2, f"{name} was told to {what} at {row['time']:.1f} s while it was so already")
 
 
@@ -71,17 +72,12 @@ def promise_5_destructive_work_is_braked(world: World) -> None:
             world.broken(5, f"{mutation.name} was sent to {name}, which a person holds")
 
     def within_budget() -> None:
-        down: set[str] = set()
-        for member in world.members:
-            if member.service is None:
-                continue
-            engine = member.service.controller.engine
-            for node in np.flatnonzero((engine.work.phase >= 2) & (engine.work.epoch > 0)).tolist():
-                if engine.mutations[engine.work.mutation[node]].name in DESTRUCTIVE:
-                    down.add(member.service.registry.names[node])
+        """What the devices are really doing counts, whoever told them."""
+        under_way = world.sim.under_way(asyncio.get_running_loop().time())
+        down = [name for name, mutation in under_way.items() if mutation in DESTRUCTIVE]
         most = max(1, world.plot.nodes // 10)
         if len(down) > most:
-            world.broken(5, f"{len(down)} nodes were being taken down at once, {most} may")
+            world.broken(5, f"{', '.join(down)} were being taken down at once, {most} may")
 
     world.at_every_act.append(not_held)
     world.every_second.append(within_budget)

@@ -216,6 +216,8 @@ class World:
         self.members: list[Member] = []
         self.wanted: dict[str, str] = dict.fromkeys(self.sim.names, "v1")
         """Node → the image that was last acknowledged as desired."""
+        self.asked: tuple[str, str] | None = None
+        """The node and image that the operator is asking for."""
         self.held: set[str] = set()
         """Nodes whose hold was acknowledged."""
         self.crash_count = 0
@@ -303,6 +305,7 @@ class World:
         assert service is not None
         await self._until_done(lambda: service.edits.release(service.registry.select("*"), "operator"))
         self.held.clear()
+        await self._set_image()
         deadline = loop.time() + LIVENESS
         while loop.time() < deadline and not self.at_goal():
             await asyncio.sleep(5.0)
@@ -332,13 +335,8 @@ class World:
             what = self.chance.choice(("image", "image", "hold", "release"))
             count += 1
             if what == "image":
-                image = f"v{count}"
-                self.wanted[name] = image
-                await self._until_done(
-                    lambda image=image, name=name: self._edits().set_desires(
-                        self._nodes(name), {"image": [image]}, (), "operator"
-                    )
-                )
+                self.asked = (name, f"v{count}")
+                await self._set_image()
             elif what == "hold":
                 await self._until_done(lambda name=name: self._edits().hold(self._nodes(name), "repair", "operator"))
                 await self._everybody_knows()
@@ -346,6 +344,16 @@ class World:
             else:
                 self.held.discard(name)
                 await self._until_done(lambda name=name: self._edits().release(self._nodes(name), "operator"))
+
+    async def _set_image(self) -> None:
+        """Until it is acknowledged; only then does the operator count on it."""
+        if self.asked is not None:
+            name, image = self.asked
+            await self._until_done(
+                lambda: self._edits().set_desires(self._nodes(name), {"image": [image]}, (), "operator")
+            )
+            self.wanted[name] = image
+            self.asked = None
 
     async def _everybody_knows(self) -> None:
         """A hold counts from when the controllers have heard of it."""

@@ -67,6 +67,11 @@ def strata(state: Path, *arguments: object, limit: float = 90.0, **environment: 
     return Done(done.returncode, done.stdout, done.stderr)
 
 
+def connect(state: Path) -> Client:
+    """Speaks to the service whose state is in ``state``, as its administrator."""
+    return Client(Endpoint(f"unix:{state / 'admin.sock'}"), Credentials(), timeout=30.0)
+
+
 def eventually(what: str, holds: Callable[[], Any], limit: float, every: float = 0.1) -> Any:
     """Ask until the answer is true, and return it; an answer that cannot be had is no."""
     deadline = time.monotonic() + limit
@@ -82,6 +87,13 @@ def eventually(what: str, holds: Callable[[], Any], limit: float, every: float =
 def nodeset(first: int, last: int) -> str:
     """Simulated nodes by number."""
     return f"n[{first:05d}-{last:05d}]"
+
+
+def book_of(simulator: str) -> dict[str, Any]:
+    """What the nodes of the simulator at an address were told, as they know it."""
+    request = urllib.request.Request(f"{simulator}/fleet/effects", headers={"Authorization": SIMULATED_ACCOUNT.basic})
+    with urllib.request.urlopen(request, timeout=30) as reply:
+        return json.load(reply)  # type: ignore[no-any-return]
 
 
 class Program:
@@ -152,10 +164,7 @@ class Simulator(Program):
 
     def effects(self) -> dict[str, Any]:
         """What the nodes were told, as they know it."""
-        url = f"{self.address}/fleet/effects"
-        request = urllib.request.Request(url, headers={"Authorization": SIMULATED_ACCOUNT.basic})
-        with urllib.request.urlopen(request, timeout=30) as reply:
-            return json.load(reply)  # type: ignore[no-any-return]
+        return book_of(self.address)
 
     def check_once(self, *, others: int, **counts: int) -> None:
         """No node took a step twice; ``others`` nodes took each step to ready, other numbers are in ``counts``."""
@@ -173,7 +182,7 @@ class Controller(Program):
         self,
         directory: Path,
         name: str,
-        simulator: Simulator,
+        simulator: Simulator | None,
         *,
         store: str = "",
         tls: bool = False,
@@ -183,7 +192,8 @@ class Controller(Program):
         self.name = name
         self.state = directory / name
         self._arguments = ["serve", "--state-dir", str(self.state), "--controller-id", name, "--log-format", "text"]
-        self._arguments += ["--simulator", simulator.address, "--simulated", str(simulator.nodes)]
+        if simulator is not None:
+            self._arguments += ["--simulator", simulator.address, "--simulated", str(simulator.nodes)]
         self._arguments += ["--listen", "127.0.0.1:0"] if tls else ["--no-tls"]
         self._arguments += ["--store", store] if store else []
         if quick:
@@ -214,7 +224,7 @@ class Controller(Program):
 
     def connect(self) -> Client:
         """Another connection."""
-        return Client(Endpoint(f"unix:{self.state / 'admin.sock'}"), Credentials(), timeout=30.0)
+        return connect(self.state)
 
     def stop(self) -> None:
         """Let go of it, and end it."""
@@ -276,7 +286,7 @@ class World:
         self._programs.append(found)
         return found
 
-    def controller(self, name: str, simulator: Simulator, **more: Any) -> Controller:
+    def controller(self, name: str, simulator: Simulator | None, **more: Any) -> Controller:
         """A controller, not started yet."""
         found = Controller(self.directory, name, simulator, **more)
         self._programs.append(found)

@@ -351,7 +351,7 @@ def _say_where(session: Session, directory: Path, headline: str) -> None:
         "strata status",
         "strata node list --group-by state",
         "strata node why NODE",
-        "strata node set NODE power=off --wait",
+        "strata node set NODE image=demo-2 --wait",
         "strata watch",
         "strata down",
     ):

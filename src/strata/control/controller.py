@@ -51,6 +51,9 @@ log = logging.getLogger(__name__)
 STEP_GAP = 0.02
 """Seconds between steps at the least: what arrives together is handled together."""
 
+STALE = 7 * 86400.0
+"""Seconds after which an intent that nobody ended is believed to be of the past, whatever clocks have jumped."""
+
 BATCHES_AT_ONCE = 8
 """Calls of one driver under way at a time."""
 
@@ -94,7 +97,7 @@ class Controller:
         self.settings = leadership or LeadershipSettings()
         instance = uuid.UUID(int=seed).hex if seed else uuid.uuid4().hex
         self.intents = Intents(store, name, instance)
-        self.chronicle = Chronicle(store, name, history)
+        self.chronicle = Chronicle(store, name, history, shards=self.settings.shards)
         self.leadership = Leadership(
             store,
             self.settings,
@@ -202,6 +205,7 @@ class Controller:
 
     def _take(self, events: Sequence[Event]) -> None:
         """What a watch brought: others' facts and intents, requests to retry, and everything that people said."""
+        self.leadership.lapse()  # what a new leader saw is not for one who still thinks that it leads
         for row in self.chronicle.read(events):
             if row.controller != self.name:
                 self._mirror(row)
@@ -282,7 +286,7 @@ class Controller:
         stale = []
         for key, intent in left:
             mutation = self.model.mutations.get(intent.mutation)
-            if mutation is None or wall - intent.started > 2 * mutation.timeout + 3600:
+            if mutation is None or wall - intent.started > 2 * mutation.timeout + STALE:
                 stale.append(key)
                 continue
             nodes = self.registry.indices_of(intset.unpack(intent.uids))
@@ -320,6 +324,7 @@ class Controller:
         """Step whenever something arrives or is due, for ever."""
         while True:
             self._wake.clear()
+            self.leadership.lapse()
             inputs, self._inbox = self._inbox, []
             begun, told = self.clock.now(), self.registry.revision
             effects = self.engine.step(begun, inputs)
@@ -336,7 +341,7 @@ class Controller:
 
     def _carry_out(self, effects: Effects) -> None:
         if effects.changes:
-            self.chronicle.add(effects.changes, self.registry.uids, self.clock.wall())
+            self.chronicle.add(effects.changes, self.registry.uids, self.clock.wall(), self.engine.epochs)
             self.changes += 1
         self.intents.finished(effects.settled)
         for look in effects.looks:

@@ -104,9 +104,13 @@ class Leadership:
                     self._poke.clear()
             except TimeoutError:
                 pass
-            if self.epochs and self._clock() >= self._valid_until:
-                log.warning("lead lost: the lease could not be renewed in time")
-                self._drop(list(self.epochs))
+            self.lapse()
+
+    def lapse(self) -> None:
+        """Stop leading if the lease may have run out. Whoever may have slept asks this before it believes anything."""
+        if self.epochs and self._clock() >= self._valid_until:
+            log.warning("lead lost: the lease could not be renewed in time")
+            self._drop(list(self.epochs))
 
     async def resign(self) -> None:
         """Give everything back at once, for a fast takeover."""
@@ -152,7 +156,7 @@ class Leadership:
         extra = sorted(self.epochs)[share:]
         if not extra:
             return
-        expect = {_key(shard): self.epochs[shard] for shard in extra}
+        expect = {shard_key(shard): self.epochs[shard] for shard in extra}
         self._drop(extra)
         self._see({shard: holder for shard, holder in self.holders.items() if shard not in extra})
         await self._quiet()
@@ -178,10 +182,14 @@ class Leadership:
                 expected = modified
             try:
                 gained[shard] = await self._store.txn(
-                    [Put(_key(shard), self._value(), self._lease)], expect={_key(shard): expected}
+                    [Put(shard_key(shard), self._value(), self._lease)], expect={shard_key(shard): expected}
                 )
             except Conflict:
                 continue  # another was faster
+        await self._let_go(
+            {shard: epoch for shard, (holder, epoch) in held.items() if holder.controller == self._me.controller},
+            gained,
+        )
         if gained:
             await self._gained(gained)
             if self._clock() < self._valid_until:
@@ -189,6 +197,15 @@ class Leadership:
                 self._see(self.holders | {shard: (self._me.controller, epoch) for shard, epoch in gained.items()})
             else:
                 self._lost(list(gained))
+
+    async def _let_go(self, ours: dict[int, int], gained: dict[int, int]) -> None:
+        """Shards under our name that we neither lead nor took now are more than our share: others shall have them."""
+        stray = {shard_key(s): epoch for s, epoch in ours.items() if s not in self.epochs and s not in gained}
+        if stray:
+            try:
+                await self._store.txn([Delete(key) for key in stray], expect=stray)
+            except Conflict:
+                log.debug("somebody has taken them meanwhile")
 
     async def _pass_baton(self, members: list[str]) -> None:
         """Take the baton when nobody has it; pass it on when it was ours for long enough."""
@@ -232,5 +249,6 @@ class Leadership:
         return msgspec.msgpack.encode(self._me)
 
 
-def _key(shard: int) -> str:
+def shard_key(shard: int) -> str:
+    """The key of a shard's leader."""
     return f"shard/{shard:04d}"

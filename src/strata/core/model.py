@@ -93,6 +93,9 @@ class Mutation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     destructive: bool = False
     """It can hurt what runs on the node. Never done while a fact that it starts from, requires or excludes is
     unknown, even where ``start`` or ``requires`` would allow that."""
+    idempotent: bool = False
+    """Doing it twice is the same as once: it is sent again now and then while its effect does not show. Any other step
+    is tried again only after its ``timeout``."""
     on_failure: Literal["unknown", "unchanged"] = "unknown"
     """What to believe of every variable that it touches when the driver says that it failed."""
     doc: str = ""

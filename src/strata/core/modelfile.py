@@ -108,7 +108,7 @@ def _variable(name: str, section: _Section) -> Variable:
 def _mutation(name: str, section: _Section, known: Mapping[str, Variable]) -> Mutation:
     section.only(
         *("variable", "from", "to", "requires", "excludes", "sets", "forgets", "cost", "timeout", "batch"),
-        *("driver", "guard", "guards", "destructive", "on_failure", "doc"),
+        *("driver", "guard", "guards", "destructive", "idempotent", "on_failure", "doc"),
     )
     section.needs("variable", "from", "to")
     variable = section.scalar("variable", str, "")
@@ -132,6 +132,7 @@ def _mutation(name: str, section: _Section, known: Mapping[str, Variable]) -> Mu
         driver=section.scalar("driver", str, ""),
         guards=section.sub("guard").words() + section.sub("guards").words(),
         destructive=section.scalar("destructive", bool, False),
+        idempotent=section.scalar("idempotent", bool, False),
         on_failure="unchanged" if section.one_of("on_failure", ("unknown", "unchanged")) == "unchanged" else "unknown",
         doc=section.scalar("doc", str, ""),
     )
@@ -149,7 +150,19 @@ def _guard(name: str, section: _Section) -> Guard:
 
 def _budget(name: str, section: _Section) -> Budget:
     section.only(
-        *("mutations", "driver", "destructive_only", "per", "limit", "percent", "rate", "unavailable", "doc"),
+        *(
+            "mutations",
+            "driver",
+            "destructive_only",
+            "per",
+            "limit",
+            "percent",
+            "rate",
+            "weight",
+            "unavailable",
+            "standing",
+            "doc",
+        ),
     )
     return Budget(
         name=name,
@@ -157,10 +170,12 @@ def _budget(name: str, section: _Section) -> Budget:
         driver=section.scalar("driver", str, ""),
         destructive_only=section.scalar("destructive_only", bool, False),
         per=section.scalar("per", str, "fleet"),
-        limit=section.scalar("limit", int, None),
+        limit=section.scalar("limit", float, None),
         percent=section.scalar("percent", float, None),
         rate=section.scalar("rate", float, None),
+        weight=section.scalar("weight", str, ""),
         unavailable=section.scalar("unavailable", bool, False),
+        standing=section.scalar("standing", bool, False),
         doc=section.scalar("doc", str, ""),
     )
 

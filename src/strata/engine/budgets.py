@@ -173,11 +173,14 @@ class Budgets:
             if name not in self._of_mutation[mutation]:
                 continue
             in_use = meter.in_use(demand, nodes[:0])
+            if not meter.budget.unavailable:
+                # Somebody may have begun one of these before: it is charged here, and not twice.
+                in_use = np.setdiff1d(in_use, nodes, assume_unique=True)
             for division in meter.divisions:
                 open_ = np.flatnonzero(verdict == -1)
                 keys = division.keys[nodes[open_]]
-                if meter.budget.unavailable or meter.budget.standing:
-                    # A node that counts already takes nothing more away from the others.
+                if meter.budget.unavailable:
+                    # A node that is down already may be mended: that takes nobody else away.
                     keys = np.where(np.isin(nodes[open_], in_use), -1, keys)
                 room = np.append(division.room(in_use, now), np.inf)  # the last is for -1
                 refused = _running_total(keys, division.weights[nodes[open_]]) > room[keys]

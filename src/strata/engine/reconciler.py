@@ -62,7 +62,8 @@ class Engine:
         self.guards = list(model.guards)
         self.breakers = [Breaker(self.settings) for _ in self.mutations]
         self._touched = [tuple(v for v in model.effects(m) if v != m.variable) for m in self.mutations]
-        self._epochs: dict[int, int] = {}
+        self.epochs: dict[int, int] = {}
+        """Shards that we lead, and with which epoch."""
         self._questions: dict[int, tuple[_Question, int]] = {}
         self._next_question = 1
         self._next_generation = 1
@@ -87,7 +88,7 @@ class Engine:
         self.work.alive[nodes] = True
         self.work.acted_at[nodes] = now
         self.work.shard[nodes] = shards
-        epochs = np.fromiter((self._epochs.get(shard, 0) for shard in shards.tolist()), dtype=np.int64)
+        epochs = np.fromiter((self.epochs.get(shard, 0) for shard in shards.tolist()), dtype=np.int64)
         self.work.epoch[nodes] = epochs
         self.work.touch(nodes, Urgency.NEWS)
         self.sight.forget_all(nodes, now)
@@ -138,7 +139,9 @@ class Engine:
 
     def lead(self, shard: int, epoch: int, now: float) -> None:
         """From now on we lead ``shard`` with this epoch; 0: somebody else does."""
-        self._epochs[shard] = epoch
+        self.epochs[shard] = epoch
+        if not epoch:
+            del self.epochs[shard]
         nodes = np.flatnonzero(self.work.alive & (self.work.shard == shard))
         self._release(nodes)
         self.work.epoch[nodes] = epoch
@@ -230,7 +233,7 @@ class Engine:
                     soonest = min(soonest, *(b.probes_at for b in self.breakers if b.stopped_since is not None))
         settling = ours & (work.phase == Phase.SETTLING)
         if settling.any():
-            soonest = min(soonest, float(work.deadline[settling].min()))
+            soonest = min(soonest, float(np.minimum(work.deadline, work.repeat_at)[settling].min()))
         return max(soonest, now)
 
     def may_begin(self, generation: int, nodes: Indices) -> npt.NDArray[np.bool_]:
@@ -268,7 +271,11 @@ class Engine:
         work.phase[waiting] = Phase.SETTLING
         work.poll[waiting] = self.settings.first_poll
         self.sight.poll(waiting, self.mutations[number].variable, np.full(len(waiting), now))
-        for node in nodes[codes == Outcome.UNKNOWN].tolist():
+        unsure = nodes[codes == Outcome.UNKNOWN]
+        if self.mutations[number].idempotent:
+            work.repeat_at[waiting] = now + self.settings.repeat_every
+            work.repeat_at[unsure] = now + self.settings.repeat_unknown
+        for node in unsure.tolist():
             work.reasons[node] = f"{self.mutations[number].name}: no answer: {reasons.get(node) or 'outcome unknown'}"
         failed = nodes[codes == Outcome.FAILED]
         self._fail(number, failed, now, reasons, "the device refused")
@@ -294,8 +301,10 @@ class Engine:
             if column.variable.open:
                 reached |= moved  # the goal may have moved on meanwhile; the step itself has ended
             self._succeed(number, nodes[reached], now)
-            astray = moved & ~reached
-            overdue = ~reached & ~astray & (work.deadline[nodes] <= now)
+            self._end(nodes[~reached & (work.repeat_at[nodes] <= now)])
+            under_way = work.phase[nodes] == Phase.SETTLING
+            astray = moved & ~reached & under_way
+            overdue = ~reached & ~astray & under_way & (work.deadline[nodes] <= now)
             resumed = np.isin(work.generation[nodes], list(self._resumed))
             self._never_begun(number, nodes[overdue & resumed], now)
             overdue &= ~resumed
@@ -392,6 +401,7 @@ class Engine:
         work.mutation[nodes] = -1
         work.generation[nodes] = 0
         work.deadline[nodes] = NEVER
+        work.touch(nodes, Urgency.NEWS)
 
     def _release(self, nodes: Indices) -> None:
         """Nodes leave our hands: what is under way for them is not ours to end."""
@@ -602,6 +612,7 @@ class Engine:
         work.generation[nodes] = generation
         work.since[nodes] = work.acted_at[nodes] = now
         work.deadline[nodes] = now + self.mutations[number].timeout
+        work.repeat_at[nodes] = NEVER
         work.start_fact[nodes] = self.table.columns[self.mutations[number].variable].fact[nodes]
         if len(nodes):
             self._open[generation] = len(nodes)

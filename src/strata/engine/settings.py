@@ -21,6 +21,10 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     blind_look: float = 2.0
     """A node that could not be seen is looked at again after this, then each time twice as long, up to the refresh
     interval: dead controllers cost little."""
+    repeat_unknown: float = 30.0
+    """An idempotent step whose outcome is unknown is sent again when its effect has not shown for this long..."""
+    repeat_every: float = 300.0
+    """...and one that was accepted after this: the device may have forgotten it."""
     backoff: float = 5.0
     """Wait after the first failure; doubles with each, with jitter."""
     longest_backoff: float = 300.0

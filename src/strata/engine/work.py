@@ -66,6 +66,7 @@ _FIELDS: dict[str, tuple[str, float]] = {
     "generation": ("int64", 0),
     "since": ("float64", 0),
     "deadline": ("float64", NEVER),
+    "repeat_at": ("float64", NEVER),  # an idempotent step is sent again then
     "acted_at": ("float64", -NEVER),  # looks begun before this saw an older world
     "start_fact": ("int32", 0),
     "poll": ("float64", 0),
@@ -101,6 +102,7 @@ class Work:
     generation: np.ndarray[tuple[int], np.dtype[np.int64]]
     since: np.ndarray[tuple[int], np.dtype[np.float64]]
     deadline: np.ndarray[tuple[int], np.dtype[np.float64]]
+    repeat_at: np.ndarray[tuple[int], np.dtype[np.float64]]
     acted_at: np.ndarray[tuple[int], np.dtype[np.float64]]
     start_fact: np.ndarray[tuple[int], np.dtype[np.int32]]
     poll: np.ndarray[tuple[int], np.dtype[np.float64]]

@@ -33,6 +33,7 @@ LAYER = Layer(
             driver="node",
             cost=10,
             timeout=300,
+            idempotent=True,
         ),
         Mutation(
             name="join-workload",
@@ -43,6 +44,7 @@ LAYER = Layer(
             driver="workload",
             cost=1,
             timeout=30,
+            idempotent=True,
         ),
         Mutation(
             name="leave-workload",
@@ -52,6 +54,7 @@ LAYER = Layer(
             driver="workload",
             cost=5,
             timeout=86400,
+            idempotent=True,
             on_failure="unchanged",
         ),
     ),

@@ -187,6 +187,12 @@ class SimNodes:
         """What is really so, whoever would answer."""
         return Column(self.words(variable), self._truth(variable, idx, now))
 
+    def under_way(self, now: float) -> dict[str, str]:
+        """Node → the mutation that it is really undergoing."""
+        self._settle(self.all, now)
+        busy = np.flatnonzero(self._doing >= 0)
+        return {self.names[i]: MUTATIONS[self._doing[i]] for i in busy.tolist()}
+
     def words(self, variable: str) -> tuple[str, ...]:
         """The values that ``variable`` has had, in the order of their codes."""
         return tuple(self._words[variable]) if variable in self._words else WORDS[variable]

@@ -1,0 +1,89 @@
+"""Several controllers over one store, and a controller that starts again: who acts, and that nobody acts twice."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+from system_support import Controller, Simulator, World, eventually
+
+from support.etcd_cluster import EtcdCluster
+
+pytestmark = [pytest.mark.server, pytest.mark.slow]
+
+NODES = 600
+STOPPED_FOR = 60.0
+TAKEOVER = 15.0
+
+
+@pytest.mark.timeout(240)
+def test_a_leader_that_stood_still_for_60_seconds_is_replaced_within_15_and_fenced(
+    world: World, etcd_cluster: EtcdCluster
+) -> None:
+    simulator = world.simulator(NODES, 0.1)
+    stopped, other = (
+        world.controller(name, simulator, quick=True, store=etcd_cluster.url("stopped")) for name in ("c1", "c2")
+    )
+    for controller in (stopped, other):
+        controller.start()
+        controller.wait_ready()
+    eventually("they share", lambda: other.leads() == {"c1": 8, "c2": 8}, 30)
+    other.want_ready()
+    eventually("power goes on", lambda: simulator.effects()["counts"].get("power-on", 0) > NODES // 10, 30, every=0.02)
+    stopped.signal(signal.SIGSTOP)
+    since = time.monotonic()
+    eventually("the other leads all", lambda: other.leads() == {"c2": 16}, TAKEOVER)
+    other.wait_all("ready", NODES, since + STOPPED_FOR - time.monotonic())
+    simulator.check_once(others=NODES)
+    eventually("a minute is over", lambda: time.monotonic() - since > STOPPED_FOR, STOPPED_FOR + 1)
+    stopped.signal(signal.SIGCONT)
+    eventually("it shares again", lambda: stopped.leads() == other.leads() == {"c1": 8, "c2": 8}, 30)
+    for controller in (stopped, other):
+        controller.wait_all("ready", NODES, 30)
+    assert "lead lost" in stopped.tail() or "taken over" in stopped.tail()
+    simulator.check_once(others=NODES)
+
+
+def seen_since(controller: Controller, moment: float) -> bool:
+    """Whether every fact of every node was looked at after ``moment``."""
+    nodes = controller.client.pages("/v1/nodes", {"fields": "name,facts"})
+    return all((fact["seen"] or 0) > moment for node in nodes for fact in node["facts"].values())
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+def test_a_controller_that_starts_again_looks_at_everything_and_disturbs_nothing(world: World, how: str) -> None:
+    simulator = world.simulator(256, 0.02)
+    controller = world.controller("c1", simulator)
+    controller.start()
+    controller.wait_ready()
+    controller.want_ready()
+    controller.wait_all("ready", 256, 60)
+    simulator.check_once(others=256)
+    if how == "killed":
+        controller.kill()
+    else:
+        controller.stop()
+    began = time.time()
+    controller.start()
+    controller.wait_ready()
+    eventually("all was looked at", lambda: seen_since(controller, began), 30)
+    controller.wait_all("ready", 256, 10)
+    simulator.check_once(others=256)
+    assert simulator.effects()["jobs_lost"] == 0
+
+
+@pytest.mark.timeout(120)
+def test_a_controller_that_is_stopped_hands_over_at_once(world: World, etcd_cluster: EtcdCluster) -> None:
+    simulator: Simulator = world.simulator(100, 0.05)
+    first, second = (world.controller(name, simulator, store=etcd_cluster.url("handover")) for name in ("c1", "c2"))
+    for controller in (first, second):
+        controller.start()
+        controller.wait_ready()
+    first.want_ready()
+    eventually("they share", lambda: second.leads() == {"c1": 8, "c2": 8}, 30)
+    first.stop()
+    eventually("the other leads all", lambda: second.leads() == {"c2": 16}, 3)
+    second.wait_all("ready", 100, 60)
+    simulator.check_once(others=100)
