@@ -90,11 +90,14 @@ async def _measure(url: str, raw: Raw, seconds: float) -> Figures:
 async def _held_against(
     raw: Raw, size: int, seconds: float, measure: Callable[[float], Awaitable[float]]
 ) -> tuple[float, float]:
-    """The store and raw SQLite in turns, so that a disk that is busy with others for a while slows both."""
+    """The store and raw SQLite in turns, so that a disk that is busy with others for a while slows both; neither has
+    to wait for what the other left to be written."""
     part = seconds / TURNS
     ours, theirs = [], []
     for _ in range(TURNS):
+        os.sync()
         ours.append(await measure(part))
+        os.sync()
         theirs.append(raw.upserts(size, part))
     return statistics.median(ours), statistics.median(theirs)
 

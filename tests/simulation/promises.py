@@ -27,13 +27,22 @@ def promise_2_at_most_one_effect_per_node_and_generation(world: World) -> None:
         fences = list(zip(mine["epoch"].tolist(), mine["generation"].tolist(), strict=True))
         if fences != sorted(fences):
             world.broken(2, f"{world.sim.names[node]} took an older fence after a newer one")
-    lies = world.plot.faults.power_null or world.plot.faults.agent_silent
-    for row in () if lies else rows[rows["idle"]]:
-        name, what = world.sim.names[row["node"]], world.sim.effects.mutations[row["mutation"]]
+    if not (world.plot.faults.power_null or world.plot.faults.agent_silent):  # nobody can act well on lies
+        for node in range(world.plot.nodes):
+            _check_repeats(world, node)
+
+
+def _check_repeats(world: World, node: int) -> None:
+    """The same step, twice in a row, on a node that has it already (or is at it): it was not looked at."""
+    rows = world.sim.effects.rows
+    mine = rows[rows["node"] == node]
+    for before, row in zip(mine, mine[1:], strict=False):
+        mutation = world.model.mutations[world.sim.effects.mutations[row["mutation"]]]
         # A step that is right whatever the value was may be told to a node that cannot be seen.
-        mutation = world.model.mutations[what]
-        if "unknown" not in mutation.start and not mutation.idempotent:
-            world.broken(2, f"{name} was told to {what} at {row['time']:.1f} s while it was so already")
+        harmless = mutation.idempotent or "unknown" in mutation.start
+        if row["idle"] and row["mutation"] == before["mutation"] and not harmless:
+            name = world.sim.names[node]
+            world.broken(2, f"{name} was told to {mutation.name} again at {row['time']:.1f} s")
 
 
 def promise_3_a_failure_of_strata_never_hurts_a_running_job(world: World) -> None:

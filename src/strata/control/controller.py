@@ -41,7 +41,7 @@ from strata.core.errors import Compacted, StrataError
 from strata.core.model import Model
 from strata.engine.effects import Act, Done, Effects, Input
 from strata.engine.explain import STATES, states
-from strata.engine.reconciler import Engine
+from strata.engine.reconciler import Elsewhere, Engine
 from strata.engine.settings import EngineSettings
 from strata.engine.work import Phase
 from strata.store.protocol import Event, Store
@@ -211,7 +211,7 @@ class Controller:
                 self._mirror(row)
         for event in events:
             kind, _, _ = event.key.partition("/")
-            if kind == "intent" and not self.intents.is_own(event.key):
+            if kind == "intent" and (event.value is None or not self.intents.is_own(event.key)):
                 self._hear_of(event)
             elif kind == RETRY and event.value is not None:
                 nodes = self.registry.indices_of(intset.unpack(msgspec.msgpack.decode(event.value)))
@@ -233,7 +233,7 @@ class Controller:
             intent = Intents.decode(event.value)
             nodes = self.registry.indices_of(intset.unpack(intent.uids))
             if intent.mutation in self.model.mutations:
-                self.engine.elsewhere[event.key] = (intent.mutation, nodes[nodes >= 0])
+                self.engine.elsewhere[event.key] = Elsewhere(intent.mutation, nodes[nodes >= 0], self.clock.now())
 
     def _tell(self, changes: Changes) -> None:
         """Pass on to the engine what is new in the registry."""
@@ -293,9 +293,8 @@ class Controller:
             nodes = nodes[nodes >= 0]
             ours = nodes[np.isin(self._shards(nodes), list(shards))]
             if len(ours):
-                generation = self.engine.resume(intent.mutation, ours, now)
-                if len(ours) == len(nodes):
-                    self.intents.adopt(key, generation)
+                self.intents.adopt(key, self.engine.resume(intent.mutation, ours, now))
+                self.engine.elsewhere.pop(key, None)
             elif not len(nodes):
                 stale.append(key)
         await self.intents.forget(stale)
@@ -344,6 +343,12 @@ class Controller:
             self.chronicle.add(effects.changes, self.registry.uids, self.clock.wall(), self.engine.epochs)
             self.changes += 1
         self.intents.finished(effects.settled)
+        for generation in effects.abandoned:
+            # From here on it is known by its row, and gone when whoever ends it removes that.
+            one = self.engine.elsewhere.pop(f"generation {generation}", None)
+            key = self.intents.abandon(generation)
+            if one is not None and key is not None:
+                self.engine.elsewhere[key] = one
         for look in effects.looks:
             self.executor.look(look.id, look.driver, look.variables, self.batch(look.nodes), look.urgency)
         for ask in effects.asks:

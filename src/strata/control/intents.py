@@ -40,6 +40,7 @@ class Intents:
         self._controller = controller
         self._session = session
         self._keys: dict[int, str] = {}
+        self._abandoned: dict[int, str] = {}
         self._ended: list[str] = []
         self._finished: list[str] = []
 
@@ -60,7 +61,17 @@ class Intents:
 
     def finished(self, generations: Iterable[int]) -> None:
         """These have ended."""
-        self._ended += [key for g in generations if (key := self._keys.pop(g, None)) is not None]
+        for generation in generations:
+            key = self._keys.pop(generation, None) or self._abandoned.pop(generation, None)
+            if key is not None:
+                self._ended.append(key)
+
+    def abandon(self, generation: int) -> str | None:
+        """The lead was lost while this was under way: its row is for the next leader, who may be ourselves. Its key."""
+        key = self._keys.pop(generation, None)
+        if key is not None:
+            self._abandoned[generation] = key
+        return key
 
     def mark(self) -> int:
         """A point in the order of what has ended, for ``release``."""
@@ -81,6 +92,7 @@ class Intents:
 
     def adopt(self, key: str, generation: int) -> None:
         """``generation`` stands for an older row: when it ends, that row goes."""
+        self._abandoned = {old: row for old, row in self._abandoned.items() if row != key}
         self._keys[generation] = key
 
     def is_own(self, key: str) -> bool:
@@ -96,9 +108,11 @@ class Intents:
             raise Corrupt(f"unreadable intent: {error}", where="intent") from None
 
     async def listed(self) -> list[tuple[str, bytes]]:
-        """Every row that is not this session's own, oldest first."""
+        """Every row that nobody here is working on, oldest first."""
         entries = (await self._store.range(PREFIX)).entries
-        return [(e.key, e.value) for e in sorted(entries, key=lambda e: e.modified) if not self.is_own(e.key)]
+        free = set(self._abandoned.values())
+        ordered = sorted(entries, key=lambda entry: entry.modified)
+        return [(e.key, e.value) for e in ordered if not self.is_own(e.key) or e.key in free]
 
     async def left_behind(self) -> Sequence[tuple[str, Intent]]:
         """The same, read."""

@@ -99,6 +99,8 @@ class Effects(NamedTuple):
     changes: list[Change]
     settled: list[int]
     """Generations whose every node has ended: their intents can go."""
+    abandoned: list[int]
+    """Generations under way when their lead was lost: their intents stay, for the next leader."""
 
     @property
     def empty(self) -> bool:

@@ -10,7 +10,8 @@ the brakes allow, look where eyes are needed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +34,14 @@ EVENT = "event"
 
 FAULT = "fault: "
 """How the event of going into a fault state begins."""
+
+
+class Elsewhere(NamedTuple):
+    """Something under way that is not ours to end; ``heard`` is when we learnt of it."""
+
+    mutation: str
+    nodes: Indices
+    heard: float
 
 
 class _Question:
@@ -71,8 +80,9 @@ class Engine:
         self._acting: dict[int, Indices] = {}
         self._settled: list[int] = []
         self._resumed: set[int] = set()
-        self.elsewhere: dict[str, tuple[str, Indices]] = {}
-        """What other controllers have under way, by the key of its intent: mutation and nodes."""
+        self.elsewhere: dict[str, Elsewhere] = {}
+        """What others have under way, or we had before we lost the lead, by the key of its intent."""
+        self._abandoned: dict[int, Indices] = {}
 
     # ---- what the fleet is ----
 
@@ -98,7 +108,7 @@ class Engine:
         self._release(nodes)
         self.work.reset(nodes)
         self.elsewhere = {
-            key: (mutation, members[~np.isin(members, nodes)]) for key, (mutation, members) in self.elsewhere.items()
+            key: one._replace(nodes=np.setdiff1d(one.nodes, nodes)) for key, one in self.elsewhere.items()
         }
 
     def set_goal(self, variable: str, nodes: Indices, goals: Sequence[tuple[str, ...]], codes: Indices) -> None:
@@ -143,7 +153,7 @@ class Engine:
         if not epoch:
             del self.epochs[shard]
         nodes = np.flatnonzero(self.work.alive & (self.work.shard == shard))
-        self._release(nodes)
+        self._abandon(nodes, now)
         self.work.epoch[nodes] = epoch
         if epoch:
             self.sight.forget_all(nodes, now)
@@ -211,7 +221,8 @@ class Engine:
         looks = self.sight.looks(now, urgent)
         changes, self.sight.changes = self.sight.changes, []
         settled, self._settled = self._settled, []
-        return Effects(looks, asks, acts, changes, settled)
+        abandoned = list(self._abandoned)
+        return Effects(looks, asks, acts, changes, settled, abandoned)
 
     def next_wakeup(self, now: float) -> float:
         """When to step again if no input comes before."""
@@ -250,6 +261,9 @@ class Engine:
         sent = self._acting.pop(generation, None)
         if sent is None:
             return
+        untouched = outcomes is None or bool(np.isin(outcomes.codes, (Outcome.FENCED, Outcome.WITHHELD)).all())
+        if self._abandoned.pop(generation, None) is not None and untouched:
+            self._settled.append(generation)  # nobody was told anything: there is nothing to be ended
         # Outcomes are aligned with the nodes that were sent; some of those may have been taken from us meanwhile.
         position = np.flatnonzero((work.generation[sent] == generation) & (work.phase[sent] == Phase.ACTING))
         nodes = sent[position]
@@ -410,6 +424,21 @@ class Engine:
         self.work.phase[nodes] = Phase.IDLE
         self.work.mutation[nodes] = -1
 
+    def _abandon(self, nodes: Indices, now: float) -> None:
+        """The lead of nodes is lost: what is under way goes on, for whoever leads next to end. Its intents stay."""
+        work = self.work
+        under_way = nodes[work.phase[nodes] >= Phase.ACTING]
+        for generation in np.unique(work.generation[under_way]).tolist():
+            members = under_way[work.generation[under_way] == generation]
+            self._open.pop(generation, None)
+            self._abandoned[generation] = members
+            mutation = self.mutations[work.mutation[members[0]]].name
+            self.elsewhere[f"generation {generation}"] = Elsewhere(mutation, members, now)
+        work.phase[nodes] = Phase.IDLE
+        work.mutation[nodes] = -1
+        work.generation[nodes] = 0
+        work.deadline[nodes] = NEVER
+
     def _event(self, nodes: Indices, text: str) -> None:
         self.sight.changes.append(Change(EVENT, "", text, "engine", "", nodes))
 
@@ -494,7 +523,7 @@ class Engine:
             return
         self._second_chance(able[work.fault[able]])
         away = work.alive & (work.kind != Kind.READY) & (work.kind != Kind.UNMANAGED)
-        demand = Demand(self._busy(), np.flatnonzero(away), self._standing)
+        demand = Demand(self._busy(now), np.flatnonzero(away), self._standing)
         for number in np.unique(work.next[able]).tolist():
             nodes = able[work.next[able] == number]
             nodes = nodes[np.lexsort((work.waiting_since[nodes], work.urgency[nodes]))]
@@ -535,12 +564,14 @@ class Engine:
             self.work.failures[nodes] = self.settings.failures_to_fault - 1
             self._event(nodes, "trying again after a fault")
 
-    def _busy(self) -> dict[str, Indices]:
+    def _busy(self, now: float) -> dict[str, Indices]:
         under_way = np.flatnonzero(self.work.phase != Phase.IDLE)
         numbers = self.work.mutation[under_way]
         busy = {self.mutations[n].name: under_way[numbers == n] for n in np.unique(numbers).tolist() if n >= 0}
-        for mutation, nodes in self.elsewhere.values():
-            busy[mutation] = np.union1d(busy.get(mutation, nodes), nodes)
+        for one in self.elsewhere.values():
+            # Long after it must have shown, the facts tell more than the intent.
+            if now < one.heard + 2 * self.model.mutations[one.mutation].timeout:
+                busy[one.mutation] = np.union1d(busy.get(one.mutation, one.nodes), one.nodes)
         return busy
 
     def _ask(self, number: int, nodes: Indices, now: float, asks: list[Ask]) -> None:
@@ -594,8 +625,8 @@ class Engine:
 
     def _launch(self, number: int, nodes: Indices, now: float, acts: list[Act]) -> None:
         mutation = self.mutations[number]
-        for start in range(0, len(nodes), mutation.batch):
-            chunk = np.sort(nodes[start : start + mutation.batch])
+        # One shard an act: its intent is ended by whoever leads that shard then.
+        for chunk in self._chunks(nodes, mutation.batch):
             generation = self._begin(number, chunk, now)
             self._acting[generation] = chunk
             self.work.phase[chunk] = Phase.ACTING
@@ -603,6 +634,13 @@ class Engine:
             urgency = int(self.work.urgency[chunk].min())
             acts.append(Act(generation, mutation.name, chunk, self.work.epoch[chunk].copy(), urgency))
             self.work.urgency[chunk] = Urgency.ROUTINE
+
+    def _chunks(self, nodes: Indices, most: int) -> Iterator[Indices]:
+        shards = self.work.shard[nodes]
+        for shard in np.unique(shards).tolist():
+            members = nodes[shards == shard]
+            for start in range(0, len(members), most):
+                yield np.sort(members[start : start + most])
 
     def _begin(self, number: int, nodes: Indices, now: float) -> int:
         generation = self._next_generation
