@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strata.core.errors import BadRequest
-from strata.core.model import Layer, Variable
+from strata.core.model import Layer, Mutation, Variable, values
 from strata.core.modelfile import parse
 
 WHOLE = """
@@ -82,6 +82,18 @@ mutations: {lamp: {variable: led, from: dark, to: lit, requires: {power: on}}}
 def test_a_file_may_build_on_the_layers_below() -> None:
     model = parse(f"extends: built-in\n{LAMP}", source="site.yaml", layers=[BASE]).model()
     assert list(model.variables) == ["power", "led"]
+
+
+def test_a_site_says_how_long_a_step_of_the_layers_below_takes() -> None:
+    below = Layer(
+        variables=BASE.variables,
+        mutations=(Mutation(name="on", variable="power", start=values("off"), to="on", cost=3, timeout=120),),
+    )
+    model = parse("timeouts: {on: 900}", source="site.yaml", layers=[below], always_extends=True).model()
+    assert (model.mutations["on"].timeout, model.mutations["on"].cost) == (900.0, 3)
+    for wrong, said in (("{off: 9}", "no such mutation: off"), ("{on: 0}", "above 0"), ("{on: soon}", "a number")):
+        with pytest.raises(BadRequest, match=said):
+            parse(f"timeouts: {wrong}", source="site.yaml", layers=[below], always_extends=True).model()
 
 
 def test_a_file_that_forgot_to_say_so_is_told_how() -> None:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
-from support.pure_fleet import READY, PureFleet
 
 from strata.core.column import Column
 from strata.core.driver import Batch, Outcomes
@@ -15,6 +14,7 @@ from strata.core.state import Outcome
 from strata.engine.effects import Done, Seen
 from strata.engine.settings import EngineSettings
 from strata.virtual.faults import Faults, Timing
+from support.pure_fleet import READY, PureFleet
 
 THE_WAY = ["power-on", "boot", "enrol", "load-image", "start-personality", "configure", "join-workload"]
 
@@ -382,7 +382,7 @@ def test_a_wish_goes_before_a_routine() -> None:
     fleet.engine.work.urgency[:] = 2
     fleet.want(nodes=[49], power="on")
     fleet.run(30, lambda: "power-on" in fleet.acts_on(49))
-    later = [when for when, act in fleet.acts if 49 in act.nodes][0]
+    later = next(when for when, act in fleet.acts if 49 in act.nodes)
     waiting_before = sum(1 for when, act in fleet.acts if when > later)
     assert waiting_before == 0
 
@@ -412,15 +412,16 @@ def test_a_lost_rack_comes_back_at_a_limited_rate() -> None:
     assert fleet.all_ready()
 
 
-def test_a_fenced_act_ends_our_lead_of_that_node() -> None:
+def test_a_fenced_act_is_no_failure_and_is_not_hurried() -> None:
     fleet = PureFleet(2)
     fleet.want(power="on")
     while not (effects := fleet.step()).acts:
         pass
     act = effects.acts[0]
     fleet.inputs = [Done(act.generation, Outcomes.all(Outcome.FENCED, len(act.nodes)))]
-    fleet.step()
-    assert fleet.engine.work.epoch.tolist() == [0, 0]
+    assert not fleet.step().acts
+    assert fleet.engine.work.failures.tolist() == [0, 0]
+    assert "fenced off" in " ".join(fleet.why(0).lines)
 
 
 def test_an_intent_that_could_not_be_written_is_not_an_effect() -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from support.pure_fleet import READY, PureFleet
 
 from strata.virtual.faults import Timing
+from support.pure_fleet import READY, PureFleet
 
 pytestmark = pytest.mark.slow
 

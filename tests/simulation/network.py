@@ -127,6 +127,7 @@ class LinkedStore:
         self._chance = chance
         self._durable = mechanisms.durable
         self._alive = True
+        self._unwritten: set[asyncio.Future[None]] = set()
 
     def die(self) -> None:
         """What was not written yet never will be."""
@@ -142,7 +143,7 @@ class LinkedStore:
         if self._chance.random() < self._line.weather.faults:
             raise Unavailable("no space left on device", where="disk")
         if not self._durable and any(op.key.startswith("desire/") for op in ops):
-            asyncio.ensure_future(self._later(ops))
+            self._unwritten.add(asyncio.ensure_future(self._later(ops)))
             return await self._store.revision()
         return await self._line.call(lambda: self._store.txn(ops, expect=expect))
 
@@ -184,6 +185,13 @@ class LinkedStore:
         """The shared store stays."""
 
 
+def _beyond_the_driver(batch: Batch) -> Batch:
+    """A request on the wire: from here on only the device can tell whether it is too late."""
+    return Batch(
+        names=batch.names, uids=batch.uids, goals=batch.goals, epochs=batch.epochs, generation=batch.generation
+    )
+
+
 class LinkedDriver:
     """A driver whose requests cross the network after it has looked whether it still leads."""
 
@@ -197,7 +205,7 @@ class LinkedDriver:
     async def act(self, mutation: Mutation, batch: Batch) -> Outcomes:
         if self._mechanisms.fencing and self._clock() > batch.valid_until:
             return Outcomes.all(Outcome.FENCED, len(batch), "the lead ran out")
-        batch.valid_until = float("inf")  # from here on only the device can tell
+        batch = _beyond_the_driver(batch)
         try:
             outcomes = await self._line.call(lambda: self._driver.act(mutation, batch))
         except Unavailable as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 import msgspec
 import numpy as np
@@ -36,7 +37,7 @@ def _check_repeats(world: World, node: int) -> None:
     """The same step, twice in a row, on a node that has it already (or is at it): it was not looked at."""
     rows = world.sim.effects.rows
     mine = rows[rows["node"] == node]
-    for before, row in zip(mine, mine[1:], strict=False):
+    for before, row in itertools.pairwise(mine):
         mutation = world.model.mutations[world.sim.effects.mutations[row["mutation"]]]
         # A step that is right whatever the value was may be told to a node that cannot be seen.
         harmless = mutation.idempotent or "unknown" in mutation.start
@@ -129,14 +130,14 @@ async def promise_8_bad_input_changes_nothing(world: World) -> None:
     """Nonsense gets an error that says where, and the store stays as it was."""
     service = next(m.service for m in world.members if m.service is not None)
     for wanted in ({"power": ["sideways"]}, {"colour": ["red"]}, {"power": ["unknown"]}, {"image": [""]}):
-        before = [e for e in (await world.store.range("desire/")).entries]
+        before = (await world.store.range("desire/")).entries
         try:
             change = msgspec.convert({"select": "*", "set": wanted}, v.DesireChange)
             await service.set_desires(LOCAL_ADMIN, change, False)
             world.broken(8, f"{wanted} was accepted")
         except (StrataError, msgspec.ValidationError):
             pass
-        after = [e for e in (await world.store.range("desire/")).entries]
+        after = (await world.store.range("desire/")).entries
         if before != after:
             world.broken(8, f"{wanted} changed something")
 

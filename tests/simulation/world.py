@@ -307,7 +307,7 @@ class World:
         self.held.clear()
         await self._set_image()
         deadline = loop.time() + LIVENESS
-        while loop.time() < deadline and not self.at_goal():
+        while loop.time() < deadline and not self.at_goal():  # noqa: ASYNC110 (virtual time)
             await asyncio.sleep(5.0)
         watch.cancel()
         await asyncio.gather(watch, return_exceptions=True)
@@ -359,7 +359,7 @@ class World:
         """A hold counts from when the controllers have heard of it."""
         revision = await self.store.revision()
         for member in self.members:
-            while member.service is None or member.service.registry.revision < revision:
+            while member.service is None or member.service.registry.revision < revision:  # noqa: ASYNC110
                 await asyncio.sleep(0.5)
 
     async def _until_done(self, edit: Callable[[], Any]) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 import pytest
-from system_support import Controller, Simulator, World, nodeset
+from system_support import QUICK, Controller, Simulator, World, nodeset
 
 from strata.core.errors import OutcomeUnknown, StrataError
 from support.etcd_cluster import EtcdCluster
@@ -92,7 +92,7 @@ def nodes(first: int = 1, last: int = NODES) -> list[str]:
 @pytest.mark.timeout(240)
 def test_kill_9_twenty_times_during_the_convergence_of_1000_nodes(world: World) -> None:
     simulator = world.simulator(NODES + SPARE, 0.05)
-    controller = world.controller("c1", simulator, quick=True)
+    controller = world.controller("c1", simulator, timeouts=QUICK)
     controller.start()
     controller.wait_ready()
     controller.want_ready(nodeset(1, NODES))
@@ -107,7 +107,7 @@ def test_kill_9_twenty_times_of_two_controllers_on_etcd_which_loses_a_member(
 ) -> None:
     simulator = world.simulator(NODES + SPARE, 0.1)
     url = etcd_cluster.url("crashes")
-    controllers = [world.controller(name, simulator, quick=True, store=url) for name in ("c1", "c2")]
+    controllers = [world.controller(name, simulator, timeouts=QUICK, store=url) for name in ("c1", "c2")]
     for controller in controllers:
         controller.start()
         controller.wait_ready()

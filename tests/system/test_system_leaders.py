@@ -6,15 +6,17 @@ import signal
 import time
 
 import pytest
-from system_support import Controller, Simulator, World, eventually
+from system_support import QUICK, Controller, Simulator, World, eventually
 
 from support.etcd_cluster import EtcdCluster
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
-NODES = 1500
+NODES = 1000
 STOPPED_FOR = 60.0
 TAKEOVER = 15.0
+PATIENT = {**QUICK, "power-on": STOPPED_FOR + 2}
+"""The driver does not give up what it was about to do while it stands still: it is the fence that must stop it."""
 
 
 @pytest.mark.timeout(240)
@@ -23,24 +25,22 @@ def test_a_leader_that_stood_still_for_60_seconds_is_replaced_within_15_and_fenc
 ) -> None:
     simulator = world.simulator(NODES, 0.1)
     stopped, other = (
-        world.controller(name, simulator, quick=True, store=etcd_cluster.url("stopped")) for name in ("c1", "c2")
+        world.controller(name, simulator, timeouts=PATIENT, store=etcd_cluster.url("stopped")) for name in ("c1", "c2")
     )
     for controller in (stopped, other):
         controller.start()
         controller.wait_ready()
     eventually("they share", lambda: other.leads() == {"c1": 8, "c2": 8}, 30)
-    other.want_ready()
-    eventually("power goes on", lambda: simulator.effects()["counts"].get("power-on", 0) > NODES // 100, 30, every=0.01)
+    stopped.want_ready()
+    eventually("it acts", lambda: stopped.status()["queue"]["acting"] > 0, 30, every=0.005)
     stopped.signal(signal.SIGSTOP)
     since = time.monotonic()
     eventually("the other leads all", lambda: other.leads() == {"c2": 16}, TAKEOVER)
-    other.wait_all("ready", NODES, since + STOPPED_FOR - time.monotonic())
-    simulator.check_once(others=NODES)
     eventually("a minute is over", lambda: time.monotonic() - since > STOPPED_FOR, STOPPED_FOR + 1)
     stopped.signal(signal.SIGCONT)
     eventually("it shares again", lambda: stopped.leads() == other.leads() == {"c1": 8, "c2": 8}, 30)
     for controller in (stopped, other):
-        controller.wait_all("ready", NODES, 30)
+        controller.wait_all("ready", NODES, 90)
     assert stopped.fenced() > 0  # it was stopped in the middle of switching nodes on
     simulator.check_once(others=NODES)
 

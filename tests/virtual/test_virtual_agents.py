@@ -169,3 +169,28 @@ async def test_the_gateway_knows_its_routes_and_methods(server):
             assert reply.status == 404
         async with http.post(f"{server.address}/agents/observe", data=b"\xc1") as reply:
             assert reply.status == 400
+
+
+async def test_the_nodes_own_book_tells_what_they_were_told_and_what_came_twice(server, driver):
+    for generation, names in ((1, ("n00001", "n00003")), (2, ("n00003",))):
+        await driver.act(BOOT, batch(*names, generation=generation))
+    server.nodes.panic(np.array([2]), now=0.0)
+    await driver.act(BOOT, batch("n00003", generation=3))
+    await driver.act(BOOT, batch("n00003", generation=3))
+    url = f"{server.address}/fleet/effects"
+    async with aiohttp.ClientSession() as http:
+        async with http.get(url) as reply:
+            assert reply.status == 401
+        headers = {"Authorization": SIMULATED_ACCOUNT.basic}
+        async with http.post(url, headers=headers) as reply:
+            assert reply.status == 405
+        async with http.get(url, headers=headers) as reply:
+            book = await reply.json()
+    assert book == {
+        "counts": {"boot": 3},
+        "twice": [],
+        "idle": 0,
+        "repeated": {"n00003": ["boot", "boot"]},
+        "fenced": 1,
+        "jobs_lost": 0,
+    }

@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import functools
 import logging
+import math
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -39,6 +40,7 @@ from strata.core.column import Indices
 from strata.core.driver import Batch, Driver
 from strata.core.errors import Compacted, StrataError
 from strata.core.model import Model
+from strata.core.state import Outcome
 from strata.engine.effects import Act, Done, Effects, Input
 from strata.engine.explain import STATES, states
 from strata.engine.reconciler import Elsewhere, Engine
@@ -316,6 +318,8 @@ class Controller:
     # ---- the loop ----
 
     def _deliver(self, item: Input) -> None:
+        if isinstance(item, Done) and item.outcomes is not None and (item.outcomes.codes == Outcome.FENCED).any():
+            self.leadership.poke()  # somebody newer may lead: find out
         self._inbox.append(item)
         self.wake()
 
@@ -371,7 +375,6 @@ class Controller:
                 self._deliver(Done(act.generation, None, f"the store refused the intent: {error}"))
             return
         for act, batch in zip(acts, batches, strict=True):
-            batch.valid_until = self.leadership.valid_until
             allowed = functools.partial(self.engine.may_begin, act.generation, act.nodes)
             self.executor.act(self.model.mutations[act.mutation], batch, act.urgency, allowed)
 
@@ -379,7 +382,12 @@ class Controller:
         columns = self.engine.table.columns
         touched = self.model.effects(self.model.mutations[act.mutation])
         goals = {name: columns[name].goal_column(act.nodes) for name in touched}
-        return self.batch(act.nodes, goals=goals, epochs=act.epochs, generation=act.generation)
+        lead = functools.partial(self._valid_until, int(self.engine.work.shard[act.nodes[0]]), int(act.epochs[0]))
+        return self.batch(act.nodes, goals=goals, epochs=act.epochs, generation=act.generation, valid_until=lead)
+
+    def _valid_until(self, shard: int, epoch: int) -> float:
+        """Until when an act for a shard may be begun: as long as the very lead lasts under which it was decided."""
+        return self.leadership.valid_until if self.engine.epochs.get(shard) == epoch else -math.inf
 
     async def _housekeeping(self) -> None:
         """Write down what happened, and tidy up, a few times a second."""

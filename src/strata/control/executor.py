@@ -23,6 +23,10 @@ from strata.engine.table import Mask
 
 log = logging.getLogger(__name__)
 
+KEPT_FREE = 2
+"""Of the calls that a driver may have under way, how many are never given to routine looks: a wish must not wait until
+a sweep lets go."""
+
 _SLACK = 5.0  # a driver keeps its own time limit; this is for one that does not
 
 
@@ -156,7 +160,7 @@ class Executor:
 
     def _pump(self, driver: str) -> None:
         queue = self._queues.get(driver)
-        while queue and self._running.get(driver, 0) < self._at_once:
+        while queue and self._running.get(driver, 0) < self._at_once - (KEPT_FREE if queue[0][0] > 0 else 0):
             _, _, call = heapq.heappop(queue)
             self._running[driver] = self._running.get(driver, 0) + 1
             task = asyncio.ensure_future(self._run(driver, call))

@@ -132,9 +132,8 @@ class Leadership:
         if not self._lease or not await self._store.renew(self._lease):
             self._drop(list(self.epochs))
             self._lease = await self._store.grant(self._settings.lease)
-            await self._store.txn([Put(f"controller/{self._me.controller}", self._value(), self._lease)])
         self._valid_until = sent + self._settings.lease
-        members = await self._store.range("controller/")
+        members = await self._members()
         shards = await self._store.range("shard/")
         held: dict[int, tuple[Holder, int]] = {}
         for entry in shards.entries:
@@ -147,10 +146,18 @@ class Leadership:
         if stolen:
             log.warning("shards were taken over", extra={"shards": len(stolen)})
             self._drop(stolen)
-        share = math.ceil(self._settings.shards / max(1, len(members.entries)))
+        share = math.ceil(self._settings.shards / max(1, len(members)))
         await self._give_back(share)
         await self._take(share, held)
-        await self._pass_baton(sorted(entry.key.removeprefix("controller/") for entry in members.entries))
+        await self._pass_baton(members)
+
+    async def _members(self) -> list[str]:
+        """The controllers that are there, ourselves among them."""
+        mine = f"controller/{self._me.controller}"
+        entries = {entry.key: entry for entry in (await self._store.range("controller/")).entries}
+        if mine not in entries or entries[mine].lease != self._lease:
+            await self._store.txn([Put(mine, self._value(), self._lease)])
+        return sorted(key.removeprefix("controller/") for key in {*entries, mine})
 
     async def _give_back(self, share: int) -> None:
         extra = sorted(self.epochs)[share:]

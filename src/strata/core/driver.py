@@ -6,7 +6,7 @@ not begin on a node once the batch's lead has run out, and hands the fence on to
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -20,7 +20,7 @@ from strata.core.state import Fence, Outcome
 class Batch:
     """Some nodes, in order, with what a driver needs to act on them."""
 
-    __slots__ = ("bmcs", "epochs", "generation", "goals", "names", "uids", "valid_until")
+    __slots__ = ("_valid_until", "bmcs", "epochs", "generation", "goals", "names", "uids")
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Batch:
         goals: Mapping[str, Column] | None = None,
         epochs: npt.NDArray[np.int64] | None = None,
         generation: int = 0,
-        valid_until: float = float("inf"),
+        valid_until: float | Callable[[], float] = float("inf"),
     ) -> None:
         self.names = names
         self.uids = uids
@@ -41,11 +41,15 @@ class Batch:
         """For the variables that the mutation touches: what is desired, per node."""
         self.epochs = epochs if epochs is not None else np.zeros(len(names), dtype=np.int64)
         self.generation = generation
-        self.valid_until = valid_until
-        """On the monotonic clock: do not begin on a node after this."""
+        self._valid_until = valid_until
 
     def __len__(self) -> int:
         return len(self.names)
+
+    @property
+    def valid_until(self) -> float:
+        """On the monotonic clock: do not begin on a node after this. Ask anew for each: a lead is prolonged or lost."""
+        return self._valid_until() if callable(self._valid_until) else self._valid_until
 
     def take(self, positions: npt.NDArray[np.int64]) -> Batch:
         """The part of the batch at ``positions``."""
@@ -57,7 +61,7 @@ class Batch:
             goals={name: column.take(positions) for name, column in self.goals.items()},
             epochs=self.epochs[positions],
             generation=self.generation,
-            valid_until=self.valid_until,
+            valid_until=self._valid_until,
         )
 
     def fence(self, position: int) -> Fence:

@@ -176,6 +176,8 @@ class Engine:
         self.work.phase[nodes] = Phase.SETTLING
         self.work.start_fact[nodes] = 0  # what it started from is not known
         self.work.poll[nodes] = self.settings.first_poll
+        if self.mutations[number].idempotent:
+            self.work.repeat_at[nodes] = now + self.settings.repeat_unknown
         if len(nodes):
             self._resumed.add(generation)
         else:
@@ -293,10 +295,11 @@ class Engine:
             work.reasons[node] = f"{self.mutations[number].name}: no answer: {reasons.get(node) or 'outcome unknown'}"
         failed = nodes[codes == Outcome.FAILED]
         self._fail(number, failed, now, reasons, "the device refused")
-        ended = nodes[(codes == Outcome.FENCED) | (codes == Outcome.WITHHELD)]
-        self._end(ended)
-        work.touch(ended, Urgency.NEWS)
-        work.epoch[nodes[codes == Outcome.FENCED]] = 0
+        self._end(nodes[codes == Outcome.WITHHELD])
+        # Somebody newer may lead; if so we are about to learn it. If not, this goes on after a while.
+        fenced = nodes[codes == Outcome.FENCED]
+        self._end(fenced)
+        self._wait_after_failure(fenced, f"{self.mutations[number].name} was fenced off", now)
 
     def _settle(self, now: float) -> None:
         work = self.work

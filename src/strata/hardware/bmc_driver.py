@@ -62,11 +62,11 @@ class BmcDriver:
             raise BadRequest("the bmc driver switches power on and off", where=mutation.name)
         codes = np.full(len(batch), Outcome.UNKNOWN, dtype=np.int8)
         reasons: dict[int, str] = {}
-        begin_before = min(batch.valid_until, self._client.clock() + mutation.timeout)
+        give_up = self._client.clock() + mutation.timeout
 
         async def one(position: int) -> None:
             try:
-                await self._switch(batch, position, mutation.to == "on", begin_before)
+                await self._switch(batch, position, mutation.to == "on", min(batch.valid_until, give_up))
                 codes[position] = Outcome.DONE
             except StrataError as wrong:
                 codes[position] = _outcome(wrong)

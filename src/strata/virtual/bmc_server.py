@@ -179,7 +179,6 @@ class BmcServer:
             return Reply(400, str(wrong).encode(), kind="text/plain; charset=utf-8")
         return Reply(404) if body is None else Reply(200, body, kind="application/msgpack")
 
-
     def _effects(self, request: Request) -> Reply:
         """The nodes' own book: how often each mutation was taken, and what should never be in it."""
         if request.method != "GET":

@@ -1,0 +1,378 @@
+"""Makes the reference pages that can be read off the code: commands, REST, built-in model, settings.
+
+``python docs/generate.py`` writes them; ``--check`` writes nothing and fails if one is out of date. What the pages say
+is in the docstrings and declarations of ``src/strata``; nothing is written twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+import sys
+from collections.abc import Container, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+REFERENCE = Path(__file__).resolve().parent / "reference"
+SOURCE = Path(__file__).resolve().parents[1] / "src" / "strata"
+MARK = "<!-- Made by docs/generate.py from the code. Do not edit; run `make docs`. -->\n"
+WIDTH = 100
+
+OPTIONS = {
+    "store.url": "--store",
+    "listen.tls": "--no-tls",
+    "listen.host": "--listen",
+    "listen.port": "--listen",
+    "listen.names": "--tls-name",
+    "leadership.shards": "--shards",
+    "simulated.nodes": "--simulated",
+    "simulated.address": "--simulator",
+    "logs.level": "--log-level",
+    "logs.format": "--log-format",
+    "state_dir": "--state-dir",
+    "controller_id": "--controller-id",
+    "models": "--model",
+}
+"""Which option of ``strata serve`` sets what. ``settings_page`` fails if one of them is not there."""
+
+
+def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A Markdown table."""
+    heads = list(heads)
+    lines = [" | ".join(heads), " | ".join("---" for _ in heads)]
+    lines += [" | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) for row in rows]
+    return "\n".join(f"| {line} |" for line in lines) + "\n"
+
+
+def code(text: object) -> str:
+    """Text in code type, or a dash."""
+    return f"`{text}`" if text not in ("", None, (), frozenset()) else "-"
+
+
+def words(text: str) -> str:
+    """A docstring as one line of Markdown."""
+    return " ".join(text.replace("``", "`").split())
+
+
+# ---- commands ----
+
+
+def cli_page() -> str:
+    """Every command with its help."""
+    from strata.cli.main import cli
+
+    parts = [
+        MARK,
+        "# Commands\n",
+        "Each command prints this with `--help`. `SELECT` is the selector language, see [REST](rest.md#selectors).\n",
+    ]
+    for path, command, context in _commands(cli, ("strata",), None):
+        depth = "##" if len(path) <= 2 else "###"
+        parts.append(f"{depth} {' '.join(path)}\n\n```text\n{_plain(command.get_help(context))}\n```\n")
+    return "\n".join(parts)
+
+
+def _commands(
+    command: click.Command, path: tuple[str, ...], parent: click.Context | None
+) -> Iterator[tuple[tuple[str, ...], click.Command, click.Context]]:
+    context = click.Context(command, info_name=path[-1], parent=parent, terminal_width=WIDTH, max_content_width=WIDTH)
+    yield path, command, context
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            member = command.get_command(context, name)
+            assert member is not None
+            yield from _commands(member, (*path, name), context)
+
+
+def _plain(text: str) -> str:
+    return "\n".join(line.rstrip() for line in text.splitlines()).strip()
+
+
+# ---- REST ----
+
+
+def rest_page() -> str:
+    """Every operation and every record of the OpenAPI document."""
+    from strata.api.app import create_litestar, openapi_schema
+    from strata.api.rights import _ALWAYS, _STATUSES, handlers_of
+    from strata.control import selectors
+
+    schema = openapi_schema()
+    rights = {(method, path): handler.opt["right"] for method, path, handler in handlers_of(create_litestar(1))}
+    selecting = (selectors.__doc__ or "").split("=====")
+    parts = [
+        MARK,
+        "# REST interface\n",
+        f"OpenAPI {schema['openapi']}; a running service gives the whole document at `/v1/openapi.json`.",
+        f"{schema['info']['description']}\n",
+        "*Needs* names the right that a caller must have; [Give access](../how-to/give-access.md) says who has it.\n",
+        "## Selectors\n",
+        words(selecting[0].split("\n\n", 1)[1]) + "\n",
+        table(("term", "selects"), _selector_terms(selectors.__doc__ or "")),
+        "A document's `select` may use every term but `state:`, `fact:` and `want:`: whom it is about must not",
+        "depend on what it does.\n",
+        "## Answers that every operation may give\n",
+        "Each is a [Problem](#problem). Operations that anybody may ask give no 401 and no 403.\n",
+        table(("status", "meaning"), ((str(status), _STATUSES[status]) for status in _ALWAYS)),
+    ]
+    common = {str(status) for status in _ALWAYS}
+    by_tag: dict[str, list[str]] = {}
+    for path, methods in schema["paths"].items():
+        for method, operation in methods.items():
+            tag = (operation.get("tags") or ["other"])[0]
+            right = rights[(method.upper(), path)]
+            by_tag.setdefault(tag, []).append(_operation(method.upper(), path, operation, right, common))
+    for tag in sorted(by_tag):
+        parts += [f"## {tag.capitalize()}\n", *by_tag[tag]]
+    parts.append("## Records\n")
+    for name, record in sorted(schema["components"]["schemas"].items()):
+        parts.append(_record(name, record))
+    return "\n".join(parts)
+
+
+def _selector_terms(text: str) -> Iterator[tuple[str, str]]:
+    for line in text.splitlines():
+        found = re.match(r"(``.+?``)\s{2,}(.+)", line) or re.match(r"(``\S+``) (.+)", line)
+        if found:
+            yield words(found[1]), words(found[2])
+
+
+def _operation(method: str, path: str, operation: Mapping[str, Any], right: object, common: Container[str]) -> str:
+    lines = [f"### {method} {path}\n", words(operation.get("description") or operation.get("summary", "")) + "\n"]
+    lines.append(f"Needs: {code(right) if right is not None else 'nothing, anybody may ask'}.\n")
+    parameters = [p for p in operation.get("parameters", ()) if p["in"] != "path"]
+    if parameters:
+        rows = (
+            (code(p["name"]), p["in"], _kind(p.get("schema", {})), words(p.get("description", ""))) for p in parameters
+        )
+        lines.append(table(("parameter", "in", "type", "meaning"), rows))
+    for kind, body in operation.get("requestBody", {}).get("content", {}).items():
+        lines.append(f"Body (`{kind}`): {_kind(body['schema'])}.\n")
+    answers = (
+        (status, words(answer.get("description", "")), _answer(answer))
+        for status, answer in sorted(operation["responses"].items())
+        if status not in common
+    )
+    lines.append(table(("status", "meaning", "body"), answers))
+    return "\n".join(lines)
+
+
+def _answer(answer: Mapping[str, Any]) -> str:
+    kinds = (_kind(body.get("schema", {})) or code(kind) for kind, body in answer.get("content", {}).items())
+    return ", ".join(kind for kind in kinds if kind != "any")
+
+
+def _record(name: str, record: Mapping[str, Any]) -> str:
+    lines = [f"### {name}\n", words(record.get("description", "")) + "\n"]
+    if "enum" in record:
+        lines.append("One of " + ", ".join(code(value) for value in record["enum"]) + ".\n")
+    required = set(record.get("required", ()))
+    rows = [
+        (code(field), _kind(schema), "yes" if field in required else "", words(schema.get("description", "")))
+        for field, schema in record.get("properties", {}).items()
+    ]
+    if rows:
+        lines.append(table(("field", "type", "required", "meaning"), rows))
+    return "\n".join(lines)
+
+
+def _kind(schema: Mapping[str, Any]) -> str:
+    """A schema in few words; a record is a link."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    for key in ("anyOf", "allOf"):
+        if key in schema:
+            return " or ".join(dict.fromkeys(_kind(part) for part in schema[key]))
+    if "enum" in schema:
+        return " or ".join(code(value) for value in schema["enum"])
+    kind = schema.get("type", "any")
+    if isinstance(kind, list):
+        return " or ".join(kind)
+    if kind == "array":
+        return f"list of {_kind(schema.get('items', {}))}"
+    if kind == "object" and isinstance(schema.get("additionalProperties"), dict):
+        return f"map of {_kind(schema['additionalProperties'])}"
+    return str(kind)
+
+
+# ---- the built-in model ----
+
+
+def model_page() -> str:
+    """What the layers declare."""
+    from strata.core.model import Model
+    from strata.daemon import BUILT_IN
+    from strata.hardware.model import LAYER as HARDWARE
+    from strata.platform.model import LAYER as PLATFORM
+    from strata.provisioning.model import LAYER as PROVISIONING
+
+    names = {id(HARDWARE): "hardware", id(PROVISIONING): "provisioning", id(PLATFORM): "platform"}
+    whole = Model.of(*BUILT_IN)
+    parts = [
+        MARK,
+        "# The built-in model\n",
+        "What Strata's own layers declare, lowest first. A site adds to it with a [model file](model-file.md).",
+        "`strata model show` prints the same, `strata model graph` draws it.\n",
+    ]
+    for layer in BUILT_IN:
+        parts += [f"## Layer {names[id(layer)]}\n", "### Variables\n", _variables(layer.variables), "### Mutations\n"]
+        parts += [_mutation(whole.mutations[m.name], whole) for m in layer.mutations]
+        if layer.guards:
+            rows = ((code(g.name), code(g.driver), f"{g.ask_again_after:g} s", g.doc) for g in layer.guards)
+            parts += ["### Guards\n", table(("guard", "asked of", "asked again after", "question"), rows)]
+        if layer.budgets:
+            parts += ["### Budgets\n", _budgets(layer.budgets)]
+        if layer.excludes:
+            parts.append("### Conditions on other layers' mutations\n")
+            added = ((code(name), _conditions(excludes)) for name, excludes in layer.excludes.items())
+            parts.append(table(("mutation", "not while"), added))
+    return "\n".join(parts)
+
+
+def _variables(variables: Iterable[Any]) -> str:
+    rows = (
+        (
+            code(v.name),
+            "any value" if v.open else ", ".join(code(value) for value in v.values),
+            f"{v.ages_out_after:g} s" if v.ages_out_after is not None else "never",
+            code(v.observer),
+            _conditions(v.lost_when),
+            v.doc,
+        )
+        for v in variables
+    )
+    return table(("variable", "values", "ages out after", "seen by", "lost when", "meaning"), rows)
+
+
+def _mutation(mutation: Any, model: Any) -> str:
+    effects = {k: v for k, v in model.effects(mutation).items() if k != mutation.variable}
+    rows = [
+        ("changes", f"{code(mutation.variable)}: {' or '.join(sorted(mutation.start))} → {mutation.to}"),
+        ("requires", _conditions(mutation.requires)),
+        ("not while", _conditions(mutation.excludes)),
+        ("also changes", ", ".join(f"{code(name)} → {value}" for name, value in effects.items()) or "-"),
+        ("guards", ", ".join(code(guard) for guard in mutation.guards) or "-"),
+        ("driver", f"{code(mutation.driver)}, at most {mutation.batch} nodes in one call"),
+        ("cost, timeout", f"{mutation.cost:g}, {mutation.timeout:g} s"),
+        ("destructive", "yes" if mutation.destructive else "no"),
+        ("idempotent", "yes" if mutation.idempotent else "no"),
+        ("believed after a failure", mutation.on_failure),
+    ]
+    return f"#### {mutation.name}\n\n" + (f"{mutation.doc}\n\n" if mutation.doc else "") + table(("", ""), rows)
+
+
+def _budgets(budgets: Iterable[Any]) -> str:
+    def limit(budget: Any) -> str:
+        found = [f"{budget.limit:g} at once" if budget.limit is not None else ""]
+        found += [f"{budget.percent:g} % at once" if budget.percent is not None else ""]
+        found += [f"{budget.rate:g} starts a second" if budget.rate is not None else ""]
+        return ", ".join(filter(None, found))
+
+    def whom(budget: Any) -> str:
+        if budget.mutations:
+            return ", ".join(code(name) for name in budget.mutations)
+        whose = f" of driver {code(budget.driver)}" if budget.driver else ""
+        return f"every {'destructive ' if budget.destructive_only else ''}mutation{whose}"
+
+    rows = ((code(b.name), whom(b), b.per, limit(b), b.doc) for b in budgets)
+    return table(("budget", "brakes", "per", "limit", "meaning"), rows)
+
+
+def _conditions(conditions: Mapping[str, Iterable[str]]) -> str:
+    return ", ".join(f"{code(name)} = {' or '.join(sorted(values))}" for name, values in conditions.items()) or "-"
+
+
+# ---- settings ----
+
+
+def settings_page() -> str:
+    """Every setting, from the source: defaults as they are written there."""
+    from strata.cli.serve import serve
+
+    known = {name for parameter in serve.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    missing = sorted(set(OPTIONS.values()) - known)
+    if missing:
+        raise SystemExit(f"strata serve has no option {missing[0]}: correct OPTIONS in docs/generate.py")
+    classes = {**_classes(SOURCE / "control" / "settings.py"), **_classes(SOURCE / "engine" / "settings.py")}
+    root = classes["Settings"]
+    parts = [
+        MARK,
+        "# Settings\n",
+        "What a controller is told at its start. *Option* is the option of `strata serve` that sets it; a setting",
+        "without one keeps its default unless Strata is embedded in another program. Times are in seconds.\n",
+        "## Settings\n",
+        words(root[0]) + "\n",
+    ]
+    nested = [(name, kind) for name, kind, _, _ in root[1] if kind in classes]
+    parts.append(_settings("", [field for field in root[1] if field[1] not in classes]))
+    for name, kind in nested:
+        parts += [f"## {name}\n", words(classes[kind][0]) + "\n", _settings(f"{name}.", classes[kind][1])]
+    return "\n".join(parts)
+
+
+Field = tuple[str, str, str, str]
+"""Name, type, default, meaning."""
+
+
+def _classes(path: Path) -> dict[str, tuple[str, list[Field]]]:
+    """Classes of a module: docstring and annotated fields with the docstring that follows each."""
+    found: dict[str, tuple[str, list[Field]]] = {}
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if not isinstance(node, ast.ClassDef):
+            continue
+        fields: list[Field] = []
+        for position, item in enumerate(node.body):
+            if not isinstance(item, ast.AnnAssign) or not isinstance(item.target, ast.Name):
+                continue
+            default = ast.unparse(item.value) if item.value is not None else ""
+            after = node.body[position + 1] if position + 1 < len(node.body) else None
+            said = ""
+            if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+                said = str(after.value.value)
+            fields.append((item.target.id, ast.unparse(item.annotation), default, said))
+        found[node.name] = (ast.get_docstring(node) or "", fields)
+    return found
+
+
+def _settings(prefix: str, fields: Iterable[Field]) -> str:
+    rows = (
+        (
+            code(prefix + name),
+            code(kind),
+            code("the host's name" if "gethostname" in default else default) if default else "required",
+            code(OPTIONS.get(prefix + name, "")),
+            words(said),
+        )
+        for name, kind, default, said in fields
+    )
+    return table(("setting", "type", "default", "option", "meaning"), rows)
+
+
+PAGES = {"cli.md": cli_page, "rest.md": rest_page, "model.md": model_page, "settings.md": settings_page}
+
+
+def main() -> int:
+    """Write the pages, or with --check compare them."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if a page is out of date")
+    given = parser.parse_args()
+    stale = []
+    for name, make in PAGES.items():
+        path, text = REFERENCE / name, make().rstrip() + "\n"
+        if path.exists() and path.read_text(encoding="utf-8") == text:
+            continue
+        stale.append(name)
+        if not given.check:
+            path.write_text(text, encoding="utf-8")
+    if stale and given.check:
+        print(f"out of date: {', '.join(stale)}; run 'make docs'", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
