@@ -76,7 +76,8 @@ class PureFleet:
         self.engine.lead(0, self.epoch, self.now)
         self.engine.add(self.nodes, np.zeros(len(self.nodes), dtype=np.int32), self.now)
         for budget in self.model.budgets.values():
-            self.bucket(budget.name, lambda node: node // 256 if budget.per == "cabinet" else 0)
+            size = 256 if budget.per == "cabinet" else len(self.nodes)
+            self.bucket(budget.name, (self.nodes // size).tolist().__getitem__)
         self.want(**self.wanted)
         for mutation, begun in (resume or {}).items():
             self.engine.resume(mutation, np.array(begun), self.now)

@@ -242,13 +242,14 @@ class Controller(Program):
             found[shard["leader"]] = found.get(shard["leader"], 0) + 1
         return found
 
-    def fenced(self) -> int:
-        """Actions on nodes that it did not begin, or that nodes refused, because it no longer led."""
+    def held_back(self) -> int:
+        """Nodes that it was about to act on and did not, or that refused, because it no longer led."""
         connection = self.client.endpoint.connect(Credentials(), 30.0)
         with contextlib.closing(connection):
             connection.request("GET", "/metrics")
             lines = connection.getresponse().read().decode().splitlines()
-        return sum(int(float(line.rpartition(" ")[2])) for line in lines if 'outcome="fenced"' in line)
+        late = [line for line in lines if 'outcome="fenced"' in line or 'outcome="withheld"' in line]
+        return sum(int(float(line.rpartition(" ")[2])) for line in late)
 
     def want_ready(self, select: str = "*") -> None:
         """Desire that the selected nodes are ready."""

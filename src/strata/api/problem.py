@@ -10,8 +10,9 @@ import logging
 import msgspec
 from litestar.exceptions import HTTPException, ValidationException
 
-from strata.control.logs import redact, request_id
+from strata.control.logs import request_id
 from strata.core.errors import Conflict, StrataError
+from strata.core.redact import redact
 
 log = logging.getLogger(__name__)
 

@@ -13,10 +13,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import numpy as np
 
-from strata.control import logs
 from strata.control.metrics import Metrics
 from strata.core.driver import Batch, Driver, Outcomes
 from strata.core.model import Guard, Mutation
+from strata.core.redact import redact
 from strata.core.state import Outcome
 from strata.engine.effects import Answered, Done, Input, Seen
 from strata.engine.table import Mask
@@ -94,7 +94,7 @@ class Executor:
                 if len(refusals) != len(batch):
                     raise ValueError(f"{len(batch)} nodes were asked about, {len(refusals)} answers came")
             except Exception as error:
-                refusals = [f"nobody could answer: {logs.redact(str(error)) or type(error).__name__}"] * len(batch)
+                refusals = [f"nobody could answer: {redact(str(error)) or type(error).__name__}"] * len(batch)
                 log.warning("guard not answered", extra={"guard": guard.name, "error": str(error)})
             no = sum(1 for refusal in refusals if refusal)
             self._count(guard.driver, guard.name, begun, {"yes": len(batch) - no, "no": no})
@@ -133,9 +133,9 @@ class Executor:
                 raise ValueError(f"{len(batch)} nodes were sent, {len(outcomes.codes)} outcomes came back")
         except Exception as error:
             log.warning("act failed", extra={"mutation": mutation.name, "nodes": len(batch), "error": str(error)})
-            return Outcomes.all(Outcome.UNKNOWN, len(batch), logs.redact(str(error)) or type(error).__name__)
+            return Outcomes.all(Outcome.UNKNOWN, len(batch), redact(str(error)) or type(error).__name__)
         # What a device says goes into history and in front of people; it may echo what it was sent.
-        return Outcomes(outcomes.codes, {at: logs.redact(reason) for at, reason in outcomes.reasons.items()})
+        return Outcomes(outcomes.codes, {at: redact(reason) for at, reason in outcomes.reasons.items()})
 
     async def close(self) -> None:
         """Let go: what has not begun is dropped, what is under way is cancelled (its intent says what it was)."""

@@ -7,7 +7,6 @@ running. A request id set here (``request_id``) is in every record made while th
 from __future__ import annotations
 
 import logging
-import re
 import sys
 import time
 from collections.abc import Mapping
@@ -18,6 +17,7 @@ from typing import Any, Literal, TextIO, get_args
 import msgspec
 
 from strata.core.errors import BadRequest
+from strata.core.redact import redact
 
 Level = Literal["debug", "info", "warning", "error"]
 LEVELS: tuple[Level, ...] = get_args(Level)
@@ -25,48 +25,14 @@ LEVELS: tuple[Level, ...] = get_args(Level)
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 """The id of the request being served, or empty."""
 
-HIDDEN = "[hidden]"
-
-_SECRETS = (
-    re.compile(r"strata_[0-9A-Za-z]+_[0-9A-Za-z_-]+"),
-    # With a digit, a capital or a '=' in it: "a bearer token" is not a secret.
-    re.compile(r"\b(?i:bearer|basic)\s+(?=\S*[0-9A-Z=])[0-9A-Za-z._~+/=-]{6,}"),
-    # A header's value, whatever its scheme; and the value of anything named like a secret.
-    re.compile(r"(?i)(?<=authorization)[\"']?\s*[:=]\s*[\"']?[^\r\n\"',}]+"),
-    re.compile(r"(?i)(?:password|passwd|secret|token|api[_-]?key|private[_-]?key)[\"']?\s*[:=]\s*[\"']?[^\s\"',;&}]+"),
-    re.compile(r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"),
-    re.compile(r"(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"),
-)
-_SECRET_NAME = re.compile(r"(?i)password|passwd|secret|token|authorization|api[_-]?key|private[_-]?key")
 _PLAIN_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
-
-def redact(text: str) -> str:
-    """``text`` without anything that looks like a secret."""
-    for pattern in _SECRETS:
-        text = pattern.sub(HIDDEN, text)
-    return text
-
-
-def redact_value(value: Any, name: str = "") -> Any:
-    """The same for a value of any shape; all of what is named like a secret goes."""
-    if isinstance(value, str):
-        return HIDDEN if value and _SECRET_NAME.search(name) else redact(value)
-    if isinstance(value, Mapping):
-        return {str(key): redact_value(item, str(key)) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [redact_value(item, name) for item in value]
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    return redact(str(value))
+_PLAIN_TYPES = (str, int, float, type(None), Mapping, list, tuple, set, frozenset)
 
 
 def _extras(record: logging.LogRecord) -> dict[str, Any]:
-    return {
-        key: redact_value(value, key)
-        for key, value in vars(record).items()
-        if key not in _PLAIN_ATTRIBUTES and not key.startswith("_")
-    }
+    given = {k: v for k, v in vars(record).items() if k not in _PLAIN_ATTRIBUTES and not k.startswith("_")}
+    return redact({key: value if isinstance(value, _PLAIN_TYPES) else str(value) for key, value in given.items()})
 
 
 class JsonFormatter(logging.Formatter):

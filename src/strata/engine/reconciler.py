@@ -406,6 +406,8 @@ class Engine:
 
     def _end(self, nodes: Indices) -> None:
         """The nodes' mutation has ended, one way or another."""
+        if not len(nodes):
+            return
         work = self.work
         for generation, count in zip(*np.unique(work.generation[nodes], return_counts=True), strict=True):
             left = self._open.get(int(generation), 0) - int(count)

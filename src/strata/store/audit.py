@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 
 from strata.core.errors import BadRequest, Conflict, OutcomeUnknown, Unavailable
+from strata.core.redact import redact
 from strata.store.protocol import Delete, Entry, Op, Put, Store
-from strata.store.redact import redact
 
 HEAD = "audit/head"
 CHECKPOINT = "audit/checkpoint"

@@ -1,0 +1,162 @@
+"""Who may start, and whose share it is."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strata.core.model import Budget, Layer, Model, Mutation, Variable, values
+from strata.engine.breaker import Breaker
+from strata.engine.budgets import Budgets, Demand, Shares
+from strata.engine.settings import EngineSettings
+
+NOBODY = np.zeros(0, dtype=np.int64)
+
+
+def model(**fields: object) -> Model:
+    """Power with one budget on power-on."""
+    return Model.of(
+        Layer(
+            variables=(Variable(name="power", values=("off", "on")),),
+            mutations=(Mutation(name="power-on", variable="power", start=values("off"), to="on"),),
+            budgets=(Budget(name="b", mutations=("power-on",), **fields),),  # type: ignore[arg-type]
+        )
+    )
+
+
+def demand(busy: list[int] | None = None, standing: list[int] | None = None) -> Demand:
+    """What is going on."""
+    return Demand(
+        {"power-on": np.array(busy or [], dtype=np.int64)},
+        NOBODY,
+        lambda _: np.array(standing or [], dtype=np.int64),
+    )
+
+
+def admitted(budgets: Budgets, nodes: list[int], now: float = 0.0, **what: list[int]) -> list[int]:
+    """Who may start."""
+    return budgets.admit("power-on", np.array(nodes), now, demand(**what))[0].tolist()
+
+
+def fleet(count: int, bucket: int = 10**6) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+    """Buckets of so many nodes each."""
+    return (np.arange(count) // bucket).astype(np.int32)
+
+
+def test_the_first_in_line_get_the_room() -> None:
+    budgets = Budgets(model(limit=3))
+    budgets.set_buckets("b", [fleet(10)], 0.0)
+    assert admitted(budgets, [7, 2, 9, 4], busy=[0]) == [7, 2]
+
+
+def test_each_bucket_has_its_own_room() -> None:
+    budgets = Budgets(model(limit=1, per="cabinet"))
+    budgets.set_buckets("b", [fleet(6, bucket=3)], 0.0)
+    assert admitted(budgets, [0, 1, 3, 4], busy=[2]) == [3]
+
+
+def test_a_percentage_lets_at_least_one_through() -> None:
+    budgets = Budgets(model(percent=10))
+    budgets.set_buckets("b", [fleet(5)], 0.0)
+    assert admitted(budgets, [0, 1]) == [0]
+
+
+def test_a_node_outside_every_bucket_is_not_braked() -> None:
+    budgets = Budgets(model(limit=1))
+    budgets.set_buckets("b", [np.array([0, 0, -1, -1], dtype=np.int32)], 0.0)
+    assert admitted(budgets, [0, 1, 2, 3]) == [0, 2, 3]
+
+
+def test_all_divisions_must_have_room() -> None:
+    budgets = Budgets(model(limit=1, per="group"))
+    everyone, some = fleet(4), np.array([0, 0, -1, -1], dtype=np.int32)
+    budgets.set_buckets("b", [everyone, some], 0.0)
+    assert admitted(budgets, [2, 0]) == [2]
+    assert admitted(budgets, [0], busy=[3]) == []
+
+
+def test_weights_are_added_up() -> None:
+    budgets = Budgets(model(limit=1000, weight="watts"))
+    budgets.set_buckets("b", [fleet(4)], 0.0, weights=np.array([600.0, 500.0, 400.0, 100.0]))
+    assert admitted(budgets, [0, 1, 2]) == [0]
+    assert admitted(budgets, [2, 1, 3], busy=[]) == [2, 1, 3]
+
+
+def test_a_standing_budget_counts_what_is_on() -> None:
+    budgets = Budgets(model(limit=3, standing=True))
+    budgets.set_buckets("b", [fleet(6)], 0.0)
+    assert admitted(budgets, [3, 4, 5], standing=[0, 1]) == [3]
+
+
+def test_a_node_that_was_begun_before_is_charged_once() -> None:
+    budgets = Budgets(model(limit=2, standing=True))
+    budgets.set_buckets("b", [fleet(4)], 0.0)
+    assert admitted(budgets, [1, 2], standing=[0], busy=[1, 2]) == [1]
+
+
+def test_a_rate_refills_with_time() -> None:
+    budgets = Budgets(model(rate=2))
+    budgets.set_buckets("b", [fleet(20)], 0.0)
+    assert admitted(budgets, list(range(5))) == [0, 1]
+    assert admitted(budgets, [5, 6], now=0.1) == []
+    assert admitted(budgets, [5, 6], now=0.6) == [5]
+
+
+def shares_of(leaders: list[int], limit: float, baton: int, weight: float = 1.0) -> list[float]:
+    """Each leader's part of a limit."""
+    found = []
+    for us in range(3):
+        budgets = Budgets(model(limit=limit))
+        shares = Shares(np.array(leaders, dtype=np.int32), us, us == baton)
+        budgets.set_buckets("b", [fleet(len(leaders))], 0.0, weights=np.full(len(leaders), weight), shares=shares)
+        found.append(float(budgets._meters["b"].divisions[0].limits[0]))
+    return found
+
+
+@given(
+    st.lists(st.integers(-1, 2), min_size=1, max_size=40),
+    st.integers(0, 30),
+    st.integers(0, 2),
+    st.sampled_from((1.0, 500.0)),
+)
+def test_shares_never_sum_to_more_than_the_limit(leaders: list[int], limit: int, baton: int, weight: float) -> None:
+    parts = shares_of(leaders, limit * weight, baton, weight)
+    assert sum(parts) <= limit * weight + 1e-6
+    assert all(part % weight == 0 for part in parts)
+
+
+def test_what_does_not_divide_goes_to_the_baton() -> None:
+    assert shares_of([0, 1, 2], 1, baton=2) == [0.0, 0.0, 1.0]
+    assert shares_of([0, 0, 1, 1], 5, baton=0) == [3.0, 2.0, 0.0]
+
+
+def test_what_was_begun_under_older_shares_counts_against_the_whole() -> None:
+    budgets = Budgets(model(limit=4))
+    shares = Shares(np.array([0, 0, 0, 0, 1, 1, 1, 1], dtype=np.int32), 1, False)
+    budgets.set_buckets("b", [fleet(8)], 0.0, shares=shares)
+    assert admitted(budgets, [4, 5], busy=[0, 1, 2]) == [4]  # our share would allow both
+
+
+def test_a_breaker_stops_at_the_ratio_probes_and_closes() -> None:
+    settings = EngineSettings(stop_ratio=0.5, stop_minimum=4, stop_cooldown=100, stop_probe=2)
+    breaker = Breaker(settings)
+    breaker.record(0, 5, 3)
+    assert breaker.allowance(0) is None
+    breaker.record(1, 0, 4)
+    assert breaker.allowance(2) == 0
+    assert breaker.allowance(101.5) == 2
+    breaker.started(2)
+    assert breaker.allowance(101.5) == 0
+    breaker.record(102, 0, 2)
+    assert breaker.allowance(110) == 0
+    breaker.started(1)
+    breaker.record(210, 1, 0)
+    assert breaker.allowance(210) is None
+
+
+def test_a_breaker_forgets_what_is_long_past() -> None:
+    breaker = Breaker(EngineSettings(stop_minimum=3, stop_window=60))
+    breaker.record(0, 0, 2)
+    breaker.record(100, 0, 2)
+    assert breaker.allowance(100) is None
