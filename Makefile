@@ -44,7 +44,7 @@ test: setup lint  ## All tests, as CI runs them
 	.venv/bin/pytest -q -n 2
 
 sim: setup  ## The whole controller under seeded faults in virtual time: make sim SEEDS=1000
-	$(PY) bench/sim.py --seeds $(SEEDS)
+	$(PY) tests/simulation/run.py --seeds $(SEEDS)
 
 bench: setup  ## Benchmarks; each prints one JSON object
 	$(PY) bench/converge.py --nodes 10000 --json

@@ -66,10 +66,16 @@ async def _serve(settings: Settings) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with running(settings):
+    async with running(settings) as service:
         log.info("serving", extra={"socket": str(settings.admin_socket), "controller": settings.controller_id})
-        await stop.wait()
+        broken = service.controller.broken
+        waits = [asyncio.create_task(event.wait()) for event in (stop, broken)]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
         log.info("stopping")
+    if broken.is_set():
+        raise Unavailable(service.controller.trouble, hint="start it again; the log has the traceback")
 
 
 @contextlib.asynccontextmanager
@@ -150,7 +156,8 @@ async def _open_doors(
     if not listen.tls:
         return
     names = dict.fromkeys(("localhost", socket.gethostname(), listen.host, "127.0.0.1", *listen.names))
-    authority.renew_server([name for name in names if name not in ("0.0.0.0", "::", "*")])
+    wanted = [name for name in names if name not in ("0.0.0.0", "::", "*")]
+    authority.renew_server(wanted)
     certificate, key = authority.server_paths
     door = FrontDoor(
         directory=settings.nginx_dir,
@@ -166,9 +173,20 @@ async def _open_doors(
     nginx = Nginx(door)
     await nginx.start()
     parts.push_async_callback(nginx.stop)
+    renewal = asyncio.create_task(_renew(authority, wanted, nginx), name="certificate renewal")
+    parts.push_async_callback(_cancelled, renewal)
     url.write_text(f"https://{listen.host}:{door.port}\n", encoding="utf-8")
     parts.callback(url.unlink, missing_ok=True)
     log.info("front door open", extra={"host": listen.host, "port": door.port})
+
+
+async def _renew(authority: Authority, names: list[str], nginx: Nginx) -> None:
+    """See once an hour that the server's certificate is good for a while yet."""
+    while True:
+        await asyncio.sleep(3600)
+        if authority.renew_server(names):
+            await nginx.reload()
+            log.info("server certificate renewed")
 
 
 async def _simulated_fleet(service: Service, settings: Settings) -> None:

@@ -78,7 +78,7 @@ def _commands(kind: str, lines: list[str]) -> Iterator[Command]:
 
 
 def unlike(shown: Sequence[str], printed: str) -> str:
-    """How what was printed differs from what a page shows; empty: it is alike. Numbers and spaces do not matter, and
+    """How what was printed differs from what a page shows; empty: it is alike. Numbers, ids and spaces do not matter, and
     which lines come may depend on time: the headings must be there, and one more line."""
     found = {_masked(line) for line in printed.splitlines()}
     headings = [line for line in shown if re.fullmatch(r"[A-Z#][A-Z ]+", line)]
@@ -92,7 +92,7 @@ def unlike(shown: Sequence[str], printed: str) -> str:
 
 
 def _masked(line: str) -> str:
-    return " ".join(re.sub(r"\d+", "0", line).split())
+    return " ".join(re.sub(r"\b[0-9a-f]{16}\b|\d+", "0", line).split())
 
 
 _INNER = r"\$\((?:[^()]|\([^()]*\))*\)"

@@ -126,6 +126,8 @@ class Controller:
         """The revision up to which the engine has thought about what people said: states show it."""
         self.trouble = "still loading"
         """Why the controller cannot serve; empty: it can."""
+        self.broken = asyncio.Event()
+        """Set when the controller cannot go on: the process should end, and be started anew."""
         self._inbox: list[Input] = []
         self._wake = asyncio.Event()
         self._stepped = asyncio.Event()
@@ -141,7 +143,18 @@ class Controller:
             self._hear_of(Event(0, key, value))
         self.trouble = ""
         for work in (self._follow, self._run, self.leadership.run, self._housekeeping):
-            self._tasks.append(asyncio.create_task(work(), name=work.__name__))
+            task = asyncio.create_task(work(), name=work.__qualname__)
+            task.add_done_callback(self._ended)
+            self._tasks.append(task)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """No task ends by itself. One that does was broken by a bug: better no controller than half of one."""
+        if not task.cancelled():
+            self.trouble = f"{task.get_name()} broke down: {task.exception()!r}"
+            log.critical(
+                "a part of the controller broke down", exc_info=task.exception(), extra={"part": task.get_name()}
+            )
+            self.broken.set()
 
     async def stop(self) -> None:
         """Stop acting, give the lead back, keep what was learnt. Disturbs no node."""

@@ -68,8 +68,9 @@ class BrakeService(ServiceBase):
         await self.settled(await self.edits.thaw(scope, who.name))
 
     async def _many(self, done: Done) -> v.ManyResult:
+        nodeset = fold(self.view.names(done.nodes))  # before the wait: an index may be another node's after it
         await self.settled(done.revision)
-        return v.ManyResult(changed=len(done.nodes), nodeset=fold(self.view.names(done.nodes)), revision=done.revision)
+        return v.ManyResult(changed=len(done.nodes), nodeset=nodeset, revision=done.revision)
 
     def _touches(self, who: Principal, scope: str) -> bool:
         kind, _, name = scope.partition(":")

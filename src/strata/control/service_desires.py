@@ -42,13 +42,14 @@ class DesireService(ServiceBase):
                 "if_match": change.if_match,
             }
             return (await self.jobs_.start("set-desires", who.name, len(nodes), arguments)).view()
+        names = self.view.names(nodes)  # before the wait: an index may be another node's after it
         done = await self.edits.set_desires(nodes, change.set, change.unset, who.name, change.if_match)
         await self.settled(done.revision)
         results = tuple(
             v.NodeResult(node=name, ok=False, status=409, error=done.conflicts[place])
             if place in done.conflicts
             else v.NodeResult(node=name, ok=True)
-            for place, name in enumerate(self.view.names(nodes))
+            for place, name in enumerate(names)
         )
         return v.DesireResult(results=results, changed=int(done.changed.sum()), revision=done.revision)
 
