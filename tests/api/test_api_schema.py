@@ -7,16 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 import schemathesis
 from api_support import Service
-from hypothesis import HealthCheck, settings
-from schemathesis.checks import (
-    allow_header_conformance,
-    content_type_conformance,
-    negative_data_rejection,
-    not_a_server_error,
-    response_schema_conformance,
-    status_code_conformance,
-    unsupported_method,
-)
+from schema_checks import ask_and_check, examples, schema_of
 
 from strata.api.app import create_litestar, openapi_schema
 from strata.api.rights import handlers_of
@@ -61,7 +52,7 @@ async def no_events(who: Principal, select: str, since: int | None) -> AsyncIter
 
 
 SERVICE.facade.watch = no_events  # type: ignore[method-assign]
-SCHEMA = schemathesis.openapi.from_asgi("/v1/openapi.json", SERVICE.app())
+SCHEMA = schema_of(SERVICE.app())
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -71,16 +62,6 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.mark.slow
 @SCHEMA.parametrize()
-@settings(max_examples=20, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@examples(20)
 def test_no_request_gets_a_server_error_or_an_undocumented_answer(case: schemathesis.Case) -> None:
-    case.call_and_validate(
-        checks=[
-            unsupported_method,
-            negative_data_rejection,
-            allow_header_conformance,
-            not_a_server_error,
-            status_code_conformance,
-            content_type_conformance,
-            response_schema_conformance,
-        ]
-    )
+    ask_and_check(case)

@@ -78,8 +78,10 @@ def _commands(kind: str, lines: list[str]) -> Iterator[Command]:
 
 
 def unlike(shown: Sequence[str], printed: str) -> str:
-    """How what was printed differs from what a page shows; empty: it is alike. Numbers, ids and spaces do not matter, and
-    which lines come may depend on time: the headings must be there, and one more line."""
+    """How what was printed differs from what a page shows; empty: it is alike.
+
+    Numbers, ids and spaces do not matter. Which lines come may depend on time: headings must be there, and one more.
+    """
     found = {_masked(line) for line in printed.splitlines()}
     headings = [line for line in shown if re.fullmatch(r"[A-Z#][A-Z ]+", line)]
     missing = [line for line in headings if _masked(line) not in found]

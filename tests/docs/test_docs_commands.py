@@ -126,7 +126,7 @@ class Desk:
 
     def up(self) -> None:
         """A small fleet, ready; or the one that is there."""
-        self.shell("strata status || strata up --nodes 32 --listen 127.0.0.1:0")
+        self.shell("strata status || strata up --nodes 32 --time-scale 40 --listen 127.0.0.1:0")
 
     def down(self) -> None:
         """Nothing is left."""

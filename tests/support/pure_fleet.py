@@ -80,12 +80,12 @@ class PureFleet:
             self.bucket(budget.name, (self.nodes // size).tolist().__getitem__)
         self.want(**self.wanted)
         for mutation, begun in (resume or {}).items():
-            self.engine.resume(mutation, np.array(begun), self.now)
+            self.engine.courses.resume(mutation, np.array(begun), self.now)
 
     def bucket(self, budget: str, key: Callable[[int], int]) -> None:
         """Put each node into a bucket of ``budget``."""
         keys = np.array([key(node) for node in self.nodes.tolist()], dtype=np.int32)
-        self.engine.budgets.set_buckets(budget, [keys], self.now)
+        self.engine.starts.budgets.set_buckets(budget, [keys], self.now)
 
     def want(self, nodes: Sequence[int] | None = None, **values: str) -> None:
         """Desire ``variable=value`` of some nodes, or of all; an empty value takes the desire back."""

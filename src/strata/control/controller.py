@@ -41,9 +41,10 @@ from strata.core.driver import Batch, Driver
 from strata.core.errors import Compacted, StrataError
 from strata.core.model import Model
 from strata.core.state import Outcome
+from strata.engine.courses import Elsewhere
 from strata.engine.effects import Act, Done, Effects, Input
 from strata.engine.explain import STATES, states
-from strata.engine.reconciler import Elsewhere, Engine
+from strata.engine.reconciler import Engine
 from strata.engine.settings import EngineSettings
 from strata.engine.work import Phase
 from strata.store.protocol import Event, Store
@@ -243,12 +244,14 @@ class Controller:
 
     def _hear_of(self, event: Event) -> None:
         """Another controller has begun something, or ended it."""
-        self.engine.elsewhere.pop(event.key, None)
+        self.engine.courses.elsewhere.pop(event.key, None)
         if event.value is not None:
             intent = Intents.decode(event.value)
             nodes = self.registry.indices_of(intset.unpack(intent.uids))
             if intent.mutation in self.model.mutations:
-                self.engine.elsewhere[event.key] = Elsewhere(intent.mutation, nodes[nodes >= 0], self.clock.now())
+                self.engine.courses.elsewhere[event.key] = Elsewhere(
+                    intent.mutation, nodes[nodes >= 0], self.clock.now()
+                )
 
     def _tell(self, changes: Changes) -> None:
         """Pass on to the engine what is new in the registry."""
@@ -276,9 +279,9 @@ class Controller:
         registry = self.registry
         everyone = np.arange(registry.size)
         shares = leaders_of(self._shards(everyone), self.leadership.holders, self.name, self.leadership.baton)
-        self.engine.ask_again()
+        self.engine.starts.ask_again()
         for budget in self.model.budgets.values():
-            self.engine.budgets.set_buckets(
+            self.engine.starts.budgets.set_buckets(
                 budget.name,
                 bucket_keys(budget, registry),
                 self.clock.now(),
@@ -308,8 +311,8 @@ class Controller:
             nodes = nodes[nodes >= 0]
             ours = nodes[np.isin(self._shards(nodes), list(shards))]
             if len(ours):
-                self.intents.adopt(key, self.engine.resume(intent.mutation, ours, now))
-                self.engine.elsewhere.pop(key, None)
+                self.intents.adopt(key, self.engine.courses.resume(intent.mutation, ours, now))
+                self.engine.courses.elsewhere.pop(key, None)
             elif not len(nodes):
                 stale.append(key)
         await self.intents.forget(stale)
@@ -362,10 +365,10 @@ class Controller:
         self.intents.finished(effects.settled)
         for generation in effects.abandoned:
             # From here on it is known by its row, and gone when whoever ends it removes that.
-            one = self.engine.elsewhere.pop(f"generation {generation}", None)
+            one = self.engine.courses.elsewhere.pop(f"generation {generation}", None)
             key = self.intents.abandon(generation)
             if one is not None and key is not None:
-                self.engine.elsewhere[key] = one
+                self.engine.courses.elsewhere[key] = one
         for look in effects.looks:
             self.executor.look(look.id, look.driver, look.variables, self.batch(look.nodes), look.urgency)
         for ask in effects.asks:

@@ -65,7 +65,7 @@ class FleetView:
         doing = None
         if work.phase[index] != Phase.IDLE:
             doing = v.DoingView(
-                mutation=engine.mutations[work.mutation[index]].name,
+                mutation=engine.courses.mutations[work.mutation[index]].name,
                 since=clock.to_wall(float(work.since[index])),
                 deadline=clock.to_wall(float(min(work.deadline[index], now + 1e9))),
             )

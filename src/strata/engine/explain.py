@@ -116,7 +116,7 @@ def explain(engine: Engine, node: int, now: float) -> Explanation:
 
 def _under_way(engine: Engine, node: int, now: float, state: str, lines: list[str], reason: str) -> Explanation:
     work = engine.work
-    mutation = engine.mutations[work.mutation[node]]
+    mutation = engine.courses.mutations[work.mutation[node]]
     since, left = now - work.since[node], work.deadline[node] - now
     match Phase(int(work.phase[node])):
         case Phase.ASKING:
@@ -145,14 +145,14 @@ def _waiting(
             again = f"tried once more in {soon}" if np.isfinite(work.not_before[node]) else "only a person retries it"
             blockers.append(Blocker("fault", reason, again))
         case Wait.BUDGET:
-            name = engine.budgets.names[work.wait_on[node]]
+            name = engine.starts.budgets.names[work.wait_on[node]]
             blockers.append(Blocker("budget", name, engine.model.budgets[name].doc or "spent by others for now"))
             when = None
         case Wait.GUARD:
-            name = engine.guards[work.refused_by[node]]
+            name = engine.starts.guards[work.refused_by[node]]
             blockers.append(Blocker("guard", name, f"{reason}; asked again in {soon}"))
         case Wait.STOPPED:
-            breaker = engine.breakers[work.next[node]]
+            breaker = engine.courses.breakers[work.next[node]]
             when = breaker.probes_at
             detail = f"failed too often over the fleet; probed again in {max(0.0, when - now):.0f} s"
             blockers.append(Blocker("failure-rate stop", decision.mutation, detail))

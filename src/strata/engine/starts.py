@@ -1,0 +1,165 @@
+"""Who may start: holds, freezes, back-off, the failure-rate stop, budgets and guards, in this order.
+
+Knows what the nodes want to start (``Work.next``), not why; what is started takes its course in
+``strata.engine.courses``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from strata.core.column import Indices
+from strata.core.model import Model, Mutation
+from strata.engine.budgets import Budgets, Demand
+from strata.engine.courses import Courses
+from strata.engine.decisions import Kind
+from strata.engine.effects import Act, Ask
+from strata.engine.settings import EngineSettings
+from strata.engine.table import FleetTable
+from strata.engine.work import Phase, Urgency, Wait, Work
+
+
+class _Question:
+    """Guards being asked for some nodes about one mutation."""
+
+    def __init__(self, mutation: int, nodes: Indices, pending: int) -> None:
+        self.mutation = mutation
+        self.nodes = nodes
+        self.pending = pending
+        self.refusals: dict[int, tuple[int, str]] = {}  # position → (guard's number, why not)
+
+
+class Starts:
+    """All brakes of one engine."""
+
+    def __init__(self, model: Model, settings: EngineSettings, table: FleetTable, work: Work, courses: Courses) -> None:
+        self.model = model
+        self.settings = settings
+        self.table = table
+        self.work = work
+        self._courses = courses
+        self.budgets = Budgets(model)
+        self.guards = list(model.guards)
+        """By number, as ``Work.refused_by`` holds them."""
+        self._questions: dict[int, tuple[_Question, int]] = {}
+        self._next_question = 1
+
+    def start(self, now: float, asks: list[Ask], acts: list[Act]) -> None:
+        """Start what the brakes let through; note of the rest what it waits for."""
+        work = self.work
+        wanting = np.flatnonzero(work.alive & (work.epoch > 0) & (work.phase == Phase.IDLE) & (work.kind == Kind.ACT))
+        if not len(wanting):
+            return
+        early = work.not_before[wanting] > now
+        late = wanting[early]
+        work.wait[late] = np.where(work.refused_by[late] >= 0, Wait.GUARD, Wait.BACKOFF)
+        work.wait[late[work.fault[late]]] = Wait.FAULT
+        work.wait[wanting[work.frozen[wanting]]] = Wait.FROZEN
+        work.wait[wanting[work.held[wanting]]] = Wait.HELD
+        able = wanting[~early & ~work.frozen[wanting] & ~work.held[wanting]]
+        if not len(able):
+            return
+        self._second_chance(able[work.fault[able]])
+        away = work.alive & (work.kind != Kind.READY) & (work.kind != Kind.UNMANAGED)
+        demand = Demand(self._busy(now), np.flatnonzero(away), self._standing)
+        for number in np.unique(work.next[able]).tolist():
+            nodes = able[work.next[able] == number]
+            nodes = nodes[np.lexsort((work.waiting_since[nodes], work.urgency[nodes]))]
+            allowance = self._courses.breakers[number].allowance(now)
+            if allowance is not None:
+                work.wait[nodes[allowance:]] = Wait.STOPPED
+                nodes = nodes[:allowance]
+            mutation = self._courses.mutations[number]
+            nodes = self._admit(mutation, nodes, now, demand)
+            if not len(nodes):
+                continue
+            demand.busy[mutation.name] = np.r_[demand.busy.get(mutation.name, nodes[:0]), nodes]
+            self._courses.breakers[number].started(len(nodes))
+            work.wait[nodes] = Wait.NOTHING
+            if mutation.guards:
+                self._ask(number, nodes, now, asks)
+            else:
+                self._courses.launch(number, nodes, now, acts)
+
+    def answered(self, ask: int, refusals: Sequence[str], now: float, acts: list[Act]) -> None:
+        """A guard has answered; once all have, those who got no refusal start."""
+        found = self._questions.pop(ask, None)
+        if found is None:
+            return
+        question, guard = found
+        for position, refusal in enumerate(refusals):
+            if refusal:
+                question.refusals[position] = (guard, refusal)
+        question.pending -= 1
+        if question.pending:
+            return
+        work = self.work
+        mine = (work.phase[question.nodes] == Phase.ASKING) & (work.mutation[question.nodes] == question.mutation)
+        refused = np.zeros(len(question.nodes), dtype=bool)
+        for position, (number, text) in question.refusals.items():
+            if mine[position]:
+                refused[position] = True
+                node = int(question.nodes[position])
+                work.refused_by[node] = number
+                work.reasons[node] = f"{self.guards[number]} says no: {text}"
+                work.not_before[node] = now + self.model.guards[self.guards[number]].ask_again_after
+        asked = question.nodes[mine]
+        work.phase[asked] = Phase.IDLE
+        work.mutation[asked] = -1
+        work.refused_by[question.nodes[mine & ~refused]] = -1
+        work.wait[question.nodes[refused]] = Wait.GUARD
+        # What the answer was asked for must still be what is wanted.
+        good = question.nodes[mine & ~refused]
+        braked = work.held[good] | work.frozen[good] | work.dirty[good]
+        self._courses.launch(question.mutation, good[~braked], now, acts)
+
+    def ask_again(self) -> None:
+        """Whoever is waiting for a guard's answer lines up anew: the budgets that let it through are others now."""
+        asking = np.flatnonzero(self.work.phase == Phase.ASKING)
+        self.work.phase[asking] = Phase.IDLE
+        self.work.mutation[asking] = -1
+        self.work.touch(asking, Urgency.NEWS)
+
+    def _admit(self, mutation: Mutation, nodes: Indices, now: float, demand: Demand) -> Indices:
+        admitted, verdict = self.budgets.admit(mutation.name, nodes, now, demand)
+        refused = nodes[verdict >= 0]
+        self.work.wait[refused] = Wait.BUDGET
+        self.work.wait_on[refused] = verdict[verdict >= 0]
+        return admitted
+
+    def _standing(self, mutation: str) -> Indices:
+        """The nodes on which the change is in force, or may be: what is not known to be otherwise counts."""
+        declared = self.model.mutations[mutation]
+        column = self.table.columns[declared.variable]
+        in_force = (column.fact == column.word_code(declared.to)) | (column.fact == 0)
+        return np.flatnonzero(self.work.alive & in_force)
+
+    def _second_chance(self, nodes: Indices) -> None:
+        """Faulted nodes whose time has come: one more try, and a single failure faults them again."""
+        if len(nodes):
+            self.work.fault[nodes] = False
+            self.work.failures[nodes] = self.settings.failures_to_fault - 1
+            self._courses.event(nodes, "trying again after a fault")
+
+    def _busy(self, now: float) -> dict[str, Indices]:
+        under_way = np.flatnonzero(self.work.phase != Phase.IDLE)
+        numbers = self.work.mutation[under_way]
+        busy = {self._courses.mutations[n].name: under_way[numbers == n] for n in np.unique(numbers).tolist() if n >= 0}
+        for one in self._courses.elsewhere.values():
+            # Long after it must have shown, the facts tell more than the intent.
+            if now < one.heard + 2 * self.model.mutations[one.mutation].timeout:
+                busy[one.mutation] = np.union1d(busy.get(one.mutation, one.nodes), one.nodes)
+        return busy
+
+    def _ask(self, number: int, nodes: Indices, now: float, asks: list[Ask]) -> None:
+        mutation = self._courses.mutations[number]
+        question = _Question(number, nodes, len(mutation.guards))
+        self.work.phase[nodes] = Phase.ASKING
+        self.work.mutation[nodes] = number
+        self.work.since[nodes] = now
+        for guard in mutation.guards:
+            self._questions[self._next_question] = (question, self.guards.index(guard))
+            asks.append(Ask(self._next_question, guard, mutation.name, nodes))
+            self._next_question += 1

@@ -1,0 +1,44 @@
+"""Schemathesis over an application: what must hold of every answer, whatever was asked. Knows no service."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import schemathesis
+from hypothesis import HealthCheck, settings
+from schemathesis.checks import (
+    allow_header_conformance,
+    content_type_conformance,
+    negative_data_rejection,
+    not_a_server_error,
+    response_schema_conformance,
+    status_code_conformance,
+    unsupported_method,
+)
+
+CHECKS = [
+    unsupported_method,
+    negative_data_rejection,
+    allow_header_conformance,
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+]
+
+
+def schema_of(app: Any) -> Any:
+    """The application's own OpenAPI document, with the application behind it."""
+    return schemathesis.openapi.from_asgi("/v1/openapi.json", app)
+
+
+def examples(count: int) -> settings:
+    """So many requests per operation, the same ones every time."""
+    return settings(
+        max_examples=count, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    )
+
+
+def ask_and_check(case: schemathesis.Case) -> None:
+    """Send one request: no server error, and nothing that the document does not say."""
+    case.call_and_validate(checks=CHECKS)
