@@ -41,8 +41,8 @@ from strata.core.driver import Batch, Driver
 from strata.core.errors import Compacted, StrataError
 from strata.core.model import Model
 from strata.core.state import Outcome
-from strata.engine.courses import Elsewhere
-from strata.engine.effects import Act, Done, Effects, Input
+from strata.engine.courses import EVENT, FAULT, Elsewhere
+from strata.engine.effects import Act, Change, Done, Effects, Input
 from strata.engine.explain import STATES, states
 from strata.engine.reconciler import Engine
 from strata.engine.settings import EngineSettings
@@ -360,6 +360,7 @@ class Controller:
 
     def _carry_out(self, effects: Effects) -> None:
         if effects.changes:
+            self._count(effects.changes)
             self.chronicle.add(effects.changes, self.registry.uids, self.clock.wall(), self.engine.epochs)
             self.changes += 1
         self.intents.finished(effects.settled)
@@ -377,6 +378,17 @@ class Controller:
             task = asyncio.create_task(self._begin(effects.acts))
             self._beginning.add(task)
             task.add_done_callback(self._beginning.discard)
+
+    def _count(self, changes: Sequence[Change]) -> None:
+        """How mutations ended, and who is in a fault state now."""
+        for change in changes:
+            mutation = self.model.mutations.get(change.cause)
+            if change.variable == EVENT and change.new.startswith(FAULT):
+                self.metrics.faults.inc(len(change.nodes))
+            elif change.variable == EVENT and (failed := change.new.partition(" failed: "))[1]:
+                self.metrics.mutations.labels(failed[0], "failed").inc(len(change.nodes))
+            elif mutation is not None and change.variable == mutation.variable:
+                self.metrics.mutations.labels(mutation.name, "succeeded").inc(len(change.nodes))
 
     async def _begin(self, acts: Sequence[Act]) -> None:
         """Make the intent durable, then act. If it cannot be made durable, nothing is done."""

@@ -77,7 +77,6 @@ class Metrics:
             buckets=DRIVER_BUCKETS,
             registry=kept,
         )
-        self.driver_in_flight = Gauge("strata_driver_in_flight", "Driver calls under way.", ("driver",), registry=kept)
 
         self.nodes = Gauge("strata_nodes", "Nodes by state.", ("state",), registry=kept)
         self.queue = Gauge("strata_engine_queue", "Nodes by their place in the engine.", ("queue",), registry=kept)
@@ -85,8 +84,7 @@ class Metrics:
             "strata_engine_step_seconds", "Time of one engine step.", buckets=REQUEST_BUCKETS, registry=kept
         )
         self.mutations = Counter("strata_mutations", "Mutations by how they ended.", ("mutation", "end"), registry=kept)
-        self.plans = Counter("strata_plans", "Plan look-ups.", ("result",), registry=kept)
-        self.faults = Counter("strata_faults", "Nodes that went into a fault state.", ("fault",), registry=kept)
+        self.faults = Counter("strata_faults", "Nodes that went into a fault state.", registry=kept)
         self.led_shards = Gauge("strata_led_shards", "Shards that this controller leads.", registry=kept)
         self.store_revision = Gauge("strata_store_revision", "The newest store revision seen.", registry=kept)
 

@@ -15,6 +15,7 @@ from strata.control.job_record import decode as decode_job
 from strata.control.principal import Principal
 from strata.control.service_base import ServiceBase
 from strata.core import intset
+from strata.core.errors import BadRequest
 from strata.core.nodeset import fold
 from strata.store.protocol import Event
 
@@ -27,6 +28,9 @@ class WatchService(ServiceBase):
     async def watch(self, who: Principal, select: str, since: int | None) -> AsyncIterator[Sequence[v.WatchEvent]]:
         """Check the selector, then return the events from ``since`` on."""
         self.seen(who, select)
+        newest = await self.controller.store.revision()
+        if since is not None and since > newest:
+            raise BadRequest(f"the newest revision is {newest}; nothing can be resumed after {since}", where="since")
         start = 0 if since is None else since + 1
         return self._events(who, select, start)
 

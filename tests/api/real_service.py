@@ -1,0 +1,212 @@
+"""The API over the real service: a controller, a store and simulated nodes, on an event loop of their own.
+
+Clients that bring their own event loop (Schemathesis) reach it through ``Bridge``; tests on the same loop use
+``RealService`` directly. No sockets, no processes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+
+from strata.api.app import create_app
+from strata.api.front import Door
+from strata.api.services import Services
+from strata.control.auth import Authenticator
+from strata.control.ca import Authority
+from strata.control.controller import Controller
+from strata.control.metrics import Metrics
+from strata.control.principal import LOCAL_ADMIN, Role
+from strata.control.service import Service
+from strata.control.service_views import TokenRequest
+from strata.control.settings import LeadershipSettings, Settings, StoreSettings
+from strata.core.model import Model
+from strata.daemon import BUILT_IN
+from strata.store.open import open_store
+from strata.virtual.driver import sim_drivers
+from strata.virtual.faults import Timing
+from strata.virtual.fleet import simulated_groups, simulated_nodes
+from strata.virtual.nodes import SimNodes
+
+_T = TypeVar("_T")
+
+NODES = 20
+WATCH_FOR = 0.02
+"""Seconds until a client of the bridge hangs up on an answer that has begun and does not end."""
+
+
+class RealService:
+    """Everything that answers a request, and a small fleet that things have been said about."""
+
+    def __init__(self, service: Service, services: Services) -> None:
+        self.service = service
+        self.services = services
+        self.store = service.controller.store
+
+    @property
+    def nodes(self) -> list[str]:
+        """The names of the nodes that it began with."""
+        return [node.name for node in simulated_nodes(NODES)]
+
+    def app(self, door: Door = "admin") -> Any:
+        return create_app(self.services, door)
+
+    def client(self, door: Door = "admin", token: str = "") -> httpx.AsyncClient:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        transport = httpx.ASGITransport(app=self.app(door), raise_app_exceptions=False)
+        return httpx.AsyncClient(transport=transport, base_url="http://strata", headers=headers)
+
+    async def token(self, role: Role, scope: Sequence[str] = (), ttl: int = 3600) -> str:
+        request = TokenRequest(role=role, scope=tuple(scope), ttl=ttl)
+        return (await self.services.authenticator.mint(LOCAL_ADMIN, request)).token
+
+    async def still(self) -> int:
+        """Wait until nobody writes any more; the store's revision."""
+        async with asyncio.timeout(20):
+            while True:
+                before = await self.store.revision()
+                await asyncio.sleep(0.6)  # several turns of the controller's housekeeping
+                if before == await self.store.revision():
+                    return before
+
+
+@contextlib.asynccontextmanager
+async def real_service(directory: Path, store_url: str = "memory:") -> AsyncIterator[RealService]:
+    """A running controller with 20 nodes, groups, documents, a job, a hold, a freeze and tokens."""
+    settings = Settings(
+        state_dir=directory,
+        controller_id="test",
+        store=StoreSettings(url=store_url),
+        leadership=LeadershipSettings(shards=2),
+    )
+    async with contextlib.AsyncExitStack() as parts:
+        store = open_store(settings.store_url)
+        parts.push_async_callback(store.close)
+        drivers = sim_drivers(SimNodes(NODES, timing=Timing(scale=0)), time.monotonic)
+        metrics = Metrics()
+        controller = Controller(
+            store,
+            Model.of(*BUILT_IN),
+            dict(drivers),
+            name=settings.controller_id,
+            history=settings.history_file,
+            leadership=settings.leadership,
+            metrics=metrics,
+        )
+        service = Service(controller, settings)
+        authenticator = Authenticator(store, service.ledger)
+        services = Services(
+            facade=service,
+            authenticator=authenticator,
+            metrics=metrics,
+            authority=Authority.open(settings.ca_dir),
+        )
+        await authenticator.start()
+        parts.push_async_callback(authenticator.stop)
+        await controller.start()
+        parts.push_async_callback(controller.stop)
+        parts.push_async_callback(service.jobs_.close)
+        real = RealService(service, services)
+        await _furnish(real)
+        yield real
+
+
+async def _furnish(real: RealService) -> None:
+    nodes = simulated_nodes(NODES)
+    await real.service.edits.create_nodes(nodes, "test")
+    await real.service.settled(await real.store.revision())
+    for group in simulated_groups(nodes):
+        names = [nodes[uid - 1].name for first, last in group.members for uid in range(first, last + 1)]
+        members = real.service.registry.select(",".join(names))
+        await real.service.edits.put_group(group.name, members, "test", description=group.description)
+    await real.service.settled(await real.store.revision())
+    await real.token("viewer")
+    async with real.client() as client:
+        requests: list[tuple[str, str, dict[str, Any]]] = [
+            ("PUT", "/v1/documents/base", {"name": "base", "select": "@compute", "set": {"power": "on", "os": "up"}}),
+            ("PUT", "/v1/documents/gpu", {"name": "gpu", "select": "@gpu", "set": {"image": ["v1", "v2"]}}),
+            ("POST", "/v1/desires", {"select": "@login", "set": {"power": "on"}}),
+            ("POST", "/v1/holds", {"select": nodes[-1].name, "reason": "a bad fan"}),
+            ("POST", "/v1/freezes", {"scope": "group:service", "reason": "maintenance"}),
+        ]
+        for method, path, body in requests:
+            answer = await client.request(method, path, json=body)
+            assert answer.is_success, (path, answer.text)
+        job = await client.post(
+            "/v1/desires", json={"select": "@gpu", "set": {"power": "on"}}, headers={"Prefer": "respond-async"}
+        )
+        assert job.status_code == 202, job.text
+    await real.service.jobs_.wait(job.json()["id"])
+
+
+class Bridge:
+    """A real service on a thread with its own event loop, as an ASGI application for callers on any other."""
+
+    def __init__(self, directory: Path, store_url: str = "memory:") -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="real service", daemon=True)
+        self._thread.start()
+        self._running = real_service(directory, store_url)
+        self.real = self.run(self._running.__aenter__())
+        self._app = self.real.app()
+
+    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Do something on the service's loop, and wait for it."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(120)
+
+    def stop(self) -> None:
+        """End the service and its thread."""
+        self.run(self._running.__aexit__(None, None, None))
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def __call__(
+        self,
+        scope: dict[str, Any],
+        receive: Callable[[], Awaitable[dict[str, Any]]],
+        send: Callable[[dict[str, Any]], Awaitable[None]],
+    ) -> None:
+        if scope["type"] == "lifespan":
+            return
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message.get("body", b""), message.get("more_body", False)
+        answer = asyncio.run_coroutine_threadsafe(self._answer(dict(scope), body), self._loop)
+        for message in await asyncio.wrap_future(answer):
+            await send(message)
+
+    async def _answer(self, scope: dict[str, Any], body: bytes) -> list[dict[str, Any]]:
+        """All of an answer; of one that does not end, what came in a short time."""
+        given = [{"type": "http.request", "body": body, "more_body": False}]
+        messages: list[dict[str, Any]] = []
+        begun, over = asyncio.Event(), asyncio.Event()
+
+        async def receive() -> dict[str, Any]:
+            if given:
+                return given.pop()
+            await begun.wait()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(over.wait(), WATCH_FOR)
+            return {"type": "http.disconnect"}
+
+        async def send(message: dict[str, Any]) -> None:
+            messages.append(message)
+            if message.get("more_body"):
+                begun.set()
+            elif message["type"] == "http.response.body":
+                begun.set()
+                over.set()
+
+        await self._app(scope, receive, send)
+        if not over.is_set():
+            messages.append({"type": "http.response.body", "body": b""})
+        return messages
