@@ -49,6 +49,8 @@ class RealService:
         self.service = service
         self.services = services
         self.store = service.controller.store
+        self.job = ""
+        """The id of a job that is over."""
 
     @property
     def nodes(self) -> list[str]:
@@ -143,7 +145,8 @@ async def _furnish(real: RealService) -> None:
             "/v1/desires", json={"select": "@gpu", "set": {"power": "on"}}, headers={"Prefer": "respond-async"}
         )
         assert job.status_code == 202, job.text
-    await real.service.jobs_.wait(job.json()["id"])
+    real.job = job.json()["id"]
+    await real.service.jobs_.wait(real.job)
 
 
 class Bridge:

@@ -1,26 +1,99 @@
-"""The API over the real service, not a fake: Schemathesis."""
+"""The API over the real service, not a fake: Schemathesis asks everything that its document allows, and more."""
 
 from __future__ import annotations
 
-import logging
+import os
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 import schemathesis
 from real_service import Bridge
 from schema_checks import ask_and_check, examples, schema_of
+from schema_ground import ground
 
-from strata.api.app import openapi_schema
-import os
-from real_service import real_service
+from strata.api.http import seal
 
 BRIDGE = Bridge(Path(tempfile.mkdtemp()), os.environ.get("STORE", "memory:"))
 SCHEMA = schema_of(BRIDGE)
+
+NAMES = [*BRIDGE.real.nodes[::4], "n1", "N00001"]
+GROUPS = ["compute", "gpu", "login", "service", "new"]
+SELECTORS = [
+    "*",
+    "@compute",
+    "n[00001-00004],@gpu!@login",
+    "n0000*",
+    "!@gpu",
+    "!!!!n00001",
+    "state:ready,held",
+    "fact:power=on",
+    "want:image=v2",
+    "want:nothing=x",
+    "label:accelerator",
+    "role:compute",
+    "arch:aarch64",
+    "location:x1000",
+    "location:d0",
+    "n00001^n00002&@*",
+    "n[1-9999999]",
+    "absent",
+    "@absent",
+    "@[1-3]",
+    "][",
+    "n[00001-00003]x[1-2]",
+]
+SETS = [
+    {},
+    {"power": "on"},
+    {"power": ["on", "off"], "image": "v1"},
+    {"image": ["v1", "v2"], "os": "up"},
+    {"power": "sideways"},
+    {"nothing": "x"},
+    {"power": "unknown"},
+]
+CURSORS = [seal(text) for text in ("n00003", "0", "7", "-1", "1e3", "9" * 400, "\u0663", "x", "", "0" * 17)]
+PATH = {
+    "/v1/groups/{name}": GROUPS,
+    "/v1/groups/{name}/members": GROUPS,
+    "/v1/documents/{name}": ["base", "gpu", "new"],
+    "name": NAMES,
+    "frozen": ["fleet", "group:service", "group:absent", "node:n00001", "node:absent"],
+    "job": ["0" * 17, BRIDGE.real.job],
+    "ident": ["0" * 16],
+}
+OTHER = {
+    "select": SELECTORS,
+    "members": [*SELECTORS, ""],
+    "add": [*SELECTORS, ""],
+    "remove": [*SELECTORS, ""],
+    "scope": ["fleet", "group:service", "group:absent", "node:n00001", "node:absent"],
+    "cursor": CURSORS,
+    "name": [*NAMES, "base"],
+    "location": ["", "x1000c0s0b0n0", "x3c0s0b0n0", "x1000", "zzz"],
+    "architecture": ["x86_64", "aarch64", "sparc"],
+    "nid": [None, 1, 2, 77],
+    "set": SETS,
+    "unset": [[], ["power"], ["nothing"]],
+    "since": [0, 1, 5, 50, 10**6],
+    "sort": ["name", "-uid", "nid", "-location", "role", "architecture", "-state"],
+}
+HEADERS = [
+    {},
+    {},
+    {"If-Match": "*"},
+    {"If-Match": '"1"'},
+    {"If-Match": 'W/"7-12", "9"'},
+    {"If-Match": "nonsense"},
+    {"If-None-Match": "*"},
+    {"If-None-Match": '"1", W/"2"'},
+    {"Prefer": "respond-async"},
+    {"Last-Event-ID": "3"},
+    {"Last-Event-ID": "-3"},
+]
 
 
 @SCHEMA.parametrize()
 @examples(int(os.environ.get("EXAMPLES", "10")))
 def test_no_request_gets_a_server_error_or_an_undocumented_answer(case: schemathesis.Case) -> None:
+    ground(case, PATH, OTHER, HEADERS)
     ask_and_check(case)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from strata.engine.decisions import Kind
 from strata.engine.explain import STATES, state_of, states
@@ -24,6 +25,7 @@ def words(fleet: PureFleet) -> list[str]:
     return [STATES[number] for number in states(fleet.engine, fleet.nodes).tolist()]
 
 
+@pytest.mark.slow
 def test_one_node_has_the_state_that_it_has_in_the_fleet() -> None:
     rng = np.random.default_rng(5)
     many = 500

@@ -56,6 +56,7 @@ def test_nodes_go_from_off_to_ready_by_the_cheapest_way() -> None:
     assert all(fleet.acts_on(node) == THE_WAY for node in range(20))
 
 
+@pytest.mark.slow
 def test_a_node_at_its_goal_is_left_alone() -> None:
     fleet = PureFleet(5)
     fleet.want(**READY)
@@ -82,6 +83,7 @@ def test_a_lost_reply_is_observed_before_it_is_retried() -> None:
     assert deaf.taken == ["power-on"]
 
 
+@pytest.mark.slow
 def test_a_device_that_says_yes_and_does_nothing_ends_in_a_named_fault() -> None:
     fleet = PureFleet(1, settings=EngineSettings(fault_retry=0))
     deaf = fleet.drivers["bmc"] = Deaf(fleet, ignore=99)
@@ -92,6 +94,7 @@ def test_a_device_that_says_yes_and_does_nothing_ends_in_a_named_fault() -> None
     assert "accepted, but power is still off after 120 s" in fleet.why(0).blockers[0].name
 
 
+@pytest.mark.slow
 def test_a_faulted_node_is_tried_once_more_after_a_long_while() -> None:
     fleet = PureFleet(1)
     deaf = fleet.drivers["bmc"] = Deaf(fleet, ignore=3)
@@ -102,6 +105,7 @@ def test_a_faulted_node_is_tried_once_more_after_a_long_while() -> None:
     assert len(deaf.taken) == 4
 
 
+@pytest.mark.slow
 def test_a_new_desire_clears_a_fault() -> None:
     fleet = PureFleet(1, settings=EngineSettings(fault_retry=0))
     fleet.drivers["bmc"] = Deaf(fleet, ignore=3)
@@ -112,6 +116,7 @@ def test_a_new_desire_clears_a_fault() -> None:
     fleet.converge()
 
 
+@pytest.mark.slow
 def test_back_off_grows_and_is_jittered() -> None:
     settings = EngineSettings(failures_to_fault=6, fault_retry=0, stop_minimum=10_000)
     fleet = PureFleet(40, settings=settings, faults=Faults(refused=1.0))
@@ -124,6 +129,7 @@ def test_back_off_grows_and_is_jittered() -> None:
     assert len(np.unique(np.round(gaps[:, 0], 1))) > 5
 
 
+@pytest.mark.slow
 def test_power_loss_heals() -> None:
     fleet = PureFleet(10)
     fleet.want(**READY)
@@ -135,6 +141,7 @@ def test_power_loss_heals() -> None:
     assert fleet.acts_on(4) == THE_WAY
 
 
+@pytest.mark.slow
 def test_a_dead_agent_on_a_powered_node_heals_by_a_power_cycle() -> None:
     fleet = PureFleet(10)
     fleet.want(**READY)
@@ -146,6 +153,7 @@ def test_a_dead_agent_on_a_powered_node_heals_by_a_power_cycle() -> None:
     assert healing[-len(THE_WAY) - 1 :] == ["power-off", *THE_WAY]
 
 
+@pytest.mark.slow
 def test_a_node_with_a_running_job_is_not_powered_off() -> None:
     fleet = PureFleet(4)
     fleet.want(**READY)
@@ -172,6 +180,7 @@ def test_a_guard_that_says_no_is_named() -> None:
     assert fleet.fact(1, "power") == "off"
 
 
+@pytest.mark.slow
 def test_a_boot_loop_stops_in_a_named_fault() -> None:
     fleet = PureFleet(1, settings=EngineSettings(fault_retry=0), timing=QUICK)
     fleet.want(**READY)
@@ -186,6 +195,7 @@ def test_a_boot_loop_stops_in_a_named_fault() -> None:
     assert "flapping: fell from its goal 4 times" in fleet.why(0).blockers[0].name
 
 
+@pytest.mark.slow
 def test_one_relapse_after_a_long_good_time_is_no_flapping() -> None:
     fleet = PureFleet(1, timing=QUICK)
     fleet.want(**READY)
@@ -197,6 +207,7 @@ def test_one_relapse_after_a_long_good_time_is_no_flapping() -> None:
     fleet.converge()
 
 
+@pytest.mark.slow
 def test_a_held_node_is_never_acted_on() -> None:
     fleet = PureFleet(3)
     fleet.brake([1], held=True)
@@ -209,6 +220,7 @@ def test_a_held_node_is_never_acted_on() -> None:
     fleet.converge()
 
 
+@pytest.mark.slow
 def test_a_frozen_node_starts_nothing_and_goes_on_when_thawed() -> None:
     fleet = PureFleet(3)
     fleet.want(**READY)
@@ -233,6 +245,7 @@ def test_an_act_is_withheld_from_a_node_that_was_held_after_the_decision() -> No
     assert fleet.engine.may_begin(act.generation, act.nodes).tolist() == [True, False]
 
 
+@pytest.mark.slow
 def test_a_budget_limits_what_is_under_way_at_once() -> None:
     few = Layer(budgets=(Budget(name="few", mutations=("boot",), per="cabinet", limit=3),))
     fleet = PureFleet(20, more=few)
@@ -248,6 +261,7 @@ def test_a_budget_limits_what_is_under_way_at_once() -> None:
     assert fleet.all_ready()
 
 
+@pytest.mark.slow
 def test_a_percentage_of_the_fleet_may_be_down_at_once() -> None:
     fleet = PureFleet(40)
     fleet.want(power="on", os="up")
@@ -297,6 +311,7 @@ def test_the_failure_rate_stop_keeps_the_rest_of_the_fleet_from_harm() -> None:
     assert why.when is not None
 
 
+@pytest.mark.slow
 def test_a_stopped_mutation_is_probed_and_goes_on_when_the_fault_is_mended() -> None:
     fleet = PureFleet(100, faults=Faults(refused=1.0), settings=EngineSettings(fault_retry=600))
     fleet.want(power="on")
@@ -316,6 +331,7 @@ def test_a_stale_fact_is_unknown() -> None:
     assert fleet.history(0, "image")[-1] == "unknown"
 
 
+@pytest.mark.slow
 def test_nothing_destructive_is_done_on_unknown() -> None:
     fleet = PureFleet(5)
     fleet.want(**READY)
@@ -364,6 +380,7 @@ def test_an_image_is_changed_without_a_reboot() -> None:
     assert fleet.fact(0, "image") == "v2"
 
 
+@pytest.mark.slow
 def test_a_desire_changed_a_hundred_times_converges_to_the_last() -> None:
     fleet = PureFleet(3)
     fleet.want(**READY)
@@ -396,6 +413,7 @@ def test_an_unreachable_goal_says_what_is_missing_and_does_not_loop() -> None:
     assert "hung" in fleet.why(0).summary
 
 
+@pytest.mark.slow
 def test_a_lost_rack_comes_back_at_a_limited_rate() -> None:
     few = Layer(budgets=(Budget(name="few", mutations=("power-on",), per="cabinet", limit=8),))
     fleet = PureFleet(64, more=few, timing=QUICK)
@@ -440,6 +458,7 @@ def test_an_intent_that_could_not_be_written_is_not_an_effect() -> None:
     fleet.converge()
 
 
+@pytest.mark.slow
 def test_two_runs_of_one_seed_are_equal() -> None:
     def story(seed: int) -> list[tuple[float, str, list[int]]]:
         fleet = PureFleet(30, seed=seed, faults=Faults(refused=0.1, reply_lost=0.1, boot_hangs=0.05))

@@ -19,6 +19,9 @@ AnyRequest = Request[Any, Any, Any]
 
 _TAG = re.compile(r'\s*(?:W/)?"(\d{1,18})(?:-\d{1,20})?"\s*\Z')
 
+CONDITIONAL = "conditional"
+"""In a handler's options: whether it honours the revision that a request expects."""
+
 _SEED = 0x5EA1
 """Makes the sum of a short, made-up cursor wrong too."""
 
@@ -86,8 +89,9 @@ def _tag_revision(text: str) -> int:
 
 
 def is_conditional(request: AnyRequest) -> bool:
-    """Whether the request names a state that it expects."""
-    return "if-match" in request.headers or "if-none-match" in request.headers
+    """Whether the request names a state that it expects, on a route where that means something."""
+    honoured = getattr(request.scope.get("route_handler"), "opt", {}).get(CONDITIONAL, False)
+    return honoured and ("if-match" in request.headers or "if-none-match" in request.headers)
 
 
 def wants_async(request: AnyRequest) -> bool:

@@ -14,6 +14,7 @@ from litestar.exceptions import HTTPException
 from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
 from litestar.openapi.datastructures import ResponseSpec
 
+from strata.api.http import CONDITIONAL
 from strata.api.problem import MEDIA_TYPE, Problem
 from strata.control.principal import Kind, Principal, Right, Verb
 from strata.core.errors import BadRequest, Unauthenticated
@@ -60,7 +61,8 @@ def needs(
     ``body``: it takes one. ``also``: other successes.
     """
     listed = {*_ALWAYS, *statuses, *(_WITH_BODY if body else ())}
-    return {"opt": {"right": Right(verb, kind), "body": body}, "responses": {**_problems(listed), **(also or {})}}
+    opt = {"right": Right(verb, kind), "body": body, CONDITIONAL: 412 in listed}
+    return {"opt": opt, "responses": {**_problems(listed), **(also or {})}}
 
 
 def public(*statuses: int) -> dict[str, Any]:

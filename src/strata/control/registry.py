@@ -226,10 +226,11 @@ class Registry:
             standing[document.name] = Standing(document, self.revision + 1, self)
         ranked = self._ranked(standing.values())
         found = {}
-        for variable, column in self._goals.items():
+        for variable in self._goals:
             if variable in wanted:
                 found[variable] = [wanted[variable]] * len(nodes)
             else:
+                column = GoalColumn(variable)  # its own: that of the fleet keeps every value that it has met
                 codes = resolve(column, ranked, self.overrides, nodes, self.uids[nodes])
                 found[variable] = [column.table[code] for code in codes.tolist()]
         return found

@@ -84,13 +84,16 @@ class Roster:
         return found
 
     def label(self, key: str) -> Words:
-        """The values of one label; built when it is first asked for, then kept up."""
+        """The values of one label; built when it is first asked for, then kept up. One that no node has is not kept:
+        readers may ask for anything."""
         words = self._labels.get(key)
         if words is None:
-            words = self._labels[key] = Words(self.size)
+            words = Words(self.size)
             for index, node in enumerate(self.nodes):
                 if node is not None and key in node.labels:
                     words.set(index, node.labels[key])
+            if len(words.table) > 1:
+                self._labels[key] = words
         return words
 
     def location(self, kind: str) -> Words:

@@ -130,8 +130,10 @@ class Selector:
 
     def _term(self, word: str) -> _Term:
         if word.startswith("!"):
-            inner = self._term(word[1:])
-            return lambda context: ~inner(context)
+            # In one go, however many there are: a call for each would let a caller exhaust the stack.
+            bare = word.lstrip("!")
+            inner = self._term(bare)
+            return inner if (len(word) - len(bare)) % 2 == 0 else lambda context: ~inner(context)
         if match := _TERM.match(word):
             return self._keyed(match["key"], match["rest"])
         return self._nodeset(word)

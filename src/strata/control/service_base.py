@@ -11,8 +11,10 @@ from strata.control.fleet_view import FleetView
 from strata.control.jobs import Jobs
 from strata.control.principal import Principal
 from strata.control.registry import Registry
+from strata.control.scoped_fleet import ScopedFleet
+from strata.control.selectors import Fleet, parse, unknown_nodes
 from strata.control.settings import Settings
-from strata.core.errors import Denied, NotFound
+from strata.core.errors import Denied
 from strata.store.audit import Ledger
 
 
@@ -37,19 +39,36 @@ class ServiceBase:
                 mask |= self.registry.group_mask(group)
         return mask
 
+    def fleet(self, who: Principal) -> Fleet:
+        """The nodes as the caller may know of them."""
+        mask = self.scope(who)
+        return self.registry if mask is None else ScopedFleet(self.registry, mask)
+
+    def find(self, who: Principal, name: str) -> int:
+        """The index of a node in the caller's scope, or -1."""
+        return self.fleet(who).find(name)
+
     def index(self, who: Principal, name: str) -> int:
         """A node by name; one outside the caller's scope is not there."""
-        index = self.registry.index_of(name)
-        mask = self.scope(who)
-        if mask is not None and not mask[index]:
-            raise NotFound(f"no such node: {name[:70]}", where="select", hint="list the nodes with: strata node list")
+        fleet = self.fleet(who)
+        index = fleet.find(name)
+        if index < 0:
+            raise unknown_nodes(fleet, [name])
         return index
 
     def seen(self, who: Principal, select: str) -> Indices:
-        """The selected nodes that the caller may see."""
-        nodes = self.registry.select(select or "*", self.view)
+        """The selected nodes that the caller may see. One outside its scope is as unknown as one that is nowhere."""
+        return parse(select or "*").indices(self.fleet(who), self.view)
+
+    def touches(self, who: Principal, scope: str) -> bool:
+        """Whether a freeze of ``scope`` is any of the caller's business."""
         mask = self.scope(who)
-        return nodes if mask is None else nodes[mask[nodes]]
+        if scope == "fleet" or mask is None:
+            return True
+        kind, _, name = scope.partition(":")
+        if kind == "node":
+            return self.find(who, name) >= 0
+        return name in self.registry.groups and bool(np.any(mask & self.registry.group_mask(name)))
 
     def owned(self, who: Principal, select: str) -> Indices:
         """The selected nodes, all of which the caller must be allowed to change."""

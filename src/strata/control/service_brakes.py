@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from strata.control import views as v
 from strata.control.editor import Done
 from strata.control.principal import Principal
 from strata.control.service_base import ServiceBase
-from strata.core.errors import Denied
+from strata.core.errors import Conflict, Denied
 from strata.core.nodeset import fold
 
 
@@ -19,10 +17,8 @@ class BrakeService(ServiceBase):
 
     async def holds(self, who: Principal, limit: int, after: str) -> v.HoldPage:
         """Holds by node name."""
-        mask = self.scope(who)
-        names = sorted(
-            name for name in self.registry.holds if (i := self.registry.find(name)) >= 0 and (mask is None or mask[i])
-        )
+        fleet = self.fleet(who)
+        names = sorted(name for name in self.registry.holds if fleet.find(name) >= 0)
         rest = [name for name in names if name > after]
         items = tuple(
             v.HoldView(node=name, reason=hold.reason, author=hold.author, since=hold.since)
@@ -52,14 +48,16 @@ class BrakeService(ServiceBase):
         return [
             v.FreezeView(scope=f.scope, reason=f.reason, author=f.author, since=f.since)
             for scope, f in sorted(self.registry.freezes.items())
-            if not who.scope or self._touches(who, scope)
+            if self.touches(who, scope)
         ]
 
     async def freeze(self, who: Principal, scope: str, reason: str) -> v.FreezeView:
         """Put the brake on."""
         self._check_scope(who, scope)
         await self.settled(await self.edits.freeze(scope, reason, who.name))
-        frozen = self.registry.freezes[scope]
+        frozen = self.registry.freezes.get(scope)
+        if frozen is None:
+            raise Conflict("it was thawed at the same time", where=scope, hint="freeze it again if it should stand")
         return v.FreezeView(scope=scope, reason=frozen.reason, author=frozen.author, since=frozen.since)
 
     async def thaw(self, who: Principal, scope: str) -> None:
@@ -72,23 +70,10 @@ class BrakeService(ServiceBase):
         await self.settled(done.revision)
         return v.ManyResult(changed=len(done.nodes), nodeset=nodeset, revision=done.revision)
 
-    def _touches(self, who: Principal, scope: str) -> bool:
-        kind, _, name = scope.partition(":")
-        if kind == "group":
-            mask = self.scope(who)
-            if mask is None or name not in self.registry.groups:
-                return mask is None
-            return bool(np.any(mask & self.registry.group_mask(name)))
-        return kind == "fleet" or self._node_in_scope(who, name)
-
     def _check_scope(self, who: Principal, scope: str) -> None:
         kind, _, name = scope.partition(":")
         if not who.scope or (kind == "group" and name in who.scope):
             return
-        if kind == "node" and self._node_in_scope(who, name):
+        if kind == "node" and self.find(who, name) >= 0:
             return
         raise Denied(f"{scope[:80]} reaches beyond {', '.join(who.scope)}", where="scope")
-
-    def _node_in_scope(self, who: Principal, name: str) -> bool:
-        mask, index = self.scope(who), self.registry.find(name)
-        return index >= 0 and (mask is None or bool(mask[index]))

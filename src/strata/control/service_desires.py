@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from strata.control import views as v
-from strata.control.columns import Indices
+from strata.control.columns import Indices, Mask
 from strata.control.documents import DesireDocument, Standing, value_sets
 from strata.control.job_record import Step
 from strata.control.principal import Principal
@@ -68,14 +68,15 @@ class DesireService(ServiceBase):
 
     async def documents(self, who: Principal) -> Sequence[v.DocumentView]:
         """All documents, by name."""
-        return [self._document(self.registry.documents[name]) for name in sorted(self.registry.documents)]
+        mask = self.scope(who)
+        return [self._document(self.registry.documents[name], mask) for name in sorted(self.registry.documents)]
 
     async def document(self, who: Principal, name: str) -> v.DocumentView:
         """One document."""
         standing = self.registry.documents.get(name)
         if standing is None:
             raise NotFound(f"no such document: {name[:80]}", where="document")
-        return self._document(standing)
+        return self._document(standing, self.scope(who))
 
     async def put_document(self, who: Principal, spec: v.DocumentSpec, expected: int | None) -> v.DocumentView:
         """Create or replace."""
@@ -101,7 +102,7 @@ class DesireService(ServiceBase):
         wanted = value_sets(self.controller.model, spec.set)
         return DesireDocument(name=spec.name, select=spec.select, set=wanted, priority=spec.priority, author=who.name)
 
-    def _document(self, standing: Standing) -> v.DocumentView:
+    def _document(self, standing: Standing, scope: Mask | None) -> v.DocumentView:
         document = standing.document
         return v.DocumentView(
             name=document.name,
@@ -110,5 +111,5 @@ class DesireService(ServiceBase):
             priority=document.priority,
             author=document.author,
             revision=standing.revision,
-            matches=int(standing.mask.sum()),
+            matches=int((standing.mask if scope is None else standing.mask & scope).sum()),
         )

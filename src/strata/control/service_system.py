@@ -10,6 +10,7 @@ import strata
 from strata.control import service_views as s
 from strata.control.principal import Principal
 from strata.control.service_watch import WatchService
+from strata.core.errors import BadRequest
 from strata.engine import modelgraph
 from strata.store.audit import verify
 
@@ -20,8 +21,8 @@ class SystemService(WatchService):
     async def audit(self, who: Principal, since: int, limit: int, after: str) -> s.AuditPage:
         """Audit records, oldest first."""
         self.need_whole_fleet(who, "the audit log")
-        first = int(after) + 1 if after else since
-        found = await self.ledger.entries(first, limit + 1)
+        seen = _sequence_number(after) if after else max(0, since - 1)
+        found = await self.ledger.entries(seen, limit + 1)
         items = tuple(
             s.AuditView(
                 seq=e.seq, time=e.time, author=e.author, action=e.action, target=e.target, detail=e.detail, hash=e.hash
@@ -63,25 +64,31 @@ class SystemService(WatchService):
 
     async def status(self, who: Principal) -> s.StatusView:
         """The fleet at a glance (with a scope: the caller's part of it)."""
-        controller = self.controller
+        controller, nodes = self.controller, self.seen(who, "*")
         holders = controller.leadership.holders
         shards = range(controller.settings.shards)
         return s.StatusView(
             version=strata.__version__,
             controller=controller.name,
             started=controller.started,
-            nodes=len(self.seen(who, "*")),
-            by_state=controller.counts(self.seen(who, "*")),  # type: ignore[arg-type]
+            nodes=len(nodes),
+            by_state=controller.counts(nodes),  # type: ignore[arg-type]
             queue=controller.queue(),
             shards=tuple(
                 s.ShardView(shard=n, leader=holders.get(n, ("", 0))[0], epoch=holders.get(n, ("", 0))[1])
                 for n in shards
             ),
-            freezes=len(self.registry.freezes),
-            holds=len(self.registry.holds),
+            freezes=sum(self.touches(who, scope) for scope in self.registry.freezes),
+            holds=int(self.registry.held[nodes].sum()),
             revision=controller.considered,
         )
 
     def not_ready(self) -> str:
         """Why requests would fail now, or empty."""
         return self.controller.trouble
+
+
+def _sequence_number(cursor: str) -> int:
+    if not cursor.isascii() or not cursor.isdigit() or len(cursor) > 16:
+        raise BadRequest("not a cursor of this list", where="cursor", hint="begin again without it")
+    return int(cursor)

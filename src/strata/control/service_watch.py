@@ -55,7 +55,7 @@ class WatchService(ServiceBase):
             if kind == "hold" and event.value is not None:
                 data |= msgspec.msgpack.decode(event.value)
             return [v.WatchEvent(revision=event.revision, event=kind, data=data)]  # type: ignore[arg-type]
-        if kind == "freeze":
+        if kind == "freeze" and self.touches(who, name):
             data = {"scope": name, "gone": event.value is None}
             return [v.WatchEvent(revision=event.revision, event="freeze", data=data)]
         if kind == "desire" and chosen is None:

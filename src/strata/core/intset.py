@@ -40,13 +40,13 @@ def unpack(runs: Sequence[Sequence[int]]) -> Integers:
     if not runs:
         return np.empty(0, dtype=np.int64)
     firsts, lasts = _bounds(runs)
-    total = float((lasts.astype(np.float64) - firsts + 1).sum())  # as float: no wrap, however far apart
+    total = float((lasts.astype(np.float64) - firsts + 1).sum())  # as float: no wrap; near enough to refuse by
     if total > MOST:
         raise BadRequest(f"{total:.0f} members; at most {MOST} are taken", where="runs")
     lengths = lasts - firsts + 1
     # One arange over everything, shifted per run: no Python loop over the runs.
     shifts = firsts - np.concatenate(([0], np.cumsum(lengths)[:-1]))
-    return np.arange(int(total), dtype=np.int64) + np.repeat(shifts, lengths)
+    return np.arange(int(lengths.sum()), dtype=np.int64) + np.repeat(shifts, lengths)
 
 
 def count(runs: Sequence[Sequence[int]]) -> int:

@@ -199,7 +199,7 @@ class _Reader:
         """``operand`` itself, once it is known to be readable and not too much."""
         size = 1
         for bracket in _brackets(operand):
-            size *= _size(bracket)
+            size *= _size(bracket, self._limit)
             self._check(operand, size)  # here and not at the end: the product itself must stay small
         self._named += size
         self._check(operand, self._named)
@@ -245,10 +245,12 @@ def _brackets(operand: str) -> list[str]:
     return [bracket[1:-1] for bracket in _PIECES.findall(operand)]
 
 
-def _size(ranges: str) -> int:
-    """How many numbers ``1-4,7`` stands for, or more if they overlap."""
+def _size(ranges: str, limit: int) -> int:
+    """How many numbers ``1-4,7`` stands for, or more if they overlap. Not counted on beyond ``limit``."""
     total = 0
     for one in ranges.split(","):
+        if total > limit:
+            break
         found = _RANGE.match(one)
         if found is None:
             raise BadRequest(

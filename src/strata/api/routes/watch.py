@@ -20,9 +20,21 @@ from strata.api.http import AnyRequest
 from strata.api.rights import needs
 from strata.api.services import Asked, Select, Services
 from strata.control import views as v
+from strata.control.texts import Out
 from strata.core.errors import BadRequest, Compacted, StrataError, Unavailable
 
 _NEWEST = 2**53
+
+
+class Event(Out, frozen=True, kw_only=True):
+    """One event of the stream, field by field."""
+
+    event: v.EventKind
+    data: str
+    id: str = ""
+    """The revision."""
+
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -36,7 +48,7 @@ _encode = msgspec.json.Encoder().encode
         404,
         also={
             200: ResponseSpec(
-                data_container=str,
+                data_container=Event,
                 description="Events: `id` is a revision to resume after, `event` one of transition, desire, hold, "
                 "freeze, node, job, compacted (list again, then watch from there); `data` is JSON.",
                 media_type="text/event-stream",
