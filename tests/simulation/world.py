@@ -53,8 +53,10 @@ READY = {
 WATTS = 500.0
 """What a node may draw at most."""
 
-SAFETY = 600.0
+SAFETY = 400.0
+"""Virtual seconds in which anything may fail."""
 LIVENESS = 3600.0
+"""Virtual seconds within which every node must be at its goal once all has healed."""
 
 PATIENCE = EngineSettings(fault_retry=300, stop_cooldown=60, longest_backoff=60, stable_after=120)
 """Quicker to forgive than a real machine, so that liveness is reached in little virtual time."""
@@ -141,6 +143,7 @@ class Member:
                 leadership=LeadershipSettings(shards=4),
                 clock=Clock(loop.time, lambda: 1.7e9 + loop.time() + self.wall_offset),
                 seed=world.chance.randrange(1, 2**60),
+                step_gap=0.1,
             )
             if not world.mechanisms.holds:
                 controller.engine.set_brakes = lambda *a, **k: None  # type: ignore[method-assign]

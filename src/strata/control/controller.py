@@ -89,6 +89,7 @@ class Controller:
         clock: Clock | None = None,
         metrics: Metrics | None = None,
         seed: int = 0,
+        step_gap: float = STEP_GAP,
     ) -> None:
         self.store = store
         self.model = model
@@ -129,6 +130,7 @@ class Controller:
         """Why the controller cannot serve; empty: it can."""
         self.broken = asyncio.Event()
         """Set when the controller cannot go on: the process should end, and be started anew."""
+        self._step_gap = step_gap
         self._inbox: list[Input] = []
         self._wake = asyncio.Event()
         self._stepped = asyncio.Event()
@@ -352,7 +354,7 @@ class Controller:
             self._stepped.clear()  # whoever waited goes on all the same
             self.metrics.step_seconds.observe(self.clock.now() - begun)
             self._carry_out(effects)
-            await asyncio.sleep(STEP_GAP)
+            await asyncio.sleep(self._step_gap)
             now = self.clock.now()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, self.engine.next_wakeup(now) - now)):
