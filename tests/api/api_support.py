@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 from fake_facade import FakeFacade
+from route_table import Clock
 
 from strata.api.app import create_app
 from strata.api.front import Door
@@ -19,16 +20,6 @@ from strata.control.principal import LOCAL_ADMIN, Role
 from strata.control.service_views import TokenRequest
 from strata.store.audit import Ledger
 from strata.store.memory import MemoryStore
-
-
-class Clock:
-    """Wall time that a test moves."""
-
-    def __init__(self, now: float = 1_700_000_000.0) -> None:
-        self.now = now
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Service:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx
+from route_table import Clock
 
 from strata.api.app import create_app
 from strata.api.front import Door
@@ -36,19 +37,25 @@ from strata.virtual.fleet import simulated_groups, simulated_nodes
 from strata.virtual.nodes import SimNodes
 
 _T = TypeVar("_T")
+Message = dict[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 NODES = 20
 WATCH_FOR = 0.02
-"""Seconds until a client of the bridge hangs up on an answer that has begun and does not end."""
+"""Seconds until a client hangs up on an answer that has begun and does not end."""
 
 
 class RealService:
     """Everything that answers a request, and a small fleet that things have been said about."""
 
-    def __init__(self, service: Service, services: Services) -> None:
+    def __init__(self, service: Service, services: Services, clock: Clock) -> None:
         self.service = service
         self.services = services
         self.store = service.controller.store
+        self.auth = services.authenticator
+        self.clock = clock
         self.job = ""
         """The id of a job that is over."""
 
@@ -62,12 +69,12 @@ class RealService:
 
     def client(self, door: Door = "admin", token: str = "") -> httpx.AsyncClient:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        transport = httpx.ASGITransport(app=self.app(door), raise_app_exceptions=False)
+        transport = httpx.ASGITransport(app=Impatient(self.app(door)), raise_app_exceptions=False)
         return httpx.AsyncClient(transport=transport, base_url="http://strata", headers=headers)
 
     async def token(self, role: Role, scope: Sequence[str] = (), ttl: int = 3600) -> str:
         request = TokenRequest(role=role, scope=tuple(scope), ttl=ttl)
-        return (await self.services.authenticator.mint(LOCAL_ADMIN, request)).token
+        return (await self.auth.mint(LOCAL_ADMIN, request)).token
 
     async def still(self) -> int:
         """Wait until nobody writes any more; the store's revision."""
@@ -103,7 +110,8 @@ async def real_service(directory: Path, store_url: str = "memory:") -> AsyncIter
             metrics=metrics,
         )
         service = Service(controller, settings)
-        authenticator = Authenticator(store, service.ledger)
+        clock = Clock(time.time())
+        authenticator = Authenticator(store, service.ledger, clock=clock)
         services = Services(
             facade=service,
             authenticator=authenticator,
@@ -115,7 +123,7 @@ async def real_service(directory: Path, store_url: str = "memory:") -> AsyncIter
         await controller.start()
         parts.push_async_callback(controller.stop)
         parts.push_async_callback(service.jobs_.close)
-        real = RealService(service, services)
+        real = RealService(service, services, clock)
         await _furnish(real)
         yield real
 
@@ -149,20 +157,52 @@ async def _furnish(real: RealService) -> None:
     await real.service.jobs_.wait(real.job)
 
 
+class Impatient:
+    """An application whose clients hang up, a moment after an answer has begun that does not end: watches do not."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        body = [await receive()]
+        while body[-1].get("more_body"):
+            body.append(await receive())
+        begun, over = asyncio.Event(), asyncio.Event()
+
+        async def received() -> Message:
+            if body:
+                return body.pop(0)
+            await begun.wait()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(over.wait(), WATCH_FOR)
+            return {"type": "http.disconnect"}
+
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.body":
+                begun.set()
+                if not message.get("more_body"):
+                    over.set()
+            await send(message)
+
+        await self._app(scope, received, sent)
+        if not over.is_set():
+            await send({"type": "http.response.body", "body": b""})
+
+
 class Bridge:
     """A real service on a thread with its own event loop, as an ASGI application for callers on any other."""
 
-    def __init__(self, directory: Path, store_url: str = "memory:") -> None:
+    def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="real service", daemon=True)
+
+    def start(self, directory: Path, store_url: str = "memory:") -> RealService:
+        """Start the service."""
         self._thread.start()
         self._running = real_service(directory, store_url)
-        self.real = self.run(self._running.__aenter__())
-        self._app = self.real.app()
-
-    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Do something on the service's loop, and wait for it."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(120)
+        real = self.run(self._running.__aenter__())
+        self._app = Impatient(real.app())
+        return real
 
     def stop(self) -> None:
         """End the service and its thread."""
@@ -171,45 +211,27 @@ class Bridge:
         self._thread.join()
         self._loop.close()
 
-    async def __call__(
-        self,
-        scope: dict[str, Any],
-        receive: Callable[[], Awaitable[dict[str, Any]]],
-        send: Callable[[dict[str, Any]], Awaitable[None]],
-    ) -> None:
-        if scope["type"] == "lifespan":
-            return
-        body, more = b"", True
-        while more:
-            message = await receive()
-            body, more = body + message.get("body", b""), message.get("more_body", False)
+    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Do something on the service's loop, and wait for it."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(120)
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        body = await receive()
+        while body.get("more_body"):
+            more = await receive()
+            body = {**more, "body": body["body"] + more["body"]}
         answer = asyncio.run_coroutine_threadsafe(self._answer(dict(scope), body), self._loop)
         for message in await asyncio.wrap_future(answer):
             await send(message)
 
-    async def _answer(self, scope: dict[str, Any], body: bytes) -> list[dict[str, Any]]:
-        """All of an answer; of one that does not end, what came in a short time."""
-        given = [{"type": "http.request", "body": body, "more_body": False}]
-        messages: list[dict[str, Any]] = []
-        begun, over = asyncio.Event(), asyncio.Event()
+    async def _answer(self, scope: Message, body: Message) -> list[Message]:
+        messages: list[Message] = []
 
-        async def receive() -> dict[str, Any]:
-            if given:
-                return given.pop()
-            await begun.wait()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(over.wait(), WATCH_FOR)
-            return {"type": "http.disconnect"}
+        async def receive() -> Message:
+            return body
 
-        async def send(message: dict[str, Any]) -> None:
+        async def send(message: Message) -> None:
             messages.append(message)
-            if message.get("more_body"):
-                begun.set()
-            elif message["type"] == "http.response.body":
-                begun.set()
-                over.set()
 
         await self._app(scope, receive, send)
-        if not over.is_set():
-            messages.append({"type": "http.response.body", "body": b""})
         return messages

@@ -16,6 +16,8 @@ from schemathesis.checks import (
     unsupported_method,
 )
 
+from strata.api.app import openapi_schema
+
 CHECKS = [
     unsupported_method,
     negative_data_rejection,
@@ -28,8 +30,10 @@ CHECKS = [
 
 
 def schema_of(app: Any) -> Any:
-    """The application's own OpenAPI document, with the application behind it."""
-    return schemathesis.openapi.from_asgi("/v1/openapi.json", app)
+    """The OpenAPI document with an application behind it, which need not run yet."""
+    schema = schemathesis.openapi.from_dict(openapi_schema())
+    schema.app = app
+    return schema
 
 
 def examples(count: int) -> settings:
@@ -41,4 +45,4 @@ def examples(count: int) -> settings:
 
 def ask_and_check(case: schemathesis.Case) -> None:
     """Send one request: no server error, and nothing that the document does not say."""
-    case.call_and_validate(checks=CHECKS)
+    r = case.call(); open("/tmp/codes","a").write(f"{case.method} {case.path} {r.status_code}\n"); case.validate_response(r, checks=CHECKS)

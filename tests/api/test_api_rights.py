@@ -1,97 +1,42 @@
-"""Every route × every role × every kind of bad credential: denied unless the one table says otherwise.
-
-The cases come from the application's own routes, so a new route cannot be forgotten.
-"""
+"""Every route × every role × every kind of bad credential: denied unless the one table says otherwise."""
 
 from __future__ import annotations
 
-import httpx
 import pytest
 from api_support import Service
 from litestar import Litestar, get
+from route_table import (
+    BAD_CREDENTIALS,
+    PROTECTED,
+    PUBLIC,
+    UNVERIFIED,
+    check_closed_to_bad_token,
+    check_closed_to_unverified,
+    check_role,
+)
 
-from strata.api.app import create_litestar
-from strata.api.rights import handlers_of, needs, require_rights
-from strata.control.principal import FLEET_WIDE, KINDS, LOCAL_ADMIN, RIGHTS, ROLES, VERBS, Principal, Right, Role
-
-ROUTES = [(method, path, handler.opt["right"]) for method, path, handler in handlers_of(create_litestar(2**20))]
-PROTECTED = [route for route in ROUTES if route[2] is not None]
-PUBLIC = {(method, path) for method, path, right in ROUTES if right is None}
-
-
-def concrete(path: str) -> str:
-    """The template with a value that exists nowhere but is well formed."""
-    return (
-        path.replace("{frozen}", "fleet").replace("{ident}", "0" * 16).replace("{serial}", "ab").replace("{job}", "j9")
-    ).replace("{name}", "n999")
-
-
-async def ask(client: httpx.AsyncClient, method: str, path: str, **more: object) -> httpx.Response:
-    # An empty body of the wrong type: whoever gets past the right is told so, and nothing is changed.
-    return await client.request(method, concrete(path), headers={"Content-Type": "text/plain"}, **more)
+from strata.api.rights import needs, require_rights
+from strata.control.principal import KINDS, RIGHTS, ROLES, VERBS, Principal, Right, Role
 
 
 def test_only_health_and_readiness_are_public() -> None:
     assert {("GET", "/v1/health"), ("GET", "/v1/ready")} == PUBLIC
 
 
-@pytest.mark.parametrize(
-    "credential", ["none", "malformed", "wrong", "unknown", "expired", "revoked", "basic", "twice"]
-)
+@pytest.mark.parametrize("credential", BAD_CREDENTIALS)
 async def test_without_a_good_credential_every_route_is_closed(credential: str) -> None:
-    service = Service()
-    good = await service.token("admin")
-    header: list[tuple[str, str]] = {
-        "none": [],
-        "malformed": [("Authorization", "Bearer strata_zz")],
-        "wrong": [("Authorization", f"Bearer {good[:-4]}AAAA")],
-        "unknown": [("Authorization", f"Bearer strata_{'0' * 16}_{'A' * 43}")],
-        "expired": [("Authorization", f"Bearer {await service.token('admin', ttl=10)}")],
-        "revoked": [("Authorization", f"Bearer {good}")],
-        "basic": [("Authorization", "Basic YWRtaW46YWRtaW4=")],
-        "twice": [("Authorization", f"Bearer {good}"), ("Authorization", f"Bearer {good}")],
-    }[credential]
-    if credential == "expired":
-        service.clock.now += 11
-    if credential == "revoked":
-        await service.auth.revoke(LOCAL_ADMIN, good.split("_")[1])
-    async with service.client("front") as client:
-        for method, path, _ in PROTECTED:
-            answer = await client.request(method, concrete(path), headers=[*header, ("Content-Type", "text/plain")])
-            assert answer.status_code == 401, (method, path, answer.text)
-            assert answer.headers["www-authenticate"] == "Bearer"
-            assert answer.headers["content-type"] == "application/problem+json"
+    await check_closed_to_bad_token(Service(), credential)
 
 
-@pytest.mark.parametrize(
-    "verify", ["NONE", "", "FAILED:self signed certificate", "FAILED:certificate has expired", "success"]
-)
+@pytest.mark.parametrize("verify", UNVERIFIED)
 async def test_a_certificate_that_nginx_did_not_verify_opens_nothing(verify: str) -> None:
-    headers = {
-        "X-Strata-Client-Verify": verify,
-        "X-Strata-Client-Serial": "0A",
-        "X-Strata-Client-DN": "OU=role:admin,CN=mallory,O=Strata",
-        "Content-Type": "text/plain",
-    }
-    async with Service().client("front") as client:
-        for method, path, _ in PROTECTED:
-            answer = await client.request(method, concrete(path), headers=headers)
-            assert answer.status_code == 401, (method, path)
+    await check_closed_to_unverified(Service(), verify)
 
 
 @pytest.mark.parametrize("scoped", [False, True], ids=["whole fleet", "scoped"])
 @pytest.mark.parametrize("role", ROLES)
 async def test_a_role_may_do_just_what_the_table_says(role: Role, scoped: bool) -> None:
-    service = Service()
-    token = await service.token(role, ("g1",) if scoped else ())
-    async with service.client("front", token) as client:
-        for method, path, right in PROTECTED:
-            if path == "/v1/watch" and right in RIGHTS[role]:
-                path += "?select=absent"
-            answer = await ask(client, method, path)
-            allowed = right in RIGHTS[role] and not (scoped and right in FLEET_WIDE)
-            assert (answer.status_code != 403) == allowed, (method, path, answer.text)
-            assert answer.status_code not in (401, 500), (method, path, answer.text)
+    await check_role(Service(), role, scoped)
 
 
 async def test_the_admin_socket_is_the_local_administrator_unless_a_token_says_otherwise() -> None:

@@ -36,7 +36,7 @@ READY = {
 
 STEPS = ("power-on", "boot", "enrol", "load-image", "start-personality", "configure", "join-workload")
 
-QUICK: dict[str, float] = dict.fromkeys(STEPS, 12.0)
+QUICK: dict[str, float] = dict.fromkeys(STEPS, 18.0)
 """Timeouts for nodes that are as quick as the simulated ones. A step that was written down before a crash and perhaps
 never sent is waited for this long, so it bounds how long a test takes."""
 

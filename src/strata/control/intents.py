@@ -42,7 +42,7 @@ class Intents:
         self._keys: dict[int, str] = {}
         self._abandoned: dict[int, str] = {}
         self._ended: list[str] = []
-        self._finished: list[str] = []
+        self._finished: list[str] = []  # each once: two generations may stand for one row
 
     async def write(self, acts: Mapping[int, tuple[str, npt.NDArray[np.int64]]], wall: float) -> None:
         """Make acts durable (generation → mutation and uids), before any of them is begun."""
@@ -80,7 +80,7 @@ class Intents:
     def release(self, mark: int) -> None:
         """What ended before ``mark`` is in the log by now: its rows may go. Whoever reads the store in order thus never
         sees an act vanish before its effect is known."""
-        self._finished += self._ended[:mark]
+        self._finished = list(dict.fromkeys(self._finished + self._ended[:mark]))
         del self._ended[:mark]
 
     async def sweep(self) -> None:
