@@ -252,7 +252,9 @@ def _alone(directory: Path) -> Iterator[None]:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         raise Unavailable(
-            "another controller runs in this state directory", where=str(directory), hint="strata down, or stop it"
+            "another controller runs in this state directory",
+            where=str(directory),
+            hint="stop it, or use another state directory",
         ) from None
     else:
         yield

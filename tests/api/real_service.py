@@ -216,6 +216,8 @@ class Bridge:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(120)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            return  # started and stopped by hand
         body = await receive()
         while body.get("more_body"):
             more = await receive()

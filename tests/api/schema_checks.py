@@ -45,4 +45,4 @@ def examples(count: int) -> settings:
 
 def ask_and_check(case: schemathesis.Case) -> None:
     """Send one request: no server error, and nothing that the document does not say."""
-    r = case.call(); open("/tmp/codes","a").write(f"{case.method} {case.path} {r.status_code}\n"); case.validate_response(r, checks=CHECKS)
+    case.call_and_validate(checks=CHECKS)

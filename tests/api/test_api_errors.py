@@ -102,6 +102,24 @@ async def test_bad_input_gets_a_problem(
         problem(answer)
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "body", "detail"),
+    [
+        ("GET", "/v1/nodes?limit=0", None, "must be at least 1"),
+        ("GET", "/v1/nodes?limit=10001", None, "must be at most 10000"),
+        ("POST", "/v1/retries", b'{"select":""}', "must not be empty"),
+        ("GET", "/v1/groups/a%20b", None, "a name is 1 to 63 letters"),
+        ("DELETE", "/v1/auth/tokens/12", None, "an id is 16 of 0-9 and a-f"),
+        ("DELETE", "/v1/freezes/nothing", None, "must match ^(fleet|(group|node):"),
+    ],
+)
+async def test_what_is_out_of_bounds_is_told_in_words(
+    client: httpx.AsyncClient, method: str, path: str, body: bytes | None, detail: str
+) -> None:
+    answer = await client.request(method, path, content=body, headers=JSON if body else {})
+    assert str(problem(answer)["detail"]).startswith(detail)
+
+
 async def test_a_method_that_a_path_does_not_take_is_told_which_it_does(client: httpx.AsyncClient) -> None:
     for method in ("OPTIONS", "DELETE"):
         allowed = (await client.request(method, "/v1/nodes")).headers["allow"]

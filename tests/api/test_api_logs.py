@@ -74,6 +74,15 @@ async def test_every_record_of_a_request_has_its_id() -> None:
     ]
 
 
+async def test_at_the_usual_level_reads_are_logged_only_if_they_were_refused() -> None:
+    stream = io.StringIO()
+    logs.setup(form="json", level="info", stream=stream)
+    async with Service().client() as client:
+        await client.get("/v1/nodes/n001")
+        await client.get("/v1/nodes/n999")
+    assert [line["status"] for line in lines(stream) if line["logger"] == "strata.api.front"] == [404]
+
+
 def test_the_level_changes_while_running_and_libraries_stay_quiet() -> None:
     stream = io.StringIO()
     logs.setup(form="json", level="info", stream=stream)
@@ -126,6 +135,13 @@ def test_no_secret_reaches_a_log_by_any_way(text: str, form: str) -> None:
         log.exception("failed")
     assert stream.getvalue().count(HIDDEN) >= 4
     assert CANARY not in stream.getvalue()
+
+
+def test_whose_token_it_was_is_no_secret() -> None:
+    who = "token:0123456789abcdef"
+    assert redact({"who": who}) == {"who": who}
+    assert redact(f"{who} may not") == f"{who} may not"
+    assert redact(f"{who}0") == redact("token: 0123456789abcdef") == redact(f"{who}_{CANARY}") == HIDDEN
 
 
 def test_what_is_named_like_a_secret_is_hidden_whatever_it_looks_like() -> None:

@@ -127,7 +127,28 @@ def test_a_plan_with_an_unreachable_class_is_exit_code_3(fleet: FakeServer, run:
     result = run("plan", "@all", "os=up")
     assert result.code == 3
     assert "no mutation leads to os=up" in result.out
+    assert result.lines[-1] == "6 nodes: 3 cannot get there"
     assert fleet.bodies[-1] == {"select": "@all", "set": {"os": ["up"]}}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["node", "delete", "", "--yes"],
+        ["node", "set", "", "power=off"],
+        ["node", "hold", " ", "--reason", "x"],
+        ["node", "release", ""],
+        ["node", "retry", ""],
+        ["node", "list", ""],
+        ["plan", "", "power=off"],
+        ["watch", ""],
+    ],
+    ids=" ".join,
+)
+def test_an_empty_word_is_never_every_node(fleet: FakeServer, run: Run, command: list[str]) -> None:
+    result = run(*command)
+    assert (result.code, "empty word" in result.err) == (2, True)
+    assert fleet.requests == []
 
 
 def test_a_plan_of_files_sends_their_desires(fleet: FakeServer, run: Run, tmp_path: Path) -> None:

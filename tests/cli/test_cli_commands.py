@@ -21,12 +21,13 @@ from strata.store.protocol import Put
 
 def test_a_group_is_created_grown_shrunk_and_deleted(server: FakeServer, run: Run) -> None:
     assert run("group", "create", "gpu", "n[1-2]", "n4", "--description", "with GPUs").code == 0
-    assert run("group", "create", "gpu").code == 5
+    again = run("group", "create", "gpu")
+    assert (again.code, "group gpu: it is there already" in again.err) == (5, True)
     assert "members      n[1-4]" in run("group", "add", "gpu", "n3").out
     assert run("group", "remove", "gpu", "n1", "--json").json["members"] == "n[2-4]"
     assert run("group", "list").lines[1].split() == ["gpu", "3", "n[2-4]", "with", "GPUs"]
     assert run("group", "show", "gpu", "--json").json["count"] == 3
-    assert run("group", "delete", "gpu").code == 0
+    assert run("group", "delete", "gpu", "--json").json == {"deleted": "gpu"}
     assert run("group", "show", "gpu").code == 1
 
 
@@ -89,6 +90,8 @@ def test_freezing_and_thawing(server: FakeServer, run: Run, arguments: list[str]
     assert " ".join(["strata thaw", *arguments]) in result.out
     assert run("freeze", "--list", "--json").json[0]["scope"] == scope
     assert run("thaw", *arguments).out == f"thawed: {scope}\n"
+    run("freeze", *arguments, "--reason", "cooling")
+    assert run("thaw", *arguments, "--json").json == {"thawed": scope}
     assert run("thaw", *arguments).code == 1
 
 
@@ -121,13 +124,15 @@ def test_no_token_is_made_that_could_not_be_written(server: FakeServer, run: Run
     file = tmp_path / "t"
     file.touch()
     assert run("auth", "token", "create", "--role", "viewer", "-o", file).code == 1
+    result = run("auth", "token", "create", "--role", "viewer", "-o", tmp_path / "nowhere" / "t")
+    assert (result.code, "Errno" in result.err) == (1, False)
     assert server.tokens == {}
 
 
 def test_a_token_is_revoked_by_its_id_and_never_by_its_secret(server: FakeServer, run: Run) -> None:
     run("auth", "token", "create", "--role", "viewer")
     assert run("auth", "token", "revoke", "strata_0000000000000000_topsecret").code == 2
-    assert run("auth", "token", "revoke", "0000000000000000").code == 0
+    assert run("auth", "token", "revoke", "0000000000000000", "--json").json == {"revoked": "0000000000000000"}
     assert run("auth", "token", "revoke", "0000000000000000").code == 1
 
 
@@ -202,6 +207,13 @@ def test_a_check_without_a_service_and_without_a_store_says_so(run: Run) -> None
     assert "no store here" in result.err
 
 
+def test_a_check_does_not_make_the_store_that_it_is_to_look_at(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "none.db"
+    result = run("store", "check", "--store", f"sqlite:{file}")
+    assert (result.code, "there is no store" in result.err) == (1, True)
+    assert [*tmp_path.iterdir()] == []
+
+
 def test_a_backup_is_restored_and_checked_without_a_service(run: Run, short_dir: Path, tmp_path: Path) -> None:
     backup = tmp_path / "b"
 
@@ -253,6 +265,7 @@ def test_the_log_level_is_shown_and_switched(server: FakeServer, run: Run) -> No
     assert run("log-level").out == "info\n"
     assert run("log-level", "debug").out == "debug\n"
     assert server.log_level == "debug"
+    assert run("log-level", "--json").json == {"level": "debug"}
     assert run("log-level", "loud").code == 2
 
 
@@ -315,6 +328,10 @@ def test_a_watch_for_programs_is_json_lines(server: FakeServer, run: Run) -> Non
 )
 def test_events_are_told_in_words(kind: str, data: dict[str, object], text: str) -> None:
     assert describe(Event("1", kind, data)).split("  ", 1)[1].split(None, 1)[1] == text
+
+
+def test_nobody_knows_when_an_old_event_without_a_time_was() -> None:
+    assert describe(Event("1", "node", {"node": "n1"}), live=False) == "--:--:--  node        n1"
 
 
 @pytest.mark.parametrize("data", [None, 3, [], {}, {"time": "x", "nodes": None}])

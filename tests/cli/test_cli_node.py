@@ -190,6 +190,7 @@ def test_the_state_at_a_past_time(fleet: FakeServer, run: Run) -> None:
     assert result.lines[2].split() == ["power", "on"]
     assert asked(fleet) == {"time": "150.000"}
     assert run("node", "history", "n1", "--at", "1h", "--since", "2h").code == 2
+    assert run("node", "history", "n1", "--at", "@9999999999").code == 2
 
 
 def test_a_time_that_cannot_be_read_is_wrong_usage(fleet: FakeServer, run: Run) -> None:

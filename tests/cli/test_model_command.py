@@ -153,6 +153,7 @@ def test_the_graph_goes_to_the_screen_or_to_a_file(tmp_path: Path, capsys: pytes
     assert strata(capsys, "graph", "-o", str(target))[0] == 0
     assert target.read_text() == out
     assert strata(capsys, "graph", "-o", str(tmp_path / "no" / "model.dot"))[0] == 1
+    assert strata(capsys, "graph", "-o", str(tmp_path / "model.png"))[0] == 2
 
 
 def test_show_lists_every_declaration(site: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 import tempfile
 import time
 from collections.abc import AsyncIterator
@@ -40,6 +41,11 @@ async def history(tmp_path: Path) -> AsyncIterator[History]:
     history = await History.open(tmp_path / "history.db")
     yield history
     await history.close()
+
+
+async def test_only_its_owner_reads_the_history(history: History, tmp_path: Path) -> None:
+    await history.append([(1, row(1.0, "power", "on", 1))])
+    assert {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()} == {0o600}
 
 
 async def test_a_nodes_changes_come_newest_first_in_pages_without_gap_or_repeat(history: History) -> None:

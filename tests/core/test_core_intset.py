@@ -58,7 +58,7 @@ def test_fractions_are_refused() -> None:
 
 def test_a_fleet_in_disorder_packs_within_a_tenth_of_a_second() -> None:
     fleet = np.random.default_rng(1).permutation(200_000)[:100_000]
-    began = time.perf_counter()
+    began = time.process_time()
     runs = intset.pack(fleet)
     assert intset.unpack(runs).size == 100_000
-    assert time.perf_counter() - began < 0.2
+    assert time.process_time() - began < 0.2

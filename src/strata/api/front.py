@@ -239,7 +239,8 @@ async def _answer(send: Send, status: int, headers: list[tuple[bytes, bytes]], b
 
 def _record(method: str, route: str, status: int, began: float, who: object) -> None:
     """The access log: reads that went well only at debug level."""
-    level = logging.WARNING if status >= 500 else logging.INFO if method != "GET" else logging.DEBUG
+    went_well = logging.DEBUG if method == "GET" and status < 400 else logging.INFO
+    level = logging.WARNING if status >= 500 else went_well
     if log.isEnabledFor(level):
         log.log(
             level,

@@ -100,9 +100,8 @@ def create_token(
         session.out.json(made)
         return
     session.out.line(output or made["token"])
-    session.out.note(
-        f"token {about['id']}, {about['role']}, good until {when(about['expires'])}; use it as STRATA_TOKEN"
-    )
+    use = "with --token-file" if output is not None else "as STRATA_TOKEN"
+    session.out.note(f"token {about['id']}, {about['role']}, good until {when(about['expires'])}; use it {use}")
 
 
 @token.command("list")
@@ -119,19 +118,23 @@ def list_tokens(session: Session, view: ls.Listing) -> None:
 
 @token.command("revoke")
 @click.argument("identity", metavar="ID")
+@ls.json_option
 @pass_session
-def revoke_token(session: Session, identity: str) -> None:
+def revoke_token(session: Session, identity: str, as_json: bool) -> None:
     """Revoke a token, at once.
 
     \b
-    Example: strata auth token revoke 3f9c2a
+    Example: strata auth token revoke 515582ffccaf9ffc
     """
     from strata.cli.client import segment
 
     if identity.startswith("strata_"):
         raise click.UsageError("give the token's ID, not the token itself: strata auth token list")
     session.client.request("DELETE", f"/v1/auth/tokens/{segment(identity)}")
-    session.out.line(f"revoked token {identity}")
+    if as_json:
+        session.out.json({"revoked": identity})
+    else:
+        session.out.line(f"revoked token {identity}")
 
 
 @cert.command("create")
@@ -199,8 +202,9 @@ def list_certs(session: Session, view: ls.Listing) -> None:
 
 @cert.command("revoke")
 @click.argument("serial")
+@ls.json_option
 @pass_session
-def revoke_cert(session: Session, serial: str) -> None:
+def revoke_cert(session: Session, serial: str, as_json: bool) -> None:
     """Revoke a certificate by its serial number, at once.
 
     \b
@@ -209,7 +213,10 @@ def revoke_cert(session: Session, serial: str) -> None:
     from strata.cli.client import segment
 
     session.client.request("DELETE", f"/v1/auth/certificates/{segment(serial)}")
-    session.out.line(f"revoked certificate {serial}")
+    if as_json:
+        session.out.json({"revoked": serial})
+    else:
+        session.out.line(f"revoked certificate {serial}")
 
 
 @auth.command()
@@ -246,9 +253,11 @@ def _by_verb(rights: list[str]) -> dict[str, list[str]]:
 
 
 def _refuse_existing(path: Path) -> None:
-    """Before a secret is made: it could not be written over something, and would be lost."""
+    """Before a secret is made: if it cannot be written it is lost, and it is never written over something."""
     if path.exists() or path.is_symlink():
         raise BadRequest("is there already", where=str(path), hint="move it away, or choose another place")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise BadRequest("cannot be written", where=str(path), hint="the directory must be there, and be yours")
 
 
 def _write_secret(path: Path, text: str) -> None:

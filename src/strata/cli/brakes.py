@@ -56,8 +56,9 @@ def freeze(
 @click.command()
 @click.option("--group", shell_complete=complete_group, help="Only this group.")
 @click.option("--node", shell_complete=complete_node, help="Only this node.")
+@ls.json_option
 @pass_session
-def thaw(session: Session, group: str | None, node: str | None) -> None:
+def thaw(session: Session, group: str | None, node: str | None, as_json: bool) -> None:
     """Take a brake off that 'strata freeze' put on.
 
     \b
@@ -68,7 +69,10 @@ def thaw(session: Session, group: str | None, node: str | None) -> None:
 
     scope = _scope(group, node)
     session.client.request("DELETE", f"/v1/freezes/{segment(scope)}")
-    session.out.line(f"thawed: {scope}")
+    if as_json:
+        session.out.json({"thawed": scope})
+    else:
+        session.out.line(f"thawed: {scope}")
 
 
 def _options(group: str | None, node: str | None) -> str:

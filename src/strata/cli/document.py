@@ -62,8 +62,9 @@ def show(session: Session, name: str, as_json: bool) -> None:
 
 @document.command()
 @click.argument("name", shell_complete=complete_document)
+@ls.json_option
 @pass_session
-def delete(session: Session, name: str) -> None:
+def delete(session: Session, name: str, as_json: bool) -> None:
     """Delete a document. Nodes keep what they are; nobody wants it of them any more.
 
     \b
@@ -72,4 +73,7 @@ def delete(session: Session, name: str) -> None:
     from strata.cli.client import segment
 
     session.client.request("DELETE", f"/v1/documents/{segment(name)}")
-    session.out.line(f"deleted document {name}")
+    if as_json:
+        session.out.json({"deleted": name})
+    else:
+        session.out.line(f"deleted document {name}")

@@ -9,6 +9,7 @@ import click
 from strata.cli import listing as ls
 from strata.cli.session import Session, pass_session
 from strata.cli.words import complete_group, complete_select, items
+from strata.core.errors import Conflict
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
@@ -68,12 +69,17 @@ def create(session: Session, name: str, members: tuple[str, ...], description: s
     """
     from strata.cli.client import segment
 
-    reply = session.client.request(
-        "PUT",
-        f"/v1/groups/{segment(name)}",
-        body={"members": ",".join(members), "description": description},
-        headers={"If-None-Match": "*"},
-    )
+    try:
+        reply = session.client.request(
+            "PUT",
+            f"/v1/groups/{segment(name)}",
+            body={"members": ",".join(members), "description": description},
+            headers={"If-None-Match": "*"},
+        )
+    except Conflict as error:
+        raise Conflict(
+            "it is there already", revision=error.revision, where=f"group {name}", hint="strata group add adds nodes"
+        ) from None
     _report(session, reply.body, as_json)
 
 
@@ -107,8 +113,9 @@ def remove(session: Session, name: str, members: tuple[str, ...], as_json: bool)
 
 @group.command()
 @click.argument("name", shell_complete=complete_group)
+@ls.json_option
 @pass_session
-def delete(session: Session, name: str) -> None:
+def delete(session: Session, name: str, as_json: bool) -> None:
     """Delete a group; its nodes stay.
 
     \b
@@ -117,7 +124,10 @@ def delete(session: Session, name: str) -> None:
     from strata.cli.client import segment
 
     session.client.request("DELETE", f"/v1/groups/{segment(name)}")
-    session.out.line(f"deleted group {name}")
+    if as_json:
+        session.out.json({"deleted": name})
+    else:
+        session.out.line(f"deleted group {name}")
 
 
 def _members(session: Session, name: str, change: dict[str, str], as_json: bool) -> None:

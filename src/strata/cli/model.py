@@ -126,7 +126,10 @@ def graph(file: Path | None, kind: str | None, output: Path | None) -> None:
     from strata.engine import modelgraph
 
     if kind is None:
-        kind = "svg" if output is not None and output.suffix.lower() == ".svg" else "dot"
+        suffix = output.suffix.lower() if output is not None else ".dot"
+        if suffix not in (".svg", ".dot", ".gv"):
+            raise click.UsageError("-o ends in .svg or .dot, or say which with --format")
+        kind = "svg" if suffix == ".svg" else "dot"
     model = _load(file).model()
     text = modelgraph.svg(model) if kind == "svg" else modelgraph.dot(model)
     if output is None:

@@ -13,7 +13,7 @@ from strata.cli import listing as ls
 from strata.cli.output import STATE_ORDER, Column, many, state_colour
 from strata.cli.session import Session, pass_session
 from strata.cli.times import WHEN, span, when
-from strata.cli.words import complete_node, complete_select, select_help, wanted
+from strata.cli.words import complete_node, complete_select, no_blank, select_help, wanted
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
@@ -61,7 +61,7 @@ FIELDS = (
 
 
 @node.command("list")
-@click.argument("select", nargs=-1, shell_complete=complete_select)
+@click.argument("select", nargs=-1, callback=no_blank, shell_complete=complete_select)
 @click.option("--state", type=click.Choice(STATE_ORDER), help="Only nodes in this state.")
 @click.option("--limit", type=click.IntRange(min=1), help="Most nodes to show.")
 @click.option("--folded", is_flag=True, help="One nodeset instead of a table.")
@@ -297,6 +297,8 @@ def history(
     if at is not None:
         if since is not None or until is not None:
             raise click.UsageError("--at is one moment: leave out --since and --until")
+        if at > time.time():
+            raise click.UsageError("--at is in the future; 'strata node plan' shows what would be done")
         then: Any = session.client.get(f"{path}/at", {"time": f"{at:.3f}"})
         if view.json:
             session.out.json(then)

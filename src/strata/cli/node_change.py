@@ -13,7 +13,7 @@ from strata.cli.listing import json_option
 from strata.cli.output import counts, fold, many
 from strata.cli.session import Session, pass_session
 from strata.cli.times import DURATION
-from strata.cli.words import complete_select, pairs, select_help, split, wanted
+from strata.cli.words import complete_select, no_blank, pairs, select_help, split, wanted
 
 if TYPE_CHECKING:
     from strata.cli.client import Client, Json
@@ -26,7 +26,14 @@ _FLEETING = re.compile(r"(^|[\s!])(state|fact|want):")
 
 
 @click.command("set")
-@click.argument("words", nargs=-1, required=True, metavar="SELECT VARIABLE=VALUE...", shell_complete=complete_select)
+@click.argument(
+    "words",
+    nargs=-1,
+    required=True,
+    metavar="SELECT VARIABLE=VALUE...",
+    callback=no_blank,
+    shell_complete=complete_select,
+)
 @click.option("--unset", multiple=True, metavar="VARIABLE", help="Take the node's own desire back.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done, by class of nodes.")
 @click.option("--wait", "waiting", is_flag=True, help="Stay until the nodes are there, or cannot get there.")
@@ -117,7 +124,7 @@ def _complain(session: Session, wrong: list[Json]) -> None:
 
 
 @click.command()
-@click.argument("select", nargs=-1, required=True, shell_complete=complete_select)
+@click.argument("select", nargs=-1, required=True, callback=no_blank, shell_complete=complete_select)
 @click.option("--reason", required=True, help="Why; others will read it.")
 @json_option
 @pass_session
@@ -132,7 +139,7 @@ def hold(session: Session, select: tuple[str, ...], reason: str, as_json: bool) 
 
 
 @click.command()
-@click.argument("select", nargs=-1, required=True, shell_complete=complete_select)
+@click.argument("select", nargs=-1, required=True, callback=no_blank, shell_complete=complete_select)
 @json_option
 @pass_session
 def release(session: Session, select: tuple[str, ...], as_json: bool) -> None:
@@ -146,7 +153,7 @@ def release(session: Session, select: tuple[str, ...], as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("select", nargs=-1, required=True, shell_complete=complete_select)
+@click.argument("select", nargs=-1, required=True, callback=no_blank, shell_complete=complete_select)
 @json_option
 @pass_session
 def retry(session: Session, select: tuple[str, ...], as_json: bool) -> None:
@@ -245,10 +252,11 @@ def _created(client: Client, specs: list[Json]) -> list[Json]:
 
 
 @click.command()
-@click.argument("select", nargs=-1, required=True, shell_complete=complete_select)
+@click.argument("select", nargs=-1, required=True, callback=no_blank, shell_complete=complete_select)
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
 @pass_session
-def delete(session: Session, select: tuple[str, ...], yes: bool) -> None:
+def delete(session: Session, select: tuple[str, ...], yes: bool, as_json: bool) -> None:
     """Forget nodes and all that was said about them. Nothing is done to the machines.
 
     \b
@@ -260,10 +268,7 @@ def delete(session: Session, select: tuple[str, ...], yes: bool) -> None:
 
     client = session.client
     names = [str(item["name"]) for item in client.pages("/v1/nodes", {"select": " ".join(select), "fields": "name"})]
-    if not names:
-        session.out.line("nothing to do: no such nodes")
-        return
-    if not yes:
+    if not yes and names:
         confirm(session, f"Forget {many(len(names), 'node')}: {fold(names)}?")
     wrong: list[Json] = []
     with Meter(session.out, "deleting nodes") as meter:
@@ -276,8 +281,11 @@ def delete(session: Session, select: tuple[str, ...], yes: bool) -> None:
                 wrong.append({"node": name, "error": error.detail})
             if len(names) > 1:
                 meter.update(done, len(names))
-    session.out.line(f"deleted {len(names) - len(wrong)} of {many(len(names), 'node')}")
-    _complain(session, wrong)
+    if as_json:
+        session.out.json({"deleted": len(names) - len(wrong), "errors": wrong})
+    else:
+        session.out.line(f"deleted {len(names) - len(wrong)} of {many(len(names), 'node')}")
+        _complain(session, wrong)
     if wrong:
         exits.leave(exits.ERROR)
 

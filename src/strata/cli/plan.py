@@ -11,14 +11,16 @@ from strata.cli import exits
 from strata.cli.listing import json_option
 from strata.cli.output import Column, many, state_colour
 from strata.cli.session import Session, pass_session
-from strata.cli.words import complete_select, select_help, split, wanted
+from strata.cli.words import complete_select, no_blank, select_help, split, wanted
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
 
 
 @click.command()
-@click.argument("words", nargs=-1, metavar="[SELECT] [VARIABLE=VALUE]...", shell_complete=complete_select)
+@click.argument(
+    "words", nargs=-1, metavar="[SELECT] [VARIABLE=VALUE]...", callback=no_blank, shell_complete=complete_select
+)
 @click.option(
     "-f",
     "--file",
@@ -79,8 +81,10 @@ def _show(session: Session, answer: Json) -> None:
         Column("steps"),
     ]
     session.out.table(columns, rows)
-    totals = ", ".join(f"{name} ×{count}" for name, count in answer["totals"].items()) or "nothing to do"
-    session.out.line(f"{many(answer['nodes'], 'node')}: {totals}")
+    stuck = sum(found["count"] for found in answer["classes"] if found["status"] == "unreachable")
+    parts = [f"{name} ×{count}" for name, count in answer["totals"].items()]
+    parts += [f"{stuck} cannot get there"] if stuck else []
+    session.out.line(f"{many(answer['nodes'], 'node')}: {', '.join(parts) or 'nothing to do'}")
 
 
 def _way(found: Json) -> str:

@@ -55,18 +55,22 @@ def status(session: Session, as_json: bool) -> None:
 
 @click.command("log-level")
 @click.argument("level", required=False, type=click.Choice(["debug", "info", "warning", "error"]))
+@json_option
 @pass_session
-def log_level(session: Session, level: str | None) -> None:
+def log_level(session: Session, level: str | None, as_json: bool) -> None:
     """Show or switch the service's log level, while it runs.
 
     \b
     Example: strata log-level debug
     """
     if level is None:
-        session.out.line(session.client.get("/v1/config/log-level")["level"])
-        return
-    session.client.request("PUT", "/v1/config/log-level", body={"level": level})
-    session.out.line(level)
+        level = str(session.client.get("/v1/config/log-level")["level"])
+    else:
+        session.client.request("PUT", "/v1/config/log-level", body={"level": level})
+    if as_json:
+        session.out.json({"level": level})
+    else:
+        session.out.line(level)
 
 
 @click.command()

@@ -10,7 +10,7 @@ import click
 from strata.cli import exits
 from strata.cli.listing import json_option
 from strata.cli.session import LONG, Session, pass_session
-from strata.core.errors import Conflict, StrataError
+from strata.core.errors import Conflict, NotFound, StrataError
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
@@ -53,6 +53,7 @@ def check(session: Session, url: str, as_json: bool) -> None:
     """
     from strata.cli.transport import ServiceAway
 
+    _refuse_missing(url)
     try:
         found: Json = _check_offline(url) if url else session.connect(session.url, timeout=LONG).get("/v1/store/check")
     except ServiceAway:
@@ -70,10 +71,15 @@ def check(session: Session, url: str, as_json: bool) -> None:
         exits.leave(exits.ERROR)
 
 
-def _existing(session: Session) -> str:
-    """The local store, if there is one: a check must not make it."""
-    from strata.core.errors import NotFound
+def _refuse_missing(url: str) -> None:
+    """A check must not make the store that it looks at, and find it sound."""
+    path = url.removeprefix("sqlite:")
+    if path != url and not Path(path).exists():
+        raise NotFound("there is no store", where=path)
 
+
+def _existing(session: Session) -> str:
+    """The local store, if there is one."""
     path = session.state_dir / "strata.db"
     if not path.exists():
         raise NotFound(
@@ -102,8 +108,9 @@ def _check_offline(url: str) -> Json:
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
 @STORE_OPTION
 @click.option("--overwrite", is_flag=True, help="Even if the store is not empty: what is in it is lost.")
+@json_option
 @pass_session
-def restore(session: Session, file: Path, url: str, overwrite: bool) -> None:
+def restore(session: Session, file: Path, url: str, overwrite: bool, as_json: bool) -> None:
     """Put a backup in place of the store. The service must be stopped.
 
     \b
@@ -118,7 +125,10 @@ def restore(session: Session, file: Path, url: str, overwrite: bool) -> None:
         session.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     target = url or f"sqlite:{session.state_dir / 'strata.db'}"
     revision = asyncio.run(put_back(file, target, overwrite=overwrite))
-    session.out.line(f"restored {file} into {target}, at revision {revision}")
+    if as_json:
+        session.out.json({"file": str(file), "store": target, "revision": revision})
+    else:
+        session.out.line(f"restored {file} into {target}, at revision {revision}")
 
 
 def _refuse_while_running(session: Session) -> None:
@@ -132,4 +142,8 @@ def _refuse_while_running(session: Session) -> None:
         return
     except StrataError:
         pass  # it answered, if not kindly
-    raise Conflict("the service is running on this store", where=str(socket), hint="stop it first: strata down")
+    raise Conflict(
+        "a service is running in this state directory",
+        where=str(socket),
+        hint="stop it first with SIGTERM; 'strata down' would remove the directory, backups and all",
+    )

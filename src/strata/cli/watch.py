@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from strata.cli.session import Session, pass_session
-from strata.cli.words import complete_select, select_help
+from strata.cli.words import complete_select, no_blank, select_help
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ _SHOWN = {*_SUBJECTS, "time", "since", "gone", "count", "controller", "variable"
 
 
 @click.command()
-@click.argument("select", nargs=-1, shell_complete=complete_select)
+@click.argument("select", nargs=-1, callback=no_blank, shell_complete=complete_select)
 @click.option("--since", type=click.IntRange(min=0), help="From this revision on; from now without it.")
 @click.option("--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="Only these; may be repeated.")
 @click.option("--count", type=click.IntRange(min=1), help="Stop after so many.")
@@ -50,23 +50,27 @@ def watch(
             revision = int(event.id) if event.id.isdigit() else None
             session.out.json_line({"revision": revision, "event": event.kind, "data": event.data})
         else:
-            session.out.line(describe(event), colour=_COLOURS.get(event.kind, ""))
+            session.out.line(describe(event, live=since is None), colour=_COLOURS.get(event.kind, ""))
             session.out.stdout.flush()
         shown += 1
         if shown == count:
             return
 
 
-def describe(event: Event) -> str:
-    """One event in words; what it carries beyond the usual is shown as ``key=value``."""
+def describe(event: Event, *, live: bool = True) -> str:
+    """One event in words; what it carries beyond the usual is shown as ``key=value``.
+
+    One without a time of its own happened just now if it is ``live``, otherwise nobody knows when.
+    """
     if event.kind == "compacted":
         return "--:--:--  compacted   some changes are gone: list again to see how things stand"
     data: Json = event.data if isinstance(event.data, dict) else {"": event.data}
     at = data.get("time")
-    clock = datetime.fromtimestamp(at) if isinstance(at, int | float) else datetime.now()
+    moment = datetime.fromtimestamp(at) if isinstance(at, int | float) else datetime.now() if live else None
+    clock = f"{moment:%H:%M:%S}" if moment else "--:--:--"
     subject = next((str(data[key]) for key in _SUBJECTS if data.get(key)), "")
     told = " ".join(_words(event.kind, data))
-    return f"{clock:%H:%M:%S}  {event.kind:<10}  {subject}  {told}".rstrip()
+    return f"{clock}  {event.kind:<10}  {subject}  {told}".rstrip()
 
 
 def _words(kind: str, data: Json) -> Iterator[str]:

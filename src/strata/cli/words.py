@@ -30,6 +30,13 @@ def select_help(command: click.Command) -> click.Command:
     return command
 
 
+def no_blank(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """Callback for ``SELECT``: an empty word comes from a variable that is not set, and must not mean every node."""
+    if not all(word.strip() for word in value):
+        raise click.BadParameter("an empty word selects nothing; '*' is every node", ctx, param)
+    return value
+
+
 def split(words: Sequence[str]) -> tuple[str, list[str]]:
     """The selector and the assignments in ``words``, in any order."""
     assignments = [word for word in words if _ASSIGNMENT.match(word)]

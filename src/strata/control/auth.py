@@ -152,7 +152,10 @@ class Authenticator:
     def certificate(self, verify: str, serial: str, subject: str) -> Principal:
         """Who holds this certificate, from what the front door verified; ``Unauthenticated`` unless all is right."""
         if verify != "SUCCESS":
-            raise Unauthenticated("no verified client certificate", hint="use a certificate from Strata's own CA")
+            raise Unauthenticated(
+                "no token, and no client certificate from Strata's own authority",
+                hint="ask an administrator for one of these",
+            )
         serial = serial.upper().lstrip("0")
         match = _SUBJECT.match(subject)
         if match is None or not _SERIAL.match(serial):

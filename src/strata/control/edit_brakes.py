@@ -44,7 +44,7 @@ class BrakeEdits(Editor):
         key = f"freeze/{scope}"
         entry = await self.store.get(key)
         if entry is None:
-            raise NotFound("it is not frozen", where=scope[:80], hint="list the freezes with: strata status")
+            raise NotFound("it is not frozen", where=scope[:80], hint="list the freezes with: strata freeze --list")
         return await self.ledger.commit(author, "freeze.thaw", scope, [Delete(key)], {key: entry.modified})
 
     async def retry(self, nodes: Indices, author: str) -> Done:

@@ -12,6 +12,7 @@ that number, not by time: clocks jump.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import apsw
@@ -46,6 +47,9 @@ class HistoryFile:
     """One connection to the index. Not for two threads at once."""
 
     def __init__(self, path: Path) -> None:
+        with suppress(OSError):  # if it cannot be there, SQLite says so
+            path.touch(mode=0o600)
+            path.chmod(0o600)
         self._db = apsw.Connection(str(path))
         self._db.set_busy_timeout(10_000)
         # It can be rebuilt from the store's log, so a commit need not wait for the disk; WAL keeps it whole.

@@ -20,7 +20,11 @@ _TEXTS = (
     re.compile(r"\b(?i:bearer|basic)\s+(?=\S*[0-9A-Z=])[0-9A-Za-z._~+/=-]{6,}"),
     # A header's value, whatever its scheme; and the value of anything named like a secret.
     re.compile(r"(?i)(?<=authorization)[\"']?\s*[:=]\s*[\"']?[^\r\n\"',}]+"),
-    re.compile(r"(?i)(?:password|passwd|secret|token|api[_-]?key|private[_-]?key)[\"']?\s*[:=]\s*[\"']?[^\s\"',;&}]+"),
+    # But "token:" and an id is the name of whoever holds that token, and no secret.
+    re.compile(
+        r"(?!token:[0-9a-f]{16}(?![\w-]))"
+        r"(?i:password|passwd|secret|token|api[_-]?key|private[_-]?key)[\"']?\s*[:=]\s*[\"']?[^\s\"',;&}]+"
+    ),
     re.compile(r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"),
     re.compile(r"AGE-SECRET-KEY-[A-Z0-9]+"),
     re.compile(r"(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"),

@@ -78,5 +78,5 @@ def not_empty(key: str) -> Refused:
         "the store is not empty, and would be replaced",
         by="restore",
         where=key,
-        hint="restore into an empty store, or say that it may be overwritten",
+        hint="restore into an empty store, or with --overwrite",
     )
