@@ -172,6 +172,8 @@ class Authenticator:
 
     async def mint(self, who: Principal, request: TokenRequest) -> NewToken:
         """A new token. The secret is in the answer and nowhere else."""
+        if not request.note.isprintable():
+            raise BadRequest("a note is of printable characters", where="note")
         ident, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
         now = self._clock()
         record = TokenRecord(

@@ -83,6 +83,8 @@ def checked(model: Model, document: DesireDocument, author: str) -> DesireDocume
     where = f"document {document.name[:80]!r}"
     if not _NAME.match(document.name):
         raise BadRequest("a document's name is 1 to 63 letters, digits, '-', '_' and '.'", where=where)
+    if not document.select.isprintable():
+        raise BadRequest("a selector is of printable characters", where=where)
     if abs(document.priority) > 1_000_000:
         raise BadRequest("a priority is between -1000000 and 1000000", where=where)
     try:

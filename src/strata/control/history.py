@@ -181,10 +181,6 @@ def _damaged(path: Path) -> Path:
 def _cursor(text: str | None) -> int | None:
     if not text:
         return None
-    try:
-        number = int(text)
-        if 0 <= number < 2**63:
-            return number
-    except ValueError:
-        pass
+    if text.isascii() and text.isdigit() and len(text) < 20 and (number := int(text)) < 2**63:
+        return number
     raise BadRequest("not a cursor of this list", where="cursor", hint="begin again without it")

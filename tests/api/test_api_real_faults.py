@@ -1,0 +1,199 @@
+"""What asking the real service everything has found, each by name; reads that change nothing; texts that bite."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from real_service import RealService, real_service
+from route_table import ROUTES
+
+from strata.api.http import seal
+from strata.control.principal import LOCAL_ADMIN
+from strata.core.errors import Conflict
+
+pytestmark = pytest.mark.slow
+
+NASTY = (
+    "<script>alert(1)</script>",
+    "\"><img src=x onerror='alert(1)'>",
+    "red \x1b[31m text",
+    "nul \x00 byte",
+    "csi \x9b31m",
+    "two\nlines",
+    "line\u2028separator",
+    "turned \u202e round",
+    "../../etc/passwd",
+)
+
+
+@pytest.fixture
+async def real(tmp_path: Path) -> AsyncIterator[RealService]:
+    async with real_service(tmp_path) as service:
+        yield service
+
+
+@pytest.fixture
+async def client(real: RealService) -> AsyncIterator[httpx.AsyncClient]:
+    async with real.client() as found:
+        yield found
+
+
+async def test_no_get_changes_anything(real: RealService, client: httpx.AsyncClient) -> None:
+    known = {"name": "n00001", "job": real.job}
+    before = await real.still()
+    for method, path, _ in ROUTES:
+        if method != "GET":
+            continue
+        if "documents" in path or "groups" in path:
+            known["name"] = "gpu"
+        elif "nodes" in path:
+            known["name"] = "n00001"
+        where = path.format(**known) + ("?time=1" if path.endswith("/at") else "")
+        for verb in ("GET", "HEAD"):
+            if (verb, path) != ("HEAD", "/v1/watch"):
+                answer = await client.request(verb, where)
+                assert answer.status_code in (200, 410), (where, answer.text)
+    for more in ("?folded=true", "?fields=name", "?sort=-state", "?select=label:none", "?limit=3"):
+        assert (await client.get(f"/v1/nodes{more}")).status_code == 200
+    assert await real.store.revision() == before
+
+
+async def test_pages_of_the_audit_log_leave_no_record_out(client: httpx.AsyncClient) -> None:
+    whole = [record["seq"] for record in (await client.get("/v1/audit")).json()["items"]]
+    seen: list[int] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        page = (await client.get("/v1/audit", params={"limit": 2} | ({"cursor": cursor} if cursor else {}))).json()
+        seen += [record["seq"] for record in page["items"]]
+        cursor = page["next"]
+    assert seen == whole == list(range(1, len(whole) + 1))
+    assert (await client.get("/v1/audit?since=3")).json()["items"][0]["seq"] == 3
+
+
+@pytest.mark.parametrize("text", ["n00003", "x", "-1", "1e3", "9" * 400, "\u0663"])
+async def test_a_cursor_of_another_list_is_refused(client: httpx.AsyncClient, text: str) -> None:
+    for path in ("/v1/audit", "/v1/nodes/n00001/history"):
+        answer = await client.get(path, params={"cursor": seal(text) or ""})
+        assert (answer.status_code, answer.json()["where"]) == (400, "cursor"), (path, answer.text)
+
+
+async def test_a_precondition_on_a_route_that_takes_none_does_not_change_the_status(
+    real: RealService, client: httpx.AsyncClient
+) -> None:
+    answer = await client.post(f"/v1/jobs/{real.job}/cancel", headers={"If-Match": '"1"'})
+    assert answer.status_code == 409
+    conditional = await client.delete("/v1/groups/gpu", headers={"If-Match": '"1"'})
+    assert conditional.status_code == 412
+
+
+@pytest.mark.parametrize("count", [5000, 5001])
+async def test_any_number_of_negations_is_read(client: httpx.AsyncClient, count: int) -> None:
+    answer = await client.post("/v1/plan", json={"select": "!" * count + "@gpu"})
+    gpus = (await client.get("/v1/groups/gpu")).json()["count"]
+    assert answer.json()["nodes"] == (gpus if count % 2 == 0 else 20 - gpus)
+
+
+async def test_labels_and_values_that_a_reader_makes_up_are_not_kept(
+    real: RealService, client: httpx.AsyncClient
+) -> None:
+    registry = real.service.registry
+    await client.get("/v1/nodes?select=label:accelerator")
+    goals = {name: len(registry.goals(name).table) for name in registry.model.variables}
+    labels = len(registry.roster._labels)
+    for number in range(3):
+        assert (await client.get(f"/v1/nodes?select=label:made-up-{number}")).json()["total"] == 0
+        document = {"name": "d", "select": "*", "set": {"image": f"made-up-{number}"}}
+        assert (await client.post("/v1/plan", json={"documents": [document]})).status_code == 200
+    assert len(registry.roster._labels) == labels
+    assert {name: len(registry.goals(name).table) for name in registry.model.variables} == goals
+
+
+async def test_a_freeze_that_is_thawed_at_the_same_time_is_a_conflict(real: RealService) -> None:
+    service = real.service
+    settled = service.settled
+
+    async def thawed_first(revision: int) -> None:
+        await settled(await service.edits.thaw("fleet", "somebody else"))
+
+    service.settled = thawed_first  # type: ignore[method-assign]
+    with pytest.raises(Conflict, match="thawed"):
+        await service.freeze(LOCAL_ADMIN, "fleet", "x")
+
+
+async def test_what_bites_is_refused_or_comes_back_as_plain_json(real: RealService, client: httpx.AsyncClient) -> None:
+    for text in NASTY:
+        node = {"name": "n00077"}
+        for method, path, body in (
+            ("POST", "/v1/nodes", {"nodes": [{"name": text}]}),
+            ("POST", "/v1/nodes", {"nodes": [node | {"labels": {text: "x"}}]}),
+            ("POST", "/v1/nodes", {"nodes": [node | {"labels": {"x": text}}]}),
+            ("POST", "/v1/nodes", {"nodes": [node | {"role": text}]}),
+            ("POST", "/v1/nodes", {"nodes": [node | {"location": text}]}),
+            ("POST", "/v1/holds", {"select": "n00001", "reason": text}),
+            ("POST", "/v1/holds", {"select": text, "reason": "x"}),
+            ("POST", "/v1/freezes", {"scope": "node:n00001", "reason": text}),
+            ("POST", "/v1/freezes", {"scope": f"node:{text}", "reason": "x"}),
+            ("PUT", "/v1/groups/odd", {"members": "", "description": text}),
+            ("PUT", "/v1/documents/odd", {"name": text, "select": "*", "set": {"power": "on"}}),
+            ("PUT", "/v1/documents/odd", {"name": "odd", "select": text, "set": {"power": "on"}}),
+            ("POST", "/v1/desires", {"select": "n00001", "set": {"image": text}}),
+            ("POST", "/v1/desires", {"select": "n00001", "set": {text: "x"}}),
+            ("POST", "/v1/auth/tokens", {"role": "viewer", "note": text}),
+            ("POST", "/v1/auth/certificates", {"role": "viewer", "name": text}),
+        ):
+            check_safe(await client.request(method, path, json=body), (path, body))
+        await client.delete("/v1/holds", params={"select": "n00001"})
+        check_safe(await client.get("/v1/nodes", params={"select": text}), text)
+        check_safe(await client.get("/v1/nodes", params={text: "x"}), text)
+    for path in ("nodes", "groups", "documents", "holds", "freezes", "auth/tokens", "audit"):
+        check_safe(await client.get(f"/v1/{path}"), path)
+
+
+async def test_a_lone_surrogate_is_refused(client: httpx.AsyncClient) -> None:
+    body = b'{"select": "n00001", "reason": "\\ud800"}'
+    answer = await client.post("/v1/holds", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400
+
+
+async def test_an_echo_is_cut(client: httpx.AsyncClient) -> None:
+    long = "x" * 50_000
+    for answer in await asyncio.gather(
+        client.get("/v1/nodes", params={"select": long}),
+        client.get("/v1/nodes", params={"select": f"location:{long}"}),
+        client.get("/v1/nodes", params={"select": f"state:{long}"}),
+        client.get("/v1/nodes", params={"select": f"n[{long}]"}),
+        client.get("/v1/nodes", params={long: "x"}),
+        client.get(f"/v1/nodes/{long}"),
+        client.post("/v1/desires", json={"select": "*", "set": {"image": long}}),
+        client.post("/v1/plan", json={"select": long}),
+    ):
+        assert answer.status_code in (400, 404)
+        assert len(answer.content) < 2000
+
+
+def check_safe(answer: httpx.Response, what: object) -> None:
+    """Nothing in it that a page would run or a terminal obey."""
+    assert answer.status_code < 500, (what, answer.text)
+    assert answer.headers["content-type"] in ("application/json", "application/problem+json"), what
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    for text in texts(json.loads(answer.text)):
+        lines = text.split("\n") if text.startswith("-----BEGIN") else [text]
+        assert all(line.isprintable() for line in lines), (what, text)
+        if answer.is_error:
+            assert len(text) <= 400
+
+
+def texts(data: Any) -> list[str]:
+    """Every text in JSON data, keys too."""
+    if isinstance(data, str):
+        return [data]
+    if isinstance(data, dict):
+        return [text for pair in data.items() for part in pair for text in texts(part)]
+    return [text for part in data for text in texts(part)] if isinstance(data, list) else []
