@@ -25,6 +25,7 @@ from strata.control.ca import Authority
 from strata.control.controller import Controller
 from strata.control.metrics import Metrics
 from strata.control.principal import LOCAL_ADMIN, Role
+from strata.control.selectors import parse
 from strata.control.service import Service
 from strata.control.service_views import TokenRequest
 from strata.control.settings import LeadershipSettings, Settings, StoreSettings
@@ -128,22 +129,30 @@ async def real_service(directory: Path, store_url: str = "memory:") -> AsyncIter
         yield real
 
 
-async def _furnish(real: RealService) -> None:
+async def describe(real: RealService) -> None:
+    """Put the nodes and groups there; those that are there already stay."""
     nodes = simulated_nodes(NODES)
     await real.service.edits.create_nodes(nodes, "test")
     await real.service.settled(await real.store.revision())
     for group in simulated_groups(nodes):
+        if group.name in real.service.registry.groups:
+            continue
         names = [nodes[uid - 1].name for first, last in group.members for uid in range(first, last + 1)]
-        members = real.service.registry.select(",".join(names))
+        members = parse(",".join(names)).indices(real.service.registry, strict=False)
         await real.service.edits.put_group(group.name, members, "test", description=group.description)
     await real.service.settled(await real.store.revision())
+
+
+async def _furnish(real: RealService) -> None:
+    await describe(real)
+    nodes = real.nodes
     await real.token("viewer")
     async with real.client() as client:
         requests: list[tuple[str, str, dict[str, Any]]] = [
             ("PUT", "/v1/documents/base", {"name": "base", "select": "@compute", "set": {"power": "on", "os": "up"}}),
             ("PUT", "/v1/documents/gpu", {"name": "gpu", "select": "@gpu", "set": {"image": ["v1", "v2"]}}),
             ("POST", "/v1/desires", {"select": "@login", "set": {"power": "on"}}),
-            ("POST", "/v1/holds", {"select": nodes[-1].name, "reason": "a bad fan"}),
+            ("POST", "/v1/holds", {"select": nodes[-1], "reason": "a bad fan"}),
             ("POST", "/v1/freezes", {"scope": "group:service", "reason": "maintenance"}),
         ]
         for method, path, body in requests:

@@ -92,6 +92,24 @@ async def test_a_precondition_on_a_route_that_takes_none_does_not_change_the_sta
     assert conditional.status_code == 412
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/apply", {"documents": [], "prune": True, "dry_run": "0"}),
+        ("/v1/apply", {"documents": [], "prune": 1}),
+        ("/v1/auth/tokens", {"role": "viewer", "ttl": "60"}),
+        ("/v1/nodes", {"nodes": [{"name": "n00077", "nid": "77"}]}),
+    ],
+)
+async def test_a_value_of_the_wrong_type_is_not_taken_for_another(
+    real: RealService, client: httpx.AsyncClient, path: str, body: dict[str, Any]
+) -> None:
+    before = await real.still()
+    answer = await client.post(path, json=body)
+    assert (answer.status_code, answer.json()["where"]) == (400, "body")
+    assert await real.store.revision() == before
+
+
 @pytest.mark.parametrize("count", [5000, 5001])
 async def test_any_number_of_negations_is_read(client: httpx.AsyncClient, count: int) -> None:
     answer = await client.post("/v1/plan", json={"select": "!" * count + "@gpu"})

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 import schemathesis
-from real_service import Bridge
+from real_service import Bridge, RealService, describe
 from schema_checks import ask_and_check, examples, schema_of
 from schema_ground import ground
 
@@ -96,19 +96,25 @@ HEADERS = [
 ]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealService]:
     level = logs.get_level()
-    real = BRIDGE.start(tmp_path_factory.mktemp("state"), "")
-    PATH["job"].append(real.job)
-    yield
+    found = BRIDGE.start(tmp_path_factory.mktemp("state"), "")
+    PATH["job"].append(found.job)
+    yield found
     BRIDGE.stop()
     logs.set_level(level)
 
 
+@pytest.fixture(autouse=True)
+def all_there(real: RealService) -> None:
+    """What the operation before this one deleted is back."""
+    BRIDGE.run(describe(real))
+
+
 @pytest.mark.slow
 @SCHEMA.parametrize()
-@examples(int(os.environ.get("STRATA_EXAMPLES", "25")))
+@examples(int(os.environ.get("STRATA_EXAMPLES", "80")))
 def test_no_request_gets_a_server_error_or_an_undocumented_answer(case: schemathesis.Case) -> None:
     ground(case, PATH, OTHER, HEADERS)
     ask_and_check(case)

@@ -104,11 +104,11 @@ def test_a_rate_refills_with_time() -> None:
 
 
 def shares_of(leaders: list[int], limit: float, baton: int, weight: float = 1.0) -> list[float]:
-    """Each leader's part of a limit."""
+    """Each of three leaders' part of a limit; a node with leader -1 is nobody's for now."""
     found = []
     for us in range(3):
         budgets = Budgets(model(limit=limit))
-        shares = Shares(np.array(leaders, dtype=np.int32), us, us == baton)
+        shares = Shares(np.array(leaders) == us, us == baton)
         budgets.set_buckets("b", [fleet(len(leaders))], 0.0, weights=np.full(len(leaders), weight), shares=shares)
         found.append(float(budgets._meters["b"].divisions[0].limits[0]))
     return found
@@ -126,14 +126,19 @@ def test_shares_never_sum_to_more_than_the_limit(leaders: list[int], limit: int,
     assert all(part % weight == 0 for part in parts)
 
 
-def test_what_does_not_divide_goes_to_the_baton() -> None:
-    assert shares_of([0, 1, 2], 1, baton=2) == [0.0, 0.0, 1.0]
-    assert shares_of([0, 0, 1, 1], 5, baton=0) == [3.0, 2.0, 0.0]
+@given(st.lists(st.integers(0, 2), min_size=3, max_size=40), st.integers(1, 30), st.integers(0, 2))
+def test_whoever_leads_something_can_use_the_baton(leaders: list[int], limit: int, baton: int) -> None:
+    if baton in leaders:
+        assert shares_of(leaders, limit, baton)[baton] >= 1
+
+
+def test_alone_one_has_everything() -> None:
+    assert shares_of([0, 0, 0], 5, baton=0) == [5.0, 0.0, 0.0]
 
 
 def test_what_was_begun_under_older_shares_counts_against_the_whole() -> None:
     budgets = Budgets(model(limit=4))
-    shares = Shares(np.array([0, 0, 0, 0, 1, 1, 1, 1], dtype=np.int32), 1, False)
+    shares = Shares(np.arange(8) >= 4, False)
     budgets.set_buckets("b", [fleet(8)], 0.0, shares=shares)
     assert admitted(budgets, [4, 5], busy=[0, 1, 2]) == [4]  # our share would allow both
 

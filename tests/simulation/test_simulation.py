@@ -37,6 +37,7 @@ REGRESSIONS = {
     14: "a node counted through an old intent was started beyond the site's power",
     20: "shards that a slow controller had let go of were led by nobody",
     58: "a late record of a former leader hid that a node was on",
+    3339: "two controllers with different views of who leads had shares that summed to more than the whole",
     2039: "a row that two generations stood for was removed twice, and nothing was begun any more",
     85: "what was under way when a shard was given back was counted by nobody",
 }

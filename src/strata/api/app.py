@@ -13,7 +13,7 @@ from litestar.openapi.spec import Components, SecurityScheme
 
 import strata
 from strata.api.front import Door, Front
-from strata.api.http import AnyRequest, is_conditional
+from strata.api.http import AnyRequest, StrictRequest, is_conditional
 from strata.api.problem import MEDIA_TYPE, Problem, problem_of
 from strata.api.rights import check_right, require_rights
 from strata.api.routes import HANDLERS
@@ -31,6 +31,7 @@ def create_litestar(body_limit: int) -> Litestar:
     """The application behind the front. It holds no service: each request brings the one that it is for."""
     app = Litestar(
         route_handlers=HANDLERS,
+        request_class=StrictRequest,
         guards=[check_right],
         dependencies=_DEPENDENCIES,
         exception_handlers={Exception: _to_problem},

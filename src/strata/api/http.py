@@ -4,18 +4,39 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import math
 import re
 import zlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 from litestar import Request
 
 from strata.control.views import NodeView
 from strata.core.errors import BadRequest, Conflict, NotFound
 
 AnyRequest = Request[Any, Any, Any]
+
+
+class StrictRequest(AnyRequest):
+    """A request whose body means what it says: Litestar by itself takes ``0`` and ``"no"`` for false."""
+
+    async def json(self) -> Any:
+        """The body as the type that the handler takes. What Litestar would refuse too is left for it to explain."""
+        found = await super().json()
+        field = getattr(self.scope.get("route_handler"), "parsed_data_field", None)
+        if field is None:
+            return found
+        try:
+            return msgspec.convert(found, field.annotation)
+        except msgspec.ValidationError as error:
+            with contextlib.suppress(msgspec.ValidationError):
+                msgspec.convert(found, field.annotation, strict=False)
+                raise BadRequest(str(error), where="body", hint="write numbers and booleans without quotes") from None
+            return found
+
 
 _TAG = re.compile(r'\s*(?:W/)?"(\d{1,18})(?:-\d{1,20})?"\s*\Z')
 

@@ -1,15 +1,14 @@
-"""Which bucket of a budget each node is in, what it weighs there, and whose share it is."""
+"""Which bucket of a budget each node is in, and what it weighs there."""
 
 from __future__ import annotations
 
 import contextlib
 
 import numpy as np
-import numpy.typing as npt
 
 from strata.control.registry import Registry
 from strata.core.model import Budget
-from strata.engine.budgets import Amounts, Keys, Shares
+from strata.engine.budgets import Amounts, Keys
 
 
 def bucket_keys(budget: Budget, registry: Registry) -> list[Keys]:
@@ -37,13 +36,3 @@ def bucket_weights(budget: Budget, registry: Registry) -> Amounts | None:
             values[code] = max(0.0, float(text))
     weights: Amounts = values[words.codes]
     return weights
-
-
-def leaders_of(shards: npt.NDArray[np.int32], holders: dict[int, tuple[str, int]], us: str, baton: bool) -> Shares:
-    """Who leads each node, by the shard that it is in."""
-    names = sorted({us, *(name for name, _ in holders.values())})
-    size = max(holders, default=0) + 1
-    table = np.full(max(size, int(shards.max(initial=0)) + 1), -1, dtype=np.int32)
-    for shard, (name, _) in holders.items():
-        table[shard] = names.index(name)
-    return Shares(table[shards], names.index(us), baton)

@@ -24,7 +24,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from strata.control.buckets import bucket_keys, bucket_weights, leaders_of
+from strata.control.buckets import bucket_keys, bucket_weights
 from strata.control.changes import Changes
 from strata.control.chronicle import Chronicle
 from strata.control.edit_brakes import RETRY
@@ -41,6 +41,7 @@ from strata.core.driver import Batch, Driver
 from strata.core.errors import Compacted, StrataError
 from strata.core.model import Model
 from strata.core.state import Outcome
+from strata.engine.budgets import Shares
 from strata.engine.courses import EVENT, FAULT, Elsewhere
 from strata.engine.effects import Act, Change, Done, Effects, Input
 from strata.engine.explain import STATES, states
@@ -279,8 +280,8 @@ class Controller:
     def _divide(self) -> None:
         """Tell the budgets who is in which bucket, and which part of each is ours."""
         registry = self.registry
-        everyone = np.arange(registry.size)
-        shares = leaders_of(self._shards(everyone), self.leadership.holders, self.name, self.leadership.baton)
+        led = np.isin(self._shards(np.arange(registry.size)), list(self.engine.epochs))
+        shares = Shares(led, self.leadership.baton)
         self.engine.starts.ask_again()
         for budget in self.model.budgets.values():
             self.engine.starts.budgets.set_buckets(
@@ -317,6 +318,7 @@ class Controller:
                 self.engine.courses.elsewhere.pop(key, None)
             elif not len(nodes):
                 stale.append(key)
+        self._divide()
         await self.intents.forget(stale)
         self.metrics.led_shards.set(len(self.leadership.epochs) + len(shards))
         log.info("leading", extra={"shards": sorted(shards), "left_behind": len(left)})
@@ -330,6 +332,7 @@ class Controller:
     def _lost(self, shards: list[int]) -> None:
         for shard in shards:
             self.engine.lead(shard, 0, self.clock.now())
+        self._divide()
         self.metrics.led_shards.set(len(self.leadership.epochs))
         self.wake()
 

@@ -40,9 +40,8 @@ class Leadership:
     """Keeps this controller's share of the shards.
 
     ``gained(shards: {shard: epoch})`` is awaited before the shards count as led; ``lost(shards)`` is called the moment
-    that they must not be acted for any more; ``moved()`` when anybody's shards, or the baton, are with another than
-    before; ``quiet()`` returns when all that was decided before is written down; ``reached(revision)`` when the view
-    holds all up to that revision.
+    that they must not be acted for any more; ``moved()`` when the baton came to us, or left us; ``quiet()`` returns when
+    all that was decided before is written down; ``reached(revision)`` when the view holds all up to that revision.
     """
 
     def __init__(
@@ -141,7 +140,7 @@ class Leadership:
                 msgspec.msgpack.decode(entry.value, type=Holder),
                 entry.modified,
             )
-        self._see({shard: (holder.controller, epoch) for shard, (holder, epoch) in held.items()})
+        self.holders = {shard: (holder.controller, epoch) for shard, (holder, epoch) in held.items()}
         stolen = [s for s, epoch in self.epochs.items() if s not in held or held[s][1] != epoch]
         if stolen:
             log.warning("shards were taken over", extra={"shards": len(stolen)})
@@ -165,7 +164,6 @@ class Leadership:
             return
         expect = {shard_key(shard): self.epochs[shard] for shard in extra}
         self._drop(extra)
-        self._see({shard: holder for shard, holder in self.holders.items() if shard not in extra})
         await self._quiet()
         try:
             await self._store.txn([Delete(key) for key in expect], expect=expect)
@@ -201,7 +199,7 @@ class Leadership:
             await self._gained(gained)
             if self._clock() < self._valid_until:
                 self.epochs |= gained
-                self._see(self.holders | {shard: (self._me.controller, epoch) for shard, epoch in gained.items()})
+                self.holders |= {shard: (self._me.controller, epoch) for shard, epoch in gained.items()}
             else:
                 self._lost(list(gained))
 
@@ -245,11 +243,6 @@ class Leadership:
         if ours != self.baton:
             self.baton = ours
             self._baton_since = self._clock()
-            self._moved()
-
-    def _see(self, holders: dict[int, tuple[str, int]]) -> None:
-        if holders != self.holders:
-            self.holders = holders
             self._moved()
 
     def _value(self) -> bytes:

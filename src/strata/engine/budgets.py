@@ -1,8 +1,9 @@
 """How much may happen at once: who of those that want to start may, and who has to wait for which budget.
 
-Several controllers share every limit by the nodes that they lead, in whole nodes; what does not divide goes to the one
-who holds the baton (``strata.control.leadership``), which goes round. So together they keep every limit without asking
-each other, and nobody starves. What was begun under older shares still counts against the whole.
+Several controllers share every limit by the nodes that they lead. Each computes its share from its own nodes alone,
+rounded down to whole nodes; the one who holds the baton (``strata.control.leadership``), which goes round, may use one
+more wherever rounding left one over. So together they keep every limit whatever each knows of the others, and nobody
+starves. What was begun under older shares still counts against the whole.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from strata.core.model import Budget, Model, Mutation
 Keys = npt.NDArray[np.int32]
 Amounts = npt.NDArray[np.float64]
 
+_ROUNDING = 1e-9  # a product that is whole must not be rounded to the next below
+
 
 class Shares(NamedTuple):
-    """Who leads each node (a number; -1: nobody), which number is ours, and whether we hold the baton."""
+    """Which nodes we lead, and whether we hold the baton."""
 
-    leaders: npt.NDArray[np.int32]
-    us: int
+    ours: npt.NDArray[np.bool_]
     baton: bool
 
 
@@ -47,8 +49,8 @@ class _Buckets:
         self.weights = weights if weights is not None else np.ones(len(keys))
         inside = np.flatnonzero(keys >= 0)
         count = int(keys.max(initial=-1)) + 1
-        ours = inside if shares is None else inside[shares.leaders[inside] == shares.us]
-        whole, mine = self._sum(inside, count), self._sum(ours, count)
+        self._ours = np.ones(len(keys), dtype=bool) if shares is None else shares.ours
+        whole, mine = self._sum(inside, count), self._sum(inside[self._ours[inside]], count)
         limits = np.full(count, np.inf)
         if budget.limit is not None:
             limits = np.minimum(limits, budget.limit)
@@ -58,8 +60,11 @@ class _Buckets:
             np.maximum.at(least, keys[inside], self.weights[inside])
             limits = np.minimum(limits, np.maximum(least, np.floor(whole * budget.percent / 100)))
         self.whole_limits = limits
-        self.limits = limits if shares is None else self._share(limits, inside, count, shares)
-        self._ours = np.ones(len(keys), dtype=bool) if shares is None else shares.leaders == shares.us
+        self.limits = limits
+        if shares is not None:
+            heaviest = np.zeros(count)
+            np.maximum.at(heaviest, keys[inside], self.weights[inside])
+            self.limits = _share(limits, heaviest, mine / np.maximum(whole, 1e-9), shares.baton)
         self._rate = None if budget.rate is None else budget.rate * mine / np.maximum(whole, 1e-9)
         self._tokens = np.ones(count) if self._rate is None else np.maximum(1.0, self._rate)
         self._filled = now
@@ -88,23 +93,16 @@ class _Buckets:
     def _sum(self, nodes: Indices, count: int) -> Amounts:
         return np.bincount(self.keys[nodes], weights=self.weights[nodes], minlength=count).astype(np.float64)
 
-    def _share(self, limits: Amounts, inside: Indices, count: int, shares: Shares) -> Amounts:
-        """Our part of each limit: whole nodes (the heaviest of the bucket); with the baton also what is left over."""
-        led = inside[shares.leaders[inside] >= 0]
-        leaders = np.unique(np.append(shares.leaders[led], shares.us))
-        if len(leaders) == 1 and shares.baton:
-            return limits
-        unit = np.zeros(count)
-        np.maximum.at(unit, self.keys[inside], self.weights[inside])
-        claims = np.zeros((len(leaders), count))
-        np.add.at(claims, (np.searchsorted(leaders, shares.leaders[led]), self.keys[led]), self.weights[led])
-        finite = np.isfinite(limits)
-        units = np.floor(np.where(finite, limits, 0) / np.maximum(unit, 1e-9))
-        given = np.floor(units * claims / np.maximum(self._sum(inside, count), 1e-9))
-        mine = given[int(np.searchsorted(leaders, shares.us))]
-        if shares.baton:
-            mine = mine + units - given.sum(axis=0)
-        return np.where(finite, mine * unit, np.inf)
+
+def _share(limits: Amounts, unit: Amounts, part: Amounts, baton: bool) -> Amounts:
+    """The ``part`` of each limit, in whole units.
+
+    With the baton: all that the others, however many they are, can never claim; with one leader that is everything.
+    """
+    finite = np.isfinite(limits)
+    units = np.floor(np.where(finite, limits, 0) / np.maximum(unit, 1e-9) + _ROUNDING)
+    mine = units - np.floor(units * (1 - part) + _ROUNDING) if baton else np.floor(units * part + _ROUNDING)
+    return np.where(finite, mine * unit, np.inf)
 
 
 class _Meter:
