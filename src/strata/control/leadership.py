@@ -40,8 +40,8 @@ class Leadership:
     """Keeps this controller's share of the shards.
 
     ``gained(shards: {shard: epoch})`` is awaited before the shards count as led; ``lost(shards)`` is called the moment
-    that they must not be acted for any more; ``moved()`` when the baton came to us, or left us; ``quiet()`` returns once
-    all that was decided before is written down; ``reached(revision)`` once the view holds all up to that revision.
+    that they must not be acted for any more; ``moved()`` when the baton came to us, or left us; ``quiet()`` returns
+    once all that was decided before is written down; ``reached(revision)`` once the view holds all up to it.
     """
 
     def __init__(
