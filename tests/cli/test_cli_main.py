@@ -245,6 +245,8 @@ def test_interrupting_a_watch_is_quiet(server: FakeServer) -> None:
         env={"PYTHONPATH": str(SOURCE)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        # Whoever started the tests may ignore it, and that would be inherited.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     deadline = time.monotonic() + 10
     while not entered and time.monotonic() < deadline:
