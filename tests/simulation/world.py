@@ -53,8 +53,6 @@ READY = {
 WATTS = 500.0
 """What a node may draw at most."""
 
-SAFETY = 400.0
-"""Virtual seconds in which anything may fail."""
 LIVENESS = 3600.0
 """Virtual seconds within which every node must be at its goal once all has healed."""
 
@@ -79,6 +77,8 @@ class Plot(msgspec.Struct, kw_only=True):
     job_share: float
     site_nodes: int
     """How many nodes the site's power would carry at once."""
+    safety: float = 400.0
+    """Virtual seconds in which anything may fail."""
 
     @classmethod
     def draw(cls, chance: random.Random) -> Plot:
@@ -109,6 +109,7 @@ class Plot(msgspec.Struct, kw_only=True):
             pauses=chance.choice((0, 60, 240)),
             job_share=chance.choice((0.0, 0.5)),
             site_nodes=chance.randint(max(2, nodes // 2), nodes + 4),
+            safety=chance.uniform(60, 400),
         )
 
 
@@ -288,7 +289,7 @@ class World:
         if self.plot.pauses:
             chores.append(self._pause())
         tasks = [asyncio.create_task(chore) for chore in chores]
-        await asyncio.sleep(SAFETY)
+        await asyncio.sleep(self.plot.safety)
         for task in tasks:
             task.cancel()
         for result in await asyncio.gather(*tasks, return_exceptions=True):
