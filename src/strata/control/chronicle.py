@@ -46,6 +46,8 @@ class Chronicle:
         self._waiting: list[_Noted] = []
         self._size = 0
         self._lost: set[int] = set()
+        self.unwritten: list[tuple[str, npt.NDArray[np.int64]]] = []
+        """Variables and uids of changes that were not ours to write any more; for the engine to forget."""
         self._turn = asyncio.Lock()
         self._to_index: list[tuple[int, Transition]] = []
         self._through = 0
@@ -104,6 +106,7 @@ class Chronicle:
             part = self._waiting[:count]
             while not await self._write(part, epochs):
                 epochs = {shard: epoch for shard, epoch in epochs.items() if shard not in self._lost}
+            self._note_unwritten(part, epochs)
             self._size -= sum(noted.size for noted in part)
             del self._waiting[:count]
         if self.history is not None and self._to_index:
@@ -123,6 +126,13 @@ class Chronicle:
         """Let go of the history."""
         if self.history is not None:
             await self.history.close()
+
+    def _note_unwritten(self, noted: Sequence[_Noted], epochs: Mapping[int, int]) -> None:
+        led = np.isin(np.arange(self._shards), list(epochs))
+        for change in (change for one in noted for change in one.changes):
+            left = change.uids[~led[change.uids % self._shards]]
+            if len(left):
+                self.unwritten.append((change.variable, left))
 
     async def _write(self, noted: Sequence[_Noted], epochs: Mapping[int, int]) -> bool:
         """False: others lead some of the shards by now; what we saw there is theirs to record."""

@@ -432,12 +432,20 @@ class Controller:
                 mark = self.intents.mark()
                 await self.chronicle.flush()
                 self.intents.release(mark)
+                self._forget_unwritten()
                 if tick % 25 == 0:
                     await self.intents.sweep()
             except StrataError as error:
                 log.warning("history not written, kept for later", extra={"error": str(error)})
             if tick % 25 == 0:
                 self._measure()
+
+    def _forget_unwritten(self) -> None:
+        unwritten, self.chronicle.unwritten = self.chronicle.unwritten, []
+        for variable, uids in unwritten:
+            nodes = self.registry.indices_of(uids)
+            if variable in self.model.variables:
+                self.engine.sight.unrecord(variable, nodes[nodes >= 0])
 
     def queue(self) -> dict[str, int]:
         """What the engine and the drivers are busy with."""

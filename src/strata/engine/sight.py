@@ -137,7 +137,7 @@ class Sight:
             mine.seen[some] = at
             mine.source[some] = mine.source_code(source)
             self._work.touch(some[changed], Urgency.NEWS)
-            new = changed & (mine.last[some] != codes)
+            new = mine.last[some] != codes
             if new.any():
                 lost += self._record(name, some[new], codes[new], source)
         for victims, names in lost:
@@ -145,6 +145,10 @@ class Sight:
             self.forget(victims, others)
             for name in others:
                 self.look_soon(victims, (self._model.variables[name].observer,), at)
+
+    def unrecord(self, variable: str, nodes: Indices) -> None:
+        """What was noted of ``variable`` did not get into the log: whoever sees it next notes it again."""
+        self._table.columns[variable].last[nodes] = 0
 
     def age(self, now: float) -> None:
         """Facts past their age are unknown. Looked at once a second at most."""
