@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
 
 import msgspec
 
@@ -54,13 +53,6 @@ class Decider:
             number = self._ids[row] = len(self.decisions)
             self.decisions.append(self._decide(row))
         return number
-
-    def plan_for(self, facts: Mapping[str, str], desires: Mapping[str, frozenset[str]]) -> Plan:
-        """A plan outside the fleet's own course: for dry runs. Symbols, not raw values."""
-        names = self._model.variables
-        return self._planner.plan(
-            tuple(facts.get(name, UNKNOWN) for name in names), tuple(desires.get(name) for name in names)
-        )
 
     def _decide(self, row: tuple[int, ...]) -> Decision:
         facts: list[str] = []

@@ -101,8 +101,3 @@ class Effects(NamedTuple):
     """Generations whose every node has ended: their intents can go."""
     abandoned: list[int]
     """Generations under way when their lead was lost: their intents stay, for the next leader."""
-
-    @property
-    def empty(self) -> bool:
-        """Nothing at all to do."""
-        return not (self.looks or self.asks or self.acts or self.changes or self.settled)
