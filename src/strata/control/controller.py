@@ -179,6 +179,15 @@ class Controller:
         self.changes += 1
         self._wake.set()
 
+    def look_at(self, nodes: Indices) -> None:
+        """Somebody says that these have changed: look at them now rather than when it is their turn."""
+        self.engine.sight.look_soon(nodes, None, self.clock.now())
+        self.wake()
+
+    async def permits(self, guard: str, batch: Batch) -> Sequence[str]:
+        """Ask a guard on behalf of a person: empty for yes, else why not. Nobody to ask is a no."""
+        return await self.executor.permits(self.model.guards[guard], batch)
+
     async def thought(self, revision: int) -> None:
         """Wait until the engine has considered ``revision``, which the registry has reached."""
         while self.considered < revision:
@@ -332,6 +341,8 @@ class Controller:
     def _lost(self, shards: list[int]) -> None:
         for shard in shards:
             self.engine.lead(shard, 0, self.clock.now())
+        # Now, and not at the next step: we may lead again before it, and must find what we left behind.
+        self._set_aside(self.engine.courses.take_abandoned())
         self._divide()
         self.metrics.led_shards.set(len(self.leadership.epochs))
         self.wake()
@@ -369,12 +380,7 @@ class Controller:
             self.chronicle.add(effects.changes, self.registry.uids, self.clock.wall(), self.engine.epochs)
             self.changes += 1
         self.intents.finished(effects.settled)
-        for generation in effects.abandoned:
-            # From here on it is known by its row, and gone when whoever ends it removes that.
-            one = self.engine.courses.elsewhere.pop(f"generation {generation}", None)
-            key = self.intents.abandon(generation)
-            if one is not None and key is not None:
-                self.engine.courses.elsewhere[key] = one
+        self._set_aside(effects.abandoned)
         for look in effects.looks:
             self.executor.look(look.id, look.driver, look.variables, self.batch(look.nodes), look.urgency)
         for ask in effects.asks:
@@ -383,6 +389,14 @@ class Controller:
             task = asyncio.create_task(self._begin(effects.acts))
             self._beginning.add(task)
             task.add_done_callback(self._beginning.discard)
+
+    def _set_aside(self, abandoned: Sequence[int]) -> None:
+        """From here on these are known by their rows, and gone when whoever ends them removes those."""
+        for generation in abandoned:
+            one = self.engine.courses.elsewhere.pop(f"generation {generation}", None)
+            key = self.intents.abandon(generation)
+            if one is not None and key is not None:
+                self.engine.courses.elsewhere[key] = one
 
     def _count(self, changes: Sequence[Change]) -> None:
         """How mutations ended, and who is in a fault state now."""

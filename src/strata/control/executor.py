@@ -87,20 +87,24 @@ class Executor:
         """Put a guard's question, and deliver ``Answered``. No answer is a no."""
 
         async def call() -> None:
-            begun = self._clock()
-            try:
-                async with asyncio.timeout(self._look_timeout):
-                    refusals = await self._driver(guard.driver).permits(guard.name, batch)
-                if len(refusals) != len(batch):
-                    raise ValueError(f"{len(batch)} nodes were asked about, {len(refusals)} answers came")
-            except Exception as error:
-                refusals = [f"nobody could answer: {redact(str(error)) or type(error).__name__}"] * len(batch)
-                log.warning("guard not answered", extra={"guard": guard.name, "error": str(error)})
-            no = sum(1 for refusal in refusals if refusal)
-            self._count(guard.driver, guard.name, begun, {"yes": len(batch) - no, "no": no})
-            self._deliver(Answered(ask, refusals))
+            self._deliver(Answered(ask, await self.permits(guard, batch)))
 
         self._submit(guard.driver, 0, call)
+
+    async def permits(self, guard: Guard, batch: Batch) -> Sequence[str]:
+        """A guard's answers: empty for yes, else why not. No answer is a no."""
+        begun = self._clock()
+        try:
+            async with asyncio.timeout(self._look_timeout):
+                refusals = await self._driver(guard.driver).permits(guard.name, batch)
+            if len(refusals) != len(batch):
+                raise ValueError(f"{len(batch)} nodes were asked about, {len(refusals)} answers came")
+        except Exception as error:
+            refusals = [f"nobody could answer: {redact(str(error)) or type(error).__name__}"] * len(batch)
+            log.warning("guard not answered", extra={"guard": guard.name, "error": str(error)})
+        no = sum(1 for refusal in refusals if refusal)
+        self._count(guard.driver, guard.name, begun, {"yes": len(batch) - no, "no": no})
+        return refusals
 
     def act(self, mutation: Mutation, batch: Batch, urgency: int, allowed: Callable[[], Mask]) -> None:
         """Carry out a mutation, and deliver ``Done``. An exception is an unknown outcome.

@@ -73,11 +73,15 @@ class Courses:
         self.elsewhere: dict[str, Elsewhere] = {}
         """What others have under way, or we had before we lost the lead, by the key of its intent."""
 
-    def take_ended(self) -> tuple[list[int], list[int]]:
-        """The generations that have ended, and those that were abandoned, since this was last asked."""
+    def take_settled(self) -> list[int]:
+        """The generations that have ended since this was last asked."""
         settled, self._settled = self._settled, []
+        return settled
+
+    def take_abandoned(self) -> list[int]:
+        """The generations that were abandoned since this was last asked."""
         abandoned, self._abandoned = self._abandoned, []
-        return settled, abandoned
+        return abandoned
 
     def launch(self, number: int, nodes: Indices, now: float, acts: list[Act]) -> None:
         """Start a mutation on nodes."""

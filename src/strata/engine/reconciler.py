@@ -160,8 +160,7 @@ class Engine:
         urgent = np.flatnonzero((work.phase == Phase.SETTLING) | (work.wait == Wait.LOOKING))
         looks = self.sight.looks(now, urgent)
         changes, self.sight.changes = self.sight.changes, []
-        settled, abandoned = self.courses.take_ended()
-        return Effects(looks, asks, acts, changes, settled, abandoned)
+        return Effects(looks, asks, acts, changes, self.courses.take_settled(), self.courses.take_abandoned())
 
     def next_wakeup(self, now: float) -> float:
         """When to step again if no input comes before."""
