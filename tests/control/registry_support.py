@@ -11,7 +11,7 @@ import numpy as np
 from strata.control.changes import Changes
 from strata.control.edits import Edits
 from strata.control.registry import Registry
-from strata.core.model import Layer, Model, Variable
+from strata.core.model import Layer, Model, Variable, values
 from strata.core.node import Node
 from strata.store.audit import Ledger
 from strata.store.memory import MemoryStore
@@ -21,8 +21,8 @@ MODEL = Model.of(
     Layer(
         variables=(
             Variable(name="power", values=("off", "on")),
-            Variable(name="image", open=True),
-            Variable(name="os", values=("down", "up")),
+            Variable(name="image", open=True, lost_when={"os": values("down")}),
+            Variable(name="os", values=("down", "up"), lost_when={"power": values("off")}),
         )
     )
 )

@@ -59,10 +59,13 @@ class Naive:
         return rules[select] if select in rules else name in select.split(",")
 
     def goal(self, name: str, variable: str) -> str | None:
-        if (name, variable) in self.own:
-            return self.own[name, variable]
-        ruling = [doc for doc in self.docs.values() if variable in doc[3] and self.selected(doc[4], name)]
-        return max(ruling)[3][variable] if ruling else None
+        said = [doc[3] for doc in sorted(self.docs.values()) if self.selected(doc[4], name)]
+        said.append({wanted: value for (node, wanted), value in self.own.items() if node == name})
+        goal = None
+        for wanted in said:
+            # Without power there is neither OS nor image: who wants the power off wants nothing of them.
+            goal = wanted.get(variable, None if wanted.get("power") == "off" and variable != "power" else goal)
+        return goal
 
 
 async def play(fleet: Fleet, naive: Naive, step: tuple) -> None:

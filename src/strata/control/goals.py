@@ -5,13 +5,14 @@ Pure: documents, their masks and the overrides come in; codes come out. Nothing 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
 from strata.control.columns import Codes, Indices, Mask, grown
 from strata.control.documents import Standing, ValueSet
 from strata.control.overrides import Overrides, Uids
+from strata.core.model import UNKNOWN, Model
 
 
 class GoalColumn:
@@ -57,14 +58,61 @@ class GoalColumn:
         return changed
 
 
+class Precedence:
+    """Which desires leave no room for which others: who wants the power off wants nothing of the OS."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._known: dict[tuple[str, ValueSet], frozenset[str]] = {}
+        self._followers = {
+            name: frozenset().union(*(model.lost_with({name: value}) for value in (UNKNOWN, *variable.values)))
+            for name, variable in model.variables.items()
+        }
+
+    def moot(self, variable: str, values: ValueSet) -> frozenset[str]:
+        """What cannot be had together with any of ``values``."""
+        key = (variable, values)
+        if key not in self._known:
+            self._known[key] = self._model.ruled_out(variable, values)
+        return self._known[key]
+
+    def judge(self, leader: str, variable: str) -> Callable[[ValueSet], int]:
+        """Tells 1 for what, wanted of ``leader``, makes ``variable`` moot, and 0 for the rest."""
+        return lambda values: int(variable in self.moot(leader, values))
+
+    def leaders(self, variable: str) -> list[str]:
+        """The variables that may make ``variable`` moot."""
+        return [name for name, followers in self._followers.items() if variable in followers]
+
+    def touched(self, variables: Iterable[str]) -> set[str]:
+        """The variables whose goals may change when desires for ``variables`` do."""
+        return {name for variable in variables for name in (variable, *self._followers.get(variable, ()))}
+
+    def rules_out(self, wanted: Mapping[str, ValueSet], variable: str) -> bool:
+        """Whether ``wanted`` leaves no room for a desire about ``variable``."""
+        return any(variable in self.moot(name, values) for name, values in wanted.items())
+
+
 def resolve(
-    column: GoalColumn, documents: Sequence[Standing], overrides: Overrides, nodes: Indices, uids: Uids
+    column: GoalColumn,
+    documents: Sequence[Standing],
+    overrides: Overrides,
+    precedence: Precedence,
+    nodes: Indices,
+    uids: Uids,
 ) -> Codes:
-    """The goal of each of ``nodes`` (whose uids are ``uids``), in the column's codes. Documents come by rising rank."""
+    """The goal of each of ``nodes`` (whose uids are ``uids``), in the column's codes. Documents come by rising rank.
+
+    What comes later wins, also over what cannot be true together with it."""
     codes = np.zeros(len(nodes), dtype=np.int32)
+    variable = column.variable
     for standing in documents:
-        values = standing.document.set.get(column.variable)
-        if values is not None:
-            codes[standing.mask[nodes]] = column.intern(values)
-    own = overrides.codes(column.variable, uids, column.intern)
+        wanted = standing.document.set
+        if variable in wanted:
+            codes[standing.mask[nodes]] = column.intern(wanted[variable])
+        elif precedence.rules_out(wanted, variable):
+            codes[standing.mask[nodes]] = 0
+    for leader in precedence.leaders(variable):
+        codes[overrides.codes(leader, uids, precedence.judge(leader, variable)) != 0] = 0
+    own = overrides.codes(variable, uids, column.intern)
     return np.where(own != 0, own, codes)

@@ -18,7 +18,7 @@ from strata.control import overrides as rows
 from strata.control.changes import Changes, Touched
 from strata.control.columns import Indices, Mask, Words, grown
 from strata.control.documents import DesireDocument, Standing, ValueSet
-from strata.control.goals import GoalColumn, resolve
+from strata.control.goals import GoalColumn, Precedence, resolve
 from strata.control.roster import Roster
 from strata.control.selectors import StateView, parse, unknown_nodes
 from strata.core import intset
@@ -58,6 +58,7 @@ class Registry:
         self._roster = Roster()
         self._modified: dict[str, int] = {}
         self._goals = {name: GoalColumn(name) for name in model.variables}
+        self._precedence = Precedence(model)
         self._group_masks: dict[str, Mask] = {}
         self._held: Mask = np.zeros(0, dtype=np.bool_)
         self._frozen: Mask = np.zeros(0, dtype=np.bool_)
@@ -199,20 +200,35 @@ class Registry:
         """Everything that is wanted of one node, with who wants it."""
         index = self.index_of(name)
         found: dict[str, Desire] = {}
+
+        def lay_on(desires: list[Desire]) -> None:
+            """What comes later wins, also over what cannot be true together with it."""
+            wanted = {desire.variable: desire.values for desire in desires}
+            for moot in [variable for variable in found if self._precedence.rules_out(wanted, variable)]:
+                del found[moot]
+            found.update({desire.variable: desire for desire in desires})
+
         for standing in self._ranked(self.documents.values()):
             if standing.mask[index]:
-                for variable, values in standing.document.set.items():
-                    found[variable] = Desire(
-                        variable=variable,
-                        values=values,
-                        author=standing.document.author,
-                        revision=standing.revision,
-                        origin=standing.document.name,
-                    )
-        for variable, cell in self.overrides.of(int(self.uids[index])).items():
-            found[variable] = Desire(
-                variable=variable, values=cell.values, author=cell.author, revision=cell.revision, origin="node"
-            )
+                document = standing.document
+                lay_on(
+                    [
+                        Desire(
+                            variable=variable,
+                            values=values,
+                            author=document.author,
+                            revision=standing.revision,
+                            origin=document.name,
+                        )
+                        for variable, values in document.set.items()
+                    ]
+                )
+        lay_on(
+            [
+                Desire(variable=variable, values=cell.values, author=cell.author, revision=cell.revision, origin="node")
+                for variable, cell in self.overrides.of(int(self.uids[index])).items()
+            ]
+        )
         return [found[variable] for variable in self.model.variables if variable in found]
 
     def preview(
@@ -229,9 +245,11 @@ class Registry:
         for variable in self._goals:
             if variable in wanted:
                 found[variable] = [wanted[variable]] * len(nodes)
+            elif self._precedence.rules_out(wanted, variable):
+                found[variable] = [()] * len(nodes)
             else:
                 column = GoalColumn(variable)  # its own: that of the fleet keeps every value that it has met
-                codes = resolve(column, ranked, self.overrides, nodes, self.uids[nodes])
+                codes = resolve(column, ranked, self.overrides, self._precedence, nodes, self.uids[nodes])
                 found[variable] = [column.table[code] for code in codes.tolist()]
         return found
 
@@ -351,7 +369,9 @@ class Registry:
         for variable, parts in stale.items():
             nodes = np.unique(np.concatenate(parts))
             column = self._goals[variable]
-            changed = column.update(nodes, resolve(column, ranked, self.overrides, nodes, self.uids[nodes]))
+            changed = column.update(
+                nodes, resolve(column, ranked, self.overrides, self._precedence, nodes, self.uids[nodes])
+            )
             if len(changed := self._living(changed)):
                 goals[variable] = changed
         return Changes(
@@ -378,7 +398,7 @@ class Registry:
         stale: dict[str, list[Indices]] = {name: [fresh] for name in self._goals} if len(fresh) else {}
 
         def note(variables: Iterable[str], nodes: Indices) -> None:
-            for variable in variables:
+            for variable in self._precedence.touched(variables):
                 if variable in self._goals and len(nodes):
                     stale.setdefault(variable, []).append(nodes)
 

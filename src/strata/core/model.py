@@ -219,6 +219,11 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
             news = now
         return list(lost)
 
+    def ruled_out(self, variable: str, wanted: Iterable[str]) -> frozenset[str]:
+        """What cannot be wanted while ``variable`` is any of ``wanted``: the variables that are lost with it."""
+        parts = [frozenset(self.lost_with({variable: value})) for value in wanted]
+        return frozenset.intersection(*parts) if parts else frozenset()
+
     def check_value(self, variable: str, value: str) -> None:
         """Raise unless ``variable`` is declared and may be desired to have ``value``."""
         declared = self.variables.get(variable)
