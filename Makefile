@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 PY := .venv/bin/python
-PACKAGES := python3-venv nginx-light etcd-server etcd-client graphviz
+PACKAGES := python3-venv nginx-light etcd-server etcd-client graphviz ipmitool
 SEEDS ?= 1000
 NODES ?= 256
 
@@ -14,7 +14,7 @@ help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 .venv/.ready: requirements.lock pyproject.toml
-	@command -v nginx >/dev/null && command -v etcd >/dev/null && command -v etcdctl >/dev/null && command -v dot >/dev/null \
+	@command -v nginx >/dev/null && command -v etcd >/dev/null && command -v etcdctl >/dev/null && command -v dot >/dev/null && command -v ipmitool >/dev/null \
 	  && /usr/bin/python3 -c 'import ensurepip' 2>/dev/null \
 	  || { [ "$$(id -u)" = 0 ] || { echo "missing Debian packages; as root: apt-get install $(PACKAGES)" >&2; exit 1; }; \
 	       apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq -y install --no-install-recommends $(PACKAGES); }
