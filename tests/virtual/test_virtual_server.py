@@ -18,6 +18,7 @@ from strata.core.errors import BadRequest
 from strata.core.model import Model
 from strata.core.state import Outcome
 from strata.hardware.bmc_driver import BmcDriver
+from strata.hardware.controllers import Controllers
 from strata.hardware.model import LAYER as HARDWARE
 from strata.hardware.redfish import Credentials, RedfishClient, RedfishSettings
 from strata.platform.model import LAYER as PLATFORM
@@ -254,7 +255,7 @@ async def test_in_process_and_over_sockets_the_same_seed_gives_the_same_world(se
     near = sim_drivers(inside, clock)
     client = RedfishClient(Credentials("root", "simulated"), settings=RedfishSettings(), clock=clock)
     far = {
-        "bmc": BmcDriver(client),
+        "bmc": BmcDriver(Controllers(client)),
         "node": AgentDriver("node", server.address, SIMULATED_ACCOUNT, clock=clock),
         "workload": AgentDriver("workload", server.address, SIMULATED_ACCOUNT, clock=clock),
     }
@@ -283,6 +284,7 @@ async def test_in_process_and_over_sockets_the_same_seed_gives_the_same_world(se
     assert len({Outcome(code) for code in here.codes.tolist()}) > 1
     for driver in far.values():
         await driver.close()
+    await client.close()
     await server.stop()
 
 

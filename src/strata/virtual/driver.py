@@ -16,7 +16,7 @@ from strata.core.errors import BadRequest
 from strata.core.model import Mutation
 from strata.core.state import Outcome
 from strata.virtual.nodes import SimNodes
-from strata.virtual.rules import REASONS, SEEN_BY
+from strata.virtual.rules import OUT, REASONS, SEEN_BY
 
 
 class SimDriver:
@@ -73,7 +73,8 @@ class SimDriver:
             if variable in SEEN_BY[self.name]:
                 column = self._nodes.observe(variable, idx[known], now)
                 if not known.all():
-                    codes = np.zeros(len(batch), dtype=np.int32)
+                    # The workload manager gives nobody what it has never heard of: that is out.
+                    codes = np.full(len(batch), OUT if variable == "workload" else 0, dtype=np.int32)
                     codes[known] = column.codes
                     column = Column(column.words, codes)
                 seen[variable] = column

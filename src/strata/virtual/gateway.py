@@ -15,7 +15,7 @@ from strata.core.column import Column, Indices
 from strata.core.errors import BadRequest
 from strata.core.state import Outcome
 from strata.virtual.nodes import SimNodes
-from strata.virtual.rules import BMC_STEPS, REASONS
+from strata.virtual.rules import BMC_STEPS, OUT, REASONS
 
 
 class WireColumn(msgspec.Struct, frozen=True):
@@ -94,7 +94,8 @@ class Gateway:
         seen = {}
         for variable in request.variables:
             column = self._nodes.observe(variable, idx[known], now)
-            codes = np.zeros(len(idx), dtype=np.int32)
+            # The workload manager gives nobody what it has never heard of (an outlet, a chassis): that is out.
+            codes = np.full(len(idx), OUT if variable == "workload" else 0, dtype=np.int32)
             codes[known] = column.codes
             seen[variable] = WireColumn.of(Column(column.words, codes))
         return msgspec.msgpack.encode(seen)

@@ -17,6 +17,8 @@ import httptools
 
 MOST_BODY = 64 << 20
 """Bytes: a request with more than this in its body is cut off."""
+MOST_UNREAD = 4 << 20
+"""Bytes that may wait for the client of a stream."""
 
 
 class Manner(Enum):
@@ -33,6 +35,26 @@ class Manner(Enum):
     """A body that does not end for as long as the client reads."""
 
 
+class Pipe:
+    """A connection that is no longer HTTP's: whoever took it over reads and writes it as they like."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self.received: Callable[[bytes], None] = lambda _: None
+        self.lost: Callable[[], None] = lambda: None
+
+    def write(self, data: bytes) -> None:
+        """Send; a client that does not keep up loses the connection."""
+        if self._transport.get_write_buffer_size() > MOST_UNREAD:
+            self._transport.abort()
+        elif not self._transport.is_closing():
+            self._transport.write(data)
+
+    def close(self) -> None:
+        """Close it."""
+        self._transport.close()
+
+
 class Request(NamedTuple):
     """One request; header names in lower case."""
 
@@ -44,6 +66,7 @@ class Request(NamedTuple):
     """The address and port that the client spoke to."""
     last: bool = False
     """The client wants the connection closed afterwards."""
+    query: str = ""
 
 
 class Reply(NamedTuple):
@@ -55,6 +78,8 @@ class Reply(NamedTuple):
     kind: str = "application/json"
     delay: float = 0.0
     manner: Manner = Manner.WHOLE
+    takeover: Callable[[Pipe], None] | None = None
+    """Gets the connection once the head of the reply is out: for streams and WebSockets."""
 
 
 Handler = Callable[[Request], Reply]
@@ -70,6 +95,7 @@ class HttpProtocol(asyncio.Protocol):
         self._connections = connections
         self._parser = httptools.HttpRequestParser(self)
         self._transport: asyncio.Transport | None = None
+        self._pipe: Pipe | None = None
         self._waiting: deque[Request] = deque()
         self._late: asyncio.TimerHandle | None = None
         self._stuck = False
@@ -93,11 +119,20 @@ class HttpProtocol(asyncio.Protocol):
         self._waiting.clear()
         if self._late is not None:
             self._late.cancel()
+        if self._pipe is not None:
+            self._pipe.lost()
 
     def data_received(self, data: bytes) -> None:
+        if self._pipe is not None:
+            self._pipe.received(data)
+            return
         try:
             self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+        except httptools.HttpParserUpgrade as upgrade:
+            self._upgraded(data[upgrade.args[0] :])
+        except httptools.HttpParserCallbackError:
+            raise  # a fault of ours, not the client's
+        except httptools.HttpParserError:
             self._send(Reply(400, headers=(("Connection", "close"),)), "GET", last=True)
 
     def pause_writing(self) -> None:
@@ -139,9 +174,9 @@ class HttpProtocol(asyncio.Protocol):
     def on_message_complete(self) -> None:
         """The request is whole."""
         method = self._parser.get_method().decode("latin-1")
-        path = self._url.decode("latin-1").partition("?")[0]
+        path, _, query = self._url.decode("latin-1").partition("?")
         last = self._headers.get("connection", "").lower() == "close" or self._parser.get_http_version() == "1.0"
-        request = Request(method, path, self._headers, b"".join(self._body), self._local, last)
+        request = Request(method, path, self._headers, b"".join(self._body), self._local, last, query)
         if self._late is not None or self._stuck:
             self._waiting.append(request)
         else:
@@ -180,6 +215,9 @@ class HttpProtocol(asyncio.Protocol):
             self._stuck = True
             self._pour()
             return
+        if reply.takeover is not None:
+            self._hand_over(lines, reply.takeover)
+            return
         if reply.status != 204:
             lines.append(f"Content-Type: {reply.kind}\r\nContent-Length: {len(reply.body)}\r\n")
         lines.append("\r\n")
@@ -189,6 +227,19 @@ class HttpProtocol(asyncio.Protocol):
         self._transport.write("".join(lines).encode("latin-1") + body)
         if reply.manner is Manner.CUT or last:
             self._transport.close()
+
+    def _hand_over(self, head: list[str], takeover: Callable[[Pipe], None]) -> None:
+        assert self._transport is not None
+        self._transport.write("".join((*head, "\r\n")).encode("latin-1"))
+        self._pipe = Pipe(self._transport)
+        takeover(self._pipe)
+
+    def _upgraded(self, rest: bytes) -> None:
+        """The client wants another protocol: what follows is for whoever took the connection over."""
+        if self._pipe is None:
+            self.close()
+        elif rest:
+            self._pipe.received(rest)
 
     def _pour(self) -> None:
         """Another 64 KiB of nothing, and again as fast as the client takes it."""

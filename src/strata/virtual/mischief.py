@@ -46,6 +46,20 @@ class Trick(Enum):
     """Numbers come as strings."""
     ABSURD = "absurd"
     """The power reading is absurd."""
+    POWER_NULL = "power-null"
+    """The power state is null."""
+    POWER_LIE = "power-lie"
+    """The power state is the wrong one."""
+    IGNORED = "ignored"
+    """A reset is accepted, and nothing is done."""
+    PRECONDITION = "precondition"
+    """412 to every change."""
+    FULL = "full"
+    """Nobody can log in: all sessions are taken."""
+    REDIRECT_HOME = "redirect-home"
+    """307 to the same place on the same host."""
+    HOSTILE = "hostile"
+    """Every text holds markup, control characters and far too much of it."""
 
 
 class Mischief(msgspec.Struct, frozen=True, kw_only=True):

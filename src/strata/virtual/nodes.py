@@ -114,6 +114,10 @@ class SimNodes:
         self._hazard: Floats = np.full(count, _NEVER)
         self.bmc_dead: Bools = np.zeros(count, dtype=np.bool_)
         """Whose controller does not answer. Tests may write to it."""
+        self.fed: Bools = np.ones(count, dtype=np.bool_)
+        """Who gets electricity at all: see ``feed``."""
+        self.caps: Floats = np.full(count, _NEVER)
+        """Watts that each may draw: see ``set_cap``."""
         self.faults = NO_FAULTS
         self.set_faults(faults, now=0.0)
 
@@ -134,6 +138,13 @@ class SimNodes:
     def power_loss(self, idx: Indices, *, now: float) -> None:
         """The nodes lose power; it does not come back by itself."""
         self._strike(idx, now, "power_losses")
+
+    def feed(self, idx: Indices, fed: bool, *, now: float) -> None:
+        """What feeds the nodes is switched. Without it they are off and stay off; with it they can be switched on."""
+        if not fed:
+            self._strike(idx, now, "power_losses")
+            self._cancel(idx)
+        self.fed[idx] = fed
 
     def hang(self, idx: Indices, *, now: float) -> None:
         """Their kernels stop."""
@@ -209,7 +220,13 @@ class SimNodes:
         on = self._now["power"][idx] == ON
         busy = self._job_end(idx, now) > now
         drawn = np.where(on, np.where(busy, timing.busy_watts, timing.idle_watts), timing.standby_watts)
-        return drawn * self._thirst[idx]
+        drawn = drawn * self._thirst[idx]
+        drawn = np.where(on, np.minimum(drawn, self.caps[idx]), drawn)
+        return np.where(self.fed[idx], drawn, 0.0)
+
+    def set_cap(self, idx: Indices, watts: float | None) -> None:
+        """Cap what each draws while it is on; None takes the cap off."""
+        self.caps[idx] = _NEVER if watts is None else watts
 
     # -- acting ----------------------------------------------------------------------------------------------
 
@@ -243,6 +260,10 @@ class SimNodes:
         why[arrived & ~fresh] = Why.FENCED
 
         check(mutation, {name: column[idx] for name, column in self._now.items()}, fresh, codes, why)
+        if mutation == "power-on":
+            dark = fresh & (codes == _DONE) & ~self.fed[idx]
+            codes[dark] = _FAILED
+            why[dark] = Why.NO_FEED
         refused = fresh & (codes == _DONE) & (chance >= 1 - faults.refused)
         codes[refused] = _FAILED
         why[refused] = Why.REFUSED
@@ -261,6 +282,34 @@ class SimNodes:
         codes[lost] = _UNKNOWN
         if self.timing.scale == 0:
             self._settle(idx, now)
+        return Acted(codes, why)
+
+    def restart(
+        self, idx: Indices, *, now: float, cycle: bool, epochs: Indices | None = None, generation: Indices | int = 0
+    ) -> Acted:
+        """Reset nodes that are on, power off for a moment if it is a ``cycle``: their OS is down after it."""
+        self._settle(idx, now)
+        codes = np.zeros(len(idx), dtype=np.int8)
+        why = np.zeros(len(idx), dtype=np.int8)
+        self._asked[idx] += 1
+        arrived = ~self.bmc_dead[idx]
+        fresh = self._check_fences(idx, arrived, epochs, generation)
+        codes[~arrived] = _UNKNOWN
+        codes[arrived & ~fresh] = _FENCED
+        why[arrived & ~fresh] = Why.FENCED
+        off = fresh & (self._now["power"][idx] != ON)
+        codes[off] = _FAILED
+        why[off] = Why.OFF
+        taken = idx[codes == _DONE]
+        self.jobs_lost[taken] += self._job_end(taken, now) > now
+        self._cancel(taken)
+        self._stop_os(taken)
+        if cycle:
+            self._now["power"][taken] = OFF
+            self._doing[taken] = MUTATIONS.index("power-on")
+            self._goal[taken] = ON
+            self._fate[taken] = Fate.WORKS
+            self._due[taken] = now + self.timing.seconds.get("power-on", 1.0) * self.timing.scale * self._pace[taken]
         return Acted(codes, why)
 
     def _check_fences(self, idx: Indices, arrived: Bools, epochs: Indices | None, generation: Indices | int) -> Bools:

@@ -1,36 +1,43 @@
-"""One simulated controller as Redfish sees it: its resources, sessions, actions and error replies.
+"""One simulated controller as Redfish sees it: who may use it, sessions, reading, changing, expanding, error replies.
 
-Knows one node of a ``SimNodes`` and the time; knows neither sockets nor who else lives in the process.
+Knows paths and users; what there is at a path is said by the tables of ``tree_*``, for each kind of controller.
 """
 
 from __future__ import annotations
 
 import secrets
 from base64 import b64encode
-from collections.abc import Mapping
-from hashlib import blake2b
+from typing import Any, ClassVar
 
 import msgspec
-import numpy as np
 
-from strata.core.state import Outcome
-from strata.virtual.http import Manner, Reply, Request
-from strata.virtual.nodes import SimNodes
-from strata.virtual.rules import REASONS
+from strata.virtual import parts
+from strata.virtual.events import EventDesk
+from strata.virtual.http import Reply, Request
+from strata.virtual.redfish_body import (
+    ODATA,
+    ROOT,
+    Json,
+    Refusal,
+    created,
+    encode,
+    error,
+    etag,
+    link,
+    missing,
+    not_allowed,
+    read_json,
+    refuse,
+    resource,
+)
+from strata.virtual.redfish_query import queried
+from strata.virtual.redfish_router import Call, Router
+from strata.virtual.site import Site
 
-ROOT = "/redfish/v1"
-SYSTEM, CHASSIS, MANAGER = f"{ROOT}/Systems/1", f"{ROOT}/Chassis/1", f"{ROOT}/Managers/1"
-RESET = f"{SYSTEM}/Actions/ComputerSystem.Reset"
 SESSIONS = f"{ROOT}/SessionService/Sessions"
-
-RESETS = {"On": "power-on", "ForceOn": "power-on", "ForceOff": "power-off", "GracefulShutdown": "power-off"}
-FLAVOURS = (("On", "ForceOff", "GracefulShutdown"), ("On", "ForceOff"), ("ForceOn", "GracefulShutdown", "ForceOff"))
-"""What makes of controllers allow; a node's make is its index modulo these."""
 
 LOCK_OUT_AFTER = 5
 """Wrong passwords in a row, after which a controller refuses the right one too."""
-
-Json = dict[str, object]
 
 
 class Account(msgspec.Struct, frozen=True):
@@ -53,46 +60,131 @@ class Account(msgspec.Struct, frozen=True):
 
 
 class Bmc:
-    """One controller and its one system."""
+    """One controller. Its kind (of a node, a PDU...) says with ``router`` what resources it has."""
 
-    def __init__(self, nodes: SimNodes, node: int, account: Account) -> None:
-        self.name = nodes.names[node]
-        self.resets: list[str] = []
-        """Every ResetType that the controller accepted, in order."""
+    router: ClassVar[Router[Any]]
+    services: ClassVar[tuple[str, ...]]
+    """What hangs off its root."""
+    kind: ClassVar[str]
+    """What it controls, as the catalogue of parts calls it."""
+    manager_type: ClassVar[str] = "BMC"
+    manages: ClassVar[Json] = {}
+
+    def __init__(self, site: Site, name: str, account: Account, key: int) -> None:
+        self.site = site
+        self.name = name
+        self.key = key
+        """The node's number; of a controller without a node, a number that no node has."""
         self.requests = 0
         self.wrong_passwords = 0
         self.sessions: dict[str, tuple[str, float]] = {}
         """Token → session id, time of the last use."""
-        self._nodes = nodes
-        self._idx = np.array([node], dtype=np.int64)
-        self._account = account
+        self.sessions_most = 0
+        """How many were ever open at the same time."""
+        self.revision = 0
+        """Rises with every change that somebody made."""
+        self.ntp: list[str] = []
+        self.account = account
         self._basic = account.basic
-        self._allowed = FLAVOURS[node % len(FLAVOURS)]
-        self._boot: Json = {"BootSourceOverrideEnabled": "Disabled", "BootSourceOverrideTarget": "None"}
+        self._events: EventDesk | None = None
         self._session_count = 0
         self._failures = 0
 
-    def answer(self, request: Request, path: str, now: float, *, actions: bool = True) -> Reply:
+    @property
+    def events(self) -> EventDesk:
+        """Who listens to it."""
+        if self._events is None:
+            self._events = EventDesk(self.site, self.name)
+        return self._events
+
+    @property
+    def locked(self) -> bool:
+        """Whether too many wrong passwords were given."""
+        return self._failures >= LOCK_OUT_AFTER
+
+    def answer(self, request: Request, path: str, now: float) -> Reply:
         """The reply to ``request`` for the resource at ``path``."""
         self.requests += 1
         path = path.rstrip("/")
-        if path in ("/redfish", ROOT):
-            return self._read(request, _version() if path == "/redfish" else self._root())
-        if path == SESSIONS and request.method == "POST":
-            return self._log_in(request, now)
-        denied = self._check_user(request, now)
-        if denied is not None:
-            return denied
-        if path == RESET:
-            return self._reset(request, now) if request.method == "POST" else _not_allowed("POST")
-        if path == SYSTEM and request.method == "PATCH":
-            return self._set_boot(request, now)
-        if path.startswith(SESSIONS + "/"):
-            return self._session(request, path)
-        body = self._resource(path, now, actions=actions)
-        if body is None:
-            return error(404, "ResourceMissingAtURI", f"There is no resource at {path}.")
-        return self._read(request, body)
+        method = request.method
+        try:
+            if path in ("/redfish", ROOT):
+                if method not in ("GET", "HEAD"):
+                    return not_allowed("GET, HEAD")
+                return self._read(request, {"v1": f"{ROOT}/"} if path == "/redfish" else self._view(ROOT, request, now))
+            if path == SESSIONS and method == "POST":
+                return self._log_in(request, now)
+            denied = self._check_user(request, now)
+            if denied is not None:
+                return denied
+            if method == "GET" and not request.query:
+                quick = self._quick(request, path, now)
+                if quick is not None:
+                    return quick
+            return self._route(request, path, now)
+        except Refusal as refusal:
+            return refusal.reply
+
+    def _route(self, request: Request, path: str, now: float) -> Reply:
+        found = self.router.find(path[len(ROOT) + 1 :]) if path.startswith(f"{ROOT}/") else None
+        if found is None:
+            return missing(path)
+        place, ids = found
+        call = Call(path, ids, now, request)
+        if request.method in ("GET", "HEAD") and place.view is not None:
+            body = place.view(self, call)
+            if body is not None and request.query:
+                body = queried(body, request.query, lambda path: self._view(path, request, now))
+            return missing(path) if body is None else self._read(request, body)
+        deed = place.deeds.get(request.method)
+        if deed is None:
+            return not_allowed(place.allow)
+        if "if-match" in request.headers and place.view is not None:
+            current = place.view(self, call)
+            if current is not None and request.headers["if-match"] not in (etag(encode(current)), "*"):
+                return error(412, "PreconditionFailed", "The resource has changed: its ETag is another.")
+        reply = deed(self, call)
+        self.revision += 1
+        return reply
+
+    # -- what it is
+
+    def part(self, kind: str, where: str) -> Json:
+        """Maker, model and numbers of the part at ``where``."""
+        return self.site.part(self.key, kind, where)
+
+    def uuid(self, where: str) -> str:
+        """The UUID of the part at ``where``."""
+        return parts.uuid(self.site.nodes.seed, self.key, where, self._swaps(where))
+
+    def firmware(self, now: float) -> str:
+        """The version of its own."""
+        return "1.0-simulated"
+
+    def swap(self, part: str) -> None:
+        """Put another of the same kind in its place: ``Memory/DIMM3``, ``Processors/CPU1``, ``NetworkAdapters/NIC1``,
+        ``System`` (the main board), ``Manager`` (the controller itself)..."""
+        self.site.swaps[self.key, part] = self._swaps(part) + 1
+        self.revision += 1
+
+    def _swaps(self, where: str) -> int:
+        return self.site.swaps.get((self.key, where), 0)
+
+    # -- what is done to it
+
+    def restart(self) -> None:
+        """The controller itself restarts: sessions and subscriptions are gone."""
+        self.sessions.clear()
+        self.events.forget()
+
+    def attend(self, now: float) -> None:
+        """Somebody begins to listen."""
+
+    def change_password(self, password: str) -> None:
+        """From now on this one counts."""
+        self.account = msgspec.structs.replace(self.account, password=password)
+        self._basic = self.account.basic
+        self._failures = 0
 
     # -- who asks
 
@@ -100,7 +192,7 @@ class Bmc:
         token = request.headers.get("x-auth-token")
         if token is not None:
             session = self.sessions.get(token)
-            if session is not None and now - session[1] <= self._account.expiry:
+            if session is not None and now - session[1] <= self.account.expiry:
                 self.sessions[token] = (session[0], now)
                 return None
             self.sessions.pop(token, None)
@@ -112,219 +204,69 @@ class Bmc:
 
     def _right(self, right: bool) -> bool:
         """Count wrong passwords; after too many in a row the right one is refused too."""
-        if self._failures >= LOCK_OUT_AFTER:
+        if self.locked:
             return False
         self._failures = 0 if right else self._failures + 1
         self.wrong_passwords += not right
         return right
 
     def _log_in(self, request: Request, now: float) -> Reply:
-        body = _body(request)
-        if body is None:
-            return _MALFORMED
-        right = body.get("UserName") == self._account.user and body.get("Password") == self._account.password
+        body = read_json(request.body)
+        right = body.get("UserName") == self.account.user and body.get("Password") == self.account.password
         if not self._right(right):
             return _WRONG
-        old = [token for token, (_, used) in self.sessions.items() if now - used > self._account.expiry]
+        old = [token for token, (_, used) in self.sessions.items() if now - used > self.account.expiry]
         for token in old:
             del self.sessions[token]
-        if len(self.sessions) >= self._account.limit:
+        if len(self.sessions) >= self.account.limit:
             return error(503, "SessionLimitExceeded", "All sessions are in use.", (("Retry-After", "30"),))
         self._session_count += 1
         name, token = str(self._session_count), secrets.token_hex(16)
         self.sessions[token] = (name, now)
-        uri = f"{SESSIONS}/{name}"
-        return Reply(201, _json(self._session_body(name)), (("X-Auth-Token", token), ("Location", uri), *_ODATA))
+        self.sessions_most = max(self.sessions_most, len(self.sessions))
+        return created(self.session(f"{SESSIONS}/{name}"), ("X-Auth-Token", token))
 
-    def _session(self, request: Request, path: str) -> Reply:
-        name = path.rpartition("/")[2]
+    def session(self, path: str) -> Json:
+        """The session at ``path``."""
+        return resource(path, "Session.v1_6_0", "Session", UserName=self.account.user, Password=None)
+
+    def end_session(self, name: str) -> bool:
+        """Log out; False if there is no such session."""
         token = next((token for token, (known, _) in self.sessions.items() if known == name), None)
-        if token is None:
-            return error(404, "ResourceMissingAtURI", f"There is no session {name}.")
-        if request.method == "DELETE":
-            del self.sessions[token]
-            return Reply(204, headers=_ODATA)
-        return self._read(request, self._session_body(name), "GET, HEAD, DELETE")
+        return token is not None and self.sessions.pop(token, None) is not None
 
     # -- what is asked
 
-    def _read(self, request: Request, body: Json, allow: str = "GET, HEAD") -> Reply:
-        if request.method not in ("GET", "HEAD"):
-            return _not_allowed(allow)
-        encoded = _json(body)
-        tag = _etag(encoded)
+    def _quick(self, request: Request, path: str, now: float) -> Reply | None:
+        """A reply that is at hand without a walk through the tables, if there is one."""
+        return None
+
+    def _view(self, path: str, request: Request, now: float) -> Json:
+        """The resource at ``path``; a link to it where there is none."""
+        found = self.router.find(path[len(ROOT) + 1 :])
+        body = found[0].view(self, Call(path, found[1], now, request)) if found and found[0].view else None
+        return link(path) if body is None else body  # type: ignore[return-value]
+
+    def _read(self, request: Request, body: Json) -> Reply:
+        encoded = encode(body)
+        return self._tagged(request, encoded, etag(encoded))
+
+    def _tagged(self, request: Request, encoded: bytes, tag: str) -> Reply:
         if request.headers.get("if-none-match") == tag:
-            return Reply(304, headers=(("ETag", tag), *_ODATA))
-        return Reply(200, encoded, (("ETag", tag), *_ODATA))
-
-    def _reset(self, request: Request, now: float) -> Reply:
-        body = _body(request)
-        if body is None:
-            return _MALFORMED
-        kind = body.get("ResetType")
-        if kind is None:
-            return error(400, "ActionParameterMissing", "The action needs the parameter ResetType.")
-        if not isinstance(kind, str) or kind not in self._allowed:
-            return error(400, "ActionParameterValueNotInList", f"ResetType is one of {', '.join(self._allowed)}.")
-        try:
-            fence = _fence(request.headers.get("x-strata-fence"))
-        except ValueError:
-            return error(400, "HeaderInvalid", "X-Strata-Fence is two numbers with a dot between them.")
-        epochs = np.array([fence[0]], dtype=np.int64) if fence else None
-        before = len(self._nodes.effects)
-        acted = self._nodes.act(RESETS[kind], self._idx, now=now, epochs=epochs, generation=fence[1] if fence else 0)
-        outcome = Outcome(int(acted.codes[0]))
-        if outcome is Outcome.FENCED:
-            return error(412, "PreconditionFailed", "A newer or equal fence was taken before.")
-        if outcome is Outcome.FAILED:
-            return error(500, "InternalError", f"The request failed: {REASONS[acted.why[0]]}.")
-        if len(self._nodes.effects) > before:
-            self.resets.append(kind)
-        if outcome is Outcome.UNKNOWN:
-            return Reply(204, manner=Manner.CLOSED)
-        return Reply(204, headers=_ODATA)
-
-    def _set_boot(self, request: Request, now: float) -> Reply:
-        body = _body(request)
-        if body is None:
-            return _MALFORMED
-        current = _etag(_json(self._system(now, actions=True)))
-        if request.headers.get("if-match", current) not in (current, "*"):
-            return error(412, "PreconditionFailed", "The resource has changed: its ETag is another.")
-        boot = body.get("Boot")
-        if not isinstance(boot, dict) or set(boot) - set(self._boot) or set(body) != {"Boot"}:
-            return error(400, "PropertyUnknown", f"Only Boot can be changed: {', '.join(self._boot)}.")
-        self._boot |= boot
-        return Reply(204, headers=_ODATA)
-
-    # -- what there is
-
-    def _resource(self, path: str, now: float, *, actions: bool) -> Json | None:
-        if path == SYSTEM:
-            return self._system(now, actions=actions)
-        if path == f"{CHASSIS}/Power":
-            return self._power(now)
-        if path == CHASSIS:
-            return self._thing(CHASSIS, "Chassis.v1_21_0.Chassis", ChassisType="Sled", Power=_link(f"{CHASSIS}/Power"))
-        if path == MANAGER:
-            return self._thing(MANAGER, "Manager.v1_17_0.Manager", ManagerType="BMC", FirmwareVersion="1.0-simulated")
-        if path == f"{ROOT}/SessionService":
-            timeout = int(self._account.expiry)
-            return _resource(
-                path,
-                "SessionService.v1_1_8.SessionService",
-                Id="SessionService",
-                Name="Sessions",
-                SessionTimeout=timeout,
-                Sessions=_link(SESSIONS),
-            )
-        if path == SESSIONS:
-            return _collection(path, "Session", [f"{SESSIONS}/{name}" for name, _ in self.sessions.values()])
-        for one in (SYSTEM, CHASSIS, MANAGER):
-            if path == one.rpartition("/")[0]:
-                return _collection(path, "ComputerSystem" if one is SYSTEM else path.rpartition("/")[2][:-1], [one])
-        return None
-
-    def _root(self) -> Json:
-        return _resource(
-            f"{ROOT}/",
-            "ServiceRoot.v1_15_0.ServiceRoot",
-            Id="RootService",
-            Name=f"Simulated controller of {self.name}",
-            RedfishVersion="1.17.0",
-            Systems=_link(f"{ROOT}/Systems"),
-            Chassis=_link(f"{ROOT}/Chassis"),
-            Managers=_link(f"{ROOT}/Managers"),
-            SessionService=_link(f"{ROOT}/SessionService"),
-            Links={"Sessions": _link(SESSIONS)},
-        )
-
-    def _system(self, now: float, *, actions: bool) -> Json:
-        code = int(self._nodes.observe("power", self._idx, now).codes[0])
-        body = self._thing(
-            SYSTEM,
-            "ComputerSystem.v1_20_0.ComputerSystem",
-            SystemType="Physical",
-            PowerState=(None, "Off", "On")[code],
-            Boot=self._boot,
-            Links={"Chassis": [_link(CHASSIS)], "ManagedBy": [_link(MANAGER)]},
-        )
-        if actions:
-            reset = {"target": RESET, "ResetType@Redfish.AllowableValues": self._allowed}
-            body["Actions"] = {"#ComputerSystem.Reset": reset}
-        return body
-
-    def _power(self, now: float) -> Json:
-        watts = round(float(self._nodes.watts(self._idx, now)[0]), 1)
-        control = {"@odata.id": f"{CHASSIS}/Power#/PowerControl/0", "MemberId": "0", "PowerConsumedWatts": watts}
-        return _resource(f"{CHASSIS}/Power", "Power.v1_7_1.Power", Id="Power", Name="Power", PowerControl=[control])
-
-    def _thing(self, path: str, kind: str, **more: object) -> Json:
-        status = {"State": "Enabled", "Health": "OK"}
-        return _resource(path, kind, Id="1", Name=self.name, Status=status, **more)
-
-    def _session_body(self, name: str) -> Json:
-        kind, uri = "Session.v1_6_0.Session", f"{SESSIONS}/{name}"
-        return _resource(uri, kind, Id=name, Name="Session", UserName=self._account.user)
+            return Reply(304, headers=(("ETag", tag), *ODATA))
+        return Reply(200, encoded, (("ETag", tag), *ODATA))
 
 
-def error(status: int, message: str, text: str, headers: tuple[tuple[str, str], ...] = ()) -> Reply:
-    """A Redfish error reply."""
-    info = {"MessageId": f"Base.1.16.{message}", "Message": text, "Severity": "Critical", "Resolution": "None."}
-    body = {"error": {"code": f"Base.1.16.{message}", "message": text, "@Message.ExtendedInfo": [info]}}
-    return Reply(status, _json(body), (*headers, *_ODATA))
-
-
-def _not_allowed(allow: str) -> Reply:
-    return error(405, "OperationNotAllowed", f"Allowed here: {allow}.", (("Allow", allow),))
-
-
-def _resource(path: str, kind: str, **more: object) -> Json:
-    return {"@odata.id": path, "@odata.type": f"#{kind}", **more}
-
-
-def _collection(path: str, kind: str, members: list[str]) -> Json:
-    return _resource(
-        path,
-        f"{kind}Collection.{kind}Collection",
-        Name=f"{kind} collection",
-        Members=[_link(member) for member in members],
-        **{"Members@odata.count": len(members)},
-    )
-
-
-def _version() -> Json:
-    return {"v1": f"{ROOT}/"}
-
-
-def _link(path: str) -> dict[str, str]:
-    return {"@odata.id": path}
-
-
-def _etag(body: bytes) -> str:
-    return f'W/"{blake2b(body, digest_size=8).hexdigest()}"'
-
-
-def _body(request: Request) -> Mapping[str, object] | None:
-    try:
-        found = msgspec.json.decode(request.body)
-    except msgspec.DecodeError:
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def _fence(text: str | None) -> tuple[int, int] | None:
-    """The header's two numbers; None without the header."""
+def read_fence(call: Call) -> tuple[int, int] | None:
+    """The two numbers of the fence that came with a request; None without one."""
+    text = call.request.headers.get("x-strata-fence")
     if text is None:
         return None
     epoch, _, generation = text.partition(".")
     if not (epoch.isdecimal() and generation.isdecimal() and len(text) < 38):
-        raise ValueError(text)
+        refuse(400, "HeaderInvalid", "X-Strata-Fence is two numbers with a dot between them.")
     return int(epoch), int(generation)
 
 
-_json = msgspec.json.Encoder().encode
-_ODATA = (("OData-Version", "4.0"),)
 _ASK = (("WWW-Authenticate", 'Basic realm="simulated"'),)
-_MALFORMED = error(400, "MalformedJSON", "The body is not a JSON object.")
 _WRONG = error(401, "ResourceAtUriUnauthorized", "The user or password is wrong.", _ASK)

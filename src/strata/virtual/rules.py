@@ -83,6 +83,8 @@ class Why(IntEnum):
     NO_IMAGE = 8
     NOT_RUNNING = 9
     NO_CONFIG = 10
+    NO_FEED = 11
+    OFF = 12
 
 
 REASONS = (
@@ -97,6 +99,8 @@ REASONS = (
     "the node has no image",
     "the personality is not active",
     "the node is not configured",
+    "what feeds the node is off",
+    "the node is off",
 )
 
 

@@ -1,0 +1,53 @@
+"""What the simulator says of the whole fleet at once: for its agents (``/agents/``), and for tests (``/fleet/``)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from strata.core.errors import BadRequest
+from strata.virtual.gateway import Gateway
+from strata.virtual.http import Reply, Request
+from strata.virtual.nodes import SimNodes
+from strata.virtual.plant import Plant
+from strata.virtual.redfish_tree import Account
+
+
+class FleetRoutes:
+    """Answers what is not one controller's."""
+
+    def __init__(self, nodes: SimNodes, plant: Plant | None, account: Account) -> None:
+        self._nodes = nodes
+        self._plant = plant
+        self._account = account
+        self._gateway = Gateway(nodes)
+
+    def answer(self, request: Request, now: float) -> Reply:
+        """The reply."""
+        if request.headers.get("authorization") != self._account.basic:
+            return Reply(401, b"who are you?", kind="text/plain")
+        if request.path == "/fleet/effects":
+            return self._effects(request)
+        if request.method != "POST":
+            return Reply(405, headers=(("Allow", "POST"),))
+        try:
+            body = self._gateway.answer(request.path.removeprefix("/agents/"), request.body, now)
+        except BadRequest as wrong:
+            return Reply(400, str(wrong).encode(), kind="text/plain; charset=utf-8")
+        return Reply(404) if body is None else Reply(200, body, kind="application/msgpack")
+
+    def _effects(self, request: Request) -> Reply:
+        """The nodes' own book: how often each mutation was taken, and what should never be in it."""
+        if request.method != "GET":
+            return Reply(405, headers=(("Allow", "GET"),))
+        nodes = self._nodes
+        book: dict[str, object] = {
+            "counts": nodes.effects.counts(),
+            "twice": nodes.effects.twice(),
+            "idle": nodes.effects.idle(),
+            "repeated": {nodes.names[node]: taken for node, taken in nodes.effects.repeated().items()},
+            "fenced": int(nodes.fenced.sum()),
+            "jobs_lost": int(nodes.jobs_lost.sum()),
+        }
+        if self._plant is not None:
+            book["plant"] = self._plant.effects
+        return Reply(200, msgspec.json.encode(book))
