@@ -27,6 +27,7 @@ from strata.control.settings import LeadershipSettings, Settings
 from strata.core.driver import Driver
 from strata.core.model import Model
 from strata.hardware.bmc_driver import BmcDriver
+from strata.hardware.controllers import Controllers
 from strata.hardware.model import LAYER as HARDWARE
 from strata.hardware.redfish import Credentials, RedfishClient
 from strata.platform.model import LAYER as PLATFORM
@@ -142,7 +143,9 @@ async def over_sockets(address: str) -> AsyncIterator[dict[str, Driver]]:
     """Drivers that reach the simulator at ``address``: Redfish for power, its gateway for agents."""
     account = SIMULATED_ACCOUNT
     async with contextlib.AsyncExitStack() as parts:
-        bmc = BmcDriver(RedfishClient(Credentials(account.user, account.password)))
+        controllers = Controllers(RedfishClient(Credentials(account.user, account.password)))
+        parts.push_async_callback(controllers.close)
+        bmc = BmcDriver(controllers)
         parts.push_async_callback(bmc.close)
         drivers: dict[str, Driver] = {"bmc": bmc}
         for name in ("node", "workload"):

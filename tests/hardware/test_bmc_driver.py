@@ -13,6 +13,7 @@ from strata.core.driver import Batch, Driver
 from strata.core.errors import BadRequest
 from strata.core.state import Outcome
 from strata.hardware.bmc_driver import BmcDriver, BmcDriverSettings
+from strata.hardware.controllers import Controllers
 from strata.hardware.model import LAYER
 from strata.hardware.redfish import Credentials, RedfishClient, RedfishSettings
 from strata.platform.model import LAYER as PLATFORM
@@ -26,7 +27,7 @@ POWER_ON, POWER_OFF = LAYER.mutations
 
 @pytest.fixture
 async def driver(client: RedfishClient) -> AsyncIterator[BmcDriver]:
-    found = BmcDriver(client)
+    found = BmcDriver(Controllers(client))
     yield found
     await found.close()
 
@@ -109,13 +110,15 @@ async def test_a_refusal_fails_with_the_words_of_the_controller(server, driver):
 
 
 async def test_a_wrong_password_is_tried_twice_a_controller_and_then_not_at_all(server, clock):
-    driver = BmcDriver(RedfishClient(Credentials("root", "guess"), clock=clock))
+    controllers = Controllers(RedfishClient(Credentials("root", "guess"), clock=clock))
+    driver = BmcDriver(controllers)
     for _ in range(4):
         assert await seen(driver, batch(server)) == ["unknown"] * 6
     assert [server.bmc(name).wrong_passwords for name in server.nodes.names] == [2] * 6
     outcomes = await driver.act(POWER_ON, batch(server))
     assert "refused the password 2 times" in outcomes.reasons[3]
     await driver.close()
+    await controllers.close()
 
 
 async def test_a_node_without_an_address_is_unknown_and_fails(server, driver):
@@ -163,18 +166,19 @@ async def test_a_tenth_of_dead_controllers_does_not_double_a_sweep():
             server.prank(name).latency = 0.02
         nodes.bmc_dead[::10] = dead
         client = RedfishClient(Credentials("root", "simulated"), settings=RedfishSettings(quick=0.4))
-        driver = BmcDriver(client, settings=BmcDriverSettings(at_once=32))
+        driver = BmcDriver(Controllers(client), settings=BmcDriverSettings(at_once=32))
         begun = time.monotonic()
         values = await seen(driver, batch(server))
         took.append(time.monotonic() - begun)
         assert values.count("unknown") == (60 if dead else 0)
         await driver.close()
+        await client.close()
         await server.stop()
     assert took[1] < 2 * took[0]
 
 
 async def test_closing_ends_the_probes(server, client, clock):
-    driver = BmcDriver(client)
+    driver = BmcDriver(Controllers(client))
     server.nodes.bmc_dead[:] = True
     await seen(driver, batch(server))
     clock.now += 10

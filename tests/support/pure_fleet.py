@@ -9,7 +9,7 @@ import numpy as np
 
 from strata.core.column import Column
 from strata.core.driver import Batch, Driver, Outcomes
-from strata.core.model import Layer, Model
+from strata.core.model import Layer, Model, Mutation
 from strata.engine.effects import Act, Answered, Change, Done, Effects, Input, Seen
 from strata.engine.explain import STATES, Explanation, explain, states
 from strata.engine.reconciler import Engine
@@ -38,6 +38,21 @@ def now_or_never(call: Coroutine[Any, Any, T]) -> T:
     raise AssertionError("it waited")
 
 
+class Unfed:
+    """Answers for a fleet in which nothing feeds anything."""
+
+    name = "feeds"
+
+    async def act(self, mutation: Mutation, batch: Batch) -> Outcomes:
+        raise NotImplementedError
+
+    async def observe(self, variables: Sequence[str], batch: Batch) -> Mapping[str, Column]:
+        return {}
+
+    async def permits(self, guard: str, batch: Batch) -> Sequence[str]:
+        return [""] * len(batch)
+
+
 class PureFleet:
     """``count`` simulated nodes, led by one engine with epoch 1. ``acts`` and ``changes`` are all that it ever did."""
 
@@ -57,7 +72,10 @@ class PureFleet:
         self.now = 0.0
         self.nodes = np.arange(count)
         self.sim = SimNodes(count, seed=seed, faults=faults, timing=timing)
-        self.drivers: dict[str, Driver] = dict(sim_drivers(self.sim, lambda: self.now, uids=self.nodes))
+        self.drivers: dict[str, Driver] = {
+            **sim_drivers(self.sim, lambda: self.now, uids=self.nodes),
+            "feeds": Unfed(),
+        }
         self.settings = settings
         self.acts: list[tuple[float, Act]] = []
         self.changes: list[tuple[float, Change]] = []

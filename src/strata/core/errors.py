@@ -11,6 +11,7 @@ StrataError
 ├── Unavailable     a part that we need is away (store, disk, peer): nothing was changed, try later
 │   └── Corrupt     stored data failed its check: never served, restore from a backup
 ├── DeviceError     the hardware answered wrongly: carries node, request, reply
+│   └── NotOffered  the hardware has no such thing
 └── OutcomeUnknown  no answer: look before trying again
 """
 
@@ -121,6 +122,13 @@ class DeviceError(StrataError):
         self.node = node
         self.request = request
         self.reply = reply
+
+
+class NotOffered(DeviceError):
+    """The device does not offer what was asked of it; asking again will not help."""
+
+    status = 409
+    title = "Not offered by the hardware"
 
 
 class OutcomeUnknown(StrataError):

@@ -25,12 +25,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
-import yaml
 
 from strata.core.errors import BadRequest
 from strata.core.model import ANY, UNKNOWN, Budget, Guard, Layer, Model, Mutation, Values, Variable
+from strata.core.yamltree import tree
 
-_LONGEST = 1_000_000
 BUILT_IN = "built-in"
 """What ``extends`` may name: the layers that Strata brings along."""
 
@@ -72,7 +71,7 @@ def parse(text: str, *, source: str, layers: Sequence[Layer] = (), always_extend
 
     Raises ``BadRequest`` that names ``source``, the path of keys, what was found and what would be accepted.
     """
-    top = _Section(source, (), _tree(text, source))
+    top = _Section(source, (), tree(text, source))
     top.only("extends", "doc", "variables", "mutations", "guards", "budgets", "excludes", "timeouts", "drivers")
     extends = top.one_of("extends", (BUILT_IN, ""))
     below = tuple(layers) if extends or always_extends else ()
@@ -274,34 +273,6 @@ class _Section:
             pass
         expected = {bool: "true or false", int: "a whole number", float: "a number"}.get(kind, "text")
         raise below.error(f"found {text[:60]!r}; expected {expected}")
-
-
-def _tree(text: str, source: str) -> Any:
-    if len(text) > _LONGEST:
-        raise BadRequest(f"{len(text)} characters; at most {_LONGEST} are read", where=source)
-    try:
-        tree = yaml.load(text, _Loader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        place = f"{source}, line {mark.line + 1}, column {mark.column + 1}" if mark else source
-        raise BadRequest(f"not YAML: {error.problem}", where=place) from None
-    except (yaml.YAMLError, RecursionError) as error:
-        raise BadRequest(f"not YAML: {str(error)[:120]}", where=source) from None
-    return "" if tree is None else tree
-
-
-class _Loader(yaml.BaseLoader):
-    """Makes text, lists and mappings; a key that occurs twice is an error, not the last one's win."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if not isinstance(key, yaml.ScalarNode):
-                raise yaml.MarkedYAMLError(None, None, "a key must be plain text", key.start_mark)
-            if key.value in seen:
-                raise yaml.MarkedYAMLError(None, None, f"key {key.value[:60]!r} occurs twice", key.start_mark)
-            seen.add(key.value)
-        return super().construct_mapping(node, deep)
 
 
 def _kind(data: Any) -> str:

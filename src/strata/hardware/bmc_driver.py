@@ -17,8 +17,7 @@ from strata.core.driver import Batch, Outcomes
 from strata.core.errors import BadRequest, Conflict, DeviceError, OutcomeUnknown, StrataError, Unavailable
 from strata.core.model import Mutation
 from strata.core.state import Outcome
-from strata.hardware.redfish import RedfishClient
-from strata.hardware.redfish_power import read_power, switch_power
+from strata.hardware.controllers import Controllers
 
 POWER_WORDS = ("off", "on")
 
@@ -37,24 +36,23 @@ class BmcDriverSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BmcDriver:
-    """Drives power through Redfish. Close it: that logs out and ends its probes."""
+    """Drives power through controllers. Close it: that ends its probes. The controllers are the caller's to close."""
 
     name = "bmc"
 
-    def __init__(self, client: RedfishClient, *, settings: BmcDriverSettings | None = None) -> None:
-        self._client = client
+    def __init__(self, controllers: Controllers, *, settings: BmcDriverSettings | None = None) -> None:
+        self._controllers = controllers
         self._settings = settings or BmcDriverSettings()
         self._slots = asyncio.Semaphore(self._settings.at_once)
         self._room = asyncio.Semaphore(self._settings.at_most)
         self._probes: dict[str, asyncio.Task[None]] = {}
 
     async def close(self) -> None:
-        """Stop probing, log out, close the connections."""
+        """Stop probing."""
         probes = list(self._probes.values())
         for probe in probes:
             probe.cancel()
         await asyncio.gather(*probes, return_exceptions=True)
-        await self._client.close()
 
     async def act(self, mutation: Mutation, batch: Batch) -> Outcomes:
         """``power-on`` and ``power-off``. Nothing is ever sent twice; no answer is ``UNKNOWN``."""
@@ -62,7 +60,7 @@ class BmcDriver:
             raise BadRequest("the bmc driver switches power on and off", where=mutation.name)
         codes = np.full(len(batch), Outcome.UNKNOWN, dtype=np.int8)
         reasons: dict[int, str] = {}
-        give_up = self._client.clock() + mutation.timeout
+        give_up = self._controllers.clock() + mutation.timeout
 
         async def one(position: int) -> None:
             try:
@@ -96,40 +94,46 @@ class BmcDriver:
 
     async def _switch(self, batch: Batch, position: int, on: bool, begin_before: float) -> None:
         address = _address(batch, position)
-        bmc = self._client.bmc(address)
-        now = self._client.clock()
+        controller = self._controllers.open(address)
+        silence, now = self._controllers.silence(address), self._controllers.clock()
         if now > batch.valid_until:
-            raise Conflict("not begun: the lead ran out", where=bmc.base)
-        if bmc.dead and now < bmc.dead_until:
-            silent = f"not tried: it has not answered for {now - bmc.dead_since:.0f} s"
-            raise DeviceError(silent, node=bmc.base, hint=f"next try in {bmc.dead_until - now:.0f} s")
-        fence = batch.fence(position)
+            raise Conflict("not begun: the lead ran out", where=address)
+        if silence and now < silence.until:
+            told = f"not tried: it has not answered for {now - silence.since:.0f} s"
+            raise DeviceError(told, node=address, hint=f"next try in {silence.until - now:.0f} s")
         try:
-            await switch_power(self._client, address, on=on, fence=fence, begin_before=begin_before)
+            await controller.set_power("on" if on else "off", fence=batch.fence(position), begin_before=begin_before)
         except Unavailable as late:
-            if self._client.clock() > batch.valid_until:
-                raise Conflict("not begun: the lead ran out", where=bmc.base) from late
+            if self._controllers.clock() > batch.valid_until:
+                raise Conflict("not begun: the lead ran out", where=address) from late
             raise
+        except OutcomeUnknown:
+            self._controllers.missed(address)
+            raise
+        self._controllers.answered(address)
 
     async def _look(self, address: str) -> str | None:
         try:
-            return await read_power(self._client, address)
+            seen = await self._controllers.open(address).power()
         except StrataError:
+            self._controllers.missed(address)
             return None  # nothing was seen, and that is what the fact says
+        self._controllers.answered(address)
+        return seen
 
     def _silent(self, address: str) -> bool:
         """Whether to leave it out. One whose time has come is tried, but nobody waits for it."""
         if not address:
             return True
         try:
-            bmc = self._client.bmc(address)
+            silence = self._controllers.silence(address)
+            if self._controllers.locked(address):
+                return True
         except DeviceError:
             return True
-        if bmc.locked:
-            return True
-        if not bmc.dead:
+        if silence is None:
             return False
-        due = self._client.clock() >= bmc.dead_until
+        due = self._controllers.clock() >= silence.until
         if due and address not in self._probes and len(self._probes) < self._settings.probes:
             probe = asyncio.get_running_loop().create_task(self._probe(address))
             self._probes[address] = probe

@@ -1,4 +1,4 @@
-"""What the hardware layer declares: power, switched by a node's controller."""
+"""What the hardware layer declares: power, switched by a node's controller, in the order in which it flows."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ LAYER = Layer(
             cost=30,
             timeout=120,
             batch=500,
+            guards=("fed",),
         ),
         Mutation(
             name="power-off",
@@ -34,11 +35,25 @@ LAYER = Layer(
             cost=20,
             timeout=120,
             batch=500,
-            guards=("no-running-job",),
+            guards=("no-running-job", "feeds-nothing"),
             destructive=True,
         ),
     ),
-    guards=(Guard(name="no-running-job", driver="workload", doc="No job would lose its node."),),
+    guards=(
+        Guard(name="no-running-job", driver="workload", doc="No job would lose its node."),
+        Guard(
+            name="fed",
+            driver="feeds",
+            ask_again_after=5,
+            doc="Something that feeds it (an outlet, its chassis) is on, or nothing feeds it.",
+        ),
+        Guard(
+            name="feeds-nothing",
+            driver="feeds",
+            ask_again_after=5,
+            doc="Everything that it feeds is known to be off.",
+        ),
+    ),
     budgets=(
         Budget(
             name="inrush",

@@ -1,0 +1,94 @@
+"""Every controller by its address, whichever protocol it speaks, and which of them are silent or locked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import NamedTuple
+
+from strata.hardware.bmc import Controller
+from strata.hardware.redfish import RedfishClient
+from strata.hardware.redfish_controller import RedfishController
+
+DEAD_FOR, DEAD_MOST = 5.0, 60.0
+"""Seconds for which a silent controller is left alone: at first, and at most."""
+
+
+class Dialect(NamedTuple):
+    """Another protocol: how its controllers are had, what makes it forget a refused password, how it ends."""
+
+    open: Callable[[str], Controller]
+    forget: Callable[[str], None]
+    close: Callable[[], Awaitable[None]]
+
+
+class Silence(NamedTuple):
+    """A controller did not answer since a time, and is left alone until another (of ``Controllers.clock``)."""
+
+    since: float
+    until: float
+
+
+class Controllers:
+    """Opens controllers by the scheme of their address: http and https are Redfish, others as given. Close it."""
+
+    def __init__(self, redfish: RedfishClient, others: Mapping[str, Dialect] | None = None) -> None:
+        self.redfish = redfish
+        self.clock = redfish.clock
+        self._others = dict(others or {})
+        self._opened: dict[str, Controller] = {}
+        self._silences: dict[str, tuple[Silence, int]] = {}
+
+    async def close(self) -> None:
+        """Log out everywhere, close the connections."""
+        self._opened.clear()
+        await asyncio.gather(self.redfish.close(), *(dialect.close() for dialect in self._others.values()))
+
+    def open(self, address: str) -> Controller:
+        """The controller at ``address``. Raises ``DeviceError`` for what is no address."""
+        found = self._opened.get(address)
+        if found is None:
+            dialect = self._dialect(address)
+            found = dialect.open(address) if dialect else RedfishController(self.redfish, address)
+            self._opened[address] = found
+        return found
+
+    def locked(self, address: str) -> str:
+        """Why it is not tried any more; empty: it is."""
+        return "" if self._dialect(address) else self.redfish.bmc(address).locked
+
+    def unlock(self, address: str) -> None:
+        """A person has set the password right: try it again."""
+        dialect = self._dialect(address)
+        if dialect:
+            dialect.forget(address)
+        else:
+            self.redfish.unlock(address)
+
+    def silent(self, address: str) -> bool:
+        """Whether it did not answer when last asked."""
+        return self.silence(address) is not None
+
+    def silence(self, address: str) -> Silence | None:
+        """Since when it has not answered, and until when to leave it alone; None where it did answer."""
+        if self._dialect(address):
+            known = self._silences.get(address)
+            return known[0] if known else None
+        bmc = self.redfish.bmc(address)
+        return Silence(bmc.dead_since, bmc.dead_until) if bmc.dead else None
+
+    def answered(self, address: str) -> None:
+        """It did. Redfish keeps this itself; of other protocols it is kept here."""
+        if self._silences:
+            self._silences.pop(address, None)
+
+    def missed(self, address: str) -> None:
+        """It did not answer, or not so that it could be used. As ``answered``: not needed for Redfish."""
+        if self._dialect(address):
+            now = self.clock()
+            before, misses = self._silences.get(address, (Silence(now, now), 0))
+            until = now + min(DEAD_MOST, DEAD_FOR * 2**misses)
+            self._silences[address] = (Silence(before.since, until), min(misses + 1, 16))
+
+    def _dialect(self, address: str) -> Dialect | None:
+        return self._others.get(address.partition(":")[0]) if self._others else None

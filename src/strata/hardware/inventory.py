@@ -1,0 +1,164 @@
+"""What discovery found: controllers, the machines behind them, and the parts of those. Types only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from strata.hardware.bmc import Identity, Severity
+
+ComponentKind = Literal[
+    "system", "chassis", "manager", "processor", "memory", "drive", "storage", "nic", "port", "accelerator",
+    "power-supply", "fan", "pcie-device", "switch", "pdu", "outlet", "battery", "other",
+]  # fmt: skip
+
+
+class Component(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One part, as its controller describes it."""
+
+    id: str
+    """Unique within its controller: the path of its resource, or the IPMI FRU number."""
+    kind: ComponentKind
+    name: str = ""
+    parent: str = ""
+    """The id of what it is in; empty: the controller itself."""
+    slot: str = ""
+    """Where in the parent, as printed on the sheet metal."""
+    vendor: str = ""
+    model: str = ""
+    part: str = ""
+    serial: str = ""
+    firmware: str = ""
+    health: Severity | None = None
+    macs: tuple[str, ...] = ()
+    """Lower case, with colons."""
+    facts: Mapping[str, str | int | float | bool] = {}
+    """What else is worth knowing, by a short name: ``cores``, ``capacity_mib``, ``speed_mhz``, ``type``."""
+    shape: str = ""
+    """For ``other``: what the controller calls it (``@odata.type``), so that an unknown part is kept and named."""
+
+
+class Neighbour(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a port hears from the other end of its cable (LLDP)."""
+
+    chassis: str = ""
+    port: str = ""
+    system: str = ""
+    mac: str = ""
+
+
+class Port(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A port of a switch or of a NIC."""
+
+    id: str
+    """The path of its resource."""
+    owner: str
+    """The id of the switch or NIC (a ``Component``)."""
+    name: str = ""
+    up: bool | None = None
+    speed_gbps: float | None = None
+    mac: str = ""
+    neighbour: Neighbour | None = None
+    connected: tuple[str, ...] = ()
+    """Ids of ports or devices that the controller itself says are at the other end."""
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One computer system behind a controller: what becomes a node."""
+
+    id: str
+    """The id of its component."""
+    address: str
+    """What goes into ``Node.bmc``: names the system where the controller has several."""
+    name: str = ""
+    """The host name that the controller knows, if any."""
+    serial: str = ""
+    uuid: str = ""
+    type: str = ""
+    """As the controller calls it: ``Physical``, ``Virtual``, ``DPU``."""
+    architecture: str = ""
+    macs: tuple[str, ...] = ()
+    power: str = ""
+    """``on``, ``off`` or empty."""
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Everything that one controller told."""
+
+    address: str
+    identity: Identity
+    time: float
+    machines: tuple[Machine, ...] = ()
+    components: tuple[Component, ...] = ()
+    ports: tuple[Port, ...] = ()
+    fabric: str = ""
+    """Name of the fabric that its switches are in."""
+    trouble: tuple[str, ...] = ()
+    """What could not be read, and why; the rest is there all the same."""
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where a machine is and what it is to be called, as far as anything says so."""
+
+    location: str = ""
+    name: str = ""
+    nid: int | None = None
+    doubt: str = ""
+    """Why there is no answer: two things say different ones."""
+
+
+class Known(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is always at hand of a controller; its parts are read when they are asked for."""
+
+    address: str
+    identity: Identity
+    first: float
+    """When it was first seen."""
+    seen: float
+    """When it was last seen."""
+    digest: bytes
+    """Of everything that it told; the same: nothing has changed."""
+    machines: tuple[Machine, ...] = ()
+    counts: Mapping[str, int] = {}
+    """How many components of each kind."""
+    ports: int = 0
+    macs: tuple[str, ...] = ()
+    """Of the controller itself."""
+    serials: bytes = b""
+    """Hashes of the serials of its parts, eight bytes each."""
+    trouble: tuple[str, ...] = ()
+    places: Mapping[str, Place] = {}
+    """By the id of the machine."""
+    stranger: Identity | None = None
+    """Somebody else answers at the address now. Nothing of that one is taken over until a person says so."""
+    stranger_since: float = 0.0
+
+
+class Parts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a controller told of its hardware in detail."""
+
+    components: tuple[Component, ...] = ()
+    ports: tuple[Port, ...] = ()
+    fabric: str = ""
+
+
+ChangeKind = Literal["added", "removed", "swapped", "moved", "changed", "controller-swapped"]
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One change of what hardware there is."""
+
+    time: float
+    what: ChangeKind
+    controller: str
+    machine: str = ""
+    """The address of the machine that the part is in, where that is clear."""
+    node: str = ""
+    """The name that the machine's node had then."""
+    component: str = ""
+    kind: str = ""
+    old: str = ""
+    new: str = ""
+    detail: str = ""

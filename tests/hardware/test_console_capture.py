@@ -1,0 +1,172 @@
+"""Capturing consoles: what is printed is written down, what is lost is sought again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from strata.core.errors import DeviceError, NotOffered
+from strata.hardware.console_capture import CaptureSettings, ConsoleCapture
+from strata.hardware.console_log import ConsoleLog
+from strata.hardware.console_writer import ConsoleLimits
+
+QUICK = CaptureSettings(retry=0.001, retry_most=0.002, prompt=0.01, refresh=0.01, opening=0.2)
+
+
+class FakeConsole:
+    """A controller whose console a test speaks through."""
+
+    def __init__(self) -> None:
+        self.said: asyncio.Queue[bytes | Exception] = asyncio.Queue()
+        self.opened = 0
+        self.open = 0
+
+    async def console(self) -> AsyncIterator[bytes]:
+        self.opened += 1
+        self.open += 1
+        try:
+            yield b""
+            while True:
+                said = await self.said.get()
+                if isinstance(said, Exception):
+                    raise said
+                yield said
+        finally:
+            self.open -= 1
+
+
+@pytest.fixture
+async def log(tmp_path: Path) -> AsyncIterator[ConsoleLog]:
+    found = ConsoleLog(tmp_path, limits=ConsoleLimits(every=0.001))
+    await found.start()
+    yield found
+    await found.stop()
+
+
+async def read(log: ConsoleLog, node: str, count: int) -> list[tuple[str, str]]:
+    """The first ``count`` lines, when they are there."""
+    found: list[tuple[str, str]] = []
+    async with asyncio.timeout(5), aclosing(await log.follow(node, 0)) as batches:  # type: ignore[type-var]
+        while len(found) < count:
+            found += [(line.source, line.text) for line in await anext(batches)]
+    return found
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(5):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+
+async def test_what_is_printed_is_written_down(log: ConsoleLog) -> None:
+    fake = FakeConsole()
+    capture = ConsoleCapture(log, lambda address: fake, lambda: {"n1": "ipmi://a"}, settings=QUICK)
+    await capture.start()
+    for piece in (b"Linux ver", b"sion 6.1\r\nsecond\nlogin: "):
+        fake.said.put_nowait(piece)
+    assert await read(log, "n1", 3) == [("serial", "Linux version 6.1"), ("serial", "second"), ("serial", "login:")]
+    status = capture.status("n1")
+    assert status is not None and status.connected and status.way == "ipmi"
+    await capture.stop()
+    assert fake.open == 0
+
+
+async def test_a_lost_console_is_regained_and_both_are_told(log: ConsoleLog) -> None:
+    fake = FakeConsole()
+    capture = ConsoleCapture(log, lambda address: fake, lambda: {"n1": "https://a"}, settings=QUICK)
+    await capture.start()
+    fake.said.put_nowait(b"before\nhalf")
+    fake.said.put_nowait(DeviceError("the connection broke\x1b[2J", node="a"))
+    fake.said.put_nowait(b"after\n")
+    assert await read(log, "n1", 5) == [
+        ("serial", "before"),
+        ("serial", "half"),
+        ("strata", "console lost: the connection broke"),
+        ("strata", "console regained"),
+        ("serial", "after"),
+    ]
+    await capture.stop()
+
+
+async def test_a_controller_without_a_console_is_left_alone(log: ConsoleLog) -> None:
+    class Without:
+        asked = 0
+
+        async def console(self) -> AsyncIterator[bytes]:
+            self.asked += 1
+            raise NotOffered("it has none", node="a")
+            yield b""
+
+    without = Without()
+    capture = ConsoleCapture(log, lambda address: without, lambda: {"n1": "https://a"}, settings=QUICK)
+    await capture.start()
+    await until(lambda: (status := capture.status("n1")) and status.trouble)
+    for _ in range(20):
+        capture.refresh()
+        await asyncio.sleep(0)
+    await capture.stop()
+    assert without.asked == 1 and not capture._running
+    assert await log.tail("n1", 9) == []
+
+
+async def test_nodes_come_go_and_move(log: ConsoleLog) -> None:
+    fakes = {"ipmi://a": FakeConsole(), "ipmi://b": FakeConsole()}
+    nodes = {"n1": "ipmi://a"}
+    capture = ConsoleCapture(log, fakes.__getitem__, lambda: nodes, settings=QUICK)
+    await capture.start()
+    await until(lambda: fakes["ipmi://a"].open)
+    nodes["n1"] = "ipmi://b"
+    await until(lambda: fakes["ipmi://b"].open and not fakes["ipmi://a"].open)
+    nodes.clear()
+    await until(lambda: not fakes["ipmi://b"].open)
+    assert capture.status("n1") is None
+    await capture.stop()
+
+
+async def test_a_virtual_serial_port_is_a_socket(log: ConsoleLog, tmp_path: Path) -> None:
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"SeaBIOS\r\n")
+        await writer.drain()
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_unix_server(speak, tmp_path / "serial")
+    capture = ConsoleCapture(log, lambda address: FakeConsole(), lambda: {"n1": f"unix:{tmp_path / 'serial'}"})
+    await capture.start()
+    assert await read(log, "n1", 1) == [("serial", "SeaBIOS")]
+    status = capture.status("n1")
+    assert status is not None and status.way == "socket"
+    await capture.stop()
+    server.close()
+    await server.wait_closed()
+
+
+async def test_only_so_many_are_kept_open(log: ConsoleLog) -> None:
+    fake = FakeConsole()
+    settings = CaptureSettings(most=3)
+    nodes = {f"n{i}": "ipmi://a" for i in range(5)}
+    capture = ConsoleCapture(log, lambda address: fake, lambda: nodes, settings=settings)
+    await capture.start()
+    await until(lambda: fake.open == 3)
+    told = [status.trouble for node in nodes if (status := capture.status(node))]
+    assert told.count("only 3 are kept open") == 2
+    await capture.stop()
+
+
+async def test_many_consoles_that_stay_silent_hold_nobody_up(log: ConsoleLog) -> None:
+    class Mute:
+        async def console(self) -> AsyncIterator[bytes]:
+            await asyncio.sleep(3600)
+            yield b""
+
+    fake = FakeConsole()
+    settings = CaptureSettings(at_once=4, opening=0.01)
+    nodes = {**{f"m{i}": "ipmi://mute" for i in range(20)}, "z": "ipmi://a"}
+    capture = ConsoleCapture(log, lambda a: fake if a == "ipmi://a" else Mute(), lambda: nodes, settings=settings)
+    await capture.start()
+    await until(lambda: fake.open)
+    await capture.stop()

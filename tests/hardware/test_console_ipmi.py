@@ -1,0 +1,65 @@
+"""The whole way: a kernel panics on a serial console, an IPMI controller carries it, an event comes out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from strata.hardware.console_capture import CaptureSettings, ConsoleCapture
+from strata.hardware.console_log import ConsoleLog
+from strata.hardware.event import HardwareEvent
+from strata.hardware.ipmi_client import IpmiClient
+from strata.hardware.ipmi_controller import IpmiController
+from strata.hardware.ipmi_session import IpmiSettings
+from strata.hardware.ipmi_store import IpmiStore
+from strata.hardware.panic import PanicWatch
+from strata.hardware.redfish_bmc import Credentials
+from support.fake_ipmi_bmc import PASSWORD, USER, FakeIpmiBmc
+
+
+@pytest.mark.slow
+async def test_a_panic_on_a_serial_console_becomes_an_event_with_a_dump(tmp_path: Path) -> None:
+    bmc = FakeIpmiBmc()
+    events: list[HardwareEvent] = []
+    came = asyncio.Event()
+
+    def sink(new: Sequence[HardwareEvent]) -> None:
+        events.extend(new)
+        came.set()
+
+    client = IpmiClient(lambda _: Credentials(USER, PASSWORD), settings=IpmiSettings(timeout=1.0))
+    store = IpmiStore(client)
+    log = ConsoleLog(tmp_path)
+    await log.start()
+    watch = PanicWatch(log, sink, settle=0.2)
+    capture = ConsoleCapture(
+        log,
+        lambda address: IpmiController(client, store, address),
+        lambda: {"n1": bmc.address},
+        settings=CaptureSettings(retry=0.05),
+    )
+    await capture.start()
+    try:
+        await asyncio.to_thread(bmc.until, sol=True)
+        text = "[ 9.1] booting\r\n[ 9.2] \x1b[31mKernel panic - not syncing: VFS\x1b[0m\r\n[ 9.3] CPU: 0\r\n"
+        await asyncio.to_thread(bmc.tell, say=text)
+        async with asyncio.timeout(10):
+            await came.wait()
+        [event] = events
+        assert (event.key, event.node, event.source) == ("console/panic", "n1", "console")
+        dump = await log.dump("n1", event.fields["dump"].rpartition(":")[2])
+        assert [line.text for line in dump] == [
+            "[ 9.1] booting",
+            "[ 9.2] Kernel panic - not syncing: VFS",
+            "[ 9.3] CPU: 0",
+        ]
+    finally:
+        await capture.stop()
+        await watch.close()
+        await log.stop()
+        assert not bmc.state["sol"]
+        await client.close()
+        bmc.close()

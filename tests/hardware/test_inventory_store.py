@@ -1,0 +1,336 @@
+"""What hardware there is: written once, known everywhere, with its history and its contradictions."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from strata.core.errors import NotFound
+from strata.hardware.bmc import Identity
+from strata.hardware.event import HardwareEvent
+from strata.hardware.inventory import Component, Found, Known, Machine, Place
+from strata.hardware.inventory_index import Serials, hashed
+from strata.hardware.inventory_store import CONTROLLERS, Inventory
+from strata.store.audit import Ledger
+from strata.store.memory import MemoryStore
+from strata.store.open import open_store
+from strata.store.protocol import Op, Put
+
+if TYPE_CHECKING:
+    from support.etcd_cluster import EtcdCluster
+
+SYSTEM = "/redfish/v1/Systems/1"
+
+
+def part(name: str, serial: str = "", **more: object) -> Component:
+    return Component(id=f"{SYSTEM}/{name}", kind="memory", name=name, serial=serial, parent=SYSTEM, **more)  # type: ignore[arg-type]
+
+
+def found(
+    number: int,
+    *parts: Component,
+    time: float = 100.0,
+    serial: str = "",
+    uuid: str = "",
+    macs: Sequence[str] = (),
+    **more: object,
+) -> Found:
+    """What the controller ``number`` tells: one system with these parts."""
+    address = f"https://bmc{number}"
+    serial = serial or f"S{number}"
+    system = Component(id=SYSTEM, kind="system", serial=serial)
+    machine = Machine(id=SYSTEM, address=address, serial=serial, uuid=uuid, macs=tuple(macs))
+    return Found(
+        address=address,
+        identity=Identity(vendor="Contoso", serial=serial),
+        time=time,
+        machines=(machine,),
+        components=(system, *parts),
+        **more,  # type: ignore[arg-type]
+    )
+
+
+class CountingStore(MemoryStore):
+    """Counts what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[str] = []
+
+    async def txn(self, ops: Sequence[Op], *, expect: Mapping[str, int] | None = None) -> int:
+        self.written += [op.key for op in ops]
+        return await super().txn(ops, expect=expect)
+
+
+class Ground:
+    """An inventory, its store and the events that it raised."""
+
+    def __init__(self) -> None:
+        self.store = CountingStore()
+        self.events: list[HardwareEvent] = []
+        self.inventory = Inventory(self.store, sink=self.events.extend, node_at=lambda address: address[8:])
+
+    async def record(self, *founds: Found, accept: Sequence[str] = ()) -> list[str]:
+        return [result.outcome for result in await self.inventory.record(founds, accept=accept)]
+
+    async def history(self) -> list[tuple[str, str, str]]:
+        changes = await self.inventory.history(since=None, limit=100)
+        return [(change.what, change.old, change.new) for change in changes]
+
+
+async def until(true: Callable[[], bool]) -> None:
+    """Let others run until something is so."""
+    async with asyncio.timeout(5):
+        for _ in iter(true, True):
+            await asyncio.sleep(0.001)
+
+
+@pytest.fixture
+async def ground() -> AsyncIterator[Ground]:
+    here = Ground()
+    await here.inventory.start()
+    yield here
+    await here.inventory.stop()
+    await here.store.close()
+
+
+async def test_a_new_controller_is_one_line_of_history(ground: Ground) -> None:
+    assert await ground.record(found(1, part("DIMM1", "M1"), part("DIMM2", "M2"))) == ["new"]
+    [change] = await ground.inventory.history(since=None, limit=100)
+    assert (change.what, change.node, change.detail) == ("added", "bmc1", "a controller: Contoso, 3 parts")
+    parts = await ground.inventory.parts("https://bmc1")
+    assert [component.serial for component in parts.components] == ["S1", "M1", "M2"]
+
+
+async def test_nothing_is_written_when_nothing_has_changed(ground: Ground) -> None:
+    await ground.record(found(1, part("DIMM1", "M1")))
+    ground.store.written.clear()
+    assert await ground.record(found(1, part("DIMM1", "M1"), time=200.0)) == ["same"]
+    assert ground.store.written == []
+    known = ground.inventory.get("https://bmc1")
+    assert known is not None
+    assert known.seen == 200.0
+    await ground.record(found(1, part("DIMM1", "M1"), time=100_000.0))
+    assert ground.store.written == [f"{CONTROLLERS}https://bmc1"], "now and then the store hears that it was seen"
+
+
+async def test_power_alone_is_no_change(ground: Ground) -> None:
+    one = found(1)
+    await ground.record(one)
+    on = msgspec.structs.replace(one, machines=(msgspec.structs.replace(one.machines[0], power="on"),))
+    assert await ground.record(on) == ["same"]
+
+
+async def test_a_swapped_part_is_in_the_history_with_both_serials(ground: Ground) -> None:
+    await ground.record(found(1, part("DIMM1", "M1")))
+    assert await ground.record(found(1, part("DIMM1", "M9"), time=200.0)) == ["changed"]
+    assert (await ground.history())[0] == ("swapped", "M1", "M9")
+    assert ground.events[-1].severity == "warning"
+    assert "M1 → M9" in ground.events[-1].message
+    assert ground.events[-1].node == "bmc1"
+
+
+async def test_a_part_that_was_elsewhere_before_has_moved(ground: Ground) -> None:
+    await ground.record(found(1, part("DIMM1", "M1")), found(2))
+    await ground.record(found(2, part("DIMM4", "M1"), time=200.0))
+    assert (await ground.history())[0] == ("moved", "https://bmc1", "https://bmc2")
+
+
+async def test_a_part_in_a_new_machine_that_came_from_an_old_one_has_moved(ground: Ground) -> None:
+    await ground.record(found(1, part("DIMM1", "M1")))
+    await ground.record(found(2, part("DIMM1", "M1"), time=200.0))
+    assert [what for what, _, _ in await ground.history()] == ["added", "moved", "added"]
+
+
+async def test_a_part_that_could_not_be_read_is_not_gone(ground: Ground) -> None:
+    await ground.record(found(1, part("DIMM1", "M1"), part("DIMM2", "M2")))
+    await ground.record(found(1, part("DIMM2", "M2"), time=200.0, trouble=(f"{SYSTEM}/DIMM1: it answered 500",)))
+    assert [what for what, _, _ in await ground.history()] == ["added"]
+    parts = await ground.inventory.parts("https://bmc1")
+    assert {component.serial for component in parts.components} == {"S1", "M1", "M2"}
+    await ground.record(found(1, part("DIMM2", "M2"), time=300.0))
+    assert (await ground.history())[0] == ("removed", "M1", "")
+
+
+async def test_another_controller_at_an_address_does_not_take_over(ground: Ground) -> None:
+    await ground.record(found(1, part("DIMM1", "M1")))
+    stranger = found(1, part("DIMM1", "X1"), serial="OTHER", time=200.0)
+    assert await ground.record(stranger) == ["swapped"]
+    known = ground.inventory.get("https://bmc1")
+    assert known is not None
+    assert (known.identity.serial, known.stranger and known.stranger.serial) == ("S1", "OTHER")
+    assert [one.address for one in ground.inventory.strangers()] == ["https://bmc1"]
+    assert (await ground.inventory.parts("https://bmc1")).components[1].serial == "M1"
+    assert (ground.events[-1].severity, ground.events[-1].key) == ("critical", "inventory/controller")
+    assert "was S1 and is OTHER" in ground.events[-1].message
+    before = len(await ground.history())
+    await ground.record(stranger)
+    assert len(await ground.history()) == before, "the same stranger is news once"
+
+
+async def test_a_person_accepts_another_controller(ground: Ground) -> None:
+    await ground.record(found(1, part("DIMM1", "M1")))
+    stranger = found(1, part("DIMM1", "X1"), serial="OTHER", time=200.0)
+    await ground.record(stranger)
+    assert await ground.record(stranger, accept=["https://bmc1"]) == ["changed"]
+    assert list(ground.inventory.strangers()) == []
+    assert (await ground.inventory.parts("https://bmc1")).components[1].serial == "X1"
+    assert (await ground.history())[0][0] == "controller-swapped"
+
+
+async def test_the_right_controller_put_back_ends_the_conflict(ground: Ground) -> None:
+    await ground.record(found(1))
+    await ground.record(found(1, serial="OTHER", time=200.0))
+    assert await ground.record(found(1, time=300.0)) == ["changed"]
+    assert list(ground.inventory.strangers()) == []
+    assert ground.events[-1].severity == "ok"
+    assert ground.events[-1].key == "inventory/controller"
+
+
+async def test_duplicates_are_reported_and_end_with_their_cause(ground: Ground) -> None:
+    mac = "00:11:22:33:44:55"
+    await ground.record(found(1, macs=[mac]), found(2, macs=[mac], time=150.0))
+    [clash] = ground.inventory.clashes()
+    assert clash == ("mac", mac, ("https://bmc1", "https://bmc2"), 150.0)
+    assert "duplicate-mac" in ground.events[-1].key
+    await ground.record(found(2, time=200.0))
+    assert list(ground.inventory.clashes()) == []
+
+
+async def test_one_machine_at_two_addresses_is_a_conflict(ground: Ground) -> None:
+    await ground.record(found(1, serial="SAME"), found(2, serial="SAME"))
+    assert [clash.mark for clash in ground.inventory.clashes()] == ["serial"]
+    await ground.inventory.forget("https://bmc1", "alice", Ledger(ground.store))
+    assert list(ground.inventory.clashes()) == []
+    with pytest.raises(NotFound):
+        await ground.inventory.forget("https://bmc1", "alice", Ledger(ground.store))
+
+
+async def test_an_internal_address_that_all_of_a_make_share_is_no_conflict(ground: Ground) -> None:
+    await ground.record(*(found(i, macs=["02:00:00:00:00:01"]) for i in range(20)))
+    assert list(ground.inventory.clashes()) == []
+
+
+async def test_two_machines_in_one_place_are_a_conflict(ground: Ground) -> None:
+    await ground.record(found(1), found(2))
+    place = {SYSTEM: Place(location="x1000c0s0b0n0")}
+    await ground.inventory.place({"https://bmc1": place, "https://bmc2": place})
+    assert [clash.mark for clash in ground.inventory.clashes()] == ["location"]
+
+
+async def test_another_controller_of_strata_knows_what_this_one_found(ground: Ground) -> None:
+    other = Inventory(ground.store)
+    await other.start()
+    try:
+        await ground.record(found(1, part("DIMM1", "M1")))
+        await until(lambda: other.get("https://bmc1") is not None)
+        assert other.addresses() == ["https://bmc1"]
+        await ground.inventory.forget("https://bmc1", "alice", Ledger(ground.store))
+        await until(lambda: not len(other))
+    finally:
+        await other.stop()
+
+
+async def test_a_machine_is_found_by_what_a_node_calls_its_controller(ground: Ground) -> None:
+    await ground.record(found(1))
+    for bmc in ("https://bmc1", "https://bmc1/", f"https://bmc1{SYSTEM}"):
+        assert ground.inventory.machine(bmc) is not None
+    assert ground.inventory.machine("https://bmc1/redfish/v1/Systems/2") is None
+    assert ground.inventory.machine("https://bmc2") is None
+
+
+async def test_history_is_forgotten_after_its_time(ground: Ground) -> None:
+    await ground.record(found(1, time=100.0), found(2, time=200.0))
+    assert await ground.inventory.prune(150.0) == 1
+    assert [change.time for change in await ground.inventory.history(since=None, limit=9)] == [200.0]
+    assert await ground.inventory.history(since=201.0, limit=9) == []
+
+
+async def test_a_controller_that_makes_parts_up_without_end_is_cut(ground: Ground) -> None:
+    noise = [part(f"P{i}", secrets.token_urlsafe(90)) for i in range(20_000)]
+    assert await ground.record(found(1, *noise)) == ["new"]
+    known = ground.inventory.get("https://bmc1")
+    assert known is not None
+    assert "more parts than are kept" in known.trouble[0]
+    assert 1000 < known.counts["memory"] < 20_000
+
+
+def test_serials_are_found_among_many() -> None:
+    serials = Serials()
+    for i in range(5000):
+        serials.add(f"b{i}", hashed(f"{i}-{j}" for j in range(20)))
+    assert serials.find(hashed(["4711-7"])) == {"b4711"}
+    serials.add("again", hashed(["4711-7"]))
+    assert serials.find(hashed(["4711-7", "absent"])) == {"b4711", "again"}
+
+
+@pytest.mark.slow
+async def test_a_hundred_thousand_controllers_are_loaded_in_seconds() -> None:
+    store = MemoryStore()
+    counts = {"system": 1, "memory": 16, "processor": 2, "drive": 2, "nic": 2}
+    for begin in range(0, 100_000, 500):
+        ops = []
+        for i in range(begin, begin + 500):
+            machine = Machine(
+                id=SYSTEM, address=f"https://b{i}", serial=f"S{i}", uuid=f"{i:032x}", macs=(f"00:{i:015x}",)
+            )
+            known = Known(
+                address=f"https://b{i}",
+                identity=Identity(vendor="Contoso", model="HX", serial=f"S{i}"),
+                first=1.0,
+                seen=1.0,
+                digest=bytes(12),
+                machines=(machine,),
+                counts=counts,
+                serials=hashed(f"{i}.{j}" for j in range(24)),
+            )
+            ops.append(Put(f"{CONTROLLERS}https://b{i}", msgspec.msgpack.encode(known)))
+        await store.txn(ops)
+    inventory = Inventory(store)
+    begun = time.monotonic()
+    await inventory.start()
+    took = time.monotonic() - begun
+    assert len(inventory) == 100_000
+    assert inventory.holders("serial", "S77777") == ("https://b77777",)
+    assert list(inventory.clashes()) == []
+    assert took < 30, took
+    await inventory.stop()
+    await store.close()
+
+
+async def test_a_record_that_cannot_be_read_spoils_no_other(ground: Ground) -> None:
+    await ground.record(found(1))
+    await ground.store.txn([Put(f"{CONTROLLERS}https://bmc2", b"\xc1")])
+    other = Inventory(ground.store)
+    await other.start()
+    assert other.addresses() == ["https://bmc1"]
+    await other.stop()
+
+
+@pytest.mark.server
+@pytest.mark.slow
+async def test_an_inventory_fits_through_the_small_transactions_of_etcd(etcd_cluster: EtcdCluster) -> None:
+    store = open_store(etcd_cluster.url("inventory"))
+    inventory, other = Inventory(store), Inventory(store)
+    await inventory.start()
+    await other.start()
+    try:
+        founds = [found(i, *(part(f"D{j}", f"{i}-{j}") for j in range(20))) for i in range(300)]
+        assert {result.outcome for result in await inventory.record(founds)} == {"new"}
+        assert len(inventory) == 300
+        await until(lambda: len(other) == 300)
+        assert len((await other.parts("https://bmc299")).components) == 21
+        seen = [known.address async for some in other.walk() for known, _ in some]
+        assert seen == list(other.addresses())
+        assert len(await other.history(since=None, limit=1000)) == 300
+        assert await other.prune(1e6) == 300
+    finally:
+        await inventory.stop()
+        await other.stop()
+        await store.close()

@@ -1,0 +1,93 @@
+"""A whole controller over simulated hardware on real sockets: outlets, chassis, nodes, agents, a workload manager."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import msgspec
+
+from strata.control.controller import Controller
+from strata.control.service import Service
+from strata.control.settings import LeadershipSettings, Settings
+from strata.core.model import Model
+from strata.engine.settings import EngineSettings
+from strata.hardware.bmc_driver import BmcDriver
+from strata.hardware.controllers import Controllers
+from strata.hardware.model import LAYER as HARDWARE
+from strata.hardware.redfish import Credentials, RedfishClient, RedfishSettings
+from strata.platform.model import LAYER as PLATFORM
+from strata.provisioning.model import LAYER as PROVISIONING
+from strata.store.memory import MemoryStore
+from strata.store.protocol import Store
+from strata.virtual.bmc_server import SIMULATED_ACCOUNT, BmcServer
+from strata.virtual.driver import sim_drivers
+from strata.virtual.faults import Timing
+from strata.virtual.fleet import simulated_fleet
+from strata.virtual.nodes import SimNodes
+from strata.virtual.plant import Plant
+
+
+class SimulatedMachine:
+    """All of it; ``on`` says how outlets and chassis begin."""
+
+    def __init__(self, count: int, *, on: bool) -> None:
+        self.nodes = SimNodes(count, timing=Timing(scale=0))
+        self.plant = Plant(self.nodes, on=on)
+        self.server = BmcServer(self.nodes, plant=self.plant)
+        self.service: Service
+        self.controllers: Controllers
+
+    def log(self) -> list[tuple[str, str]]:
+        """(mutation, name) of everything that was switched, in order."""
+        rows = self.nodes.effects.rows
+        told = [(self.nodes.effects.mutations[row["mutation"]], self.nodes.names[row["node"]]) for row in rows]
+        for effect in reversed(self.plant.effects):
+            told.insert(effect.after, (effect.mutation, effect.name))
+        return [(what, name) for what, name in told if what in ("power-on", "power-off")]
+
+    def on(self, name: str) -> bool:
+        """Whether a node has power in truth."""
+        index = self.nodes.index[name]
+        return self.nodes.observe("power", self.nodes.all[index : index + 1], self.server.clock()).values() == ["on"]
+
+
+@contextlib.asynccontextmanager
+async def simulated_machine(
+    directory: Path,
+    count: int,
+    *,
+    on: bool,
+    store: Store | None = None,
+    login: Callable[[str], Credentials] | None = None,
+) -> AsyncIterator[SimulatedMachine]:
+    """Started, with every outlet, chassis and node described. It is not slowed down by budgets or long waits."""
+    machine = SimulatedMachine(count, on=on)
+    guards = tuple(msgspec.structs.replace(guard, ask_again_after=0.05) for guard in HARDWARE.guards)
+    hardware = msgspec.structs.replace(HARDWARE, guards=guards, budgets=())
+    async with contextlib.AsyncExitStack() as parts:
+        await machine.server.start()
+        parts.push_async_callback(machine.server.stop)
+        account = Credentials(SIMULATED_ACCOUNT.user, SIMULATED_ACCOUNT.password)
+        machine.controllers = Controllers(RedfishClient(login or account, settings=RedfishSettings(timeout=1.0)))
+        parts.push_async_callback(machine.controllers.close)
+        bmc = BmcDriver(machine.controllers)
+        parts.push_async_callback(bmc.close)
+        agents = sim_drivers(machine.nodes, machine.server.clock)
+        controller = Controller(
+            store or MemoryStore(),
+            Model.of(hardware, PROVISIONING, PLATFORM),
+            {**agents, "bmc": bmc},
+            name="test",
+            history=directory / "history.db",
+            leadership=LeadershipSettings(shards=2),
+            engine=EngineSettings(first_poll=0.02, blind_look=0.05),
+        )
+        machine.service = Service(controller, Settings(state_dir=directory))
+        await controller.start()
+        parts.push_async_callback(controller.stop)
+        parts.push_async_callback(machine.service.jobs_.close)
+        await machine.service.edits.create_nodes(simulated_fleet(count, bmc_base=machine.server.address), "test")
+        await machine.service.settled(await controller.store.revision())
+        yield machine
