@@ -209,7 +209,7 @@ class _Handler(BaseHTTPRequestHandler):
                 return
             parts = urlsplit(self.path)
             path = unquote(parts.path)
-            if path == "/v1/watch" and self.command == "GET":
+            if path in ("/v1/watch", "/v1/hardware/events/follow") and self.command == "GET":
                 self._stream(fake)
                 return
             for method, pattern, allowed, handler in ROUTES:

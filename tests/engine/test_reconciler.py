@@ -11,7 +11,7 @@ from strata.core.column import Column
 from strata.core.driver import Batch, Outcomes
 from strata.core.model import Budget, Layer, Mutation
 from strata.core.state import Outcome
-from strata.engine.effects import Done, Seen
+from strata.engine.effects import Answered, Done, Seen
 from strata.engine.settings import EngineSettings
 from strata.virtual.faults import Faults, Timing
 from support.pure_fleet import READY, PureFleet
@@ -449,6 +449,8 @@ def test_an_intent_that_could_not_be_written_is_not_an_effect() -> None:
         fleet.inputs = []
         for look in effects.looks:
             fleet.inputs.append(Seen(look.id, fleet._observe(look.driver, look.variables, fleet._batch(look.nodes))))
+        for ask in effects.asks:
+            fleet.inputs.append(Answered(ask.id, [""] * len(ask.nodes)))
     generation = effects.acts[0].generation
     after = fleet.engine.step(fleet.now, [Done(generation, None, "disk full")])
     assert after.settled == [generation]
@@ -478,5 +480,6 @@ def test_a_change_to_one_node_goes_first_during_a_resync_of_the_fleet() -> None:
     fleet.engine.sight.look_soon(fleet.nodes, None, fleet.now)
     fleet.engine.work.due[:] = fleet.now
     fleet.want(nodes=[777], power="on")
+    assert [ask.nodes.tolist() for ask in fleet.step().asks] == [[777]]
     effects = fleet.step()
     assert [act.nodes.tolist() for act in effects.acts] == [[777]]

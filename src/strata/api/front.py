@@ -3,6 +3,7 @@
 There is one front per door. On the *admin* door (a socket that only the owner can open) whoever shows no credential is
 the local administrator. On the *front* door only nginx speaks, and what it says about a client certificate is
 believed. ``GET /v1/nodes/{name}`` and ``GET /v1/health`` are answered here: dispatch would be most of their cost.
+``/redfish`` goes to an application of its own.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ import msgspec
 
 from strata.api.http import is_fresh, node_tag
 from strata.api.problem import MEDIA_TYPE, problem_of
+from strata.api.redfish.app import PREFIX, RedfishApp
+from strata.api.redfish.events import SSE
+from strata.api.redfish.routes import ROUTES
 from strata.api.rights import WHO
 from strata.api.services import SERVICES, Services
 from strata.control.logs import request_id
@@ -51,6 +55,7 @@ _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}\Z")
 _NODE_PREFIX = "/v1/nodes/"
 _NODE_ROUTE = "/v1/nodes/{name}"
 _WATCH = "/v1/watch"
+_STREAMS = (_WATCH, SSE, "/v1/hardware/events/follow")
 _READ_NODE = Right("read", "node")
 HEALTHY = b'{"status":"alive"}'
 
@@ -66,6 +71,7 @@ class Front:
 
     def __init__(self, app: App, services: Services, door: Door) -> None:
         self._app = app
+        self._redfish = RedfishApp(ROUTES)
         self._services = services
         self._door = door
         self._authenticator = services.authenticator
@@ -177,10 +183,12 @@ class Front:
     # everything else
 
     async def _rest(self, scope: Scope, receive: Receive, send: Send, ident: bytes, began: float) -> None:
-        head = scope["method"] == "HEAD" and scope["path"] != _WATCH
+        head = scope["method"] == "HEAD" and scope["path"] not in _STREAMS
         if head:
-            scope["method"] = "GET"
-        watches = scope["path"] == _WATCH
+            # A copy: the server looks at its own to know that no body will come.
+            scope = {**scope, "method": "GET"}
+        watches = scope["path"] in _STREAMS
+        app = self._redfish if _is_redfish(scope["path"]) else self._app
         status, stalled = 0, False
 
         async def sent(message: Message) -> None:
@@ -206,7 +214,7 @@ class Front:
                 raise
 
         try:
-            await self._app(scope, receive, sent)
+            await app(scope, receive, sent)
         except Exception as error:
             if stalled:
                 # Returning without an end makes the server close the connection.
@@ -228,6 +236,10 @@ class Front:
             status, time.perf_counter() - began
         )
         _record(scope["method"], route, status, began, scope.get(WHO))
+
+
+def _is_redfish(path: str) -> bool:
+    return path.startswith(PREFIX) and path[len(PREFIX) :][:1] in ("", "/")
 
 
 async def _answer(send: Send, status: int, headers: list[tuple[bytes, bytes]], body: bytes, method: str) -> None:

@@ -33,6 +33,31 @@ _PROBLEMS = {
     "504": (504, "Outcome unknown", "the service took too long to answer", "look before trying again"),
 }
 
+# The same below /redfish, in the shape that its clients expect: status, message id, text, what to do. 501: a method
+# that HTTP does not know would not get past the parser behind nginx, and Redfish says what to answer.
+_REDFISH_PROBLEMS = {
+    "413": (
+        413,
+        "Strata.1.0.BadRequest",
+        "the body is larger than this service accepts",
+        "Split the request; nothing was changed.",
+    ),
+    "501": (
+        501,
+        "Base.1.18.OperationNotAllowed",
+        "The HTTP method is not allowed on this resource.",
+        "This service does not know the method.",
+    ),
+    "502 503": (
+        503,
+        "Base.1.18.ServiceTemporarilyUnavailable",
+        "The service is temporarily unavailable.  Retry in 5 seconds.",
+        "Wait for the indicated retry duration and retry the operation.",
+    ),
+    "504": (504, "Strata.1.0.OutcomeUnknown", "the service took too long to answer", "Look before trying again."),
+}
+_STREAMS = ("/v1/watch", "/redfish/v1/EventService/SSE")
+
 
 class FrontDoor(msgspec.Struct, frozen=True, kw_only=True):
     """Where nginx listens, what it shows, and where it passes requests on."""
@@ -65,6 +90,11 @@ def config_text(door: FrontDoor) -> str:
         for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
     problems = "\n".join(_problem(number, codes) for number, codes in enumerate(_PROBLEMS))
+    streams = "\n".join(map(_stream, _STREAMS))
+    redfish_pages = "\n".join(
+        f"      error_page {codes} = @redfish{number};" for number, codes in enumerate(_REDFISH_PROBLEMS)
+    )
+    redfish = "\n".join(_redfish_problem(number, codes) for number, codes in enumerate(_REDFISH_PROBLEMS))
     user = f"user {door.user};\n" if door.user else ""
     return f"""# Written by strata at every start: changes here are lost.
 daemon off;
@@ -131,16 +161,41 @@ http {{
     location / {{
       proxy_pass http://strata;
     }}
-    location = /v1/watch {{
+    location /redfish {{
+{redfish_pages}
+      if ($request_method !~ ^(GET|HEAD|POST|PATCH|PUT|DELETE|OPTIONS)$) {{
+        return 501;
+      }}
       proxy_pass http://strata;
-      proxy_buffering off;
-      proxy_read_timeout 3600s;
-      send_timeout 3600s;
     }}
+{streams}
+{redfish}
 {problems}
   }}
 }}
 """
+
+
+def _stream(path: str) -> str:
+    return f"""    location = {path} {{
+      proxy_pass http://strata;
+      proxy_buffering off;
+      proxy_read_timeout 3600s;
+      send_timeout 3600s;
+    }}"""
+
+
+def _redfish_problem(number: int, codes: str) -> str:
+    status, ident, text, resolution = _REDFISH_PROBLEMS[codes]
+    info = {"MessageId": ident, "Message": text, "MessageSeverity": "Critical", "Resolution": resolution}
+    body = msgspec.json.encode({"error": {"code": ident, "message": text, "@Message.ExtendedInfo": [info]}}).decode()
+    retry = "\n      add_header Retry-After 5 always;" if status == 503 else ""
+    return f"""    location @redfish{number} {{
+      internal;
+      default_type application/json;
+      add_header OData-Version 4.0 always;{retry}
+      return {status} '{body}';
+    }}"""
 
 
 def _problem(number: int, codes: str) -> str:

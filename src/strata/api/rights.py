@@ -33,7 +33,9 @@ _STATUSES: Mapping[int, str] = {
     413: "The body is too large.",
     415: "The body is not JSON.",
     500: "Our fault.",
+    502: "The hardware answered wrongly, or not at all.",
     503: "A part that is needed is away; nothing was changed. Try later.",
+    504: "The hardware gave no answer: look before trying again.",
 }
 _ALWAYS = (400, 401, 403, 500, 503)
 _WITH_BODY = (413, 415)

@@ -10,13 +10,17 @@ from litestar import Request
 from litestar.di import NamedDependency
 from litestar.params import PathParameter, QueryParameter, SkipValidation
 
+from strata.api.redfish.push import EventPush
 from strata.api.rights import WHO
 from strata.control.auth import Authenticator
 from strata.control.ca import Authority
 from strata.control.facade import Facade
+from strata.control.logins import Logins
+from strata.control.machine import Machine
 from strata.control.metrics import Metrics
 from strata.control.principal import Principal
 from strata.control.texts import FREEZE_SCOPE, NAME, NODE_NAME, PLAIN
+from strata.core.errors import Unavailable
 
 SERVICES = "strata.services"
 """Where the front puts the services in the connection's scope."""
@@ -41,6 +45,12 @@ class Services(msgspec.Struct, kw_only=True):
     facade: Facade
     authenticator: Authenticator
     metrics: Metrics
+    machine: Machine | None = None
+    """The hardware layer; None: this service runs without it."""
+    logins: Logins | None = None
+    """Accounts with passwords, and sessions; None: only tokens and certificates are known."""
+    event_push: EventPush | None = None
+    """Where Redfish events are sent; None: nowhere."""
     authority: Authority | None = None
     """None: this service issues no certificates (it runs without TLS)."""
     limits: Limits = Limits()
@@ -60,6 +70,13 @@ class Ask(msgspec.Struct, frozen=True):
     def facade(self) -> Facade:
         """The controller's face."""
         return self.services.facade
+
+    @property
+    def machine(self) -> Machine:
+        """The hardware layer's face."""
+        if self.services.machine is None:
+            raise Unavailable("this service runs without the hardware layer", hint="ask one that has it")
+        return self.services.machine
 
 
 # One dependency and not three: Litestar would start a task for each.

@@ -55,20 +55,23 @@ def freeze(
 
 @click.command()
 @click.option("--group", shell_complete=complete_group, help="Only this group.")
-@click.option("--node", shell_complete=complete_node, help="Only this node.")
+@click.option("--node", shell_complete=complete_node, help="Only this node, or each of a nodeset.")
 @ls.json_option
 @pass_session
 def thaw(session: Session, group: str | None, node: str | None, as_json: bool) -> None:
-    """Take a brake off that 'strata freeze' put on.
+    """Take a brake off that 'strata freeze' or 'strata emergency-off' put on.
 
     \b
     Example: strata thaw
              strata thaw --group gpu
+             strata thaw --node 'n[0001-0064]'
     """
     from strata.cli.client import segment
+    from strata.core.nodeset import expand
 
     scope = _scope(group, node)
-    session.client.request("DELETE", f"/v1/freezes/{segment(scope)}")
+    for one in [f"node:{name}" for name in expand(node)] if node and not group else [scope]:
+        session.client.request("DELETE", f"/v1/freezes/{segment(one)}")
     if as_json:
         session.out.json({"thawed": scope})
     else:

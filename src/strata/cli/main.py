@@ -5,10 +5,9 @@ Subcommands are imported when they are named, so that any of them starts fast. W
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -16,6 +15,7 @@ import click
 
 from strata import __version__
 from strata.cli import exits
+from strata.cli.lazy import LazyGroup
 from strata.cli.output import clean
 from strata.cli.session import Session
 from strata.core.errors import StrataError
@@ -26,6 +26,14 @@ COMMANDS: dict[str, dict[str, str]] = {
         "node": "strata.cli.node:node",
         "group": "strata.cli.group:group",
         "watch": "strata.cli.watch:watch",
+    },
+    "The hardware": {
+        "hardware": "strata.cli.hardware:hardware",
+        "fabric": "strata.cli.fabric:fabric",
+        "console": "strata.cli.console:console",
+        "alert": "strata.cli.alert:alert",
+        "webhook": "strata.cli.webhook:webhook",
+        "emergency-off": "strata.cli.emergency:emergency_off",
     },
     "What is wanted": {
         "apply": "strata.cli.apply:apply",
@@ -53,45 +61,12 @@ COMMANDS: dict[str, dict[str, str]] = {
 """Section of the help → command → where it is."""
 
 
-class LazyGroup(click.Group):
-    """A group whose members are imported when they are asked for."""
-
-    def _table(self) -> Iterator[tuple[str, str]]:
-        for section in COMMANDS.values():
-            yield from section.items()
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Every command, in the order of the help."""
-        return [name for name, _ in self._table()]
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return one."""
-        place = dict(self._table()).get(cmd_name)
-        if place is None:
-            return None
-        module, _, name = place.partition(":")
-        command = getattr(importlib.import_module(module), name)
-        assert isinstance(command, click.Command)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The commands by section."""
-        width = max(len(name) for name, _ in self._table())
-        for title, section in COMMANDS.items():
-            rows = []
-            for name in section:
-                command = self.get_command(ctx, name)
-                if command is not None:
-                    rows.append((name.ljust(width), command.get_short_help_str(limit=90)))
-            with formatter.section(title):
-                formatter.write_dl(rows)
-
-
 FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.group(
     cls=LazyGroup,
+    table=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     epilog="""\b
 Environment: STRATA_URL, STRATA_TOKEN, STRATA_TOKEN_FILE, STRATA_CERT, STRATA_KEY, STRATA_CA, STRATA_STATE (the

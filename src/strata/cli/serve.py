@@ -10,8 +10,9 @@ from urllib.parse import urlsplit
 import click
 
 if TYPE_CHECKING:
-    from strata.control.settings import LogFormat, LogLevel, Settings
+    from strata.control.settings import LayerName, LogFormat, LogLevel, Settings
 
+LAYERS: tuple[LayerName, ...] = ("hardware", "provisioning", "platform")
 LEVELS = ("debug", "info", "warning", "error")
 FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -29,6 +30,7 @@ def parse_listen(text: str) -> tuple[str, int]:
 
 
 @click.command()
+@click.argument("layers", nargs=-1, type=click.Choice(LAYERS))
 @click.option("--state-dir", type=click.Path(path_type=Path, file_okay=False), help="Store, keys and sockets (0700).")
 @click.option("--store", default="", metavar="URL", help="sqlite:PATH or etcd://HOST:PORT,...  Default: SQLite there.")
 @click.option("--listen", default="127.0.0.1:8443", show_default=True, metavar="HOST:PORT", help="TLS front door.")
@@ -42,6 +44,16 @@ def parse_listen(text: str) -> tuple[str, int]:
     metavar="N",
     help="Register N of them in an empty store.",
 )
+@click.option(
+    "--bmc-tls", default="pin", show_default=True, metavar="pin|system|FILE", help="How BMCs' certificates are judged."
+)
+@click.option("--public-url", default="", metavar="URL", help="Where BMCs reach this service to tell of events.")
+@click.option("--syslog", default="", metavar="HOST:PORT", help="Take nodes' syslog (UDP) there.")
+@click.option("--netconsole", default="", metavar="HOST:PORT", help="Take kernels' messages (UDP) there.")
+@click.option("--topology", type=FILE, help="How nodes are cabled to switches (YAML or CSV).")
+@click.option("--secrets-key", type=FILE, help="Key that seals secrets in the store. Default: one of its own.")
+@click.option("--no-consoles", is_flag=True, help="Do not capture serial consoles.")
+@click.option("--no-poll", is_flag=True, help="Do not look at controllers' logs and sensors by itself.")
 @click.option("--model", "models", multiple=True, type=FILE, help="Site model (YAML) to add; may be repeated.")
 @click.option("--controller-id", default="", help="Name among the controllers of the store. Default: the host's name.")
 @click.option("--shards", type=click.IntRange(1, 4096), default=16, show_default=True, help="Parts of the fleet.")
@@ -50,6 +62,7 @@ def parse_listen(text: str) -> tuple[str, int]:
 )
 @click.option("--log-format", type=click.Choice(["auto", "json", "text"]), default="auto", show_default=True)
 def serve(
+    layers: tuple[LayerName, ...],
     state_dir: Path | None,
     store: str,
     listen: str,
@@ -57,16 +70,25 @@ def serve(
     no_tls: bool,
     simulator: str,
     simulated: int,
+    bmc_tls: str,
+    public_url: str,
+    syslog: str,
+    netconsole: str,
+    topology: Path | None,
+    secrets_key: Path | None,
+    no_consoles: bool,
+    no_poll: bool,
     models: tuple[Path, ...],
     controller_id: str,
     shards: int,
     log_level: LogLevel,
     log_format: LogFormat,
 ) -> None:
-    """Run the service in the foreground, until SIGTERM or Ctrl-C.
+    """Run the service in the foreground, until SIGTERM or Ctrl-C. LAYERS: all, or only the lowest ones.
 
     \b
-    Example: strata serve --state-dir /var/lib/strata --listen 0.0.0.0:8443
+    Example: strata serve hardware --listen 0.0.0.0:8443
+             strata serve --state-dir /var/lib/strata --listen 0.0.0.0:8443
              strata serve --simulator http://127.0.0.1:9000 --simulated 1000 --no-tls
     """
     from strata.control import settings as s
@@ -75,11 +97,22 @@ def serve(
     settings = s.Settings(
         state_dir=(state_dir or s.default_state_dir()).absolute(),
         controller_id=controller_id or socket.gethostname(),
+        layers=layers or LAYERS,
         models=tuple(path.absolute() for path in models),
         store=s.StoreSettings(url=store),
         listen=s.ListenSettings(tls=not no_tls, host=host, port=port, names=tls_name),
         leadership=s.LeadershipSettings(shards=shards),
         simulated=s.SimulatedSettings(nodes=simulated, address=simulator),
+        hardware=s.HardwareSettings(
+            bmc_tls=bmc_tls if bmc_tls in ("pin", "system") else str(Path(bmc_tls).absolute()),
+            public_url=public_url,
+            syslog=syslog,
+            netconsole=netconsole,
+            topology=topology.absolute() if topology else None,
+            secrets_key=secrets_key.absolute() if secrets_key else None,
+            consoles=not no_consoles,
+            poll=not no_poll,
+        ),
         logs=s.LogSettings(level=log_level, format=log_format),
     )
     settings.check()

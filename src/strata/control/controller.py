@@ -29,6 +29,7 @@ from strata.control.changes import Changes
 from strata.control.chronicle import Chronicle
 from strata.control.edit_brakes import RETRY
 from strata.control.executor import Executor
+from strata.control.feed_driver import FeedDriver
 from strata.control.intents import Intents
 from strata.control.leadership import BATON, Holder, Leadership
 from strata.control.metrics import Metrics
@@ -115,7 +116,7 @@ class Controller:
             reached=self.registry.reached,
         )
         self.executor = Executor(
-            drivers,
+            {FeedDriver.name: FeedDriver(self.registry, self.engine, self.clock.now), **drivers},
             self._deliver,
             at_once=BATCHES_AT_ONCE,
             look_timeout=self.engine.settings.look_timeout,

@@ -30,6 +30,14 @@ class NodeFacade(Protocol):
         """The selected nodes as nodesets, whole and by state."""
         ...
 
+    async def node_names(self, who: Principal, select: str) -> Sequence[str]:
+        """The names of the selected nodes, in order: cheap for the whole fleet."""
+        ...
+
+    async def places(self, who: Principal, select: str, kind: str) -> Sequence[str]:
+        """The cabinets (chassis, slots: a component type) that the selected nodes are in, in order. Cheap as well."""
+        ...
+
     async def node(self, who: Principal, name: str) -> v.NodeView:
         """One node. The hottest call of all: from memory, no I/O."""
         ...
@@ -182,6 +190,10 @@ class ServiceFacade(Protocol):
 
     async def audit(self, who: Principal, since: int, limit: int, after: str) -> s.AuditPage:
         """Audit records from sequence number ``since`` on, oldest first."""
+        ...
+
+    async def audit_latest(self, who: Principal, limit: int) -> Sequence[s.AuditView]:
+        """The newest audit records, newest first."""
         ...
 
     async def audit_verify(self, who: Principal) -> s.AuditVerdict:

@@ -25,6 +25,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes that went well."""
     failed: Sequence[tuple[str, str]] = ()
     """(node, why) of those that did not."""
+    durable: bool = False
+    """Write it down before the work goes on: for what must not be done twice."""
 
 
 Work = Callable[[Mapping[str, Any], Any], AsyncIterator[Step]]

@@ -226,7 +226,7 @@ class _Run:
                     await self._end("failed" if hopeless else "done")
                     return
                 self._job = self._job.after(step)
-                if time.monotonic() - self._reported >= self._every:
+                if step.durable or time.monotonic() - self._reported >= self._every:
                     await self._report(self._job)
             await self._end("cancelled")
         except (Unavailable, _Lost):

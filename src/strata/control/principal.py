@@ -32,6 +32,13 @@ Kind = Literal[
     "status",
     "log-level",
     "self",
+    "hardware",
+    "bmc",
+    "bmc-credential",
+    "alert",
+    "webhook",
+    "console",
+    "emergency",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -51,14 +58,31 @@ def _rights(verbs: tuple[Verb, ...], *kinds: Kind) -> frozenset[Right]:
 
 
 _LOOK = _rights(
-    ("read",), "node", "desire", "document", "hold", "freeze", "group", "job", "model", "status", "log-level", "self"
+    ("read",),
+    "node",
+    "desire",
+    "document",
+    "hold",
+    "freeze",
+    "group",
+    "job",
+    "model",
+    "status",
+    "log-level",
+    "self",
+    "hardware",
+    "bmc",
+    "alert",
 )
 
 RIGHTS: dict[Role, frozenset[Right]] = {
     "viewer": _LOOK,
     "operator": _LOOK
     | _rights(("create", "change", "delete"), "desire", "hold", "freeze", "job")
-    | _rights(("read",), "audit"),
+    | _rights(("change",), "bmc", "alert")
+    | _rights(("create",), "emergency")
+    # What a console prints may hold secrets of the jobs on it: not for everybody who may look.
+    | _rights(("read",), "audit", "console", "emergency"),
     "admin": _rights(VERBS, *KINDS),
     # A node knows only itself: it sees who it is, and that the service is there.
     "node": _rights(("read",), "self"),
@@ -69,8 +93,11 @@ RIGHTS: dict[Role, frozenset[Right]] = {
 """Which role may do what. The only place that says so."""
 
 FLEET_WIDE: frozenset[Right] = (
-    _rights(("create", "change", "delete"), "node", "document", "group", "credential", "store", "log-level")
-    | _rights(("read",), "audit", "credential", "store")
+    _rights(
+        ("create", "change", "delete"),
+        "node", "document", "group", "credential", "store", "log-level", "hardware", "bmc-credential", "webhook",
+    )
+    | _rights(("read",), "audit", "credential", "store", "bmc-credential", "webhook")
 )  # fmt: skip
 """Rights that reach beyond any group: a credential with a scope never has them."""
 
@@ -81,9 +108,9 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     role: Role
     scope: tuple[str, ...] = ()
-    via: Literal["socket", "token", "certificate"] = "socket"
+    via: Literal["socket", "token", "certificate", "password"] = "socket"
     credential: str = ""
-    """The token's id or the certificate's serial: what one would revoke. Never a secret."""
+    """The token's id, the certificate's serial or the account: what one would revoke. Never a secret."""
 
     def may(self, right: Right) -> bool:
         """Whether the table grants ``right``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,6 +13,8 @@ from strata.control.service_base import ServiceBase
 from strata.core.errors import Unavailable
 from strata.core.nodeset import fold
 from strata.engine.explain import STATES, states
+
+_numbers = re.compile(r"\d+").findall
 
 
 class NodeService(ServiceBase):
@@ -46,6 +49,18 @@ class NodeService(ServiceBase):
             by_state=by_state,  # type: ignore[arg-type]
             revision=self.controller.changes,
         )
+
+    async def node_names(self, who: Principal, select: str) -> Sequence[str]:
+        """Names only."""
+        return self.view.names(self.view.order(self.seen(who, select), "name"))
+
+    async def places(self, who: Principal, select: str, kind: str) -> Sequence[str]:
+        """Where the selected nodes are."""
+        words = self.fleet(who).location(kind)
+        used = np.unique(words.codes[self.seen(who, select)]).tolist()
+        found = filter(None, (words.table[code] for code in used))
+        # Of one kind all have the same letters: their numbers are what they are sorted by.
+        return sorted(found, key=lambda place: tuple(map(int, _numbers(place))))
 
     async def node(self, who: Principal, name: str) -> v.NodeView:
         """One node, from memory."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 import msgspec
 
@@ -12,7 +13,7 @@ from strata.control.principal import Principal
 from strata.control.service_watch import WatchService
 from strata.core.errors import BadRequest
 from strata.engine import modelgraph
-from strata.store.audit import verify
+from strata.store.audit import AuditEntry, verify
 
 
 class SystemService(WatchService):
@@ -23,13 +24,13 @@ class SystemService(WatchService):
         self.need_whole_fleet(who, "the audit log")
         seen = _sequence_number(after) if after else max(0, since - 1)
         found = await self.ledger.entries(seen, limit + 1)
-        items = tuple(
-            s.AuditView(
-                seq=e.seq, time=e.time, author=e.author, action=e.action, target=e.target, detail=e.detail, hash=e.hash
-            )
-            for e in found[:limit]
-        )
+        items = tuple(map(_audit_view, found[:limit]))
         return s.AuditPage(items=items, next=str(items[-1].seq) if len(found) > limit else None)
+
+    async def audit_latest(self, who: Principal, limit: int) -> Sequence[s.AuditView]:
+        """The newest audit records, newest first."""
+        self.need_whole_fleet(who, "the audit log")
+        return [_audit_view(entry) for entry in await self.ledger.latest(limit)]
 
     async def audit_verify(self, who: Principal) -> s.AuditVerdict:
         """Check the whole chain."""
@@ -86,6 +87,18 @@ class SystemService(WatchService):
     def not_ready(self) -> str:
         """Why requests would fail now, or empty."""
         return self.controller.trouble
+
+
+def _audit_view(entry: AuditEntry) -> s.AuditView:
+    return s.AuditView(
+        seq=entry.seq,
+        time=entry.time,
+        author=entry.author,
+        action=entry.action,
+        target=entry.target,
+        detail=entry.detail,
+        hash=entry.hash,
+    )
 
 
 def _sequence_number(cursor: str) -> int:

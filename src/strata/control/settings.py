@@ -18,6 +18,7 @@ from strata.core.errors import BadRequest
 from strata.engine.settings import EngineSettings
 
 LogLevel = Literal["debug", "info", "warning", "error"]
+LayerName = Literal["hardware", "provisioning", "platform"]
 LogFormat = Literal["auto", "json", "text"]
 
 SOCKET_PATH_MAX = 107
@@ -78,6 +79,31 @@ class SimulatedSettings(msgspec.Struct, frozen=True, kw_only=True):
     controller, as real ones do. Default: empty, real drivers."""
 
 
+class HardwareSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How the controllers of nodes are reached and listened to."""
+
+    bmc_tls: str = "pin"
+    """How their certificates are judged: ``pin`` (the first one seen is the only one accepted until a person accepts
+    another), ``system`` (the machine's authorities), or the path of an authority's certificate (PEM). Default: pin;
+    most come with a certificate that nobody signed."""
+    public_url: str = ""
+    """Where controllers reach this service to tell of events (``https://strata.example:8443``). Default: empty, they
+    cannot; then their streams are followed, or they are polled."""
+    poll: bool = True
+    """Look at the logs and sensors of controllers now and then. Default: yes."""
+    consoles: bool = True
+    """Capture the serial consoles of nodes. Default: yes."""
+    syslog: str = ""
+    """``HOST:PORT`` (UDP) where nodes may send their syslog. Default: empty, nowhere."""
+    netconsole: str = ""
+    """``HOST:PORT`` (UDP) where nodes' kernels may send their messages. Default: empty, nowhere."""
+    topology: Path | None = None
+    """A file that says how nodes are cabled to switches. Default: none; only what switches and nodes tell."""
+    secrets_key: Path | None = None
+    """The key that seals secrets in the store. Default: ``secrets.key`` in the state directory, made at the first
+    start. Controllers that share a store need the same."""
+
+
 class RetentionSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How long the past is kept."""
 
@@ -107,6 +133,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Directory (0700) of the store, the certificate authority, the sockets and the history."""
     controller_id: str = msgspec.field(default_factory=socket.gethostname)
     """Name of this controller among those of the store. Default: the host's name; two on one host need two."""
+    layers: tuple[LayerName, ...] = ("hardware", "provisioning", "platform")
+    """Which layers run, lowest first. Default: all. With ``hardware`` alone Strata discovers, switches and watches
+    machines, and knows nothing of operating systems and jobs: somebody else looks after those."""
     models: tuple[Path, ...] = ()
     """Site model files (YAML), added to the built-in layers in this order."""
     store: StoreSettings = StoreSettings()
@@ -114,6 +143,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     leadership: LeadershipSettings = LeadershipSettings()
     engine: EngineSettings = EngineSettings()
     simulated: SimulatedSettings = SimulatedSettings()
+    hardware: HardwareSettings = HardwareSettings()
     retention: RetentionSettings = RetentionSettings()
     logs: LogSettings = LogSettings()
 
@@ -148,6 +178,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return self.state_dir / "backups"
 
     @property
+    def console_dir(self) -> Path:
+        """What consoles printed."""
+        return self.state_dir / "consoles"
+
+    @property
+    def secrets_key(self) -> Path:
+        """The key that seals secrets in the store."""
+        return self.hardware.secrets_key or self.state_dir / "secrets.key"
+
+    @property
     def history_file(self) -> Path:
         """The index of past transitions. It can be rebuilt from the store."""
         return self.state_dir / "history.db"
@@ -165,6 +205,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             raise BadRequest(
                 "a controller's name is 1 to 63 letters, digits, '-', '_' and '.'",
                 where=f"--controller-id {self.controller_id[:80]!r}",
+            )
+        order: tuple[LayerName, ...] = ("hardware", "provisioning", "platform")
+        if self.layers != order[: len(self.layers)] or not self.layers:
+            raise BadRequest(
+                f"a layer stands on those below it: {', '.join(order)}", where=f"layers {' '.join(self.layers)}"
             )
         _within("--listen port", self.listen.port, 0, 65535)
         _within("--shards", self.leadership.shards, 1, 4096)

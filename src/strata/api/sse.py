@@ -1,0 +1,91 @@
+"""Server-sent events: batches of something as a stream that a client can resume. Knows nothing of what is in them.
+
+Nothing is queued here: the next batch is asked for when the client has taken the last, so a slow client costs one
+batch of memory; one that takes nothing for a while is dropped (by the front).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from litestar.response import Stream
+
+from strata.api.http import AnyRequest
+from strata.api.services import Services
+from strata.core.errors import BadRequest, Compacted, StrataError, Unavailable
+
+NEWEST = 2**53
+"""No event's number is above it: JSON readers could not tell it from its neighbours."""
+
+_T = TypeVar("_T")
+encode = msgspec.json.Encoder().encode
+
+
+def check_room(services: Services) -> None:
+    """Raise ``Unavailable`` if too many clients watch already."""
+    if services.watching >= services.limits.watchers:
+        raise Unavailable("too many clients watch events already", hint="try later, or poll")
+
+
+def resume_point(request: AnyRequest, since: int | None) -> int | None:
+    """After which event to go on: the ``Last-Event-ID`` header wins over ``since``."""
+    last = request.headers.get("last-event-id", "").strip()
+    if not last:
+        return since
+    if not last.isascii() or not last.isdigit() or len(last) > 20 or int(last) > NEWEST:
+        raise BadRequest("an event id is a number that we gave", where="Last-Event-ID")
+    return int(last)
+
+
+def event(number: int, kind: str, data: object) -> bytes:
+    """One event on the wire."""
+    return b"id: %d\nevent: %s\ndata: %s\n\n" % (number, kind.encode(), encode(data))
+
+
+def stream(batches: AsyncIterator[Sequence[_T]], services: Services, show: Callable[[_T], bytes]) -> Stream:
+    """The answer of a route."""
+    lines = _lines(batches, services, show)
+    return Stream(lines, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+
+async def _lines(
+    batches: AsyncIterator[Sequence[_T]], services: Services, show: Callable[[_T], bytes]
+) -> AsyncGenerator[bytes, None]:
+    """The stream. Ends when the client goes, the service stops, or what comes next is gone."""
+    pending: asyncio.Future[Any] | None = None
+    stopping = asyncio.ensure_future(services.stopping.wait())
+    services.watching += 1
+    services.metrics.watchers.set(services.watching)
+    try:
+        yield b"retry: 2000\n\n"
+        while True:
+            pending = pending or asyncio.ensure_future(anext(batches))
+            await asyncio.wait(
+                {pending, stopping}, timeout=services.limits.keep_alive, return_when=asyncio.FIRST_COMPLETED
+            )
+            if stopping.done():
+                return
+            if not pending.done():
+                yield b": still here\n\n"
+                continue
+            batch: Sequence[_T] = pending.result()
+            pending = None
+            yield b"".join(map(show, batch))
+    except StopAsyncIteration:
+        return
+    except Compacted as error:
+        yield b"event: compacted\ndata: " + encode({"oldest": error.oldest, "detail": str(error)}) + b"\n\n"
+    except StrataError as error:
+        # The answer has begun, so its status cannot say it; the client reconnects and resumes.
+        yield b": " + error.title.encode() + b"\n\n"
+    finally:
+        services.watching -= 1
+        services.metrics.watchers.set(services.watching)
+        stopping.cancel()
+        if pending is not None:
+            pending.cancel()
+            await asyncio.wait({pending})
+        await batches.aclose()  # type: ignore[attr-defined]

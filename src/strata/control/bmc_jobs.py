@@ -1,0 +1,222 @@
+"""One thing done through the controllers of many nodes: at once for some, as a job for very many.
+
+Some of these must not be done twice (a power cycle, a firmware update): their jobs write down what they are about to
+begin, and after a crash say that they do not know what became of it instead of doing it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+
+from strata.control import machine_views as m
+from strata.control.columns import Indices
+from strata.control.job_record import Step
+from strata.control.service import Service
+from strata.core import intset
+from strata.core.driver import Batch
+from strata.core.errors import Conflict, DeviceError, NotOffered, OutcomeUnknown, StrataError
+from strata.core.nodeset import fold
+from strata.hardware.bmc import Boot, Controller, PowerAction, ServiceSettings, Task
+
+SLOTS = 256
+"""Controllers that are spoken to at a time."""
+
+_CHUNK = 1000  # nodes per step of a job
+_UPDATE_TAKES = 3600.0
+_POLL = 2.0
+_LOST = "the service was restarted meanwhile: look whether it was done, then ask again"
+
+
+class Deed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What to do. Only the fields of its kind count."""
+
+    what: Literal["power", "boot", "identify", "limit", "bios", "settings", "media"]
+    action: PowerAction = "cycle"
+    force: bool = False
+    boot: Boot | None = None
+    on: bool = False
+    text: str = ""
+    watts: float | None = None
+    attributes: dict[str, str | int | float | bool | None] = {}
+    settings: ServiceSettings | None = None
+
+    @property
+    def title(self) -> str:
+        """For the audit log."""
+        return f"{self.action} power" if self.what == "power" else f"set {self.what}"
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether doing it twice is the same as once."""
+        return self.what != "power"
+
+
+class BmcJobs:
+    """Does deeds."""
+
+    def __init__(self, fleet: Service, open_: Callable[[str], Controller]) -> None:
+        self._fleet = fleet
+        self._open = open_
+        fleet.jobs_.register("bmc", self._many)
+        fleet.jobs_.register("firmware", self._update)
+
+    async def carry_out(self, deed: Deed, nodes: Indices) -> dict[str, str]:
+        """Do it for every node, side by side; why it was not done, by name."""
+        batch = self._fleet.controller.batch(nodes)
+        failed = await self._refusals(deed, batch, nodes)
+
+        async def one(controller: Controller) -> None:
+            await _do(controller, deed)
+
+        failed |= await self._each(batch, one, failed)
+        if deed.what == "power":
+            self._fleet.controller.look_at(nodes)
+        return failed
+
+    async def _refusals(self, deed: Deed, batch: Batch, nodes: Indices) -> dict[str, str]:
+        """A brake that is on holds for what people ask for, too, unless they insist."""
+        if deed.what != "power" or deed.force:
+            return {}
+        frozen = self._fleet.registry.frozen[nodes]
+        refused = {batch.names[i]: "frozen: thaw it, or insist with force" for i in np.flatnonzero(frozen).tolist()}
+        answers = await self._fleet.controller.permits("no-running-job", batch)
+        for name, answer in zip(batch.names, answers, strict=True):
+            if answer:
+                refused.setdefault(name, f"no-running-job says no: {answer}")
+        return refused
+
+    async def _each(
+        self, batch: Batch, work: Callable[[Controller], Any], without: Mapping[str, str]
+    ) -> dict[str, str]:
+        failed: dict[str, str] = {}
+        gate = asyncio.Semaphore(SLOTS)
+
+        async def one(name: str, address: str) -> None:
+            async with gate:
+                try:
+                    if not address:
+                        raise NotOffered("it has no controller's address", node=name)
+                    await work(self._open(address))
+                except StrataError as error:
+                    failed[name] = _why(error)
+
+        pairs = zip(batch.names, batch.bmcs, strict=True)
+        await asyncio.gather(*(one(name, address) for name, address in pairs if name not in without))
+        return failed
+
+    # -- jobs
+
+    async def _many(self, arguments: Mapping[str, Any], position: Any) -> AsyncIterator[Step]:
+        deed = msgspec.convert(arguments["deed"], Deed)
+        uids = intset.unpack(arguments["uids"])
+        async for begin, nodes in self._chunks(uids, position, _CHUNK, careful=not deed.repeatable):
+            if isinstance(nodes, Step):
+                yield nodes
+                continue
+            failed = await self.carry_out(deed, nodes)
+            yield Step(position=begin + _CHUNK, done=len(nodes) - len(failed), failed=sorted(failed.items()))
+
+    async def _update(self, arguments: Mapping[str, Any], position: Any) -> AsyncIterator[Step]:
+        """A few at a time. Stops when more than a tenth of a batch fails: the image, not the node, may be bad."""
+        uids = intset.unpack(arguments["uids"])
+        size = int(arguments["at_once"])
+        async for begin, nodes in self._chunks(uids, position, size, careful=True):
+            if isinstance(nodes, Step):
+                yield nodes
+                continue
+
+            async def one(controller: Controller) -> None:
+                task = await controller.update_firmware(
+                    uri=arguments["uri"], targets=arguments["targets"], apply_time=arguments["apply_time"]
+                )
+                await _followed(controller, task)
+
+            failed = await self._each(self._fleet.controller.batch(nodes), one, {})
+            yield Step(position=begin + size, done=len(nodes) - len(failed), failed=sorted(failed.items()))
+            if len(failed) > len(nodes) / 10:
+                raise Conflict(
+                    f"stopped: {len(failed)} of {len(nodes)} failed",
+                    hint="see the errors; start it again for the rest when the reason is known",
+                )
+
+    async def _chunks(
+        self, uids: np.ndarray[Any, np.dtype[np.int64]], position: Any, size: int, *, careful: bool
+    ) -> AsyncIterator[tuple[int, Indices | Step]]:
+        """The chunks that are left. ``careful``: before each comes a step that writes down that it is begun."""
+        start, begun = position if isinstance(position, list | tuple) else (position or 0, False)
+        if begun:
+            # Begun before a crash; nobody knows how far it came.
+            names = self._fleet.view.names(self._living(uids[start : start + size]))
+            start += size
+            yield start, Step(position=start, failed=[(name, _LOST) for name in names])
+        for begin in range(start, len(uids), size):
+            if careful:
+                yield begin, Step(position=(begin, True), durable=True)
+            yield begin, self._living(uids[begin : begin + size])
+
+    def _living(self, uids: np.ndarray[Any, np.dtype[np.int64]]) -> Indices:
+        nodes: Indices = self._fleet.registry.indices_of(uids)
+        return nodes[nodes >= 0]
+
+
+async def _do(controller: Controller, deed: Deed) -> None:
+    match deed.what:
+        case "power":
+            await controller.set_power(deed.action)
+        case "boot":
+            assert deed.boot is not None
+            await controller.set_boot(deed.boot)
+        case "identify":
+            await controller.identify(deed.on)
+        case "limit":
+            await controller.set_power_limit(deed.text or await _own_limit(controller), deed.watts)
+        case "bios":
+            await controller.stage_bios(deed.attributes)
+        case "settings":
+            assert deed.settings is not None
+            await controller.set_settings(deed.settings)
+        case "media":
+            await controller.insert_media(deed.text)
+
+
+async def _own_limit(controller: Controller) -> str:
+    """The cap of the node as a whole: the first that its controller names."""
+    limits = await controller.power_limits()
+    if not limits:
+        raise NotOffered("it cannot be capped", node=controller.address)
+    return limits[0].id
+
+
+async def _followed(controller: Controller, task: Task) -> None:
+    """Until the controller says that the work has ended, as far as it can be followed."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + _UPDATE_TAKES
+    while task.id and task.state == "running":
+        if loop.time() > deadline:
+            raise OutcomeUnknown(f"not finished after {_UPDATE_TAKES:.0f} s", where=controller.address)
+        await asyncio.sleep(_POLL)
+        try:
+            task = await controller.task(task.id)
+        except (DeviceError, OutcomeUnknown):
+            continue  # it may be restarting with its new firmware
+    if task.state == "failed":
+        why = "; ".join(task.messages)[:300] or "no reason given"
+        raise DeviceError(f"the update failed: {why}", node=controller.address)
+
+
+def _why(error: StrataError) -> str:
+    return f"not known whether it was done: {error}" if isinstance(error, OutcomeUnknown) else str(error)
+
+
+def fold_failures(failed: Mapping[str, str]) -> tuple[m.Failed, ...]:
+    """Nodes that failed for the same reason together. A reason that names the device is told for the first of them."""
+    by_reason: dict[str, list[str]] = defaultdict(list)
+    for name, reason in failed.items():
+        by_reason[reason].append(name)
+    return tuple(m.Failed(nodes=fold(names), reason=reason) for reason, names in by_reason.items())

@@ -1,0 +1,284 @@
+"""Requests that go through nodes' controllers: power, boot, lights, sensors, caps, firmware.
+
+A wish for a state (on, off) becomes a desire, and the engine fulfils it with all its brakes. What is no state (a cycle,
+an NMI) is done at once, unless a brake is on. Implements ``strata.control.machine.BmcFacade``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+
+from strata.control import machine_views as m
+from strata.control import views as v
+from strata.control.bmc_jobs import BmcJobs, Deed, fold_failures
+from strata.control.columns import Indices
+from strata.control.machine import Many
+from strata.control.principal import Principal
+from strata.control.service import Service
+from strata.core import intset
+from strata.core.errors import BadRequest, StrataError
+from strata.core.nodeset import fold
+from strata.hardware.bmc import Boot, Controller, PowerAction, Reading, ServiceSettings
+
+AT_ONCE = 1000
+"""More nodes than this make a job."""
+
+READ_AT_MOST = 1000
+"""Nodes whose sensors or firmware one request reads: each is a device that takes its time."""
+
+T = TypeVar("T")
+
+_POWER = {"on": "on", "off": "off", "graceful-off": "off"}
+
+
+class BmcService:
+    """Everything that is asked of BMCs on behalf of somebody."""
+
+    def __init__(self, fleet: Service, open_: Callable[[str], Controller]) -> None:
+        self._fleet = fleet
+        self._open = open_
+        self._jobs = BmcJobs(fleet, open_)
+
+    # -- many nodes
+
+    async def power(self, who: Principal, select: str, action: PowerAction, *, force: bool = False) -> Many:
+        """Wish for a state, or have something done."""
+        state = _POWER.get(action)
+        if state is None:
+            return await self._do(who, select, Deed(what="power", action=action, force=force))
+        change = v.DesireChange(select=select, set={"power": state})
+        result = await self._fleet.set_desires(who, change, asynchronous=False)
+        if isinstance(result, v.JobView):
+            return result
+        failed = {one.node: one.error or "refused" for one in result.results if not one.ok}
+        done = [one.node for one in result.results if one.ok]
+        return m.ManyOutcome(
+            done=fold(done), done_count=len(done), failed=fold_failures(failed), failed_count=len(failed)
+        )
+
+    async def boot(self, who: Principal, select: str, boot: Boot) -> Many:
+        """Set the boot override."""
+        if boot.uri and boot.target != "http":
+            raise BadRequest("only HTTP boot takes a URI", where="uri")
+        return await self._do(who, select, Deed(what="boot", boot=boot))
+
+    async def identify(self, who: Principal, select: str, on: bool) -> Many:
+        """The light."""
+        return await self._do(who, select, Deed(what="identify", on=on))
+
+    async def set_limit(self, who: Principal, select: str, limit: str, watts: float | None) -> Many:
+        """Cap."""
+        if watts is not None and not 0 < watts < 1e6:
+            raise BadRequest(f"{watts:g} W is not a cap", where="watts")
+        return await self._do(who, select, Deed(what="limit", text=limit, watts=watts))
+
+    async def stage_bios(self, who: Principal, select: str, attributes: Mapping[str, m.Scalar]) -> Many:
+        """Settings for the next restart."""
+        if not attributes:
+            raise BadRequest("give at least one attribute", where="attributes")
+        return await self._do(who, select, Deed(what="bios", attributes=dict(attributes)))
+
+    async def set_settings(self, who: Principal, select: str, settings: m.ServiceSettingsChange) -> Many:
+        """Time and log servers."""
+        if settings.ntp is None and settings.syslog is None:
+            raise BadRequest("nothing to change", where="settings", hint="give ntp or syslog servers")
+        change = ServiceSettings(ntp=settings.ntp, syslog=settings.syslog)
+        return await self._do(who, select, Deed(what="settings", settings=change))
+
+    async def insert_media(self, who: Principal, select: str, image: str) -> Many:
+        """The virtual drives."""
+        return await self._do(who, select, Deed(what="media", text=image))
+
+    async def update_firmware(self, who: Principal, request: m.FirmwareUpdate) -> v.JobView:
+        """A few at a time, stopping when they fail."""
+        nodes = self._fleet.owned(who, request.select)
+        arguments = {
+            "uids": intset.pack(np.sort(self._fleet.registry.uids[nodes])),
+            "uri": request.uri,
+            "targets": request.targets,
+            "apply_time": request.apply_time,
+            "at_once": request.at_once,
+        }
+        await self._audit(who, "update firmware", nodes, {"uri": request.uri.partition("?")[0]})
+        return (await self._fleet.jobs_.start("firmware", who.name, len(nodes), arguments)).view()
+
+    async def _do(self, who: Principal, select: str, deed: Deed) -> Many:
+        nodes = self._fleet.owned(who, select)
+        await self._audit(who, deed.title, nodes, {})
+        if len(nodes) > AT_ONCE:
+            arguments = {
+                "uids": intset.pack(np.sort(self._fleet.registry.uids[nodes])),
+                "deed": msgspec.to_builtins(deed),
+            }
+            return (await self._fleet.jobs_.start("bmc", who.name, len(nodes), arguments)).view()
+        names = self._fleet.view.names(nodes)
+        failed = await self._jobs.carry_out(deed, nodes)
+        done = [name for name in names if name not in failed]
+        return m.ManyOutcome(
+            done=fold(done), done_count=len(done), failed=fold_failures(failed), failed_count=len(failed)
+        )
+
+    async def _audit(self, who: Principal, action: str, nodes: Indices, detail: dict[str, Any]) -> None:
+        names = fold(self._fleet.view.names(nodes))
+        await self._fleet.ledger.commit(who.name, action, names[:1000], [], None, detail)
+
+    # -- one node
+
+    async def info(self, who: Principal, node: str) -> m.BmcView:
+        """The controller as it is now."""
+        address = self._address(who, node)
+        if not address:
+            return m.BmcView(node=node, address="", reachable=False, trouble="the node has no controller's address")
+        controller = self._open(address)
+        try:
+            identity, power = await controller.identity(), await controller.power()
+        except StrataError as error:
+            return m.BmcView(node=node, address=address, reachable=False, trouble=str(error))
+        boot = await _offered(controller.boot)
+        media = await _offered(controller.media)
+        return m.BmcView(
+            node=node,
+            address=address,
+            reachable=True,
+            trouble="",
+            identity=identity,
+            power=power or "unknown",
+            boot=boot,
+            media=tuple(media or ()),
+        )
+
+    async def log(self, who: Principal, node: str, after: str, limit: int) -> Sequence[m.LogEntryView]:
+        """The system event log."""
+        return [
+            m.LogEntryView(
+                id=entry.id,
+                time=entry.time,
+                severity=entry.severity,
+                message=entry.message,
+                message_id=entry.message_id,
+                sensor=entry.sensor,
+            )
+            for entry in await self._controller(who, node).log(after=after, limit=limit)
+        ]
+
+    async def limits(self, who: Principal, node: str) -> Sequence[m.PowerLimitView]:
+        """Caps."""
+        return [
+            m.PowerLimitView(id=one.id, name=one.name, watts=one.watts, least=one.least, most=one.most, via=one.via)
+            for one in await self._controller(who, node).power_limits()
+        ]
+
+    async def bios(self, who: Principal, node: str) -> m.BiosView:
+        """Firmware settings."""
+        found = await self._controller(who, node).bios()
+        return m.BiosView(node=node, current=found.current, staged=found.staged)
+
+    async def settings(self, who: Principal, node: str) -> m.ServiceSettingsView:
+        """Time and log servers."""
+        found = await self._controller(who, node).settings()
+        return m.ServiceSettingsView(node=node, ntp=found.ntp, syslog=found.syslog)
+
+    # -- reading many
+
+    async def sensors(self, who: Principal, select: str) -> Sequence[m.NodeReadings]:
+        """Sensors, read now."""
+
+        async def read(node: str, controller: Controller) -> m.NodeReadings:
+            readings = await controller.readings()
+            return m.NodeReadings(
+                node=node, time=self._fleet.controller.clock.wall(), readings=tuple(map(_reading, readings))
+            )
+
+        def lost(node: str, trouble: str) -> m.NodeReadings:
+            return m.NodeReadings(node=node, time=self._fleet.controller.clock.wall(), readings=(), trouble=trouble)
+
+        return await self._read(who, select, read, lost)
+
+    async def firmware(self, who: Principal, select: str) -> Sequence[m.NodeFirmware]:
+        """Firmware, read now."""
+
+        async def read(node: str, controller: Controller) -> m.NodeFirmware:
+            found = await controller.firmware()
+            return m.NodeFirmware(
+                node=node,
+                firmware=tuple(
+                    m.FirmwareView(
+                        id=one.id,
+                        name=one.name,
+                        version=one.version,
+                        updateable=one.updateable,
+                        component=one.component,
+                    )
+                    for one in found
+                ),
+            )
+
+        return await self._read(
+            who, select, read, lambda node, why: m.NodeFirmware(node=node, firmware=(), trouble=why)
+        )
+
+    async def _read(
+        self,
+        who: Principal,
+        select: str,
+        read: Callable[[str, Controller], Awaitable[T]],
+        lost: Callable[[str, str], T],
+    ) -> Sequence[T]:
+        nodes = self._fleet.seen(who, select)
+        if len(nodes) > READ_AT_MOST:
+            raise BadRequest(
+                f"{len(nodes)} nodes; one request reads at most {READ_AT_MOST} devices",
+                where="select",
+                hint="ask in parts; whole-fleet readings come from telemetry",
+            )
+        batch = self._fleet.controller.batch(nodes)
+        gate = asyncio.Semaphore(256)
+
+        async def one(node: str, address: str) -> T:
+            async with gate:
+                try:
+                    if not address:
+                        return lost(node, "it has no controller's address")
+                    return await read(node, self._open(address))
+                except StrataError as error:
+                    return lost(node, str(error))
+
+        return await asyncio.gather(*(one(n, a) for n, a in zip(batch.names, batch.bmcs, strict=True)))
+
+    # -- helpers
+
+    def _address(self, who: Principal, node: str) -> str:
+        found = self._fleet.registry.roster.nodes[self._fleet.index(who, node)]
+        return found.bmc if found is not None else ""
+
+    def _controller(self, who: Principal, node: str) -> Controller:
+        address = self._address(who, node)
+        if not address:
+            raise BadRequest("the node has no controller's address", where=node, hint="set its bmc, or discover it")
+        return self._open(address)
+
+
+async def _offered(call: Callable[[], Awaitable[T]]) -> T | None:
+    """What the controller says, or None where it has no such thing or cannot say."""
+    try:
+        return await call()
+    except StrataError:
+        return None
+
+
+def _reading(one: Reading) -> m.ReadingView:
+    return m.ReadingView(
+        name=one.name,
+        kind=one.kind,
+        unit=one.unit,
+        value=one.value,
+        health=one.health,
+        high=one.high,
+        low=one.low,
+        doubt=one.doubt,
+    )

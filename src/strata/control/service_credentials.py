@@ -1,0 +1,198 @@
+"""Requests about who we are to the controllers. Secrets go in and never come out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from strata.control import machine_views as m
+from strata.control import views as v
+from strata.control.job_record import Step
+from strata.control.principal import Principal
+from strata.control.service_base import ServiceBase
+from strata.core import intset
+from strata.core.errors import BadRequest, Conflict, NotFound, StrataError
+from strata.hardware.credentials import (
+    PREFIX,
+    BmcCredentials,
+    CredentialRecord,
+    base_of,
+    check_pattern,
+    decode,
+    encode,
+    is_exact,
+)
+from strata.hardware.pins import Pins
+from strata.hardware.rotation import Rotation
+from strata.store.protocol import Delete, Op, Put
+
+JOB = "rotate-bmc-passwords"
+
+_CHUNK = 32  # controllers whose password is changed at one time
+_BREATH = 5000  # addresses that are looked up before others get a turn
+
+
+class BmcCredentialService:
+    """Implements ``strata.control.machine.BmcCredentialFacade``. Registers its job when it is made.
+
+    ``unlock`` has the controller at an address tried again: its credential is another now."""
+
+    def __init__(
+        self,
+        service: ServiceBase,
+        credentials: BmcCredentials,
+        rotation: Rotation,
+        pins: Pins,
+        unlock: Callable[[str], None],
+    ) -> None:
+        self._service = service
+        self._credentials = credentials
+        self._rotation = rotation
+        self._pins = pins
+        self._unlock = unlock
+        self._tasks: set[asyncio.Task[None]] = set()
+        credentials.changed = self._changed
+        service.jobs_.register(JOB, self._rotate_many)
+
+    async def stop(self) -> None:
+        """Stop what is under way."""
+        self._credentials.changed = None
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def start(self) -> None:
+        """Bring every secret under the key that seals now, if an older one still opens it."""
+        store = self._service.controller.store
+        ops: list[Op] = []
+        expect = {}
+        for entry in (await store.range(PREFIX)).entries:
+            try:
+                record = decode(entry.value)
+                fresh = self._credentials.resealed(record)
+            except (StrataError, ValueError):
+                continue  # its lookup says what is wrong
+            if fresh is not None:
+                ops.append(Put(entry.key, encode(fresh)))
+                expect[entry.key] = entry.modified
+        if ops:
+            await self._service.ledger.commit_many("strata", "bmc-credential.reseal", f"{len(ops)}", ops, expect)
+
+    async def credentials(self, who: Principal) -> Sequence[m.BmcCredentialView]:
+        """All of them, without secrets."""
+        used = await self._uses()
+        records = self._credentials.records
+        return [_view(records[pattern], used[pattern]) for pattern in sorted(records)]
+
+    async def put(self, who: Principal, spec: m.BmcCredentialSpec) -> m.BmcCredentialView:
+        """Create or replace the credential of a pattern."""
+        self._service.need_whole_fleet(who, "a credential of controllers")
+        pattern = check_pattern(spec.pattern)
+        record = CredentialRecord(
+            pattern=pattern,
+            user=spec.user,
+            sealed=self._credentials.sealed(pattern, spec.password),
+            author=who.name,
+            changed=self._service.controller.clock.wall(),
+        )
+        key = PREFIX + pattern
+        revision = await self._service.ledger.commit(
+            who.name, "bmc-credential.set", pattern, [Put(key, encode(record))], None, {"user": spec.user}
+        )
+        self._credentials.wrote(pattern, record, revision)
+        return _view(record, (await self._uses())[pattern])
+
+    async def delete(self, who: Principal, pattern: str) -> None:
+        """Forget one."""
+        self._service.need_whole_fleet(who, "a credential of controllers")
+        pattern = check_pattern(pattern)
+        key = PREFIX + pattern
+        entry = await self._service.controller.store.get(key)
+        if entry is None:
+            raise NotFound(
+                "no credential has this pattern", where=pattern, hint="list them: strata hardware credentials list"
+            )
+        revision = await self._service.ledger.commit(
+            who.name, "bmc-credential.delete", pattern, [Delete(key)], {key: entry.modified}
+        )
+        self._credentials.wrote(pattern, None, revision)
+
+    async def rotate(self, who: Principal, select: str) -> v.JobView:
+        """Give every selected node's controller a new random password of its own; a tracked job."""
+        registry = self._service.registry
+        nodes = self._service.owned(who, select)
+        first: dict[str, int] = {}
+        for index in nodes.tolist():
+            if bmc := registry.node_at(index).bmc:
+                first.setdefault(base_of(bmc), index)
+        if not first:
+            raise BadRequest("none of the selected nodes has a controller", where="select")
+        uids = registry.uids[sorted(first.values())]
+        arguments = {"uids": intset.pack(uids), "author": who.name}
+        return (await self._service.jobs_.start(JOB, who.name, len(uids), arguments)).view()
+
+    async def accept_certificate(self, who: Principal, acceptance: m.CertificateAcceptance) -> None:
+        """Accept another certificate from a controller than the one that was seen first."""
+        self._service.need_whole_fleet(who, "the certificate of a controller")
+        await self._pins.accept(acceptance.address, who.name, acceptance.sha256)
+
+    def _changed(self, pattern: str, meant: Callable[[str], bool]) -> None:
+        if is_exact(pattern):
+            with suppress(StrataError):
+                self._unlock(pattern)
+            return
+        task = asyncio.get_running_loop().create_task(self._unlock_many(meant))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _unlock_many(self, meant: Callable[[str], bool]) -> None:
+        for number, node in enumerate(list(self._service.registry.roster.nodes), 1):
+            if node is not None and node.bmc and meant(node.bmc):
+                with suppress(StrataError):
+                    self._unlock(node.bmc)
+            if number % _BREATH == 0:
+                await asyncio.sleep(0)
+
+    async def _uses(self) -> Counter[str]:
+        """How many nodes' controllers each pattern is the best for."""
+        used: Counter[str] = Counter()
+        for number, node in enumerate(list(self._service.registry.roster.nodes), 1):
+            if node is not None and node.bmc:
+                used[self._credentials.route(node.bmc)] += 1
+            if number % _BREATH == 0:
+                await asyncio.sleep(0)
+        return used
+
+    async def _rotate_many(self, arguments: Mapping[str, Any], position: Any) -> AsyncIterator[Step]:
+        registry = self._service.registry
+        uids = intset.unpack(arguments["uids"])
+        for start in range(position or 0, len(uids), _CHUNK):
+            indices = registry.indices_of(uids[start : start + _CHUNK])
+            nodes = [registry.node_at(index) for index in indices[indices >= 0].tolist()]
+            results = await asyncio.gather(*(self._rotate_one(node.bmc, arguments["author"]) for node in nodes))
+            failed = [(node.name, why) for node, why in zip(nodes, results, strict=True) if why]
+            yield Step(position=start + _CHUNK, done=len(nodes) - len(failed), failed=failed)
+
+    async def _rotate_one(self, address: str, author: str) -> str:
+        try:
+            await self._rotation.rotate(address, author)
+        except Conflict:
+            return "somebody else changed its credential at the same time"
+        except StrataError as error:
+            return str(error)
+        return ""
+
+
+def _view(record: CredentialRecord, used: int) -> m.BmcCredentialView:
+    doubt = "a change of its password was interrupted; rotate it again" if record.pending else ""
+    return m.BmcCredentialView(
+        pattern=record.pattern,
+        user=record.user,
+        author=record.author,
+        changed=record.changed,
+        used_by=used,
+        doubt=doubt,
+    )

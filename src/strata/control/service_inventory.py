@@ -1,0 +1,349 @@
+"""Requests about what hardware there is, and was. Components of nodes outside the caller's scope are not there."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Iterator, Sequence
+
+import msgspec
+
+from strata.control import machine_views as m
+from strata.control import views as v
+from strata.control.inventory_adopt import check_template
+from strata.control.inventory_discover import KIND, DiscoverWork, Plan, load_report, prune, save_plan
+from strata.control.inventory_nodes import NodesByBmc
+from strata.control.principal import Principal, Right
+from strata.control.service_base import ServiceBase
+from strata.core.errors import BadRequest, NotFound
+from strata.hardware.discovery import Discovery
+from strata.hardware.inventory import Change, Component, Known, Machine, Parts
+from strata.hardware.inventory_changes import machine_of
+from strata.hardware.inventory_store import Inventory
+from strata.hardware.locations import Locations
+from strata.hardware.sources import Candidate, address_of, bare, merged, read_csv, read_list
+from strata.hardware.sources_dhcp import Sightings, read_leases
+from strata.hardware.sources_scan import range_of
+
+FEW = 256
+"""Up to so many selected nodes have their controllers looked up one by one; beyond, all are read in order."""
+LONGEST = 3.0
+"""Seconds after which a search of all components answers with what it has, and where to go on."""
+MOST_NAMED = 20
+
+_HINTS = {
+    "mac": "look which machine has it; then strata hardware discover both",
+    "serial": "one machine at two addresses? strata hardware forget the old address",
+    "uuid": "one machine at two addresses? strata hardware forget the old address",
+    "location": "two machines are mapped to one place: correct the mapping",
+}
+
+
+class InventoryService:
+    """The inventory, as the API sees it."""
+
+    def __init__(
+        self,
+        service: ServiceBase,
+        inventory: Inventory,
+        discovery: Discovery,
+        nodes: NodesByBmc,
+        *,
+        sightings: Sightings | None = None,
+    ) -> None:
+        self._service = service
+        self._store = service.controller.store
+        self._inventory = inventory
+        self._nodes = nodes
+        self.sightings = sightings or Sightings()
+        """Whoever serves DHCP calls ``sightings.seen``."""
+        work = DiscoverWork(self._store, service.edits, nodes, inventory, discovery)
+        service.jobs_.register(KIND, work)
+
+    async def prune(self, before: float) -> None:
+        """Forget history, plans and reports from before a time."""
+        await self._inventory.prune(before)
+        await prune(self._store, before)
+
+    # -- discovery
+
+    async def discover(self, who: Principal, request: m.DiscoverRequest) -> v.JobView:
+        """Look for controllers; a tracked job."""
+        self._service.need_whole_fleet(who, "discovery")
+        if request.adopt:
+            who.require(Right("create", "node"))
+            who.require(Right("change", "node"))
+            check_template(request.name)
+        extra = self.sightings.addresses() if request.dhcp else []
+        if request.known:
+            extra += self._known_addresses()
+        candidates = await asyncio.to_thread(_candidates, request, extra)
+        for text in request.ranges:
+            range_of(text)
+        plan = Plan(
+            author=who.name,
+            begun=time.time(),
+            candidates=tuple(candidates),
+            ranges=request.ranges,
+            ssdp=request.ssdp,
+            mapping=request.mapping,
+            accept=frozenset(bare(candidate.address) for candidate in read_list(request.accept)),
+            adopt=request.adopt,
+            name=request.name,
+        )
+        if not plan.candidates and not plan.ranges and not plan.ssdp:
+            raise BadRequest(
+                "nowhere to look", hint="give addresses, csv, ranges, ssdp, leases, dhcp or known (some may be empty)"
+            )
+        token = await save_plan(self._store, plan)
+        if plan.accept:
+            detail = {"addresses": sorted(plan.accept)[:100], "count": len(plan.accept)}
+            await self._service.ledger.commit(who.name, "hardware.accept", "controllers", [], detail=detail)
+        job = await self._service.jobs_.start(KIND, who.name, plan.total, {"plan": token})
+        return job.view()
+
+    async def discovery(self, who: Principal, job: str) -> m.DiscoveryReport:
+        """What a discovery has come to so far."""
+        found = await self._service.jobs_.show(job)
+        if found.kind != KIND or (who.scope and found.author != who.name):
+            raise NotFound(f"no such discovery: {job[:80]}", where="job")
+        report = await load_report(self._store, str(found.arguments["plan"]))
+        return msgspec.structs.replace(report, job=job)
+
+    def _known_addresses(self) -> list[str]:
+        bmcs = (node.bmc for node in self._service.registry.roster.nodes if node is not None and node.bmc)
+        return list(dict.fromkeys((*self._inventory.addresses(), *bmcs)))
+
+    # -- what there is
+
+    async def controllers(self, who: Principal, limit: int, after: str) -> m.ControllerPage:
+        """Discovered controllers, by address."""
+        addresses = self._inventory.addresses()
+        items: list[m.ControllerSummary] = []
+        at = bisect_right(addresses, after) if after else 0
+        following = ""
+        for address in addresses[at:]:
+            known = self._inventory.get(address)
+            if known is None or not self._sees(who, known):
+                continue
+            if len(items) == limit:
+                following = items[-1].address
+                break
+            items.append(self._summary(known, who))
+        total = len(addresses) if not who.scope else sum(self._sees(who, known) for known in self._all())
+        return m.ControllerPage(items=tuple(items), next=following, total=total)
+
+    async def controller(self, who: Principal, address: str) -> m.ControllerView:
+        """One of them, with all its parts."""
+        known = self._inventory.get(address)
+        if known is None or not self._sees(who, known):
+            raise _unknown(address)
+        parts = await self._inventory.parts(known.address)
+        shown = tuple(self._components(who, known, parts))
+        return m.ControllerView(summary=self._summary(known, who), components=shown)
+
+    async def of_node(self, who: Principal, node: str) -> m.NodeHardware:
+        """The hardware of a node."""
+        index = self._service.index(who, node)
+        bmc = self._service.registry.node_at(index).bmc
+        found = self._inventory.machine(bmc) if bmc else None
+        if found is None:
+            hint = f"strata hardware discover {bmc}" if bmc else f"strata node set {node} --bmc ADDRESS"
+            raise NotFound(f"the hardware of {node} was not discovered", where=f"node {node}", hint=hint)
+        known, machine = found
+        parts = await self._inventory.parts(known.address)
+        own = [c for c in self._components(who, known, parts) if c.node == node]
+        return m.NodeHardware(
+            node=node,
+            controller=known.address,
+            identity=known.identity,
+            seen=known.seen,
+            serial=machine.serial,
+            uuid=machine.uuid,
+            components=tuple(own),
+        )
+
+    async def components(self, who: Principal, query: m.ComponentQuery) -> m.ComponentPage:
+        """Components of the fleet, filtered."""
+        everything = query.select.strip() in ("", "*") and not who.scope
+        names = None if everything else self._names(who, query.select)
+        text = query.text.casefold()
+        begin, _, last = query.after.partition("\n")
+        items: list[m.ComponentView] = []
+        deadline = time.monotonic() + LONGEST
+        async for known, parts in self._parts(names, begin):
+            for part in self._components(who, known, parts):
+                if known.address == begin and part.id <= last:
+                    continue
+                if (names is not None and part.node not in names) or (query.kind and part.kind != query.kind):
+                    continue
+                if text and not any(
+                    text in word.casefold() for word in (part.name, part.model, part.part, part.serial)
+                ):
+                    continue
+                if len(items) == query.limit:
+                    return m.ComponentPage(items=tuple(items), next=f"{items[-1].controller}\n{items[-1].id}")
+                items.append(part)
+            if time.monotonic() > deadline:
+                return m.ComponentPage(items=tuple(items), next=f"{known.address}\n\U0010ffff")
+        return m.ComponentPage(items=tuple(items), next="")
+
+    async def history(self, who: Principal, select: str, since: float | None, limit: int) -> Sequence[m.HardwareChange]:
+        """What was added, removed, swapped or moved; newest first."""
+        everything = select.strip() in ("", "*") and not who.scope
+        names = None if everything else self._names(who, select)
+        found = await self._inventory.history(
+            since=since, limit=limit, wanted=lambda change: names is None or self._node_then(change) in names
+        )
+        return [_change(change, self._node_then(change)) for change in found]
+
+    async def conflicts(self, who: Principal) -> Sequence[m.HardwareConflict]:
+        """What does not fit together."""
+        found: list[m.HardwareConflict] = []
+        for known in self._inventory.strangers():
+            if self._sees(who, known) and known.stranger is not None:
+                hint = f"put the old one back, or: strata hardware discover --accept {known.address}"
+                where = (known.address, *self._seen_nodes(who, known))
+                value = known.stranger.serial or known.stranger.uuid
+                found.append(
+                    m.HardwareConflict(
+                        what="controller-swapped", value=value, where=where, since=known.stranger_since, hint=hint
+                    )
+                )
+        for mark, value, holders, since in self._inventory.clashes():
+            seen = [h for h in holders if (one := self._inventory.get(h)) is not None and self._sees(who, one)]
+            if seen:
+                rest = (f"and {len(seen) - MOST_NAMED} more",) if len(seen) > MOST_NAMED else ()
+                where = (*seen[:MOST_NAMED], *rest)
+                kind = "location-taken" if mark == "location" else f"duplicate-{mark}"
+                found.append(
+                    m.HardwareConflict(
+                        what=kind,  # type: ignore[arg-type]
+                        value=value,
+                        where=where,
+                        since=since,
+                        hint=_HINTS[mark],
+                    )
+                )
+        return found
+
+    async def forget(self, who: Principal, address: str) -> None:
+        """Remove a discovered controller from the inventory."""
+        self._service.need_whole_fleet(who, "the inventory")
+        await self._inventory.forget(address, who.name, self._service.ledger)
+
+    # -- what they share
+
+    def _node_then(self, change: Change) -> str:
+        """The node that a change is about: as it was called then, or (what was found before it was a node) is now."""
+        return change.node or self._nodes.at(change.machine or change.controller)
+
+    def _all(self) -> Iterator[Known]:
+        for address in self._inventory.addresses():
+            if (known := self._inventory.get(address)) is not None:
+                yield known
+
+    def _names(self, who: Principal, select: str) -> frozenset[str]:
+        names = self._service.registry.names
+        return frozenset(names[index] for index in self._service.seen(who, select).tolist())
+
+    def _sees(self, who: Principal, known: Known) -> bool:
+        return not who.scope or bool(self._seen_nodes(who, known))
+
+    def _seen_nodes(self, who: Principal, known: Known) -> tuple[str, ...]:
+        return tuple(name for name in self._nodes.of(known) if not who.scope or self._service.find(who, name) >= 0)
+
+    def _summary(self, known: Known, who: Principal) -> m.ControllerSummary:
+        return m.ControllerSummary(
+            address=known.address,
+            identity=known.identity,
+            seen=known.seen,
+            nodes=self._seen_nodes(who, known),
+            machines=len(known.machines),
+            components=known.counts,
+            trouble=known.trouble,
+        )
+
+    async def _parts(self, names: frozenset[str] | None, begin: str) -> AsyncIterator[tuple[Known, Parts]]:
+        """Controllers with their parts, from ``begin`` on; of these nodes only where they are few."""
+        if names is not None and len(names) <= FEW:
+            bmcs = (self._service.registry.node(name).bmc for name in names)
+            found = {known.address: known for bmc in bmcs if bmc and (known := self._inventory.get(bmc)) is not None}
+            for address in sorted(found):
+                if address >= begin:
+                    yield found[address], await self._inventory.parts(address)
+            return
+        if begin and (known := self._inventory.get(begin)) is not None:
+            yield known, await self._inventory.parts(begin)
+        async for some in self._inventory.walk(begin):
+            for known, parts in some:
+                yield known, parts
+            await asyncio.sleep(0)
+
+    def _components(self, who: Principal, known: Known, parts: Parts) -> Iterator[m.ComponentView]:
+        """The parts of a controller that the caller may see, by id."""
+        names = {machine.address: self._nodes.of_machine(known, machine) for machine in known.machines}
+        own = {part.id: part for part in parts.components}
+        for part in sorted(parts.components, key=lambda part: part.id):
+            node = self._node(part, own, known.machines, names)
+            if not who.scope or (node and self._service.find(who, node) >= 0):
+                yield _component(part, known.address, node)
+
+    @staticmethod
+    def _node(part: Component, own: dict[str, Component], machines: tuple[Machine, ...], names: dict[str, str]) -> str:
+        return names.get(machine_of(part, own, machines), "")
+
+
+def _candidates(request: m.DiscoverRequest, extra: Sequence[str]) -> list[Candidate]:
+    """All candidates. Raises ``BadRequest`` before anything is begun; what is wrong among ``extra``, which nobody gave
+    now, is left out."""
+    if request.mapping:
+        Locations().read(request.mapping)
+    from_csv = read_csv(request.csv) if request.csv else []
+    leases = [lease.ip for lease in read_leases(request.leases) if lease.is_controller] if request.leases else []
+    known = []
+    for address in extra:
+        with contextlib.suppress(BadRequest):
+            known.append(Candidate(address=address_of(address)))
+    return merged(from_csv, read_list((*request.addresses, *request.accept, *leases)), known)
+
+
+def _unknown(address: str) -> NotFound:
+    return NotFound(f"no such controller: {address[:80]}", where="controller", hint="strata hardware list")
+
+
+def _component(part: Component, controller: str, node: str) -> m.ComponentView:
+    return m.ComponentView(
+        controller=controller,
+        node=node,
+        id=part.id,
+        kind=part.kind,
+        name=part.name,
+        parent=part.parent,
+        slot=part.slot,
+        vendor=part.vendor,
+        model=part.model,
+        part=part.part,
+        serial=part.serial,
+        firmware=part.firmware,
+        health=part.health,
+        macs=part.macs,
+        facts=part.facts,
+        shape=part.shape,
+    )
+
+
+def _change(change: Change, node: str) -> m.HardwareChange:
+    return m.HardwareChange(
+        time=change.time,
+        what=change.what,
+        controller=change.controller,
+        node=node,
+        component=change.component,
+        kind=change.kind,
+        old=change.old,
+        new=change.new,
+        detail=change.detail,
+    )

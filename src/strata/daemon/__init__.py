@@ -1,0 +1,289 @@
+"""One running controller: puts the layers together, serves the API, and stops cleanly.
+
+The only place that knows every part. ``strata serve`` calls ``run``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import uvloop
+
+from strata.api.nginx import Nginx, free_port, worker_account
+from strata.api.nginx_config import FrontDoor
+from strata.api.redfish.push import EventPush
+from strata.api.server import ApiServer
+from strata.api.services import Limits, Services
+from strata.control import logs
+from strata.control.accounts import Accounts
+from strata.control.auth import Authenticator
+from strata.control.ca import Authority
+from strata.control.controller import Controller
+from strata.control.exec_driver import ExecDriver
+from strata.control.logins import Logins
+from strata.control.metrics import Metrics
+from strata.control.no_workload import NoWorkload
+from strata.control.service import Service
+from strata.control.sessions import Sessions
+from strata.control.settings import Settings
+from strata.core.driver import Driver
+from strata.core.errors import StrataError, Unavailable
+from strata.core.model import Layer, Model
+from strata.core.modelfile import ExecSpec, parse
+from strata.daemon.hardware import Reach, open_machine
+from strata.hardware.bmc_driver import BmcDriver
+from strata.hardware.model import LAYER as HARDWARE
+from strata.platform.model import LAYER as PLATFORM
+from strata.provisioning.model import LAYER as PROVISIONING
+from strata.store.audit import Ledger
+from strata.store.open import open_store
+from strata.store.protocol import Store
+from strata.virtual.agent_driver import AgentDriver
+from strata.virtual.bmc_server import SIMULATED_ACCOUNT
+from strata.virtual.fleet import simulated_groups, simulated_nodes
+
+log = logging.getLogger(__name__)
+
+LAYERS: dict[str, Layer] = {"hardware": HARDWARE, "provisioning": PROVISIONING, "platform": PLATFORM}
+"""The layers that Strata brings itself, lowest first."""
+
+BUILT_IN: tuple[Layer, ...] = tuple(LAYERS.values())
+
+URL_FILE = "url"
+"""In the state directory: where the front door is, while it is open."""
+
+
+def run(settings: Settings) -> None:
+    """Serve until SIGTERM or SIGINT."""
+    settings.check()
+    settings.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    logs.setup(level=settings.logs.level, form=settings.logs.format)
+    with _alone(settings.state_dir):
+        uvloop.run(_serve(settings))
+
+
+async def _serve(settings: Settings) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with running(settings) as service:
+        log.info("serving", extra={"socket": str(settings.admin_socket), "controller": settings.controller_id})
+        broken = service.controller.broken
+        waits = [asyncio.create_task(event.wait()) for event in (stop, broken)]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+        log.info("stopping")
+    if broken.is_set():
+        raise Unavailable(service.controller.trouble, hint="start it again; the log has the traceback")
+
+
+@contextlib.asynccontextmanager
+async def running(settings: Settings) -> AsyncIterator[Service]:
+    """A whole controller, for as long as the block lasts."""
+    built_in = tuple(LAYERS[name] for name in settings.layers)
+    layers, specs = _site(settings.models, built_in)
+    model = Model.of(*built_in, *layers)
+    async with contextlib.AsyncExitStack() as parts:
+        store = open_store(settings.store_url)
+        parts.push_async_callback(store.close)
+        reach = Reach(settings, store, Ledger(store))
+        await reach.start()
+        parts.push_async_callback(reach.stop)
+        drivers = await _drivers(settings, specs, reach, parts)
+        metrics = Metrics()
+        controller = Controller(
+            store,
+            model,
+            drivers,
+            name=settings.controller_id,
+            history=settings.history_file,
+            engine=settings.engine,
+            leadership=settings.leadership,
+            metrics=metrics,
+        )
+        service = Service(controller, settings)
+        authenticator = Authenticator(store, service.ledger)
+        authority = Authority.open(settings.ca_dir)
+        logins = Logins(Accounts(store, service.ledger), Sessions(store, service.ledger), authenticator)
+        event_push = EventPush(store, service.ledger)
+        services = Services(
+            facade=service,
+            authenticator=authenticator,
+            metrics=metrics,
+            logins=logins,
+            event_push=event_push,
+            authority=authority,
+            limits=Limits(body=settings.listen.max_body),
+        )
+        await authenticator.start()
+        parts.push_async_callback(authenticator.stop)
+        await logins.start()
+        parts.push_async_callback(logins.stop)
+        await controller.start()
+        parts.push_async_callback(controller.stop)
+        await _simulated_fleet(service, settings)
+        services.machine = await open_machine(service, settings, reach, parts)
+        await event_push.start(services.machine.alerts)
+        parts.push_async_callback(event_push.stop)
+        await _open_doors(settings, services, authority, parts)
+        parts.push_async_callback(service.jobs_.close)
+        upkeep = asyncio.create_task(_upkeep(service, settings), name="upkeep")
+        parts.push_async_callback(_cancelled, upkeep)
+        yield service
+
+
+async def _drivers(
+    settings: Settings, specs: list[ExecSpec], reach: Reach, parts: contextlib.AsyncExitStack
+) -> dict[str, Driver]:
+    """Nodes' controllers, the site's own drivers, and the agents of the simulated fleet where there is one."""
+    bmc = BmcDriver(reach.controllers)
+    parts.push_async_callback(bmc.close)
+    drivers: dict[str, Driver] = {"bmc": bmc}
+    if "platform" not in settings.layers:
+        drivers[NoWorkload.name] = NoWorkload()
+    if settings.simulated.address:
+        for name in ("node", "workload"):
+            agent = AgentDriver(name, settings.simulated.address, SIMULATED_ACCOUNT)
+            parts.push_async_callback(agent.close)
+            drivers[name] = agent
+    return drivers | {spec.name: ExecDriver(spec.name, spec.command, spec.timeout, spec.env) for spec in specs}
+
+
+async def _open_doors(
+    settings: Settings, services: Services, authority: Authority, parts: contextlib.AsyncExitStack
+) -> None:
+    """The local socket, and nginx in front of the other one."""
+    listen = settings.listen
+    account = worker_account(settings.state_dir) if listen.tls else None
+    server = ApiServer(
+        services,
+        settings.admin_socket,
+        settings.front_socket if listen.tls else None,
+        front_user=(account.pw_uid, account.pw_gid) if account else None,
+    )
+    await server.start()
+    parts.push_async_callback(server.stop)
+    url = settings.state_dir / URL_FILE
+    url.unlink(missing_ok=True)  # of one before us that was killed
+    if not listen.tls:
+        return
+    names = dict.fromkeys(("localhost", socket.gethostname(), listen.host, "127.0.0.1", *listen.names))
+    wanted = [name for name in names if name not in ("0.0.0.0", "::", "*")]
+    authority.renew_server(wanted)
+    certificate, key = authority.server_paths
+    door = FrontDoor(
+        directory=settings.nginx_dir,
+        host=listen.host,
+        port=listen.port or free_port(listen.host),
+        upstream=settings.front_socket,
+        certificate=certificate,
+        key=key,
+        ca=authority.certificate_path,
+        user=account.pw_name if account else "",
+        body=listen.max_body,
+    )
+    nginx = Nginx(door)
+    await nginx.start()
+    parts.push_async_callback(nginx.stop)
+    renewal = asyncio.create_task(_renew(authority, wanted, nginx), name="certificate renewal")
+    parts.push_async_callback(_cancelled, renewal)
+    url.write_text(f"https://{listen.host}:{door.port}\n", encoding="utf-8")
+    parts.callback(url.unlink, missing_ok=True)
+    log.info("front door open", extra={"host": listen.host, "port": door.port})
+
+
+async def _renew(authority: Authority, names: list[str], nginx: Nginx) -> None:
+    """See once an hour that the server's certificate is good for a while yet."""
+    while True:
+        await asyncio.sleep(3600)
+        if authority.renew_server(names):
+            await nginx.reload()
+            log.info("server certificate renewed")
+
+
+async def _simulated_fleet(service: Service, settings: Settings) -> None:
+    """Register the simulated nodes, unless the store has nodes already."""
+    count = settings.simulated.nodes
+    if not count or len(service.registry):
+        return
+    nodes = simulated_nodes(count, bmc_base=settings.simulated.address)
+    await service.edits.create_nodes(nodes, "strata")
+    await service.settled(await service.controller.store.revision())
+    for group in simulated_groups(nodes):
+        # Uids were given by the store; the group is made of names.
+        wanted = {nodes[uid - nodes[0].uid].name for first, last in group.members for uid in range(first, last + 1)}
+        members = service.registry.select(",".join(sorted(wanted)))
+        await service.edits.put_group(group.name, members, "strata", description=group.description)
+
+
+async def _upkeep(service: Service, settings: Settings) -> None:
+    """Take over the jobs of the dead; forget what is too old."""
+    pruned = compacted = service.controller.clock.now()
+    while True:
+        await asyncio.sleep(5)
+        now, wall = service.controller.clock.now(), service.controller.clock.wall()
+        try:
+            await service.jobs_.recover()
+            if now - compacted > settings.store.compact_every:
+                compacted = now
+                await _compact(service.controller.store, settings.store.keep_revisions)
+            if now - pruned > settings.retention.prune_every:
+                pruned = now
+                await service.jobs_.prune()
+                living = service.registry.uids[service.registry.alive]
+                await service.controller.chronicle.prune(wall - settings.retention.history, living)
+                if settings.retention.audit is not None:
+                    await service.ledger.prune(wall - settings.retention.audit, "strata")
+        except StrataError as error:
+            log.warning("upkeep put off", extra={"error": str(error)})
+
+
+async def _compact(store: Store, keep: int) -> None:
+    oldest = await store.revision() - keep
+    if oldest > 1:
+        await store.compact(oldest)
+
+
+def _site(paths: tuple[Path, ...], built_in: tuple[Layer, ...]) -> tuple[list[Layer], list[ExecSpec]]:
+    """The site's own declarations and drivers."""
+    layers: list[Layer] = []
+    specs: list[ExecSpec] = []
+    for path in paths:
+        text = path.read_text(encoding="utf-8")
+        found = parse(text, source=str(path), layers=(*built_in, *layers), always_extends=True)
+        layers.append(found.layer)
+        specs += found.drivers
+    return layers, specs
+
+
+@contextlib.contextmanager
+def _alone(directory: Path) -> Iterator[None]:
+    """One controller per state directory: the kernel lets the lock go when the process ends, however it ends."""
+    lock = os.open(directory / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise Unavailable(
+            "another controller runs in this state directory",
+            where=str(directory),
+            hint="stop it, or use another state directory",
+        ) from None
+    else:
+        yield
+    finally:
+        os.close(lock)
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task

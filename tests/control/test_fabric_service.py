@@ -1,0 +1,78 @@
+"""The cables of a simulated machine, from what its inventory knows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from strata.control.principal import LOCAL_ADMIN, Principal
+from strata.control.service_fabric import FabricService, cabling
+from strata.core.errors import NotFound, Unavailable
+from strata.hardware.crawl import crawl
+from strata.hardware.inventory_store import Inventory
+from support.simulated_machine import SimulatedMachine, simulated_machine
+
+pytestmark = pytest.mark.slow
+
+NODES = 40
+
+
+async def recorded(machine: SimulatedMachine, *names: str) -> Inventory:
+    """An inventory of these controllers."""
+    inventory = Inventory(machine.service.controller.store)
+    await inventory.start()
+    redfish = machine.controllers.redfish
+    await inventory.record([await crawl(redfish, f"{machine.server.address}/bmc/{name}") for name in names])
+    return inventory
+
+
+async def test_the_graph_is_what_switches_and_nodes_say(tmp_path: Path) -> None:
+    async with simulated_machine(tmp_path, NODES, on=True) as machine:
+        inventory = await recorded(machine, *machine.plant.network.names, *machine.nodes.names)
+        fabric = FabricService(machine.service, lambda: cabling(inventory))
+        view = await fabric.graph(LOCAL_ADMIN)
+        on = {switch.id: switch.nodes for switch in view.switches}
+        assert on["sw-leaf1"] == "n[00001-00032]" and on["sw-leaf2"] == "n[00033-00040]" and on["sw-spine1"] == ""
+        assert view.conflicts == () and {link.source for link in view.links} == {"lldp"}
+        assert len(view.links) == 2 * NODES + 2 * 2, "two NICs a node, and each leaf to each spine"
+        near = await fabric.near(LOCAL_ADMIN, "n[00031-00034]")
+        assert [(item.switch, item.nodes) for item in near] == [
+            ("sw-leaf1", "n[00031-00032]"),
+            ("sw-leaf2", "n[00033-00034]"),
+        ]
+        assert (await fabric.topology()).distance("n00001", "n00040") == 3
+        await inventory.stop()
+
+
+async def test_switches_that_tell_nothing_are_known_by_the_nodes_that_hear_them(tmp_path: Path) -> None:
+    wires = tmp_path / "wires.csv"
+    wires.write_text("switch,port,node,nic\nsw-leaf1,01,n00001,\nsw-leaf1,03,n00009,\n")
+    async with simulated_machine(tmp_path, NODES, on=True) as machine:
+        inventory = await recorded(machine, *machine.nodes.names)
+        heard = await FabricService(machine.service, lambda: cabling(inventory)).graph(LOCAL_ADMIN)
+        assert [switch.nodes for switch in heard.switches] == ["n[00001-00032]", "n[00033-00040]"]
+        fabric = FabricService(machine.service, lambda: cabling(inventory), file=wires)
+        view = await fabric.graph(LOCAL_ADMIN)
+        assert [switch.nodes for switch in view.switches] == ["n[00001-00032]", "n[00033-00040]"]
+        assert view.conflicts == ("sw-leaf1:03: the topology file says n00009:?, n00002:NIC1 is heard",)
+        wires.unlink()
+        with pytest.raises(Unavailable, match=r"wires\.csv"):
+            await FabricService(machine.service, lambda: cabling(inventory), file=wires).graph(LOCAL_ADMIN)
+        await inventory.stop()
+
+
+async def test_nobody_sees_nodes_beyond_its_scope(tmp_path: Path) -> None:
+    async with simulated_machine(tmp_path, NODES, on=True) as machine:
+        service = machine.service
+        await service.edits.put_group("mine", service.registry.select("n00001"), "test")
+        await service.settled(await service.controller.store.revision())
+        inventory = await recorded(machine, *machine.plant.network.names, *machine.nodes.names)
+        fabric = FabricService(service, lambda: cabling(inventory))
+        me = Principal(name="me", role="viewer", scope=("mine",))
+        view = await fabric.graph(me)
+        assert [switch.nodes for switch in view.switches if switch.nodes] == ["n00001"]
+        assert not any("n00002" in f"{link.a} {link.b}" for link in view.links)
+        with pytest.raises(NotFound):
+            await fabric.near(me, "n00002")
+        await inventory.stop()
