@@ -12,11 +12,14 @@ import msgspec
 
 from strata.control import service_views as s
 from strata.control import views as v
+from strata.control.places import ancestor_finder
 from strata.control.principal import Principal
 from strata.control.texts import Wanted, wanted_values
 from strata.core.errors import BadRequest, Compacted, Conflict, Denied, NotFound, Unavailable
 from strata.core.model import Model
 from strata.core.node import check_node_name
+from strata.core.nodeset import expand
+from strata.core.xname import parse as parse_xname
 from strata.hardware.model import LAYER
 
 MODEL = Model.of(LAYER)
@@ -80,6 +83,8 @@ class FakeFacade:
 
     def _select(self, who: Principal, select: str, *, write: bool = False) -> list[str]:
         found: list[str] = []
+        if "[" in select:
+            select = ",".join(expand(select, {name: sorted(group[0]) for name, group in self.groups_.items()}))
         for part in select.split(","):
             if part.startswith("@"):
                 if part[1:] not in self.groups_:
@@ -130,6 +135,23 @@ class FakeFacade:
     async def nodes_folded(self, who: Principal, select: str, state: v.State | None) -> v.FoldedView:
         names = ",".join(self._select(who, select))
         return v.FoldedView(nodeset=names, total=len(self.nodes), by_state={"unknown": names}, revision=self.revision)
+
+    async def node_names(self, who: Principal, select: str) -> Sequence[str]:
+        kind, _, place = select.partition(":")
+        if kind == "fact":
+            variable, _, value = place.partition("=")
+            return sorted(name for name, view in self.nodes.items() if view.facts[variable].value == value)
+        if kind != "location":
+            return sorted(self._select(who, select))
+        find = ancestor_finder(parse_xname(place).type)
+        return sorted(
+            name for name, view in self.nodes.items() if self._sees(who, name) and find(view.location) == place
+        )
+
+    async def places(self, who: Principal, select: str, kind: str) -> Sequence[str]:
+        find = ancestor_finder(kind)
+        names = await self.node_names(who, select)
+        return sorted({place for name in names if (place := find(self.nodes[name].location))})
 
     async def node(self, who: Principal, name: str) -> v.NodeView:
         return self._find(who, name)
@@ -366,6 +388,9 @@ class FakeFacade:
     async def audit(self, who: Principal, since: int, limit: int, after: str) -> s.AuditPage:
         item = s.AuditView(seq=1, time=1.0, author="a", action="b", target="c", detail={}, hash="00")
         return s.AuditPage(items=(item,)[:limit], next=None if after else "1")
+
+    async def audit_latest(self, who: Principal, limit: int) -> Sequence[s.AuditView]:
+        return (await self.audit(who, 0, limit, "")).items[::-1]
 
     async def audit_verify(self, who: Principal) -> s.AuditVerdict:
         return s.AuditVerdict(ok=True, count=1)

@@ -48,7 +48,7 @@ class Served(Protocol):
 
 def concrete(path: str) -> str:
     """The template with a value that exists nowhere but is well formed."""
-    for part, value in (("frozen", f"group:{GROUP}"), ("ident", "0" * 16), ("serial", "ab"), ("job", "j9")):
+    for part, value in (("frozen", f"group:{GROUP}"), ("ident", "0" * 16), ("serial", "ab"), ("job", "j9"), ("token", "0" * 57)):
         path = path.replace(f"{{{part}}}", value)
     return path.replace("{name}", "n999")
 
@@ -102,7 +102,7 @@ async def check_role(service: Served, role: Role, scoped: bool) -> None:
     token = await service.token(role, (GROUP,) if scoped else ())
     async with service.client("front", token) as client:
         for method, path, right in PROTECTED:
-            if path == "/v1/watch" and right in RIGHTS[role]:
+            if path in ("/v1/watch", "/v1/hardware/events/follow") and right in RIGHTS[role]:
                 path += "?select=absent"
             answer = await ask(client, method, path)
             allowed = right in RIGHTS[role] and not (scoped and right in FLEET_WIDE)

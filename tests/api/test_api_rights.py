@@ -19,8 +19,10 @@ from strata.api.rights import needs, require_rights
 from strata.control.principal import KINDS, RIGHTS, ROLES, VERBS, Principal, Right, Role
 
 
-def test_only_health_and_readiness_are_public() -> None:
-    assert {("GET", "/v1/health"), ("GET", "/v1/ready")} == PUBLIC
+def test_only_health_readiness_and_the_inbox_of_controllers_are_public() -> None:
+    # The inbox has a credential of its own: the token in its path.
+    inbox = ("POST", "/v1/hardware/events/in/{token}")
+    assert {("GET", "/v1/health"), ("GET", "/v1/ready"), inbox} == PUBLIC
 
 
 @pytest.mark.parametrize("credential", BAD_CREDENTIALS)

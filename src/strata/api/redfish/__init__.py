@@ -1,0 +1,1 @@
+"""Northbound Redfish: the whole machine as one service at ``/redfish/v1``. A face: it holds no logic of its own."""

@@ -1,0 +1,76 @@
+"""Firmware settings of a node: those in force, and those that wait for its next restart."""
+
+from __future__ import annotations
+
+from strata.api.redfish import bodies, ids, live
+from strata.api.redfish.errors import rejected
+from strata.api.redfish.forms import resource
+from strata.api.redfish.ids import SYSTEMS
+from strata.api.redfish.needs import ACT, READ_BMC
+from strata.api.redfish.route import Call, Json, Reply, Route, link
+from strata.control.machine_views import BiosView
+from strata.core.errors import BadRequest, NotOffered
+
+_KIND = "Bios.v1_2_3"
+_LONGEST = 1024
+_MOST = 1000
+
+
+async def _settings(call: Call) -> BiosView:
+    """What its controller says; nothing where the hardware has no such settings."""
+    view = await call.services.facade.node(call.who, call.params["system"])
+    try:
+        return await live.kept(call).get(("bios", view.name), lambda: call.machine.bmcs.bios(call.who, view.name))
+    except (NotOffered, BadRequest):
+        return BiosView(node=view.name, current={}, staged={})
+
+
+async def bios(call: Call) -> Json:
+    """The settings in force."""
+    found = await _settings(call)
+    path = f"{ids.system(found.node)}/Bios"
+    return resource(
+        path,
+        _KIND,
+        "Bios",
+        "Firmware settings",
+        Attributes=dict(found.current),
+        **{
+            "@Redfish.Settings": {
+                "@odata.type": "#Settings.v1_4_0.Settings",
+                "SettingsObject": link(f"{path}/Settings"),
+                "SupportedApplyTimes": ["OnReset"],
+            }
+        },
+    )
+
+
+async def staged(call: Call) -> Json:
+    """The settings that the next restart brings into force."""
+    found = await _settings(call)
+    path = f"{ids.system(found.node)}/Bios/Settings"
+    return resource(path, _KIND, "Settings", "Staged firmware settings", Attributes=dict(found.staged))
+
+
+async def stage(call: Call) -> Reply:
+    """Stage settings."""
+    given = bodies.change(call, {"Attributes": dict}, await staged(call))["Attributes"] or {}
+    if not given:
+        raise rejected(400, "NoOperation")
+    if len(given) > _MOST:
+        raise BadRequest(f"{len(given)} settings; at most {_MOST} at a time", where="Attributes")
+    for name, value in given.items():
+        if isinstance(value, dict | list) or len(str(value)) > _LONGEST:
+            raise rejected(400, "PropertyValueTypeError", str(value)[:80], name, about=f"Attributes/{name}")
+    node = call.params["system"]
+    outcome = await call.machine.bmcs.stage_bios(call.who, node, given)
+    live.kept(call).forget(("bios", node))
+    return bodies.done(outcome)
+
+
+ROUTES = (
+    Route(template=f"{SYSTEMS}/{{system}}/Bios", get=bios, rights={"GET": READ_BMC}),
+    Route(
+        template=f"{SYSTEMS}/{{system}}/Bios/Settings", get=staged, patch=stage, rights={"GET": READ_BMC, "PATCH": ACT}
+    ),
+)

@@ -1,0 +1,108 @@
+"""TaskService: Strata's jobs as Redfish tasks. Cancelling one is deleting it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from strata.api.redfish.event_body import timestamp
+from strata.api.redfish.messages import own_message
+from strata.api.redfish.route import ROOT, Call, Json, Reply, Route, collection, link
+from strata.control.principal import Right
+from strata.control.views import JobView
+from strata.core.errors import Conflict
+
+_SERVICE = f"{ROOT}/TaskService"
+_TASKS = f"{_SERVICE}/Tasks"
+_MONITORS = f"{_SERVICE}/TaskMonitors"
+_MOST = 1000
+"""Tasks that are listed: the newest."""
+_READ = Right("read", "job")
+_CANCEL = Right("delete", "job")
+
+_STATES: Mapping[str, tuple[str, str]] = {
+    "pending": ("Pending", "OK"),
+    "running": ("Running", "OK"),
+    "done": ("Completed", "OK"),
+    "failed": ("Exception", "Critical"),
+    "cancelled": ("Cancelled", "Warning"),
+}
+_OVER = ("done", "failed", "cancelled")
+
+
+async def service(call: Call) -> Json:
+    """The task service."""
+    return {
+        "@odata.id": _SERVICE,
+        "@odata.type": "#TaskService.v1_2_1.TaskService",
+        "Id": "TaskService",
+        "Name": "Tasks",
+        "ServiceEnabled": True,
+        "Status": {"State": "Enabled", "Health": "OK"},
+        "CompletedTaskOverWritePolicy": "Oldest",
+        "LifeCycleEventOnTaskStateChange": False,
+        "Tasks": link(_TASKS),
+    }
+
+
+async def tasks(call: Call) -> Json:
+    """The newest tasks."""
+    page = await call.services.facade.jobs(call.who, _MOST, "")
+    return collection(_TASKS, "Task", "Tasks", [f"{_TASKS}/{job.id}" for job in page.items])
+
+
+async def task(call: Call) -> Json:
+    """One task."""
+    return task_of(await call.services.facade.job(call.who, call.params["task"]))
+
+
+async def monitor(call: Call) -> Reply:
+    """The same for whoever waits for the end of an operation: 202 until it is over."""
+    job = await call.services.facade.job(call.who, call.params["task"])
+    return Reply(status=200, body=task_of(job)) if job.state in _OVER else accepted(job)
+
+
+async def cancel(call: Call) -> Reply:
+    """Ask it to stop."""
+    try:
+        await call.services.facade.cancel_job(call.who, call.params["task"])
+    except Conflict:
+        # It is over, so there is nothing to stop; the record goes when it is old.
+        raise Conflict("the task is over already; its record is removed when it is old") from None
+    return Reply(status=204)
+
+
+def accepted(job: JobView) -> Reply:
+    """The answer to a request that became a job."""
+    headers = {"Location": f"{_MONITORS}/{job.id}", "Retry-After": "2"}
+    return Reply(status=202, body=task_of(job), headers=headers)
+
+
+def task_of(job: JobView) -> Json:
+    """A job as a task."""
+    state, health = _STATES[job.state]
+    if job.failed and health == "OK":
+        health = "Warning"
+    found: Json = {
+        "@odata.id": f"{_TASKS}/{job.id}",
+        "@odata.type": "#Task.v1_7_4.Task",
+        "Id": job.id,
+        "Name": f"{job.kind} by {job.author}",
+        "TaskState": state,
+        "TaskStatus": health,
+        "StartTime": timestamp(job.created),
+        "TaskMonitor": f"{_MONITORS}/{job.id}",
+        "Messages": [own_message("DeviceError", f"{e.node}: {e.detail}" if e.node else e.detail) for e in job.errors],
+    }
+    if job.total:
+        found["PercentComplete"] = min(100, (job.done + job.failed) * 100 // job.total)
+    if job.finished is not None:
+        found["EndTime"] = timestamp(job.finished)
+    return found
+
+
+ROUTES: tuple[Route, ...] = (
+    Route(template=_SERVICE, get=service, rights={"GET": _READ}),
+    Route(template=_TASKS, get=tasks, rights={"GET": _READ}),
+    Route(template=f"{_TASKS}/{{task}}", get=task, delete=cancel, rights={"GET": _READ, "DELETE": _CANCEL}),
+    Route(template=f"{_MONITORS}/{{task}}", get=monitor, delete=cancel, rights={"GET": _READ, "DELETE": _CANCEL}),
+)

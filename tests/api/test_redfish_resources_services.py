@@ -1,0 +1,258 @@
+"""The machine as a whole: managers, cables, PDUs, metrics, firmware, aggregates."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+from machine_support import ROOT, MachineService, get, members
+
+import strata
+from strata.api.redfish.ids import address_of, controller_id, manager
+from support.fake_machine import PDU_ADDRESS, address
+
+AGGREGATES = f"{ROOT}/AggregationService/Aggregates"
+UPDATE = f"{ROOT}/UpdateService/Actions/UpdateService.SimpleUpdate"
+
+
+def system(name: str) -> dict[str, str]:
+    return {"@odata.id": f"{ROOT}/Systems/{name}"}
+
+
+@pytest.fixture
+def service() -> MachineService:
+    found = MachineService()
+    found.furnish()
+    return found
+
+
+@pytest.fixture
+async def client(service: MachineService) -> AsyncIterator[httpx.AsyncClient]:
+    async with service.client() as client:
+        yield client
+
+
+# -- managers
+
+
+async def test_the_managers_are_strata_and_the_controllers_that_were_discovered(
+    service: MachineService, client: httpx.AsyncClient
+) -> None:
+    service.ground.undiscovered.update({"n002", "n003", "n004", "n005"})
+    found = await get(client, "Managers")
+    known = [address("n000"), address("n001"), PDU_ADDRESS]
+    assert members(found) == ["strata", *map(controller_id, known)]
+    own = await get(client, "Managers/strata")
+    assert (own["ManagerType"], own["FirmwareVersion"]) == ("Service", strata.__version__)
+    bmc = await get(client, found["Members"][1]["@odata.id"])
+    assert (bmc["ManagerType"], bmc["FirmwareVersion"], bmc["Manufacturer"]) == ("BMC", "2.40", "Acme")
+
+
+@pytest.mark.parametrize(
+    "where", ["https://10.0.0.1:443/redfish/v1/Systems/A", "bmc_3A", "[fe80::1%eth0]", "ünï", "a_b_c", ""]
+)
+def test_an_address_can_be_had_back_from_its_id(where: str) -> None:
+    assert address_of(controller_id(where)) == where
+    assert controller_id(where).replace("-", "").replace("_", "").replace(".", "").isalnum()
+
+
+@pytest.mark.parametrize("ident", ["bmc-https_3A_2F_2Fnowhere", "bmc-", "else", "bmc-_FF"])
+async def test_a_manager_that_is_not_there_is_not_found(client: httpx.AsyncClient, ident: str) -> None:
+    assert (await client.get(f"{ROOT}/Managers/{ident}")).status_code == 404
+
+
+async def test_the_audit_log_is_for_those_who_may_read_it(service: MachineService) -> None:
+    path = f"{ROOT}/Managers/strata/LogServices/Audit/Entries"
+    async with service.client("front", await service.token("operator")) as client:
+        found = await get(client, path)
+        assert found["Members"][0]["Username"] == "a"
+        assert await get(client, found["Members"][0]["@odata.id"])
+    async with service.client("front", await service.token("viewer")) as client:
+        assert (await client.get(path)).status_code == 403
+        assert "LogServices" not in await get(client, "Managers/strata")
+
+
+# -- fabrics and power equipment
+
+
+async def test_a_cable_between_switches_is_a_link_from_port_to_port(client: httpx.AsyncClient) -> None:
+    assert members(await get(client, "Fabrics")) == ["hsn"]
+    here = await get(client, "Fabrics/hsn/Switches/s0/Ports/p63")
+    there = here["Links"]["ConnectedSwitchPorts"][0]["@odata.id"]
+    assert there == f"{ROOT}/Fabrics/hsn/Switches/s1/Ports/p63"
+    assert (await get(client, there))["Links"]["ConnectedSwitches"][0]["@odata.id"].endswith("/s0")
+    assert (here["LinkStatus"], here["CurrentSpeedGbps"]) == ("LinkUp", 200)
+
+
+async def test_a_port_with_a_node_says_which_and_nothing_that_is_not_known(client: httpx.AsyncClient) -> None:
+    port = await get(client, "Fabrics/hsn/Switches/s0/Ports/p0")
+    assert "n000:hsn0" in port["Description"]
+    assert "LinkStatus" not in port
+
+
+@pytest.mark.parametrize("path", ["no", "no/Switches", "hsn/Switches/s9", "hsn/Switches/s0/Ports/p99"])
+async def test_what_is_not_in_the_graph_is_not_found(client: httpx.AsyncClient, path: str) -> None:
+    assert (await client.get(f"{ROOT}/Fabrics/{path}")).status_code == 404
+
+
+async def test_outlets_belong_to_their_pdu(client: httpx.AsyncClient) -> None:
+    assert members(await get(client, "PowerEquipment/RackPDUs")) == ["PDU_A"]
+    assert members(await get(client, "PowerEquipment/RackPDUs/PDU_A/Outlets")) == ["A1", "A2"]
+    assert (await get(client, "PowerEquipment/RackPDUs/PDU_A/Outlets/A1"))["PowerState"] == "On"
+    assert (await client.get(f"{ROOT}/PowerEquipment/RackPDUs/PDU_A/Outlets/A9")).status_code == 404
+
+
+# -- telemetry
+
+
+async def test_the_fleet_report_counts_nodes_and_asks_no_controller(
+    service: MachineService, client: httpx.AsyncClient
+) -> None:
+    service.see("n000", "on")
+    service.see("n001", "off")
+    report = await get(client, "TelemetryService/MetricReports/Fleet")
+    values = {value["MetricId"]: value["MetricValue"] for value in report["MetricValues"]}
+    assert (values["Nodes"], values["Power_on"], values["Power_off"], values["Power_unknown"]) == ("6", "1", "1", "4")
+    defined = members(await get(client, "TelemetryService/MetricDefinitions"))
+    assert set(values) == set(defined)
+    assert service.ground.reads == []
+
+
+# -- firmware
+
+
+async def test_firmware_is_stratas_the_controllers_and_the_nodes(
+    service: MachineService, client: httpx.AsyncClient
+) -> None:
+    service.ground.undiscovered.update({"n001", "n002", "n003", "n004", "n005"})
+    found = await get(client, "UpdateService/FirmwareInventory")
+    assert members(found) == ["strata", controller_id(address("n000")), controller_id(PDU_ADDRESS), "system-n000"]
+    versions = [(await get(client, link["@odata.id"]))["Version"] for link in found["Members"]]
+    assert versions == [strata.__version__, "2.40", "2.40", "BIOS 1.2"]
+    assert (await client.get(f"{ROOT}/UpdateService/FirmwareInventory/system-n001")).status_code == 404
+
+
+async def test_an_update_is_a_task_over_the_nodes_that_its_targets_name(
+    service: MachineService, client: httpx.AsyncClient
+) -> None:
+    body = {
+        "ImageURI": "http://files/bmc.bin",
+        "Targets": [f"{ROOT}/Systems/n003", f"{AGGREGATES}/rack", manager(address("n004"))],
+        "@Redfish.OperationApplyTime": "OnReset",
+    }
+    answer = await client.post(UPDATE, json=body)
+    assert answer.status_code == 202
+    assert answer.headers["location"].startswith(f"{ROOT}/TaskService/")
+    assert service.ground.asked == [("firmware", "http://files/bmc.bin", "OnReset", "n[000-001,003-004]")]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"ImageURI": None},
+        {"ImageURI": "bmc.bin"},
+        {"Targets": []},
+        {"Targets": None},
+        {"Targets": [f"{ROOT}/Systems/n*"]},
+        {"Targets": [f"{ROOT}/Systems/n000,n001"]},
+        {"Targets": [f"{ROOT}/Chassis/x1000"]},
+        {"Targets": [7]},
+        {"@Redfish.OperationApplyTime": "Someday"},
+        {"Username": "root"},
+    ],
+)
+async def test_an_update_that_does_not_say_what_and_where_is_refused(
+    service: MachineService, client: httpx.AsyncClient, change: dict[str, object]
+) -> None:
+    body = {"ImageURI": "http://files/bmc.bin", "Targets": [f"{ROOT}/Systems/n000"], **change}
+    assert (await client.post(UPDATE, json=body)).status_code == 400
+    assert service.ground.asked == []
+
+
+# -- aggregates
+
+
+async def test_groups_are_aggregates_of_systems(client: httpx.AsyncClient) -> None:
+    assert members(await get(client, AGGREGATES)) == ["rack"]
+    found = await get(client, f"{AGGREGATES}/rack")
+    assert (found["Elements"], found["ElementsCount"]) == ([system("n000"), system("n001")], 2)
+    assert "#Aggregate.SetDefaultBootOrder" not in found["Actions"]
+
+
+async def test_an_aggregate_that_is_made_is_a_group(service: MachineService, client: httpx.AsyncClient) -> None:
+    made = await client.post(AGGREGATES, json={"Name": "mine", "Elements": [system("n002"), system("n003")]})
+    assert (made.status_code, made.headers["location"]) == (201, f"{AGGREGATES}/mine")
+    assert service.facade.groups_["mine"][0] == {"n002", "n003"}
+    again = await client.post(AGGREGATES, json={"Name": "mine", "Elements": []})
+    assert again.status_code == 409
+    actions = made.json()["Actions"]
+    add = await client.post(actions["#Aggregate.AddElements"]["target"], json={"Elements": [system("n004")]})
+    remove = await client.post(actions["#Aggregate.RemoveElements"]["target"], json={"Elements": [system("n002")]})
+    assert (add.status_code, remove.status_code) == (204, 204)
+    assert service.facade.groups_["mine"][0] == {"n003", "n004"}
+    assert (await client.delete(f"{AGGREGATES}/mine")).status_code == 204
+    assert (await client.get(f"{AGGREGATES}/mine")).status_code == 404
+
+
+async def test_an_aggregate_without_a_name_gets_one(service: MachineService, client: httpx.AsyncClient) -> None:
+    made = await client.post(AGGREGATES, json={"Elements": [system("n002")]})
+    assert made.status_code == 201
+    assert made.json()["Id"] in service.facade.groups_
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"Name": "a b", "Elements": []},
+        {"Elements": [system("nobody")]},
+        {"Elements": "n000"},
+        {"Id": "x", "Elements": []},
+    ],
+)
+async def test_an_aggregate_that_makes_no_sense_is_not_made(
+    service: MachineService, client: httpx.AsyncClient, body: dict[str, object]
+) -> None:
+    assert (await client.post(AGGREGATES, json=body)).status_code in (400, 404)
+    assert list(service.facade.groups_) == ["rack"]
+
+
+async def test_an_aggregate_is_reset_as_one(service: MachineService, client: httpx.AsyncClient) -> None:
+    target = (await get(client, f"{AGGREGATES}/rack"))["Actions"]["#Aggregate.Reset"]["target"]
+    assert (await client.post(target, json={"ResetType": "PowerCycle"})).status_code == 204
+    assert service.ground.asked == [("power", "cycle", "n[000-001]")]
+
+
+async def test_systems_and_aggregates_are_reset_together(service: MachineService, client: httpx.AsyncClient) -> None:
+    target = (await get(client, "AggregationService"))["Actions"]["#AggregationService.Reset"]["target"]
+    body = {"ResetType": "PowerCycle", "TargetURIs": [f"{ROOT}/Systems/n004", f"{AGGREGATES}/rack"]}
+    assert (await client.post(target, json=body)).status_code == 204
+    assert service.ground.asked == [("power", "cycle", "n[000-001,004]")]
+    assert (await client.post(target, json={**body, "TargetURIs": [f"{AGGREGATES}/none"]})).status_code == 404
+
+
+async def test_a_reset_that_some_nodes_refuse_says_which(service: MachineService, client: httpx.AsyncClient) -> None:
+    service.ground.brakes["n001"] = "held by alice"
+    answer = await client.post(f"{AGGREGATES}/rack/Actions/Aggregate.Reset", json={"ResetType": "PowerCycle"})
+    assert answer.status_code == 200
+    assert "n001: held by alice" in answer.text
+
+
+async def test_a_batch_size_that_we_would_not_keep_is_refused(
+    service: MachineService, client: httpx.AsyncClient
+) -> None:
+    for name in ("BatchSize", "DelayBetweenBatchesInSeconds"):
+        answer = await client.post(
+            f"{AGGREGATES}/rack/Actions/Aggregate.Reset", json={"ResetType": "PowerCycle", name: 2}
+        )
+        assert answer.status_code == 400
+        assert "budgets" in answer.text
+    assert service.ground.asked == []
+
+
+async def test_the_sources_are_the_controllers_and_tell_no_secret(client: httpx.AsyncClient) -> None:
+    found = await get(client, "AggregationService/AggregationSources")
+    source = await get(client, found["Members"][0]["@odata.id"])
+    assert (source["HostName"], source["UserName"], source["Password"]) == (address("n000"), None, None)
+    assert system("n000") in source["Links"]["ResourcesAccessed"]

@@ -1,0 +1,439 @@
+"""Root, tasks, events, registries; and what holds for every route: a right, a schema, a link that leads somewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+from aiohttp import web
+from redfish_support import ROOT, RedfishService, keys, redfish_service
+
+from strata.api.redfish import push as push_module
+from strata.api.redfish.metadata import SCHEMAS
+from strata.api.redfish.routes import ROUTES
+from strata.control.machine_views import EventView
+from strata.control.principal import ROLES, Principal, Role
+from support.fake_machine import job
+
+SUBSCRIPTIONS = f"{ROOT}/EventService/Subscriptions"
+TASKS = f"{ROOT}/TaskService/Tasks"
+
+OPEN = {
+    ("GET", "/redfish/v1/SessionService"),
+    ("GET", "/redfish/v1/SessionService/Sessions"),  # one's own
+    ("GET", "/redfish/v1/SessionService/Sessions/{session}"),
+    ("DELETE", "/redfish/v1/SessionService/Sessions/{session}"),
+    ("GET", "/redfish/v1/AccountService"),
+    ("GET", "/redfish/v1/AccountService/Accounts"),  # one's own
+    ("GET", "/redfish/v1/AccountService/Accounts/{account}"),
+    ("PATCH", "/redfish/v1/AccountService/Accounts/{account}"),  # one's own password
+    ("DELETE", "/redfish/v1/AccountService/Accounts/{account}"),  # asked for by the handler, after whether it is there
+    ("GET", "/redfish/v1/AccountService/Roles"),
+    ("GET", "/redfish/v1/AccountService/Roles/{role}"),
+    ("GET", "/redfish/v1/Registries"),
+    ("GET", "/redfish/v1/Registries/{registry}"),
+    ("GET", "/redfish/v1/Registries/Strata/Strata.1.0.0.json"),
+}
+"""What everybody who is logged in may do; the handlers look at whose it is."""
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[RedfishService]:
+    async with redfish_service() as found:
+        yield found
+
+
+@pytest.fixture
+async def client(service: RedfishService) -> AsyncIterator[httpx.AsyncClient]:
+    async with service.client("admin") as found:
+        yield found
+
+
+def event(number: int, severity: str = "warning", node: str = "n1") -> EventView:
+    return EventView(
+        id=number, time=1_700_000_000.0, severity=severity, message="too \x07 hot", source="push", key="sensor/CPU",
+        node=node, bmc="", message_id="", fields={},
+    )  # fmt: skip
+
+
+# all routes
+
+
+def test_every_route_needs_a_right_or_is_known_to_need_none() -> None:
+    bare = {
+        (method, route.template)
+        for route in ROUTES
+        for method in ("GET", "POST", "PATCH", "DELETE")
+        if getattr(route, method.lower()) and method not in route.rights and method not in route.public
+    }
+    assert bare == OPEN
+    public = {(method, route.template) for route in ROUTES for method in route.public}
+    assert public == {
+        ("GET", "/redfish"),
+        ("GET", "/redfish/v1"),
+        ("GET", "/redfish/v1/odata"),
+        ("GET", "/redfish/v1/$metadata"),
+        ("POST", "/redfish/v1/SessionService/Sessions"),
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("scope", [(), ("g1",)])
+async def test_a_role_without_the_right_is_denied_whatever_is_there(
+    service: RedfishService, role: Role, scope: tuple[str, ...]
+) -> None:
+    who = Principal(name="x", role=role, scope=scope)
+    async with service.client("front", await service.token(role, scope)) as client:
+        for route in ROUTES:
+            path = re.sub(r"\{\w+\}", "x", route.template)
+            for method, right in route.rights.items():
+                if route.media == "text/event-stream" and who.may(right):
+                    continue  # would not end
+                answer = await client.request(method, path, json={} if method in ("POST", "PATCH") else None)
+                denied = answer.status_code == 403 and keys(answer)[0] == "InsufficientPrivilege"
+                assert denied or who.may(right), (method, path, answer.status_code)
+                assert answer.status_code < 500, (method, path, answer.text)
+
+
+async def test_a_client_certificate_is_as_good_as_a_token(service: RedfishService) -> None:
+    headers = {
+        "X-Strata-Client-Verify": "SUCCESS",
+        "X-Strata-Client-Serial": "0A",
+        "X-Strata-Client-DN": "OU=role:viewer,CN=ada,O=Strata",
+    }
+    async with service.client("front") as client:
+        assert (await client.get(f"{ROOT}/Systems", headers=headers)).status_code == 200
+        assert (await client.get(SUBSCRIPTIONS, headers=headers)).status_code == 403
+
+
+def links(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        if isinstance(value.get("@odata.id"), str):
+            yield value["@odata.id"].partition("#")[0]
+        for inner in value.values():
+            yield from links(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from links(inner)
+
+
+def types(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        if isinstance(value.get("@odata.type"), str):
+            yield value["@odata.type"].lstrip("#").rpartition(".")[0]
+        for inner in value.values():
+            yield from types(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from types(inner)
+
+
+@pytest.mark.slow
+async def test_every_link_leads_to_something_of_a_listed_schema(
+    service: RedfishService, client: httpx.AsyncClient
+) -> None:
+    await service.account("ada", "operator", ("g1",))
+    await service.logins.open("ada", "correct horse battery")
+    await client.post(SUBSCRIPTIONS, json={"Destination": "http://127.0.0.1:1/", "Protocol": "Redfish"})
+    service.facade.jobs_["j1"] = job("bmc", 3)
+    seen: set[str] = set()
+    waiting = [f"{ROOT}/"]
+    used: set[str] = set()
+    while waiting:
+        path = waiting.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        answer = await client.get(path)
+        assert answer.status_code == 200, (path, answer.text)
+        body = answer.json()
+        assert body["@odata.id"].rstrip("/") == path.rstrip("/")
+        assert body["Name"]
+        used |= set(types(body))
+        waiting += links(body)
+    assert used <= set(SCHEMAS)
+    assert len(seen) > 50
+
+
+# tasks
+
+
+async def test_jobs_are_tasks_that_can_be_waited_for_and_cancelled(
+    service: RedfishService, client: httpx.AsyncClient
+) -> None:
+    running = msgspec.structs.replace(job("bmc", 10), id="j1", state="running", done=4, failed=1, finished=None)
+    service.facade.jobs_["j1"] = running
+    task = (await client.get(f"{TASKS}/j1")).json()
+    assert (task["TaskState"], task["TaskStatus"], task["PercentComplete"]) == ("Running", "Warning", 50)
+    waiting = await client.get(task["TaskMonitor"])
+    assert (waiting.status_code, waiting.headers["location"]) == (202, task["TaskMonitor"])
+    assert (await client.delete(f"{TASKS}/j1")).status_code == 204
+    assert (await client.get(f"{TASKS}/j1")).json()["TaskState"] == "Cancelled"
+    assert (await client.get(task["TaskMonitor"])).status_code == 200
+    assert (await client.delete(f"{TASKS}/j1")).status_code == 409
+    assert (await client.get(f"{TASKS}/j2")).status_code == 404
+
+
+# events
+
+
+class Receiver:
+    """Somebody who is sent events, on a real socket."""
+
+    def __init__(self) -> None:
+        self.got: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self.answers: list[int] = []
+        self.url = ""
+
+    async def take(self, request: web.Request) -> web.Response:
+        status = self.answers.pop(0) if self.answers else 204
+        body = await request.json()
+        if status < 300:
+            self.got.put_nowait(body)
+        return web.Response(status=status)
+
+    async def next(self) -> dict[str, Any]:
+        async with asyncio.timeout(5):
+            return await self.got.get()
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    found = Receiver()
+    app = web.Application()
+    app.router.add_post("/events", found.take)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    host, port = runner.addresses[0][:2]
+    found.url = f"http://{host}:{port}/events"
+    yield found
+    await runner.cleanup()
+
+
+async def subscribe(client: httpx.AsyncClient, url: str, **more: object) -> str:
+    body = {"Destination": url, "Protocol": "Redfish", "Context": "mine", **more}
+    answer = await client.post(SUBSCRIPTIONS, json=body)
+    assert answer.status_code == 201, answer.text
+    return str(answer.headers["location"])
+
+
+async def until_health(client: httpx.AsyncClient, path: str, health: str) -> None:
+    async with asyncio.timeout(5):
+        while (await client.get(path)).json()["Status"]["Health"] != health:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+
+async def test_events_are_sent_to_subscribers(
+    service: RedfishService, client: httpx.AsyncClient, receiver: Receiver
+) -> None:
+    path = await subscribe(client, receiver.url, Severities=["Critical"])
+    service.push.publish([event(1), event(2, "critical")])
+    message = await receiver.next()
+    assert (message["Context"], len(message["Events"])) == ("mine", 1)
+    record = message["Events"][0]
+    assert (record["EventId"], record["MessageSeverity"]) == ("2", "Critical")
+    assert record["OriginOfCondition"] == {"@odata.id": f"{ROOT}/Systems/n1"}
+    assert "\x07" not in record["Message"]
+    changed = await client.patch(path, json={"Context": "yours"})
+    assert changed.json()["Context"] == "yours"
+    test = {"MessageId": "Strata.1.0.TestEvent", "Message": "hello", "MessageSeverity": "Warning"}
+    action = f"{ROOT}/EventService/Actions/EventService.SubmitTestEvent"
+    assert (await client.post(action, json=test)).status_code == 204
+    message = await receiver.next()
+    assert (message["Context"], message["Events"][0]["Message"]) == ("yours", "hello")
+    assert (await client.delete(path)).status_code == 204
+    service.push.publish([event(3, "critical")])
+    assert receiver.got.empty()
+
+
+async def test_a_receiver_that_fails_is_tried_again_then_told_of(
+    service: RedfishService, client: httpx.AsyncClient, receiver: Receiver
+) -> None:
+    path = await subscribe(client, receiver.url)
+    receiver.answers = [500, 302]
+    service.push.publish([event(1)])
+    assert (await receiver.next())["Events"][0]["EventId"] == "1"
+    await until_health(client, path, "OK")
+    receiver.answers = [500, 500, 500]
+    service.push.publish([event(2)])
+    async with asyncio.timeout(5):
+        while receiver.answers:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+    await until_health(client, path, "Warning")
+    service.push.publish([event(3)])
+    assert (await receiver.next())["Events"][0]["EventId"] == "3"
+    await until_health(client, path, "OK")
+
+
+async def test_a_slow_receiver_costs_a_bounded_queue(
+    service: RedfishService, client: httpx.AsyncClient, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(push_module, "_QUEUE", 3)
+    await subscribe(client, receiver.url)
+    service.push.publish([event(n) for n in range(10)])
+    assert [record["EventId"] for record in (await receiver.next())["Events"]] == ["7", "8", "9"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"Destination": "http://127.0.0.1/"},
+        {"Protocol": "Redfish"},
+        {"Destination": "ftp://127.0.0.1/", "Protocol": "Redfish"},
+        {"Destination": "http://127.0.0.1/ x", "Protocol": "Redfish"},
+        {"Destination": "http://127.0.0.1/", "Protocol": "FTP"},
+        {"Destination": "http://127.0.0.1/", "Protocol": "Redfish", "EventFormatType": "MetricReport"},
+        {"Destination": "http://127.0.0.1/", "Protocol": "Redfish", "Severities": ["Bad"]},
+        {"Destination": "http://127.0.0.1/", "Protocol": "Redfish", "HttpHeaders": [{"a": "b"}]},
+    ],
+)
+async def test_a_subscription_that_we_could_not_honour_is_refused(
+    client: httpx.AsyncClient, service: RedfishService, body: dict[str, object]
+) -> None:
+    assert (await client.post(SUBSCRIPTIONS, json=body)).status_code == 400
+    assert not service.push.all()
+
+
+async def test_subscriptions_are_for_administrators(service: RedfishService) -> None:
+    token = await service.token("operator")
+    async with service.client("front", token) as client:
+        for answer in (await client.get(SUBSCRIPTIONS), await client.post(SUBSCRIPTIONS, json={})):
+            assert (answer.status_code, keys(answer)[0]) == (403, "InsufficientPrivilege")
+
+
+class Listener:
+    """A client of the stream, as the server sees it: it hears what is sent until it hangs up."""
+
+    def __init__(self, service: RedfishService, accept: str = "text/event-stream") -> None:
+        self.heard: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._gone = asyncio.Event()
+        headers = [(b"accept", accept.encode())]
+        path = f"{ROOT}/EventService/SSE"
+        scope = {"type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "query_string": b"",
+                 "headers": headers}  # fmt: skip
+        self.task = asyncio.create_task(service.app("admin")(scope, self._receive, self._send))
+        self._first = True
+
+    async def _receive(self) -> dict[str, Any]:
+        if self._first:
+            self._first = False
+            return {"type": "http.request", "body": b""}
+        await self._gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        self.heard.put_nowait(message)
+
+    async def next(self) -> dict[str, Any]:
+        async with asyncio.timeout(5):
+            return await self.heard.get()
+
+    async def hang_up(self) -> None:
+        self._gone.set()
+        async with asyncio.timeout(5):
+            await self.task
+
+
+class Feed:
+    """Events to follow, and whether somebody still does."""
+
+    def __init__(self) -> None:
+        self.events: asyncio.Queue[list[EventView]] = asyncio.Queue()
+        self.closed = False
+
+    async def follow(self, who: object, select: str, since: int | None) -> AsyncIterator[list[EventView]]:
+        return self._run()
+
+    async def _run(self) -> AsyncIterator[list[EventView]]:
+        try:
+            while True:
+                yield await self.events.get()
+        finally:
+            self.closed = True
+
+
+@pytest.fixture
+def feed(service: RedfishService, monkeypatch: pytest.MonkeyPatch) -> Feed:
+    found = Feed()
+    assert service.services.machine is not None
+    monkeypatch.setattr(service.services.machine.alerts, "follow", found.follow)
+    return found
+
+
+async def test_a_listener_is_a_subscription_for_as_long_as_it_listens(
+    service: RedfishService, client: httpx.AsyncClient, feed: Feed
+) -> None:
+    listener = Listener(service)
+    start = await listener.next()
+    assert dict(start["headers"])[b"content-type"] == b"text/event-stream"
+    assert (await listener.next())["body"].startswith(b":")
+    (member,) = (await client.get(SUBSCRIPTIONS)).json()["Members"]
+    subscription = (await client.get(member["@odata.id"])).json()
+    assert subscription["SubscriptionType"] == "SSE"
+    feed.events.put_nowait([event(7)])
+    lines = (await listener.next())["body"].decode().splitlines()
+    assert lines[0] == "id: 7"
+    message = json.loads(lines[1].removeprefix("data: "))
+    assert (message["Context"], message["Events"][0]["EventId"]) == (subscription["Context"], "7")
+    await listener.hang_up()
+    assert feed.closed
+    assert (await client.get(SUBSCRIPTIONS)).json()["Members"] == []
+    assert service.services.watching == 0
+
+
+async def test_a_listener_can_be_sent_away(service: RedfishService, client: httpx.AsyncClient, feed: Feed) -> None:
+    listener = Listener(service)
+    await listener.next()
+    (member,) = (await client.get(SUBSCRIPTIONS)).json()["Members"]
+    assert (await client.patch(member["@odata.id"], json={"Context": "x"})).status_code == 400
+    assert (await client.delete(member["@odata.id"])).status_code == 204
+    async with asyncio.timeout(5):
+        await listener.task
+    assert feed.closed
+
+
+async def test_a_client_that_wants_no_events_gets_no_stream(service: RedfishService, feed: Feed) -> None:
+    listener = Listener(service, accept="application/json")
+    assert (await listener.next())["status"] == 406
+    await listener.hang_up()
+    assert not service.push.all()
+
+
+async def test_the_hardware_layer_feeds_the_subscribers(
+    service: RedfishService, client: httpx.AsyncClient, receiver: Receiver, feed: Feed
+) -> None:
+    await subscribe(client, receiver.url)
+    assert service.services.machine is not None
+    other = push_module.EventPush(service.store, service.ledger)
+    await other.start(service.services.machine.alerts)
+    feed.events.put_nowait([event(1)])
+    assert (await receiver.next())["Events"][0]["EventId"] == "1"
+    await other.stop()
+    with contextlib.suppress(asyncio.CancelledError):
+        assert feed.closed
+
+
+# registries
+
+
+async def test_every_message_of_ours_is_in_our_registry(client: httpx.AsyncClient) -> None:
+    file = (await client.get(f"{ROOT}/Registries/Strata")).json()
+    registry = (await client.get(file["Location"][0]["Uri"])).json()
+    answer = await client.get(f"{ROOT}/Systems/nothing")
+    own = [i for i in answer.json()["error"]["@Message.ExtendedInfo"] if i["MessageId"].startswith("Strata")]
+    for info in own:
+        prefix, version, key = info["MessageId"].split(".", 1)[0], "1.0", info["MessageId"].rpartition(".")[2]
+        assert registry["RegistryPrefix"] == prefix
+        assert registry["RegistryVersion"].startswith(version)
+        assert len(info["MessageArgs"]) == registry["Messages"][key]["NumberOfArgs"]
+    assert own
