@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -23,9 +23,10 @@ from strata.core.driver import Batch
 from strata.core.errors import Conflict, DeviceError, NotOffered, OutcomeUnknown, StrataError
 from strata.core.nodeset import fold
 from strata.hardware.bmc import Boot, Controller, PowerAction, ServiceSettings, Task
+from strata.hardware.pace import Pace, Place
 
-SLOTS = 256
-"""Controllers that are spoken to at a time."""
+AT_ONCE, PATIENCE, AT_MOST = 128, 0.5, 4096
+"""Controllers that are spoken to at a time, as long as they answer within so many seconds; and the most in all."""
 
 _CHUNK = 1000  # nodes per step of a job
 _UPDATE_TAKES = 3600.0
@@ -63,6 +64,7 @@ class BmcJobs:
     def __init__(self, fleet: Service, open_: Callable[[str], Controller]) -> None:
         self._fleet = fleet
         self._open = open_
+        self.pace = Pace(at_once=AT_ONCE, patience=PATIENCE, at_most=AT_MOST)
         fleet.jobs_.register("bmc", self._many)
         fleet.jobs_.register("firmware", self._update)
 
@@ -95,19 +97,18 @@ class BmcJobs:
         self, batch: Batch, work: Callable[[Controller], Any], without: Mapping[str, str]
     ) -> dict[str, str]:
         failed: dict[str, str] = {}
-        gate = asyncio.Semaphore(SLOTS)
 
-        async def one(name: str, address: str) -> None:
-            async with gate:
-                try:
-                    if not address:
-                        raise NotOffered("it has no controller's address", node=name)
-                    await work(self._open(address))
-                except StrataError as error:
-                    failed[name] = _why(error)
+        async def one(which: tuple[str, str], _: Place) -> None:
+            name, address = which
+            try:
+                if not address:
+                    raise NotOffered("it has no controller's address", node=name)
+                await work(self._open(address))
+            except StrataError as error:
+                failed[name] = _why(error)
 
         pairs = zip(batch.names, batch.bmcs, strict=True)
-        await asyncio.gather(*(one(name, address) for name, address in pairs if name not in without))
+        await self.pace.each([pair for pair in pairs if pair[0] not in without], one)
         return failed
 
     # -- jobs
@@ -214,9 +215,14 @@ def _why(error: StrataError) -> str:
     return f"not known whether it was done: {error}" if isinstance(error, OutcomeUnknown) else str(error)
 
 
-def fold_failures(failed: Mapping[str, str]) -> tuple[m.Failed, ...]:
-    """Nodes that failed for the same reason together. A reason that names the device is told for the first of them."""
+def many_outcome(done: Sequence[str], failed: Mapping[str, str]) -> m.ManyOutcome:
+    """What became of a request for many nodes; those that failed for the same reason come together."""
     by_reason: dict[str, list[str]] = defaultdict(list)
     for name, reason in failed.items():
         by_reason[reason].append(name)
-    return tuple(m.Failed(nodes=fold(names), reason=reason) for reason, names in by_reason.items())
+    return m.ManyOutcome(
+        done=fold(done),
+        done_count=len(done),
+        failed=tuple(m.Failed(nodes=fold(names), reason=reason) for reason, names in by_reason.items()),
+        failed_count=len(failed),
+    )

@@ -6,7 +6,6 @@ an NMI) is done at once, unless a brake is on. Implements ``strata.control.machi
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -15,15 +14,16 @@ import numpy as np
 
 from strata.control import machine_views as m
 from strata.control import views as v
-from strata.control.bmc_jobs import BmcJobs, Deed, fold_failures
+from strata.control.bmc_jobs import BmcJobs, Deed, many_outcome
 from strata.control.columns import Indices
 from strata.control.machine import Many
 from strata.control.principal import Principal
 from strata.control.service import Service
 from strata.core import intset
-from strata.core.errors import BadRequest, StrataError
+from strata.core.errors import BadRequest, NotOffered, StrataError
 from strata.core.nodeset import fold
 from strata.hardware.bmc import Boot, Controller, PowerAction, Reading, ServiceSettings
+from strata.hardware.pace import Place
 
 AT_ONCE = 1000
 """More nodes than this make a job."""
@@ -57,9 +57,7 @@ class BmcService:
             return result
         failed = {one.node: one.error or "refused" for one in result.results if not one.ok}
         done = [one.node for one in result.results if one.ok]
-        return m.ManyOutcome(
-            done=fold(done), done_count=len(done), failed=fold_failures(failed), failed_count=len(failed)
-        )
+        return many_outcome(done, failed)
 
     async def boot(self, who: Principal, select: str, boot: Boot) -> Many:
         """Set the boot override."""
@@ -119,9 +117,7 @@ class BmcService:
         names = self._fleet.view.names(nodes)
         failed = await self._jobs.carry_out(deed, nodes)
         done = [name for name in names if name not in failed]
-        return m.ManyOutcome(
-            done=fold(done), done_count=len(done), failed=fold_failures(failed), failed_count=len(failed)
-        )
+        return many_outcome(done, failed)
 
     async def _audit(self, who: Principal, action: str, nodes: Indices, detail: dict[str, Any]) -> None:
         names = fold(self._fleet.view.names(nodes))
@@ -237,18 +233,19 @@ class BmcService:
                 hint="ask in parts; whole-fleet readings come from telemetry",
             )
         batch = self._fleet.controller.batch(nodes)
-        gate = asyncio.Semaphore(256)
+        found: dict[str, T] = {}
 
-        async def one(node: str, address: str) -> T:
-            async with gate:
-                try:
-                    if not address:
-                        return lost(node, "it has no controller's address")
-                    return await read(node, self._open(address))
-                except StrataError as error:
-                    return lost(node, str(error))
+        async def one(which: tuple[str, str], _: Place) -> None:
+            node, address = which
+            try:
+                if not address:
+                    raise NotOffered("it has no controller's address", node=node)
+                found[node] = await read(node, self._open(address))
+            except StrataError as error:
+                found[node] = lost(node, str(error))
 
-        return await asyncio.gather(*(one(n, a) for n, a in zip(batch.names, batch.bmcs, strict=True)))
+        await self._jobs.pace.each(zip(batch.names, batch.bmcs, strict=True), one)
+        return [found[name] for name in batch.names]
 
     # -- helpers
 

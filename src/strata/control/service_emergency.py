@@ -11,11 +11,12 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
 from strata.control import machine_views as m
+from strata.control.bmc_jobs import many_outcome
 from strata.control.columns import Indices
 from strata.control.editor import check_words, encode, folded
 from strata.control.feed_driver import FeedDriver
@@ -24,9 +25,9 @@ from strata.control.service_base import ServiceBase
 from strata.core.column import Column
 from strata.core.errors import BadRequest, Refused, StrataError
 from strata.core.node import Freeze, Node
-from strata.core.nodeset import fold
 from strata.hardware.bmc import Controller
 from strata.hardware.feeds import CHASSIS, OUTLET
+from strata.hardware.pace import Pace
 from strata.store.protocol import Op, Put
 
 log = logging.getLogger(__name__)
@@ -97,7 +98,7 @@ class EmergencyService:
         with contextlib.suppress(StrataError):  # what was done is done, and is reported
             detail = {"off": len(done), "failed": len(failed)}
             await self._service.ledger.commit(who.name, "emergency-off.ended", folded(done), [], None, detail)
-        return m.EmergencyReport(outcome=_outcome(done, failed), frozen=frozen, seconds=round(seconds, 3))
+        return m.EmergencyReport(outcome=many_outcome(done, failed), frozen=frozen, seconds=round(seconds, 3))
 
     async def _freeze(self, who: Principal, indices: Indices, nodes: Sequence[Node], reason: str) -> tuple[str, ...]:
         """Write down what is about to happen, then the freezes; return when the engine knows of them."""
@@ -134,7 +135,7 @@ class EmergencyService:
         there = [node for node in nodes if node.bmc]
         # What feeds many goes first, and whom nobody expects to answer last.
         there.sort(key=lambda node: (node.role not in (OUTLET, CHASSIS), self._is_silent(node.bmc)))
-        pace = _Pace()
+        pace = Pace(at_once=AT_ONCE, patience=SLOW, at_most=AT_MOST)
         all_begun, left = asyncio.Event(), len(there)
 
         async def one(node: Node) -> None:
@@ -168,7 +169,7 @@ class EmergencyService:
             return str(error)  # some refuse to switch off what is off, some do it and do not answer: look
         return "it accepted, and does not say that it is off"
 
-    async def _confirm(self, address: str, trouble: str, pace: _Pace) -> str:
+    async def _confirm(self, address: str, trouble: str, pace: Pace) -> str:
         """Look until it says that it is off, and tell it once more on the way; why it does not."""
         begun, again = time.monotonic(), False
         for turn in range(1000):
@@ -229,43 +230,6 @@ class EmergencyService:
         known = known[known >= 0]
         led: Indices = known[self._service.controller.engine.work.epoch[known] > 0]
         return led
-
-
-class _Pace:
-    """Lets so many requests be under way at a time. A slow one gives its place up, and holds nobody up."""
-
-    def __init__(self) -> None:
-        self._places = asyncio.Semaphore(AT_ONCE)
-        self._room = asyncio.Semaphore(AT_MOST)
-
-    @contextlib.asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
-        """Wait for a place, and leave it after."""
-        async with self._room:
-            await self._places.acquire()
-            timer = asyncio.get_running_loop().call_later(SLOW, self._yield, place := [1])
-            try:
-                yield
-            finally:
-                timer.cancel()
-                self._yield(place)
-
-    def _yield(self, place: list[int]) -> None:
-        if place:
-            place.pop()
-            self._places.release()
-
-
-def _outcome(done: Sequence[str], failed: dict[str, str]) -> m.ManyOutcome:
-    by_reason: dict[str, list[str]] = {}
-    for name, why in failed.items():
-        by_reason.setdefault(why, []).append(name)
-    return m.ManyOutcome(
-        done=fold(done),
-        done_count=len(done),
-        failed=tuple(m.Failed(nodes=fold(names), reason=why) for why, names in by_reason.items()),
-        failed_count=len(failed),
-    )
 
 
 def confirmation(count: int) -> str:

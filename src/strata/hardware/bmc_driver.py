@@ -7,7 +7,7 @@ that was silent is left out of sweeps and tried in the background until it answe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -18,6 +18,7 @@ from strata.core.errors import BadRequest, Conflict, DeviceError, OutcomeUnknown
 from strata.core.model import Mutation
 from strata.core.state import Outcome
 from strata.hardware.controllers import Controllers
+from strata.hardware.pace import Pace, Place
 
 POWER_WORDS = ("off", "on")
 
@@ -43,8 +44,8 @@ class BmcDriver:
     def __init__(self, controllers: Controllers, *, settings: BmcDriverSettings | None = None) -> None:
         self._controllers = controllers
         self._settings = settings or BmcDriverSettings()
-        self._slots = asyncio.Semaphore(self._settings.at_once)
-        self._room = asyncio.Semaphore(self._settings.at_most)
+        chosen = self._settings
+        self._pace = Pace(at_once=chosen.at_once, patience=chosen.patience, at_most=chosen.at_most)
         self._probes: dict[str, asyncio.Task[None]] = {}
 
     async def close(self) -> None:
@@ -62,7 +63,7 @@ class BmcDriver:
         reasons: dict[int, str] = {}
         give_up = self._controllers.clock() + mutation.timeout
 
-        async def one(position: int) -> None:
+        async def one(position: int, _: Place) -> None:
             try:
                 await self._switch(batch, position, mutation.to == "on", min(batch.valid_until, give_up))
                 codes[position] = Outcome.DONE
@@ -70,7 +71,7 @@ class BmcDriver:
                 codes[position] = _outcome(wrong)
                 reasons[position] = str(wrong)
 
-        await self._each(range(len(batch)), one)
+        await self._pace.each(range(len(batch)), one)
         return Outcomes(codes, reasons)
 
     async def observe(self, variables: Sequence[str], batch: Batch) -> Mapping[str, Column]:
@@ -79,11 +80,11 @@ class BmcDriver:
             return {}
         codes = np.zeros(len(batch), dtype=np.int32)
 
-        async def one(position: int) -> None:
+        async def one(position: int, _: Place) -> None:
             seen = await self._look(batch.bmcs[position])
             codes[position] = 0 if seen is None else POWER_WORDS.index(seen) + 1
 
-        await self._each([i for i in range(len(batch)) if not self._silent(_address(batch, i))], one)
+        await self._pace.each([i for i in range(len(batch)) if not self._silent(_address(batch, i))], one)
         return {"power": Column(POWER_WORDS, codes)}
 
     async def permits(self, guard: str, batch: Batch) -> Sequence[str]:
@@ -142,46 +143,6 @@ class BmcDriver:
 
     async def _probe(self, address: str) -> None:
         await self._look(address)
-
-    # -- many nodes
-
-    async def _each(self, positions: Sequence[int], work: Callable[[int], Awaitable[None]]) -> None:
-        """``work`` for every position. A slow one frees its slot after a while, so that it holds nobody up."""
-        loop = asyncio.get_running_loop()
-        async with asyncio.TaskGroup() as group:
-            for position in positions:
-                await self._room.acquire()
-                await self._slots.acquire()
-                place = _Place(self._slots, self._room)
-                place.timer = loop.call_later(self._settings.patience, place.yields)
-                group.create_task(_run(work, position)).add_done_callback(place.leaves)
-
-
-class _Place:
-    """A place among the requests under way: one slot, given up early by the slow, and one of all the room."""
-
-    __slots__ = ("_room", "_slots", "_yielded", "timer")
-
-    def __init__(self, slots: asyncio.Semaphore, room: asyncio.Semaphore) -> None:
-        self.timer: asyncio.TimerHandle | None = None
-        self._slots = slots
-        self._room = room
-        self._yielded = False
-
-    def yields(self) -> None:
-        if not self._yielded:
-            self._yielded = True
-            self._slots.release()
-
-    def leaves(self, _: object) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
-        self.yields()
-        self._room.release()
-
-
-async def _run(work: Callable[[int], Awaitable[None]], position: int) -> None:
-    await work(position)
 
 
 def _address(batch: Batch, position: int) -> str:

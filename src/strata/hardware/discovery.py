@@ -13,6 +13,7 @@ from strata.core.errors import DeviceError, StrataError
 from strata.hardware.crawl import NOBODY
 from strata.hardware.crawl_values import serial, text, uuid
 from strata.hardware.inventory import Found
+from strata.hardware.pace import Pace, Place
 from strata.hardware.sources_scan import ScanSettings, settle
 
 log = logging.getLogger(__name__)
@@ -67,23 +68,17 @@ class Discovery:
             await asyncio.gather(feeding, return_exceptions=True)
 
     async def _feed(self, addresses: Sequence[str], done: asyncio.Queue[Look]) -> None:
-        loop = asyncio.get_running_loop()
-        slots = asyncio.Semaphore(self.settings.at_once)
-        room = asyncio.Semaphore(self.settings.at_most)
-        async with asyncio.TaskGroup() as group:
-            for address in addresses:
-                await room.acquire()
-                await slots.acquire()
-                place = _Place(slots, room)
-                place.timer = loop.call_later(self.settings.patience, place.yields)
-                group.create_task(self._one(address, done, place)).add_done_callback(place.leaves)
+        settings = self.settings
 
-    async def _one(self, address: str, done: asyncio.Queue[Look], place: _Place) -> None:
-        seen = await self._try(address)
-        if seen.silent:
-            place.yields()
+        async def one(address: str, place: Place) -> None:
             seen = await self._try(address)
-        done.put_nowait(seen)
+            if seen.silent:
+                place.yields()
+                seen = await self._try(address)
+            done.put_nowait(seen)
+
+        pace = Pace(at_once=settings.at_once, patience=settings.patience, at_most=settings.at_most)
+        await pace.each(addresses, one)
 
     async def _try(self, address: str) -> Look:
         try:
@@ -147,26 +142,3 @@ def tidied(found: Found) -> Found:
 
 
 _NO_ANSWER = (NOBODY, "no answer in")
-
-
-class _Place:
-    """A place among those who are read: one slot, given up early by the slow, and one of all the room."""
-
-    __slots__ = ("_room", "_slots", "_yielded", "timer")
-
-    def __init__(self, slots: asyncio.Semaphore, room: asyncio.Semaphore) -> None:
-        self.timer: asyncio.TimerHandle | None = None
-        self._slots = slots
-        self._room = room
-        self._yielded = False
-
-    def yields(self) -> None:
-        if not self._yielded:
-            self._yielded = True
-            self._slots.release()
-
-    def leaves(self, _: object) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
-        self.yields()
-        self._room.release()
