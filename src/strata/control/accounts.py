@@ -24,7 +24,7 @@ from strata.control.auth import Commits
 from strata.control.guesses import Guesses
 from strata.control.principal import Principal, Role
 from strata.core.errors import BadRequest, Conflict, NotFound, Unauthenticated, Unavailable
-from strata.hardware.followed import Followed
+from strata.store.followed import Followed
 from strata.store.protocol import Delete, Put, Store
 
 log = logging.getLogger(__name__)

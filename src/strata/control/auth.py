@@ -8,7 +8,6 @@ effect at once here and within a watch's delay on other controllers. While the s
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import hmac
 import logging
@@ -16,14 +15,14 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from strata.control.principal import ROLES, Principal, Role
 from strata.control.service_views import CertificateView, NewToken, TokenRequest, TokenView
-from strata.core.errors import BadRequest, Compacted, NotFound, StrataError, Unauthenticated
+from strata.core.errors import BadRequest, NotFound, Unauthenticated
+from strata.store.followed import Followed
 from strata.store.protocol import Delete, Op, Put, Store
 
 log = logging.getLogger(__name__)
@@ -31,7 +30,6 @@ log = logging.getLogger(__name__)
 _TOKEN = re.compile(r"strata_([0-9a-f]{16})_([A-Za-z0-9_-]{43})\Z")
 _SERIAL = re.compile(r"[0-9A-F]{1,40}\Z")
 _PREFIX = "auth/"
-_RETRY_AFTER = 1.0
 
 # As nginx prints it (RFC 2253, last first). Our CA writes exactly this shape, in characters that need no escape.
 _SUBJECT = re.compile(
@@ -108,29 +106,20 @@ class Authenticator:
     """Checks credentials against the records in the store, and changes those."""
 
     def __init__(self, store: Store, ledger: Commits, *, clock: Callable[[], float] = time.time) -> None:
-        self._store = store
         self._ledger = ledger
         self._clock = clock
         self._tokens: dict[str, TokenRecord] = {}
         self._certificates: dict[str, CertificateRecord] = {}
         self._revoked: dict[str, Revocation] = {}
-        self._task: asyncio.Task[None] | None = None
-        self._revision = 0
-        self._own: dict[str, int] = {}
-        """Keys changed here, and at which revision: the watch brings those and older changes again, too late."""
+        self._followed = Followed(store, _PREFIX, self._apply, self._forget_all)
 
     async def start(self) -> None:
         """Load all records, then follow their changes until ``stop``."""
-        await self._load()
-        self._task = asyncio.create_task(self._follow(), name="auth-watch")
+        await self._followed.start()
 
     async def stop(self) -> None:
         """End the watch."""
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
-            self._task = None
+        await self._followed.stop()
 
     # checking
 
@@ -197,16 +186,13 @@ class Authenticator:
             author=who.name,
             note=request.note,
         )
-        key = f"auth/token/{ident}"
-        self._own[key] = await self._ledger.commit(
-            who.name,
+        await self._write(
+            who,
             "mint-token",
-            key,
-            [Put(key, msgspec.msgpack.encode(record))],
-            expect={key: 0},
+            f"auth/token/{ident}",
+            record,
             detail={"role": record.role, "scope": list(record.scope), "expires": record.expires},
         )
-        self._tokens[ident] = record
         return NewToken(token=f"strata_{ident}_{secret}", view=record.view)
 
     def tokens(self) -> list[TokenView]:
@@ -218,24 +204,15 @@ class Authenticator:
         if ident not in self._tokens:
             raise NotFound("no such token", where=repr(ident)[:80], hint="list tokens to see their ids")
         key = f"auth/token/{ident}"
-        self._own[key] = await self._ledger.commit(who.name, "revoke-token", key, [Delete(key)])
-        self._tokens.pop(ident, None)
+        revision = await self._ledger.commit(who.name, "revoke-token", key, [Delete(key)])
+        self._followed.wrote(key, None, revision)
 
     # certificates
 
     async def record_certificate(self, who: Principal, record: CertificateRecord) -> None:
         """Remember a certificate before it is handed out."""
-        key = f"auth/certificate/{record.serial}"
         detail = {"name": record.name, "role": record.role, "scope": list(record.scope), "expires": record.expires}
-        self._own[key] = await self._ledger.commit(
-            who.name,
-            "issue-certificate",
-            key,
-            [Put(key, msgspec.msgpack.encode(record))],
-            expect={key: 0},
-            detail=detail,
-        )
-        self._certificates[record.serial] = record
+        await self._write(who, "issue-certificate", f"auth/certificate/{record.serial}", record, detail=detail)
 
     def certificates(self) -> list[CertificateView]:
         """All recorded certificates that have not expired, by name."""
@@ -262,17 +239,19 @@ class Authenticator:
         key = f"auth/revoked/{serial}"
         record = Revocation(serial=serial, author=who.name, since=self._clock())
         value = msgspec.msgpack.encode(record)
-        self._own[key] = await self._ledger.commit(who.name, "revoke-certificate", key, [Put(key, value)])
-        self._revoked[serial] = record
+        revision = await self._ledger.commit(who.name, "revoke-certificate", key, [Put(key, value)])
+        self._followed.wrote(key, value, revision)
 
     # following the store
 
-    async def _load(self) -> None:
-        page = await self._store.range(_PREFIX)
+    async def _write(self, who: Principal, action: str, key: str, record: object, *, detail: dict[str, object]) -> None:
+        """A new record, in the audit log and at hand."""
+        value = msgspec.msgpack.encode(record)
+        revision = await self._ledger.commit(who.name, action, key, [Put(key, value)], {key: 0}, detail)
+        self._followed.wrote(key, value, revision)
+
+    def _forget_all(self) -> None:
         self._tokens, self._certificates, self._revoked = {}, {}, {}
-        for entry in page.entries:
-            self._apply(entry.key, entry.value)
-        self._revision = page.revision
 
     def _apply(self, key: str, value: bytes | None) -> None:
         _, kind, ident = key.split("/", 2)
@@ -289,21 +268,6 @@ class Authenticator:
             self._tokens.pop(ident, None)
             if kind == "revoked":
                 self._revoked[ident] = Revocation(serial=ident, author="", since=0.0)
-
-    async def _follow(self) -> None:
-        while True:
-            try:
-                async for events in self._store.watch(_PREFIX, start=self._revision + 1):
-                    for event in events:
-                        if event.revision > self._own.get(event.key, 0):
-                            self._apply(event.key, event.value)
-                        self._revision = event.revision
-            except Compacted:
-                with suppress(StrataError):
-                    await self._load()
-            except StrataError as error:
-                log.warning("cannot follow credential changes", extra={"reason": str(error)})
-            await asyncio.sleep(_RETRY_AFTER)
 
 
 _R = TypeVar("_R")

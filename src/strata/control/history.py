@@ -6,11 +6,9 @@ again from what the store still has (``last_revision`` is then 0). Never blocks 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time as clock
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -23,6 +21,7 @@ import numpy.typing as npt
 from strata.control.history_file import HistoryFile
 from strata.control.transitions import Transition
 from strata.core.errors import BadRequest, Compacted, Corrupt, Unavailable
+from strata.store.side_file import FileThread
 
 log = logging.getLogger(__name__)
 
@@ -123,36 +122,22 @@ class History:
 
 
 class _Worker:
-    """A thread with its own connection."""
+    """The file in a thread, and what becomes of its errors."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file: HistoryFile | None = None
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="history")
+        self._thread = FileThread("history", partial(_open, path))
+        self.close = self._thread.close
 
     async def run(self, work: Callable[[HistoryFile], _T]) -> _T:
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, self._do, work)
+            return await self._thread.run(work)
         except (apsw.FullError, apsw.IOError, apsw.CantOpenError, apsw.BusyError, apsw.ReadOnlyError) as error:
             raise Unavailable(f"the history cannot be used now: {error}", where=self._path.name) from None
         except apsw.CorruptError as error:
             _damaged(self._path).touch()
             hint = "start the service anew: the history is then filled again from the store"
             raise Corrupt(f"the history is damaged: {error}", where=self._path.name, hint=hint) from None
-
-    async def close(self) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
-        self._thread.shutdown()
-
-    def _do(self, work: Callable[[HistoryFile], _T]) -> _T:
-        if self._file is None:
-            self._file = _open(self._path)
-        return work(self._file)
-
-    def _close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
 
 
 def _prune_slice(file: HistoryFile, first: int, before: float, living: npt.NDArray[np.int64] | None) -> int:

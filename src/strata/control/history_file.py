@@ -12,15 +12,14 @@ that number, not by time: clocks jump.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from pathlib import Path
 
-import apsw
 import numpy as np
 import numpy.typing as npt
 
 from strata.control.transitions import Transition
 from strata.core import intset
+from strata.store.side_file import connect
 
 SEGMENT_ROWS = 1_000_000
 PLACES = 1 << 20
@@ -47,19 +46,7 @@ class HistoryFile:
     """One connection to the index. Not for two threads at once."""
 
     def __init__(self, path: Path) -> None:
-        with suppress(OSError):  # if it cannot be there, SQLite says so
-            path.touch(mode=0o600)
-            path.chmod(0o600)
-        self._db = apsw.Connection(str(path))
-        self._db.set_busy_timeout(10_000)
-        # It can be rebuilt from the store's log, so a commit need not wait for the disk; WAL keeps it whole.
-        self._db.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-65536")
-        found = self._db.execute("PRAGMA user_version").get
-        if found not in (0, _FORMAT):
-            raise apsw.CorruptError(f"format {found}, not {_FORMAT}")
-        with self._db:
-            self._db.execute(_SCHEMA)
-            self._db.execute(f"PRAGMA user_version={_FORMAT}")
+        self._db = connect(path, _SCHEMA, _FORMAT, pragmas="PRAGMA cache_size=-65536")
 
     def close(self) -> None:
         """Let go of the file."""

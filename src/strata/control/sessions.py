@@ -20,7 +20,7 @@ import msgspec
 from strata.control.auth import Commits
 from strata.control.principal import Principal
 from strata.core.errors import NotFound, StrataError, Unauthenticated, Unavailable
-from strata.hardware.followed import Followed
+from strata.store.followed import Followed
 from strata.store.protocol import Delete, Put, Store
 
 log = logging.getLogger(__name__)

@@ -79,7 +79,8 @@ class Reach:
         return IpmiController(self.ipmi, self.ipmi_store, address)
 
     def _login(self, address: str) -> Credentials:
-        if self._simulator and address.startswith(self._simulator):
+        # A credential that somebody set counts there as well, or a rotated password would be a lost one.
+        if self._simulator and address.startswith(self._simulator) and not self.credentials.route(address):
             return Credentials(SIMULATED_ACCOUNT.user, SIMULATED_ACCOUNT.password)
         return self.credentials.lookup(address)
 

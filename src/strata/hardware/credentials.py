@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from strata.core.errors import BadRequest, DeviceError
-from strata.hardware.followed import Followed
+from strata.store.followed import Followed
 from strata.hardware.redfish import ROOT, Credentials
 from strata.hardware.sealing import Seal
 from strata.store.protocol import Store

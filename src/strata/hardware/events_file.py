@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import apsw
 import msgspec
 
 from strata.hardware.bmc import Severity
 from strata.hardware.event import HardwareEvent
 from strata.hardware.events_words import RANK
+from strata.store.side_file import connect
 
 Numbered = tuple[int, HardwareEvent]
 """An event and its sequence number."""
@@ -40,19 +39,7 @@ class EventFile:
     """One connection. Not for two threads at once."""
 
     def __init__(self, path: Path) -> None:
-        with suppress(OSError):  # if it cannot be there, SQLite says so
-            path.touch(mode=0o600)
-            path.chmod(0o600)
-        self._db = apsw.Connection(str(path))
-        self._db.set_busy_timeout(10_000)
-        # What a power cut may take is the last moment of a log; WAL keeps the rest whole.
-        self._db.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL")
-        found = self._db.execute("PRAGMA user_version").get
-        if found not in (0, _FORMAT):
-            raise apsw.CorruptError(f"format {found}, not {_FORMAT}")
-        with self._db:
-            self._db.execute(_SCHEMA)
-            self._db.execute(f"PRAGMA user_version={_FORMAT}")
+        self._db = connect(path, _SCHEMA, _FORMAT)
 
     def close(self) -> None:
         """Let go of the file."""

@@ -12,8 +12,8 @@ import logging
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,6 +24,7 @@ from strata.core.errors import BadRequest, Compacted, Unavailable
 from strata.hardware.bmc import Severity
 from strata.hardware.event import HardwareEvent
 from strata.hardware.events_file import EventFile, Numbered
+from strata.store.side_file import FileThread
 
 log = logging.getLogger(__name__)
 
@@ -195,32 +196,18 @@ class EventLog:
 
 
 class _Worker:
-    """A thread with its own connection."""
+    """The file in a thread, and what becomes of its errors."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file: EventFile | None = None
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="events")
+        self._where = path.name
+        self._thread = FileThread("events", partial(_open, path))
+        self.close = self._thread.close
 
     async def run(self, work: Callable[[EventFile], _T]) -> _T:
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, self._do, work)
+            return await self._thread.run(work)
         except apsw.Error as error:
-            raise Unavailable(f"the event log cannot be used now: {error}", where=self._path.name) from None
-
-    async def close(self) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
-        self._thread.shutdown()
-
-    def _do(self, work: Callable[[EventFile], _T]) -> _T:
-        if self._file is None:
-            self._file = _open(self._path)
-        return work(self._file)
-
-    def _close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+            raise Unavailable(f"the event log cannot be used now: {error}", where=self._where) from None
 
 
 def _open(path: Path) -> EventFile:

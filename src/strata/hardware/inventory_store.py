@@ -19,7 +19,7 @@ from strata.core.errors import NotFound
 from strata.hardware import inventory_history as history
 from strata.hardware import inventory_records as records
 from strata.hardware.event import EventSink, HardwareEvent
-from strata.hardware.followed import Followed
+from strata.store.followed import Followed
 from strata.hardware.inventory import Change, ChangeKind, Component, Found, Known, Machine, Parts, Place
 from strata.hardware.inventory_changes import changes, is_stranger, with_unread
 from strata.hardware.inventory_index import Mark, Marks, Serials, hashed, marks

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from strata.core.errors import BadRequest, NotFound, StrataError
-from strata.hardware.followed import Followed
+from strata.store.followed import Followed
 from strata.store.audit import Ledger
 from strata.store.protocol import Delete, Op, Put, Store
 

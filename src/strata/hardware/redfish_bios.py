@@ -67,7 +67,7 @@ def _check(current: Mapping[str, Value], wanted: Mapping[str, Value]) -> None:
     for name, value in wanted.items():
         if name not in current:
             near = [known for known in current if name.lower() in known.lower()][:5]
-            hint = f"similar: {', '.join(near)}" if near else "see the settings that it has"
+            hint = f"similar: {', '.join(near)}" if near else "list them with: strata hardware bios NODE"
             raise BadRequest("it has no such setting", where=name[:100], hint=hint)
         known = current[name]
         numbers = isinstance(known, int | float) and not isinstance(known, bool)

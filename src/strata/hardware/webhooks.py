@@ -16,7 +16,7 @@ from strata.hardware.alerts_record import Alert
 from strata.hardware.bmc import Severity
 from strata.hardware.events_marks import Marks
 from strata.hardware.events_words import RANK
-from strata.hardware.followed import Followed
+from strata.store.followed import Followed
 from strata.hardware.sealing import Seal
 from strata.hardware.webhooks_post import Post, PostSettings
 from strata.store.audit import Ledger

@@ -24,7 +24,7 @@ from strata.control.machine import AlertFacade
 from strata.control.machine_views import EventView
 from strata.control.principal import LOCAL_ADMIN, Principal
 from strata.core.errors import BadRequest, NotFound, StrataError
-from strata.hardware.followed import Followed
+from strata.store.followed import Followed
 from strata.store.protocol import Delete, Put, Store
 
 log = logging.getLogger(__name__)
