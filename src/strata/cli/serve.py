@@ -44,6 +44,7 @@ def parse_listen(text: str) -> tuple[str, int]:
     metavar="N",
     help="Register N of them in an empty store.",
 )
+@click.option("--simulated-feeds", is_flag=True, help="And the outlets and chassis that feed them.")
 @click.option(
     "--bmc-tls", default="pin", show_default=True, metavar="pin|system|FILE", help="How BMCs' certificates are judged."
 )
@@ -70,6 +71,7 @@ def serve(
     no_tls: bool,
     simulator: str,
     simulated: int,
+    simulated_feeds: bool,
     bmc_tls: str,
     public_url: str,
     syslog: str,
@@ -102,7 +104,7 @@ def serve(
         store=s.StoreSettings(url=store),
         listen=s.ListenSettings(tls=not no_tls, host=host, port=port, names=tls_name),
         leadership=s.LeadershipSettings(shards=shards),
-        simulated=s.SimulatedSettings(nodes=simulated, address=simulator),
+        simulated=s.SimulatedSettings(nodes=simulated, feeds=simulated_feeds, address=simulator),
         hardware=s.HardwareSettings(
             bmc_tls=bmc_tls if bmc_tls in ("pin", "system") else str(Path(bmc_tls).absolute()),
             public_url=public_url,

@@ -42,6 +42,9 @@ GOAL = {
 }
 """What ``up`` wants of every node."""
 
+FEEDERS = ("pdu-outlet", "chassis")
+"""Roles of what feeds nodes: it has power, and nothing else can be wanted of it."""
+
 DOCUMENT = "up"
 MARK = "made-by-strata-up"
 """File in a state directory: ``up`` made this, ``down`` may remove it."""
@@ -68,6 +71,7 @@ STATE_DIR = click.option(
 @click.command()
 @click.option("--nodes", type=click.IntRange(1, 1_000_000), default=256, show_default=True, help="Size of the fleet.")
 @click.option("--simulated/--empty", default=True, show_default=True, help="A simulated fleet, or none at all.")
+@click.option("--feeds", is_flag=True, help="With PDU outlets and chassis that feed the nodes, all off at first.")
 @click.option("--seed", type=int, default=0, help="Draws the simulated fleet.")
 @click.option(
     "--time-scale", type=click.FloatRange(0, min_open=True), default=20.0, show_default=True, help="How fast it boots."
@@ -83,6 +87,7 @@ def up(
     session: Session,
     nodes: int,
     simulated: bool,
+    feeds: bool,
     seed: int,
     time_scale: float,
     listen: str,
@@ -119,12 +124,14 @@ def up(
                 front = "--listen" in options
                 if simulated:
                     fleet = ["--nodes", str(nodes), "--seed", str(seed), "--scale", str(1 / time_scale)]
+                    fleet += ["--pdus", "off"] if feeds else []
+                    options += ["--simulated-feeds"] if feeds else []
                     options += ["--simulator", _simulator(session, directory, fleet), "--simulated", str(nodes)]
                 running = _start(
                     directory / SERVICE, directory / LOG, "strata.cli", "serve", "--state-dir", str(directory), *options
                 )
             _wait_ready(session, client, running, directory, front)
-        found = _bring_to_ready(session, client, timeout) if simulated else {}
+        found = _bring_to_ready(session, client, timeout, feeds=feeds) if simulated else {}
     except KeyboardInterrupt:
         session.out.note("interrupted: the service goes on by itself; 'strata down' stops it")
         raise
@@ -134,10 +141,12 @@ def up(
         exits.leave(exits.ERROR)
 
 
-def _bring_to_ready(session: Session, client: Client, timeout: float) -> dict[str, int]:
+def _bring_to_ready(session: Session, client: Client, timeout: float, *, feeds: bool) -> dict[str, int]:
     """Want every node ready, and follow them there; the last counts by state."""
-    document = {"name": DOCUMENT, "select": "*", "set": GOAL}
-    body: Json = {"documents": [document], "prune": False, "dry_run": False}
+    roles = FEEDERS if feeds else ()
+    nodes = {"name": DOCUMENT, "select": " ".join(f"!role:{role}" for role in roles) or "*", "set": GOAL}
+    feeders = [{"name": f"{DOCUMENT}-{role}", "select": f"role:{role}", "set": {"power": ["on"]}} for role in roles]
+    body: Json = {"documents": [nodes, *feeders], "prune": False, "dry_run": False}
     applied = client.request("POST", "/v1/apply", body=body).body
     return wait(client, "*", session.out, timeout=timeout, revision=int(applied["revision"]))
 

@@ -74,6 +74,8 @@ class SimulatedSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     nodes: int = 0
     """Simulated nodes to register if the store has none. Default: 0."""
+    feeds: bool = False
+    """Register the outlets and chassis that feed them too. Default: no; the simulator must have been told as well."""
     address: str = ""
     """Where the simulator answers (``http://127.0.0.1:PORT``), a process of its own: simulated nodes outlive the
     controller, as real ones do. Default: empty, real drivers."""

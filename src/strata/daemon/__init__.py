@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import uvloop
@@ -48,7 +48,7 @@ from strata.store.open import open_store
 from strata.store.protocol import Store
 from strata.virtual.agent_driver import AgentDriver
 from strata.virtual.bmc_server import SIMULATED_ACCOUNT
-from strata.virtual.fleet import simulated_groups, simulated_nodes
+from strata.virtual.fleet import simulated_fleet, simulated_groups, simulated_nodes
 
 log = logging.getLogger(__name__)
 
@@ -131,12 +131,13 @@ async def running(settings: Settings) -> AsyncIterator[Service]:
         await controller.start()
         parts.push_async_callback(controller.stop)
         await _simulated_fleet(service, settings)
-        services.machine = await open_machine(service, settings, reach, parts)
+        hardware = await open_machine(service, settings, reach, parts)
+        services.machine = hardware.machine
         await event_push.start(services.machine.alerts)
         parts.push_async_callback(event_push.stop)
         await _open_doors(settings, services, authority, parts)
         parts.push_async_callback(service.jobs_.close)
-        upkeep = asyncio.create_task(_upkeep(service, settings), name="upkeep")
+        upkeep = asyncio.create_task(_upkeep(service, settings, hardware.prune), name="upkeep")
         parts.push_async_callback(_cancelled, upkeep)
         yield service
 
@@ -215,7 +216,8 @@ async def _simulated_fleet(service: Service, settings: Settings) -> None:
     count = settings.simulated.nodes
     if not count or len(service.registry):
         return
-    nodes = simulated_nodes(count, bmc_base=settings.simulated.address)
+    made = simulated_fleet if settings.simulated.feeds else simulated_nodes
+    nodes = made(count, bmc_base=settings.simulated.address)
     await service.edits.create_nodes(nodes, "strata")
     await service.settled(await service.controller.store.revision())
     for group in simulated_groups(nodes):
@@ -225,7 +227,7 @@ async def _simulated_fleet(service: Service, settings: Settings) -> None:
         await service.edits.put_group(group.name, members, "strata", description=group.description)
 
 
-async def _upkeep(service: Service, settings: Settings) -> None:
+async def _upkeep(service: Service, settings: Settings, prune_hardware: Callable[[float], Awaitable[None]]) -> None:
     """Take over the jobs of the dead; forget what is too old."""
     pruned = compacted = service.controller.clock.now()
     while True:
@@ -241,6 +243,7 @@ async def _upkeep(service: Service, settings: Settings) -> None:
                 await service.jobs_.prune()
                 living = service.registry.uids[service.registry.alive]
                 await service.controller.chronicle.prune(wall - settings.retention.history, living)
+                await prune_hardware(wall - settings.retention.history)
                 if settings.retention.audit is not None:
                     await service.ledger.prune(wall - settings.retention.audit, "strata")
         except StrataError as error:

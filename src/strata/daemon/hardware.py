@@ -8,6 +8,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
+from typing import NamedTuple
 
 from strata.control.inventory_nodes import NodesByBmc
 from strata.control.machine import Machine
@@ -101,7 +102,14 @@ def _tls(settings: HardwareSettings, pins: Pins) -> Tls:
         ) from None
 
 
-async def open_machine(service: Service, settings: Settings, reach: Reach, parts: AsyncExitStack) -> Machine:
+class Opened(NamedTuple):
+    """The hardware layer, and how it forgets what is older than a time."""
+
+    machine: Machine
+    prune: Callable[[float], Awaitable[None]]
+
+
+async def open_machine(service: Service, settings: Settings, reach: Reach, parts: AsyncExitStack) -> Opened:
     """All services of the hardware layer, running for as long as ``parts`` is open."""
     controllers, hardware = reach.controllers, settings.hardware
     store, ledger = service.controller.store, service.ledger
@@ -137,9 +145,10 @@ async def open_machine(service: Service, settings: Settings, reach: Reach, parts
     emergency = EmergencyService(service, controllers.open, controllers.silent)
     parts.push_async_callback(emergency.stop)
     consoles = await _consoles(service, settings, reach, hub, parts)
+    found = InventoryService(service, inventory, discovery, nodes)
     machine = Machine(
         bmcs=BmcService(service, controllers.open),
-        inventory=InventoryService(service, inventory, discovery, nodes),
+        inventory=found,
         alerts=AlertService(service, hub),
         fabric=FabricService(service, lambda: cabling(inventory), file=hardware.topology),
         consoles=consoles,
@@ -148,7 +157,7 @@ async def open_machine(service: Service, settings: Settings, reach: Reach, parts
     )
     await hub.start()
     parts.push_async_callback(hub.stop)
-    return machine
+    return Opened(machine, found.prune)
 
 
 def _redfish(reach: Reach) -> Callable[[str], Awaitable[Found]]:
