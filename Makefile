@@ -3,7 +3,9 @@
 
 SHELL := /bin/bash
 PY := .venv/bin/python
-PACKAGES := python3-venv nginx-light etcd-server etcd-client graphviz ipmitool
+PACKAGES := python3-venv nginx-light etcd-server etcd-client graphviz ipmitool curl openssl \
+  postgresql slurmctld slurm-wlm-basic-plugins slurm-client
+TOOLS := nginx etcd etcdctl dot ipmitool curl openssl pg_ctlcluster slurmctld scontrol
 SEEDS ?= 1000
 NODES ?= 256
 
@@ -14,7 +16,7 @@ help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 .venv/.ready: requirements.lock pyproject.toml
-	@command -v nginx >/dev/null && command -v etcd >/dev/null && command -v etcdctl >/dev/null && command -v dot >/dev/null && command -v ipmitool >/dev/null \
+	@missing=; for tool in $(TOOLS); do command -v $$tool >/dev/null || missing=1; done; [ -z "$$missing" ] \
 	  && /usr/bin/python3 -c 'import ensurepip' 2>/dev/null \
 	  || { [ "$$(id -u)" = 0 ] || { echo "missing Debian packages; as root: apt-get install $(PACKAGES)" >&2; exit 1; }; \
 	       apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq -y install --no-install-recommends $(PACKAGES); }
@@ -55,6 +57,10 @@ bench: setup  ## Benchmarks; each prints one JSON object
 	$(PY) bench/plan.py --nodes 100000 --json
 	$(PY) bench/api.py --json
 	$(PY) bench/store.py --json
+	$(PY) bench/capmc.py --nodes 20000 --json
+	$(PY) bench/capmc.py --nodes 100000 --json
+	$(PY) bench/telemetry.py --json
+	$(PY) bench/policy.py --json
 
 docs: setup  ## Make the reference pages from the code
 	$(PY) docs/generate.py

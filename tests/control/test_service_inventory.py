@@ -206,6 +206,11 @@ async def test_names_and_places_come_from_the_csv_and_the_mapping(ground: Ground
     assert ground.fleet.registry.node("n00001").location == "x1000c0s1b0n0"
 
 
+async def test_nodes_are_numbered_in_the_order_of_their_addresses(ground: Ground) -> None:
+    await ground.discover(addresses=[ground.fake.machine(number) for number in (10, 2, 1)], adopt=True)
+    assert [ground.fleet.registry.node(f"n0000{i}").bmc for i in (1, 2, 3)] == [f"https://bmc{i}" for i in (1, 2, 10)]
+
+
 async def test_a_node_that_is_there_is_updated_and_not_made_twice(ground: Ground) -> None:
     await ground.fleet.edits.create_nodes([spec("old", bmc="https://bmc1/")], "alice")
     await ground.fleet.settled()

@@ -105,16 +105,17 @@ def test_the_pages_made_from_the_code_are_up_to_date() -> None:
 
 
 class Desk:
-    """A shell with ``strata`` in its path, in a directory where the documentation is at ``docs``."""
+    """A shell with ``strata`` and ``python`` in its path, in a directory where the documentation is at ``docs``."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         (directory / "docs").symlink_to(DOCS)
         binaries = directory / "bin"
         binaries.mkdir()
-        strata = binaries / "strata"
-        strata.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m strata.cli "$@"\n', encoding="utf-8")
-        strata.chmod(0o755)
+        for name, arguments in (("strata", "-m strata.cli"), ("python", "")):
+            binary = binaries / name
+            binary.write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments} "$@"\n', encoding="utf-8")
+            binary.chmod(0o755)
         self.state = directory / "s"
         kept = {name: value for name, value in os.environ.items() if not name.startswith("STRATA_")}
         self.environment = {
@@ -125,8 +126,11 @@ class Desk:
         }
 
     def up(self) -> None:
-        """A small fleet, ready; or the one that is there."""
-        self.shell("strata status || strata up --nodes 32 --time-scale 40 --listen 127.0.0.1:0")
+        """A small fleet, ready; or the one that is there, once it has settled after the page before."""
+        self.shell(
+            "strata status || strata up --nodes 32 --time-scale 40 --listen 127.0.0.1:0\n"
+            'until [ -z "$(strata node list --folded state:converging)" ]; do sleep 0.1; done'
+        )
 
     def down(self) -> None:
         """Nothing is left."""

@@ -103,7 +103,7 @@ async def ground() -> AsyncIterator[Ground]:
 async def test_a_new_controller_is_one_line_of_history(ground: Ground) -> None:
     assert await ground.record(found(1, part("DIMM1", "M1"), part("DIMM2", "M2"))) == ["new"]
     [change] = await ground.inventory.history(since=None, limit=100)
-    assert (change.what, change.node, change.detail) == ("added", "bmc1", "a controller: Contoso, 3 parts")
+    assert (change.what, change.node, change.detail) == ("added", "bmc1", "Contoso, 3 parts")
     parts = await ground.inventory.parts("https://bmc1")
     assert [component.serial for component in parts.components] == ["S1", "M1", "M2"]
 
@@ -146,6 +146,16 @@ async def test_a_part_in_a_new_machine_that_came_from_an_old_one_has_moved(groun
     await ground.record(found(1, part("DIMM1", "M1")))
     await ground.record(found(2, part("DIMM1", "M1"), time=200.0))
     assert [what for what, _, _ in await ground.history()] == ["added", "moved", "added"]
+
+
+async def test_a_machine_that_has_moved_with_all_its_parts_is_one_move(ground: Ground) -> None:
+    parts = [part(f"DIMM{i}", f"M{i}") for i in range(8)]
+    await ground.record(found(1, *parts))
+    await ground.record(found(2, *parts, part("DIMM9", "M9"), serial="S1", time=200.0))
+    moved = [event for event in ground.events if "moved" in event.message]
+    assert [event.message for event in moved] == [
+        "system moved: serial S1, with 8 other parts (https://bmc1 → https://bmc2)"
+    ]
 
 
 async def test_a_part_that_could_not_be_read_is_not_gone(ground: Ground) -> None:

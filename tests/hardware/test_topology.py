@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -90,6 +91,24 @@ def test_what_both_ends_say_is_one_link() -> None:
         "leaf2:49 spine:2 lldp",
     }
     assert topology.conflicts == [] and topology.switches["leaf1"].fabric == "HSN"
+
+
+def told_twice(serial: str) -> Topology:
+    """A switch that its own controller and another service tell of, each with a serial."""
+    own = switch("leaf1", {"01": heard(1)})
+    part = msgspec.structs.replace(own.components[0], serial="SW1")
+    manager = msgspec.structs.replace(part, serial=serial)
+    return built(
+        msgspec.structs.replace(own, components=(part,)),
+        msgspec.structs.replace(own, address="https://manager", components=(manager,)),
+        node("n1", 1),
+    )
+
+
+def test_a_switch_that_two_services_tell_of_is_one_if_its_name_and_serial_are() -> None:
+    once = told_twice("SW1")
+    assert list(once.switches) == ["leaf1"] and links(once) == {"leaf1:01 n1:NIC1 lldp"} and not once.conflicts
+    assert len(told_twice("SW2").switches) == len(told_twice("").switches) == 2
 
 
 def test_nodes_that_share_a_switch_are_near() -> None:

@@ -93,19 +93,19 @@ def look(life: Life) -> None:
     assert ("power", "off", "on", "power-on") in {(c["variable"], c["old"], c["new"], c["cause"]) for c in changes}
     plan = life.run("node", "plan", "n00001", "image=v2", "--json").json
     assert [step["mutation"] for step in plan["steps"]][:3] == ["leave-workload", "stop-personality", "load-image"]
-    assert "not together" in life.run("node", "plan", "n00001", "power=off", code=3).out
+    assert "not together" in life.run("node", "plan", "n00001", "power=off", "os=up", code=3).out
     many = life.run("plan", "@compute", "image=v2", "--json").json
     assert many["totals"]["load-image"] == many["nodes"]
     assert life.run("status", "--json").json["by_state"]["ready"] == NODES
 
 
 def change(life: Life) -> None:
-    """A node goes where it is wanted, and ``--wait`` stays until it is there."""
+    """A node goes where it is wanted, ``--wait`` stays until it is there, and ends where there is no way."""
     life.run("node", "set", "n00002", "image=v2", "--wait")
     assert life.fact("n00002", "image") == "v2"
-    life.run("node", "set", "n00002", "power=off", "--wait", code=3)
+    life.run("node", "set", "n00002", "power=off", "os=up", "--wait", code=3)
     assert life.fact("n00002", "power") == "on"
-    life.run("node", "set", "n00002", "--unset", "power", "--wait")
+    life.run("node", "set", "n00002", "--unset", "power", "--unset", "os", "--wait")
     assert life.run("node", "retry", "*").out == "nothing to do: 0 nodes retried\n"
 
 

@@ -3,7 +3,7 @@
 There is one front per door. On the *admin* door (a socket that only the owner can open) whoever shows no credential is
 the local administrator. On the *front* door only nginx speaks, and what it says about a client certificate is
 believed. ``GET /v1/nodes/{name}`` and ``GET /v1/health`` are answered here: dispatch would be most of their cost.
-``/redfish`` goes to an application of its own.
+``/redfish`` and ``/capmc`` go to applications of their own.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from typing import Any, Literal
 
 import msgspec
 
+from strata.api.capmc import capmc_app, is_capmc
 from strata.api.http import is_fresh, node_tag
 from strata.api.problem import MEDIA_TYPE, problem_of
 from strata.api.redfish.app import PREFIX, RedfishApp
-from strata.api.redfish.events import SSE
 from strata.api.redfish.routes import ROUTES
 from strata.api.rights import WHO
 from strata.api.services import SERVICES, Services
+from strata.api.streams import is_stream
 from strata.control.logs import request_id
 from strata.control.principal import LOCAL_ADMIN, Principal, Right
 from strata.core.errors import BadRequest, Unauthenticated
@@ -54,8 +55,6 @@ _VARY = (b"vary", b"authorization")
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}\Z")
 _NODE_PREFIX = "/v1/nodes/"
 _NODE_ROUTE = "/v1/nodes/{name}"
-_WATCH = "/v1/watch"
-_STREAMS = (_WATCH, SSE, "/v1/hardware/events/follow")
 _READ_NODE = Right("read", "node")
 HEALTHY = b'{"status":"alive"}'
 
@@ -183,12 +182,12 @@ class Front:
     # everything else
 
     async def _rest(self, scope: Scope, receive: Receive, send: Send, ident: bytes, began: float) -> None:
-        head = scope["method"] == "HEAD" and scope["path"] not in _STREAMS
+        watches = is_stream(scope["path"])
+        head = scope["method"] == "HEAD" and not watches
         if head:
             # A copy: the server looks at its own to know that no body will come.
             scope = {**scope, "method": "GET"}
-        watches = scope["path"] in _STREAMS
-        app = self._redfish if _is_redfish(scope["path"]) else self._app
+        app = self._app_at(scope["path"])
         status, stalled = 0, False
 
         async def sent(message: Message) -> None:
@@ -228,6 +227,11 @@ class Front:
             headers = [(b"x-request-id", ident), *SECURITY_HEADERS, _PROBLEM, _NO_STORE]
             self._count(scope, problem.status, began)
             await _answer(send, problem.status, headers, _encode(problem), "HEAD" if head else "GET")
+
+    def _app_at(self, path: str) -> App:
+        if _is_redfish(path):
+            return self._redfish
+        return capmc_app if is_capmc(path) else self._app
 
     def _count(self, scope: Scope, status: int, began: float) -> None:
         """Count a request by its template; what matched none is counted together, so that labels stay few."""

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import msgspec
 
+from strata.api.streams import STREAMS, pattern
 from strata.core.errors import BadRequest
+from strata.hardware.events_inbox import BODY_MOST
 
 _SAFE = re.compile(r"[A-Za-z0-9_./@+: -]+\Z")
 _LISTEN = re.compile(r"(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\]|\*)\Z")
@@ -56,7 +58,8 @@ _REDFISH_PROBLEMS = {
     ),
     "504": (504, "Strata.1.0.OutcomeUnknown", "the service took too long to answer", "Look before trying again."),
 }
-_STREAMS = ("/v1/watch", "/redfish/v1/EventService/SSE")
+# A controller's push has its credential in the path, which nginx would put into its log of errors.
+_INBOX = "/v1/hardware/events/in/"
 
 
 class FrontDoor(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,7 +93,7 @@ def config_text(door: FrontDoor) -> str:
         for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
     problems = "\n".join(_problem(number, codes) for number, codes in enumerate(_PROBLEMS))
-    streams = "\n".join(map(_stream, _STREAMS))
+    streams = "\n".join(map(_stream, STREAMS))
     redfish_pages = "\n".join(
         f"      error_page {codes} = @redfish{number};" for number, codes in enumerate(_REDFISH_PROBLEMS)
     )
@@ -161,6 +164,11 @@ http {{
     location / {{
       proxy_pass http://strata;
     }}
+    location {_INBOX} {{
+      error_log /dev/null crit;
+      client_max_body_size {BODY_MOST};
+      proxy_pass http://strata;
+    }}
     location /redfish {{
 {redfish_pages}
       if ($request_method !~ ^(GET|HEAD|POST|PATCH|PUT|DELETE|OPTIONS)$) {{
@@ -176,8 +184,9 @@ http {{
 """
 
 
-def _stream(path: str) -> str:
-    return f"""    location = {path} {{
+def _stream(template: str) -> str:
+    where = f"~ {pattern(template)}" if "{" in template else f"= {template}"
+    return f"""    location {where} {{
       proxy_pass http://strata;
       proxy_buffering off;
       proxy_read_timeout 3600s;

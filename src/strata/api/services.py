@@ -19,6 +19,9 @@ from strata.control.logins import Logins
 from strata.control.machine import Machine
 from strata.control.metrics import Metrics
 from strata.control.principal import Principal
+from strata.control.service_capmc import CapmcService
+from strata.control.service_power import PowerService
+from strata.control.service_power_jobs import PowerJobs
 from strata.control.texts import FREEZE_SCOPE, NAME, NODE_NAME, PLAIN
 from strata.core.errors import Unavailable
 
@@ -39,6 +42,13 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds that a watcher may take to accept data before it is dropped."""
 
 
+class Power(msgspec.Struct, frozen=True, kw_only=True):
+    """What is measured, and what jobs used of it."""
+
+    measured: PowerService
+    jobs: PowerJobs
+
+
 class Services(msgspec.Struct, kw_only=True):
     """Everything behind the API."""
 
@@ -47,6 +57,10 @@ class Services(msgspec.Struct, kw_only=True):
     metrics: Metrics
     machine: Machine | None = None
     """The hardware layer; None: this service runs without it."""
+    capmc: CapmcService | None = None
+    """The power API that schedulers speak; None: this service runs without it."""
+    power: Power | None = None
+    """The power layer; None: this service measures nothing."""
     logins: Logins | None = None
     """Accounts with passwords, and sessions; None: only tokens and certificates are known."""
     event_push: EventPush | None = None
@@ -77,6 +91,13 @@ class Ask(msgspec.Struct, frozen=True):
         if self.services.machine is None:
             raise Unavailable("this service runs without the hardware layer", hint="ask one that has it")
         return self.services.machine
+
+    @property
+    def power(self) -> Power:
+        """The power layer's face."""
+        if self.services.power is None:
+            raise Unavailable("this service does not measure power", hint="ask one that does")
+        return self.services.power
 
 
 # One dependency and not three: Litestar would start a task for each.

@@ -19,6 +19,8 @@ NEAR = (
     ls.number("count"),
     ls.plain("nodes"),
 )
+MOST_CONFLICTS = 20
+"""Conflicts that are shown: one switch that is wrong has one for each of its cables."""
 
 
 @click.group()
@@ -68,7 +70,7 @@ def _tree(session: Session, found: Json) -> None:
     for switch in found["switches"]:
         by_fabric.setdefault(switch["fabric"], []).append(switch)
     for name in sorted(by_fabric):
-        session.out.line(f"fabric {name}" if name else "no fabric")
+        session.out.line(f"fabric {name}" if name else "(fabric without a name)")
         leaves: dict[tuple[str, ...], list[Json]] = {}
         spines = {switch["id"] for switch in by_fabric[name] if not switch["nodes"]}
         for switch in by_fabric[name]:
@@ -87,8 +89,10 @@ def _tree(session: Session, found: Json) -> None:
             session.out.line(f"  {spine}")
     if not found["switches"]:
         session.out.note("no switch is known; 'strata hardware discover' finds those that speak Redfish")
-    for conflict in found["conflicts"]:
+    for conflict in found["conflicts"][:MOST_CONFLICTS]:
         session.out.line(f"conflict: {conflict}", colour="red")
+    if len(found["conflicts"]) > MOST_CONFLICTS:
+        session.out.note(f"and {len(found['conflicts']) - MOST_CONFLICTS} more conflicts: --json shows them all")
 
 
 def _dot(session: Session, found: Json) -> None:

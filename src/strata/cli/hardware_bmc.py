@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 import click
@@ -28,8 +29,8 @@ def number(value: object) -> str:
     return "-" if value is None else f"{value:g}" if isinstance(value, int | float) else str(value)
 
 
-def send(session: Session, path: str, body: Json, done: str, *, as_json: bool) -> None:
-    """Ask for something on many nodes and tell what became of it; exit code 1 where some failed."""
+def send(session: Session, path: str, body: Json, done: str, *, as_json: bool, hint: str = "") -> None:
+    """Ask for something on many nodes and tell what became of it, and then ``hint``; exit code 1 where some failed."""
     reply = session.client.request("POST", path, body=body)
     answer = reply.body
     if as_json:
@@ -40,6 +41,8 @@ def send(session: Session, path: str, body: Json, done: str, *, as_json: bool) -
     else:
         if answer["done_count"]:
             session.out.line(f"{done}: {answer['done']} ({many(answer['done_count'], 'node')})")
+            if hint:
+                session.out.note(hint)
         for failed in answer["failed"]:
             session.out.note(f"{failed['nodes']}: {failed['reason']}")
     exits.leave(exits.ERROR if reply.status != 202 and answer["failed_count"] else 0)
@@ -61,7 +64,7 @@ def bmc(session: Session, node: str, as_json: bool) -> None:
     if as_json:
         session.out.json(found)
         return
-    identity, boot = found["identity"] or {}, found["boot"] or {}
+    identity = found["identity"] or {}
     rows = [
         ("address", found["address"] or "-"),
         ("answers", "yes" if found["reachable"] else f"no: {found['trouble']}"),
@@ -72,14 +75,16 @@ def bmc(session: Session, node: str, as_json: bool) -> None:
         ("firmware", identity.get("firmware") or "-"),
         ("quirks", ", ".join(identity.get("quirks", ())) or "-"),
         ("power", found["power"]),
-        ("boot", _boot_text(boot)),
+        ("boot", _boot_text(found["boot"])),
         *((f"media {one['id']}", one["image"] or "empty") for one in found["media"]),
     ]
     session.out.table([Column("what"), Column("value")], [list(row) for row in rows])
 
 
-def _boot_text(boot: Json) -> str:
-    if not boot or boot.get("target") in (None, "none"):
+def _boot_text(boot: Json | None) -> str:
+    if boot is None:
+        return "-"
+    if boot.get("target") in (None, "none"):
         return "as the firmware says"
     return f"{boot['target']} {'once' if boot['once'] else 'from now on'} {boot.get('uri', '')}".strip()
 
@@ -101,7 +106,9 @@ def power(session: Session, select: tuple[str, ...], action: str, force: bool, a
     """
     body = {"select": " ".join(select), "action": action, "force": force}
     wish = action in ("on", "off", "graceful-off")
-    send(session, "/v1/bmc/power", body, f"wanted {action}" if wish else f"told to {action}", as_json=as_json)
+    done = f"wanted {action}" if wish else f"told to {action}"
+    hint = f"it stays wanted until: strata node set {shlex.join(select)} --unset power" if wish else ""
+    send(session, "/v1/bmc/power", body, done, as_json=as_json, hint=hint)
 
 
 @select_help
@@ -123,7 +130,8 @@ def boot(
              strata hardware boot n7 http --uri https://10.0.0.1/boot.efi --always
     """
     body = {"select": " ".join(select), "target": target, "once": not always, "uri": uri, "uefi": uefi}
-    send(session, "/v1/bmc/boot", body, f"boots from {target}", as_json=as_json)
+    done = "boots as the firmware says" if target == "none" else f"boots from {target}"
+    send(session, "/v1/bmc/boot", body, done, as_json=as_json)
 
 
 @select_help

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from strata.cli import listing as ls
+from strata.cli.output import many
 from strata.cli.session import Session, pass_session
 from strata.cli.times import when
 from strata.cli.words import complete_select, items
@@ -68,7 +69,7 @@ def set_(session: Session, pattern: str, user: str, password_file: Path | None, 
     if as_json:
         session.out.json(found)
     else:
-        session.out.line(f"set for {found['pattern']}: user {found['user']}; {found['used_by']} nodes use it")
+        session.out.line(f"set for {found['pattern']}: user {found['user']}; {many(found['used_by'], 'node')} so far")
 
 
 @credentials.command()
@@ -103,7 +104,7 @@ def rotate(session: Session, select: tuple[str, ...], as_json: bool) -> None:
         session.out.json(job)
     else:
         session.out.line(
-            f"job {job['id']}: {job['total']} controllers; 'strata jobs show {job['id']}' tells how it goes"
+            f"job {job['id']}: {many(job['total'], 'controller')}; 'strata jobs wait {job['id']}' shows how far it is"
         )
 
 

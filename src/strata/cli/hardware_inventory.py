@@ -60,7 +60,7 @@ CHANGES = (
     ls.Field("time", lambda item: when(item["time"]), key=lambda item: item["time"]),
     ls.plain("what"),
     ls.Field("node", lambda item: item["node"] or "-"),
-    ls.plain("kind"),
+    ls.Field("kind", lambda item: item["kind"] or "controller"),
     ls.plain("detail"),
     ls.plain("old"),
     ls.plain("new"),
@@ -115,6 +115,8 @@ def discover(
     \b
     Example: strata hardware discover --range 10.1.0.0/22 --mapping racks.csv --adopt
     """
+    if not (addresses or csv or ranges or ssdp or leases or dhcp or known or accept):
+        raise click.UsageError("say where to look: ADDRESS, --csv, --range, --ssdp, --leases, --dhcp or --known")
     body: Json = {
         "addresses": list(addresses),
         "csv": _text(csv),
@@ -168,7 +170,8 @@ def _tell(out: Output, job: Json, report: Json) -> None:
     if report["troubled"]:
         out.note(f"{report['troubled']} not read whole: strata hardware list --match 'trouble=[0-9]*'")
     for error in job.get("errors", ()):
-        out.note(f"{error['node']}: {error['detail']}" if error["node"] else error["detail"])
+        named = not error["node"] or error["detail"].startswith(f"{error['node']}: ")
+        out.note(error["detail"] if named else f"{error['node']}: {error['detail']}")
     more = int(job["failed"]) - len(job.get("errors", ()))
     if more > 0:
         out.note(f"and {more} more")

@@ -29,6 +29,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     },
     "The hardware": {
         "hardware": "strata.cli.hardware:hardware",
+        "power": "strata.cli.power:power",
         "fabric": "strata.cli.fabric:fabric",
         "console": "strata.cli.console:console",
         "alert": "strata.cli.alert:alert",

@@ -20,7 +20,7 @@ FIELDS = (
     ls.plain("name"),
     ls.plain("url"),
     ls.plain("least"),
-    ls.plain("signed"),
+    ls.Field("signed", lambda item: "yes" if item["signed"] else "no"),
     ls.number("delivered"),
     ls.plain("failing"),
 )
@@ -65,6 +65,8 @@ def set_(session: Session, name: str, url: str, least: str, secret_file: Path | 
     """
     from strata.cli.client import segment
 
+    if not url.startswith(("http://", "https://")):
+        raise click.BadParameter(f"{url!r} is no http:// or https:// address", param_hint="URL")
     body = {"url": url, "least": least}
     if secret_file is not None:
         body["secret"] = _secret(secret_file)

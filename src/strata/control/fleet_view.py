@@ -187,9 +187,10 @@ class FleetView:
 
 def _word_ranks(words: list[str]) -> npt.NDArray[np.int64]:
     """For each word its place in the natural order (``x9`` before ``x10``); equal words share one."""
-    places = {word: place for place, word in enumerate(sorted(set(words), key=_natural))}
+    places = {word: place for place, word in enumerate(sorted(set(words), key=natural))}
     return np.fromiter((places[word] for word in words), dtype=np.int64, count=len(words))
 
 
-def _natural(word: str) -> list[tuple[str, int]]:
+def natural(word: str) -> list[tuple[str, int]]:
+    """A key that sorts ``x9`` before ``x10``."""
     return [(text, int(number or 0)) for text, number in re.findall(r"(\D*)(\d*)", word)]

@@ -10,6 +10,7 @@ import contextlib
 import secrets
 import time
 import zlib
+from bisect import bisect_right
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ import numpy as np
 
 from strata.control import machine_views as m
 from strata.control.edits import Edits
+from strata.control.fleet_view import natural
 from strata.control.inventory_adopt import Adopter
 from strata.control.inventory_nodes import NodesByBmc
 from strata.control.job_record import Step
@@ -187,7 +189,10 @@ class _Run:
             return
         locations = await self._locations()
         adopter = Adopter(self._edits, self._nodes, self._inventory, self._plan.author, self._plan.name)
-        seen = [a for a in self._inventory.addresses() if a > (after or "") and self._seen(a)]
+        # Numbers are given in this order: 10.1.0.2 before 10.1.0.10.
+        seen = await asyncio.to_thread(sorted, [a for a in self._inventory.addresses() if self._seen(a)], key=natural)
+        if after:
+            seen = seen[bisect_right(seen, natural(after), key=natural) :]
         for begin in range(0, len(seen), _ADOPT):
             part = seen[begin : begin + _ADOPT]
             found = await self._placed(part, locations)

@@ -39,6 +39,7 @@ Kind = Literal[
     "webhook",
     "console",
     "emergency",
+    "power",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -73,22 +74,24 @@ _LOOK = _rights(
     "hardware",
     "bmc",
     "alert",
+    "power",
 )
 
 RIGHTS: dict[Role, frozenset[Right]] = {
     "viewer": _LOOK,
     "operator": _LOOK
     | _rights(("create", "change", "delete"), "desire", "hold", "freeze", "job")
-    | _rights(("change",), "bmc", "alert")
+    | _rights(("change",), "bmc", "alert", "power")
     | _rights(("create",), "emergency")
     # What a console prints may hold secrets of the jobs on it: not for everybody who may look.
     | _rights(("read",), "audit", "console", "emergency"),
     "admin": _rights(VERBS, *KINDS),
     # A node knows only itself: it sees who it is, and that the service is there.
     "node": _rights(("read",), "self"),
-    # A workload manager looks at nodes and takes broken ones out of (and back into) automation.
-    "workload-manager": _rights(("read",), "node", "hold", "group", "job", "model", "status", "self")
-    | _rights(("create", "delete"), "hold"),
+    # A workload manager looks at nodes, takes broken ones out of (and back into) automation, switches and caps them.
+    "workload-manager": _rights(("read",), "node", "hold", "group", "job", "model", "status", "self", "power")
+    | _rights(("create", "delete"), "hold")
+    | _rights(("change",), "power"),
 }
 """Which role may do what. The only place that says so."""
 

@@ -6,6 +6,7 @@ import asyncio
 import heapq
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
+from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -119,6 +120,7 @@ class AlertService:
     async def put_webhook(self, who: Principal, name: str, spec: m.WebhookSpec) -> m.WebhookView:
         """Create or replace one; without a secret, the one that it has stays."""
         self._nodes.need_whole_fleet(who, "a webhook")
+        _check_url(spec.url)
         secret = None if spec.secret is None else spec.secret.encode()
         await self._hub.webhooks.put(who.name, name, spec.url, spec.least, secret)
         return self._webhook(name)
@@ -174,6 +176,13 @@ def look_soon(controller: Controller) -> Callable[[Sequence[str]], None]:
             controller.look_at(found)
 
     return looked
+
+
+def _check_url(url: str) -> None:
+    try:
+        urlsplit(url).port  # noqa: B018 - looking at it is the check
+    except ValueError:
+        raise BadRequest("not an address", where="url", hint="such as https://alerts.example/strata") from None
 
 
 _Place = tuple[int, float, str]

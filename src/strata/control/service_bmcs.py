@@ -130,8 +130,8 @@ class BmcService:
         address = self._address(who, node)
         if not address:
             return m.BmcView(node=node, address="", reachable=False, trouble="the node has no controller's address")
-        controller = self._open(address)
         try:
+            controller = self._open(address)
             identity, power = await controller.identity(), await controller.power()
         except StrataError as error:
             return m.BmcView(node=node, address=address, reachable=False, trouble=str(error))

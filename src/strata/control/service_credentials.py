@@ -90,7 +90,7 @@ class BmcCredentialService:
     async def put(self, who: Principal, spec: m.BmcCredentialSpec) -> m.BmcCredentialView:
         """Create or replace the credential of a pattern."""
         self._service.need_whole_fleet(who, "a credential of controllers")
-        pattern = check_pattern(spec.pattern)
+        pattern = _pattern(spec.pattern)
         record = CredentialRecord(
             pattern=pattern,
             user=spec.user,
@@ -108,7 +108,7 @@ class BmcCredentialService:
     async def delete(self, who: Principal, pattern: str) -> None:
         """Forget one."""
         self._service.need_whole_fleet(who, "a credential of controllers")
-        pattern = check_pattern(pattern)
+        pattern = _pattern(pattern)
         key = PREFIX + pattern
         entry = await self._service.controller.store.get(key)
         if entry is None:
@@ -127,7 +127,8 @@ class BmcCredentialService:
         first: dict[str, int] = {}
         for index in nodes.tolist():
             if bmc := registry.node_at(index).bmc:
-                first.setdefault(base_of(bmc), index)
+                with suppress(ValueError):  # what is written there is no address
+                    first.setdefault(base_of(bmc), index)
         if not first:
             raise BadRequest("none of the selected nodes has a controller", where="select")
         uids = registry.uids[sorted(first.values())]
@@ -137,11 +138,14 @@ class BmcCredentialService:
     async def accept_certificate(self, who: Principal, acceptance: m.CertificateAcceptance) -> None:
         """Accept another certificate from a controller than the one that was seen first."""
         self._service.need_whole_fleet(who, "the certificate of a controller")
-        await self._pins.accept(acceptance.address, who.name, acceptance.sha256)
+        try:
+            await self._pins.accept(acceptance.address, who.name, acceptance.sha256)
+        except ValueError:
+            raise BadRequest("not an address", where="address", hint="such as https://10.0.0.1") from None
 
     def _changed(self, pattern: str, meant: Callable[[str], bool]) -> None:
         if is_exact(pattern):
-            with suppress(StrataError):
+            with suppress(StrataError, ValueError):
                 self._unlock(pattern)
             return
         task = asyncio.get_running_loop().create_task(self._unlock_many(meant))
@@ -150,9 +154,10 @@ class BmcCredentialService:
 
     async def _unlock_many(self, meant: Callable[[str], bool]) -> None:
         for number, node in enumerate(list(self._service.registry.roster.nodes), 1):
-            if node is not None and node.bmc and meant(node.bmc):
-                with suppress(StrataError):
-                    self._unlock(node.bmc)
+            if node is not None and node.bmc:
+                with suppress(StrataError, ValueError):  # ValueError: what is written there is no address
+                    if meant(node.bmc):
+                        self._unlock(node.bmc)
             if number % _BREATH == 0:
                 await asyncio.sleep(0)
 
@@ -161,7 +166,8 @@ class BmcCredentialService:
         used: Counter[str] = Counter()
         for number, node in enumerate(list(self._service.registry.roster.nodes), 1):
             if node is not None and node.bmc:
-                used[self._credentials.route(node.bmc)] += 1
+                with suppress(ValueError):  # what is written there is no address
+                    used[self._credentials.route(node.bmc)] += 1
             if number % _BREATH == 0:
                 await asyncio.sleep(0)
         return used
@@ -184,6 +190,13 @@ class BmcCredentialService:
         except StrataError as error:
             return str(error)
         return ""
+
+
+def _pattern(text: str) -> str:
+    try:
+        return check_pattern(text)
+    except ValueError:
+        raise BadRequest("neither an address nor a pattern of some", where="pattern", hint="https://10.0.0.*") from None
 
 
 def _view(record: CredentialRecord, used: int) -> m.BmcCredentialView:

@@ -123,7 +123,8 @@ class EmergencyService:
         registry = self._service.registry
         if len(indices) == len(registry) and not who.scope:
             return ["fleet"]
-        for name in sorted(registry.groups):
+        # A group that is not the caller's is none of its business, and may have other members tomorrow.
+        for name in sorted(set(registry.groups).intersection(who.scope) if who.scope else registry.groups):
             mask = registry.group_mask(name)
             if int(mask.sum()) == len(indices) and mask[indices].all():
                 return [f"group:{name}"]

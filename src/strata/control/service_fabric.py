@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,9 +47,15 @@ class FabricService:
         """Switches, ports and links."""
         topology = await self._topology()
         sees = self._sight(who)
+        # With a scope: the switches that one's own nodes are on.
+        shown = {
+            switch.id: on
+            for switch in topology.switches.values()
+            if (on := list(filter(sees, topology.nodes_on.get(switch.id, ())))) or not who.scope
+        }
 
         def seen(end: End) -> bool:
-            return end.kind == "switch" or sees(end.owner)
+            return end.owner in shown if end.kind == "switch" else sees(end.owner)
 
         return m.FabricView(
             switches=tuple(
@@ -59,9 +66,9 @@ class FabricService:
                     location=switch.location,
                     model=switch.model,
                     ports=switch.ports,
-                    nodes=fold(filter(sees, topology.nodes_on.get(switch.id, ()))),
+                    nodes=fold(shown[switch.id]),
                 )
-                for switch in sorted(topology.switches.values(), key=lambda switch: switch.id)
+                for switch in map(topology.switches.__getitem__, sorted(shown))
             ),
             links=tuple(
                 m.LinkView(a=str(link.a), b=str(link.b), up=link.up, speed_gbps=link.speed_gbps, source=link.source)
@@ -104,8 +111,9 @@ class FabricService:
         for node in self._service.registry.roster.nodes:
             if node is not None and node.bmc:
                 exact[node.bmc.rstrip("/")] = node.name
-                base = base_of(node.bmc)
-                alone[base] = "" if base in alone else node.name
+                with suppress(ValueError):  # what is written there is no address
+                    base = base_of(node.bmc)
+                    alone[base] = "" if base in alone else node.name
         return lambda address: exact.get(address.rstrip("/")) or alone.get(base_of(address), "")
 
 

@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import time
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from strata.control import machine_views as m
 from strata.control import views as v
@@ -32,6 +32,11 @@ FEW = 256
 LONGEST = 3.0
 """Seconds after which a search of all components answers with what it has, and where to go on."""
 MOST_NAMED = 20
+_BREATH = 5000
+"""Controllers that are looked at before others get a turn."""
+
+Sight = Callable[[str], bool]
+"""Whether the caller may see the node of a name. None instead of one: all."""
 
 _HINTS = {
     "mac": "look which machine has it; then strata hardware discover both",
@@ -106,11 +111,14 @@ class InventoryService:
 
     async def discovery(self, who: Principal, job: str) -> m.DiscoveryReport:
         """What a discovery has come to so far."""
-        found = await self._service.jobs_.show(job)
-        if found.kind != KIND or (who.scope and found.author != who.name):
+        try:
+            found = await self._service.jobs_.show(job)
+        except NotFound:
+            found = None
+        if found is None or found.kind != KIND or (who.scope and found.author != who.name):
             raise NotFound(f"no such discovery: {job[:80]}", where="job")
         report = await load_report(self._store, str(found.arguments["plan"]))
-        return msgspec.structs.replace(report, job=job)
+        return replace(report, job=job)
 
     def _known_addresses(self) -> list[str]:
         bmcs = (node.bmc for node in self._service.registry.roster.nodes if node is not None and node.bmc)
@@ -121,28 +129,36 @@ class InventoryService:
     async def controllers(self, who: Principal, limit: int, after: str) -> m.ControllerPage:
         """Discovered controllers, by address."""
         addresses = self._inventory.addresses()
+        sees = self._sight(who)
         items: list[m.ControllerSummary] = []
         at = bisect_right(addresses, after) if after else 0
         following = ""
         for address in addresses[at:]:
             known = self._inventory.get(address)
-            if known is None or not self._sees(who, known):
+            if known is None or not self._is_seen(known, sees):
                 continue
             if len(items) == limit:
                 following = items[-1].address
                 break
-            items.append(self._summary(known, who))
-        total = len(addresses) if not who.scope else sum(self._sees(who, known) for known in self._all())
+            items.append(self._summary(known, sees))
+        total = len(addresses)
+        if sees is not None:
+            total = 0
+            for number, address in enumerate(addresses, 1):
+                known = self._inventory.get(address)
+                total += known is not None and self._is_seen(known, sees)
+                if number % _BREATH == 0:
+                    await asyncio.sleep(0)
         return m.ControllerPage(items=tuple(items), next=following, total=total)
 
     async def controller(self, who: Principal, address: str) -> m.ControllerView:
         """One of them, with all its parts."""
-        known = self._inventory.get(address)
-        if known is None or not self._sees(who, known):
+        known, sees = self._inventory.get(address), self._sight(who)
+        if known is None or not self._is_seen(known, sees):
             raise _unknown(address)
         parts = await self._inventory.parts(known.address)
-        shown = tuple(self._components(who, known, parts))
-        return m.ControllerView(summary=self._summary(known, who), components=shown)
+        shown = tuple(self._components(known, parts, sees))
+        return m.ControllerView(summary=self._summary(known, sees), components=shown)
 
     async def of_node(self, who: Principal, node: str) -> m.NodeHardware:
         """The hardware of a node."""
@@ -154,7 +170,7 @@ class InventoryService:
             raise NotFound(f"the hardware of {node} was not discovered", where=f"node {node}", hint=hint)
         known, machine = found
         parts = await self._inventory.parts(known.address)
-        own = [c for c in self._components(who, known, parts) if c.node == node]
+        own = [c for c in self._components(known, parts, None) if c.node == node]
         return m.NodeHardware(
             node=node,
             controller=known.address,
@@ -169,12 +185,12 @@ class InventoryService:
         """Components of the fleet, filtered."""
         everything = query.select.strip() in ("", "*") and not who.scope
         names = None if everything else self._names(who, query.select)
-        text = query.text.casefold()
+        text, sees = query.text.casefold(), self._sight(who)
         begin, _, last = query.after.partition("\n")
         items: list[m.ComponentView] = []
         deadline = time.monotonic() + LONGEST
         async for known, parts in self._parts(names, begin):
-            for part in self._components(who, known, parts):
+            for part in self._components(known, parts, sees):
                 if known.address == begin and part.id <= last:
                     continue
                 if (names is not None and part.node not in names) or (query.kind and part.kind != query.kind):
@@ -197,15 +213,17 @@ class InventoryService:
         found = await self._inventory.history(
             since=since, limit=limit, wanted=lambda change: names is None or self._node_then(change) in names
         )
-        return [_change(change, self._node_then(change)) for change in found]
+        sees = self._sight(who)
+        return [_change(self._shown(change, sees), self._node_then(change)) for change in found]
 
     async def conflicts(self, who: Principal) -> Sequence[m.HardwareConflict]:
         """What does not fit together."""
         found: list[m.HardwareConflict] = []
+        sees = self._sight(who)
         for known in self._inventory.strangers():
-            if self._sees(who, known) and known.stranger is not None:
+            if self._is_seen(known, sees) and known.stranger is not None:
                 hint = f"put the old one back, or: strata hardware discover --accept {known.address}"
-                where = (known.address, *self._seen_nodes(who, known))
+                where = (known.address, *self._seen_nodes(known, sees))
                 value = known.stranger.serial or known.stranger.uuid
                 found.append(
                     m.HardwareConflict(
@@ -213,7 +231,7 @@ class InventoryService:
                     )
                 )
         for mark, value, holders, since in self._inventory.clashes():
-            seen = [h for h in holders if (one := self._inventory.get(h)) is not None and self._sees(who, one)]
+            seen = [h for h in holders if (one := self._inventory.get(h)) is not None and self._is_seen(one, sees)]
             if seen:
                 rest = (f"and {len(seen) - MOST_NAMED} more",) if len(seen) > MOST_NAMED else ()
                 where = (*seen[:MOST_NAMED], *rest)
@@ -240,31 +258,42 @@ class InventoryService:
         """The node that a change is about: as it was called then, or (what was found before it was a node) is now."""
         return change.node or self._nodes.at(change.machine or change.controller)
 
-    def _all(self) -> Iterator[Known]:
-        for address in self._inventory.addresses():
-            if (known := self._inventory.get(address)) is not None:
-                yield known
-
     def _names(self, who: Principal, select: str) -> frozenset[str]:
         names = self._service.registry.names
         return frozenset(names[index] for index in self._service.seen(who, select).tolist())
 
-    def _sees(self, who: Principal, known: Known) -> bool:
-        return not who.scope or bool(self._seen_nodes(who, known))
+    def _sight(self, who: Principal) -> Sight | None:
+        if not who.scope:
+            return None
+        fleet = self._service.fleet(who)  # once for all names: it is made from every member of the scope
+        return lambda name: fleet.find(name) >= 0
 
-    def _seen_nodes(self, who: Principal, known: Known) -> tuple[str, ...]:
-        return tuple(name for name in self._nodes.of(known) if not who.scope or self._service.find(who, name) >= 0)
+    def _is_seen(self, known: Known, sees: Sight | None) -> bool:
+        return sees is None or bool(self._seen_nodes(known, sees))
 
-    def _summary(self, known: Known, who: Principal) -> m.ControllerSummary:
+    def _seen_nodes(self, known: Known, sees: Sight | None) -> tuple[str, ...]:
+        return tuple(name for name in self._nodes.of(known) if sees is None or sees(name))
+
+    def _summary(self, known: Known, sees: Sight | None) -> m.ControllerSummary:
+        nodes = self._seen_nodes(known, sees)
+        # Several machines may share a controller: what is counted of all is for those who may see all.
+        whole = sees is None or len(nodes) == max(1, len(known.machines))
         return m.ControllerSummary(
             address=known.address,
             identity=known.identity,
             seen=known.seen,
-            nodes=self._seen_nodes(who, known),
-            machines=len(known.machines),
-            components=known.counts,
-            trouble=known.trouble,
+            nodes=nodes,
+            machines=len(known.machines) if whole else len(nodes),
+            components=known.counts if whole else {},
+            trouble=known.trouble if whole else (),
         )
+
+    def _shown(self, change: Change, sees: Sight | None) -> Change:
+        """A change without the address of another controller, unless the caller may see that one."""
+        if sees is None or change.what != "moved" or change.new != change.controller:
+            return change
+        origin = self._inventory.get(change.old)
+        return change if origin is not None and self._is_seen(origin, sees) else replace(change, old="")
 
     async def _parts(self, names: frozenset[str] | None, begin: str) -> AsyncIterator[tuple[Known, Parts]]:
         """Controllers with their parts, from ``begin`` on; of these nodes only where they are few."""
@@ -282,13 +311,13 @@ class InventoryService:
                 yield known, parts
             await asyncio.sleep(0)
 
-    def _components(self, who: Principal, known: Known, parts: Parts) -> Iterator[m.ComponentView]:
+    def _components(self, known: Known, parts: Parts, sees: Sight | None) -> Iterator[m.ComponentView]:
         """The parts of a controller that the caller may see, by id."""
         names = {machine.address: self._nodes.of_machine(known, machine) for machine in known.machines}
         own = {part.id: part for part in parts.components}
         for part in sorted(parts.components, key=lambda part: part.id):
             node = self._node(part, own, known.machines, names)
-            if not who.scope or (node and self._service.find(who, node) >= 0):
+            if sees is None or (node and sees(node)):
                 yield _component(part, known.address, node)
 
     @staticmethod

@@ -10,9 +10,11 @@ import contextlib
 import fcntl
 import logging
 import os
+import resource
 import signal
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 
 import uvloop
@@ -32,6 +34,7 @@ from strata.control.logins import Logins
 from strata.control.metrics import Metrics
 from strata.control.no_workload import NoWorkload
 from strata.control.service import Service
+from strata.control.service_capmc import CapmcService
 from strata.control.sessions import Sessions
 from strata.control.settings import Settings
 from strata.core.driver import Driver
@@ -39,9 +42,13 @@ from strata.core.errors import StrataError, Unavailable
 from strata.core.model import Layer, Model
 from strata.core.modelfile import ExecSpec, parse
 from strata.daemon.hardware import Reach, open_machine
+from strata.daemon.power import open_power, open_series
 from strata.hardware.bmc_driver import BmcDriver
 from strata.hardware.model import LAYER as HARDWARE
 from strata.platform.model import LAYER as PLATFORM
+from strata.power.columns import PowerColumns
+from strata.power.inband import VirtualNodes
+from strata.power.series import Series
 from strata.provisioning.model import LAYER as PROVISIONING
 from strata.store.audit import Ledger
 from strata.store.open import open_store
@@ -66,8 +73,15 @@ def run(settings: Settings) -> None:
     settings.check()
     settings.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     logs.setup(level=settings.logs.level, form=settings.logs.format)
+    _many_files()
     with _alone(settings.state_dir):
         uvloop.run(_serve(settings))
+
+
+def _many_files() -> None:
+    """A connection is a file, and a large fleet has many: use all that we are allowed."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 async def _serve(settings: Settings) -> None:
@@ -133,11 +147,22 @@ async def running(settings: Settings) -> AsyncIterator[Service]:
         await _simulated_fleet(service, settings)
         hardware = await open_machine(service, settings, reach, parts)
         services.machine = hardware.machine
+        series, columns = await open_series(settings, parts), PowerColumns()
+        services.power = await open_power(service, settings, reach, series, columns, metrics, parts)
+        services.capmc = CapmcService(
+            service,
+            hardware.machine,
+            columns,
+            reach.controllers.open,
+            series=series,
+            ran=services.power.jobs.ran,
+            inband=VirtualNodes(settings.state_dir / "inband") if settings.simulated.address else None,
+        )
         await event_push.start(services.machine.alerts)
         parts.push_async_callback(event_push.stop)
         await _open_doors(settings, services, authority, parts)
         parts.push_async_callback(service.jobs_.close)
-        upkeep = asyncio.create_task(_upkeep(service, settings, hardware.prune), name="upkeep")
+        upkeep = asyncio.create_task(_upkeep(service, settings, [hardware.prune, _forgetting(series)]), name="upkeep")
         parts.push_async_callback(_cancelled, upkeep)
         yield service
 
@@ -227,7 +252,20 @@ async def _simulated_fleet(service: Service, settings: Settings) -> None:
         await service.edits.put_group(group.name, members, "strata", description=group.description)
 
 
-async def _upkeep(service: Service, settings: Settings, prune_hardware: Callable[[float], Awaitable[None]]) -> None:
+Forget = Callable[[float], Awaitable[None]]
+"""Forgets what is older than a time."""
+
+
+def _forgetting(series: Series) -> Forget:
+    """Telemetry has retentions of its own, by how coarse it is."""
+
+    async def forget(_: float) -> None:
+        await series.prune(time.time())
+
+    return forget
+
+
+async def _upkeep(service: Service, settings: Settings, layers: Sequence[Forget]) -> None:
     """Take over the jobs of the dead; forget what is too old."""
     pruned = compacted = service.controller.clock.now()
     while True:
@@ -243,7 +281,8 @@ async def _upkeep(service: Service, settings: Settings, prune_hardware: Callable
                 await service.jobs_.prune()
                 living = service.registry.uids[service.registry.alive]
                 await service.controller.chronicle.prune(wall - settings.retention.history, living)
-                await prune_hardware(wall - settings.retention.history)
+                for forget in layers:
+                    await forget(wall - settings.retention.history)
                 if settings.retention.audit is not None:
                     await service.ledger.prune(wall - settings.retention.audit, "strata")
         except StrataError as error:

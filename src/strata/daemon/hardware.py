@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import resource
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
@@ -22,7 +23,7 @@ from strata.control.service_fabric import FabricService, cabling
 from strata.control.service_inventory import InventoryService
 from strata.control.settings import HardwareSettings, Settings
 from strata.core.errors import BadRequest
-from strata.hardware.console_capture import ConsoleCapture
+from strata.hardware.console_capture import CaptureSettings, ConsoleCapture
 from strata.hardware.console_log import ConsoleLog
 from strata.hardware.console_search import ConsoleSearch
 from strata.hardware.controllers import Controllers, Dialect
@@ -191,7 +192,10 @@ async def _consoles(
             return {}
         return {n.name: n.bmc for n in registry.roster.nodes if n is not None and n.bmc and mine(n.name)}
 
-    capture = ConsoleCapture(log, reach.controllers.open, captured)
+    # Each console is a connection; half of what may be open is for everything else.
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    room = CaptureSettings(most=min(CaptureSettings().most, files // 2))
+    capture = ConsoleCapture(log, reach.controllers.open, captured, settings=room)
     await capture.start()
     parts.push_async_callback(capture.stop)
     messages = KernelMessages(

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from strata.core.errors import Conflict, StrataError, Unavailable
+from strata.core.errors import Conflict, Corrupt, StrataError, Unavailable
 from strata.hardware.alerts import Alerts
 from strata.hardware.alerts_book import AlertSettings
 from strata.hardware.controllers import Controllers
@@ -174,12 +174,20 @@ class EventHub:
                 log.warning("upkeep put off", extra={"error": str(error)})
 
     async def _key(self) -> bytes:
-        """What destinations are made with: one for all controllers of a store, sealed like any secret in it."""
+        """What destinations are made with: one for all controllers of a store, sealed like any secret in it.
+
+        One that cannot be opened (a store was restored without its key file) is replaced: it is nobody's password,
+        and subscriptions that were made with it are made again.
+        """
         found = await self._store.get(_KEY)
-        if found is None:
-            sealed = self._seal.seal(secrets.token_bytes(32), _KEY)
-            with suppress(Conflict):  # another was as fast
-                await self._store.txn([Put(_KEY, sealed)], expect={_KEY: 0})
-            found = await self._store.get(_KEY)
+        if found is not None:
+            try:
+                return self._seal.open(found.value, _KEY)
+            except Corrupt as error:
+                log.error("the key of pushed events is made anew", extra={"error": str(error)})
+        sealed = self._seal.seal(secrets.token_bytes(32), _KEY)
+        with suppress(Conflict):  # another was as fast
+            await self._store.txn([Put(_KEY, sealed)], expect={_KEY: found.modified if found else 0})
+        found = await self._store.get(_KEY)
         assert found is not None
         return self._seal.open(found.value, _KEY)

@@ -221,18 +221,22 @@ class Inventory:
         return Recorded(found.address, "changed" if known else "new", tuple(happened)), record
 
     async def _moved(self, happened: list[Change], before: Parts, found: Found) -> list[Change]:
-        """Tell parts that came from another controller from those that are new."""
+        """Tell parts that came from another controller from new ones; a machine with its parts is one move."""
         had = {part.serial for part in before.components}
         fresh = {part.serial: part for part in found.components if part.serial and part.serial not in had}
         if not fresh:
             return happened
         result = list(happened)
         for other in sorted(self._serials.find(hashed(fresh)) - {found.address}):
-            for part in (await self.parts(other)).components if other in self._known else ():
-                mine = fresh.get(part.serial)
-                if part.serial and mine is not None and mine.kind == part.kind:
-                    result = [c for c in result if not (c.what == "added" and c.component == mine.id)]
-                    result.append(self._change(found, "moved", f"serial {part.serial}", part=mine, old=other))
+            theirs = (await self.parts(other)).components if other in self._known else ()
+            moved = [mine for part in theirs if (mine := fresh.get(part.serial)) is not None and mine.kind == part.kind]
+            ids = {part.id for part in moved}
+            result = [c for c in result if not (c.what == "added" and c.component in ids)]
+            machines = [part for part in moved if part.kind == "system"]
+            rest = len(moved) - len(machines)
+            for part in machines or moved:
+                detail = f"serial {part.serial}" + (f", with {rest} other parts" if machines and rest else "")
+                result.append(self._change(found, "moved", detail, part=part, old=other))
         return result
 
     def _note_stranger(self, known: Known, found: Found) -> list[Op]:
@@ -245,7 +249,7 @@ class Inventory:
 
     def _added(self, found: Found) -> Change:
         what = " ".join(filter(None, (found.identity.vendor, found.identity.model)))
-        detail = f"a controller: {what or 'no name'}, {len(found.components)} parts"
+        detail = f"{what or 'no name'}, {len(found.components)} parts"
         return self._change(found, "added", detail)
 
     def _change(

@@ -128,9 +128,12 @@ class _Names:
     def _learn_switch(self, found: Found, part: Component, ports: Sequence[Port]) -> None:
         name = part.name or part.id.rpartition("/")[2]
         ident = name if name not in self.switches else f"{name}@{found.address}"
-        self.switches[ident] = Switch(
-            id=ident, name=name, fabric=found.fabric, location=part.slot, model=part.model, ports=len(ports)
-        )
+        if ident != name and part.serial and self._switch_ids.get(part.serial.lower()) == name:
+            ident = name  # the same one, told of by its own controller and by the manager of the fabric
+        else:
+            self.switches[ident] = Switch(
+                id=ident, name=name, fabric=found.fabric, location=part.slot, model=part.model, ports=len(ports)
+            )
         for text in filter(None, (name, part.serial, *part.macs)):
             self._switch_ids.setdefault(text.lower(), ident)
         for port in ports:

@@ -6,7 +6,8 @@ prints one line of JSON with the address when it listens; SIGTERM stops it. A co
 by path (``http://127.0.0.1:PORT/bmc/n7/redfish/v1``), by port (one each) or by address (127.x.y.z, one each). Where
 there is a ``plant``, its controllers are served too, after those of the nodes: ``/bmc/pdu-x1000m0``,
 ``/bmc/cc-x1000c0``, ``/bmc/sw-leaf1``, ``/bmc/fm-hsn``.
-``POST /agents/observe``, ``act`` and ``permits`` speak for the nodes' agents (``gateway``). ``GET /fleet/effects`` is
+``POST /agents/observe``, ``act`` and ``permits`` speak for the nodes' agents (``gateway``). ``GET /fleet/power``
+is what all controllers would tell of power, in one reply; ``GET /fleet/effects`` is
 for tests: what the nodes were told, as they know it themselves.
 """
 

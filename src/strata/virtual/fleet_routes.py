@@ -1,10 +1,12 @@
-"""What the simulator says of the whole fleet at once: for its agents (``/agents/``), and for tests (``/fleet/``)."""
+"""What the simulator says of the whole fleet at once: for its agents (``/agents/``), for whoever measures its power
+(``/fleet/power``), and for tests (``/fleet/effects``)."""
 
 from __future__ import annotations
 
 import msgspec
 
 from strata.core.errors import BadRequest
+from strata.virtual.fleet_power import encode
 from strata.virtual.gateway import Gateway
 from strata.virtual.http import Reply, Request
 from strata.virtual.nodes import SimNodes
@@ -27,6 +29,8 @@ class FleetRoutes:
             return Reply(401, b"who are you?", kind="text/plain")
         if request.path == "/fleet/effects":
             return self._effects(request)
+        if request.path == "/fleet/power":
+            return self._power(request, now)
         if request.method != "POST":
             return Reply(405, headers=(("Allow", "POST"),))
         try:
@@ -34,6 +38,12 @@ class FleetRoutes:
         except BadRequest as wrong:
             return Reply(400, str(wrong).encode(), kind="text/plain; charset=utf-8")
         return Reply(404) if body is None else Reply(200, body, kind="application/msgpack")
+
+    def _power(self, request: Request, now: float) -> Reply:
+        """What every controller would tell of power, in one reply."""
+        if request.method != "GET":
+            return Reply(405, headers=(("Allow", "GET"),))
+        return Reply(200, encode(self._nodes, now), kind="application/msgpack")
 
     def _effects(self, request: Request) -> Reply:
         """The nodes' own book: how often each mutation was taken, and what should never be in it."""

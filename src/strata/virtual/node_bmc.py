@@ -88,7 +88,6 @@ class NodeBmc(Bmc):
         self._console: Console | None = None
         self._updates: Updates | None = None
         self._noticed = (-1, -1)
-        self._energy = (0.0, 0.0)
         self._measured = (-1, 0.0)
         self._whole: tuple[tuple[int, int], bytes, str] | None = None
 
@@ -177,9 +176,7 @@ class NodeBmc(Bmc):
 
     def energy(self, now: float) -> float:
         """Kilowatt hours, as summed up from look to look."""
-        then, sum_ = self._energy
-        self._energy = (now, sum_ + self.watts(now) * max(0.0, now - then) / 3.6e6)
-        return round(self._energy[1], 6)
+        return round(float(self.site.nodes.joules(self.idx, now)[0]) / 3.6e6, 6)
 
     def reading(self, sensor: str, now: float) -> float:
         """What a sensor shows."""

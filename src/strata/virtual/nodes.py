@@ -118,6 +118,8 @@ class SimNodes:
         """Who gets electricity at all: see ``feed``."""
         self.caps: Floats = np.full(count, _NEVER)
         """Watts that each may draw: see ``set_cap``."""
+        self._joules: Floats = np.zeros(count)
+        self._metered: Floats = np.zeros(count)
         self.faults = NO_FAULTS
         self.set_faults(faults, now=0.0)
 
@@ -223,6 +225,13 @@ class SimNodes:
         drawn = drawn * self._thirst[idx]
         drawn = np.where(on, np.minimum(drawn, self.caps[idx]), drawn)
         return np.where(self.fed[idx], drawn, 0.0)
+
+    def joules(self, idx: Indices, now: float) -> Floats:
+        """Each one's energy counter: what it draws now, summed up from look to look."""
+        since = np.maximum(0.0, now - self._metered[idx])
+        self._joules[idx] += self.watts(idx, now) * since
+        self._metered[idx] = np.maximum(self._metered[idx], now)
+        return self._joules[idx]
 
     def set_cap(self, idx: Indices, watts: float | None) -> None:
         """Cap what each draws while it is on; None takes the cap off."""

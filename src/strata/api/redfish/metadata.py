@@ -84,6 +84,8 @@ SCHEMAS = (
     "ThermalMetrics.v1_3_2",
     "ThermalSubsystem.v1_5_0",
     "UpdateService.v1_17_0",
+    "VirtualMedia.v1_6_5",
+    "VirtualMediaCollection",
 )
 """Every schema that a resource here has, in the version that it has. A crawl over the service checks this list."""
 

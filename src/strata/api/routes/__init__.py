@@ -20,6 +20,7 @@ from strata.api.routes import (
     jobs,
     node_state,
     nodes,
+    power,
     service,
     watch,
 )
@@ -44,4 +45,5 @@ HANDLERS = [
     *alerts.HANDLERS,
     *hardware_events.HANDLERS,
     *hardware_inventory.HANDLERS,
+    *power.HANDLERS,
 ]

@@ -1,0 +1,104 @@
+"""Power: what nodes, cabinets and the machine draw, and what jobs used. (Switching nodes: ``bmcs`` and ``desires``.)"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from litestar import get, post
+from litestar.params import JSONBody, PathParameter, QueryParameter
+
+from strata.api.http import seal, unseal
+from strata.api.rights import needs
+from strata.api.services import Asked, Cursor, Limit, Select, Time
+from strata.control import power_views as pv
+from strata.control.texts import PLAIN
+
+_TAG = "power"
+
+Step = Annotated[
+    float, QueryParameter(ge=0, le=1e7, description="Seconds that one value stands for. Default: about 240 values.")
+]
+Metric = Annotated[
+    Literal["power", "energy", "accel-power", "temperature", "cap"], QueryParameter(description="What was measured.")
+]
+Sort = Annotated[
+    str,
+    QueryParameter(
+        pattern=r"^(-?[a-z_]{1,20})?$(?!\n)",
+        max_length=21,
+        description="`-power`: those that draw the most. Default: by name.",
+    ),
+]
+Each = Annotated[bool, QueryParameter(description="Also every node's own values (at most 1000 nodes).")]
+JobPath = Annotated[str, PathParameter(pattern=pv.JOB_ID, max_length=64)]
+Apid = Annotated[
+    str,
+    QueryParameter(
+        pattern=r"^([A-Za-z0-9][A-Za-z0-9_.:+\[\]-]{0,63})?$(?!\n)",
+        max_length=64,
+        description="An application of the job. Default: the job.",
+    ),
+]
+User = Annotated[str, QueryParameter(pattern=PLAIN, max_length=64, description="Only jobs of this user.")]
+Running = Annotated[bool, QueryParameter(description="Only those that have not ended.")]
+
+
+@get("/v1/power/nodes", tags=[_TAG], **needs("read", "power", 404))
+async def list_node_power(
+    ask: Asked, select: Select = "*", sort: Sort = "", limit: Limit = 1000, cursor: Cursor = None
+) -> pv.NodePowerPage:
+    """What the selected nodes draw now: as last measured, and nothing where that is too long ago."""
+    page = await ask.power.measured.nodes(ask.who, select, sort, limit, unseal(cursor))
+    return msgspec.structs.replace(page, next=seal(page.next or None) or "")
+
+
+@get("/v1/power/history", tags=[_TAG], **needs("read", "power", 404, 410))
+async def power_history(
+    ask: Asked,
+    select: Select = "*",
+    metric: Metric = "power",
+    start: Time = None,
+    end: Time = None,
+    step: Step = 0.0,
+    each: Each = False,
+) -> pv.PowerHistory:
+    """A metric of the selected nodes over time; by default their power in the last hour."""
+    return await ask.power.measured.history(ask.who, select, metric, start, end, step, each=each)
+
+
+@get("/v1/power/system", tags=[_TAG], **needs("read", "power", 410))
+async def system_power(ask: Asked, start: Time = None, end: Time = None, step: Step = 0.0) -> pv.SystemPower:
+    """What all nodes draw together: now, and over a time (by default five minutes)."""
+    return await ask.power.measured.system(ask.who, start, end, step)
+
+
+@get("/v1/power/cabinets", tags=[_TAG], **needs("read", "power", 410))
+async def cabinet_power(ask: Asked, start: Time = None, end: Time = None, step: Step = 0.0) -> pv.CabinetsPower:
+    """What the nodes of each cabinet draw: now, and over a time (by default five minutes)."""
+    return await ask.power.measured.cabinets(ask.who, start, end, step)
+
+
+@get("/v1/power/jobs", tags=[_TAG], **needs("read", "power"))
+async def list_job_power(
+    ask: Asked, user: User = "", since: Time = None, running: Running = False, limit: Limit = 100
+) -> pv.JobBriefs:
+    """Jobs that ran since then (by default: a day ago), the newest first."""
+    return await ask.power.jobs.jobs(ask.who, user, since, limit, running=running)
+
+
+@get("/v1/power/jobs/{name:str}", tags=[_TAG], **needs("read", "power", 404, 410))
+async def job_power(ask: Asked, name: JobPath, apid: Apid = "") -> pv.JobPower:
+    """What a job used: energy, average and highest power, how that is spread over its nodes, and against earlier runs
+    of the same user and name."""
+    return await ask.power.jobs.job(ask.who, name, apid)
+
+
+@post("/v1/power/jobs", tags=[_TAG], status_code=200, **needs("change", "power", 404, body=True))
+async def tell_jobs(ask: Asked, data: JSONBody[pv.JobsTold]) -> pv.JobsTaken:
+    """Tell when and where jobs run, as it happens (``events``) or from accounting (``runs``). What is told twice counts
+    once."""
+    return await ask.power.jobs.tell(ask.who, data)
+
+
+HANDLERS = [list_node_power, power_history, system_power, cabinet_power, list_job_power, job_power, tell_jobs]

@@ -1,0 +1,1 @@
+"""``capmc`` and ``cnselect``, the commands that schedulers run: standard library only, and quick to start."""

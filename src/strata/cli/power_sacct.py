@@ -1,0 +1,128 @@
+"""Slurm's accounting as runs of jobs: ``sacct --json``, or ``sacct -P`` with a heading. Knows nothing of the service.
+
+Jobs that have not begun, or ran nowhere, are left out. Steps are applications of their job.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from strata.core.errors import BadRequest
+
+FIELDS = "JobIDRaw,User,JobName,NodeList,Start,End,Suspended,State"
+"""What ``sacct -P -o`` must print; others are ignored."""
+
+_NEEDED = ("NodeList", "Start", "End")
+_NOWHERE = ("", "None assigned", "None", "Unknown")
+_DURATION = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)(?:\.(\d+))?\Z")
+_STEPS = ("batch", "extern", "interactive")
+
+
+def read(text: str) -> list[dict[str, Any]]:
+    """The runs in it, as ``POST /v1/power/jobs`` takes them. Raises ``BadRequest``."""
+    found = _from_json(text) if text.lstrip()[:1] in ("{", "[") else _from_text(text)
+    return list(found)
+
+
+def _from_text(text: str) -> Iterator[dict[str, Any]]:
+    rows = csv.reader(text.splitlines(), delimiter="|", quoting=csv.QUOTE_NONE)
+    heading = next(rows, [])
+    ident = next((name for name in ("JobIDRaw", "JobID") if name in heading), "")
+    missing = [name for name in _NEEDED if name not in heading]
+    if not ident or missing:
+        raise BadRequest(
+            f"the heading lacks {', '.join(missing or ['JobIDRaw'])}",
+            where="accounting",
+            hint=f"sacct -P -a -o {FIELDS}",
+        )
+    user = ""
+    for number, cells in enumerate(rows, 2):
+        if not cells:
+            continue
+        if len(cells) != len(heading):
+            raise BadRequest(f"{len(cells)} fields, not {len(heading)}", where=f"accounting, line {number}")
+        row = dict(zip(heading, cells, strict=True))
+        job, _, step = row[ident].partition(".")
+        if not step:
+            user = row.get("User", "")
+        run = _run(
+            job,
+            step,
+            user,
+            row.get("JobName", ""),
+            row["NodeList"],
+            _time(row["Start"], number),
+            _time(row["End"], number),
+            _seconds(row.get("Suspended", "")),
+        )
+        if run is not None:
+            yield run
+
+
+def _from_json(text: str) -> Iterator[dict[str, Any]]:
+    try:
+        jobs = json.loads(text)["jobs"]
+        for job in jobs:
+            user = job.get("user") or job.get("association", {}).get("user", "")
+            yield from _of_json(str(job["job_id"]), "", user, job.get("name", ""), job.get("nodes", ""), job["time"])
+            for step in job.get("steps", ()):
+                told = step.get("step", {})
+                ident = told.get("id", "")
+                name = str(ident.get("step_id", "")) if isinstance(ident, dict) else str(ident).partition(".")[2]
+                nodes = step.get("nodes", {})
+                where = nodes.get("range") or ",".join(nodes.get("list") or ()) if isinstance(nodes, dict) else nodes
+                yield from _of_json(str(job["job_id"]), name, user, told.get("name", ""), where or "", step["time"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BadRequest(
+            f"not what sacct --json prints: {type(error).__name__} {str(error)[:80]}", where="accounting"
+        ) from None
+
+
+def _of_json(job: str, step: str, user: str, name: str, nodes: str, time: Any) -> Iterator[dict[str, Any]]:
+    suspended = float(_number(time.get("suspended")) or 0)
+    run = _run(job, step, user, name, nodes, _number(time.get("start")), _number(time.get("end")), suspended)
+    if run is not None:
+        yield run
+
+
+def _run(
+    job: str, step: str, user: str, name: str, nodes: str, start: float | None, end: float | None, suspended: float
+) -> dict[str, Any] | None:
+    if start is None or nodes in _NOWHERE or step in _STEPS:
+        return None
+    run = {"job": job, "user": user, "name": name[:200], "nodes": nodes, "start": start, "suspended": suspended}
+    if step:
+        run["apid"] = f"{job}.{step}"
+    if end is not None:
+        run["end"] = end
+    return run
+
+
+def _number(told: Any) -> float | None:
+    """A time of accounting; newer versions wrap it. 0: there is none yet."""
+    if isinstance(told, dict):
+        told = told.get("number") if told.get("set", True) and not told.get("infinite") else None
+    return float(told) if isinstance(told, int | float) and told > 0 else None
+
+
+def _time(text: str, number: int) -> float | None:
+    """Local time without a zone as sacct writes it, or Unix seconds (``SLURM_TIME_FORMAT=%s``)."""
+    if text in ("", "Unknown", "None"):
+        return None
+    try:
+        return float(text) if text.isdigit() else datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError):
+        raise BadRequest(f"{text[:40]!r} is not a time", where=f"accounting, line {number}") from None
+
+
+def _seconds(text: str) -> float:
+    found = _DURATION.match(text)
+    if not found:
+        return 0.0
+    days, hours, minutes, seconds = (int(part or 0) for part in found.groups()[:4])
+    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)

@@ -1,0 +1,317 @@
+"""CAPMC over the running fleet: each caller gets a view of its own, limited to its scope.
+
+What is asked of the whole machine is answered from memory (the registry, the engine's facts, ``PowerColumns``); what
+changes something is a tracked job.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from strata.control import machine_views as m
+from strata.control.bmc_jobs import Deed
+from strata.control.cap_jobs import CapJobs
+from strata.control.capmc_records import CapmcRecords
+from strata.control.capmc_states import states_of
+from strata.control.columns import Indices, Mask
+from strata.control.machine import Machine
+from strata.control.principal import Principal, Right
+from strata.control.service import Service
+from strata.control.service_emergency import confirmation
+from strata.core import intset
+from strata.core.errors import NotFound, Unavailable
+from strata.core.nodeset import fold
+from strata.hardware.bmc import Controller
+from strata.power.capmc import staged
+from strata.power.capmc.machine import CapChange, Drive, NodeTable, Parameters, Rules, Spans, Switch
+from strata.power.columns import PowerColumns, PowerRows, Uids
+from strata.power.inband import Inband
+from strata.power.series import Energy, Series
+
+_PRESS = Right("create", "emergency")
+_MOST_DRIVES = 10_000
+FROZEN = "frozen: nothing is started until a person lifts it"
+
+Ran = Callable[[str, str], Awaitable[Spans | None]]
+"""``ran(job, apid)``: when and where it ran."""
+
+
+class _Known(msgspec.Struct):
+    """The nodes with a NID, as they were described at ``stamp``."""
+
+    stamp: tuple[int, int]
+    nids: npt.NDArray[np.int64]
+    nodes: Indices
+    compute: Mask
+
+
+class CapmcService:
+    """What the API asks. ``open_`` opens the controller at an address."""
+
+    def __init__(
+        self,
+        fleet: Service,
+        machine: Machine,
+        columns: PowerColumns,
+        open_: Callable[[str], Controller],
+        *,
+        series: Series | None = None,
+        inband: Inband | None = None,
+        ran: Ran | None = None,
+        rules: Rules | None = None,
+        parameters: Callable[[], Parameters] = Parameters,
+        zone: dt.tzinfo | None = None,
+    ) -> None:
+        self.fleet = fleet
+        self.machine = machine
+        self.columns = columns
+        self.caps = CapJobs(fleet, open_, columns)
+        self.kept = CapmcRecords(fleet.controller.store, fleet.ledger)
+        self.series = series
+        self.inband = inband
+        self.ran = ran
+        self.rules = rules or Rules()
+        self.parameters = parameters
+        self.zone = zone
+        self._known = _Known((-1, -1), *(np.empty(0, np.int64),) * 2, np.empty(0, np.bool_))
+
+    def of(self, who: Principal) -> CapmcView:
+        """The machine as ``who`` may see and use it."""
+        return CapmcView(self, who)
+
+    def known(self) -> _Known:
+        """The nodes with a NID; made anew only when a description changed."""
+        registry = self.fleet.registry
+        stamp = int(registry.revisions.max(initial=0)), len(registry)
+        if self._known.stamp != stamp:
+            pairs = sorted(
+                (node.nid, index)
+                for index, node in enumerate(registry.roster.nodes)
+                if node is not None and node.nid is not None
+            )
+            nodes = np.array([index for _, index in pairs], dtype=np.int64)
+            compute = registry.roles.where("compute")[nodes] if len(nodes) else np.empty(0, np.bool_)
+            nids = np.array([nid for nid, _ in pairs], dtype=np.int64)
+            self._known = _Known(stamp, nids, nodes, compute)
+        return self._known
+
+
+class CapmcView:
+    """Implements ``strata.power.capmc.machine.CapmcMachine`` for one caller."""
+
+    def __init__(self, service: CapmcService, who: Principal) -> None:
+        self._service = service
+        self._fleet = service.fleet
+        self._registry = service.fleet.registry
+        self._who = who
+        self.rules = service.rules
+        self.parameters = service.parameters()
+        self.series = service.series
+        self.inband = service.inband
+        self.zone = service.zone or dt.datetime.now().astimezone().tzinfo or dt.UTC
+        self._table: NodeTable | None = None
+
+    def now(self) -> float:
+        """Unix seconds."""
+        return self._fleet.controller.clock.wall()
+
+    def nodes(self) -> NodeTable:
+        """All nodes of the caller; the same for the whole of a request."""
+        if self._table is None:
+            known, mask = self._service.known(), self._fleet.scope(self._who)
+            seen = slice(None) if mask is None else mask[known.nodes]
+            nodes = known.nodes[seen]
+            states, flags = states_of(self._fleet, nodes)
+            self._table = NodeTable(
+                nids=known.nids[seen],
+                uids=self._registry.uids[nodes],
+                states=states,
+                compute=known.compute[seen],
+                flags=flags,
+            )
+        return self._table
+
+    def rows(self, uids: Uids) -> PowerRows:
+        """What is known of their power."""
+        return self._service.columns.rows(uids)
+
+    def names(self, uids: Uids) -> Sequence[str]:
+        """What they are called."""
+        return self._fleet.view.names(self._registry.indices_of(uids))
+
+    def places(self, uids: Uids) -> Sequence[str]:
+        """Where they are, or what they are called."""
+        nodes = self._registry.roster.nodes
+        found = (nodes[index] for index in self._registry.indices_of(uids).tolist())
+        return [(node.location or node.name) if node is not None else "" for node in found]
+
+    def cabinets(self, uids: Uids) -> Sequence[str]:
+        """The cabinet of each."""
+        words = self._registry.location("cabinet")
+        return [words.table[code] for code in words.codes[self._registry.indices_of(uids)].tolist()]
+
+    def label(self, uids: Uids, key: str) -> Sequence[str]:
+        """What their label says."""
+        words = self._registry.label(key)
+        return [words.table[code] for code in words.codes[self._registry.indices_of(uids)].tolist()]
+
+    def at_places(self, places: Sequence[str]) -> Sequence[int]:
+        """The uid of the node at each place, or with that name."""
+        roster, mask = self._registry.roster, self._fleet.scope(self._who)
+        found = []
+        for place in places:
+            index = roster.at_location(place)
+            index = roster.find(place) if index < 0 else index
+            visible = index >= 0 and (mask is None or bool(mask[index]))
+            found.append(int(roster.uids[index]) if visible else -1)
+        return found
+
+    def below(self, place: str) -> Uids:
+        """Every node in a component."""
+        everybody = self._registry.alive
+        mask = self._fleet.scope(self._who)
+        if place not in ("s0", "all"):
+            inside = np.zeros(self._registry.size, dtype=np.bool_)
+            for index, node in enumerate(self._registry.roster.nodes):
+                if node is not None and node.location.startswith(place):
+                    inside[index] = not node.location[len(place) : len(place) + 1].isdigit()
+            everybody = everybody & inside
+        return np.sort(self._registry.uids[everybody if mask is None else everybody & mask])
+
+    def group(self, name: str) -> Uids | None:
+        """The members of a group."""
+        if name not in self._registry.groups:
+            return None
+        members, mask = self._registry.group_mask(name), self._fleet.scope(self._who)
+        if mask is not None:
+            if name not in self._who.scope and not (members & mask).any():
+                return None
+            members = members & mask
+        return np.sort(self._registry.uids[members])
+
+    def partitions(self) -> Mapping[str, Uids]:
+        """One part: the machine is not cut up."""
+        return {"p0": self.nodes().uids}
+
+    def may_press(self) -> bool:
+        """Whether the caller has a right to the emergency off."""
+        return self._who.may(_PRESS)
+
+    # changing
+
+    async def switch(self, uids: Uids, to: Switch, *, reason: str, force: bool) -> Mapping[int, str]:
+        """On and off are desires, which the engine fulfils with all its brakes; a restart is done at once."""
+        nodes = self._registry.indices_of(uids)
+        frozen = self._registry.frozen[nodes]
+        if frozen.any():
+            return dict.fromkeys(uids[frozen].tolist(), FROZEN)
+        names = fold(self._fleet.view.names(nodes))
+        detail = {"reason": reason[:500], "nodes": len(uids)}
+        await self._fleet.ledger.commit(self._who.name, f"capmc.node_{to}", names[:1000], [], None, detail)
+        if to == "reinit":
+            off = self._fleet.view.fact_mask("power", "off")[nodes]
+            if not off.all():
+                # Who schedules the jobs knows what it asks for: that one runs there is not held against it.
+                insist = force or self._who.role == "workload-manager"
+                deed = Deed(what="power", action="cycle", force=insist)
+                await self._start("bmc", uids[~off], {"deed": msgspec.to_builtins(deed)})
+            if off.any():
+                await self._desire(uids[off], "on")
+        else:
+            await self._desire(uids, to)
+        if to != "off":
+            await staged.booted(self, uids)
+        return {}
+
+    async def _desire(self, uids: Uids, power: str) -> None:
+        more = {"set": {"power": (power,)}, "unset": (), "author": self._who.name, "if_match": None}
+        await self._start("set-desires", uids, more)
+
+    async def _start(self, kind: str, uids: Uids, more: Mapping[str, Any]) -> None:
+        arguments = {"uids": intset.pack(np.sort(uids)), **more}
+        await self._fleet.jobs_.start(kind, self._who.name, len(uids), arguments)
+
+    async def set_caps(self, changes: Sequence[CapChange]) -> Mapping[int, str]:
+        """Set caps, as a tracked job."""
+        return await self._service.caps.set_caps(self._who.name, changes)
+
+    async def emergency_off(self, uids: Uids, reason: str) -> Mapping[int, str]:
+        """Take power away now."""
+        names = self.names(uids)
+        request = m.EmergencyRequest(select=fold(names), reason=reason, confirm=confirmation(len(uids)))
+        report = await self._service.machine.emergency.power_off(self._who, request)
+        failed: dict[int, str] = {}
+        for one in report.outcome.failed:
+            for index in self._registry.select(one.nodes).tolist():
+                failed[int(self._registry.uids[index])] = one.reason
+        return failed
+
+    # kept
+
+    async def records(self, kind: str) -> Mapping[int, Any]:
+        """What was kept."""
+        return await self._service.kept.read(kind)
+
+    async def keep(self, kind: str, values: Mapping[int, Any]) -> None:
+        """Keep it."""
+        await self._service.kept.write(self._who.name, kind, values)
+
+    async def stage(self, kind: str, values: Mapping[int, str]) -> None:
+        """For nodes whose label ``bios-KIND`` names a setting of their firmware: stage it there, as a tracked job."""
+        uids = np.fromiter(values, np.int64, len(values))
+        wanted: dict[tuple[str, str], list[int]] = {}
+        for uid, attribute in zip(uids.tolist(), self.label(uids, f"bios-{kind}"), strict=True):
+            if attribute:
+                wanted.setdefault((attribute, values[uid]), []).append(uid)
+        for (attribute, value), members in wanted.items():
+            deed = Deed(what="bios", attributes={attribute: value})
+            await self._start("bmc", np.array(members, dtype=np.int64), {"deed": msgspec.to_builtins(deed)})
+
+    # what is known elsewhere
+
+    async def drives(self, uids: Uids) -> Mapping[int, Sequence[Drive]]:
+        """From the inventory."""
+        found: dict[int, Sequence[Drive]] = {}
+        for uid, name in zip(uids[:_MOST_DRIVES].tolist(), self.names(uids[:_MOST_DRIVES]), strict=True):
+            try:
+                hardware = await self._service.machine.inventory.of_node(self._who, name)
+            except NotFound:
+                continue
+            drives = [_drive(part) for part in hardware.components if part.kind == "drive"]
+            if drives:
+                found[uid] = drives
+        return found
+
+    async def energy(self, uids: Uids, start: float, end: float) -> Energy:
+        """What they used."""
+        if self.series is None:
+            raise Unavailable("this service keeps no telemetry")
+        return await self.series.energy(np.sort(uids), start, end)
+
+    async def ran(self, *, job: str = "", apid: str = "") -> Spans | None:
+        """When and where it ran, as far as the caller may see."""
+        found = None if self._service.ran is None else await self._service.ran(job, apid)
+        if found is None:
+            return None
+        uids = np.intersect1d(found.uids, self.nodes().uids)
+        return Spans(uids=uids, spans=found.spans) if len(uids) else None
+
+
+def _drive(part: m.ComponentView) -> Drive:
+    size = part.facts.get("capacity_bytes", 0)
+    left = part.facts.get("life_left", 100)
+    life = int(left) if isinstance(left, int | float) else 100
+    return Drive(
+        model=part.model,
+        serial=part.serial,
+        size=int(size) if isinstance(size, int | float) else 0,
+        firmware=part.firmware,
+        life_remaining=life,
+        percent_used=100 - life,
+    )

@@ -1,0 +1,1 @@
+"""Telemetry, energy accounting, capping and policies, and the CAPMC service."""

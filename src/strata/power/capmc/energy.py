@@ -1,0 +1,180 @@
+"""What nodes used: by node list, job or application, between two times; and their counters. Never a guess: a node
+without measurements is left out, and ``nid_count`` says how many are in."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from strata.power.capmc.machine import CapmcMachine
+from strata.power.capmc.reply import Refusal, Reply, aside, columns, objects, reply
+from strata.power.capmc.request import Ask, chosen, moment, nids_of, shown, stamped, word, written
+from strata.power.columns import Uids
+
+FRESH = 90.0
+"""Seconds that a counter may be old to be the latest."""
+NEAR = 30.0
+"""Seconds before a given time in which a counter must have been read."""
+LEAST_KNOWN = 0.01
+"""The share of the time that must be covered by measurements for a node to count."""
+
+
+class _Used(msgspec.Struct, frozen=True):
+    nids: npt.NDArray[np.int64]
+    joules: npt.NDArray[np.int64]
+    seconds: float
+
+
+async def get_node_energy(machine: CapmcMachine, ask: Ask) -> Reply:
+    """What each node used."""
+    used = await _used(machine, ask)
+    pairs = zip(used.nids.tolist(), used.joules.tolist(), strict=True)
+    nodes = objects(f'{{"nid":{nid},"energy":{joules}}}' for nid, joules in pairs)
+    return columns({"nodes": nodes}, nid_count=len(used.nids), time=used.seconds)
+
+
+async def get_node_energy_stats(machine: CapmcMachine, ask: Ask) -> Reply:
+    """What the nodes used, in short."""
+    used = await _used(machine, ask)
+    joules, most, least = used.joules, int(used.joules.argmax()), int(used.joules.argmin())
+    return reply(
+        time=used.seconds,
+        nid_count=len(joules),
+        energy_total=int(joules.sum()),
+        energy_avg=float(joules.mean()),
+        energy_std=float(joules.std()),
+        energy_max=[int(used.nids[most]), int(joules[most])],
+        energy_min=[int(used.nids[least]), int(joules[least])],
+    )
+
+
+async def _used(machine: CapmcMachine, ask: Ask) -> _Used:
+    body, table = ask.body, machine.nodes()
+    nids = nids_of(body)
+    start, end = (
+        _bound(machine, body, "start_time", "BAD_START_TIME"),
+        _bound(machine, body, "end_time", "BAD_END_TIME"),
+    )
+    job, apid = _job(body), _apid(body)
+    if not (job or apid):
+        if start is None or (not len(nids) and "nids" not in body):
+            raise Refusal(400, "INVALID_ARGUMENTS")
+        uids, spans = table.uids[chosen(table, nids)], [(start, machine.now() if end is None else end)]
+    else:
+        ran = await machine.ran(job=job, apid=apid)
+        if ran is None:
+            raise Refusal(400, "BAD_JOB_ID" if job else "BAD_APID")
+        uids = ran.uids if not len(nids) else np.intersect1d(ran.uids, table.uids[chosen(table, nids)])
+        spans = list(ran.spans)
+    if start is not None and end is not None and end <= start:
+        raise Refusal(
+            400,
+            f"Inverted time window - start time: {written(start, machine.zone)}, "
+            f"end time: {written(end, machine.zone)}",
+        )
+    spans = [(max(a, start or a), min(b, end or b)) for a, b in spans]
+    spans = [(a, b) for a, b in spans if b > a]
+    joules = np.zeros(len(uids))
+    known = np.zeros(len(uids))
+    seconds = sum(b - a for a, b in spans)
+    for a, b in spans:
+        found = await machine.energy(uids, a, b)
+        at, there = _places(found.uids, uids)
+        joules[there] += np.nan_to_num(found.joules[at])
+        known[there] += np.nan_to_num(found.known[at]) * (b - a)
+    measured = known > LEAST_KNOWN * seconds if seconds else known > 0
+    if not measured.any():
+        begun = spans[0][0] if spans else (start or 0.0)
+        raise Refusal(200, f"Error: No data in time window, Start Time: {written(begun, machine.zone)}", e=400, more={})
+    at, there = _places(table.uids, uids[measured], sort=True)
+    numbers, values = table.nids[at], np.rint(joules[measured][there]).astype(np.int64)
+    order = np.argsort(numbers)
+    return _Used(numbers[order], values[order], float(seconds))
+
+
+def _places(known: Uids, wanted: Uids, *, sort: bool = False) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Where each of ``wanted`` that is in ``known`` is there, and which of ``wanted`` those are."""
+    order = np.argsort(known, kind="stable") if sort else np.arange(len(known))
+    if not len(known):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    at = np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)
+    there = np.flatnonzero(known[order][at] == wanted)
+    return order[at[there]], there
+
+
+async def get_node_energy_counter(machine: CapmcMachine, ask: Ask) -> Reply:
+    """The nodes' counters, now or as they stood at a time."""
+    body, table = ask.body, machine.nodes()
+    job, apid, nids = _job(body), _apid(body), nids_of(body)
+    if sum((bool(job), bool(apid), bool(len(nids)))) != 1:
+        raise Refusal(400, "MISSING_NIDS_APID_JOBID" if not (job or apid or len(nids)) else "INVALID_ARGUMENTS")
+    when = None if body.get("time") in (None, "") else moment(body["time"], machine.zone, "BAD_START_TIME")
+    if len(nids):
+        at = chosen(table, nids)
+    else:
+        ran = await machine.ran(job=job, apid=apid)
+        if ran is None:
+            raise Refusal(400, "BAD_JOB_ID" if job else "BAD_APID")
+        at = np.flatnonzero(np.isin(table.uids, ran.uids))
+    uids = table.uids[at]
+    if when is None:
+        rows = machine.rows(uids)
+        values, times = rows.energy, np.where(rows.energy_time >= machine.now() - FRESH, rows.energy_time, np.nan)
+    else:
+        values, times = await _then(machine, uids, when)
+    nids, zone = table.nids[at], machine.zone
+    there = np.flatnonzero(~np.isnan(values) & ~np.isnan(times))
+    nodes = await aside(len(there), lambda: _counters(nids[there], values[there], times[there], zone))
+    return columns({"nodes": nodes}, nid_count=len(there))
+
+
+def _counters(
+    nids: npt.NDArray[np.int64], values: npt.NDArray[np.float64], times: npt.NDArray[np.float64], zone: dt.tzinfo
+) -> bytes:
+    # Many nodes share a time: each is written once.
+    distinct, which = np.unique(times, return_inverse=True)
+    stamps = [stamped(time, zone) for time in distinct.tolist()]
+    rows = zip(nids.tolist(), values.astype(np.int64).tolist(), which.reshape(-1).tolist(), strict=True)
+    return objects(f'{{"nid":{nid},"energy_ctr":{value},"time":"{stamps[time]}"}}' for nid, value, time in rows)
+
+
+async def _then(
+    machine: CapmcMachine, uids: Uids, when: float
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Each node's last counter at that second."""
+    values, times = np.full(len(uids), np.nan), np.full(len(uids), np.nan)
+    if machine.series is None:
+        return values, times
+    order = np.argsort(uids)
+    window = await machine.series.window("energy", uids[order], when - NEAR, when + 1.0)
+    at, there = _places(window.uids, uids[order])
+    for row, time in enumerate(window.times.tolist()):
+        seen = np.asarray(window.values[row], dtype=np.float64)[at]
+        good = ~np.isnan(seen)
+        values[order[there[good]]] = seen[good]
+        times[order[there[good]]] = time
+    return values, times
+
+
+def _bound(machine: CapmcMachine, body: Any, key: str, wrong: str) -> float | None:
+    text = body.get(key)
+    return None if text in (None, "") else moment(text, machine.zone, wrong)
+
+
+def _job(body: Any) -> str:
+    return word(body.get("job_id") or "", "job_id", 256)
+
+
+def _apid(body: Any) -> str:
+    value = body.get("apid")
+    if value is None or value == "":
+        return ""
+    if type(value) is int and value >= 0:
+        return str(value)
+    if isinstance(value, str) and value.isdecimal() and len(value) < 20:
+        return str(int(value))
+    raise Refusal(400, f"BAD_APID: {shown(value)}")

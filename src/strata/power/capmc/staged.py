@@ -1,0 +1,273 @@
+"""Settings that take effect at a node's next start: memory mode, NUMA mode, and whether its solid-state drive is used.
+
+They are kept as records, and handed to the node's firmware where it has such a setting. A node has a memory mode if its
+label ``mcdram`` says how much of that memory it has (``16384MB``), and a drive to switch if it has the label ``ssd``.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from strata.power.capmc.machine import CapmcMachine, NodeTable, Positions
+from strata.power.capmc.reply import SUCCESS, Refusal, Reply, columns, integers, objects, quoted, reply
+from strata.power.capmc.request import Ask, chosen, nids_of, objects_of, shown, word
+from strata.power.columns import Uids
+
+BOOTED = "-booted"
+"""Added to a kind: what the node was last started with."""
+
+PERCENT = {"flat": 0, "split": 25, "equal": 50, "cache": 100}
+_MCDRAM = {**{name: name for name in PERCENT}, **{str(percent): name for name, percent in PERCENT.items()}}
+_EXPRESSION = re.compile(r"(hbmcachepct)\.eq\.(\d{1,3})\Z|(numa_cfg)\.eq\.([a-z0-9]{1,8})\Z")
+_DRAM = "96GB"
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind of setting."""
+
+    kind: str
+    key: str
+    """In requests and replies."""
+    label: str
+    """Nodes with this label have it."""
+    default: str
+    choices: Mapping[str, str]
+    """What may be asked for → what it is."""
+
+
+MCDRAM = Setting(kind="mcdram", key="mcdram_cfg", label="mcdram", default="cache", choices=_MCDRAM)
+NUMA = Setting(
+    kind="numa",
+    key="numa_cfg",
+    label="mcdram",
+    default="a2a",
+    choices={name: name for name in ("a2a", "snc2", "snc4", "hemi", "quad")},
+)
+SSD = Setting(kind="ssd", key="ssd_enable", label="ssd", default="1", choices={"0": "0", "1": "1"})
+SETTINGS = (MCDRAM, NUMA, SSD)
+
+
+async def get_mcdram_capabilities(machine: CapmcMachine, ask: Ask) -> Reply:
+    """Which memory modes there are."""
+    text = ",".join(f"{name},{percent}" for name, percent in PERCENT.items())
+    return _same(machine, ask, MCDRAM, f'"mcdram_cfg":{quoted(text)}')
+
+
+async def get_numa_capabilities(machine: CapmcMachine, ask: Ask) -> Reply:
+    """Which NUMA modes there are."""
+    return _same(machine, ask, NUMA, f'"numa_cfg":{quoted(",".join(NUMA.choices))}')
+
+
+def _same(machine: CapmcMachine, ask: Ask, setting: Setting, text: str) -> Reply:
+    table, at = _eligible(machine, ask, setting)
+    return columns({"nids": objects(f'{{"nid":{n},"e":0,"err_msg":"",{text}}}' for n in table.nids[at].tolist())})
+
+
+async def get_mcdram_cfg(machine: CapmcMachine, ask: Ask) -> Reply:
+    """Each node's memory mode."""
+    table, at = _eligible(machine, ask, MCDRAM)
+    uids = table.uids[at]
+    sizes, rams = machine.label(uids, "mcdram"), machine.label(uids, "dram")
+    known = await machine.records(MCDRAM.kind)
+    rows = zip(table.nids[at].tolist(), uids.tolist(), sizes, rams, strict=True)
+    texts = []
+    for nid, uid, size, ram in rows:
+        mode = known.get(uid, MCDRAM.default)
+        texts.append(
+            f'{{"nid":{nid},"mcdram_cfg":"{mode}","mcdram_pct":{PERCENT[mode]}'
+            f',"mcdram_size":{quoted(size)},"dram_size":{quoted(ram or _DRAM)}}}'
+        )
+    return columns({"nids": objects(texts)})
+
+
+async def get_numa_cfg(machine: CapmcMachine, ask: Ask) -> Reply:
+    """Each node's NUMA mode."""
+    return await _get(machine, ask, NUMA, lambda value: f'"{value}"')
+
+
+async def get_ssd_enable(machine: CapmcMachine, ask: Ask) -> Reply:
+    """Whether each node's drive is used."""
+    return await _get(machine, ask, SSD, str)
+
+
+async def _get(machine: CapmcMachine, ask: Ask, setting: Setting, show: Callable[[str], str]) -> Reply:
+    table, at = _eligible(machine, ask, setting)
+    known = await machine.records(setting.kind)
+    pairs = zip(table.nids[at].tolist(), table.uids[at].tolist(), strict=True)
+    texts = (f'{{"nid":{nid},"{setting.key}":{show(known.get(uid, setting.default))}}}' for nid, uid in pairs)
+    return columns({"nids": objects(texts)})
+
+
+async def set_mcdram_cfg(machine: CapmcMachine, ask: Ask) -> Reply:
+    """Stage a memory mode."""
+    return await _set(machine, ask, MCDRAM)
+
+
+async def set_numa_cfg(machine: CapmcMachine, ask: Ask) -> Reply:
+    """Stage a NUMA mode."""
+    return await _set(machine, ask, NUMA)
+
+
+async def set_ssd_enable(machine: CapmcMachine, ask: Ask) -> Reply:
+    """Stage whether drives are used."""
+    return await _set(machine, ask, SSD)
+
+
+async def _set(machine: CapmcMachine, ask: Ask, setting: Setting) -> Reply:
+    wanted = objects_of(ask.body)
+    table = machine.nodes()
+    nids = np.array([one["nid"] for one in wanted], dtype=np.int64)
+    chosen(table, nids)
+    uids = table.uids[table.find(nids)]
+    values: dict[int, str] = {}
+    for one, uid, label in zip(wanted, uids.tolist(), machine.label(uids, setting.label), strict=True):
+        value = setting.choices.get(_text(one.get(setting.key)))
+        if value is None:
+            raise Refusal(400, f"Bad Request: invalid {setting.key}: {shown(one.get(setting.key))}")
+        if label:
+            values[uid] = value
+    await _keep(machine, setting, values, values)
+    return reply(err_msg=SUCCESS)
+
+
+async def clr_mcdram_cfg(machine: CapmcMachine, ask: Ask) -> Reply:
+    """Stage the default memory mode."""
+    return await _clear(machine, ask, MCDRAM)
+
+
+async def clr_numa_cfg(machine: CapmcMachine, ask: Ask) -> Reply:
+    """Stage the default NUMA mode."""
+    return await _clear(machine, ask, NUMA)
+
+
+async def clr_ssd_enable(machine: CapmcMachine, ask: Ask) -> Reply:
+    """Stage that drives are used."""
+    return await _clear(machine, ask, SSD)
+
+
+async def _clear(machine: CapmcMachine, ask: Ask, setting: Setting) -> Reply:
+    table, at = _eligible(machine, ask, setting)
+    known = await machine.records(setting.kind)
+    changed = [uid for uid in table.uids[at].tolist() if uid in known]
+    await _keep(machine, setting, dict.fromkeys(changed), dict.fromkeys(changed, setting.default))
+    return reply(err_msg=SUCCESS)
+
+
+async def _keep(
+    machine: CapmcMachine, setting: Setting, records: Mapping[int, str | None], values: Mapping[int, str]
+) -> None:
+    if values:
+        await machine.stage(setting.kind, values)
+        await machine.keep(setting.kind, records)
+
+
+async def booted(machine: CapmcMachine, uids: Uids) -> None:
+    """These nodes start anew: what was staged for them is now what they run with."""
+    wanted = set(uids.tolist())
+    for setting in SETTINGS:
+        staged = await machine.records(setting.kind)
+        running = await machine.records(setting.kind + BOOTED)
+        news = {uid: staged.get(uid) for uid in wanted if staged.get(uid) != running.get(uid)}
+        if news:
+            await machine.keep(setting.kind + BOOTED, news)
+
+
+async def cnselect(machine: CapmcMachine, ask: Ask) -> Reply:
+    """The nodes that were started with a mode: ``hbmcachepct.eq.N`` or ``numa_cfg.eq.X``. For the command."""
+    found = _EXPRESSION.match(word(ask.body.get("expression"), "expression", 100))
+    if not found:
+        raise Refusal(400, "Bad Request: expressions are hbmcachepct.eq.N and numa_cfg.eq.X")
+    setting, value = (MCDRAM, _MCDRAM.get(found[2] or "")) if found[1] else (NUMA, found[4])
+    table, at = _eligible(machine, Ask(applet=ask.applet, body={}), setting)
+    running = await machine.records(setting.kind + BOOTED)
+    mask = [running.get(uid, setting.default) == value for uid in table.uids[at].tolist()]
+    return columns({"nids": integers(table.nids[at][np.array(mask, dtype=np.bool_)].tolist())})
+
+
+def _eligible(machine: CapmcMachine, ask: Ask, setting: Setting) -> tuple[NodeTable, Positions]:
+    """The nodes of a request that have such a setting; the others are left out in silence."""
+    table = machine.nodes()
+    at = chosen(table, nids_of(ask.body), compute=True)
+    has = np.array([bool(label) for label in machine.label(table.uids[at], setting.label)], dtype=np.bool_)
+    return table, at[has]
+
+
+def _text(value: Any) -> str:
+    return str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+
+
+# drives
+
+
+async def get_ssds(machine: CapmcMachine, ask: Ask) -> Reply:
+    """The solid-state drives, by node."""
+    table, at = _drive_nodes(machine, ask)
+    found = await machine.drives(table.uids[at])
+    members: dict[str, Any] = {}
+    for nid, uid, place in _rows(machine, table, at):
+        drives = found.get(uid)
+        if drives:
+            members[place] = [
+                {
+                    "bus": drive.bus,
+                    "device": drive.device,
+                    "func": drive.func,
+                    "model_number": drive.model,
+                    "nid": nid,
+                    "serial_number": drive.serial,
+                    "size": drive.size,
+                    "ssd_id": number,
+                    "sub_id": 0,
+                }
+                for number, drive in enumerate(drives)
+            ]
+    return reply(err_msg=SUCCESS, **members)
+
+
+async def get_ssd_diags(machine: CapmcMachine, ask: Ask) -> Reply:
+    """How worn the solid-state drives are."""
+    table, at = _drive_nodes(machine, ask)
+    found = await machine.drives(table.uids[at])
+    now = dt.datetime.fromtimestamp(machine.now(), machine.zone).strftime("%Y-%m-%d %H:%M:%S")
+    diags = [
+        {
+            "cname": place,
+            "comp_ord": number,
+            "firmware": drive.firmware,
+            "life_remaining": drive.life_remaining,
+            "manu_id": "",
+            "nid": nid,
+            "part_id": drive.model,
+            "percent_used": drive.percent_used,
+            "serial_num": drive.serial,
+            "size": drive.size // 10**9,
+            "ts": now,
+        }
+        for nid, uid, place in _rows(machine, table, at)
+        for number, drive in enumerate(found.get(uid, ()))
+    ]
+    return reply(err_msg=SUCCESS, ssd_diags=diags)
+
+
+def _rows(machine: CapmcMachine, table: NodeTable, at: Positions) -> list[tuple[int, int, str]]:
+    uids = table.uids[at]
+    return list(zip(table.nids[at].tolist(), uids.tolist(), machine.places(uids), strict=True))
+
+
+def _drive_nodes(machine: CapmcMachine, ask: Ask) -> tuple[NodeTable, Positions]:
+    table = machine.nodes()
+    cnames = ask.body.get("cname")
+    if cnames is None:
+        return table, chosen(table, nids_of(ask.body))
+    if not isinstance(cnames, list) or "nids" in ask.body:
+        raise Refusal(400, "Bad Request: give nids or cname")
+    uids = machine.at_places([word(name, "cname", 64) for name in cnames])
+    if -1 in uids:
+        raise Refusal(400, "Bad Request: invalid cname")
+    return table, np.flatnonzero(np.isin(table.uids, uids))

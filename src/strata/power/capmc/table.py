@@ -1,0 +1,70 @@
+"""Which applet answers which path, and whether it only reads. The whole of CAPMC in one table."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from strata.power.capmc import bias, caps, cnctl, energy, nodes, staged, system
+from strata.power.capmc.machine import CapmcMachine
+from strata.power.capmc.reply import Reply
+from strata.power.capmc.request import Ask
+
+Answer = Callable[[CapmcMachine, Ask], Awaitable[Reply]]
+
+
+class Applet(msgspec.Struct, frozen=True, kw_only=True):
+    """One of them."""
+
+    answer: Answer
+    changes: bool = False
+    """It needs the right to change power."""
+    get: bool = False
+    """It may be asked for with GET, too."""
+
+
+def _reads(*answers: Answer, get: bool = False) -> dict[str, Applet]:
+    return {answer.__name__: Applet(answer=answer, get=get) for answer in answers}
+
+
+def _changes(*answers: Answer) -> dict[str, Applet]:
+    return {answer.__name__: Applet(answer=answer, changes=True) for answer in answers}
+
+
+APPLETS: dict[str, Applet] = {
+    **_reads(
+        caps.get_power_cap_capabilities, caps.get_power_cap, bias.get_power_bias, bias.compute_power_bias,
+        staged.get_mcdram_capabilities, staged.get_mcdram_cfg, staged.get_numa_capabilities, staged.get_numa_cfg,
+        staged.get_ssd_enable, staged.get_ssds, staged.get_ssd_diags, staged.cnselect,
+        energy.get_node_energy, energy.get_node_energy_stats, energy.get_node_energy_counter,
+        system.get_nid_map, nodes.get_xname_status, nodes.get_group_status,
+    ),
+    **_reads(
+        system.get_system_parameters, system.get_system_power, system.get_system_power_details,
+        system.get_partition_map, system.health, get=True,
+    ),
+    **_changes(
+        nodes.node_on, nodes.node_off, nodes.node_reinit, nodes.xname_on, nodes.xname_off, nodes.xname_reinit,
+        nodes.group_on, nodes.group_off, nodes.group_reinit, nodes.emergency_power_off,
+        caps.set_power_cap, bias.set_power_bias, bias.clr_power_bias, bias.set_power_bias_data,
+        staged.set_mcdram_cfg, staged.clr_mcdram_cfg, staged.set_numa_cfg, staged.clr_numa_cfg,
+        staged.set_ssd_enable, staged.clr_ssd_enable, cnctl.cnctl,
+    ),
+    "get_node_rules": Applet(answer=nodes.node_rules, get=True),
+    "node_rules": Applet(answer=nodes.node_rules, get=True),
+    "get_node_status": Applet(answer=nodes.node_status),
+    "node_status": Applet(answer=nodes.node_status),
+}  # fmt: skip
+"""By the last part of the path. The command's own names for two of them are understood as well."""
+
+READS_BY_FUNCTION = "cnctl"
+"""The one whose request says whether it changes anything."""
+
+
+def changes(applet: str, ask: Ask) -> bool:
+    """Whether the request would change something."""
+    if applet == READS_BY_FUNCTION:
+        data = ask.body.get("data")
+        return not isinstance(data, dict) or data.get("PWR_Function") == "PWR_ObjAttrSetValues"
+    return APPLETS[applet].changes

@@ -1,0 +1,185 @@
+"""What to read of a Redfish controller to know its node's power, in as few requests as it allows.
+
+Found once for each controller, then read over and over: reports of its TelemetryService, EnvironmentMetrics, the old
+Power, or its Sensors, whichever tells the most in one request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+
+from strata.core.errors import NotOffered
+from strata.hardware.redfish import ROOT, Json, RedfishClient, Target
+from strata.hardware.redfish_bmc import below, items, path_of, text
+from strata.hardware.redfish_find import chassis, maybe, members, service, system
+from strata.power import collector_values as cv
+from strata.power.collector_values import Values
+
+FAST = ("power", "energy", "accel-power", "cap", "accel-cap")
+"""Read in every sweep; temperatures change slowly and cost the most."""
+MOST_REPORTS = 16
+_ACCELERATORS = ("GPU", "Accelerator", "FPGA")
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """Resources that are read together, and what they tell."""
+
+    paths: tuple[str, ...]
+    of: Callable[[Sequence[Json]], Values]
+    gives: frozenset[str]
+    rank: int
+    """Of two that tell as much, the lower is read."""
+    members: bool = False
+    """The path is a collection, of which all members are read."""
+    report: bool = False
+    """It is made now and then: one that was seen before is no new measurement."""
+
+
+class Plan:
+    """What is read of one controller: in every sweep, and now and then."""
+
+    __slots__ = ("fast", "made", "slow")
+
+    def __init__(self, fast: tuple[Part, ...], slow: tuple[Part, ...]) -> None:
+        self.fast = fast
+        self.slow = slow
+        self.made: dict[str, str] = {}
+        """Report → when it was made, as it says itself."""
+
+
+async def make_plan(client: RedfishClient, target: Target) -> Plan:
+    """Look around. Raises ``NotOffered`` where nothing tells of power."""
+    parts: list[Part] = []
+    known: dict[str, Json] = {}
+    own: list[str] = [f"{target.resource}/"] if target.resource else []
+    for path in await chassis(client, target):
+        body = await maybe(client, target, path)
+        if len(items(below(body, "Links"), "ComputerSystems")) > 1 and target.resource != path:
+            continue  # what several nodes draw together is not what this one draws
+        own.append(f"{path}/")
+        parts += await _of_chassis(client, target, body, known)
+    parts += await _accelerators(client, target)
+    parts += await _reports(client, target, known, own)
+    fast = _cover(parts, FAST)
+    if not any("power" in part.gives or "energy" in part.gives for part in fast):
+        raise NotOffered("it does not tell what its node draws", node=target.address)
+    told = frozenset().union(*(part.gives for part in fast))
+    slow = () if "temperature" in told else _cover(parts, ("temperature",)) or _cover(parts, ("air",))
+    return Plan(fast, tuple(part for part in slow if part not in fast))
+
+
+async def read_plan(client: RedfishClient, target: Target, plan: Plan, *, slow: bool) -> Values:
+    """Read it. What two parts tell is taken from the first."""
+    values: Values = {}
+    for part in (*plan.fast, *(plan.slow if slow else ())):
+        bodies: list[Json] = []
+        for path in part.paths:
+            # One resource that is gone or wrong does not hide the rest; a controller that does not answer is an error.
+            bodies += await members(client, target, path) if part.members else [await maybe(client, target, path)]
+        if part.report and not _new(plan, part.paths[0], bodies):
+            continue
+        values = part.of(bodies) | values
+    if "temperature" not in values and "air" in values and plan.slow and slow:
+        values["temperature"] = values["air"]
+    values.pop("air", None)
+    return values
+
+
+def _new(plan: Plan, path: str, bodies: Sequence[Json]) -> bool:
+    made = text(bodies[0].get("Timestamp"), 64) if bodies else ""
+    seen = plan.made.get(path)
+    plan.made[path] = made
+    return not made or made != seen
+
+
+def _cover(parts: Sequence[Part], wanted: Iterable[str]) -> tuple[Part, ...]:
+    """Few parts that together tell what is wanted, as far as any do."""
+    missing, chosen = set(wanted), list[Part]()
+    while True:
+        best = max(parts, key=lambda part: (len(part.gives & missing), -part.rank), default=None)
+        if best is None or not best.gives & missing:
+            return tuple(chosen)
+        chosen.append(best)
+        missing -= best.gives
+
+
+async def _of_chassis(client: RedfishClient, target: Target, body: Json, known: dict[str, Json]) -> list[Part]:
+    found: list[Part] = []
+
+    def add(path: str, values: Values, of: Callable[[Sequence[Json]], Values], rank: int, many: bool = False) -> None:
+        if path and values:
+            found.append(Part(paths=(path,), of=of, gives=frozenset(values), rank=rank, members=many))
+
+    path = path_of(target.bmc, body.get("EnvironmentMetrics"))
+    add(path, cv.from_environment(await maybe(client, target, path)), _environment, 1)
+    path = path_of(target.bmc, body.get("Power"))
+    add(path, cv.from_power(await maybe(client, target, path)), _power, 2)
+    path = path_of(target.bmc, body.get("Thermal"))
+    add(path, cv.from_thermal(await maybe(client, target, path)), _thermal, 2)
+    path = path_of(target.bmc, body.get("Sensors"))
+    sensors = await members(client, target, path)
+    known |= {path_of(target.bmc, one): one for one in sensors}
+    add(path, cv.from_sensors(sensors), cv.from_sensors, 4, True)
+    for control in await members(client, target, path_of(target.bmc, body.get("Controls"))):
+        if control.get("ControlType") == "Power" and "SetPoint" in control:
+            add(path_of(target.bmc, control), cv.cap_of(control), _control, 3)
+            break
+    return found
+
+
+async def _accelerators(client: RedfishClient, target: Target) -> list[Part]:
+    """Accelerators that have EnvironmentMetrics of their own, all of them as one part: they add up."""
+    if not target.resource.startswith(f"{ROOT}/Systems/"):
+        return []
+    processors = await members(client, target, path_of(target.bmc, (await system(client, target)).get("Processors")))
+    paths = [
+        path
+        for one in processors
+        if one.get("ProcessorType") in _ACCELERATORS and (path := path_of(target.bmc, one.get("EnvironmentMetrics")))
+    ]
+    values = _gpus([await maybe(client, target, path) for path in paths])
+    return [Part(paths=tuple(paths), of=_gpus, gives=frozenset(values), rank=3)] if values else []
+
+
+async def _reports(client: RedfishClient, target: Target, known: Mapping[str, Json], own: Sequence[str]) -> list[Part]:
+    try:
+        body = await service(client, target, "TelemetryService")
+    except NotOffered:
+        return []
+    if body.get("ServiceEnabled") is False:
+        return []
+
+    def of(bodies: Sequence[Json]) -> Values:
+        return cv.from_report(bodies[0], known, own)
+
+    found = []
+    for report in (await members(client, target, path_of(target.bmc, body.get("MetricReports"))))[:MOST_REPORTS]:
+        values, path = of([report]), path_of(target.bmc, report)
+        if values and path:
+            found.append(Part(paths=(path,), of=of, gives=frozenset(values), rank=0, report=True))
+    return found
+
+
+def _environment(bodies: Sequence[Json]) -> Values:
+    return cv.from_environment(bodies[0])
+
+
+def _power(bodies: Sequence[Json]) -> Values:
+    return cv.from_power(bodies[0])
+
+
+def _thermal(bodies: Sequence[Json]) -> Values:
+    return cv.from_thermal(bodies[0])
+
+
+def _control(bodies: Sequence[Json]) -> Values:
+    return cv.cap_of(bodies[0])
+
+
+def _gpus(bodies: Sequence[Json]) -> Values:
+    """Watts add up, and so do caps and their bounds; a total of which a part is missing is none."""
+    each = [cv.from_environment(body, accelerator=True) for body in bodies]
+    names = frozenset[str]().union(*each) if each else frozenset[str]()
+    return {name: sum(one[name] for one in each) for name in names if all(name in one for one in each)}

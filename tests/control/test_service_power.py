@@ -1,0 +1,396 @@
+"""What the machine draws and what jobs used, as callers see it: within their scope, honest about what is not known."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from registry_support import Fleet, a_fleet, spec
+
+from strata.api.app import create_app
+from strata.api.services import Power, Services
+from strata.control import power_views as pv
+from strata.control.auth import Authenticator
+from strata.control.fleet_view import FleetView
+from strata.control.metrics import Metrics
+from strata.control.principal import LOCAL_ADMIN, Principal
+from strata.control.service_base import ServiceBase
+from strata.control.service_power import PowerService
+from strata.control.service_power_jobs import PowerJobs
+from strata.core.errors import BadRequest, Denied, NotFound
+from strata.power.interval_records import Run, Summary
+from strata.power.intervals import Intervals
+from strata.power.series import Samples, Series
+from strata.power.series_columns import ColumnSeries
+from strata.store.audit import Ledger
+
+NOW = 1_800_000_000.0
+SCOPED = Principal(name="slurm", role="workload-manager", scope=("mine",))
+
+
+class Clock:
+    def wall(self) -> float:
+        return NOW
+
+
+class Standing:
+    """What a service needs of a controller."""
+
+    clock = Clock()
+    considered = 0
+
+
+class Bench:
+    """n1 and n2 are in the cabinet x1000 and in the group ``mine``; n3 is in x1001; n4 is nowhere."""
+
+    def __init__(self, fleet: Fleet, series: Series, intervals: Intervals) -> None:
+        self.fleet = fleet
+        self.series = series
+        self.intervals = intervals
+        nodes = ServiceBase()
+        nodes.registry = fleet.registry
+        nodes.controller = Standing()  # type: ignore[assignment]
+        view = FleetView.__new__(FleetView)
+        view._registry = fleet.registry
+        view._ranked = (0, np.zeros(0, dtype=np.int64))  # type: ignore[assignment]
+        nodes.view = view
+        self.power = PowerService(nodes, series, lambda: 10.0)
+        self.jobs = PowerJobs(nodes, series, intervals, lambda: 10.0)
+
+    def uid(self, name: str) -> int:
+        return self.fleet.registry.node(name).uid
+
+    async def steady(self, start: float, end: float, **watts: float) -> None:
+        """Each node draws so much, measured every 10 s, its counter with it."""
+        by_uid = sorted((self.uid(name), value) for name, value in watts.items())
+        uids = np.array([uid for uid, _ in by_uid], dtype=np.int64)
+        values = np.array([value for _, value in by_uid], dtype=np.float64)
+        times = np.arange(start, end + 1, 10.0)
+        batch = []
+        for time in times.tolist():
+            batch.append(Samples(metric="power", time=time, uids=uids, values=values))
+            batch.append(Samples(metric="energy", time=time, uids=uids, values=1000.0 + values * (time - start)))
+        await self.series.append(batch)
+
+    def client(self) -> httpx.AsyncClient:
+        store = self.fleet.store
+        services = Services(
+            facade=None,  # type: ignore[arg-type]
+            authenticator=Authenticator(store, Ledger(store)),
+            metrics=Metrics(),
+            power=Power(measured=self.power, jobs=self.jobs),
+        )
+        transport = httpx.ASGITransport(app=create_app(services, "admin"))
+        return httpx.AsyncClient(transport=transport, base_url="http://strata")
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    async with a_fleet() as fleet:
+        await fleet.edits.create_nodes(
+            [
+                spec("n1", location="x1000c0s0b0n0"),
+                spec("n2", location="x1000c0s0b0n1"),
+                spec("n3", location="x1001c0s0b0n0"),
+                spec("n4"),
+            ],
+            "t",
+        )
+        await fleet.settled()
+        await fleet.edits.put_group("mine", fleet.registry.select("n[1-2]"), "t", description="")
+        await fleet.settled()
+        series = ColumnSeries.in_file(tmp_path / "telemetry.db", clock=lambda: NOW, lateness=1e6)
+        await series.start()
+        intervals = Intervals(tmp_path / "jobs.db")
+        await intervals.start()
+        yield Bench(fleet, series, intervals)
+        await intervals.stop()
+        await series.close()
+
+
+async def told(bench: Bench, *events: pv.JobEvent, who: Principal = LOCAL_ADMIN) -> pv.JobsTaken:
+    return await bench.jobs.tell(who, pv.JobsTold(events=events))
+
+
+def event(what: Any, time: float, job: str = "7", **more: Any) -> pv.JobEvent:
+    return pv.JobEvent(what=what, job=job, time=time, **more)
+
+
+async def ran(bench: Bench, start: float, end: float, job: str = "7", nodes: str = "n[1-2]", **more: Any) -> None:
+    more = {"user": "ada", "name": "cfd", **more}
+    taken = await told(bench, event("start", start, job, nodes=nodes, **more), event("end", end, job))
+    assert taken.taken == 2 and not taken.refused
+
+
+# -- what is drawn
+
+
+async def test_nodes_show_what_was_measured_and_nothing_where_it_was_not(bench: Bench) -> None:
+    await bench.steady(NOW - 60, NOW - 2, n1=100, n3=300)
+    page = await bench.power.nodes(LOCAL_ADMIN, "*", "", 10, "")
+    assert [(one.node, one.power) for one in page.items] == [("n1", 100), ("n2", None), ("n3", 300), ("n4", None)]
+    assert page.items[0].time == NOW - 10 and page.items[0].temperature is None
+
+
+async def test_what_is_too_old_says_nothing_of_now(bench: Bench) -> None:
+    await bench.steady(NOW - 300, NOW - 100, n1=100)
+    (one,) = (await bench.power.nodes(LOCAL_ADMIN, "n1", "", 10, "")).items
+    assert (one.power, one.time) == (None, None)
+
+
+async def test_nodes_come_in_pages_by_name_and_by_value_at_once(bench: Bench) -> None:
+    await bench.steady(NOW - 60, NOW, n1=100, n2=400, n3=300)
+    first = await bench.power.nodes(LOCAL_ADMIN, "*", "", 3, "")
+    rest = await bench.power.nodes(LOCAL_ADMIN, "*", "", 3, first.next)
+    assert [one.node for one in (*first.items, *rest.items)] == ["n1", "n2", "n3", "n4"] and not rest.next
+    most = await bench.power.nodes(LOCAL_ADMIN, "*", "-power", 2, "")
+    assert [one.node for one in most.items] == ["n2", "n3"]
+    least = await bench.power.nodes(LOCAL_ADMIN, "*", "power", 9, "")
+    assert [one.node for one in least.items] == ["n1", "n3", "n2"], "who was not measured is in no order"
+    with pytest.raises(BadRequest):
+        await bench.power.nodes(LOCAL_ADMIN, "*", "-beauty", 2, "")
+
+
+async def test_a_history_is_the_sum_and_says_of_how_many(bench: Bench) -> None:
+    await bench.steady(NOW - 600, NOW - 300, n1=100, n2=200)
+    await bench.steady(NOW - 290, NOW, n1=100)
+    found = await bench.power.history(LOCAL_ADMIN, "n[1-2]", "power", NOW - 600, NOW, 60.0)
+    assert (found.values[0], found.counts[0]) == (300, 2)
+    assert (found.values[-1], found.counts[-1]) == (100, 1)
+    assert (found.nodes, found.unit, found.step) == (2, "W", 60)
+
+
+async def test_a_history_of_each_keeps_gaps(bench: Bench) -> None:
+    await bench.steady(NOW - 600, NOW - 400, n1=100)
+    await bench.steady(NOW - 100, NOW - 10, n1=100)
+    found = await bench.power.history(LOCAL_ADMIN, "n[1-2]", "power", NOW - 600, NOW, 50.0, each=True)
+    one, two = found.each
+    assert one.node == "n1" and None in one.values and one.values[0] == 100 and one.trouble.gaps == 1
+    assert two.node == "n2" and not any(two.values)
+
+
+async def test_what_makes_no_sense_is_refused(bench: Bench) -> None:
+    for more in ({"start": NOW, "end": NOW - 1}, {"start": 0.0, "end": NOW, "step": 1.0}, {"metric": "energy"}):
+        given = {"select": "*", "metric": "power", "start": None, "end": None, "step": 0.0} | more
+        with pytest.raises(BadRequest):
+            await bench.power.history(LOCAL_ADMIN, **given)  # type: ignore[arg-type]
+
+
+async def test_the_system_is_summed_over_what_is_known_and_says_how_much_that_is(bench: Bench) -> None:
+    await bench.steady(NOW - 310, NOW, n1=100, n2=200, n3=300)
+    found = await bench.power.system(LOCAL_ADMIN, None, None, 0.0)
+    system = found.system
+    assert (system.now, system.nodes, system.measured) == (600, 4, 3)
+    assert (system.least, system.average, system.most) == (600, 600, 600)
+    assert found.joules == pytest.approx(600 * 300, rel=0.05)
+    assert found.known == pytest.approx(0.75, abs=0.05)
+
+
+async def test_a_scope_sees_its_own_part_of_the_system(bench: Bench) -> None:
+    await bench.steady(NOW - 310, NOW, n1=100, n2=200, n3=300)
+    found = await bench.power.system(SCOPED, None, None, 0.0)
+    assert (found.system.now, found.system.nodes) == (300, 2)
+    assert [one.name for one in (await bench.power.cabinets(SCOPED, None, None, 0.0)).items] == ["x1000"]
+    assert len((await bench.power.nodes(SCOPED, "*", "", 10, "")).items) == 2
+    with pytest.raises(NotFound):
+        await bench.power.history(SCOPED, "n3", "power", None, None, 0.0)
+
+
+async def test_cabinets_are_summed_by_place(bench: Bench) -> None:
+    await bench.steady(NOW - 310, NOW, n1=100, n2=200, n3=300, n4=50)
+    found = await bench.power.cabinets(LOCAL_ADMIN, None, None, 0.0)
+    assert [(one.name, one.nodes, one.now, one.average) for one in found.items] == [
+        ("", 1, 50, 50),
+        ("x1000", 2, 300, 300),
+        ("x1001", 1, 300, 300),
+    ]
+
+
+async def test_nothing_measured_is_not_zero(bench: Bench) -> None:
+    found = await bench.power.system(LOCAL_ADMIN, None, None, 0.0)
+    assert (found.system.now, found.system.average, found.known) == (None, None, 0.0)
+    assert all(one.now is None for one in (await bench.power.cabinets(LOCAL_ADMIN, None, None, 0.0)).items)
+
+
+# -- jobs
+
+
+async def test_a_job_used_what_its_nodes_used_while_it_ran(bench: Bench) -> None:
+    await bench.steady(NOW - 3600, NOW - 1000, n1=100, n2=300, n3=999)
+    await ran(bench, NOW - 3000, NOW - 2000)
+    found = await bench.jobs.job(LOCAL_ADMIN, "7", "")
+    assert found.joules == pytest.approx(400 * 1000, rel=0.02)
+    assert found.average == pytest.approx(400, rel=0.02)
+    assert found.peak == pytest.approx(400, rel=0.02)
+    assert found.known == pytest.approx(1.0, abs=0.02)
+    assert (found.nodeset, found.nodes, found.user, found.seconds) == ("n[1-2]", 2, "ada", 1000)
+    assert (found.power.least_node, found.power.most_node) == ("n1", "n2")
+    assert found.highest.most == pytest.approx(300)
+    assert [one.node for one in found.each] == ["n2", "n1"] and found.each[0].counted
+
+
+async def test_the_time_that_a_job_was_suspended_is_not_its_own(bench: Bench) -> None:
+    await bench.steady(NOW - 3600, NOW - 1000, n1=100, n2=100)
+    await told(
+        bench,
+        event("start", NOW - 3000, nodes="n[1-2]"),
+        event("suspend", NOW - 2800),
+        event("resume", NOW - 2200),
+        event("end", NOW - 2000),
+    )
+    found = await bench.jobs.job(LOCAL_ADMIN, "7", "")
+    assert (found.seconds, found.suspended) == (400, 600)
+    assert found.joules == pytest.approx(200 * 400, rel=0.05)
+
+
+async def test_nodes_of_which_nothing_is_known_are_counted_and_not_guessed(bench: Bench) -> None:
+    await bench.steady(NOW - 3600, NOW - 1000, n1=100)
+    await ran(bench, NOW - 3000, NOW - 2000)
+    found = await bench.jobs.job(LOCAL_ADMIN, "7", "")
+    assert found.unmeasured == 1 and found.known == pytest.approx(0.5, abs=0.02)
+    assert found.joules == pytest.approx(100 * 1000, rel=0.02)
+
+
+async def test_a_run_is_compared_with_earlier_ones_of_the_same_user_and_name(bench: Bench) -> None:
+    await bench.steady(NOW - 9000, NOW - 6000, n1=100, n2=100)
+    await bench.steady(NOW - 5990, NOW - 1000, n1=150, n2=150)
+    await ran(bench, NOW - 8500, NOW - 7500, "1")
+    await ran(bench, NOW - 7400, NOW - 6400, "2")
+    await ran(bench, NOW - 7400, NOW - 6400, "3", name="other")
+    await ran(bench, NOW - 5000, NOW - 3000, "9")
+    earlier = (await bench.jobs.job(LOCAL_ADMIN, "9", "")).earlier
+    assert earlier.runs == 2
+    assert earlier.average_change == pytest.approx(0.5, abs=0.03)
+    assert earlier.seconds_change == pytest.approx(1.0)
+    assert earlier.joules_change == pytest.approx(2.0, abs=0.1)
+    assert (await bench.jobs.job(LOCAL_ADMIN, "1", "")).earlier.runs == 0
+
+
+async def test_what_a_run_came_to_is_kept_with_it(bench: Bench) -> None:
+    await bench.steady(NOW - 3600, NOW - 1000, n1=100, n2=100)
+    await ran(bench, NOW - 3000, NOW - 2000)
+    assert (await bench.jobs.jobs(LOCAL_ADMIN, "", None, 10)).items[0].joules is None
+    await bench.jobs.job(LOCAL_ADMIN, "7", "")
+    (one,) = (await bench.jobs.jobs(LOCAL_ADMIN, "ada", None, 10)).items
+    assert one.joules == pytest.approx(200_000, rel=0.02) and one.average == pytest.approx(100, rel=0.02)
+    assert (await bench.jobs.jobs(LOCAL_ADMIN, "eve", None, 10)).items == ()
+
+
+async def test_runs_are_summed_up_soon_after_they_have_ended(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    await bench.steady(NOW - 3600, NOW - 1000, n1=100, n2=100)
+    await ran(bench, NOW - 3000, NOW - 2000, "old")
+    await ran(bench, NOW - 100, NOW - 10, "fresh")
+    monkeypatch.setattr("strata.control.service_power_jobs.SUM_UP_EVERY", 0.0)
+    summed, keep = asyncio.Event(), bench.intervals.sum_up
+
+    async def sum_up(run: Run, summary: Summary) -> None:
+        await keep(run, summary)
+        summed.set()
+
+    monkeypatch.setattr(bench.intervals, "sum_up", sum_up)
+    await bench.jobs.start()
+    async with asyncio.timeout(10):
+        await summed.wait()
+    await bench.jobs.stop()
+    (old,), (fresh,) = await bench.intervals.find("old"), await bench.intervals.find("fresh")
+    assert old.summary is not None and old.summary.joules == pytest.approx(200_000, rel=0.02)
+    assert fresh.summary is None, "not all of its samples may be there"
+
+
+async def test_applications_are_shown_with_their_job(bench: Bench) -> None:
+    await bench.steady(NOW - 3600, NOW - 1000, n1=100, n2=100)
+    await told(
+        bench,
+        event("start", NOW - 3000, nodes="n[1-2]"),
+        event("start", NOW - 2900, apid="7.0"),
+        event("end", NOW - 2500, apid="7.0"),
+        event("end", NOW - 2000),
+    )
+    found = await bench.jobs.job(LOCAL_ADMIN, "7", "")
+    assert [(one.apid, one.seconds, one.nodes) for one in found.applications] == [("7.0", 400, 2)]
+    part = await bench.jobs.job(LOCAL_ADMIN, "7", "7.0")
+    assert part.joules == pytest.approx(200 * 400, rel=0.05)
+    spans = await bench.jobs.ran("", "7.0")
+    assert spans is not None and (list(spans.spans), len(spans.uids)) == ([(NOW - 2900, NOW - 2500)], 2)
+    assert await bench.jobs.ran("404", "") is None
+
+
+async def test_a_scope_sees_and_tells_only_of_jobs_on_its_own_nodes(bench: Bench) -> None:
+    await ran(bench, NOW - 3000, NOW - 2000, "1", nodes="n[1-2]")
+    await ran(bench, NOW - 3000, NOW - 2000, "2", nodes="n[2-3]")
+    await told(bench, event("start", NOW - 100, "3", nodes="n3"))
+    assert (await bench.jobs.job(SCOPED, "1", "")).job == "1"
+    assert [one.job for one in (await bench.jobs.jobs(SCOPED, "", None, 10)).items] == ["1"]
+    with pytest.raises(NotFound):
+        await bench.jobs.job(SCOPED, "2", "")
+    with pytest.raises(NotFound):
+        await told(bench, event("end", NOW, "3"), who=SCOPED)
+    with pytest.raises(Denied):
+        await told(bench, event("start", NOW, "4", nodes="n3"), who=SCOPED)
+    with pytest.raises(Denied):
+        await told(bench, event("start", NOW, "4", nodes="nowhere1"), who=SCOPED)
+    assert (await told(bench, event("start", NOW, "4", nodes="n1"), who=SCOPED)).taken == 1
+
+
+async def test_nodes_that_are_not_in_the_fleet_are_left_out_and_counted(bench: Bench) -> None:
+    taken = await told(bench, event("start", NOW - 10, nodes="n1,elsewhere[1-3]"))
+    assert (taken.taken, taken.unknown_nodes) == (1, 3)
+    assert (await bench.jobs.job(LOCAL_ADMIN, "7", "")).nodeset == "n1"
+
+
+async def test_what_cannot_be_taken_says_why_and_keeps_nothing_else_out(bench: Bench) -> None:
+    taken = await told(
+        bench, event("end", NOW, "unheard"), event("start", NOW, "bare"), event("start", NOW, "good", nodes="n1")
+    )
+    assert taken.taken == 1
+    assert {one.job: one.reason for one in taken.refused} == {
+        "unheard": "nobody told that it began",
+        "bare": "say on which nodes it starts",
+    }
+
+
+async def test_an_unknown_job_is_not_found(bench: Bench) -> None:
+    with pytest.raises(NotFound, match="nobody told"):
+        await bench.jobs.job(LOCAL_ADMIN, "404", "")
+
+
+# -- over HTTP
+
+
+async def test_it_is_all_there_over_http(bench: Bench) -> None:
+    await bench.steady(NOW - 3600, NOW, n1=100, n2=200, n3=300)
+    async with bench.client() as client:
+        body = {"events": [{"what": "start", "job": "7", "nodes": "n[1-2]", "time": NOW - 3000, "user": "ada"}]}
+        answer = await client.post("/v1/power/jobs", json=body)
+        assert (answer.status_code, answer.json()["taken"]) == (200, 1)
+        for path in (
+            "/v1/power/nodes?select=n1",
+            "/v1/power/history?select=n1&each=true",
+            "/v1/power/system",
+            "/v1/power/cabinets",
+            "/v1/power/jobs?running=true",
+            "/v1/power/jobs/7",
+        ):
+            answer = await client.get(path)
+            assert answer.status_code == 200, (path, answer.text)
+        assert answer.json()["end"] is None and answer.json()["joules"] > 0
+        for path in ("/v1/power/nodes?select=n9", "/v1/power/jobs/404"):
+            assert (await client.get(path)).status_code == 404
+        for path in ("/v1/power/history?metric=beauty", "/v1/power/history?step=-1", "/v1/power/nodes?sort=%20"):
+            assert (await client.get(path)).status_code == 400
+        wrong = await client.post("/v1/power/jobs", json={"events": [{"what": "start", "job": "a b"}]})
+        assert wrong.status_code == 400
+
+
+async def test_a_job_on_nodes_that_are_all_elsewhere_used_nothing_that_is_known(bench: Bench) -> None:
+    taken = await told(bench, event("start", NOW - 30, nodes="elsewhere[1-3]"))
+    assert taken.unknown_nodes == 3
+    async with bench.client() as client:
+        answer = await client.get("/v1/power/jobs/7")
+        assert answer.status_code == 200, answer.text
+        assert (answer.json()["nodes"], answer.json()["joules"], answer.json()["average"]) == (0, 0, None)

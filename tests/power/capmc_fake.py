@@ -1,0 +1,171 @@
+"""A machine for the applets alone: what they ask is answered from a few arrays."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from strata.power.capmc.machine import STATES, CapChange, Drive, NodeTable, Parameters, Rules, Spans, Switch
+from strata.power.columns import PowerColumns, PowerRows, Uids
+from strata.power.inband import Inband
+from strata.power.series import Energy, Flags, Latest, Refusals, Samples, Total, Window
+
+
+class FakeSeries:
+    """Totals, windows and energies that were given beforehand."""
+
+    def __init__(self) -> None:
+        self.refused = Refusals()
+        self.totals: list[tuple[float, float, int]] = []
+        """(time, watts, nodes)"""
+        self.counters: dict[int, list[tuple[float, float]]] = {}
+        """uid → (time, joules)"""
+        self.used: dict[int, float] = {}
+
+    async def total(self, metric: str, uids: Uids | None, start: float, end: float, *, step: float = 0) -> Total:
+        rows = [row for row in self.totals if start <= row[0] < end]
+        times, sums, counts = (np.array(column) for column in zip(*rows, strict=True)) if rows else (np.empty(0),) * 3
+        return Total(times=times, sums=sums, counts=counts.astype(np.int64))
+
+    async def window(self, metric: str, uids: Uids | None, start: float, end: float, *, step: float = 0) -> Window:
+        assert uids is not None
+        times = sorted({time for uid in uids.tolist() for time, _ in self.counters.get(uid, ()) if start <= time < end})
+        values = np.full((len(times), len(uids)), np.nan)
+        for column, uid in enumerate(uids.tolist()):
+            for time, joules in self.counters.get(uid, ()):
+                if time in times:
+                    values[times.index(time), column] = joules
+        return Window(metric=metric, times=np.array(times), uids=uids, values=values, flags=_flags(len(uids)))
+
+    async def energy(self, uids: Uids | None, start: float, end: float) -> Energy:
+        assert uids is not None
+        known = np.array([uid for uid in uids.tolist() if uid in self.used], dtype=np.int64)
+        zeros = np.zeros(len(known))
+        return Energy(
+            uids=known,
+            joules=np.array([self.used[uid] for uid in known.tolist()]),
+            known=np.ones(len(known)),
+            error=zeros,
+            counted=np.ones(len(known), dtype=np.bool_),
+            peak=zeros,
+            flags=_flags(len(known)),
+        )
+
+    async def append(self, batch: Sequence[Samples]) -> None:
+        raise NotImplementedError
+
+    async def flush(self) -> None:
+        raise NotImplementedError
+
+    async def latest(self, metric: str, uids: Uids | None, within: float) -> Latest:
+        raise NotImplementedError
+
+    async def prune(self, now: float) -> int:
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        raise NotImplementedError
+
+
+def _flags(count: int) -> Flags:
+    none = np.zeros(count, dtype=np.int64)
+    return Flags(gaps=none, resets=none, wraps=none, absurd=none, stuck=none)
+
+
+class FakeMachine:
+    """Nodes whose uid is their NID."""
+
+    def __init__(self, states: Mapping[int, str], *, zone: dt.tzinfo = dt.UTC, service: Sequence[int] = ()) -> None:
+        self.zone = zone
+        self.rules = Rules()
+        self.parameters = Parameters()
+        self.series = FakeSeries()
+        self.inband: Inband | None = None
+        self.columns = PowerColumns()
+        self.time = 1_430_000_000.0
+        self.cabinet = "c0-0"
+        self.kept: dict[str, dict[int, Any]] = {}
+        self.switched: list[tuple[str, list[int], str]] = []
+        self.capped: list[tuple[str, dict[int, float]]] = []
+        self.failing: dict[int, str] = {}
+        self.spans: dict[str, Spans] = {}
+        nids = np.array(sorted(states), dtype=np.int64)
+        self._table = NodeTable(
+            nids=nids,
+            uids=nids,
+            states=np.array([STATES.index(states[nid]) for nid in nids.tolist()], dtype=np.int8),
+            compute=~np.isin(nids, service),
+        )
+
+    def now(self) -> float:
+        return self.time
+
+    def nodes(self) -> NodeTable:
+        return self._table
+
+    def rows(self, uids: Uids) -> PowerRows:
+        return self.columns.rows(uids)
+
+    def names(self, uids: Uids) -> Sequence[str]:
+        return [f"nid{uid:05d}" for uid in uids.tolist()]
+
+    def places(self, uids: Uids) -> Sequence[str]:
+        return [f"c0-0c0s{uid // 4}n{uid % 4}" for uid in uids.tolist()]
+
+    def cabinets(self, uids: Uids) -> Sequence[str]:
+        return [self.cabinet] * len(uids)
+
+    def label(self, uids: Uids, key: str) -> Sequence[str]:
+        return [""] * len(uids)
+
+    def at_places(self, places: Sequence[str]) -> Sequence[int]:
+        known = dict(zip(self.places(self._table.uids), self._table.uids.tolist(), strict=True))
+        return [known.get(place, -1) for place in places]
+
+    def below(self, place: str) -> Uids:
+        return self._table.uids
+
+    def group(self, name: str) -> Uids | None:
+        return self._table.uids if name == "all" else None
+
+    def partitions(self) -> Mapping[str, Uids]:
+        return {"p0": self._table.uids}
+
+    def may_press(self) -> bool:
+        return False
+
+    async def switch(self, uids: Uids, to: Switch, *, reason: str, force: bool) -> Mapping[int, str]:
+        self.switched.append((to, uids.tolist(), reason))
+        return {uid: why for uid, why in self.failing.items() if uid in uids}
+
+    async def set_caps(self, changes: Sequence[CapChange]) -> Mapping[int, str]:
+        for change in changes:
+            pairs = dict(zip(change.uids.tolist(), change.watts.tolist(), strict=True))
+            self.capped.append((change.control, pairs))
+            self.columns.put(change.uids, **{"cap" if change.control == "node" else "accel_cap": change.watts})
+        return self.failing
+
+    async def emergency_off(self, uids: Uids, reason: str) -> Mapping[int, str]:
+        return {}
+
+    async def records(self, kind: str) -> Mapping[int, Any]:
+        return self.kept.get(kind, {})
+
+    async def keep(self, kind: str, values: Mapping[int, Any]) -> None:
+        row = self.kept.setdefault(kind, {}) | dict(values)
+        self.kept[kind] = {uid: value for uid, value in row.items() if value is not None}
+
+    async def stage(self, kind: str, values: Mapping[int, str]) -> None:
+        """Nodes without firmware settings."""
+
+    async def drives(self, uids: Uids) -> Mapping[int, Sequence[Drive]]:
+        return {}
+
+    async def energy(self, uids: Uids, start: float, end: float) -> Energy:
+        return await self.series.energy(uids, start, end)
+
+    async def ran(self, *, job: str = "", apid: str = "") -> Spans | None:
+        return self.spans.get(job or apid)

@@ -1,0 +1,148 @@
+"""A whole controller over simulated nodes that serves CAPMC on a local socket, and the command that asks it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from strata.api.server import ApiServer
+from strata.api.services import Services
+from strata.control.auth import Authenticator
+from strata.control.bmc_jobs import BmcJobs
+from strata.control.metrics import Metrics
+from strata.control.principal import LOCAL_ADMIN
+from strata.control.service_capmc import CapmcService, CapmcView
+from strata.power.columns import Kind, PowerColumns
+from strata.power.inband import VirtualNodes
+from strata.store.protocol import Put
+from support.fake_machine import fake_machine
+from support.simulated_machine import SimulatedMachine, simulated_machine
+
+READY = {
+    "power": "on",
+    "os": "up",
+    "identity": "issued",
+    "image": "v1",
+    "personality": "active",
+    "config": "r1",
+    "workload": "in",
+}
+
+
+class CapmcSite:
+    """All of it."""
+
+    def __init__(self, machine: SimulatedMachine, directory: Path) -> None:
+        self.machine = machine
+        self.service = machine.service
+        self.columns = PowerColumns()
+        self.socket = directory / "capmc.sock"
+        BmcJobs(machine.service, machine.controllers.open)
+        hardware, _ = fake_machine(machine.service)
+        self.capmc = CapmcService(
+            machine.service,
+            hardware,
+            self.columns,
+            machine.controllers.open,
+            inband=VirtualNodes(directory / "inband"),
+        )
+        self.services = Services(
+            facade=machine.service,
+            authenticator=Authenticator(machine.service.controller.store, machine.service.ledger),
+            metrics=Metrics(),
+            machine=hardware,
+            capmc=self.capmc,
+        )
+
+    @property
+    def view(self) -> CapmcView:
+        """The machine as the administrator sees it."""
+        return self.capmc.of(LOCAL_ADMIN)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """For the command."""
+        base = {name: value for name, value in os.environ.items() if not name.startswith("OS_")}
+        return base | {"OS_SERVICE_URL": f"unix:{self.socket}"}
+
+    def measure(self) -> None:
+        """Note what telemetry would have seen."""
+        uids, now = self.view.nodes().uids, time.time()
+        least, most = np.full(len(uids), 200.0), np.full(len(uids), 2400.0)
+        self.columns.put(uids, cap=0.0, cap_time=now, least=least, most=most, supply=2400.0, powerup=140.0, static=0.0)
+        self.columns.put(uids, energy=uids * 1000.0, energy_time=now, power=300.0, power_time=now)
+        self.columns.describe(uids, Kind("01:000d", "Compute_2400W"))
+
+    async def boot(self) -> None:
+        """Make every node ready by magic, and wait until the controller has seen it."""
+        nodes = self.machine.nodes
+        nodes.put(nodes.all, now=self.machine.server.clock(), **READY)
+        async with asyncio.timeout(60):
+            while not self.view.nodes().ready.all():  # noqa: ASYNC110 (facts have no event)
+                await asyncio.sleep(0.05)
+
+    async def run(self, *arguments: str, stdin: bytes | None = None, program: str = "capmc") -> tuple[int, str, str]:
+        """Run a command: status, output, errors."""
+        return await asyncio.to_thread(run_command, program, arguments, self.environment, stdin)
+
+    async def ask(self, *arguments: str, stdin: bytes | None = None) -> Any:
+        """Run ``capmc``, which must succeed in silence; its reply."""
+        status, out, err = await self.run(*arguments, stdin=stdin)
+        assert (status, err) == (0, ""), (status, out, err)
+        return json.loads(out)
+
+
+def run_command(
+    program: str, arguments: tuple[str, ...], environment: dict[str, str], stdin: bytes | None
+) -> tuple[int, str, str]:
+    """Run ``capmc`` or ``cnselect``. Blocks."""
+    code = f"from strata.capmc_cli.{program} import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        env=environment,
+        input=stdin,
+        stdin=subprocess.DEVNULL if stdin is None else None,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+@contextlib.asynccontextmanager
+async def capmc_site(directory: Path, count: int, *, labels: dict[str, str] | None = None) -> AsyncIterator[CapmcSite]:
+    """Started; the nodes are ready and measured."""
+    async with simulated_machine(directory, count, on=True) as machine:
+        site = CapmcSite(machine, directory)
+        if labels:
+            await _label(site, labels)
+        await site.boot()
+        site.measure()
+        server = ApiServer(site.services, site.socket)
+        await server.start()
+        try:
+            yield site
+        finally:
+            await server.stop()
+
+
+async def _label(site: CapmcSite, labels: dict[str, str]) -> None:
+    """In few transactions: a thousand requests would take a minute."""
+    registry, store = site.service.registry, site.service.controller.store
+    nodes = [node for node in registry.roster.nodes if node is not None and node.nid is not None]
+    changed = [msgspec.structs.replace(node, labels={**node.labels, **labels}) for node in nodes]
+    ops = [Put(f"node/{node.name}", msgspec.msgpack.encode(node)) for node in changed]
+    for begin in range(0, len(ops), store.max_ops):
+        await store.txn(ops[begin : begin + store.max_ops])
+    await site.service.settled(await store.revision())

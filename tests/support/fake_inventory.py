@@ -1,0 +1,169 @@
+"""Parts and cables, in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from strata.control import machine_views as m
+from strata.control import views as v
+from strata.control.principal import Principal, Right
+from strata.core.errors import BadRequest, NotFound
+from strata.core.nodeset import fold
+from support.fake_ground import IDENTITY, PDU_ADDRESS, Ground, address, job
+
+GPU_EVERY = 4
+"""Each fourth node has an accelerator."""
+
+
+class FakeInventory:
+    """Parts."""
+
+    def __init__(self, ground: Ground) -> None:
+        self.ground = ground
+
+    async def _known(self, who: Principal) -> list[str]:
+        return [n for n in await self.ground.facade.node_names(who, "*") if n not in self.ground.undiscovered]
+
+    def _summary(self, node: str) -> m.ControllerSummary:
+        return m.ControllerSummary(
+            address=address(node), identity=IDENTITY, seen=1.0, nodes=(node,), machines=1, components={}, trouble=()
+        )
+
+    async def _all(self, who: Principal) -> list[m.ControllerSummary]:
+        found = [self._summary(name) for name in await self._known(who)]
+        if self.ground.pdus and not who.scope:
+            one = self._summary("")
+            found.append(replace(one, address=PDU_ADDRESS, nodes=(), components={"pdu": 1, "outlet": 2}))
+        return found
+
+    async def controllers(self, who: Principal, limit: int, after: str) -> m.ControllerPage:
+        found = await self._all(who)
+        if not after.isascii() or not (after or "0").isdigit():
+            raise BadRequest("not a cursor that we gave", where="cursor")
+        start = int(after or 0)
+        following = str(start + limit) if start + limit < len(found) else ""
+        return m.ControllerPage(items=tuple(found[start : start + limit]), next=following, total=len(found))
+
+    async def controller(self, who: Principal, at: str) -> m.ControllerView:
+        for summary in await self._all(who):
+            if summary.address == at:
+                own = parts(summary.nodes[0]) if summary.nodes else self.ground.pdus
+                return m.ControllerView(summary=summary, components=own)
+        raise NotFound("no such controller", where=at)
+
+    async def of_node(self, who: Principal, node: str) -> m.NodeHardware:
+        if node not in await self._known(who):
+            raise NotFound("it was not discovered", where=node)
+        return m.NodeHardware(
+            node=node, controller=address(node), identity=IDENTITY, seen=1.0, serial=f"S-{node}",
+            uuid=f"00000000-0000-0000-0000-{sum(map(ord, node)):012x}", components=parts(node),
+        )  # fmt: skip
+
+    async def discover(self, who: Principal, request: m.DiscoverRequest) -> v.JobView:
+        if request.adopt:
+            who.require(Right("create", "node"))
+        given = (request.addresses, request.csv, request.leases, request.dhcp, request.ranges, request.ssdp)
+        if not any((*given, request.known, request.accept)):
+            raise BadRequest("nowhere to look")
+        begun = replace(job("hardware.discover", len(request.addresses)), id=f"d{len(self.ground.discoveries)}")
+        self.ground.discoveries[begun.id] = m.DiscoveryReport(job=begun.id, silent=len(request.addresses))
+        return begun
+
+    async def discovery(self, who: Principal, job: str) -> m.DiscoveryReport:
+        if job not in self.ground.discoveries:
+            raise NotFound("no such discovery", where="job")
+        return self.ground.discoveries[job]
+
+    async def components(self, who: Principal, query: m.ComponentQuery) -> m.ComponentPage:
+        names = set(await self.ground.facade.node_names(who, query.select))
+        known = [name for name in await self._known(who) if name in names]
+        found = [
+            one for name in known for one in parts(name) if query.kind in ("", one.kind) and query.text in one.name
+        ]
+        return m.ComponentPage(items=tuple(found[: query.limit]), next="")
+
+    async def history(self, who: Principal, select: str, since: float | None, limit: int) -> Sequence[m.HardwareChange]:
+        return [
+            m.HardwareChange(
+                time=1.0, what="added", controller=address(name), node=name, component="", kind="system", old="",
+                new=f"S-{name}", detail="",
+            )
+            for name in await self.ground.facade.node_names(who, select)
+        ][:limit]  # fmt: skip
+
+    async def conflicts(self, who: Principal) -> Sequence[m.HardwareConflict]:
+        known = await self._known(who)
+        if len(known) < 2:
+            return []
+        where = (address(known[0]), address(known[1]))
+        hint = "look which machine has it"
+        return [m.HardwareConflict(what="duplicate-serial", value="S-1", where=where, since=1.0, hint=hint)]
+
+    async def forget(self, who: Principal, at: str) -> None:
+        found = await self.controller(who, at)
+        self.ground.undiscovered.update(found.summary.nodes)
+
+
+def part(node: str, path: str, kind: str, **more: Any) -> m.ComponentView:
+    """One part of a node."""
+    blank = dict.fromkeys(("parent", "slot", "part", "firmware", "shape"), "")
+    rest = {"vendor": "Acme", "model": f"Model of {kind}", "serial": f"{node}{path}", "health": "ok", "macs": ()}
+    return m.ComponentView(
+        **{  # type: ignore[arg-type]
+            "controller": address(node), "node": node, "id": path, "kind": kind, "name": path.rpartition("/")[2],
+            "facts": {}, **blank, **rest, **more,
+        }
+    )  # fmt: skip
+
+
+def parts(node: str) -> tuple[m.ComponentView, ...]:
+    """What every machine is made of."""
+    base = "/redfish/v1/Systems/1"
+    number = sum(map(ord, node))
+    mac = f"02:00:00:00:{number >> 8 & 255:02x}:{number & 255:02x}"
+    found = [
+        part(node, base, "system", firmware="BIOS 1.2"),
+        *(
+            part(
+                node, f"{base}/Processors/CPU{n}", "processor", slot=f"CPU {n}",
+                facts={"cores": 64, "threads": 128, "speed_mhz": 3500, "type": "CPU", "architecture": "x86-64"},
+            )
+            for n in (1, 2)
+        ),
+        *(
+            part(node, f"{base}/Memory/D{n}", "memory", slot=f"DIMM {n}",
+                 facts={"capacity_mib": 65536, "speed_mhz": 4800, "type": "DDR5"})
+            for n in range(4)
+        ),
+        part(node, f"{base}/Storage/1", "storage"),
+        part(node, f"{base}/Storage/1#/StorageControllers/0", "storage", parent=f"{base}/Storage/1"),
+        part(node, f"{base}/Storage/1/Drives/0", "drive", parent=f"{base}/Storage/1", slot="Bay 0",
+             facts={"capacity_bytes": 10**12, "type": "SSD", "protocol": "NVMe"}),
+        part(node, "/redfish/v1/Chassis/1/Drives/0", "drive", facts={"capacity_bytes": 4 * 10**12, "type": "HDD"}),
+        part(node, f"{base}/EthernetInterfaces/eth0", "nic", macs=(mac,),
+             facts={"speed_mbps": 25000, "link": "LinkUp"}),
+        part(node, "/redfish/v1/Chassis/1/NetworkAdapters/1", "nic", macs=(mac, mac.replace("02:", "06:", 1))),
+        part(node, "/redfish/v1/Chassis/1/PowerSubsystem/PowerSupplies/0", "power-supply",
+             facts={"capacity_watts": 2000}, firmware="1.0"),
+        part(node, "/redfish/v1/Chassis/1/ThermalSubsystem/Fans/0", "fan", health=None),
+    ]  # fmt: skip
+    if number % GPU_EVERY == 0:
+        found.append(part(node, f"{base}/Processors/GPU0", "accelerator", facts={"type": "GPU"}, firmware="9.1"))
+    return tuple(found)
+
+
+class FakeFabric:
+    """Cables."""
+
+    def __init__(self, ground: Ground) -> None:
+        self.ground = ground
+
+    async def graph(self, who: Principal) -> m.FabricView:
+        return self.ground.graph
+
+    async def near(self, who: Principal, select: str) -> Sequence[m.SwitchNodes]:
+        names = await self.ground.facade.node_names(who, select)
+        return [m.SwitchNodes(switch="s0", nodes=fold(names), count=len(names))] if names else []
