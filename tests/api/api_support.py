@@ -20,6 +20,8 @@ from strata.control.principal import LOCAL_ADMIN, Role
 from strata.control.service_views import TokenRequest
 from strata.store.audit import Ledger
 from strata.store.memory import MemoryStore
+from support.fake_machine import fake_machine
+from support.fake_power import fake_power
 
 
 class Service:
@@ -31,10 +33,13 @@ class Service:
         self.clock = Clock()
         self.facade = FakeFacade(nodes)
         self.auth = Authenticator(self.store, self.ledger, clock=self.clock)
+        machine, self.ground = fake_machine(self.facade)
         self.services = Services(
             facade=self.facade,
             authenticator=self.auth,
             metrics=Metrics(),
+            machine=machine,
+            power=fake_power(self.facade),
             authority=Authority.open(authority) if authority else None,
             limits=limits or Limits(),
         )

@@ -140,7 +140,13 @@ class FakeFacade:
         kind, _, place = select.partition(":")
         if kind == "fact":
             variable, _, value = place.partition("=")
-            return sorted(name for name, view in self.nodes.items() if view.facts[variable].value == value)
+            if variable not in MODEL.variables:
+                raise BadRequest("no such variable", where=variable[:80])
+            return sorted(
+                name
+                for name, view in self.nodes.items()
+                if self._sees(who, name) and variable in view.facts and view.facts[variable].value == value
+            )
         if kind != "location":
             return sorted(self._select(who, select))
         find = ancestor_finder(parse_xname(place).type)

@@ -1,7 +1,7 @@
 """The API over the real service: a controller, a store and simulated nodes, on an event loop of their own.
 
 Clients that bring their own event loop (Schemathesis) reach it through ``Bridge``; tests on the same loop use
-``RealService`` directly. No sockets, no processes.
+``RealService`` directly. No processes, and no sockets but those of the simulated controllers on loopback.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import httpx
+from loopback_reach import loopback_machine
 from route_table import Clock
 
 from strata.api.app import create_app
@@ -23,19 +24,27 @@ from strata.api.services import Services
 from strata.control.auth import Authenticator
 from strata.control.ca import Authority
 from strata.control.controller import Controller
+from strata.control.machine import Machine
+from strata.control.machine_views import BmcCredentialSpec
 from strata.control.metrics import Metrics
 from strata.control.principal import LOCAL_ADMIN, Role
 from strata.control.selectors import parse
 from strata.control.service import Service
+from strata.control.service_consoles import ConsoleService
 from strata.control.service_views import TokenRequest
-from strata.control.settings import LeadershipSettings, Settings, StoreSettings
+from strata.control.settings import HardwareSettings, LeadershipSettings, Settings, StoreSettings
+from strata.control.views import NodeSpec
 from strata.core.model import Model
 from strata.daemon import BUILT_IN
+from strata.hardware.event import HardwareEvent
+from strata.hardware.events_hub import EventHub
 from strata.store.open import open_store
+from strata.virtual.bmc_server import SIMULATED_ACCOUNT, BmcServer
 from strata.virtual.driver import sim_drivers
 from strata.virtual.faults import Timing
 from strata.virtual.fleet import simulated_groups, simulated_nodes
 from strata.virtual.nodes import SimNodes
+from strata.virtual.plant import Plant
 
 _T = TypeVar("_T")
 Message = dict[str, Any]
@@ -44,6 +53,12 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 NODES = 20
+SPARE = 2
+"""Machines with controllers that nobody has made nodes of."""
+KEY = BmcCredentialSpec(pattern="default", user=SIMULATED_ACCOUNT.user, password=SIMULATED_ACCOUNT.password)
+"""What opens the simulated controllers."""
+CROWDED = ("n00004", "n00010")
+"""Nodes that are said to be in one place."""
 WATCH_FOR = 0.02
 """Seconds until a client hangs up on an answer that has begun and does not end."""
 
@@ -51,19 +66,36 @@ WATCH_FOR = 0.02
 class RealService:
     """Everything that answers a request, and a small fleet that things have been said about."""
 
-    def __init__(self, service: Service, services: Services, clock: Clock) -> None:
+    def __init__(self, service: Service, services: Services, clock: Clock, hub: EventHub, bmcs: BmcServer) -> None:
         self.service = service
         self.services = services
+        self.hub = hub
+        self.bmcs = bmcs
         self.store = service.controller.store
         self.auth = services.authenticator
         self.clock = clock
         self.job = ""
         """The id of a job that is over."""
+        self.discovery = ""
+        """The id of a discovery that is over, once there was one."""
+        self.dump = ""
+        """What is kept of the console of the first node, once something is."""
+
+    @property
+    def machine(self) -> Machine:
+        """Its hardware layer."""
+        assert self.services.machine is not None
+        return self.services.machine
 
     @property
     def nodes(self) -> list[str]:
         """The names of the nodes that it began with."""
         return [node.name for node in simulated_nodes(NODES)]
+
+    @property
+    def spare(self) -> list[str]:
+        """Addresses of controllers whose machines are no nodes."""
+        return [self.bmcs.url(name) for name in self.bmcs.nodes.names[NODES:]]
 
     def app(self, door: Door = "admin") -> Any:
         return create_app(self.services, door)
@@ -95,11 +127,16 @@ async def real_service(directory: Path, store_url: str = "memory:") -> AsyncIter
         controller_id="test",
         store=StoreSettings(url=store_url),
         leadership=LeadershipSettings(shards=2),
+        hardware=HardwareSettings(poll=False, consoles=False),
     )
     async with contextlib.AsyncExitStack() as parts:
         store = open_store(settings.store_url)
         parts.push_async_callback(store.close)
-        drivers = sim_drivers(SimNodes(NODES, timing=Timing(scale=0)), time.monotonic)
+        nodes = SimNodes(NODES + SPARE, timing=Timing(scale=0))
+        bmcs = BmcServer(nodes, plant=Plant(nodes, on=True), clock=time.monotonic)
+        await bmcs.start()
+        parts.push_async_callback(bmcs.stop)
+        drivers = sim_drivers(nodes, time.monotonic)
         metrics = Metrics()
         controller = Controller(
             store,
@@ -123,17 +160,24 @@ async def real_service(directory: Path, store_url: str = "memory:") -> AsyncIter
         parts.push_async_callback(authenticator.stop)
         await controller.start()
         parts.push_async_callback(controller.stop)
+        hardware = loopback_machine(service, settings, bmcs.address)
+        services.machine, hub = await parts.enter_async_context(hardware)
         parts.push_async_callback(service.jobs_.close)
-        real = RealService(service, services, clock)
+        real = RealService(service, services, clock, hub, bmcs)
         await _furnish(real)
         yield real
 
 
 async def describe(real: RealService) -> None:
-    """Put the nodes and groups there; those that are there already stay."""
-    nodes = simulated_nodes(NODES)
+    """Put the nodes, groups and what opens controllers there. Groups that are there already stay, and nodes too, but
+    that they get their controllers back."""
+    nodes = simulated_nodes(NODES, bmc_base=real.bmcs.address)
     await real.service.edits.create_nodes(nodes, "test")
     await real.service.settled(await real.store.revision())
+    for node in nodes:
+        if real.service.registry.node(node.name).bmc != node.bmc:
+            spec = NodeSpec(name=node.name, location=node.location, nid=node.nid, bmc=node.bmc)
+            await real.service.replace_node(LOCAL_ADMIN, node.name, spec, None)
     for group in simulated_groups(nodes):
         if group.name in real.service.registry.groups:
             continue
@@ -141,6 +185,7 @@ async def describe(real: RealService) -> None:
         members = parse(",".join(names)).indices(real.service.registry, strict=False)
         await real.service.edits.put_group(group.name, members, "test", description=group.description)
     await real.service.settled(await real.store.revision())
+    await real.machine.credentials.put(LOCAL_ADMIN, KEY)
 
 
 async def _furnish(real: RealService) -> None:
@@ -164,6 +209,49 @@ async def _furnish(real: RealService) -> None:
         assert job.status_code == 202, job.text
     real.job = job.json()["id"]
     await real.service.jobs_.wait(real.job)
+
+
+async def furnish_hardware(real: RealService) -> None:
+    """Have the controllers (and switches) discovered, events and alerts of all nodes, something on their consoles, and
+    two nodes in one place."""
+    assert real.bmcs.plant is not None
+    switches = [real.bmcs.url(name) for name in real.bmcs.plant.names if name.startswith(("sw-", "fm-"))]
+    first, second = (f"address,location\n{real.bmcs.url(name)},x1009c0s0b0n0\n" for name in CROWDED)
+    async with real.client() as client:
+        for wanted in (
+            {"addresses": [real.bmcs.url(CROWDED[0])], "mapping": first},
+            {"known": True, "addresses": switches, "mapping": second},
+        ):
+            begun = await client.post("/v1/hardware/discover", json=wanted)
+            assert begun.status_code == 202, begun.text
+            real.discovery = begun.json()["id"]
+            await real.service.jobs_.wait(real.discovery)
+    real.hub.take(
+        [
+            HardwareEvent(
+                time=time.time(),
+                severity="critical",
+                message=f"the fan of {node} stands still",
+                source="poll",
+                key="sensor/Fan 1",
+                node=node,
+                bmc=real.bmcs.url(node),
+            )
+            for node in real.nodes
+        ]
+    )
+    await real.hub.alerts.settled()
+    async with contextlib.aclosing(await real.hub.log.follow(0)) as written:  # type: ignore[type-var]
+        async for batch in written:
+            if batch[-1][1].node == real.nodes[-1]:
+                break
+    consoles = cast("ConsoleService", real.machine.consoles)._log
+    printed = asyncio.Event()
+    consoles.listen(lambda node, _: printed.set() if node == real.nodes[-1] else None)
+    for node in real.nodes:
+        consoles.append(node, "serial", [f"{node} login:", "Kernel panic - not syncing: a test"])
+    await asyncio.wait_for(printed.wait(), 5)
+    real.dump = (await consoles.keep(real.nodes[0], 1, 2)).rpartition(":")[2]
 
 
 class Impatient:

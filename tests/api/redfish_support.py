@@ -20,7 +20,6 @@ from strata.control.accounts import Accounts
 from strata.control.logins import Logins
 from strata.control.principal import LOCAL_ADMIN, Principal, Role
 from strata.control.sessions import Sessions
-from support.fake_machine import fake_machine
 
 ROOT = "/redfish/v1"
 ACCOUNTS = f"{ROOT}/AccountService/Accounts"
@@ -29,7 +28,7 @@ PASSWORD = "correct horse battery"
 
 
 class RedfishService(Service):
-    """``api_support.Service`` with all that Redfish needs."""
+    """``api_support.Service`` with all that Redfish needs besides."""
 
     def __init__(self, nodes: int = 3) -> None:
         super().__init__(nodes=nodes)
@@ -37,10 +36,8 @@ class RedfishService(Service):
         self.sessions = Sessions(self.store, self.ledger, clock=self.clock)
         self.logins = Logins(self.accounts, self.sessions, self.auth)
         self.push = EventPush(self.store, self.ledger, clock=self.clock, retry_after=0.0)
-        machine, self.ground = fake_machine(self.facade)
         self.services.logins = self.logins
         self.services.event_push = self.push
-        self.services.machine = machine
 
     def as_user(self, name: str, password: str = PASSWORD, door: Door = "front") -> httpx.AsyncClient:
         client = self.client(door)

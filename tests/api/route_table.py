@@ -13,6 +13,7 @@ import httpx
 from strata.api.app import create_litestar
 from strata.api.front import Door
 from strata.api.rights import handlers_of
+from strata.api.streams import STREAMS
 from strata.control.auth import Authenticator
 from strata.control.principal import FLEET_WIDE, LOCAL_ADMIN, RIGHTS, Role
 
@@ -48,7 +49,15 @@ class Served(Protocol):
 
 def concrete(path: str) -> str:
     """The template with a value that exists nowhere but is well formed."""
-    for part, value in (("frozen", f"group:{GROUP}"), ("ident", "0" * 16), ("serial", "ab"), ("job", "j9"), ("token", "0" * 57)):
+    values = {
+        "frozen": f"group:{GROUP}",
+        "ident": "0" * 16,
+        "serial": "ab",
+        "job": "j9",
+        "token": "0" * 57,
+        "dump": "1-2",
+    }
+    for part, value in values.items():
         path = path.replace(f"{{{part}}}", value)
     return path.replace("{name}", "n999")
 
@@ -102,7 +111,7 @@ async def check_role(service: Served, role: Role, scoped: bool) -> None:
     token = await service.token(role, (GROUP,) if scoped else ())
     async with service.client("front", token) as client:
         for method, path, right in PROTECTED:
-            if path in ("/v1/watch", "/v1/hardware/events/follow") and right in RIGHTS[role]:
+            if path in STREAMS and right in RIGHTS[role]:
                 path += "?select=absent"
             answer = await ask(client, method, path)
             allowed = right in RIGHTS[role] and not (scoped and right in FLEET_WIDE)

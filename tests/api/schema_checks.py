@@ -6,6 +6,7 @@ from typing import Any
 
 import schemathesis
 from hypothesis import HealthCheck, settings
+from schemathesis import CheckContext
 from schemathesis.checks import (
     allow_header_conformance,
     content_type_conformance,
@@ -18,11 +19,23 @@ from schemathesis.checks import (
 
 from strata.api.app import openapi_schema
 
+
+def service_not_at_fault(ctx: CheckContext, response: schemathesis.Response, case: schemathesis.Case) -> bool | None:
+    """No server error, but that a device failed: then it is said which, and how."""
+    if response.status_code in (502, 504):
+        problem = response.json()
+        assert problem["title"] in ("Device error", "Outcome unknown"), problem
+        assert problem["detail"], problem
+        assert problem["where"], problem
+        return None
+    return not_a_server_error(ctx, response, case)
+
+
 CHECKS = [
     unsupported_method,
     negative_data_rejection,
     allow_header_conformance,
-    not_a_server_error,
+    service_not_at_fault,
     status_code_conformance,
     content_type_conformance,
     response_schema_conformance,

@@ -14,12 +14,8 @@ import pytest
 from real_service import RealService, real_service
 
 from strata.api.app import create_app
-from strata.control.machine import ConsoleFacade, Machine
 from strata.control.service_consoles import ConsoleService
-from strata.hardware.console_capture import ConsoleCapture
 from strata.hardware.console_log import ConsoleLog
-from strata.hardware.console_search import ConsoleSearch
-from strata.hardware.console_writer import ConsoleLimits
 
 pytestmark = pytest.mark.slow
 
@@ -41,17 +37,8 @@ class Site:
 
 @pytest.fixture
 async def site(tmp_path: Path) -> AsyncIterator[Site]:
-    async with real_service(tmp_path / "state") as real:
-        log = ConsoleLog(tmp_path / "consoles", limits=ConsoleLimits(every=0.001))
-        capture = ConsoleCapture(log, lambda address: cast("Any", None), dict)
-        consoles: ConsoleFacade = ConsoleService(real.service, log, ConsoleSearch(tmp_path / "consoles"), capture)
-        none = cast("Any", None)
-        real.services.machine = Machine(
-            bmcs=none, inventory=none, alerts=none, fabric=none, consoles=consoles, credentials=none, emergency=none
-        )
-        await log.start()
-        yield Site(real, log)
-        await log.stop()
+    async with real_service(tmp_path) as real:
+        yield Site(real, cast("ConsoleService", real.machine.consoles)._log)
 
 
 async def test_the_last_lines_are_read(site: Site) -> None:

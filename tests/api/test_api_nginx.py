@@ -23,11 +23,19 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from strata.api.nginx import Nginx, find_nginx, free_port, worker_account
 from strata.api.nginx_config import FrontDoor, config_text
 from strata.api.server import ApiServer
+from strata.api.streams import STREAMS
 from strata.control.ca import Authority, Issued, write_private
 from strata.control.principal import LOCAL_ADMIN
+from strata.control.views import NodeSpec
 from strata.core.errors import BadRequest, Unavailable
+from strata.hardware.events_inbox import BODY_MOST
+from support.fake_machine import furnish
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
+
+
+SOURCES = [str(folder) for folder in Path(__file__).parents[:2]]
+"""Where a process of its own finds what these tests use."""
 
 
 def has_nginx() -> bool:
@@ -225,6 +233,52 @@ async def test_events_pass_without_being_held_back(site: Site) -> None:
 
 
 @needs_nginx
+@pytest.mark.parametrize("path", [path for path in STREAMS if path.startswith("/v1/")])
+async def test_every_stream_passes_and_none_can_be_asked_for_its_head(site: Site, path: str) -> None:
+    site.service.facade._put_node(NodeSpec(name="n000"))
+    furnish(site.service.ground, ["n000"])
+    where = path.format(name="n000")
+    async with site.client(Authorization=f"Bearer {await site.service.token('operator')}") as client:
+        assert (await client.head(where)).status_code == 405
+        async with client.stream(
+            "GET", where, headers={"Last-Event-ID": "100" if path == "/v1/watch" else "0"}
+        ) as answer:
+            assert answer.status_code == 200
+            async with asyncio.timeout(5):
+                chunks = answer.aiter_text()
+                heard = await anext(chunks)
+                if path == "/v1/watch":
+                    await site.service.facade.say("node", name="n000")
+                while "data: " not in heard:
+                    heard += await anext(chunks)
+        await until(lambda: site.service.services.watching == 0)
+
+
+TOKEN = f"{'0c1d' * 12}.0"
+"""The credential of a controller, as the fake knows it."""
+
+
+@needs_nginx
+async def test_a_push_of_a_controller_leaves_no_trace_of_its_token(site: Site) -> None:
+    where = f"/v1/hardware/events/in/{TOKEN}"
+    async with site.client() as client:
+        assert (await client.post(where, content=b"{}")).status_code == 204
+        assert (await client.post(f"{where}1", content=b"{}")).status_code == 403
+        assert (await client.post(where, content=b"{")).status_code == 400
+        assert (await client.get(where)).status_code == 405
+        large = await client.post(where, content=b" " * (BODY_MOST + 1))
+        assert (large.status_code, large.headers["content-type"]) == (413, "application/problem+json")
+        assert (await client.post(where, content=b" " * BODY_MOST)).status_code == 400
+        await site.api.stop()
+        away = await client.post(where, content=b"{}")
+        assert (away.status_code, away.headers["content-type"]) == (503, "application/problem+json")
+        assert (await client.get("/v1/nodes")).status_code == 503
+    logged = (site.door.directory / "nginx.log").read_text()
+    assert "/v1/nodes" in logged
+    assert TOKEN not in logged
+
+
+@needs_nginx
 async def test_a_new_server_certificate_is_taken_up_while_running(site: Site) -> None:
     async def serial() -> int:
         pem = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", site.door.port))
@@ -276,7 +330,7 @@ async def test_nginx_ends_when_the_service_is_killed(tmp_path: Path) -> None:
     script = """
 import asyncio, sys, time
 from pathlib import Path
-sys.path.insert(0, sys.argv[2])
+sys.path[:0] = sys.argv[2:]
 from test_api_nginx import Site
 async def main():
     site = Site(Path(sys.argv[1]))
@@ -287,7 +341,7 @@ async def main():
 asyncio.run(main())
 """
     child = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", script, str(tmp_path), str(Path(__file__).parent), stdout=subprocess.PIPE
+        sys.executable, "-c", script, str(tmp_path), *SOURCES, stdout=subprocess.PIPE
     )
     assert child.stdout is not None
     group = int(await child.stdout.readline())
@@ -332,7 +386,7 @@ async def test_it_works_without_root(tmp_path: Path) -> None:
 import asyncio, os, sys
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 from pathlib import Path
-sys.path.insert(0, sys.argv[2])
+sys.path[:0] = sys.argv[2:]
 from test_api_nginx import Site
 async def main():
     site = Site(Path(sys.argv[1]))
@@ -346,7 +400,7 @@ asyncio.run(main())
 """
     done = await asyncio.to_thread(
         subprocess.run,
-        [sys.executable, "-c", script, str(home), str(Path(__file__).parent)],
+        [sys.executable, "-c", script, str(home), *SOURCES],
         capture_output=True,
         text=True,
         check=False,

@@ -10,10 +10,13 @@ from api_support import Service
 from schema_checks import ask_and_check, examples, schema_of
 
 from strata.api.app import create_litestar, openapi_schema
+from strata.api.redfish.events import SSE
 from strata.api.rights import handlers_of
+from strata.api.streams import STREAMS, is_stream
 from strata.control.ca import Authority
 from strata.control.principal import Principal
 from strata.control.views import WatchEvent
+from support.fake_machine import furnish
 
 
 def test_every_route_is_documented_with_its_right_statuses_and_words() -> None:
@@ -36,8 +39,25 @@ def test_every_failure_is_documented_as_a_problem() -> None:
                     assert list(response["content"]) == ["application/problem+json"], (method, path, status)
 
 
+def test_every_stream_is_known_as_one() -> None:
+    found = {
+        path
+        for path, operations in openapi_schema()["paths"].items()
+        if "text/event-stream" in operations.get("get", {}).get("responses", {}).get("200", {}).get("content", {})
+    }
+    assert found == {path for path in STREAMS if path.startswith("/v1/")}
+    assert SSE in STREAMS
+    assert all(is_stream(path.replace("{name}", "n1")) for path in STREAMS)
+    assert not is_stream("/v1/nodes/n1/console/follow/more")
+    assert not is_stream("/v1/nodes/n1/x/console/follow")
+
+
 SERVICE = Service(nodes=4)
 SERVICE.facade.groups_["compute"] = ({"n000", "n001"}, "", 1)
+SERVICE.ground.dead.add("n002")
+SERVICE.ground.bare.add("n003")
+SERVICE.ground.endless = False
+furnish(SERVICE.ground, sorted(SERVICE.facade.nodes))
 
 
 async def no_events(who: Principal, select: str, since: int | None) -> AsyncIterator[Sequence[WatchEvent]]:

@@ -21,8 +21,8 @@ from strata.hardware.alerts_book import AlertSettings, Book
 from strata.hardware.alerts_record import Acknowledgement, Alert
 from strata.hardware.bmc import Severity
 from strata.hardware.event import HardwareEvent
-from strata.store.followed import Followed
 from strata.store.audit import Ledger
+from strata.store.followed import Followed
 from strata.store.protocol import Delete, Op, Put, Store
 
 log = logging.getLogger(__name__)

@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from strata.core.errors import BadRequest, DeviceError
-from strata.store.followed import Followed
 from strata.hardware.redfish import ROOT, Credentials
 from strata.hardware.sealing import Seal
+from strata.store.followed import Followed
 from strata.store.protocol import Store
 
 log = logging.getLogger(__name__)

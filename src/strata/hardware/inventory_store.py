@@ -19,13 +19,13 @@ from strata.core.errors import NotFound
 from strata.hardware import inventory_history as history
 from strata.hardware import inventory_records as records
 from strata.hardware.event import EventSink, HardwareEvent
-from strata.store.followed import Followed
 from strata.hardware.inventory import Change, ChangeKind, Component, Found, Known, Machine, Parts, Place
 from strata.hardware.inventory_changes import changes, is_stranger, with_unread
 from strata.hardware.inventory_index import Mark, Marks, Serials, hashed, marks
 from strata.hardware.inventory_records import CONTROLLERS, PARTS
 from strata.hardware.sources import controller_of
 from strata.store.audit import Ledger
+from strata.store.followed import Followed
 from strata.store.protocol import Delete, Op, Put, Store
 
 log = logging.getLogger(__name__)

@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from strata.core.errors import BadRequest, NotFound, StrataError
-from strata.store.followed import Followed
 from strata.store.audit import Ledger
+from strata.store.followed import Followed
 from strata.store.protocol import Delete, Op, Put, Store
 
 log = logging.getLogger(__name__)

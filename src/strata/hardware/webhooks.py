@@ -16,10 +16,10 @@ from strata.hardware.alerts_record import Alert
 from strata.hardware.bmc import Severity
 from strata.hardware.events_marks import Marks
 from strata.hardware.events_words import RANK
-from strata.store.followed import Followed
 from strata.hardware.sealing import Seal
 from strata.hardware.webhooks_post import Post, PostSettings
 from strata.store.audit import Ledger
+from strata.store.followed import Followed
 from strata.store.protocol import Delete, Put, Store
 
 log = logging.getLogger(__name__)
