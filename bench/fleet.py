@@ -29,7 +29,7 @@ from strata.core.model import Model
 from strata.hardware.bmc_driver import BmcDriver
 from strata.hardware.controllers import Controllers
 from strata.hardware.model import LAYER as HARDWARE
-from strata.hardware.redfish import Credentials, RedfishClient
+from strata.hardware.redfish.client import Credentials, RedfishClient
 from strata.platform.model import LAYER as PLATFORM
 from strata.provisioning.model import LAYER as PROVISIONING
 from strata.store.audit import Ledger

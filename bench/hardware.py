@@ -25,11 +25,11 @@ from measure import Figures, Gauge, arguments, cpu_seconds, main, own_peak_mb, s
 from strata.core.driver import Batch
 from strata.hardware.bmc_driver import BmcDriver
 from strata.hardware.controllers import Controllers
-from strata.hardware.crawl import crawl
-from strata.hardware.discovery import Discovery
-from strata.hardware.inventory import Found
-from strata.hardware.inventory_store import Inventory
-from strata.hardware.redfish import Credentials, RedfishClient
+from strata.hardware.discovery.crawl import crawl
+from strata.hardware.discovery.sweep import Discovery
+from strata.hardware.inventory.found import Found
+from strata.hardware.inventory.store import Inventory
+from strata.hardware.redfish.client import Credentials, RedfishClient
 from strata.store.sqlite import SqliteStore
 from strata.virtual.bmc_server import SIMULATED_ACCOUNT
 from strata.virtual.fleet import node_names

@@ -18,12 +18,12 @@ from strata.control.service_credentials import BmcCredentialService
 from strata.control.settings import Settings
 from strata.core.errors import DeviceError
 from strata.daemon.hardware import Reach, open_machine
+from strata.hardware.access.login_check import Accepts
 from strata.hardware.controllers import Controllers
-from strata.hardware.events_hub import EventHub
-from strata.hardware.ipmi_controller import IpmiController
-from strata.hardware.login_check import Accepts
-from strata.hardware.redfish import Credentials, RedfishClient, RedfishSettings
-from strata.hardware.redfish_bmc import Target
+from strata.hardware.events.hub import EventHub
+from strata.hardware.ipmi.controller import IpmiController
+from strata.hardware.redfish.bmc import Target
+from strata.hardware.redfish.client import Credentials, RedfishClient, RedfishSettings
 from strata.store.audit import Ledger
 from strata.store.protocol import Store
 

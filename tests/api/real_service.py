@@ -36,8 +36,8 @@ from strata.control.settings import HardwareSettings, LeadershipSettings, Settin
 from strata.control.views import NodeSpec
 from strata.core.model import Model
 from strata.daemon import BUILT_IN
-from strata.hardware.event import HardwareEvent
-from strata.hardware.events_hub import EventHub
+from strata.hardware.events.event import HardwareEvent
+from strata.hardware.events.hub import EventHub
 from strata.store.open import open_store
 from strata.virtual.bmc_server import SIMULATED_ACCOUNT, BmcServer
 from strata.virtual.driver import sim_drivers

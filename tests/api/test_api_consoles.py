@@ -15,7 +15,7 @@ from real_service import RealService, real_service
 
 from strata.api.app import create_app
 from strata.control.service_consoles import ConsoleService
-from strata.hardware.console_log import ConsoleLog
+from strata.hardware.consoles.log import ConsoleLog
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,7 @@ from route_table import GROUP, ROUTES
 from strata.control.principal import FLEET_WIDE
 from strata.control.service_inventory import InventoryService
 from strata.hardware.bmc import Identity
-from strata.hardware.inventory import Component, Found, Machine
+from strata.hardware.inventory.found import Component, Found, Machine
 
 pytestmark = pytest.mark.slow
 

@@ -28,7 +28,7 @@ from strata.control.ca import Authority, Issued, write_private
 from strata.control.principal import LOCAL_ADMIN
 from strata.control.views import NodeSpec
 from strata.core.errors import BadRequest, Unavailable
-from strata.hardware.events_inbox import BODY_MOST
+from strata.hardware.events.inbox import BODY_MOST
 from support.fake_machine import furnish
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]

@@ -11,7 +11,7 @@ from cli_support import Run
 from fake_server import Call, FakeServer
 
 from strata.cli.hardware_inventory import KINDS
-from strata.hardware.inventory import ComponentKind
+from strata.hardware.inventory.found import ComponentKind
 
 Json = dict[str, Any]
 

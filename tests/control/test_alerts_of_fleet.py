@@ -15,13 +15,13 @@ from strata.control.service import Service
 from strata.control.service_alerts import AlertService, bmc_addresses, led_here, look_soon
 from strata.control.settings import Settings
 from strata.core.model import Model
+from strata.hardware.access.sealing import Seal
 from strata.hardware.bmc_driver import BmcDriver
 from strata.hardware.controllers import Controllers
-from strata.hardware.events_hub import EventHub
-from strata.hardware.events_redfish import RedfishSubscriptions
+from strata.hardware.events.hub import EventHub
+from strata.hardware.events.redfish import RedfishSubscriptions
 from strata.hardware.model import LAYER as HARDWARE
-from strata.hardware.redfish import Credentials, RedfishClient
-from strata.hardware.sealing import Seal
+from strata.hardware.redfish.client import Credentials, RedfishClient
 from strata.store.memory import MemoryStore
 from strata.virtual.bmc_server import BmcServer
 from strata.virtual.faults import Timing

@@ -9,8 +9,8 @@ import pytest
 from strata.control.principal import LOCAL_ADMIN, Principal
 from strata.control.service_fabric import FabricService, cabling
 from strata.core.errors import NotFound, Unavailable
-from strata.hardware.crawl import crawl
-from strata.hardware.inventory_store import Inventory
+from strata.hardware.discovery.crawl import crawl
+from strata.hardware.inventory.store import Inventory
 from support.simulated_machine import SimulatedMachine, simulated_machine
 
 pytestmark = pytest.mark.slow

@@ -25,13 +25,13 @@ from strata.control.service_credentials import BmcCredentialService
 from strata.control.service_emergency import EmergencyService
 from strata.control.service_fabric import FabricService
 from strata.core.errors import DeviceError
-from strata.hardware.crawl import crawl
-from strata.hardware.credentials import PREFIX, BmcCredentials, decode
-from strata.hardware.inventory import Found
-from strata.hardware.login_check import login_checks
-from strata.hardware.pins import Pins
-from strata.hardware.rotation import Rotation
-from strata.hardware.sealing import Seal
+from strata.hardware.access.credentials import PREFIX, BmcCredentials, decode
+from strata.hardware.access.login_check import login_checks
+from strata.hardware.access.pins import Pins
+from strata.hardware.access.rotation import Rotation
+from strata.hardware.access.sealing import Seal
+from strata.hardware.discovery.crawl import crawl
+from strata.hardware.inventory.found import Found
 from strata.store.audit import Ledger, verify
 from strata.store.sqlite import SqliteStore
 from support.simulated_machine import SimulatedMachine, simulated_machine

@@ -23,14 +23,14 @@ from strata.control.principal import LOCAL_ADMIN, Principal
 from strata.control.service_alerts import AlertService, bmc_addresses
 from strata.control.service_base import ServiceBase
 from strata.core.errors import BadRequest, Denied, NotFound
+from strata.hardware.access.sealing import Seal
 from strata.hardware.bmc import Severity
 from strata.hardware.controllers import Controllers
-from strata.hardware.event import HardwareEvent
-from strata.hardware.events_hub import EventHub, EventSettings
-from strata.hardware.events_redfish import RedfishSubscriptions
-from strata.hardware.poller import PollSettings
-from strata.hardware.redfish import Credentials, RedfishClient
-from strata.hardware.sealing import Seal
+from strata.hardware.events.event import HardwareEvent
+from strata.hardware.events.hub import EventHub, EventSettings
+from strata.hardware.events.poller import PollSettings
+from strata.hardware.events.redfish import RedfishSubscriptions
+from strata.hardware.redfish.client import Credentials, RedfishClient
 from strata.store.audit import Ledger
 
 SCOPED = Principal(name="eve", role="operator", scope=("mine",))

@@ -21,14 +21,14 @@ from strata.control.service_base import ServiceBase
 from strata.control.service_inventory import InventoryService
 from strata.core.errors import BadRequest, Denied, NotFound
 from strata.hardware.bmc import Identity
-from strata.hardware.crawl import crawl
-from strata.hardware.discovery import Discovery, DiscoverySettings
-from strata.hardware.event import HardwareEvent
-from strata.hardware.inventory import Component, Found, Machine
-from strata.hardware.inventory_store import Inventory
-from strata.hardware.redfish import Credentials, RedfishClient, RedfishSettings
-from strata.hardware.sources import read_list
-from strata.hardware.sources_scan import ScanSettings
+from strata.hardware.discovery.crawl import crawl
+from strata.hardware.discovery.sources import read_list
+from strata.hardware.discovery.sources_scan import ScanSettings
+from strata.hardware.discovery.sweep import Discovery, DiscoverySettings
+from strata.hardware.events.event import HardwareEvent
+from strata.hardware.inventory.found import Component, Found, Machine
+from strata.hardware.inventory.store import Inventory
+from strata.hardware.redfish.client import Credentials, RedfishClient, RedfishSettings
 from strata.store.audit import Ledger
 from strata.store.protocol import Put
 from strata.virtual.bmc_server import BmcServer

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from strata.hardware.redfish import Credentials, RedfishClient, RedfishSettings
+from strata.hardware.redfish.client import Credentials, RedfishClient, RedfishSettings
 from strata.virtual.bmc_server import BmcServer
 from strata.virtual.faults import Timing
 from strata.virtual.nodes import SimNodes

@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 import pytest
 
 from strata.core.errors import NotFound, Unavailable
-from strata.hardware.alerts import Alerts
-from strata.hardware.alerts_book import AlertSettings
-from strata.hardware.alerts_record import Alert, state_of
 from strata.hardware.bmc import Severity
-from strata.hardware.event import HardwareEvent
+from strata.hardware.events.alerts import Alerts
+from strata.hardware.events.alerts_book import AlertSettings
+from strata.hardware.events.alerts_record import Alert, state_of
+from strata.hardware.events.event import HardwareEvent
 from strata.store.audit import Ledger
 from strata.store.memory import MemoryStore
 from strata.store.protocol import Op

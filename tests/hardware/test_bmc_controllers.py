@@ -13,8 +13,8 @@ from strata.core.state import Outcome
 from strata.hardware.bmc_driver import BmcDriver
 from strata.hardware.controllers import Controllers, Dialect
 from strata.hardware.model import LAYER
-from strata.hardware.redfish import Credentials, RedfishClient
-from strata.hardware.redfish_controller import RedfishController
+from strata.hardware.redfish.client import Credentials, RedfishClient
+from strata.hardware.redfish.controller import RedfishController
 
 POWER_ON = next(mutation for mutation in LAYER.mutations if mutation.name == "power-on")
 

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from strata.core.errors import BadRequest, Corrupt, DeviceError, NotFound, OutcomeUnknown, StrataError
-from strata.hardware.credentials import (
+from strata.hardware.access.credentials import (
     PREFIX,
     BmcCredentials,
     CredentialRecord,
@@ -20,10 +20,10 @@ from strata.hardware.credentials import (
     encode,
     new_password,
 )
-from strata.hardware.pins import Pins, host_of
-from strata.hardware.redfish import Credentials
-from strata.hardware.rotation import Rotation
-from strata.hardware.sealing import Seal
+from strata.hardware.access.pins import Pins, host_of
+from strata.hardware.access.rotation import Rotation
+from strata.hardware.access.sealing import Seal
+from strata.hardware.redfish.client import Credentials
 from strata.store.audit import Ledger
 from strata.store.memory import MemoryStore
 from strata.store.protocol import Op, Put, Store

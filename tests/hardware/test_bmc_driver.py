@@ -15,7 +15,7 @@ from strata.core.state import Outcome
 from strata.hardware.bmc_driver import BmcDriver, BmcDriverSettings
 from strata.hardware.controllers import Controllers
 from strata.hardware.model import LAYER
-from strata.hardware.redfish import Credentials, RedfishClient, RedfishSettings
+from strata.hardware.redfish.client import Credentials, RedfishClient, RedfishSettings
 from strata.platform.model import LAYER as PLATFORM
 from strata.virtual.bmc_server import BmcServer
 from strata.virtual.faults import Faults, Timing

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from strata.core.errors import DeviceError, NotOffered
-from strata.hardware.console_capture import CaptureSettings, ConsoleCapture
-from strata.hardware.console_log import ConsoleLog
-from strata.hardware.console_writer import ConsoleLimits
+from strata.hardware.consoles.capture import CaptureSettings, ConsoleCapture
+from strata.hardware.consoles.log import ConsoleLog
+from strata.hardware.consoles.writer import ConsoleLimits
 
 QUICK = CaptureSettings(retry=0.001, retry_most=0.002, prompt=0.01, refresh=0.01, opening=0.2)
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from strata.hardware.console_capture import CaptureSettings, ConsoleCapture
-from strata.hardware.console_log import ConsoleLog
-from strata.hardware.event import HardwareEvent
-from strata.hardware.ipmi_client import IpmiClient
-from strata.hardware.ipmi_controller import IpmiController
-from strata.hardware.ipmi_session import IpmiSettings
-from strata.hardware.ipmi_store import IpmiStore
-from strata.hardware.panic import PanicWatch
-from strata.hardware.redfish_bmc import Credentials
+from strata.hardware.consoles.capture import CaptureSettings, ConsoleCapture
+from strata.hardware.consoles.log import ConsoleLog
+from strata.hardware.consoles.panic import PanicWatch
+from strata.hardware.events.event import HardwareEvent
+from strata.hardware.ipmi.client import IpmiClient
+from strata.hardware.ipmi.controller import IpmiController
+from strata.hardware.ipmi.session import IpmiSettings
+from strata.hardware.ipmi.store import IpmiStore
+from strata.hardware.redfish.bmc import Credentials
 from support.fake_ipmi_bmc import PASSWORD, USER, FakeIpmiBmc
 
 

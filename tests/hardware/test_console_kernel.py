@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from strata.core.errors import Unavailable
-from strata.hardware.console_log import ConsoleLog
-from strata.hardware.console_writer import ConsoleLimits
-from strata.hardware.event import HardwareEvent
-from strata.hardware.kernel_messages import KernelMessages, Netconsole, Syslog
-from strata.hardware.panic import PanicWatch
+from strata.hardware.consoles.kernel_messages import KernelMessages, Netconsole, Syslog
+from strata.hardware.consoles.log import ConsoleLog
+from strata.hardware.consoles.panic import PanicWatch
+from strata.hardware.consoles.writer import ConsoleLimits
+from strata.hardware.events.event import HardwareEvent
 
 
 @pytest.fixture

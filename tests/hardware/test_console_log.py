@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strata.core.errors import BadRequest, Compacted, NotFound
-from strata.hardware.console_files import PACKED, Line, directory_of, parse, segments, written
-from strata.hardware.console_log import ConsoleLog
-from strata.hardware.console_text import LONGEST, Lines, clean
-from strata.hardware.console_writer import ConsoleLimits
+from strata.hardware.consoles.files import PACKED, Line, directory_of, parse, segments, written
+from strata.hardware.consoles.log import ConsoleLog
+from strata.hardware.consoles.text import LONGEST, Lines, clean
+from strata.hardware.consoles.writer import ConsoleLimits
 
 
 class Clock:
@@ -211,7 +211,7 @@ async def test_a_full_disk_costs_lines_and_says_so(log: ConsoleLog, monkeypatch:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("strata.hardware.console_writer.os.write", full)
+        patch.setattr("strata.hardware.consoles.writer.os.write", full)
         log.append("n1", "serial", ["lost because there is no room"])
         async with asyncio.timeout(5):
             while not log.trouble:  # noqa: ASYNC110

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from strata.core.errors import BadRequest
-from strata.hardware.console_search import ConsoleSearch
-from strata.hardware.console_writer import ConsoleLimits, ConsoleWriter
+from strata.hardware.consoles.search import ConsoleSearch
+from strata.hardware.consoles.writer import ConsoleLimits, ConsoleWriter
 
 pytestmark = pytest.mark.slow
 

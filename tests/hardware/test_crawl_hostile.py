@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from test_crawl_mockups import ROOT, collection, link, own, resource
 
 from strata.core.errors import DeviceError
-from strata.hardware.crawl import CrawlSettings, crawl
-from strata.hardware.crawl_values import LONGEST, mac, number, serial, text, uuid
-from strata.hardware.inventory import Found
-from strata.hardware.redfish import Answer, RedfishSettings
+from strata.hardware.discovery.crawl import CrawlSettings, crawl
+from strata.hardware.discovery.crawl_values import LONGEST, mac, number, serial, text, uuid
+from strata.hardware.inventory.found import Found
+from strata.hardware.redfish.client import Answer, RedfishSettings
 
 
 class Told:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from strata.hardware.crawl import crawl
-from strata.hardware.inventory import Found
-from strata.hardware.redfish import Credentials, RedfishClient
+from strata.hardware.discovery.crawl import crawl
+from strata.hardware.inventory.found import Found
+from strata.hardware.redfish.client import Credentials, RedfishClient
 from support.mockup_server import PASSWORD, USER, Mockup, shared_mockups
 
 ROOT = "/redfish/v1"

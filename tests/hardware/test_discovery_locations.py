@@ -6,9 +6,9 @@ import pytest
 from test_inventory_store import found
 
 from strata.core.errors import BadRequest
-from strata.hardware.inventory import Component, Found, Neighbour, Parts, Place, Port
-from strata.hardware.locations import Locations
-from strata.hardware.sources import Candidate
+from strata.hardware.discovery.locations import Locations
+from strata.hardware.discovery.sources import Candidate
+from strata.hardware.inventory.found import Component, Found, Neighbour, Parts, Place, Port
 
 NIC = "/redfish/v1/Chassis/1/NetworkAdapters/1"
 MAC = "00:11:22:33:44:55"

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from strata.hardware.bmc import Identity
-from strata.hardware.crawl import crawl
-from strata.hardware.discovery import Discovery, DiscoverySettings, Look, tidied
-from strata.hardware.inventory import Component, Found, Machine
-from strata.hardware.ipmi_client import IpmiClient
-from strata.hardware.ipmi_controller import IpmiController
-from strata.hardware.ipmi_inventory import inventory
-from strata.hardware.ipmi_store import IpmiStore
-from strata.hardware.redfish import Credentials, RedfishClient
+from strata.hardware.discovery.crawl import crawl
+from strata.hardware.discovery.sweep import Discovery, DiscoverySettings, Look, tidied
+from strata.hardware.inventory.found import Component, Found, Machine
+from strata.hardware.ipmi.client import IpmiClient
+from strata.hardware.ipmi.controller import IpmiController
+from strata.hardware.ipmi.inventory import inventory
+from strata.hardware.ipmi.store import IpmiStore
+from strata.hardware.redfish.client import Credentials, RedfishClient
 from support.fake_ipmi_bmc import PASSWORD, USER, FakeIpmiBmc
 from support.sushy_emulator import sushy_emulator
 

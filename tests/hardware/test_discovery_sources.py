@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strata.core.errors import BadRequest
-from strata.hardware.sources import Candidate, address_of, controller_of, merged, read_csv, read_list
-from strata.hardware.sources_dhcp import Sighting, Sightings, parse_request, read_leases
-from strata.hardware.sources_scan import Range, ScanSettings, ping, range_of, scan, settle
-from strata.hardware.sources_ssdp import TARGET, answer, search
+from strata.hardware.discovery.sources import Candidate, address_of, controller_of, merged, read_csv, read_list
+from strata.hardware.discovery.sources_dhcp import Sighting, Sightings, parse_request, read_leases
+from strata.hardware.discovery.sources_scan import Range, ScanSettings, ping, range_of, scan, settle
+from strata.hardware.discovery.sources_ssdp import TARGET, answer, search
 from strata.virtual.bmc_server import BmcServer
 from strata.virtual.certificate import self_signed
 from strata.virtual.nodes import SimNodes

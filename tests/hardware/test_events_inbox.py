@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from strata.core.errors import BadRequest, Denied
-from strata.hardware.event import HardwareEvent
-from strata.hardware.events_inbox import BODY_MOST, Inbox, InboxSettings
-from strata.hardware.events_site import Site
+from strata.hardware.events.event import HardwareEvent
+from strata.hardware.events.inbox import BODY_MOST, Inbox, InboxSettings
+from strata.hardware.events.site import Site
 
 ONE, OTHER = (Site(f"http://{name}", ((f"http://{name}", name),)) for name in ("b1", "b2"))
 

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 import pytest
 
 from strata.core.errors import DeviceError, NotOffered, OutcomeUnknown
-from strata.hardware.event import HardwareEvent
-from strata.hardware.events_inbox import Inbox
-from strata.hardware.events_listen import CONTEXT, DESTINATION, Listener
-from strata.hardware.events_site import Site
+from strata.hardware.events.event import HardwareEvent
+from strata.hardware.events.inbox import Inbox
+from strata.hardware.events.listen import CONTEXT, DESTINATION, Listener
+from strata.hardware.events.site import Site
 
 SITE = Site("http://b1", (("http://b1", "n1"),))
 

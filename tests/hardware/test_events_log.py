@@ -11,8 +11,8 @@ import pytest
 
 from strata.core.errors import BadRequest, Compacted
 from strata.hardware.bmc import Severity
-from strata.hardware.event import HardwareEvent
-from strata.hardware.events_log import EventLog, LogSettings
+from strata.hardware.events.event import HardwareEvent
+from strata.hardware.events.log import EventLog, LogSettings
 
 
 def event(number: int, *, node: str = "n1", severity: Severity = "ok", at: float | None = None) -> HardwareEvent:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from strata.core.errors import BadRequest
 from strata.hardware.bmc import LogEntry, Reading
-from strata.hardware.events_payload import AT_ONCE, fit, from_log, from_payload, from_readings
-from strata.hardware.events_site import Site, root_of, sites_of
-from strata.hardware.events_words import KEY_MOST, MESSAGE_MOST, family, moment, plain, severity_of, tells_of_state
+from strata.hardware.events.payload import AT_ONCE, fit, from_log, from_payload, from_readings
+from strata.hardware.events.site import Site, root_of, sites_of
+from strata.hardware.events.words import KEY_MOST, MESSAGE_MOST, family, moment, plain, severity_of, tells_of_state
 
 NOW = 1_700_000_000.0
 ONE = Site("http://bmc", (("http://bmc", "n1"),))

@@ -12,15 +12,15 @@ import pytest
 from aiohttp import web
 
 from strata.core.errors import StrataError
+from strata.hardware.access.sealing import Seal
 from strata.hardware.controllers import Controllers
-from strata.hardware.event import HardwareEvent
-from strata.hardware.events_hub import EventHub, EventSettings
-from strata.hardware.events_listen import CONTEXT, DESTINATION
-from strata.hardware.events_redfish import RedfishSubscriptions
-from strata.hardware.events_words import plain
-from strata.hardware.poller import PollSettings
-from strata.hardware.redfish import Credentials, RedfishClient, RedfishSettings
-from strata.hardware.sealing import Seal
+from strata.hardware.events.event import HardwareEvent
+from strata.hardware.events.hub import EventHub, EventSettings
+from strata.hardware.events.listen import CONTEXT, DESTINATION
+from strata.hardware.events.poller import PollSettings
+from strata.hardware.events.redfish import RedfishSubscriptions
+from strata.hardware.events.words import plain
+from strata.hardware.redfish.client import Credentials, RedfishClient, RedfishSettings
 from strata.store.audit import Ledger
 from strata.store.memory import MemoryStore
 from strata.virtual.bmc_server import BmcServer

@@ -6,8 +6,8 @@ import msgspec
 from test_inventory_store import SYSTEM, found, part
 
 from strata.hardware.bmc import Identity
-from strata.hardware.inventory import Component, Known, Machine
-from strata.hardware.inventory_changes import MOST_CHANGES, changes, is_stranger, machine_of
+from strata.hardware.inventory.changes import MOST_CHANGES, changes, is_stranger, machine_of
+from strata.hardware.inventory.found import Component, Known, Machine
 
 
 def told(*parts: Component, before: tuple[Component, ...] = ()) -> list[tuple[str, str, str]]:

@@ -13,10 +13,10 @@ import pytest
 
 from strata.core.errors import NotFound
 from strata.hardware.bmc import Identity
-from strata.hardware.event import HardwareEvent
-from strata.hardware.inventory import Component, Found, Known, Machine, Place
-from strata.hardware.inventory_index import Serials, hashed
-from strata.hardware.inventory_store import CONTROLLERS, Inventory
+from strata.hardware.events.event import HardwareEvent
+from strata.hardware.inventory.found import Component, Found, Known, Machine, Place
+from strata.hardware.inventory.index import Serials, hashed
+from strata.hardware.inventory.store import CONTROLLERS, Inventory
 from strata.store.audit import Ledger
 from strata.store.memory import MemoryStore
 from strata.store.open import open_store

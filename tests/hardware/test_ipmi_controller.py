@@ -12,12 +12,12 @@ import pytest
 
 from strata.core.errors import BadRequest, DeviceError, NotFound, NotOffered, OutcomeUnknown, Unavailable
 from strata.hardware.bmc import Boot, Controller, PowerAction
-from strata.hardware.ipmi_client import IpmiClient
-from strata.hardware.ipmi_controller import IpmiController
-from strata.hardware.ipmi_inventory import inventory
-from strata.hardware.ipmi_session import IpmiSettings
-from strata.hardware.ipmi_store import IpmiStore
-from strata.hardware.redfish_bmc import Credentials
+from strata.hardware.ipmi.client import IpmiClient
+from strata.hardware.ipmi.controller import IpmiController
+from strata.hardware.ipmi.inventory import inventory
+from strata.hardware.ipmi.session import IpmiSettings
+from strata.hardware.ipmi.store import IpmiStore
+from strata.hardware.redfish.bmc import Credentials
 from support.fake_ipmi_bmc import PASSWORD, USER, FakeIpmiBmc, ipmitool
 
 pytestmark = pytest.mark.slow

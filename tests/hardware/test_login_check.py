@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from strata.core.errors import DeviceError
-from strata.hardware.login_check import login_checks
-from strata.hardware.redfish import Credentials
+from strata.hardware.access.login_check import login_checks
+from strata.hardware.redfish.client import Credentials
 from strata.virtual.bmc_server import BmcServer
 from support.fake_ipmi_bmc import PASSWORD, USER, FakeIpmiBmc
 

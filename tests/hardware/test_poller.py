@@ -13,11 +13,11 @@ import pytest
 from strata.core.errors import DeviceError, NotOffered
 from strata.hardware.bmc import LogEntry, Reading, Severity
 from strata.hardware.controllers import Silence
-from strata.hardware.event import HardwareEvent
-from strata.hardware.events_inbox import Inbox
-from strata.hardware.events_site import Site
-from strata.hardware.poller import Poller, PollSettings
-from strata.hardware.poller_look import Looker
+from strata.hardware.events.event import HardwareEvent
+from strata.hardware.events.inbox import Inbox
+from strata.hardware.events.poller import Poller, PollSettings
+from strata.hardware.events.poller_look import Looker
+from strata.hardware.events.site import Site
 
 
 class FakeBmc:

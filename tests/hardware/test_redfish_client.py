@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from strata.core.errors import Conflict, DeviceError, OutcomeUnknown, StrataError, Unavailable
 from strata.core.state import Fence
-from strata.hardware.redfish import Credentials, RedfishClient, RedfishSettings
-from strata.hardware.redfish_power import read_power, switch_power
+from strata.hardware.redfish.client import Credentials, RedfishClient, RedfishSettings
+from strata.hardware.redfish.power import read_power, switch_power
 from strata.virtual.bmc_server import BmcServer
 from strata.virtual.http import HttpProtocol, Reply, Request
 from strata.virtual.mischief import Trick

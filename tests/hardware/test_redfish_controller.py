@@ -9,10 +9,10 @@ import pytest
 from strata.core.errors import BadRequest, Conflict, DeviceError, NotOffered
 from strata.core.state import Fence
 from strata.hardware.bmc import Boot, Controller, ServiceSettings, Task
-from strata.hardware.redfish import Credentials, RedfishClient
-from strata.hardware.redfish_controller import RedfishController
-from strata.hardware.redfish_events import listening, stream, subscribe, unsubscribe
-from strata.hardware.redfish_tasks import follow
+from strata.hardware.redfish.client import Credentials, RedfishClient
+from strata.hardware.redfish.controller import RedfishController
+from strata.hardware.redfish.events import listening, stream, subscribe, unsubscribe
+from strata.hardware.redfish.tasks import follow
 from strata.virtual.bmc_server import BmcServer
 from strata.virtual.faults import Timing
 from strata.virtual.mischief import Trick

@@ -12,9 +12,9 @@ import pytest
 from aiohttp import web
 
 from strata.core.errors import Conflict, DeviceError, NotOffered, OutcomeUnknown, StrataError
-from strata.hardware.redfish import Credentials, RedfishClient, RedfishSettings
-from strata.hardware.redfish_controller import RedfishController
-from strata.hardware.redfish_power import read_power, switch_power
+from strata.hardware.redfish.client import Credentials, RedfishClient, RedfishSettings
+from strata.hardware.redfish.controller import RedfishController
+from strata.hardware.redfish.power import read_power, switch_power
 from strata.virtual.bmc_server import BmcServer
 from strata.virtual.certificate import self_signed
 from strata.virtual.mischief import Trick

@@ -9,9 +9,9 @@ import pytest
 from aiohttp import web
 
 from strata.core.errors import StrataError
-from strata.hardware.redfish import Credentials, RedfishClient
-from strata.hardware.redfish_controller import RedfishController
-from strata.hardware.redfish_events import listening
+from strata.hardware.redfish.client import Credentials, RedfishClient
+from strata.hardware.redfish.controller import RedfishController
+from strata.hardware.redfish.events import listening
 from strata.virtual.bmc_server import BmcServer
 from strata.virtual.faults import Timing
 from strata.virtual.nodes import SimNodes

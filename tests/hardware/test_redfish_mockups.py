@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from strata.core.errors import NotOffered, StrataError
-from strata.hardware.redfish import Credentials, RedfishClient
-from strata.hardware.redfish_controller import RedfishController
+from strata.hardware.redfish.client import Credentials, RedfishClient
+from strata.hardware.redfish.controller import RedfishController
 from support.mockup_server import Mockup, shared_mockups
 
 READS = ("identity", "power", "boot", "media", "readings", "log", "power_limits", "bios", "firmware", "settings")

@@ -9,8 +9,8 @@ from aiohttp import web
 
 from strata.core.errors import BadRequest, DeviceError, NotOffered
 from strata.hardware.bmc import Boot, ServiceSettings
-from strata.hardware.redfish import Credentials, RedfishClient
-from strata.hardware.redfish_controller import RedfishController
+from strata.hardware.redfish.client import Credentials, RedfishClient
+from strata.hardware.redfish.controller import RedfishController
 from support.odd_bmc import ROOT, Asked, OddBmc, only_system
 
 SYSTEM, MANAGER = f"{ROOT}/Systems/1", f"{ROOT}/Managers/1"

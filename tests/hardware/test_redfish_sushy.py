@@ -9,8 +9,8 @@ from aiohttp import web
 
 from strata.core.errors import NotOffered
 from strata.hardware.bmc import Boot, ServiceSettings
-from strata.hardware.redfish import Credentials, RedfishClient
-from strata.hardware.redfish_controller import RedfishController
+from strata.hardware.redfish.client import Credentials, RedfishClient
+from strata.hardware.redfish.controller import RedfishController
 from support.sushy_emulator import sushy_emulator
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from strata.core.errors import BadRequest
 from strata.hardware.bmc import Identity
-from strata.hardware.inventory import Component, Found, Machine, Neighbour, Port
-from strata.hardware.topology import Topology
-from strata.hardware.topology_build import build
-from strata.hardware.topology_file import Row, read_rows
+from strata.hardware.fabric.build import build
+from strata.hardware.fabric.file import Row, read_rows
+from strata.hardware.fabric.topology import Topology
+from strata.hardware.inventory.found import Component, Found, Machine, Neighbour, Port
 
 
 def mac(number: int) -> str:

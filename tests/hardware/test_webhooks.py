@@ -15,10 +15,10 @@ import pytest
 from aiohttp import web
 
 from strata.core.errors import BadRequest, NotFound
-from strata.hardware.alerts_record import Alert
-from strata.hardware.sealing import Seal
-from strata.hardware.webhooks import Webhooks
-from strata.hardware.webhooks_post import DELIVERY, SIGNATURE, PostSettings
+from strata.hardware.access.sealing import Seal
+from strata.hardware.events.alerts_record import Alert
+from strata.hardware.events.webhooks import Webhooks
+from strata.hardware.events.webhooks_post import DELIVERY, SIGNATURE, PostSettings
 from strata.store.audit import Ledger
 from strata.store.memory import MemoryStore
 

@@ -12,7 +12,7 @@ import pytest
 from strata.core.errors import DeviceError
 from strata.hardware.bmc import Reading
 from strata.hardware.controllers import Controllers, Dialect
-from strata.hardware.redfish import Credentials, RedfishClient, RedfishSettings
+from strata.hardware.redfish.client import Credentials, RedfishClient, RedfishSettings
 from strata.power.collector import NOBODY, ByAddress, Collector, CollectorSettings, Floats, Look, Nodes
 from strata.power.collector_bulk import BulkSource, Told
 from strata.power.collector_nodes import AskSettings, NodeSource

@@ -10,7 +10,7 @@ import pytest
 
 from strata.core.errors import DeviceError, NotOffered
 from strata.hardware.bmc import Reading
-from strata.hardware.redfish import Credentials, RedfishClient
+from strata.hardware.redfish.client import Credentials, RedfishClient
 from strata.power import collector_values as cv
 from strata.power.collector_redfish import make_plan, read_plan
 from support.mockup_server import Mockup, shared_mockups

@@ -20,7 +20,7 @@ from strata.core.state import Outcome
 from strata.hardware.bmc_driver import BmcDriver
 from strata.hardware.controllers import Controllers
 from strata.hardware.model import LAYER as HARDWARE
-from strata.hardware.redfish import Credentials, RedfishClient, RedfishSettings
+from strata.hardware.redfish.client import Credentials, RedfishClient, RedfishSettings
 from strata.platform.model import LAYER as PLATFORM
 from strata.provisioning.model import LAYER as PROVISIONING
 from strata.virtual.agent_driver import AgentDriver

@@ -13,7 +13,7 @@ import msgspec
 
 from strata.api.streams import STREAMS, pattern
 from strata.core.errors import BadRequest
-from strata.hardware.events_inbox import BODY_MOST
+from strata.hardware.events.inbox import BODY_MOST
 
 _SAFE = re.compile(r"[A-Za-z0-9_./@+: -]+\Z")
 _LISTEN = re.compile(r"(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\]|\*)\Z")

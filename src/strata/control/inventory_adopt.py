@@ -13,9 +13,9 @@ from strata.control.inventory_nodes import SERIAL, NodesByBmc
 from strata.control.views import NodeSpec
 from strata.core.errors import BadRequest, StrataError
 from strata.core.node import Node, check_label, check_node_name
-from strata.hardware.inventory import Known, Machine, Place
-from strata.hardware.inventory_store import Inventory
-from strata.hardware.sources import Candidate, bare
+from strata.hardware.discovery.sources import Candidate, bare
+from strata.hardware.inventory.found import Known, Machine, Place
+from strata.hardware.inventory.store import Inventory
 
 NOT_NODES = frozenset(("DPU",))
 """Types of systems that live inside other machines."""

@@ -25,13 +25,13 @@ from strata.control.inventory_nodes import NodesByBmc
 from strata.control.job_record import Step
 from strata.core import intset
 from strata.core.errors import NotFound
-from strata.hardware.discovery import Discovery, Look
-from strata.hardware.inventory import Known, Machine, Parts, Place
-from strata.hardware.inventory_store import Inventory
-from strata.hardware.locations import Locations
-from strata.hardware.sources import Candidate, bare, controller_of
-from strata.hardware.sources_scan import range_of, scan
-from strata.hardware.sources_ssdp import search
+from strata.hardware.discovery.locations import Locations
+from strata.hardware.discovery.sources import Candidate, bare, controller_of
+from strata.hardware.discovery.sources_scan import range_of, scan
+from strata.hardware.discovery.sources_ssdp import search
+from strata.hardware.discovery.sweep import Discovery, Look
+from strata.hardware.inventory.found import Known, Machine, Parts, Place
+from strata.hardware.inventory.store import Inventory
 from strata.store.protocol import Delete, Put, Store
 
 KIND = "hardware.discover"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from strata.control.registry import Registry
 from strata.core.node import Node
-from strata.hardware.inventory import Known, Machine
-from strata.hardware.sources import controller_of
+from strata.hardware.discovery.sources import controller_of
+from strata.hardware.inventory.found import Known, Machine
 
 SERIAL = "serial"
 """The label that holds a machine's serial."""

@@ -10,8 +10,8 @@ from msgspec import Meta
 from strata.control.texts import PLAIN, In, NoteText, Out, ReasonText, SelectText
 from strata.control.views import NodeSpec
 from strata.hardware.bmc import Boot, Identity, Media, Severity
-from strata.hardware.event import EventSource
-from strata.hardware.inventory import ComponentKind
+from strata.hardware.events.event import EventSource
+from strata.hardware.inventory.found import ComponentKind
 
 Scalar = str | int | float | bool | None
 AddressText = Annotated[str, Meta(pattern=PLAIN, min_length=1, max_length=256)]

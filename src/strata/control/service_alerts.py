@@ -17,10 +17,10 @@ from strata.control.principal import Principal
 from strata.control.registry import Registry
 from strata.control.service_base import ServiceBase
 from strata.core.errors import BadRequest, NotFound
-from strata.hardware.alerts_record import Acknowledgement, Alert, holds, state_of
-from strata.hardware.event import HardwareEvent
-from strata.hardware.events_hub import EventHub
-from strata.hardware.events_words import RANK
+from strata.hardware.events.alerts_record import Acknowledgement, Alert, holds, state_of
+from strata.hardware.events.event import HardwareEvent
+from strata.hardware.events.hub import EventHub
+from strata.hardware.events.words import RANK
 
 _EVERYTHING = ("", "*")
 

@@ -9,10 +9,10 @@ from contextlib import aclosing
 from strata.control import machine_views as m
 from strata.control.principal import Principal
 from strata.control.service_base import ServiceBase
-from strata.hardware.console_capture import ConsoleCapture
-from strata.hardware.console_files import Line
-from strata.hardware.console_log import ConsoleLog
-from strata.hardware.console_search import ConsoleSearch
+from strata.hardware.consoles.capture import ConsoleCapture
+from strata.hardware.consoles.files import Line
+from strata.hardware.consoles.log import ConsoleLog
+from strata.hardware.consoles.search import ConsoleSearch
 
 _BREATH = 5000
 """Nodes of a listing between two pauses: the fleet is not described in one go."""

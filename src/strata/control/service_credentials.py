@@ -15,7 +15,7 @@ from strata.control.principal import Principal
 from strata.control.service_base import ServiceBase
 from strata.core import intset
 from strata.core.errors import BadRequest, Conflict, NotFound, StrataError
-from strata.hardware.credentials import (
+from strata.hardware.access.credentials import (
     PREFIX,
     BmcCredentials,
     CredentialRecord,
@@ -25,8 +25,8 @@ from strata.hardware.credentials import (
     encode,
     is_exact,
 )
-from strata.hardware.pins import Pins
-from strata.hardware.rotation import Rotation
+from strata.hardware.access.pins import Pins
+from strata.hardware.access.rotation import Rotation
 from strata.store.protocol import Delete, Op, Put
 
 JOB = "rotate-bmc-passwords"

@@ -14,14 +14,14 @@ from strata.control.principal import Principal
 from strata.control.service_base import ServiceBase
 from strata.core.errors import Unavailable
 from strata.core.nodeset import fold
-from strata.hardware.credentials import base_of
-from strata.hardware.inventory import Found, Known, Parts
-from strata.hardware.topology import End, Topology
-from strata.hardware.topology_build import build
-from strata.hardware.topology_file import Row, read_rows
+from strata.hardware.access.credentials import base_of
+from strata.hardware.fabric.build import build
+from strata.hardware.fabric.file import Row, read_rows
+from strata.hardware.fabric.topology import End, Topology
+from strata.hardware.inventory.found import Found, Known, Parts
 
 if TYPE_CHECKING:
-    from strata.hardware.inventory_store import Inventory
+    from strata.hardware.inventory.store import Inventory
 
 KEEP = 30.0
 """Seconds that a graph is used before it is made anew."""

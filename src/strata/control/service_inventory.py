@@ -18,14 +18,14 @@ from strata.control.inventory_nodes import NodesByBmc
 from strata.control.principal import Principal, Right
 from strata.control.service_base import ServiceBase
 from strata.core.errors import BadRequest, NotFound
-from strata.hardware.discovery import Discovery
-from strata.hardware.inventory import Change, Component, Known, Machine, Parts
-from strata.hardware.inventory_changes import machine_of
-from strata.hardware.inventory_store import Inventory
-from strata.hardware.locations import Locations
-from strata.hardware.sources import Candidate, address_of, bare, merged, read_csv, read_list
-from strata.hardware.sources_dhcp import Sightings, read_leases
-from strata.hardware.sources_scan import range_of
+from strata.hardware.discovery.locations import Locations
+from strata.hardware.discovery.sources import Candidate, address_of, bare, merged, read_csv, read_list
+from strata.hardware.discovery.sources_dhcp import Sightings, read_leases
+from strata.hardware.discovery.sources_scan import range_of
+from strata.hardware.discovery.sweep import Discovery
+from strata.hardware.inventory.changes import machine_of
+from strata.hardware.inventory.found import Change, Component, Known, Machine, Parts
+from strata.hardware.inventory.store import Inventory
 
 FEW = 256
 """Up to so many selected nodes have their controllers looked up one by one; beyond, all are read in order."""

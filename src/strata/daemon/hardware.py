@@ -23,29 +23,29 @@ from strata.control.service_fabric import FabricService, cabling
 from strata.control.service_inventory import InventoryService
 from strata.control.settings import HardwareSettings, Settings
 from strata.core.errors import BadRequest
-from strata.hardware.console_capture import CaptureSettings, ConsoleCapture
-from strata.hardware.console_log import ConsoleLog
-from strata.hardware.console_search import ConsoleSearch
+from strata.hardware.access.credentials import BmcCredentials
+from strata.hardware.access.login_check import login_checks
+from strata.hardware.access.pins import Pins
+from strata.hardware.access.rotation import Rotation
+from strata.hardware.access.sealing import Seal
+from strata.hardware.consoles.capture import CaptureSettings, ConsoleCapture
+from strata.hardware.consoles.kernel_messages import KernelMessages
+from strata.hardware.consoles.log import ConsoleLog
+from strata.hardware.consoles.panic import PanicWatch
+from strata.hardware.consoles.search import ConsoleSearch
 from strata.hardware.controllers import Controllers, Dialect
-from strata.hardware.crawl import crawl
-from strata.hardware.credentials import BmcCredentials
-from strata.hardware.discovery import Discovery
-from strata.hardware.events_hub import EventHub, EventSettings
-from strata.hardware.events_redfish import RedfishSubscriptions
-from strata.hardware.inventory import Found
-from strata.hardware.inventory_store import Inventory
-from strata.hardware.ipmi_client import IpmiClient
-from strata.hardware.ipmi_controller import IpmiController
-from strata.hardware.ipmi_inventory import inventory as ipmi_inventory
-from strata.hardware.ipmi_store import IpmiStore
-from strata.hardware.kernel_messages import KernelMessages
-from strata.hardware.login_check import login_checks
-from strata.hardware.panic import PanicWatch
-from strata.hardware.pins import Pins
-from strata.hardware.redfish import Credentials, RedfishClient
-from strata.hardware.redfish_wire import Tls
-from strata.hardware.rotation import Rotation
-from strata.hardware.sealing import Seal
+from strata.hardware.discovery.crawl import crawl
+from strata.hardware.discovery.sweep import Discovery
+from strata.hardware.events.hub import EventHub, EventSettings
+from strata.hardware.events.redfish import RedfishSubscriptions
+from strata.hardware.inventory.found import Found
+from strata.hardware.inventory.store import Inventory
+from strata.hardware.ipmi.client import IpmiClient
+from strata.hardware.ipmi.controller import IpmiController
+from strata.hardware.ipmi.inventory import inventory as ipmi_inventory
+from strata.hardware.ipmi.store import IpmiStore
+from strata.hardware.redfish.client import Credentials, RedfishClient
+from strata.hardware.redfish.wire import Tls
 from strata.store.audit import Ledger
 from strata.store.protocol import Store
 from strata.virtual.bmc_server import SIMULATED_ACCOUNT

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
 from strata.hardware.bmc import Controller
-from strata.hardware.redfish import RedfishClient
-from strata.hardware.redfish_controller import RedfishController
+from strata.hardware.redfish.client import RedfishClient
+from strata.hardware.redfish.controller import RedfishController
 
 DEAD_FOR, DEAD_MOST = 5.0, 60.0
 """Seconds for which a silent controller is left alone: at first, and at most."""

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from strata.core.errors import NotOffered
-from strata.hardware.redfish import ROOT, Json, RedfishClient, Target
-from strata.hardware.redfish_bmc import below, items, path_of, text
-from strata.hardware.redfish_find import chassis, maybe, members, service, system
+from strata.hardware.redfish.bmc import below, items, path_of, text
+from strata.hardware.redfish.client import ROOT, Json, RedfishClient, Target
+from strata.hardware.redfish.find import chassis, maybe, members, service, system
 from strata.power import collector_values as cv
 from strata.power.collector_values import Values
 

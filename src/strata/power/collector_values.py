@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from strata.hardware.bmc import Reading
-from strata.hardware.redfish_bmc import Json, below, items, text
-from strata.hardware.redfish_limits import OFF_MODES
-from strata.hardware.redfish_sensors import number
+from strata.hardware.redfish.bmc import Json, below, items, text
+from strata.hardware.redfish.limits import OFF_MODES
+from strata.hardware.redfish.sensors import number
 
 Values = dict[str, float]
 

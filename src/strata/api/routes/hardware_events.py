@@ -17,7 +17,7 @@ from strata.api.services import Asked, Cursor, Limit, Select, Time
 from strata.control import machine_views as m
 from strata.control.texts import Out
 from strata.hardware.bmc import Severity
-from strata.hardware.events_inbox import BODY_MOST
+from strata.hardware.events.inbox import BODY_MOST
 
 _TAG = "hardware events"
 

@@ -13,7 +13,7 @@ from strata.api.services import Asked, Cursor, JobPath, Limit, NodePath, Select,
 from strata.control import machine_views as m
 from strata.control import views as v
 from strata.control.texts import PLAIN, Out
-from strata.hardware.inventory import ComponentKind
+from strata.hardware.inventory.found import ComponentKind
 
 _TAG = "hardware"
 

@@ -1,0 +1,1 @@
+"""Who we are to controllers, and who they are to us: passwords and certificates."""

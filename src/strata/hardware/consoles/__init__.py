@@ -1,0 +1,1 @@
+"""What nodes print: captured, kept, searched, watched for trouble."""

@@ -1,0 +1,265 @@
+"""Keeps every node's console open and writes down what it prints; a console that is lost is sought again, patiently.
+
+Knows where consoles are (a controller's own, or a socket of a virtual machine), not who decides which to capture.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Literal, Protocol
+
+import msgspec
+
+from strata.core.errors import DeviceError, NotOffered, StrataError
+from strata.hardware.consoles.log import ConsoleLog
+from strata.hardware.consoles.text import Lines, clean
+
+log = logging.getLogger(__name__)
+
+Way = Literal["redfish", "ipmi", "socket", "none"]
+_WAYS: Mapping[str, Way] = {"http": "redfish", "https": "redfish", "ipmi": "ipmi", "unix": "socket"}
+
+
+_BREATH = 1000
+"""Nodes that are looked at before anybody else gets a turn."""
+
+
+class HasConsole(Protocol):
+    """What is asked of a ``Controller``."""
+
+    def console(self) -> AsyncIterator[bytes]:
+        """What the node's serial console prints; an empty piece first says that it is open."""
+        ...
+
+
+class CaptureSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How consoles are sought. Times in seconds."""
+
+    most: int = 20_000
+    """Consoles that one controller keeps open."""
+    at_once: int = 64
+    """Consoles being opened at one time."""
+    opening: float = 10.0
+    """A console that is neither open nor refused after this long gives its place to the next (and goes on)."""
+    retry: float = 2.0
+    """Pause before a console is sought again; doubles each time up to ``retry_most``, with jitter."""
+    retry_most: float = 300.0
+    not_offered: float = 3600.0
+    """Pause where the controller has no console."""
+    steady: float = 60.0
+    """A console that was open for this long begins with the short pause again."""
+    refresh: float = 30.0
+    """How often to look which nodes there are."""
+    prompt: float = 1.0
+    """What has not ended in a newline (a prompt) is written after this long."""
+
+
+class Status(msgspec.Struct, kw_only=True):
+    """How one console is captured."""
+
+    way: Way
+    connected: bool = False
+    trouble: str = ""
+
+
+class ConsoleCapture:
+    """Captures the consoles of ``nodes()`` (name → address of its console). Start it, and stop it."""
+
+    def __init__(
+        self,
+        log: ConsoleLog,
+        controller: Callable[[str], HasConsole],
+        nodes: Callable[[], Mapping[str, str]],
+        *,
+        settings: CaptureSettings | None = None,
+    ) -> None:
+        self._log = log
+        self._controller = controller
+        self._nodes = nodes
+        self._settings = settings or CaptureSettings()
+        self._opening = asyncio.Semaphore(self._settings.at_once)
+        self._running: dict[str, tuple[str, asyncio.Task[None]]] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
+        self._without: dict[str, tuple[str, float]] = {}
+        """Nodes whose controller has no console: at which address, and when to ask again."""
+        self._look = asyncio.Event()
+        self._status: dict[str, Status] = {}
+        self._turn: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begin to capture."""
+        self._turn = asyncio.create_task(self._keep_up(), name="console capture")
+
+    async def stop(self) -> None:
+        """Let go of all consoles."""
+        tasks = [*self._leaving, *(task for _, task in self._running.values())]
+        if self._turn is not None:
+            tasks.append(self._turn)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._running.clear()
+
+    def status(self, node: str) -> Status | None:
+        """How the node's console is captured; None: it is not."""
+        return self._status.get(node)
+
+    def refresh(self) -> None:
+        """Look now which nodes there are."""
+        self._look.set()
+
+    async def _keep_up(self) -> None:
+        while True:
+            self._look.clear()
+            await self._compare(self._nodes())
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.refresh):
+                    await self._look.wait()
+
+    async def _compare(self, wanted: Mapping[str, str]) -> None:
+        """Let go of what is not wanted any more, and seek what is new; a fleet is not gone through in one go."""
+        now = asyncio.get_running_loop().time()
+        for node, (address, task) in list(self._running.items()):
+            if wanted.get(node) != address:
+                task.cancel()
+                self._leaving.add(task)
+                task.add_done_callback(self._leaving.discard)
+                del self._running[node]
+        for node in [node for node in self._status if node not in wanted]:
+            del self._status[node]
+            self._without.pop(node, None)
+        for count, (node, address) in enumerate(list(wanted.items()), 1):
+            if count % _BREATH == 0:
+                await asyncio.sleep(0)
+            without = self._without.get(node)
+            if not address or node in self._running or (without and without[0] == address and now < without[1]):
+                continue
+            if len(self._running) >= self._settings.most:
+                self._status[node] = Status(way=_way(address), trouble=f"only {self._settings.most} are kept open")
+                continue
+            self._status[node] = status = Status(way=_way(address))
+            task = asyncio.create_task(self._seek(node, address, status), name=f"console {node}")
+            self._running[node] = (address, task)
+
+    async def _seek(self, node: str, address: str, status: Status) -> None:
+        """One console, for ever: open it, write it down, and when it is lost wait and open it again."""
+        loop = asyncio.get_running_loop()
+        pause, lost = self._settings.retry, False
+        while True:
+            opened: float | None = None
+            try:
+                async for _ in self._session(node, address):
+                    if opened is None:
+                        opened = loop.time()
+                        status.connected, status.trouble = True, ""
+                        if lost:
+                            self._note(node, "console regained")
+                            lost = False
+                ended = DeviceError("it ended", node=address)
+            except NotOffered as wrong:
+                # Not worth a task: most of a fleet may be like that.
+                status.trouble = str(wrong)
+                self._without[node] = (address, loop.time() + self._settings.not_offered * _jitter())
+                del self._running[node]
+                return
+            except StrataError as wrong:
+                ended = DeviceError(wrong.detail, node=address)
+            except OSError as wrong:
+                ended = DeviceError(wrong.strerror or str(wrong), node=address)
+            except Exception as wrong:
+                # A mistake of ours with one console must not end its capture for good.
+                log.exception("a console broke", extra={"node": node})
+                ended = DeviceError(f"internal error ({type(wrong).__name__})", node=address)
+            status.connected, status.trouble = False, clean(str(ended))
+            if opened is not None:
+                lost = True
+                self._note(node, f"console lost: {ended.detail}")
+                if loop.time() - opened >= self._settings.steady:
+                    pause = self._settings.retry
+            await asyncio.sleep(pause * _jitter())
+            pause = min(pause * 2, self._settings.retry_most)
+
+    async def _session(self, node: str, address: str) -> AsyncIterator[None]:
+        """The console while it lasts: yields when it is open, and after each piece."""
+        pen = _Pen(self._log, node, self._settings.prompt)
+        async with contextlib.AsyncExitStack() as stack:
+            stack.callback(pen.end)
+            async with self._opening:
+                if address.startswith("unix:"):
+                    reader, writer = await asyncio.open_unix_connection(address.removeprefix("unix:"))
+                    stack.callback(writer.close)
+                    pieces = _pieces(reader)
+                else:
+                    pieces = self._controller(address).console()
+                stack.push_async_callback(_closed, pieces)
+                first = asyncio.ensure_future(anext(pieces))
+                stack.push_async_callback(_cancelled, first)
+                # A console that is open and quiet gives its place up, too.
+                await asyncio.wait([first], timeout=self._settings.opening)
+            try:
+                pen.write(await first)
+                yield None
+            except StopAsyncIteration:
+                return
+            async for piece in pieces:
+                pen.write(piece)
+                yield None
+
+    def _note(self, node: str, text: str) -> None:
+        self._log.append(node, "strata", [clean(text)])
+
+
+class _Pen:
+    """Writes one console down line by line."""
+
+    def __init__(self, log: ConsoleLog, node: str, patience: float) -> None:
+        self._log = log
+        self._node = node
+        self._patience = patience
+        self._lines = Lines()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def write(self, piece: bytes) -> None:
+        self._put(self._lines.feed(piece))
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._lines.unended:
+            self._timer = asyncio.get_running_loop().call_later(self._patience, self.end)
+
+    def end(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._put(self._lines.rest())
+
+    def _put(self, lines: list[str]) -> None:
+        if lines:
+            self._log.append(self._node, "serial", lines)
+
+
+async def _closed(pieces: AsyncIterator[bytes]) -> None:
+    await pieces.aclose()  # type: ignore[attr-defined]
+
+
+async def _cancelled(future: asyncio.Future[bytes]) -> None:
+    future.cancel()
+    await asyncio.wait([future])
+
+
+async def _pieces(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    yield b""
+    while piece := await reader.read(16 * 1024):
+        yield piece
+
+
+def _way(address: str) -> Way:
+    return _WAYS.get(address.partition(":")[0], "none")
+
+
+def _jitter() -> float:
+    return 0.5 + random.random()

@@ -1,0 +1,1 @@
+"""Finding controllers and reading what they know."""

@@ -1,0 +1,299 @@
+"""Reads everything that one Redfish service tells of its hardware, with as few requests as it allows.
+
+The walk goes down from the service root along subordinate resources. What is known to be no hardware (logs, sessions,
+certificates) is left out by name; what is not known at all is kept as ``other``, by the name that the service has for
+it. A resource that cannot be read is trouble, and the rest is read all the same. Nothing that a service says makes
+the walk fail, loop or grow without bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Mapping
+
+import msgspec
+
+from strata.core.errors import DeviceError, OutcomeUnknown, Unavailable
+from strata.hardware.bmc import Identity
+from strata.hardware.discovery.crawl_parts import NO_PARTS, component, function_macs, inner, machine, port
+from strata.hardware.discovery.crawl_values import Json, first, rows, serial, table, text, type_of, uuid
+from strata.hardware.inventory.found import Component, Found, Port
+from strata.hardware.redfish.client import ROOT, RedfishClient
+
+LEVELS: Mapping[str, int] = {
+    "Systems": 3, "Chassis": 5, "Managers": 3, "Fabrics": 5, "PowerEquipment": 5, "Storage": 3, "NetworkAdapters": 3,
+    "Processors": 1, "Memory": 1, "EthernetInterfaces": 1, "PCIeDevices": 1, "Ports": 1, "Controllers": 1,
+    "PowerSupplies": 1, "Fans": 1, "Batteries": 1, "Switches": 3, "RackPDUs": 3, "PowerShelves": 3, "Outlets": 1,
+    "NetworkDeviceFunctions": 1,
+}  # fmt: skip
+"""Collections that are asked for with what is in them, and how deep; no deeper than the entries of logs."""
+
+NO_HARDWARE = frozenset(
+    (
+        # of the root
+        "SessionService", "AccountService", "EventService", "Registries", "JsonSchemas", "UpdateService", "Tasks",
+        "TelemetryService", "CertificateService", "KeyService", "LicenseService", "AggregationService", "JobService",
+        "CompositionService", "ServiceConditions", "ComponentIntegrity", "RegisteredClients", "ResourceBlocks",
+        # of systems and managers
+        "LogServices", "Bios", "BootOptions", "SecureBoot", "VirtualMedia", "NetworkProtocol", "SerialInterfaces",
+        "HostInterfaces", "NetworkInterfaces", "SecurityPolicy", "MemoryDomains", "RemoteAccountService", "VirtualCXL",
+        "ManagerDiagnosticData", "OperatingSystem", "KeyManagement", "USBPorts", "DedicatedNetworkPorts",
+        "SharedNetworkPorts", "SecureBootDatabases",
+        # of parts
+        "Sensors", "Controls", "Certificates", "Metrics", "EnvironmentMetrics", "ThermalMetrics", "PowerMetrics",
+        "Assembly", "Volumes", "StoragePools", "StorageGroups", "EndpointGroups", "ConsistencyGroups", "FileSystems",
+        "AccelerationFunctions", "OperatingConfigs", "AppliedOperatingConfig", "Capabilities", "SubProcessors",
+        "VLANs", "PCIeFunctions", "PCIeSlots", "OutletGroups", "LeakDetection", "NVMe",
+        # of fabrics
+        "Endpoints", "Zones", "AddressPools", "Connections",
+        # of every resource
+        "Links", "Actions", "Oem", "Status", "Settings",
+    )
+)  # fmt: skip
+"""Properties that lead to no parts."""
+
+NOBODY = "nobody answers"
+"""How the error of a silent controller begins, whatever it was asked first."""
+
+FIRST = {"Systems": 0, "Chassis": 1}
+"""What is looked at before the rest."""
+
+ELSEWHERE = ("Drives", "PCIeDevices")
+"""Lists of parts that may be anywhere in the service, not only under the resource that lists them."""
+
+
+class CrawlSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds on what one controller can make us do."""
+
+    resources: int = 4096
+    """Resources looked at."""
+    requests: int = 1024
+    depth: int = 12
+    silences: int = 3
+    """Requests in a row without an answer, after which the rest is not asked for."""
+    busy: float = 30.0
+    """Seconds for which one that asks for patience is waited for, again and again as long as it then answers."""
+    troubles: int = 64
+    """Troubles kept; the rest are counted."""
+
+
+async def crawl(
+    client: RedfishClient,
+    address: str,
+    *,
+    settings: CrawlSettings | None = None,
+    clock: Callable[[], float] = time.time,
+) -> Found:
+    """Everything that the controller tells. Raises ``DeviceError`` only if not even its service root can be read."""
+    walk = _Walk(client, address, settings or CrawlSettings())
+    try:
+        root = (await client.get(address, f"{ROOT}/")).body
+    except DeviceError as wrong:
+        if not client.bmc(address).dead:
+            raise
+        raise DeviceError(NOBODY, node=address, request=wrong.request, hint=wrong.detail) from wrong
+    await walk.everything(root)
+    return walk.found(root, clock())
+
+
+class _Walk:
+    """One walk through one service."""
+
+    def __init__(self, client: RedfishClient, address: str, settings: CrawlSettings) -> None:
+        self._client = client
+        self._address = address.rstrip("/")
+        self._prefix = client.bmc(address).path
+        self._settings = settings
+        self._levels = 0
+        self._plural = False
+        self._asked = 0
+        self._silences = 0
+        self._waited = False
+        self._stopped = False
+        self._seen: set[str] = set()
+        self._parts: dict[str, Component] = {}
+        self._ports: dict[str, Port] = {}
+        self._systems: dict[str, Json] = {}
+        self._managers: list[Json] = []
+        self._fabric = ""
+        self._trouble: list[str] = []
+
+    async def everything(self, root: Json) -> None:
+        expand = table(table(root.get("ProtocolFeaturesSupported")).get("ExpandQuery"))
+        if expand.get("NoLinks") is True:
+            most = expand.get("MaxLevels")
+            self._plural = expand.get("Levels") is True
+            self._levels = most if isinstance(most, int) and not isinstance(most, bool) and self._plural else 1
+        # A part that hangs in two places is in the first: rather in its system than in the chassis around it.
+        below = sorted(_subordinate(root, ROOT, self._prefix), key=lambda one: FIRST.get(one[0], len(FIRST)))
+        for name, link in below:
+            await self._visit(link, "", name, 0)
+
+    def found(self, root: Json, now: float) -> Found:
+        parts = tuple(self._parts.values())
+        alone = len(self._systems) == 1
+        machines = tuple(machine(body, path, self._address, parts, alone=alone) for path, body in self._systems.items())
+        return Found(
+            address=self._address,
+            identity=self._identity(root),
+            time=now,
+            machines=machines,
+            components=parts,
+            ports=tuple(self._ports.values()),
+            fabric=self._fabric,
+            trouble=tuple(self._trouble),
+        )
+
+    def _identity(self, root: Json) -> Identity:
+        """Of the one machine, or (with several, or none) of what they are in."""
+        manager: Json = self._managers[0] if self._managers else {}
+        systems = list(self._systems)
+        chassis = [part for part in self._parts.values() if part.kind == "chassis"]
+        main = self._parts.get(systems[0]) if len(systems) == 1 else chassis[0] if chassis else None
+        return Identity(
+            vendor=(main.vendor if main else "") or first(manager, "Manufacturer") or first(root, "Vendor"),
+            model=(main.model if main else "") or first(manager, "Model") or first(root, "Product"),
+            serial=(main.serial if main else "") or serial(manager.get("SerialNumber")),
+            uuid=uuid(root.get("UUID")) or uuid(manager.get("UUID")),
+            firmware=first(manager, "FirmwareVersion"),
+        )
+
+    # -- down the tree
+
+    async def _visit(self, link: Json, parent: str, name: str, depth: int) -> None:
+        """Look at the resource behind ``link``, which may be all there, and at what is under it."""
+        path = _path(link, self._prefix)
+        if not path or path in self._seen or self._stopped:
+            return
+        if depth > self._settings.depth or len(self._seen) >= self._settings.resources:
+            self._stop(f"{path}: not read: the service has more than is looked at")
+            return
+        self._seen.add(path)
+        body = link if "@odata.type" in link or "Members" in link else await self._get(path, name)
+        if body is None:
+            return
+        if "Members" in body:
+            await self._members(body, path, parent, name, depth)
+            return
+        parent = self._keep(body, path, parent)
+        for inside, below in _subordinate(body, path, self._prefix):
+            await self._visit(below, parent, inside, depth + 1)
+
+    async def _members(self, body: Json, path: str, parent: str, name: str, depth: int) -> None:
+        if type_of(body).removesuffix("Collection") in NO_PARTS:
+            return
+        while True:
+            for member in rows(body.get("Members")):
+                await self._visit(member, parent, name, depth + 1)
+            onward = body.get("Members@odata.nextLink") or body.get("@odata.nextLink")
+            page = _path({"@odata.id": onward}, self._prefix, query=True)
+            if not page or page in self._seen or not page.startswith(path):
+                return
+            self._seen.add(page)
+            more = await self._get(page, "")
+            if more is None:
+                return
+            body = more
+
+    def _keep(self, body: Json, path: str, parent: str) -> str:
+        """Take in what a resource says; the id of what its parts are in."""
+        kind = type_of(body)
+        if kind == "Port":
+            self._ports[path] = port(body, path, parent)
+            return parent
+        if kind == "NetworkDeviceFunction" and parent in self._parts:
+            macs = dict.fromkeys((*self._parts[parent].macs, *function_macs(body)))
+            self._parts[parent] = msgspec.structs.replace(self._parts[parent], macs=tuple(macs))
+            return parent
+        if kind == "Fabric":
+            self._fabric = self._fabric or first(body, "Id", "Name")
+        found = component(body, path, parent)
+        if found is None:
+            return parent
+        self._parts[path] = found
+        for part in inner(body, path):
+            self._parts[part.id] = part
+        if kind == "ComputerSystem":
+            self._systems[path] = body
+        elif kind == "Manager":
+            self._managers.append(body)
+        return path
+
+    # -- the wire
+
+    async def _get(self, path: str, name: str) -> Json | None:
+        """The resource at ``path``, expanded where it is a collection and the service can; None: it is trouble."""
+        levels = min(self._levels, LEVELS.get(name, 0))
+        try:
+            if levels:
+                try:
+                    how = f"?$expand=.($levels={levels})" if self._plural else "?$expand=."
+                    return await self._ask(path + how, timeout=self._client.settings.timeout)
+                except DeviceError:
+                    self._levels = 0  # says that it can, and cannot: ask for one at a time from here on
+            return await self._ask(path)
+        except (DeviceError, OutcomeUnknown, Unavailable) as wrong:
+            self._note(f"{path}: {wrong.detail}")
+            return None
+
+    async def _ask(self, path: str, *, timeout: float = 0.0) -> Json | None:
+        if self._asked >= self._settings.requests:
+            self._stop(f"{path}: not read: it would take more than {self._asked} requests")
+            return None
+        self._asked += 1
+        bmc = self._client.bmc(self._address)
+        try:
+            body = (await self._client.get(self._address, path, timeout=timeout)).body
+        except DeviceError:
+            wait = bmc.quiet_until - self._client.clock()
+            if 0 < wait <= self._settings.busy and not self._waited:
+                # It asks for patience, and nobody else waits for it here.
+                self._waited = True
+                await asyncio.sleep(wait)
+                return await self._ask(path, timeout=timeout)
+            self._silences = self._silences + 1 if bmc.dead else 0
+            if self._silences >= self._settings.silences:
+                self._stop("/: the rest was not read: it stopped answering")
+            raise
+        self._silences, self._waited = 0, False
+        return body
+
+    def _note(self, trouble: str) -> None:
+        if len(self._trouble) < self._settings.troubles:
+            self._trouble.append(text(trouble, 300))
+
+    def _stop(self, why: str) -> None:
+        if not self._stopped:
+            self._stopped = True
+            self._trouble.insert(0, text(why, 300))
+
+
+def _subordinate(body: Json, path: str, prefix: str) -> Iterator[tuple[str, Json]]:
+    """What hangs off a resource and may be hardware: property and link."""
+    links = table(body.get("Links"))
+    for name in ELSEWHERE:
+        for link in (*rows(body.get(name)), *rows(links.get(name))):
+            yield name, link
+    for name, value in body.items():
+        if name in NO_HARDWARE or "@" in name or (name in OLDER and OLDER[name] in body):
+            continue
+        for link in (value,) if isinstance(value, dict) else rows(value):
+            below = _path(link, prefix)
+            if below.startswith(path + "/") and "#" not in str(link.get("@odata.id")):
+                yield name, link
+
+
+OLDER = {"Power": "PowerSubsystem", "Thermal": "ThermalSubsystem"}
+"""Resources that need not be read where there is a newer one."""
+
+
+def _path(link: Json, prefix: str, *, query: bool = False) -> str:
+    """The path that a link names; empty where it names none of this service."""
+    found = link.get("@odata.id")
+    if not isinstance(found, str) or len(found) > 512 or not found.isprintable() or " " in found:
+        return ""
+    path = found.removeprefix(prefix).partition("#")[0].rstrip("/")
+    if "?" in path and not query:
+        return ""
+    return path if path.startswith(f"{ROOT}/") and "/../" not in path else ""

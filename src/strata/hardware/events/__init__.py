@@ -1,0 +1,1 @@
+"""What happens to hardware: heard, numbered, made into alerts, sent on."""

@@ -1,0 +1,193 @@
+"""Everything about events in one place: where they come from, the log of them, the alerts, who is told.
+
+pushes ─► inbox ─┐
+streams ─► inbox ┤             ┌─► log (numbered, followed)
+polls ───────────┼─► hub.take ─┼─► alerts ─► webhooks
+consoles, … ─────┘             └─► a look at the nodes whose state changed
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from strata.core.errors import Conflict, Corrupt, StrataError, Unavailable
+from strata.hardware.access.sealing import Seal
+from strata.hardware.controllers import Controllers
+from strata.hardware.events.alerts import Alerts
+from strata.hardware.events.alerts_book import AlertSettings
+from strata.hardware.events.event import HardwareEvent
+from strata.hardware.events.inbox import Inbox, InboxSettings
+from strata.hardware.events.listen import Listener, Subscriptions
+from strata.hardware.events.log import EventLog, LogSettings
+from strata.hardware.events.payload import fit
+from strata.hardware.events.poller import Poller, PollSettings
+from strata.hardware.events.poller_look import Looker
+from strata.hardware.events.site import sites_of
+from strata.hardware.events.webhooks import Webhooks
+from strata.hardware.events.webhooks_post import PostSettings
+from strata.hardware.events.words import tells_of_state
+from strata.store.audit import Ledger
+from strata.store.protocol import Put, Store
+
+log = logging.getLogger(__name__)
+
+_KEY = "event-key/push"
+
+
+class EventSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """All of it. Times in seconds."""
+
+    public_url: str = ""
+    """Where controllers reach us (``https://strata.example:8443``). Empty: they cannot, and nothing is subscribed."""
+    streams: int = 500
+    """Controllers that are listened to (server-sent events) where they cannot push: each holds a connection."""
+    refresh_every: float = 30.0
+    """How soon a new node's controller is known."""
+    upkeep_every: float = 3600.0
+    log: LogSettings = LogSettings()
+    alerts: AlertSettings = AlertSettings()
+    inbox: InboxSettings = InboxSettings()
+    post: PostSettings = PostSettings()
+    poll: PollSettings = PollSettings()
+
+
+class EventHub:
+    """Made by the composition root. ``take`` is an ``EventSink`` and may be used before ``start``."""
+
+    def __init__(
+        self,
+        path: Path,
+        store: Store,
+        ledger: Ledger,
+        seal: Seal,
+        controllers: Controllers,
+        subscriptions: Subscriptions,
+        *,
+        owner: str,
+        addresses: Callable[[], Mapping[str, str]],
+        mine: Callable[[str], bool] = lambda _: True,
+        looked: Callable[[Sequence[str]], None] = lambda _: None,
+        settings: EventSettings | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """``addresses``: controllers as nodes have them → names of the nodes; the same object while nothing changed.
+        ``mine``: whether this process looks after a node. ``looked``: have these nodes looked at, now."""
+        self.settings = settings or EventSettings()
+        self.log = EventLog(path, settings=self.settings.log, clock=clock)
+        self.webhooks = Webhooks(store, ledger, seal, self.log, owner=owner, settings=self.settings.post, clock=clock)
+        self.alerts = Alerts(
+            store, ledger, owner=owner, tell=self.webhooks.tell, settings=self.settings.alerts, clock=clock
+        )
+        self._store = store
+        self._seal = seal
+        self._controllers = controllers
+        self._subscriptions = subscriptions
+        self._addresses = addresses
+        self._known: Mapping[str, str] | None = None
+        self._mine = mine
+        self._looked = looked
+        self._clock = clock
+        self._inbox: Inbox | None = None
+        self.poller: Poller | None = None
+        """Since ``start``."""
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Load what is stored, then listen, poll and deliver."""
+        await self.log.start()
+        await self.alerts.start()
+        await self.webhooks.start(self.alerts.alerts.values())
+        self._inbox = Inbox(await self._key(), self.take, settings=self.settings.inbox, clock=self._clock)
+        listener = Listener(
+            self._subscriptions, self._inbox, public_url=self.settings.public_url, streams=self.settings.streams
+        )
+        looker = Looker(
+            self._controllers, listener, self._inbox, self.log, troubles=self.alerts.troubles, clock=self._clock
+        )
+        self.poller = Poller(looker, self.take, mine=self._mine, settings=self.settings.poll)
+        await self.refresh()
+        self.poller.start()
+        self._tasks = [
+            asyncio.create_task(
+                self._now_and_then(self.refresh, self.settings.refresh_every), name="controllers known"
+            ),
+            asyncio.create_task(
+                self._now_and_then(self.alerts.prune, self.settings.upkeep_every), name="alerts pruned"
+            ),
+        ]
+
+    async def stop(self) -> None:
+        """In reverse: what was noticed is still written."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self.poller is not None:
+            await self.poller.stop()
+        await self.alerts.stop()
+        await self.webhooks.stop()
+        await self.log.stop()
+
+    def take(self, events: Sequence[HardwareEvent]) -> None:
+        """Something happened."""
+        events = list(map(fit, events))
+        self.log.take(events)
+        self.alerts.take(events)
+        changed = {event.node for event in events if event.node and tells_of_state(event.message_id)}
+        if changed:
+            self._looked(sorted(changed))
+
+    def receive(self, token: str, body: bytes) -> int:
+        """A controller's push; how many events it brought."""
+        if self._inbox is None:
+            raise Unavailable("events are not taken yet", hint="try later")
+        return self._inbox.receive(token, body)
+
+    def destination(self, root: str) -> str:
+        """The token that the controller at ``root`` pushes with."""
+        assert self._inbox is not None
+        return self._inbox.token(root)
+
+    async def refresh(self) -> None:
+        """Take note of controllers that came and went."""
+        addresses = self._addresses()
+        if addresses is self._known or self._inbox is None or self.poller is None:
+            return
+        sites = await asyncio.to_thread(sites_of, addresses)
+        await self._inbox.know(sites)
+        await self.poller.know(sites)
+        self._known = addresses
+
+    async def _now_and_then(self, work: Callable[[], Awaitable[object]], pause: float) -> None:
+        while True:
+            await asyncio.sleep(pause)
+            try:
+                await work()
+            except StrataError as error:
+                log.warning("upkeep put off", extra={"error": str(error)})
+
+    async def _key(self) -> bytes:
+        """What destinations are made with: one for all controllers of a store, sealed like any secret in it.
+
+        One that cannot be opened (a store was restored without its key file) is replaced: it is nobody's password,
+        and subscriptions that were made with it are made again.
+        """
+        found = await self._store.get(_KEY)
+        if found is not None:
+            try:
+                return self._seal.open(found.value, _KEY)
+            except Corrupt as error:
+                log.error("the key of pushed events is made anew", extra={"error": str(error)})
+        sealed = self._seal.seal(secrets.token_bytes(32), _KEY)
+        with suppress(Conflict):  # another was as fast
+            await self._store.txn([Put(_KEY, sealed)], expect={_KEY: found.modified if found else 0})
+        found = await self._store.get(_KEY)
+        assert found is not None
+        return self._seal.open(found.value, _KEY)

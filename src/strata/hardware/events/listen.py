@@ -1,0 +1,133 @@
+"""How each controller is made to tell: it pushes where it can, else it is listened to, else it is polled.
+
+A subscription of ours is known by its context. A controller forgets its subscriptions when it restarts, so each is
+looked at now and then and made again where it is gone; others' are left alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing, suppress
+from typing import Literal, Protocol
+
+from strata.core.errors import BadRequest, NotOffered, OutcomeUnknown, StrataError
+from strata.hardware.events.inbox import Inbox
+from strata.hardware.events.site import Site
+
+log = logging.getLogger(__name__)
+
+CONTEXT = "strata"
+DESTINATION = "/v1/hardware/events/in/"
+"""Where controllers push to, on our public address; the token follows."""
+
+Way = Literal["push", "sse", "poll"]
+
+
+class Subscriptions(Protocol):
+    """The event service of controllers."""
+
+    async def subscribe(self, address: str, destination: str) -> str:
+        """Have events sent to ``destination``; the path of the subscription."""
+        ...
+
+    async def unsubscribe(self, address: str, path: str) -> None:
+        """No more of it."""
+        ...
+
+    async def listening(self, address: str) -> Sequence[tuple[str, str, str]]:
+        """Every subscription that the controller has: path, destination, context."""
+        ...
+
+    def stream(self, address: str) -> AsyncIterator[Mapping[str, object]]:
+        """Events over a connection that stays open."""
+        ...
+
+
+class Listener:
+    """Arranges it for each controller. ``public_url``: where controllers reach us; empty: they cannot."""
+
+    def __init__(self, subscriptions: Subscriptions, inbox: Inbox, *, public_url: str = "", streams: int = 500) -> None:
+        self._subscriptions = subscriptions
+        self._inbox = inbox
+        self._public_url = public_url.rstrip("/")
+        self._streams = streams
+        """Most controllers that are listened to at a time; the rest are polled."""
+        self._lacks: dict[str, set[Way]] = {}
+        self._pushing: set[str] = set()
+        self._reading: dict[str, asyncio.Task[None]] = {}
+
+    def way(self, root: str) -> Way:
+        """How the controller's events come now."""
+        return "push" if root in self._pushing else "sse" if root in self._reading else "poll"
+
+    async def arrange(self, site: Site) -> Way:
+        """See to it that the controller tells us, in the best way that it offers. Raises a ``StrataError``
+        when it cannot be asked at all."""
+        if not site.root.startswith(("http://", "https://")):
+            return "poll"
+        lacks = self._lacks.setdefault(site.root, set())
+        if self._public_url and "push" not in lacks:
+            self._pushing.discard(site.root)
+            try:
+                await self._subscribed(site)
+                self._pushing.add(site.root)
+                return "push"
+            except NotOffered:
+                lacks.add("push")
+            except OutcomeUnknown:
+                return "poll"  # the next look finds out whether it is there
+        if "sse" not in lacks and site.root not in self._reading and len(self._reading) < self._streams:
+            task = asyncio.create_task(self._read(site, lacks), name=f"events of {site.root}")
+            self._reading[site.root] = task
+        return self.way(site.root)
+
+    async def leave(self, site: Site) -> None:
+        """Have the controller tell us nothing more, as far as it can be asked."""
+        task = self._reading.get(site.root)
+        if task is not None:
+            task.cancel()
+        if site.root not in self._pushing:
+            return
+        self._pushing.discard(site.root)
+        with suppress(StrataError):
+            for path, _, context in await self._subscriptions.listening(site.address):
+                if context == CONTEXT:
+                    await self._subscriptions.unsubscribe(site.address, path)
+
+    async def stop(self) -> None:
+        """Stop listening. Subscriptions stay: we will be back, or another of us is."""
+        tasks = list(self._reading.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _subscribed(self, site: Site) -> None:
+        """One subscription to our destination is there, and none to an older one."""
+        destination = f"{self._public_url}{DESTINATION}{self._inbox.token(site.root)}"
+        there = False
+        for path, target, context in await self._subscriptions.listening(site.address):
+            if context != CONTEXT:
+                continue
+            if target == destination and not there:
+                there = True
+            else:
+                await self._subscriptions.unsubscribe(site.address, path)
+        if not there:
+            await self._subscriptions.subscribe(site.address, destination)
+
+    async def _read(self, site: Site, lacks: set[Way]) -> None:
+        """Listen until it breaks off; the next look begins again."""
+        try:
+            stream = self._subscriptions.stream(site.address)
+            async with aclosing(stream):  # type: ignore[type-var]
+                async for payload in stream:
+                    with suppress(BadRequest):  # nonsense among the rest
+                        self._inbox.deliver(payload, site, "sse")
+        except NotOffered:
+            lacks.add("sse")
+        except StrataError as error:
+            log.debug("events broke off", extra={"bmc": site.root, "reason": str(error)})
+        finally:
+            self._reading.pop(site.root, None)

@@ -1,0 +1,222 @@
+"""The event log: what happened to hardware, numbered, in a local file. Never blocks the event loop.
+
+An event is shown once it is in the file, so no number that anybody has seen is ever given again. Who follows is
+a number and nothing else: the newest events are served from memory, older ones from the file, and who was away for
+longer than events are kept is told to list again (``Compacted``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+import msgspec
+
+from strata.core.errors import BadRequest, Compacted, Unavailable
+from strata.hardware.bmc import Severity
+from strata.hardware.events.event import HardwareEvent
+from strata.hardware.events.file import EventFile, Numbered
+from strata.store.side_file import FileThread
+
+log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+_BATCH = 5000
+_FOLLOW = 1000
+_RETRY_AFTER = 1.0
+
+
+class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How much is kept. Times in seconds."""
+
+    keep: int = 1_000_000
+    """Events; about 300 bytes each."""
+    keep_for: float = 30 * 86400.0
+    prune_every: float = 600.0
+    recent: int = 8192
+    """Events in memory for those who follow."""
+    waiting: int = 200_000
+    """Events that wait for the file when it cannot be written; then the oldest go, and are counted."""
+
+
+class EventLog:
+    """One file. ``take`` is an ``EventSink``."""
+
+    def __init__(
+        self, path: Path, *, settings: LogSettings | None = None, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.settings = settings or LogSettings()
+        self.lost = 0
+        """Events that were never written: the file could not be, for too long."""
+        self._clock = clock
+        self._waiting: deque[HardwareEvent] = deque()
+        self._new_marks: dict[str, str] = {}
+        self._marks: dict[str, str] = {}
+        self._recent: deque[Numbered] = deque(maxlen=self.settings.recent)
+        self._oldest = 1
+        self._newest = 0
+        self._wake = asyncio.Event()
+        self._news = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._writer = _Worker(path)
+        self._reader = _Worker(path)
+        self._pruned = 0.0
+
+    async def start(self) -> None:
+        """Open the file."""
+        self._oldest, self._newest = await self._writer.run(lambda file: file.bounds())
+        self._pruned = self._clock()
+        await self.prune()
+        self._marks = await self._writer.run(lambda file: file.marks())
+        self._task = asyncio.create_task(self._write(), name="event log")
+
+    async def stop(self) -> None:
+        """Write what waits, and let go of the file. Followers end."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+            with suppress(Unavailable):
+                while self._waiting or self._new_marks:
+                    await self._write_some()
+        self._news.set()
+        await self._writer.close()
+        await self._reader.close()
+
+    def take(self, events: Sequence[HardwareEvent]) -> None:
+        """Have these written."""
+        self._waiting.extend(events)
+        over = len(self._waiting) - self.settings.waiting
+        for _ in range(over):
+            self._waiting.popleft()
+        if over > 0:
+            self.lost += over
+        self._wake.set()
+
+    @property
+    def newest(self) -> int:
+        """The highest number so far."""
+        return self._newest
+
+    def mark(self, name: str) -> str:
+        """A place in somebody's stream that was kept with ``set_mark``; empty: none."""
+        return self._marks.get(name, "")
+
+    def set_mark(self, name: str, value: str) -> None:
+        """Remember how far somebody has got, across restarts; written with the next events."""
+        if self._marks.get(name) != value:
+            self._marks[name] = self._new_marks[name] = value
+            self._wake.set()
+
+    async def page(
+        self, nodes: Sequence[str] | None, least: Severity, since: float | None, before: int | None, limit: int
+    ) -> list[Numbered]:
+        """Events of these nodes (None: all there are), at least this severe, newest first, below ``before``."""
+        low = float("-inf") if since is None else since
+        high = 2**63 - 1 if before is None else before
+        return await self._reader.run(lambda file: file.page(nodes, least, low, high, limit))
+
+    async def follow(self, since: int | None) -> AsyncIterator[Sequence[Numbered]]:
+        """Events above ``since`` (None: from now on), until the log stops."""
+        if since is not None and since > self._newest:
+            raise BadRequest(f"the newest event is {self._newest}; nothing can be resumed after {since}", where="since")
+        return self._follow(self._newest if since is None else since)
+
+    async def _follow(self, seen: int) -> AsyncIterator[Sequence[Numbered]]:
+        while self._task is not None:
+            if seen + 1 < self._oldest:
+                raise Compacted(
+                    f"event {seen + 1} is no longer kept; the oldest is {self._oldest}",
+                    oldest=self._oldest,
+                    hint="list again, then follow from the newest of that list",
+                )
+            if seen >= self._newest:
+                await self._news.wait()
+                continue
+            batch = self._from_memory(seen)
+            if batch is None:
+                after = seen
+                batch = await self._reader.run(lambda file: file.after(after, _FOLLOW))  # noqa: B023
+                if not batch or batch[0][0] != seen + 1:
+                    continue  # pruned meanwhile: the bounds say so in a moment
+            seen = batch[-1][0]
+            yield batch
+
+    def _from_memory(self, seen: int) -> list[Numbered] | None:
+        if not self._recent or self._recent[0][0] > seen + 1:
+            return None
+        skipped = seen + 1 - self._recent[0][0]
+        return [self._recent[i] for i in range(skipped, min(skipped + _FOLLOW, len(self._recent)))]
+
+    async def _write(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                while self._waiting or self._new_marks:
+                    await self._write_some()
+                if self._clock() - self._pruned > self.settings.prune_every:
+                    self._pruned = self._clock()
+                    await self.prune()
+            except Unavailable as error:
+                log.warning("events wait", extra={"reason": str(error), "waiting": len(self._waiting)})
+                self._wake.set()
+                await asyncio.sleep(_RETRY_AFTER)
+
+    async def _write_some(self) -> None:
+        events = [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]
+        marks, self._new_marks = self._new_marks, {}
+        try:
+            first = await asyncio.shield(self._writer.run(lambda file: file.add(events, marks)))
+        except Unavailable:
+            self._waiting.extendleft(reversed(events))
+            self._new_marks = marks | self._new_marks
+            raise
+        if not events:
+            return
+        self._recent.extend(enumerate(events, first))
+        self._newest = first + len(events) - 1
+        self._oldest = min(self._oldest, first) if self._oldest <= self._newest else first
+        self._news.set()
+        self._news = asyncio.Event()
+
+    async def prune(self) -> None:
+        """Drop what is too old or too much."""
+        keep, before = self.settings.keep, self._clock() - self.settings.keep_for
+        self._oldest = await self._writer.run(lambda file: file.prune(keep, before))
+
+
+class _Worker:
+    """The file in a thread, and what becomes of its errors."""
+
+    def __init__(self, path: Path) -> None:
+        self._where = path.name
+        self._thread = FileThread("events", partial(_open, path))
+        self.close = self._thread.close
+
+    async def run(self, work: Callable[[EventFile], _T]) -> _T:
+        try:
+            return await self._thread.run(work)
+        except apsw.Error as error:
+            raise Unavailable(f"the event log cannot be used now: {error}", where=self._where) from None
+
+
+def _open(path: Path) -> EventFile:
+    try:
+        return EventFile(path)
+    except (apsw.NotADBError, apsw.CorruptError) as error:
+        # Past events are good to have, new ones must be kept: what cannot be read is put aside, not deleted.
+        log.error("the event log is damaged; it is put aside and begun anew", extra={"reason": str(error)})
+        path.rename(path.with_name(path.name + "-damaged"))
+        for part in ("-wal", "-shm"):
+            Path(f"{path}{part}").unlink(missing_ok=True)
+        return EventFile(path)

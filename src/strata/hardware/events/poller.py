@@ -1,0 +1,207 @@
+"""Looks at every controller now and then: its log, its sensors, and whether it still tells us by itself what happens.
+
+One with news is looked at more often, a quiet one less and less, one that pushes rarely. Looks are spread out, bounded
+in number per second and at a time; a controller that is known to be silent takes no part of either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+import random
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+
+import msgspec
+
+from strata.core.errors import StrataError
+from strata.hardware.events.event import EventSink, HardwareEvent
+from strata.hardware.events.poller_look import Looker, Watched
+from strata.hardware.events.site import Site
+from strata.hardware.events.words import plain
+
+log = logging.getLogger(__name__)
+
+_AT_ONCE = 2000
+"""New controllers that are noted before others have their turn."""
+
+
+class PollSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How often is looked. Times in seconds."""
+
+    fast: float = 15.0
+    """Between two looks at a controller with news."""
+    slow: float = 900.0
+    """Between two looks at one that is quiet, or tells us by itself."""
+    per_second: float = 50.0
+    """Looks at all controllers together; where they are too many for that, looks are further apart."""
+    at_once: int = 256
+    """Looks under way."""
+    yields: float = 2.0
+    """A look that takes longer lets another begin: the slow and the dead hold up nobody."""
+    look: float = 60.0
+    """For one look, all in all."""
+    silent_after: int = 3
+    """Looks in vain, one after the other, after which a controller is said to be silent."""
+
+
+class _Slot:
+    """A place among the looks under way, given back after a while whether or not the look has ended."""
+
+    def __init__(self, slots: asyncio.Semaphore, most: float) -> None:
+        self._slots = slots
+        self._most = most
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def take(self) -> None:
+        await self._slots.acquire()
+        self._timer = asyncio.get_running_loop().call_later(self._most, self.give_back)
+
+    def give_back(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._slots.release()
+
+
+class Poller:
+    """Decides when ``looker`` looks at which controller, of those whose nodes are ``mine``."""
+
+    def __init__(
+        self,
+        looker: Looker,
+        sink: EventSink,
+        *,
+        mine: Callable[[str], bool] = lambda _: True,
+        settings: PollSettings | None = None,
+    ) -> None:
+        self.settings = settings or PollSettings()
+        self.looks = 0
+        """That have ended."""
+        self._looker = looker
+        self._controllers = looker.controllers
+        self._listener = looker.listener
+        self._sink = sink
+        self._mine = mine
+        self._watched: dict[str, Watched] = {}
+        self._due: list[tuple[float, str]] = []
+        self._slots = asyncio.Semaphore(self.settings.at_once)
+        self._wake = asyncio.Event()
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._task: asyncio.Task[None] | None = None
+        self._next_start = 0.0
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._task = asyncio.create_task(self._run(), name="poller")
+
+    async def stop(self) -> None:
+        """Break off."""
+        tasks = [*self._under_way, *([self._task] if self._task else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._listener.stop()
+
+    async def know(self, sites: Mapping[str, Site]) -> None:
+        """These are the controllers that there are, by root."""
+        for root in [root for root in self._watched if root not in sites]:
+            self._spawn(self._listener.leave(self._watched.pop(root).site))
+        new = [root for root in sites if root not in self._watched]
+        now, spread = time.monotonic(), min(self.settings.slow, len(new) / self.settings.per_second)
+        for root, site in sites.items():
+            known = self._watched.get(root)
+            if known is not None:
+                known.site = site
+        for number, root in enumerate(new, 1):
+            self._watched[root] = Watched(sites[root], self.settings.fast * 4)
+            heapq.heappush(self._due, (now + spread * random.random(), root))
+            if not number % _AT_ONCE:
+                await asyncio.sleep(0)
+        self._wake.set()
+
+    # when
+
+    async def _run(self) -> None:
+        while True:
+            wait = self._due[0][0] - time.monotonic() if self._due else None
+            if wait is None or wait > 0:
+                self._wake.clear()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(wait):
+                        await self._wake.wait()
+                continue
+            _, root = heapq.heappop(self._due)
+            watched = self._watched.get(root)
+            if watched is None:
+                continue
+            if not self._mine(watched.site.nodes[0][1]):
+                self._again(watched, self.settings.slow)
+            elif self._left_alone(watched.site.address):
+                self._missed(watched, "it does not answer")
+            else:
+                await self._pace()
+                slot = _Slot(self._slots, self.settings.yields)
+                await slot.take()
+                self._spawn(self._take_turn(watched, slot))
+
+    def _left_alone(self, address: str) -> bool:
+        silence = self._controllers.silence(address)
+        return silence is not None and self._controllers.clock() < silence.until
+
+    async def _pace(self) -> None:
+        now = time.monotonic()
+        self._next_start = max(self._next_start + 1 / self.settings.per_second, now)
+        if self._next_start > now:
+            await asyncio.sleep(self._next_start - now)
+
+    async def _take_turn(self, watched: Watched, slot: _Slot) -> None:
+        try:
+            async with asyncio.timeout(self.settings.look):
+                news = await self._looker.look(watched)
+        except TimeoutError:
+            self._controllers.missed(watched.site.address)
+            self._missed(watched, f"a look at it took more than {self.settings.look:g} s")
+        except StrataError as error:
+            self._controllers.missed(watched.site.address)
+            self._missed(watched, plain(error.detail, 200))
+        except Exception:
+            # One controller's nonsense must not keep us from the others.
+            log.exception("a look at a controller failed", extra={"bmc": watched.site.root})
+            self._again(watched, self.settings.slow)
+        else:
+            self._controllers.answered(watched.site.address)
+            self._seen(watched, news)
+        finally:
+            self.looks += 1
+            slot.give_back()
+
+    def _seen(self, watched: Watched, news: list[HardwareEvent]) -> None:
+        events = news + self._looker.silence(watched.site, "")
+        if events:
+            self._sink(events)
+        watched.misses = 0
+        if self._listener.way(watched.site.root) != "poll":
+            watched.interval = self.settings.slow
+        else:
+            factor = 0.25 if news else 1.5
+            watched.interval = min(self.settings.slow, max(self.settings.fast, watched.interval * factor))
+        self._again(watched, watched.interval)
+
+    def _missed(self, watched: Watched, why: str) -> None:
+        watched.misses += 1
+        if watched.misses >= self.settings.silent_after and (events := self._looker.silence(watched.site, why)):
+            self._sink(events)
+        self._again(watched, min(self.settings.slow, self.settings.fast * 2 ** min(watched.misses, 10)))
+
+    def _again(self, watched: Watched, after: float) -> None:
+        due = time.monotonic() + after * random.uniform(0.8, 1.2)
+        heapq.heappush(self._due, (due, watched.site.root))
+        self._wake.set()
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)

@@ -1,0 +1,1 @@
+"""How things are cabled."""

@@ -1,0 +1,1 @@
+"""What hardware there is, was, and cannot be."""

@@ -1,0 +1,357 @@
+"""What hardware there is, in the store and at hand: controllers, their parts, their history, what cannot be true.
+
+One small record per controller is kept in memory and level with the store (``Known``), so that several controllers of
+Strata agree; the parts are read when they are asked for. A record is written only when something has changed. What
+does not fit together is reported and never resolved by guessing: above all, a controller that is suddenly somebody
+else does not take the place of the one that was there before a person accepts it.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from strata.core.errors import NotFound
+from strata.hardware.discovery.sources import controller_of
+from strata.hardware.events.event import EventSink, HardwareEvent
+from strata.hardware.inventory import history, records
+from strata.hardware.inventory.changes import changes, is_stranger, with_unread
+from strata.hardware.inventory.found import Change, ChangeKind, Component, Found, Known, Machine, Parts, Place
+from strata.hardware.inventory.index import Mark, Marks, Serials, hashed, marks
+from strata.hardware.inventory.records import CONTROLLERS, PARTS
+from strata.store.audit import Ledger
+from strata.store.followed import Followed
+from strata.store.protocol import Delete, Op, Put, Store
+
+log = logging.getLogger(__name__)
+
+SEEN_EVERY = 3600.0
+"""Seconds after which the store hears that an unchanged controller was seen again."""
+
+Outcome = Literal["new", "changed", "same", "swapped"]
+
+
+class Recorded(NamedTuple):
+    """What became of one controller's account."""
+
+    address: str
+    outcome: Outcome
+    changes: tuple[Change, ...] = ()
+
+
+class Clash(NamedTuple):
+    """Something that several controllers claim to have alone."""
+
+    mark: Mark
+    value: str
+    holders: tuple[str, ...]
+    since: float
+
+
+class Inventory:
+    """All discovered hardware. ``start`` it, and ``stop`` it."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        sink: EventSink = lambda events: None,
+        node_at: Callable[[str], str] = lambda address: "",
+    ) -> None:
+        self._store = store
+        self._sink = sink
+        self._node_at = node_at
+        self._known: dict[str, Known] = {}
+        self._sorted: list[str] | None = None
+        self._swapped: set[str] = set()
+        self._marks = Marks()
+        self._serials = Serials()
+        self._shared: dict[tuple[tuple[str, int], ...], Mapping[str, int]] = {}
+        self._followed = Followed(store, CONTROLLERS, self._take, self._clear)
+
+    async def start(self) -> None:
+        """Load, and follow the store from then on."""
+        await self._followed.start()
+
+    async def stop(self) -> None:
+        """Follow no more."""
+        await self._followed.stop()
+
+    # -- looking
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def addresses(self) -> Sequence[str]:
+        """Of every controller, sorted."""
+        if self._sorted is None:
+            self._sorted = sorted(self._known)
+        return self._sorted
+
+    def get(self, address: str) -> Known | None:
+        """The controller at an address (which may also name one of its systems)."""
+        return self._known.get(address.rstrip("/")) or self._known.get(controller_of(address)[0])
+
+    def machine(self, bmc: str) -> tuple[Known, Machine] | None:
+        """The machine that a node's ``bmc`` names; None: it was not discovered, or it is not clear which it is."""
+        known = self.get(bmc)
+        if known is None:
+            return None
+        system = controller_of(bmc)[1]
+        found = [machine for machine in known.machines if not system or machine.id == system]
+        return (known, found[0]) if len(found) == 1 else None
+
+    def holders(self, mark: Mark, value: str) -> tuple[str, ...]:
+        """Controllers with this MAC, serial, UUID or place."""
+        return self._marks.holders((mark, value))
+
+    def clashes(self) -> Iterator[Clash]:
+        """What several controllers claim to have alone."""
+        for mark, value, holders in self._marks.clashes():
+            yield Clash(mark, value, holders, max(self._known[holder].first for holder in holders))
+
+    def strangers(self) -> Iterator[Known]:
+        """Controllers in whose place somebody else answers."""
+        for address in sorted(self._swapped):
+            yield self._known[address]
+
+    async def parts(self, address: str) -> Parts:
+        """The parts of one controller; none where there is none."""
+        known = self.get(address)
+        entry = await self._store.get(PARTS + (known.address if known else address))
+        return records.unpacked(entry.value) if entry else Parts()
+
+    async def walk(self, after: str = "") -> AsyncIterator[list[tuple[Known, Parts]]]:
+        """All controllers with their parts, by address, some at a time."""
+        while True:
+            page = await self._store.range(PARTS, after=PARTS + after if after else "", limit=200)
+            found = ((entry.key.removeprefix(PARTS), entry.value) for entry in page.entries)
+            yield [
+                (self._known[address], records.unpacked(value)) for address, value in found if address in self._known
+            ]
+            if not page.more:
+                return
+            after = page.entries[-1].key.removeprefix(PARTS)
+
+    # -- taking in
+
+    async def record(
+        self, founds: Sequence[Found], *, accept: Collection[str] = (), touch: bool = False
+    ) -> list[Recorded]:
+        """Take in what was found. ``accept``: addresses at which another controller than before is right. ``touch``:
+        write down when it was seen even if nothing has changed."""
+        ops: list[Op] = []
+        results: list[Recorded] = []
+        touched: list[Known] = []
+        for found in founds:
+            known = self._known.get(found.address)
+            why = is_stranger(known, found) if known else ""
+            if known is not None and why and found.address not in accept:
+                ops += self._note_stranger(known, found)
+                results.append(Recorded(found.address, "swapped", (self._change(found, "controller-swapped", why),)))
+                continue
+            result, record = await self._renew(known, found, why, ops, touch)
+            results.append(result)
+            if record is not None:
+                touched.append(record)
+        await self._write(ops)
+        self._tell(results, touched)
+        return results
+
+    async def place(self, places: Mapping[str, Mapping[str, Place]]) -> None:
+        """Write down where machines are: address of the controller → id of the machine → place."""
+        ops: list[Op] = []
+        for address, found in places.items():
+            known = self._known.get(address)
+            if known is not None and dict(known.places) != dict(found):
+                ops.append(records.put(msgspec.structs.replace(known, places=dict(found))))
+        await self._write(ops)
+
+    async def forget(self, address: str, author: str, ledger: Ledger) -> None:
+        """Drop a controller and its parts; its history stays."""
+        known = self._known.get(address.rstrip("/"))
+        if known is None:
+            raise NotFound(f"no such controller: {address[:80]}", hint="list them with: strata hardware list")
+        key = CONTROLLERS + known.address
+        revision = await ledger.commit(
+            author, "hardware.forget", known.address, [Delete(key), Delete(PARTS + known.address)]
+        )
+        self._followed.wrote(key, None, revision)
+
+    async def history(
+        self, *, since: float | None, limit: int, wanted: Callable[[Change], bool] = lambda change: True
+    ) -> list[Change]:
+        """The last changes, newest first."""
+        return await history.newest(self._store, since=since, limit=limit, wanted=wanted)
+
+    async def prune(self, before: float) -> int:
+        """Forget history from before a time."""
+        return await history.prune(self._store, before)
+
+    async def _renew(
+        self, known: Known | None, found: Found, swapped: str, ops: list[Op], touch: bool
+    ) -> tuple[Recorded, Known | None]:
+        """Write what is new of one controller into ``ops``."""
+        digest = records.digest(found)
+        if known is not None and known.digest == digest and known.stranger is None:
+            if touch or found.time - known.seen > SEEN_EVERY:
+                ops.append(records.put(msgspec.structs.replace(known, seen=found.time)))
+            else:
+                self._known[found.address] = msgspec.structs.replace(known, seen=found.time)
+            return Recorded(found.address, "same"), None
+        before = await self.parts(found.address) if known else Parts()
+        if swapped:
+            happened = [self._change(found, "controller-swapped", f"accepted: {swapped}")]
+        else:
+            found = with_unread(found, before)
+            happened = changes(before.components, found) if known else [self._added(found)]
+            if known is not None and known.stranger is not None:
+                happened.append(self._change(found, "changed", "the one from before answers again"))
+        found, packed = records.packed(found)
+        happened = [self._named(change) for change in await self._moved(happened, before, found)]
+        record = records.summary(found, known, digest)
+        ops += [records.put(record), Put(PARTS + found.address, packed)]
+        if happened:
+            ops.append(history.put(happened))
+        return Recorded(found.address, "changed" if known else "new", tuple(happened)), record
+
+    async def _moved(self, happened: list[Change], before: Parts, found: Found) -> list[Change]:
+        """Tell parts that came from another controller from new ones; a machine with its parts is one move."""
+        had = {part.serial for part in before.components}
+        fresh = {part.serial: part for part in found.components if part.serial and part.serial not in had}
+        if not fresh:
+            return happened
+        result = list(happened)
+        for other in sorted(self._serials.find(hashed(fresh)) - {found.address}):
+            theirs = (await self.parts(other)).components if other in self._known else ()
+            moved = [mine for part in theirs if (mine := fresh.get(part.serial)) is not None and mine.kind == part.kind]
+            ids = {part.id for part in moved}
+            result = [c for c in result if not (c.what == "added" and c.component in ids)]
+            machines = [part for part in moved if part.kind == "system"]
+            rest = len(moved) - len(machines)
+            for part in machines or moved:
+                detail = f"serial {part.serial}" + (f", with {rest} other parts" if machines and rest else "")
+                result.append(self._change(found, "moved", detail, part=part, old=other))
+        return result
+
+    def _note_stranger(self, known: Known, found: Found) -> list[Op]:
+        """Remember who else answers there; nothing else of the record changes."""
+        if known.stranger == found.identity:
+            return []
+        change = self._change(found, "controller-swapped", "not accepted: " + is_stranger(known, found))
+        noted = msgspec.structs.replace(known, stranger=found.identity, stranger_since=found.time)
+        return [records.put(noted), history.put([self._named(change)])]
+
+    def _added(self, found: Found) -> Change:
+        what = " ".join(filter(None, (found.identity.vendor, found.identity.model)))
+        detail = f"{what or 'no name'}, {len(found.components)} parts"
+        return self._change(found, "added", detail)
+
+    def _change(
+        self,
+        found: Found,
+        what: ChangeKind,
+        detail: str,
+        *,
+        part: Component | None = None,
+        old: str = "",
+    ) -> Change:
+        return Change(
+            time=found.time,
+            what=what,
+            controller=found.address,
+            machine=found.machines[0].address if len(found.machines) == 1 else "",
+            component=part.id if part else "",
+            kind=part.kind if part else "",
+            old=old,
+            new=found.address if old else found.identity.serial,
+            detail=detail,
+        )
+
+    def _named(self, change: Change) -> Change:
+        node = self._node_at(change.machine or change.controller)
+        return msgspec.structs.replace(change, node=node) if node else change
+
+    # -- the store
+
+    async def _write(self, ops: Sequence[Op]) -> None:
+        """Write in as many transactions as it takes. What belongs to one controller may be apart for a moment, never
+        half-written."""
+        batch: list[Op] = []
+        size = 0
+        for op in ops:
+            weight = len(op.value) if isinstance(op, Put) else 0
+            if batch and (len(batch) >= self._store.max_ops or size + weight > records.LARGEST):
+                await self._commit(batch)
+                batch, size = [], 0
+            batch.append(op)
+            size += weight
+        if batch:
+            await self._commit(batch)
+
+    async def _commit(self, batch: Sequence[Op]) -> None:
+        revision = await self._store.txn(batch)
+        for op in batch:
+            if op.key.startswith(CONTROLLERS):
+                self._followed.wrote(op.key, op.value if isinstance(op, Put) else None, revision)
+
+    def _take(self, key: str, value: bytes | None) -> None:
+        address = sys.intern(key.removeprefix(CONTROLLERS))
+        old = self._known.pop(address, None)
+        new = None
+        if value is not None:
+            try:
+                new = self._lean(records.known_of(value), address)
+            except msgspec.MsgspecError:
+                log.error("unreadable record of a controller", extra={"key": key})
+        if old is None and new is None:
+            return
+        self._marks.put(old, new)
+        if (old is None) != (new is None):
+            self._sorted = None
+        if new is not None:
+            self._known[address] = new
+        if new is not None and new.stranger is not None:
+            self._swapped.add(address)
+        else:
+            self._swapped.discard(address)
+
+    def _clear(self) -> None:
+        self._known, self._sorted, self._swapped = {}, None, set()
+        self._marks, self._serials = Marks(), Serials()
+
+    def _lean(self, known: Known, address: str) -> Known:
+        """``known`` with the texts that many share kept once, and without what is in the index."""
+        self._serials.add(address, known.serials)
+        counts = self._shared.setdefault(tuple(sorted(known.counts.items())), known.counts)
+        one = known.identity
+        identity = msgspec.structs.replace(
+            one, vendor=sys.intern(one.vendor), model=sys.intern(one.model), firmware=sys.intern(one.firmware)
+        )
+        return msgspec.structs.replace(known, address=address, identity=identity, counts=counts)
+
+    # -- telling
+
+    def _tell(self, results: Sequence[Recorded], touched: Sequence[Known]) -> None:
+        events = [records.event(change, self._node_at) for result in results for change in result.changes]
+        for mark, value in sorted({mark for known in touched for mark in marks(known)}):
+            holders = self._marks.clash((mark, value))
+            if not holders:
+                continue
+            events.append(
+                HardwareEvent(
+                    time=touched[0].seen,
+                    severity="warning",
+                    message=f"{mark} {value} is claimed by {len(holders)} controllers: {', '.join(holders[:4])}",
+                    source="discovery",
+                    key=f"inventory/duplicate-{mark}/{value}",
+                    bmc=holders[-1],
+                    node=self._node_at(holders[-1]),
+                )
+            )
+        if events:
+            self._sink(events)

@@ -1,0 +1,1 @@
+"""IPMI 2.0: sessions, commands, records, consoles."""

@@ -1,0 +1,102 @@
+"""Redfish's EventService: subscriptions that push to us, and the stream of server-sent events."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from urllib.parse import urlsplit
+
+import msgspec
+
+from strata.core.errors import DeviceError, NotOffered
+from strata.hardware.redfish.bmc import items, path_of, text
+from strata.hardware.redfish.client import Json, RedfishClient, Target
+from strata.hardware.redfish.find import linked, service
+
+STREAM = "text/event-stream"
+MOST_EVENT = 1 << 20
+"""Bytes in one server-sent event; a longer one ends the stream."""
+
+
+async def subscribe(client: RedfishClient, address: str, *, destination: str, context: str) -> str:
+    """Have events pushed to ``destination``; the path of the subscription. ``NotOffered`` without an EventService."""
+    target = client.target(address)
+    events = await service(client, target, "EventService")
+    if events.get("ServiceEnabled") is False:
+        raise NotOffered("its event service is switched off", node=target.bmc.base)
+    body: dict[str, object] = {"Destination": destination, "Context": context, "Protocol": "Redfish"}
+    kinds = events.get("EventTypesForSubscription")
+    if isinstance(events.get("EventFormatTypes"), list):
+        body["EventFormatType"] = "Event"
+    elif isinstance(kinds, list) and kinds:
+        body["EventTypes"] = [kind for kind in kinds if isinstance(kind, str)]  # before 2018 one had to say which
+    where = linked(target, events, "Subscriptions", what="event subscriptions")
+    answer = await client.request(address, "POST", where, body)
+    path = path_of(target.bmc, urlsplit(answer.location).path) or path_of(target.bmc, answer.body)
+    if not path:
+        ours = [at for at, to, about in await listening(client, address) if to == destination and about == context]
+        path = ours[0] if ours else ""
+    if not path:
+        raise DeviceError("it took a subscription and does not list it", node=target.bmc.base)
+    return path
+
+
+async def unsubscribe(client: RedfishClient, address: str, path: str) -> None:
+    """End a subscription; one that is gone already has ended."""
+    own = path_of(client.bmc(address), path)
+    if not own:
+        raise DeviceError("not a subscription of this controller", node=address, request=path[:200])
+    try:
+        await client.request(address, "DELETE", own)
+    except NotOffered:
+        return
+
+
+async def listening(client: RedfishClient, address: str) -> Sequence[tuple[str, str, str]]:
+    """Path, destination and context of every subscription, whoever made it."""
+    target = client.target(address)
+    events = await service(client, target, "EventService")
+    path = linked(target, events, "Subscriptions", what="event subscriptions")
+    return [
+        (path_of(target.bmc, body), text(body.get("Destination"), 2048), text(body.get("Context"), 1024))
+        for body in items(await client.tree(address, path), "Members")
+    ]
+
+
+async def stream(client: RedfishClient, address: str) -> AsyncIterator[Mapping[str, object]]:
+    """Events as they happen, until closed. ``NotOffered`` where there is no stream, ``DeviceError`` when it breaks."""
+    target = client.target(address)
+    path = await _stream_path(client, target)
+    async with client.stream(address, path, STREAM) as reader:
+        lines: list[bytes] = []
+        size = 0
+        buffer = b""
+        async for chunk in reader.iter_any():
+            *whole, buffer = (buffer + chunk).replace(b"\r\n", b"\n").split(b"\n")
+            for line in whole:
+                if line.startswith(b"data:"):
+                    lines.append(line[5:].lstrip())
+                    size += len(line)
+                elif not line and lines:
+                    event = _event(b"\n".join(lines))
+                    lines, size = [], 0
+                    if event is not None:
+                        yield event
+            if size + len(buffer) > MOST_EVENT:
+                raise DeviceError(f"an event is longer than {MOST_EVENT} bytes", node=target.bmc.base)
+    raise DeviceError("the stream of events broke off", node=target.bmc.base)
+
+
+async def _stream_path(client: RedfishClient, target: Target) -> str:
+    events = await service(client, target, "EventService")
+    uri = text(events.get("ServerSentEventUri"), 1024).removeprefix(target.bmc.origin).removeprefix(target.bmc.path)
+    if not uri.startswith("/redfish/"):
+        raise NotOffered("it has no stream of events", node=target.bmc.base)
+    return uri
+
+
+def _event(data: bytes) -> Json | None:
+    try:
+        found = msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
