@@ -11,19 +11,23 @@ from typing import Any, cast
 
 import aiohttp
 
+from strata.api.services import Power
 from strata.control.machine import Machine
+from strata.control.metrics import Metrics
 from strata.control.service import Service
 from strata.control.service_alerts import AlertService
 from strata.control.service_credentials import BmcCredentialService
 from strata.control.settings import Settings
 from strata.core.errors import DeviceError
 from strata.daemon.hardware import Reach, open_machine
+from strata.daemon.power import open_power, open_series
 from strata.hardware.access.login_check import Accepts
 from strata.hardware.controllers import Controllers
 from strata.hardware.events.hub import EventHub
 from strata.hardware.ipmi.controller import IpmiController
 from strata.hardware.redfish.bmc import Target
 from strata.hardware.redfish.client import Credentials, RedfishClient, RedfishSettings
+from strata.power.columns import PowerColumns
 from strata.store.audit import Ledger
 from strata.store.protocol import Store
 
@@ -80,9 +84,9 @@ def _near(accepts: Accepts, reach: Reach) -> Accepts:
 
 @asynccontextmanager
 async def loopback_machine(
-    service: Service, settings: Settings, server: str
-) -> AsyncIterator[tuple[Machine, EventHub]]:
-    """The whole hardware layer over the simulated controllers at ``server``."""
+    service: Service, settings: Settings, server: str, metrics: Metrics
+) -> AsyncIterator[tuple[Machine, EventHub, Power]]:
+    """The hardware and power layers over the simulated controllers at ``server``."""
     async with AsyncExitStack() as parts:
         reach = LoopbackReach(settings, service.controller.store, service.ledger, server)
         await reach.start()
@@ -94,4 +98,6 @@ async def loopback_machine(
         hub.webhooks._http = cast("Any", _NoHttp())
         rotation = cast("BmcCredentialService", machine.credentials)._rotation
         rotation._accepts = {"http": _near(rotation._accepts["http"], reach)}
-        yield machine, hub
+        series = await open_series(settings, parts)
+        power = await open_power(service, settings, reach, series, PowerColumns(), metrics, parts)
+        yield machine, hub, power

@@ -53,6 +53,8 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 NODES = 20
+RAN = "4711"
+"""A job of the workload manager's."""
 SPARE = 2
 """Machines with controllers that nobody has made nodes of."""
 KEY = BmcCredentialSpec(pattern="default", user=SIMULATED_ACCOUNT.user, password=SIMULATED_ACCOUNT.password)
@@ -160,8 +162,8 @@ async def real_service(directory: Path, store_url: str = "memory:") -> AsyncIter
         parts.push_async_callback(authenticator.stop)
         await controller.start()
         parts.push_async_callback(controller.stop)
-        hardware = loopback_machine(service, settings, bmcs.address)
-        services.machine, hub = await parts.enter_async_context(hardware)
+        layers = loopback_machine(service, settings, bmcs.address, metrics)
+        services.machine, hub, services.power = await parts.enter_async_context(layers)
         parts.push_async_callback(service.jobs_.close)
         real = RealService(service, services, clock, hub, bmcs)
         await _furnish(real)
@@ -199,6 +201,7 @@ async def _furnish(real: RealService) -> None:
             ("POST", "/v1/desires", {"select": "@login", "set": {"power": "on"}}),
             ("POST", "/v1/holds", {"select": nodes[-1], "reason": "a bad fan"}),
             ("POST", "/v1/freezes", {"scope": "group:service", "reason": "maintenance"}),
+            ("POST", "/v1/power/jobs", {"events": [{"what": "start", "job": RAN, "user": "ann", "nodes": nodes[0]}]}),
         ]
         for method, path, body in requests:
             answer = await client.request(method, path, json=body)

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from real_service import RealService, furnish_hardware, real_service
+from real_service import RAN, RealService, furnish_hardware, real_service
 from route_table import ROUTES
 
 from strata.api.http import seal
@@ -63,6 +63,8 @@ async def test_no_get_changes_anything(real: RealService, client: httpx.AsyncCli
             known["name"] = "gpu"
         elif "nodes" in path:
             known["name"] = "n00001"
+        elif "power" in path:
+            known["name"] = RAN
         known["job"] = real.discovery if "discover" in path else real.job
         where = path.format(**known)
         for verb in ("GET", "HEAD"):
