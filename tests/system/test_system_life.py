@@ -107,6 +107,14 @@ def change(life: Life) -> None:
     assert life.fact("n00002", "power") == "on"
     life.run("node", "set", "n00002", "--unset", "power", "--unset", "os", "--wait")
     assert life.run("node", "retry", "*").out == "nothing to do: 0 nodes retried\n"
+    life.run("node", "edit", "n[00001-00002]", "--label", "rack=7", "--label", "trial=1")
+    life.run("node", "edit", "n00002", "--unlabel", "trial", "--location", "x1000c7s7b1n1")
+    edited = life.run("node", "show", "n00002", "--json").json
+    assert (edited["labels"]["rack"], edited["location"]) == ("7", "x1000c7s7b1n1")
+    assert "trial" not in edited["labels"]
+    assert "simulated" in edited["labels"]
+    life.run("node", "edit", "n[00001-00002]", "--bmc", "http://127.0.0.1:9", code=2)
+    life.run("node", "edit", "n00001", code=2)
 
 
 def brake(life: Life) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from strata.cli import exits, node_change
+from strata.cli import exits, node_change, node_edit
 from strata.cli import listing as ls
 from strata.cli.output import STATE_ORDER, Column, many, state_colour
 from strata.cli.session import Session, pass_session
@@ -322,6 +322,7 @@ for _command in (
     node_change.release,
     node_change.retry,
     node_change.add,
+    node_edit.edit,
     node_change.delete,
 ):
     node.add_command(_command)
