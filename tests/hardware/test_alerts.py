@@ -242,6 +242,6 @@ async def test_a_room_without_cooling_is_a_hundred_thousand_alerts_and_nobody_wa
     assert len(bench.alerts.alerts) == 100_000
     assert bench.store.writes == 100_000
     assert bench.store.transactions <= 110
-    assert longest < 0.3, longest
+    assert longest < 1.0, longest
     assert took < 20, took
     await bench.alerts.stop()

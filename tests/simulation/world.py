@@ -56,6 +56,9 @@ WATTS = 500.0
 LIVENESS = 3600.0
 """Virtual seconds within which every node must be at its goal once all has healed."""
 
+STRAGGLERS = 15.0
+"""Virtual seconds after which every message of the bad times has arrived: longer than any clog, there and back."""
+
 PATIENCE = EngineSettings(fault_retry=300, stop_cooldown=60, longest_backoff=60, stable_after=120)
 """Quicker to forgive than a real machine, so that liveness is reached in little virtual time."""
 
@@ -307,6 +310,7 @@ class World:
             if member.service is None:
                 await member.start()
         watch = asyncio.create_task(self._watch())
+        await asyncio.sleep(STRAGGLERS)  # a hold that the operator asked for last may still be on its way
         service = self.service()
         assert service is not None
         await self._until_done(lambda: service.edits.release(service.registry.select("*"), "operator"))

@@ -207,7 +207,8 @@ def import_(session: Session, file: IO[str], as_json: bool) -> None:
     """Take runs of jobs from Slurm's accounting: ``sacct --json``, or ``sacct -P`` with a heading.
 
     \b
-    Example: sacct -a -S now-1day --json | strata power import
+    Example: strata power import runs.json
+             sacct -a -S now-1day --json | strata power import
              sacct -a -P -o JobIDRaw,User,JobName,NodeList,Start,End,Suspended,State | strata power import
     """
     from strata.cli.power_sacct import read
