@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from strata.control.texts import PLAIN, In, NoteText, Out, ReasonText, SelectText
-from strata.control.views import NodeSpec
 from strata.hardware.bmc import Boot, Identity, Media, Severity
 from strata.hardware.events.event import EventSource
 from strata.hardware.inventory.found import ComponentKind
@@ -544,10 +543,3 @@ class EmergencyReport(Out, frozen=True, kw_only=True):
     frozen: tuple[str, ...]
     """The freezes that keep it off; a person lifts them."""
     seconds: float
-
-
-class Adoption(Out, frozen=True, kw_only=True):
-    """A machine that was found, and the node that it is to be."""
-
-    machine: str
-    node: NodeSpec

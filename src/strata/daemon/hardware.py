@@ -59,7 +59,7 @@ class Reach:
         self.credentials = BmcCredentials(store, self.seal)
         self.pins = Pins(store, ledger)
         self.tls = _tls(settings.hardware, self.pins)
-        self._simulator = settings.simulated.address
+        self._simulator = settings.simulated.address.rstrip("/")
         self.ipmi = IpmiClient(self._login)
         self.ipmi_store = IpmiStore(self.ipmi)
         dialect = Dialect(self.open_ipmi, self.ipmi.forget, self.ipmi.close)
@@ -82,7 +82,8 @@ class Reach:
 
     def _login(self, address: str) -> Credentials:
         # A credential that somebody set counts there as well, or a rotated password would be a lost one.
-        if self._simulator and address.startswith(self._simulator) and not self.credentials.route(address):
+        simulated = self._simulator and address.startswith(f"{self._simulator}/")
+        if simulated and not self.credentials.route(address):
             return Credentials(SIMULATED_ACCOUNT.user, SIMULATED_ACCOUNT.password)
         return self.credentials.lookup(address)
 

@@ -63,10 +63,6 @@ class Topology:
                 elif here.kind == "switch":
                     self.trunks.setdefault(here.owner, set()).add(there.owner)
 
-    def share_a_switch(self, a: str, b: str) -> bool:
-        """Whether two nodes are on one switch."""
-        return bool(self.switches_of.get(a, set()) & self.switches_of.get(b, set()))
-
     def distance(self, a: str, b: str) -> int | None:
         """How many switches are between two nodes at the least (1: they share one); None: no way is known."""
         if a == b:
