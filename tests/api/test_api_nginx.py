@@ -20,7 +20,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from strata.api.nginx import Nginx, find_nginx, free_port, worker_account
+from strata.api.nginx import Nginx, free_port, worker_account
 from strata.api.nginx_config import FrontDoor, config_text
 from strata.api.server import ApiServer
 from strata.api.streams import STREAMS
@@ -36,15 +36,6 @@ pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 SOURCES = [str(folder) for folder in Path(__file__).parents[:2]]
 """Where a process of its own finds what these tests use."""
-
-
-def has_nginx() -> bool:
-    with suppress(Unavailable):
-        return bool(find_nginx())
-    return False
-
-
-needs_nginx = pytest.mark.skipif(not has_nginx(), reason="nginx is not installed")
 
 
 async def until(condition: Callable[[], bool], limit: float = 10) -> None:
@@ -124,7 +115,6 @@ def self_signed(subject: x509.Name) -> Issued:
     )
 
 
-@needs_nginx
 async def test_a_certificate_of_ours_opens_what_its_role_may(site: Site) -> None:
     async with site.client(site.ca.issue("alice", "viewer", ["g1", "g2"], 600)) as client:
         who = (await client.get("/v1/auth/whoami")).json()
@@ -132,7 +122,6 @@ async def test_a_certificate_of_ours_opens_what_its_role_may(site: Site) -> None
         assert (await client.post("/v1/holds", json={"select": "*", "reason": "x"})).status_code == 403
 
 
-@needs_nginx
 async def test_without_a_certificate_a_token_is_needed(site: Site) -> None:
     async with site.client() as client:
         answer = await client.get("/v1/auth/whoami")
@@ -144,7 +133,6 @@ async def test_without_a_certificate_a_token_is_needed(site: Site) -> None:
         assert (await client.get("/v1/auth/whoami")).json()["role"] == "operator"
 
 
-@needs_nginx
 @pytest.mark.parametrize("kind", ["foreign", "same subject", "expired", "server"])
 async def test_a_certificate_that_is_not_good_opens_nothing(site: Site, tmp_path: Path, kind: str) -> None:
     ours = site.ca.issue("root", "admin", [], 600)
@@ -165,7 +153,6 @@ async def test_a_certificate_that_is_not_good_opens_nothing(site: Site, tmp_path
     assert answer.json()["request_id"]
 
 
-@needs_nginx
 async def test_a_revoked_certificate_is_refused_on_the_very_next_request(site: Site) -> None:
     issued = site.ca.issue("bob", "viewer", [], 600)
     async with site.client(issued) as client:
@@ -175,7 +162,6 @@ async def test_a_revoked_certificate_is_refused_on_the_very_next_request(site: S
     assert (answer.status_code, "revoked" in answer.json()["detail"]) == (401, True)
 
 
-@needs_nginx
 async def test_headers_about_certificates_cannot_be_forged(site: Site) -> None:
     forged = {
         "X-Strata-Client-Verify": "SUCCESS",
@@ -190,7 +176,6 @@ async def test_headers_about_certificates_cannot_be_forged(site: Site) -> None:
             assert (await client.get("/v1/auth/whoami", headers=headers)).json()["name"] == "eve"
 
 
-@needs_nginx
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3, ssl.TLSVersion.TLSv1_1])
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 async def test_old_tls_is_refused(site: Site, version: ssl.TLSVersion) -> None:
@@ -205,7 +190,6 @@ async def test_old_tls_is_refused(site: Site, version: ssl.TLSVersion) -> None:
             assert (await client.get(url)).status_code == 200
 
 
-@needs_nginx
 async def test_plain_http_and_a_service_that_is_away_get_problems_too(site: Site) -> None:
     async with httpx.AsyncClient(trust_env=False) as client:
         plain = await client.get(f"http://127.0.0.1:{site.door.port}/v1/health")
@@ -219,7 +203,6 @@ async def test_plain_http_and_a_service_that_is_away_get_problems_too(site: Site
     assert away.json()["detail"]
 
 
-@needs_nginx
 async def test_events_pass_without_being_held_back(site: Site) -> None:
     async with (
         site.client(Authorization=f"Bearer {await site.service.token('viewer')}") as client,
@@ -232,7 +215,6 @@ async def test_events_pass_without_being_held_back(site: Site) -> None:
             assert "event: node" in await anext(chunks)
 
 
-@needs_nginx
 @pytest.mark.parametrize("path", [path for path in STREAMS if path.startswith("/v1/")])
 async def test_every_stream_passes_and_none_can_be_asked_for_its_head(site: Site, path: str) -> None:
     site.service.facade._put_node(NodeSpec(name="n000"))
@@ -258,7 +240,6 @@ TOKEN = f"{'0c1d' * 12}.0"
 """The credential of a controller, as the fake knows it."""
 
 
-@needs_nginx
 async def test_a_push_of_a_controller_leaves_no_trace_of_its_token(site: Site) -> None:
     where = f"/v1/hardware/events/in/{TOKEN}"
     async with site.client() as client:
@@ -278,7 +259,6 @@ async def test_a_push_of_a_controller_leaves_no_trace_of_its_token(site: Site) -
     assert TOKEN not in logged
 
 
-@needs_nginx
 async def test_a_new_server_certificate_is_taken_up_while_running(site: Site) -> None:
     async def serial() -> int:
         pem = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", site.door.port))
@@ -293,7 +273,6 @@ async def test_a_new_server_certificate_is_taken_up_while_running(site: Site) ->
     assert site.nginx.pid == pid
 
 
-@needs_nginx
 async def test_a_killed_nginx_comes_back_on_the_same_port(site: Site) -> None:
     pid = site.nginx.pid
     assert pid is not None
@@ -312,7 +291,6 @@ async def test_a_killed_nginx_comes_back_on_the_same_port(site: Site) -> None:
             await asyncio.sleep(0.05)
 
 
-@needs_nginx
 async def test_nothing_runs_after_stop(tmp_path: Path) -> None:
     site = Site(tmp_path)
     await site.api.start()
@@ -325,7 +303,6 @@ async def test_nothing_runs_after_stop(tmp_path: Path) -> None:
         os.killpg(group, 0)
 
 
-@needs_nginx
 async def test_nginx_ends_when_the_service_is_killed(tmp_path: Path) -> None:
     script = """
 import asyncio, sys, time
@@ -362,7 +339,6 @@ asyncio.run(main())
             os.killpg(group, signal.SIGKILL)
 
 
-@needs_nginx
 async def test_a_taken_port_is_named(tmp_path: Path) -> None:
     site = Site(tmp_path)
     taken = await asyncio.start_server(lambda r, w: w.close(), "127.0.0.1", site.door.port)
@@ -373,7 +349,6 @@ async def test_a_taken_port_is_named(tmp_path: Path) -> None:
         await site.api.stop()
 
 
-@needs_nginx
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 async def test_it_works_without_root(tmp_path: Path) -> None:
     for folder in (tmp_path, *tmp_path.parents):

@@ -22,8 +22,6 @@ NASTY = Model.of(
     )
 )
 
-needs_graphviz = pytest.mark.skipif(shutil.which("dot") is None, reason="graphviz is not installed")
-
 
 def test_every_variable_is_a_box_and_every_mutation_an_arrow() -> None:
     text = modelgraph.dot(MODEL)
@@ -49,7 +47,6 @@ def test_nothing_in_a_name_can_leave_its_quotes() -> None:
     assert '"back\\\\slash\\\\n"' in text
 
 
-@needs_graphviz
 @pytest.mark.slow
 @pytest.mark.parametrize("model", [MODEL, NASTY])
 def test_the_svg_is_well_formed_and_holds_no_markup_from_names(model: Model) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing
 from pathlib import Path
 
 import pytest
+from console_support import read
 
 from strata.core.errors import DeviceError, NotOffered
 from strata.hardware.consoles.capture import CaptureSettings, ConsoleCapture
@@ -45,15 +45,6 @@ async def log(tmp_path: Path) -> AsyncIterator[ConsoleLog]:
     await found.start()
     yield found
     await found.stop()
-
-
-async def read(log: ConsoleLog, node: str, count: int) -> list[tuple[str, str]]:
-    """The first ``count`` lines, when they are there."""
-    found: list[tuple[str, str]] = []
-    async with asyncio.timeout(5), aclosing(await log.follow(node, 0)) as batches:  # type: ignore[type-var]
-        while len(found) < count:
-            found += [(line.source, line.text) for line in await anext(batches)]
-    return found
 
 
 async def until(condition: Callable[[], object]) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing
 from pathlib import Path
 
 import pytest
+from console_support import read
 
 from strata.core.errors import Unavailable
 from strata.hardware.consoles.kernel_messages import KernelMessages, Netconsole, Syslog
@@ -24,14 +24,6 @@ async def log(tmp_path: Path) -> AsyncIterator[ConsoleLog]:
     await found.start()
     yield found
     await found.stop()
-
-
-async def read(log: ConsoleLog, node: str, count: int) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
-    async with asyncio.timeout(5), aclosing(await log.follow(node, 0)) as batches:  # type: ignore[type-var]
-        while len(found) < count:
-            found += [(line.source, line.text) for line in await anext(batches)]
-    return found
 
 
 def node_of(address: str) -> str | None:

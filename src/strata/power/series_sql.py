@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import hashlib
 from collections.abc import Sequence
 from typing import Any
@@ -33,7 +34,7 @@ _PRUNED_AT_ONCE = 8
 """Chunks that go in one transaction: who writes meanwhile waits."""
 
 
-class SqlShelf:
+class SqlShelf(abc.ABC):
     """A shelf over a connection; a subclass says how a statement is run. Statements mark values with ``?``."""
 
     def __init__(self, writer: str) -> None:
@@ -41,8 +42,8 @@ class SqlShelf:
         self._rosters: dict[int, Uids] = {}
         self._roster: tuple[int, bytes] = (0, b"")
 
-    def _run(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def _run(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]: ...
 
     def put(self, chunk: Sealed) -> None:
         lines = np.concatenate([chunk.times, chunk.spread, chunk.sums, chunk.counts.astype(np.float64)]).tobytes()

@@ -6,6 +6,7 @@ listen on the management network only. A sender that is no node is counted and d
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import re
 from collections import OrderedDict
@@ -34,7 +35,7 @@ _EXTENDED = re.compile(r"(?:[^,;\s]{1,64},)?(\d{1,3}),(\d{1,20}),(\d{1,20}),([-c
 _FRAGMENT = re.compile(r"ncfrag=(\d{1,6})/(\d{1,6})")
 
 
-class _Receiver(asyncio.DatagramProtocol):
+class _Receiver(asyncio.DatagramProtocol, abc.ABC):
     """Finds out who sent it, and hands it on."""
 
     source: Source
@@ -66,9 +67,9 @@ class _Receiver(asyncio.DatagramProtocol):
         if texts:
             self._log.append(node, self.source, texts)
 
+    @abc.abstractmethod
     def texts(self, node: str, data: bytes) -> list[str]:
         """The lines of a datagram."""
-        raise NotImplementedError
 
 
 class Syslog(_Receiver):
