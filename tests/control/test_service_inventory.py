@@ -20,6 +20,7 @@ from strata.control.principal import Principal
 from strata.control.service_base import ServiceBase
 from strata.control.service_inventory import InventoryService
 from strata.core.errors import BadRequest, Denied, NotFound
+from strata.core.node import Interface
 from strata.hardware.bmc import Identity
 from strata.hardware.discovery.crawl import crawl
 from strata.hardware.discovery.sources import read_list
@@ -204,6 +205,26 @@ async def test_names_and_places_come_from_the_csv_and_the_mapping(ground: Ground
     assert (login.role, login.location, login.nid, login.bmc) == ("login", "x1000c0s0b0n0", 11, "https://bmc1")
     assert (login.labels, login.architecture) == ({"rack": "3", "serial": "S1"}, "aarch64")
     assert ground.fleet.registry.node("n00001").location == "x1000c0s1b0n0"
+
+
+async def test_an_adopted_node_has_the_ports_whose_macs_nobody_else_has(ground: Ground) -> None:
+    shared = "02:00:00:00:00:01"
+    first = ground.fake.machine(1, macs=("52:54:00:00:00:01", shared, "01:00:5e:00:00:01"))
+    second = ground.fake.machine(2, macs=("52:54:00:00:00:02", shared))
+    report, _ = await ground.discover(addresses=(first, second), adopt=True)
+    assert report.adopted == 2
+    found = {node.bmc: [one.mac for one in node.interfaces] for node in ground.fleet.registry.roster.nodes if node}
+    assert found == {first: ["52:54:00:00:00:01", shared], second: ["52:54:00:00:00:02"]}
+
+
+async def test_ports_that_the_owners_described_stay_as_they_are(ground: Ground) -> None:
+    own = (Interface(mac="52:54:00:00:00:09", address="10.77.0.9"),)
+    address = ground.fake.machine(1, macs=("52:54:00:00:00:01",))
+    await ground.fleet.edits.create_nodes([spec("n1", bmc=address, interfaces=own)], "alice")
+    await ground.fleet.settled()
+    await ground.discover(addresses=(address,), adopt=True)
+    await ground.fleet.settled()
+    assert ground.fleet.registry.node("n1").interfaces == own
 
 
 async def test_nodes_are_numbered_in_the_order_of_their_addresses(ground: Ground) -> None:

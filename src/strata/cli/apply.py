@@ -27,6 +27,7 @@ _NODE_DEFAULTS: dict[str, object] = {
     "architecture": "x86_64",
     "labels": {},
     "bmc": "",
+    "interfaces": [],
 }
 
 
@@ -128,7 +129,22 @@ def _nodes(session: Session, bundle: Bundle, *, dry_run: bool) -> list[Json]:
 
 
 def _differs(spec: Json, item: Json) -> bool:
-    return any(spec.get(key, default) != item.get(key, default) for key, default in _NODE_DEFAULTS.items())
+    known = {**item, "interfaces": _as_told(spec.get("interfaces", []), item.get("interfaces", []))}
+    return any(spec.get(key, default) != known.get(key, default) for key, default in _NODE_DEFAULTS.items())
+
+
+def _as_told(told: list[Json], there: list[Json]) -> list[Json]:
+    """The interfaces as the service has them, but without addresses that the file leaves to it, and with MACs as the
+    file writes them."""
+    if len(told) != len(there):
+        return there
+    shown = []
+    for ours, theirs in zip(told, there, strict=True):
+        one = {key: value for key, value in theirs.items() if key in ours or key != "address"}
+        if str(ours.get("mac", "")).lower().replace("-", ":") == theirs.get("mac"):
+            one["mac"] = ours["mac"]
+        shown.append(one)
+    return shown
 
 
 def _groups(client: Client, bundle: Bundle, *, dry_run: bool) -> list[Json]:

@@ -11,7 +11,8 @@ A file holds one or more documents, parted by ``---``::
     set: {power: on, image: [v2]}     description: with GPUs     labels: {rack: "7"}
     priority: 10
 
-``kind: node`` describes one node (``name``, ``location``, ``nid``, ``role``, ``architecture``, ``labels``, ``bmc``);
+``kind: node`` describes one node (``name``, ``location``, ``nid``, ``role``, ``architecture``, ``labels``, ``bmc``,
+``interfaces``: a list of ``{mac: ..., address: ..., name: ..., port: ...}``);
 ``kind: nodes`` a nodeset with what its nodes share, or a list of nodes.
 """
 
@@ -29,12 +30,12 @@ from strata.core.errors import BadRequest
 if TYPE_CHECKING:
     from strata.cli.client import Json
 
-NODE_FIELDS = ("name", "location", "nid", "role", "architecture", "labels", "bmc")
+NODE_FIELDS = ("name", "location", "nid", "role", "architecture", "labels", "bmc", "interfaces")
 _KEYS = {
     "desire": {"kind", "name", "select", "set", "priority"},
     "group": {"kind", "name", "members", "description"},
     "node": {"kind", *NODE_FIELDS},
-    "nodes": {"kind", "nodes", *NODE_FIELDS} - {"name", "location", "nid", "bmc"},
+    "nodes": {"kind", "nodes", *NODE_FIELDS} - {"name", "location", "nid", "bmc", "interfaces"},
 }
 
 
@@ -221,7 +222,25 @@ def _node(document: Any, place: str) -> Json:
         if not isinstance(labels, dict) or not all(isinstance(value, str) for value in labels.values()):
             raise BadRequest("must be a mapping of texts", where=f"{place} labels")
         node["labels"] = labels
+    if document.get("interfaces", "") != "":
+        node["interfaces"] = _interfaces(document["interfaces"], f"{place} interfaces")
     return node
+
+
+def _interfaces(told: Any, place: str) -> list[Json]:
+    from strata.cli.words import INTERFACE_FIELDS
+
+    if not isinstance(told, list):
+        raise BadRequest("must be a list such as [{mac: 52:54:00:12:34:56}]", where=place)
+    for at, one in enumerate(told):
+        if not isinstance(one, dict) or not all(isinstance(value, str) for value in one.values()):
+            raise BadRequest("must be a mapping of texts", where=f"{place}[{at}]")
+        unknown = sorted(set(map(str, one)) - set(INTERFACE_FIELDS))
+        if unknown:
+            raise BadRequest(
+                f"unknown key {unknown[0]!r}; an interface has {', '.join(INTERFACE_FIELDS)}", where=f"{place}[{at}]"
+            )
+    return told
 
 
 def _csv(path: Path) -> list[Json]:
@@ -237,6 +256,13 @@ def _csv(path: Path) -> list[Json]:
             if not all(equals for _, equals, _ in parted):
                 raise BadRequest("must be KEY=VALUE;KEY=VALUE", where=f"{place} labels")
             document["labels"] = {key: value for key, _, value in parted}
+        if "interfaces" in document:
+            ports = [
+                [pair.partition("=") for pair in one.split(",")] for one in document["interfaces"].split(";") if one
+            ]
+            if not all(equals for port in ports for _, equals, _ in port):
+                raise BadRequest("must be mac=MAC,address=ADDRESS;mac=...", where=f"{place} interfaces")
+            document["interfaces"] = [{key: value for key, _, value in port} for port in ports]
         found.append(_node(document, place))
     return found
 

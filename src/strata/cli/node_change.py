@@ -13,7 +13,7 @@ from strata.cli.listing import json_option
 from strata.cli.output import counts, fold, many
 from strata.cli.session import Session, pass_session
 from strata.cli.times import DURATION
-from strata.cli.words import complete_select, no_blank, pairs, select_help, split, wanted
+from strata.cli.words import complete_select, interfaces, no_blank, pairs, select_help, split, wanted
 
 if TYPE_CHECKING:
     from strata.cli.client import Client, Json
@@ -186,6 +186,12 @@ def _finish_many(session: Session, answer: Json, what: str, as_json: bool) -> No
 @click.option("--location", help="Xname; for one node.")
 @click.option("--nid", type=click.IntRange(min=0), help="For one node.")
 @click.option("--bmc", help="Where its controller answers; for one node.")
+@click.option(
+    "--interface",
+    multiple=True,
+    metavar="mac=MAC,...",
+    help="A network port, for one node: mac=, address=, name=, port=. May be repeated; the first one boots.",
+)
 @json_option
 @pass_session
 def add(
@@ -194,6 +200,7 @@ def add(
     nodes: tuple[str, ...],
     file: Path | None,
     label: tuple[str, ...],
+    interface: tuple[str, ...],
     as_json: bool,
     **fields: str | int | None,
 ) -> None:
@@ -201,14 +208,18 @@ def add(
 
     \b
     Example: strata node add n[0001-0064] --role compute --label rack=7
+             strata node add n0065 --interface mac=52:54:00:12:34:56,address=10.77.0.11,name=boot
              strata node add -f nodes.csv
-    A CSV file has a heading with name and any of location, nid, role, architecture, labels (k=v;k=v), bmc.
+    A CSV file has a heading with name and any of location, nid, role, architecture, labels (k=v;k=v), bmc,
+    interfaces (mac=...,address=...;mac=...). An interface without an address is given one.
     """
     from strata.cli import files
 
     given: Json = {name: value for name, value in fields.items() if value is not None}
     if label:
         given["labels"] = pairs(label, option="--label")
+    if interface:
+        given["interfaces"] = interfaces(interface)
     if bool(nodes) == (file is not None):
         raise click.UsageError("name nodes, or give a file with -f")
     if file is not None:
@@ -219,8 +230,8 @@ def add(
         from strata.core.nodeset import expand
 
         specs = [{"name": name, **given} for name in expand(",".join(nodes))]
-        if len(specs) > 1 and {"location", "nid", "bmc"} & set(given):
-            raise click.UsageError("--location, --nid and --bmc belong to one node; use -f FILE for many")
+        if len(specs) > 1 and {"location", "nid", "bmc", "interfaces"} & set(given):
+            raise click.UsageError("--location, --nid, --bmc and --interface belong to one node; use -f FILE for many")
     results = create(session.client, specs, session)
     wrong = [result for result in results if not result["ok"]]
     if as_json:

@@ -10,7 +10,7 @@ from strata.cli import exits
 from strata.cli.listing import json_option
 from strata.cli.output import many
 from strata.cli.session import Session, pass_session
-from strata.cli.words import complete_select, no_blank, pairs, select_help
+from strata.cli.words import complete_select, interfaces, no_blank, pairs, select_help
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 @click.option("--architecture", help="x86_64, aarch64, ...")
 @click.option("--label", multiple=True, metavar="KEY=VALUE", help="Add or change a label.")
 @click.option("--unlabel", multiple=True, metavar="KEY", help="Remove a label.")
+@click.option(
+    "--interface",
+    multiple=True,
+    metavar="mac=MAC,...",
+    help="All its network ports anew: mac=, address=, name=, port=. May be repeated; the first one boots.",
+)
 @json_option
 @pass_session
 def edit(
@@ -33,6 +39,7 @@ def edit(
     select: tuple[str, ...],
     label: tuple[str, ...],
     unlabel: tuple[str, ...],
+    interface: tuple[str, ...],
     as_json: bool,
     **fields: str | int | None,
 ) -> None:
@@ -41,6 +48,7 @@ def edit(
     \b
     Example: strata node edit n0001 --bmc https://10.1.0.1 --location x1000c0s0b0n0
              strata node edit @compute --label rack=7 --unlabel trial
+             strata node edit n0001 --interface mac=52:54:00:12:34:56,address=10.77.0.11
     """
     from strata.cli.client import segment
     from strata.core.errors import StrataError
@@ -49,12 +57,14 @@ def edit(
     labels: Json = {**pairs(label, option="--label"), **dict.fromkeys(unlabel)}
     if labels:
         change["labels"] = labels
+    if interface:
+        change["interfaces"] = interfaces(interface)
     if not change:
         raise click.UsageError("say what to change (--bmc, --location, --label, ...)")
     client = session.client
     names = [str(item["name"]) for item in client.pages("/v1/nodes", {"select": " ".join(select), "fields": "name"})]
-    if len(names) > 1 and {"location", "nid", "bmc"} & set(change):
-        raise click.UsageError("--location, --nid and --bmc belong to one node")
+    if len(names) > 1 and {"location", "nid", "bmc", "interfaces"} & set(change):
+        raise click.UsageError("--location, --nid, --bmc and --interface belong to one node")
     wrong: list[Json] = []
     for name in names:
         try:

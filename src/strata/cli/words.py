@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 _ASSIGNMENT = re.compile(r"[a-z][a-z0-9_.-]*=")
 _TERMS = ("@", "role:", "arch:", "state:", "label:", "fact:", "want:", "location:", "*")
 
+INTERFACE_FIELDS = ("mac", "address", "name", "port")
+"""What is said of a node's network port."""
+
 SELECT_HELP = """\b
 SELECT is a nodeset (n[1-4,7], @compute, @compute!@gpu), or terms of which all must hold:
 @group, label:key=value, role:compute, arch:x86_64, state:faulted, fact:power=off,
@@ -54,6 +57,18 @@ def wanted(assignments: Sequence[str]) -> dict[str, list[str]]:
         if name in found:
             raise click.UsageError(f"{name} is given twice")
         found[name] = values
+    return found
+
+
+def interfaces(texts: Sequence[str]) -> list[Json]:
+    """``mac=52:54:00:12:34:56,address=10.77.0.11,name=boot`` as the API takes it."""
+    found: list[Json] = []
+    for text in texts:
+        fields = pairs(text.split(","), option="--interface")
+        unknown = next((key for key in fields if key not in INTERFACE_FIELDS), None)
+        if unknown is not None:
+            raise click.UsageError(f"--interface has no {unknown!r}; it has {', '.join(INTERFACE_FIELDS)}")
+        found.append({**fields})
     return found
 
 
@@ -96,6 +111,11 @@ def complete_job(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 def complete_document(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Names of documents."""
     return _names(ctx, "/v1/documents", incomplete)
+
+
+def complete_image_set(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Names of image sets."""
+    return _names(ctx, "/v1/image-sets", incomplete)
 
 
 def items(body: object) -> list[Json]:

@@ -1,12 +1,13 @@
 """Creating, describing and deleting nodes.
 
-No two nodes have the same name, location or NID. What makes that hold with several writers is ``uid/next``: whoever
-adds or moves a node writes that key, and only if it has not changed since the view was compared with it.
+No two nodes have the same name, location, NID, MAC, address or port. What makes that hold with several writers is
+``uid/next``: whoever adds or moves a node writes that key, and only if it has not changed since the view was compared
+with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -14,10 +15,11 @@ import msgspec
 
 from strata.control import overrides as rows
 from strata.control.editor import ATTEMPTS, BATCH_BYTES, Editor, encode, expected_revision, folded, too_contended
+from strata.control.node_interfaces import DescribedInterface, checked_interfaces, claims_of, with_known_addresses
 from strata.control.views import NodeResult
 from strata.core import intset
 from strata.core.errors import BadRequest, Conflict, NotFound, StrataError, Unavailable
-from strata.core.node import ARCHITECTURES, Group, Node, check_label, check_node_name
+from strata.core.node import ARCHITECTURES, Group, Interface, Node, check_label, check_node_name
 from strata.core.xname import parse as parse_xname
 from strata.store.protocol import Delete, Op, Put
 
@@ -43,6 +45,12 @@ class Described(Protocol):
     def labels(self) -> Mapping[str, str]: ...
     @property
     def bmc(self) -> str: ...
+    @property
+    def interfaces(self) -> Sequence[DescribedInterface]: ...
+
+
+Addresses = Callable[[Callable[[str], bool]], Callable[[tuple[Interface, ...]], tuple[Interface, ...]]]
+"""``addresses(is_taken)``: gives interfaces without an address one that is free; never the same twice."""
 
 
 class _Claim(msgspec.Struct):
@@ -57,6 +65,9 @@ class _Claim(msgspec.Struct):
 
 class NodeEdits(Editor):
     """Writes to ``node/``."""
+
+    addresses: Addresses | None = None
+    """How interfaces come to addresses; None: they have those that their owners gave them."""
 
     async def create_nodes(self, specs: Sequence[Described], author: str) -> list[NodeResult]:
         """Create many. One result per spec, in order: 201, 400 (bad in itself, or twice in the request), 409 (the name,
@@ -84,9 +95,11 @@ class NodeEdits(Editor):
     async def _create(self, good: list[tuple[int, Node]], results: list[NodeResult | None], author: str) -> None:
         claim = await self._claim()
         left = self._admitted(good, results)
+        own = {interface.address for _, node in good for interface in node.interfaces}
+        addressed = self._addressed(own)
         attempts = 0
         while left:
-            batch, nodes = self._fill(left, claim.next_uid)
+            batch, nodes = self._fill(left, claim.next_uid, addressed)
             after = _Claim(claim.next_uid + len(nodes), claim.modified)
             try:
                 claim.modified = await self.ledger.commit(
@@ -109,17 +122,32 @@ class NodeEdits(Editor):
                 results[at] = NodeResult(node=node.name, ok=True, status=201)
             left = left[len(batch) :]
 
-    def _fill(self, left: list[tuple[int, Node]], first_uid: int) -> tuple[list[tuple[int, Node]], list[Op]]:
-        """As many nodes as one commit takes, with uids."""
+    def _fill(
+        self, left: list[tuple[int, Node]], first_uid: int, addressed: Callable[[Node], Node]
+    ) -> tuple[list[tuple[int, Node]], list[Op]]:
+        """As many nodes as one commit takes, with uids and addresses."""
         ops: list[Op] = []
         size = 0
         for uid, (_, node) in enumerate(left[: self.ledger.room - 1], first_uid):
-            value = encode(msgspec.structs.replace(node, uid=uid))
+            value = encode(msgspec.structs.replace(addressed(node), uid=uid))
             size += len(value)
             if ops and size > BATCH_BYTES:
                 break
             ops.append(Put(f"node/{node.name}", value))
         return left[: len(ops)], ops
+
+    def _addressed(self, others: Set[str] = frozenset()) -> Callable[[Node], Node]:
+        """What gives nodes the addresses that they lack; ``others`` are taken, too."""
+        if self.addresses is None:
+            return lambda node: node
+        assign = self.addresses(lambda address: address in others or self.registry.roster.claimant(address) >= 0)
+
+        def give(node: Node) -> Node:
+            if not node.interfaces:
+                return node
+            return msgspec.structs.replace(node, interfaces=assign(node.interfaces))
+
+        return give
 
     def _admitted(self, wanted: list[tuple[int, Node]], results: list[NodeResult | None]) -> list[tuple[int, Node]]:
         left = []
@@ -147,9 +175,12 @@ class NodeEdits(Editor):
                 claim.next_uid += 1
             else:
                 before = msgspec.msgpack.decode(entry.value, type=Node)
-                node = msgspec.structs.replace(node, uid=before.uid)
+                node = msgspec.structs.replace(
+                    node, uid=before.uid, interfaces=with_known_addresses(node.interfaces, before.interfaces)
+                )
                 if node == before:
                     return entry.modified
+            node = self._addressed({interface.address for interface in node.interfaces})(node)
             self._check_free(node)
             expect = {key: entry.modified if entry else 0, NEXT_UID: claim.modified}
             action = "node.replace" if entry else "node.create"
@@ -207,7 +238,7 @@ class NodeEdits(Editor):
         return _Claim(msgspec.msgpack.decode(entry.value, type=int), entry.modified)
 
     def _check_free(self, node: Node) -> None:
-        """Raise ``Conflict`` if another node has the name, the place or the NID."""
+        """Raise ``Conflict`` if another node has the name, the place, the NID or something of an interface."""
         roster = self.registry.roster
         there = roster.find(node.name)
         if there >= 0 and roster.uids[there] != node.uid:
@@ -215,6 +246,7 @@ class NodeEdits(Editor):
         for what, value, other in (
             ("location", node.location, roster.at_location(node.location) if node.location else -1),
             ("NID", node.nid, roster.at_nid(node.nid) if node.nid is not None else -1),
+            *((what, claim, roster.claimant(claim)) for what, claim in claims_of(node)),
         ):
             if other >= 0 and roster.uids[other] != node.uid:
                 raise Conflict(
@@ -232,6 +264,7 @@ class _Claimed:
         self._names: set[str] = set()
         self._locations: dict[str, str] = {}
         self._nids: dict[int, str] = {}
+        self._claims: dict[str, str] = {}
 
     def take(self, node: Node) -> None:
         """Raise ``BadRequest`` if an earlier node of the request has the same."""
@@ -242,11 +275,15 @@ class _Claimed:
             raise BadRequest(f"location {node.location} is also that of {self._locations[node.location]}", where=where)
         if node.nid in self._nids:
             raise BadRequest(f"NID {node.nid} is also that of {self._nids[node.nid]}", where=where)
+        for what, claim in claims_of(node):
+            if claim in self._claims:
+                raise BadRequest(f"{what} {claim} is also that of {self._claims[claim]}", where=where)
         self._names.add(node.name)
         if node.location:
             self._locations[node.location] = node.name
         if node.nid is not None:
             self._nids[node.nid] = node.name
+        self._claims.update((claim, node.name) for _, claim in claims_of(node))
 
 
 def checked_node(spec: Described) -> Node:
@@ -276,6 +313,7 @@ def checked_node(spec: Described) -> Node:
         architecture=spec.architecture,
         labels=dict(spec.labels),
         bmc=spec.bmc,
+        interfaces=checked_interfaces(spec.interfaces, where),
     )
 
 

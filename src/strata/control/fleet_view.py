@@ -79,6 +79,7 @@ class FleetView:
             labels=node.labels,
             bmc=node.bmc,
             groups=registry.groups_of(index),
+            interfaces=node.interfaces,
             state=self.state(index),
             facts=facts,
             desires={

@@ -10,9 +10,10 @@ import msgspec
 from strata.control import machine_views as m
 from strata.control.edits import Edits
 from strata.control.inventory_nodes import SERIAL, NodesByBmc
-from strata.control.views import NodeSpec
+from strata.control.node_interfaces import MOST, is_mac
+from strata.control.views import InterfaceSpec, NodeSpec
 from strata.core.errors import BadRequest, StrataError
-from strata.core.node import Node, check_label, check_node_name
+from strata.core.node import Interface, Node, check_label, check_node_name
 from strata.hardware.discovery.sources import Candidate, bare
 from strata.hardware.inventory.found import Known, Machine, Place
 from strata.hardware.inventory.store import Inventory
@@ -58,6 +59,7 @@ class Adopter:
         self._author = author
         self._template = template
         self._number = 0
+        self._macs: dict[str, str] = {}
 
     async def adopt(self, machines: Sequence[tuple[Known, Machine, Place]], given: Mapping[str, Candidate]) -> Adopted:
         """Create or update the nodes of some machines; ``given``: what came with addresses (without
@@ -123,6 +125,7 @@ class Adopter:
             labels=labels,
             location=place.location or node.location,
             nid=place.nid if place.nid is not None else node.nid,
+            interfaces=node.interfaces or self._interfaces(machine),
         )
         if changed == node:
             return
@@ -144,7 +147,17 @@ class Adopter:
             architecture=machine.architecture or "x86_64",
             labels=labels,
             bmc=machine.address,
+            interfaces=tuple(InterfaceSpec(mac=one.mac) for one in self._interfaces(machine)),
         )
+
+    def _interfaces(self, machine: Machine) -> tuple[Interface, ...]:
+        """Those whose MAC nobody else has: some controllers give every host a port to themselves, of one MAC."""
+        mine = []
+        for mac in list(filter(is_mac, machine.macs))[:MOST]:
+            first = self._macs.setdefault(mac, machine.address)
+            if first == machine.address and self._edits.registry.roster.claimant(mac) < 0:
+                mine.append(Interface(mac=mac))
+        return tuple(mine)
 
     def _name(self, machine: Machine, place: Place, taken: set[str]) -> str:
         values = {"serial": machine.serial, "location": place.location, "hostname": machine.name.partition(".")[0]}

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from strata.control.columns import Indices, Mask, Words, grown
 from strata.control.places import ancestor_finder, component
-from strata.core.node import Node
+from strata.core.node import Interface, Node
 
 NO_UID = -1
 
@@ -34,6 +34,7 @@ class Roster:
         self._index: dict[str, int] = {}
         self._at_location: dict[str, int] = {}
         self._at_nid: dict[int, int] = {}
+        self._claims: dict[str, int] = {}
         self._labels: dict[str, Words] = {}
         self._places: dict[str, Words] = {}
         self._free: list[int] = []
@@ -70,6 +71,10 @@ class Roster:
     def at_nid(self, nid: int) -> int:
         """The index of the node with a NID, or -1."""
         return self._at_nid.get(nid, -1)
+
+    def claimant(self, claim: str) -> int:
+        """The index of the node with an interface of that MAC, address or port, or -1. (No two of these look alike.)"""
+        return self._claims.get(claim, -1)
 
     def indices_of(self, uids: npt.NDArray[np.int64]) -> Indices:
         """The index of each uid, -1 where there is no such node (any more)."""
@@ -174,6 +179,8 @@ class Roster:
             self._at_location[node.location] = index
         if node.nid is not None:
             self._at_nid[node.nid] = index
+        for interface in node.interfaces:
+            self._claims.update(dict.fromkeys(claims(interface), index))
 
     def _forget_keys(self, index: int) -> None:
         node = self.nodes[index]
@@ -183,3 +190,11 @@ class Roster:
             del self._at_location[node.location]
         if node.nid is not None and self._at_nid.get(node.nid) == index:
             del self._at_nid[node.nid]
+        for claim in (found for interface in node.interfaces for found in claims(interface)):
+            if self._claims.get(claim) == index:
+                del self._claims[claim]
+
+
+def claims(interface: Interface) -> list[str]:
+    """What no other node's interface may have."""
+    return [claim for claim in (interface.mac, interface.address, interface.port) if claim]

@@ -28,6 +28,7 @@ from strata.control.texts import (
     WantedMap,
     check_wanted,
 )
+from strata.core.node import Interface
 
 State = Literal["ready", "converging", "waiting", "faulted", "held", "frozen", "unreachable", "unmanaged", "unknown"]
 """ready: at its goal; waiting: for a guard, a budget or a back-off; unreachable: no plan leads to its goal;
@@ -35,6 +36,19 @@ unmanaged: nobody desires anything; unknown: not yet observed."""
 
 
 # nodes
+
+
+class InterfaceSpec(In, frozen=True, kw_only=True):
+    """A network port of a node: its MAC, or where it is cabled. Without an address it is given one."""
+
+    mac: Annotated[str, Meta(pattern=r"^([0-9A-Fa-f]{2}([:-][0-9A-Fa-f]{2}){5})?$(?!\n)")] = ""
+    address: Annotated[str, Meta(pattern=r"^([0-9]{1,3}(\.[0-9]{1,3}){3})?$(?!\n)")] = ""
+    name: Annotated[str, Meta(pattern=PLAIN, max_length=63)] = ""
+    port: Annotated[str, Meta(pattern=PLAIN, max_length=255)] = ""
+    """`remote-id/circuit-id`, as a relay agent tells."""
+
+
+Interfaces = Annotated[tuple[InterfaceSpec, ...], Meta(max_length=16)]
 
 
 class NodeSpec(In, frozen=True, kw_only=True):
@@ -47,6 +61,7 @@ class NodeSpec(In, frozen=True, kw_only=True):
     architecture: LabelText = "x86_64"
     labels: Annotated[Mapping[LabelText, LabelText], Meta(max_length=64)] = {}
     bmc: Annotated[str, Meta(pattern=PLAIN, max_length=256)] = ""
+    interfaces: Interfaces = ()
 
 
 class NodePatch(In, frozen=True, kw_only=True):
@@ -58,6 +73,7 @@ class NodePatch(In, frozen=True, kw_only=True):
     architecture: LabelText | UnsetType = UNSET
     labels: Annotated[Mapping[LabelText, LabelText | None], Meta(max_length=64)] | UnsetType = UNSET
     bmc: Annotated[str, Meta(pattern=PLAIN, max_length=256)] | UnsetType = UNSET
+    interfaces: Interfaces | UnsetType = UNSET
 
 
 class FactView(Out, frozen=True, kw_only=True):
@@ -108,6 +124,7 @@ class NodeView(Out, frozen=True, kw_only=True):
     labels: Mapping[str, str]
     bmc: str
     groups: tuple[str, ...]
+    interfaces: tuple[Interface, ...] = ()
     state: State
     facts: Mapping[str, FactView]
     desires: Mapping[str, DesireView]

@@ -154,6 +154,10 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     budgets: tuple[Budget, ...] = ()
     excludes: Mapping[str, Mapping[str, Values]] = {}
     """Conditions that it adds to another layer's mutations: mutation → variable → values it must not have."""
+    forgets: Mapping[str, tuple[str, ...]] = {}
+    """Variables of its own that are unknown after another layer's mutations: mutation → variables."""
+    asks: Mapping[str, tuple[str, ...]] = {}
+    """Guards that it adds to another layer's mutations: mutation → guards."""
     timeouts: Mapping[str, float] = {}
     """Seconds that another layer's mutations get instead of what was declared: how long a boot takes is the site's to
     know."""
@@ -180,6 +184,16 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
                     for k in {**mutations[name].excludes, **more}
                 }
                 mutations[name] = msgspec.structs.replace(mutations[name], excludes=both)
+            for name, lost in layer.forgets.items():
+                if name not in mutations:
+                    raise BadRequest(f"no such mutation: {name}", where="forgets")
+                forgotten = (*mutations[name].forgets, *lost)
+                mutations[name] = msgspec.structs.replace(mutations[name], forgets=forgotten)
+            for name, asked in layer.asks.items():
+                if name not in mutations:
+                    raise BadRequest(f"no such mutation: {name}", where="asks")
+                guards = (*mutations[name].guards, *asked)
+                mutations[name] = msgspec.structs.replace(mutations[name], guards=guards)
             for name, timeout in layer.timeouts.items():
                 if name not in mutations:
                     raise BadRequest(f"no such mutation: {name}", where="timeouts")

@@ -18,6 +18,20 @@ _LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_./-]{0,61}[A-Za-z0-9])?\Z")
 ARCHITECTURES = ("x86_64", "aarch64", "riscv64", "ppc64le", "s390x")
 
 
+class Interface(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One network port of a node that the provisioning network knows."""
+
+    mac: str = ""
+    """``52:54:00:12:34:56``, lower case. May be empty where ``port`` says which machine it is."""
+    address: str = ""
+    """Its IPv4 address. Empty: none was given yet."""
+    name: str = ""
+    """What the owners call it (``boot``, ``hsn0``). The first interface is the one that boots."""
+    port: str = ""
+    """Where it is cabled, as a relay agent tells: ``remote-id/circuit-id`` (option 82). Whatever machine is plugged in
+    there is this node."""
+
+
 class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """One managed machine, as its owners describe it. State is elsewhere: facts and desires."""
 
@@ -32,6 +46,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
     labels: Mapping[str, str] = {}
     bmc: str = ""
     """Where its controller answers (``https://10.0.0.7`` or ``http://127.0.0.1:8000/n7``)."""
+    interfaces: tuple[Interface, ...] = ()
+    """Its ports on the provisioning networks, the one that boots first."""
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
