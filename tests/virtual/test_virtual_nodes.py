@@ -18,6 +18,7 @@ TO_READY = ("power-on", "boot", "enrol", "load-image", "start-personality", "con
 READY = {
     "power": "on",
     "os": "up",
+    "minos": "default",
     "identity": "issued",
     "image": "v1",
     "personality": "active",
@@ -77,6 +78,7 @@ def test_a_new_node_is_off_and_holds_nothing():
     assert seen == {
         "power": "off",
         "os": "down",
+        "minos": "absent",
         "identity": "none",
         "image": "absent",
         "personality": "idle",
@@ -114,6 +116,7 @@ def test_nodes_differ_in_how_long_they_take():
         ({"power": "on"}, "enrol"),
         ({"power": "on", "os": "up"}, "load-image"),
         ({**READY}, "load-image"),
+        ({**READY, "personality": "idle"}, "switch-image"),
         ({"power": "on", "os": "up"}, "start-personality"),
         ({"power": "on", "os": "up"}, "configure"),
         ({"power": "on", "os": "up", "personality": "active"}, "join-workload"),
@@ -234,6 +237,25 @@ def test_a_boot_may_fail_or_hang(faults, os):
     nodes.put(nodes.all, now=0, power="on")
     assert act(nodes, "boot") == [Outcome.DONE]
     assert look(nodes, "os") == [os]
+
+
+def test_a_boot_brings_the_minimal_os_that_is_wanted():
+    nodes = SimNodes(2, timing=INSTANT)
+    nodes.put(nodes.all, now=0, power="on")
+    nodes.act("boot", nodes.all, now=0, goals={"minos": Column.of(["tuned", None])})
+    assert look(nodes, "minos") == ["tuned", "default"]
+
+
+def test_an_image_is_switched_while_it_runs_and_the_configuration_goes_with_the_old_one():
+    nodes = ready(timing=INSTANT)
+    nodes.act("switch-image", nodes.all, now=0, goals={"image": Column.same("v2", 1)})
+    assert [look(nodes, name)[0] for name in ("image", "personality", "config")] == ["v2", "active", "absent"]
+
+
+def test_a_switch_that_fails_goes_back_to_the_image_before():
+    nodes = ready(timing=INSTANT, faults=Faults(personality_fails=1))
+    nodes.act("switch-image", nodes.all, now=0, goals={"image": Column.same("v2", 1)})
+    assert [look(nodes, name)[0] for name in ("image", "personality", "config")] == ["v1", "active", "absent"]
 
 
 def test_a_personality_may_end_in_error():

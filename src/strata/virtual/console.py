@@ -31,6 +31,10 @@ class Console:
         for watcher in list(self._watchers):
             watcher.send(_BINARY, data)
 
+    def type(self, data: bytes) -> None:
+        """A watcher typed this."""
+        self.typed = (self.typed + data)[-_MOST:]
+
     def break_off(self) -> None:
         """Cut every connection."""
         for watcher in list(self._watchers):
@@ -77,7 +81,7 @@ class _WebSocket:
         while (frame := self._frame()) is not None:
             kind, payload = frame
             if kind in (_TEXT, _BINARY):
-                self._console.typed = (self._console.typed + payload)[-_MOST:]
+                self._console.type(payload)
             elif kind == _PING:
                 self.send(_PONG, payload)
             elif kind == _CLOSE:

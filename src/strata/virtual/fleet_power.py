@@ -12,6 +12,7 @@ import numpy.typing as npt
 from strata.core.errors import DeviceError
 from strata.virtual.nodes import SimNodes
 from strata.virtual.redfish_tree import Account
+from strata.virtual.tree_chassis import SUPPLIES, SUPPLY_WATTS
 from strata.virtual.tree_power import LEAST, MOST
 
 Floats = npt.NDArray[np.float64]
@@ -39,6 +40,7 @@ def encode(nodes: SimNodes, now: float) -> bytes:
         "cap": np.where(np.isfinite(nodes.caps), nodes.caps, 0.0),
         "least": np.full(nodes.count, float(LEAST)),
         "most": np.full(nodes.count, float(MOST)),
+        "supply": np.full(nodes.count, float(SUPPLIES * SUPPLY_WATTS)),
     }
     packed = {name: np.where(dead, np.nan, column).astype("<f8").tobytes() for name, column in columns.items()}
     return msgspec.msgpack.encode(FleetReadings(nodes.names, packed))

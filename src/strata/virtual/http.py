@@ -80,6 +80,8 @@ class Reply(NamedTuple):
     manner: Manner = Manner.WHOLE
     takeover: Callable[[Pipe], None] | None = None
     """Gets the connection once the head of the reply is out: for streams and WebSockets."""
+    promise: asyncio.Future[Reply] | None = None
+    """The real reply, which comes later. What was begun for it goes on if the client leaves."""
 
 
 Handler = Callable[[Request], Reply]
@@ -97,7 +99,7 @@ class HttpProtocol(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._pipe: Pipe | None = None
         self._waiting: deque[Request] = deque()
-        self._late: asyncio.TimerHandle | None = None
+        self._late: asyncio.TimerHandle | asyncio.Future[Reply] | None = None
         self._stuck = False
         self._writable = True
         self._local = ("", 0)
@@ -117,7 +119,7 @@ class HttpProtocol(asyncio.Protocol):
         self._connections.discard(self)
         self._transport = None
         self._waiting.clear()
-        if self._late is not None:
+        if isinstance(self._late, asyncio.TimerHandle):
             self._late.cancel()
         if self._pipe is not None:
             self._pipe.lost()
@@ -186,11 +188,20 @@ class HttpProtocol(asyncio.Protocol):
 
     def _answer(self, request: Request) -> None:
         reply = self._handler(request)
-        if reply.delay > 0:
+        if reply.promise is not None:
+            self._late = reply.promise
+            reply.promise.add_done_callback(lambda promise: self._after_promise(promise, request))
+        elif reply.delay > 0:
             loop = asyncio.get_running_loop()
             self._late = loop.call_later(reply.delay, self._after_delay, reply, request)
         else:
             self._send(reply, request.method, last=request.last)
+
+    def _after_promise(self, promise: asyncio.Future[Reply], request: Request) -> None:
+        if promise.cancelled():
+            self.close()
+        else:
+            self._after_delay(promise.result(), request)
 
     def _after_delay(self, reply: Reply, request: Request) -> None:
         self._late = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -25,7 +25,7 @@ from strata.virtual.console import Console
 from strata.virtual.fleet import GPUS, has_gpus
 from strata.virtual.http import Reply, Request
 from strata.virtual.journal import Entry, Journal
-from strata.virtual.redfish_body import ROOT, Json, encode, etag, links
+from strata.virtual.redfish_body import ROOT, Json, done, encode, etag, links
 from strata.virtual.redfish_router import Router
 from strata.virtual.redfish_tree import Account, Bmc
 from strata.virtual.rules import ON, UP
@@ -76,6 +76,8 @@ class NodeBmc(Bmc):
         self.boots: list[str] = []
         """What every start was told to boot from."""
         self.boot: Json = dict(tree_boot.NO_OVERRIDE)
+        self.boot_values = tree_boot.VALUES
+        self.drives: Mapping[str, Sequence[str]] = tree_boot.DRIVES
         self.light = False
         self.asset_tag = ""
         self.media: dict[str, str] = {}
@@ -203,6 +205,16 @@ class NodeBmc(Bmc):
         return None if found == float("inf") else found
 
     # -- what happens
+
+    def insert(self, drive: str, image: str) -> Reply:
+        """Put the image into a virtual drive."""
+        self.media[drive] = image
+        return done()
+
+    def eject(self, drive: str) -> Reply:
+        """Take it out."""
+        self.media.pop(drive, None)
+        return done()
 
     @property
     def attended(self) -> bool:

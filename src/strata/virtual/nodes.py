@@ -24,7 +24,9 @@ from strata.virtual.effects import Effects
 from strata.virtual.faults import NO_FAULTS, RATES, Faults, Timing
 from strata.virtual.fleet import node_names
 from strata.virtual.rules import (
+    ACTIVE,
     BMC_STEPS,
+    DEFAULT_MINOS,
     HUNG,
     MUTATIONS,
     OFF,
@@ -95,6 +97,7 @@ class SimNodes:
         self._due: Floats = np.full(count, _NEVER)
         self._goal: Codes = np.zeros(count, dtype=np.int32)
         self._fate = np.zeros(count, dtype=np.int8)
+        self._minos: Codes = np.ones(count, dtype=np.int32)  # what a boot under way brings
 
         # The last fence that each took, how often it refused one, and how many requests it was sent.
         self._epoch: Indices = np.full(count, -1, dtype=np.int64)
@@ -253,6 +256,7 @@ class SimNodes:
         if mutation not in TARGETS:
             raise BadRequest(f"simulated nodes can {', '.join(MUTATIONS)}", where=mutation)
         goal = self._goals(mutation, goals, len(idx))
+        minos = self._coded("minos", (goals or {}).get("minos"), len(idx), DEFAULT_MINOS)
         self._settle(idx, now)
         codes = np.zeros(len(idx), dtype=np.int8)
         why = np.zeros(len(idx), dtype=np.int8)
@@ -277,6 +281,8 @@ class SimNodes:
         codes[refused] = _FAILED
         why[refused] = Why.REFUSED
         taken = np.flatnonzero(fresh & (codes == _DONE))
+        if mutation == "boot":
+            self._minos[idx[taken]] = minos[taken]
         self._begin(
             mutation, idx[taken], goal[taken], -1 if epochs is None else epochs[taken], _at(generation, taken), now
         )
@@ -340,8 +346,14 @@ class SimNodes:
         column = (goals or {}).get(variable)
         if column is None:
             raise BadRequest(f"{mutation} needs to know which {variable}", where=mutation)
-        table = np.array([1, *(self._code(variable, word) for word in column.words)], dtype=np.int32)
-        return table[column.codes]
+        return self._coded(variable, column, count, ABSENT)
+
+    def _coded(self, variable: str, column: Column | None, count: int, otherwise: str) -> Codes:
+        """``column`` in our own codes; ``otherwise`` where it says nothing."""
+        if column is None:
+            return np.full(count, self._code(variable, otherwise), dtype=np.int32)
+        words = (otherwise, *column.words)
+        return np.array([self._code(variable, word) for word in words], dtype=np.int32)[column.codes]
 
     def _begin(
         self,
@@ -362,7 +374,7 @@ class SimNodes:
         there = (self._now[variable][idx] == goal) & ~leaving
         idle = under_way | there
         self.effects.add(idx, epochs, generation, code, now, idle)
-        if mutation in ("power-off", "stop-personality"):
+        if mutation in ("power-off", "stop-personality", "switch-image"):
             self.jobs_lost[idx] += self._job_end(idx, now) > now
         part = ~idle
         idx, goal = idx[part], goal[part]
@@ -388,7 +400,7 @@ class SimNodes:
         if mutation == "boot":
             fate[rest & (bad <= faults.boot_fails + faults.boot_hangs)] = Fate.HANGS
             fate[rest & (bad <= faults.boot_fails)] = Fate.NOTHING
-        elif mutation == "start-personality":
+        elif mutation in ("start-personality", "switch-image"):
             fate[rest & (bad <= faults.personality_fails)] = Fate.ERROR
         elif mutation == "leave-workload":
             fate[rest & (bad <= faults.drain_lies)] = Fate.LIES
@@ -428,6 +440,11 @@ class SimNodes:
             hung = idx[fate == Fate.HANGS]
             self._now["os"][hung] = HUNG
             self._died[hung] = when[fate == Fate.HANGS]
+            self._now["minos"][fine] = self._minos[fine]
+        elif mutation == "switch-image":
+            # Those that broke are back at what they ran before, as new containers.
+            self._stop_platform(idx[fate != Fate.NOTHING])
+            self._now["personality"][fine] = ACTIVE
         elif mutation in ("start-personality", "stop-personality"):
             self._stop_platform(fine)
             broken = idx[fate == Fate.ERROR]
@@ -440,7 +457,7 @@ class SimNodes:
             self._joined[honest] = _NEVER
 
     def _stop_os(self, idx: Indices) -> None:
-        for name in ("os", "identity", "image", "personality"):
+        for name in ("os", "minos", "identity", "image", "personality"):
             self._now[name][idx] = 1
         self._died[idx] = _NEVER
         self._stop_platform(idx)

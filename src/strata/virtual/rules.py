@@ -15,20 +15,24 @@ from strata.core.state import Outcome
 WORDS = {
     "power": ("off", "on"),
     "os": ("down", "up", "hung"),
+    "minos": (ABSENT,),
     "identity": ("none", "issued"),
     "image": (ABSENT,),
-    "personality": ("idle", "active", "error"),
+    "personality": ("idle", "active", "update", "error", "fatal"),
     "config": (ABSENT,),
     "workload": ("out", "in"),
 }
 """Values in the order of their codes (the first is 1): the first is that of a node that is off."""
 
 VARIABLES = tuple(WORDS)
-OPEN_VARIABLES = ("image", "config")
+OPEN_VARIABLES = ("minos", "image", "config")
 
 OFF, ON = 1, 2
 DOWN, UP, HUNG = 1, 2, 3
 OUT = 1
+IDLE, ACTIVE = 1, 2
+DEFAULT_MINOS = "default"
+"""What a node is booted with where nobody said."""
 
 TARGETS = {
     "power-on": ("power", "on"),
@@ -36,6 +40,7 @@ TARGETS = {
     "boot": ("os", "up"),
     "enrol": ("identity", "issued"),
     "load-image": ("image", ""),
+    "switch-image": ("image", ""),
     "start-personality": ("personality", "active"),
     "stop-personality": ("personality", "idle"),
     "configure": ("config", ""),
@@ -52,7 +57,7 @@ AGENT_STEPS = frozenset(MUTATIONS) - BMC_STEPS - WORKLOAD_STEPS - {"boot"}
 
 SEEN_BY = {
     "bmc": ("power",),
-    "node": ("os", "identity", "image", "personality", "config"),
+    "node": ("os", "minos", "identity", "image", "personality", "config"),
     "workload": ("workload",),
 }
 """Driver → the variables that it can see."""
@@ -85,6 +90,7 @@ class Why(IntEnum):
     NO_CONFIG = 10
     NO_FEED = 11
     OFF = 12
+    IDLE = 13
 
 
 REASONS = (
@@ -101,6 +107,7 @@ REASONS = (
     "the node is not configured",
     "what feeds the node is off",
     "the node is off",
+    "the personality is idle",
 )
 
 
@@ -126,10 +133,13 @@ def check(
         codes[fresh & (codes == Outcome.DONE) & (state["os"] == HUNG)] = Outcome.UNKNOWN
     if mutation == "load-image":
         unless(state["identity"] == 2, Why.NO_IDENTITY)
-        unless(state["personality"] == 1, Why.RUNNING)
+        unless(state["personality"] == IDLE, Why.RUNNING)
+    elif mutation == "switch-image":
+        unless(state["identity"] == 2, Why.NO_IDENTITY)
+        unless(state["personality"] != IDLE, Why.IDLE)
     elif mutation == "start-personality":
         unless(state["image"] != 1, Why.NO_IMAGE)
     elif mutation in ("configure", "join-workload"):
-        unless(state["personality"] == 2, Why.NOT_RUNNING)
+        unless(state["personality"] == ACTIVE, Why.NOT_RUNNING)
     if mutation == "join-workload":
         unless(state["config"] != 1, Why.NO_CONFIG)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from strata.virtual.http import Reply
-from strata.virtual.redfish_body import Json, collection, done, only, read_json, refuse, resource
+from strata.virtual.redfish_body import Json, collection, only, read_json, refuse, resource
 from strata.virtual.redfish_router import Call, Deeds, Views
-
-if TYPE_CHECKING:
-    from strata.virtual.node_bmc import NodeBmc
 
 TARGETS = ("None", "Pxe", "UefiHttp", "Cd", "Hdd", "Usb", "BiosSetup")
 NO_OVERRIDE: Mapping[str, object] = {
@@ -19,7 +16,7 @@ NO_OVERRIDE: Mapping[str, object] = {
     "BootSourceOverrideMode": "UEFI",
     "HttpBootUri": None,
 }
-_VALUES = {
+VALUES: Mapping[str, Sequence[str]] = {
     "BootSourceOverrideEnabled": ("Disabled", "Once", "Continuous"),
     "BootSourceOverrideTarget": TARGETS,
     "BootSourceOverrideMode": ("UEFI", "Legacy"),
@@ -27,15 +24,36 @@ _VALUES = {
 DRIVES = {"CD1": ["CD", "DVD"], "USB1": ["USBStick"]}
 
 
-def boot_options(bmc: NodeBmc) -> Json:
+class Boots(Protocol):
+    """A controller whose node boots from somewhere."""
+
+    boot: Json
+    """The override."""
+    boot_values: Mapping[str, Sequence[str]]
+    """What its properties may be."""
+    drives: Mapping[str, Sequence[str]]
+    """Virtual drive → the kinds of media that it takes."""
+    media: dict[str, str]
+    """Virtual drive → what is in it."""
+
+    def insert(self, drive: str, image: str) -> Reply:
+        """Put the image at this URI into an empty drive."""
+        ...
+
+    def eject(self, drive: str) -> Reply:
+        """Take out what is there, if anything is."""
+        ...
+
+
+def boot_options(bmc: Boots) -> Json:
     """The override as it is, and what it could be."""
-    return {f"{name}@Redfish.AllowableValues": values for name, values in _VALUES.items()} | bmc.boot
+    return {f"{name}@Redfish.AllowableValues": values for name, values in bmc.boot_values.items()} | bmc.boot
 
 
-def set_boot(bmc: NodeBmc, wanted: Mapping[str, object]) -> None:
+def set_boot(bmc: Boots, wanted: Mapping[str, object]) -> None:
     """Change the override."""
-    only(wanted, **dict.fromkeys(NO_OVERRIDE, (str,)))
-    for name, values in _VALUES.items():
+    only(wanted, **dict.fromkeys(bmc.boot, (str,)))
+    for name, values in bmc.boot_values.items():
         if wanted.get(name, values[0]) not in values:
             refuse(400, "PropertyValueNotInList", f"{name} is one of {', '.join(values)}.")
     after = bmc.boot | dict(wanted)
@@ -44,13 +62,13 @@ def set_boot(bmc: NodeBmc, wanted: Mapping[str, object]) -> None:
     bmc.boot = after
 
 
-def _media(bmc: NodeBmc, call: Call) -> Json:
-    return collection(call.path, "VirtualMedia", DRIVES)
+def _media(bmc: Boots, call: Call) -> Json:
+    return collection(call.path, "VirtualMedia", bmc.drives)
 
 
-def _medium(bmc: NodeBmc, call: Call) -> Json | None:
+def _medium(bmc: Boots, call: Call) -> Json | None:
     name = call.ids[0]
-    if name not in DRIVES:
+    if name not in bmc.drives:
         return None
     image = bmc.media.get(name, "")
     target = f"{call.path}/Actions/VirtualMedia."
@@ -58,7 +76,7 @@ def _medium(bmc: NodeBmc, call: Call) -> Json | None:
         call.path,
         "VirtualMedia.v1_6_0",
         name,
-        MediaTypes=DRIVES[name],
+        MediaTypes=bmc.drives[name],
         Image=image or None,
         ImageName=image.rpartition("/")[2] or None,
         Inserted=bool(image),
@@ -71,27 +89,25 @@ def _medium(bmc: NodeBmc, call: Call) -> Json | None:
     )
 
 
-def _insert(bmc: NodeBmc, call: Call) -> Reply:
+def _insert(bmc: Boots, call: Call) -> Reply:
     name = call.ids[0]
     image = read_json(call.request.body).get("Image")
-    if name not in DRIVES:
+    if name not in bmc.drives:
         refuse(404, "ResourceMissingAtURI", f"There is no drive {name[:80]}.")
     if not isinstance(image, str) or "://" not in image:
         refuse(400, "ActionParameterMissing", "The action needs the parameter Image, a URI.")
     if bmc.media.get(name):
         refuse(409, "ResourceInUse", "There is an image in the drive: eject it first.")
-    bmc.media[name] = image
-    return done()
+    return bmc.insert(name, image)
 
 
-def _eject(bmc: NodeBmc, call: Call) -> Reply:
-    bmc.media.pop(call.ids[0], None)
-    return done()
+def _eject(bmc: Boots, call: Call) -> Reply:
+    return bmc.eject(call.ids[0])
 
 
-VIEWS: Views[NodeBmc] = {"Systems/1/VirtualMedia": _media, "Systems/1/VirtualMedia/*": _medium}
+VIEWS: Views[Boots] = {"Systems/1/VirtualMedia": _media, "Systems/1/VirtualMedia/*": _medium}
 
-DEEDS: Deeds[NodeBmc] = {
+DEEDS: Deeds[Boots] = {
     "POST Systems/1/VirtualMedia/*/Actions/VirtualMedia.InsertMedia": _insert,
     "POST Systems/1/VirtualMedia/*/Actions/VirtualMedia.EjectMedia": _eject,
 }

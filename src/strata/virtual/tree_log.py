@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from strata.virtual.http import Reply
-from strata.virtual.journal import MOST_ENTRIES, Entry
+from strata.virtual.journal import MOST_ENTRIES, Entry, Journal
 from strata.virtual.redfish_body import OK, ROOT, Json, collection, done, link, resource
 from strata.virtual.redfish_router import Call, Deeds, Views
-
-if TYPE_CHECKING:
-    from strata.virtual.node_bmc import NodeBmc
+from strata.virtual.site import Site
 
 SEL = f"{ROOT}/Systems/1/LogServices/SEL"
 ENTRIES = f"{SEL}/Entries"
 
 
-def _services(bmc: NodeBmc, call: Call) -> Json:
+class Logs(Protocol):
+    """A controller with a system event log."""
+
+    site: Site
+
+    @property
+    def journal(self) -> Journal:
+        """The log."""
+        ...
+
+
+def _services(bmc: Logs, call: Call) -> Json:
     return collection(call.path, "LogService", ["SEL"])
 
 
-def _sel(bmc: NodeBmc, call: Call) -> Json:
+def _sel(bmc: Logs, call: Call) -> Json:
     return resource(
         call.path,
         "LogService.v1_4_0",
@@ -36,13 +45,13 @@ def _sel(bmc: NodeBmc, call: Call) -> Json:
     )
 
 
-def _entries(bmc: NodeBmc, call: Call) -> Json:
+def _entries(bmc: Logs, call: Call) -> Json:
     """As most controllers do, with the entries themselves in place of links."""
     found = [_entry_body(f"{call.path}/{name}", entry) for name, entry in bmc.journal.entries.items()]
     return collection(call.path, "LogEntry", []) | {"Members": found, "Members@odata.count": len(found)}
 
 
-def _entry(bmc: NodeBmc, call: Call) -> Json | None:
+def _entry(bmc: Logs, call: Call) -> Json | None:
     found = bmc.journal.entries.get(call.ids[0])
     return None if found is None else _entry_body(call.path, found)
 
@@ -64,16 +73,16 @@ def _entry_body(path: str, entry: Entry) -> Json:
     return body
 
 
-def _clear(bmc: NodeBmc, call: Call) -> Reply:
+def _clear(bmc: Logs, call: Call) -> Reply:
     bmc.journal.clear()
     return done()
 
 
-VIEWS: Views[NodeBmc] = {
+VIEWS: Views[Logs] = {
     "Systems/1/LogServices": _services,
     "Systems/1/LogServices/SEL": _sel,
     "Systems/1/LogServices/SEL/Entries": _entries,
     "Systems/1/LogServices/SEL/Entries/*": _entry,
 }
 
-DEEDS: Deeds[NodeBmc] = {"POST Systems/1/LogServices/SEL/Actions/LogService.ClearLog": _clear}
+DEEDS: Deeds[Logs] = {"POST Systems/1/LogServices/SEL/Actions/LogService.ClearLog": _clear}

@@ -1,0 +1,177 @@
+"""Makes a virtual chassis and takes it away again: network, folder and process, without a trace afterwards.
+
+found = create(Options(directory=Path("chassis"), nodes=4, uefi=2))
+enter(found.namespace, ["strata", "serve", ...], os.environ, log)
+destroy(Path("chassis"))
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from strata.core import process as ps
+from strata.core.errors import Conflict, Denied, Unavailable
+from strata.virtual.qemu import command as qemu
+from strata.virtual.qemu import description, login, network
+from strata.virtual.qemu.chassis import READY
+from strata.virtual.qemu.description import Description, Options, chassis_id, guest_mark, namespace_name
+
+MODULE = "strata.virtual.qemu.chassis"
+_START_PATIENCE = 60.0
+_STOP_GRACE = 10.0
+
+
+def create(options: Options) -> Description:
+    """Make the chassis, all its machines off. Whatever was begun is taken away again if it cannot be made."""
+    found = description.describe(options)
+    check_host(uefi=bool(options.uefi))
+    directory = options.directory.resolve()
+    if network.exists(found.id) or (directory / description.FILE).exists():
+        raise Conflict("there is a virtual chassis already", where=str(directory), hint="strata virtual destroy")
+    if directory.is_dir() and any(directory.iterdir()):
+        raise Conflict("the folder is not empty", where=str(directory), hint="name one that is not there")
+    try:
+        _make_folder(directory, found)
+        network.make(found)
+        start(directory)
+    except BaseException:
+        destroy(directory)
+        raise
+    return found
+
+
+def start(directory: Path) -> None:
+    """Start the process that serves the controllers, unless it runs."""
+    check_root()
+    directory = directory.resolve()
+    running = ps.load(directory / description.PROCESS)
+    if running is not None and running.alive:
+        return
+    log = directory / description.LOG
+    log.unlink(missing_ok=True)
+    found = description.read(directory)
+    if not network.exists(found.id):
+        hint = "strata virtual destroy, then create: a restart of this machine ends every chassis"
+        raise Conflict("its network is gone", where=found.namespace, hint=hint)
+    running = enter(found.namespace, ps.command(MODULE, "--dir", str(directory)), os.environ, log)
+    running.save(directory / description.PROCESS)
+    deadline = time.monotonic() + _START_PATIENCE
+    while READY not in (said := log.read_text(errors="replace")).splitlines():
+        if ps.reap(running) is not None or not running.alive:
+            raise Unavailable(f"the chassis ended at its start: {said.strip()[-500:]}", where=str(log))
+        if time.monotonic() > deadline:
+            raise Unavailable(f"the chassis does not answer after {_START_PATIENCE:g} s", where=str(log))
+        time.sleep(0.02)
+
+
+class Destroyed(NamedTuple):
+    """What became of a chassis."""
+
+    stopped: tuple[int, ...]
+    """Pids of its machines and of its own process."""
+    left: tuple[int, ...]
+    """Pids of others' processes inside its namespace, which ends with the last of them."""
+
+
+def destroy(directory: Path) -> Destroyed:
+    """Take away the chassis of this folder, whatever is left of it: processes, network, folder."""
+    check_root()
+    directory = directory.resolve()
+    chassis = chassis_id(directory)
+    controllers = _controllers(directory)
+    for process in controllers:
+        ps.stop(process, grace=_STOP_GRACE)
+    machines = ps.with_argument(guest_mark(chassis))  # looked for when nobody starts one any more
+    for process in machines:
+        ps.stop(process, grace=0)
+    left = network.inhabitants(namespace_name(chassis))
+    network.remove(chassis)
+    if directory.is_dir() and not directory.is_symlink():
+        _remove_folder(directory)
+    return Destroyed(tuple(process.pid for process in (*controllers, *machines)), tuple(left))
+
+
+def namespace(directory: Path) -> str:
+    """The network namespace of the chassis in this folder."""
+    return description.read(directory).namespace
+
+
+def enter(namespace: str, arguments: list[str], environment: Mapping[str, str], log: Path) -> ps.Process:
+    """Start a program inside the namespace, in a session of its own, writing to ``log``."""
+    return ps.spawn([*network.prefix_of(namespace), *arguments], environment, log)
+
+
+def running(directory: Path) -> dict[str, ps.Process]:
+    """Node → its process, of those that are on."""
+    chassis = chassis_id(directory)
+    mark = guest_mark(chassis)
+    found = {}
+    for process in ps.with_argument(mark):
+        name = "\n".join(_arguments(process)).partition(mark)[2].partition(",")[0]
+        found[name] = process
+    return found
+
+
+def check_root() -> None:
+    """Raise unless we may make namespaces."""
+    if os.geteuid() != 0:
+        hint = "sudo strata virtual ...; strata up --simulated needs no root"
+        raise Denied("a virtual chassis needs root: it makes a network namespace and tap devices", hint=hint)
+
+
+def check_host(*, uefi: bool) -> None:
+    """Raise unless this machine has all that a chassis needs; says what to install."""
+    check_root()
+    network.tool(qemu.PROGRAM, qemu.PACKAGE)
+    network.tool("ip", "iproute2")
+    network.tool("nsenter", "util-linux")
+    if not Path("/dev/net/tun").exists():
+        raise Unavailable("not there: the kernel has no tap devices", where="/dev/net/tun", hint="modprobe tun")
+    for path in (qemu.CODE, qemu.VARIABLES) if uefi else ():
+        if not path.exists():
+            raise Unavailable("not there", where=str(path), hint=f"apt-get install {qemu.FIRMWARE_PACKAGE}")
+
+
+def _make_folder(directory: Path, found: Description) -> None:
+    for path in reversed([path for path in (directory, *directory.parents) if not path.exists()]):
+        path.mkdir(mode=0o700)
+    directory.chmod(0o700)
+    description.write(directory, found)
+    secret = directory / description.PASSWORD
+    secret.touch(mode=0o600)
+    secret.write_text(secrets.token_urlsafe(24) + "\n", encoding="ascii")
+    for node in found.nodes:
+        (directory / description.NODES / node.name).mkdir(parents=True)
+
+
+def _controllers(directory: Path) -> list[ps.Process]:
+    """The process that serves the controllers, if it runs; found by what it was told."""
+    return [process for process in ps.with_argument(MODULE) if str(directory) in _arguments(process)]
+
+
+def _arguments(process: ps.Process) -> list[str]:
+    try:
+        return Path("/proc", str(process.pid), "cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return []
+
+
+def _remove_folder(directory: Path) -> None:
+    """Only what a chassis has put there; somebody else's files stay, and so does the folder then."""
+    files = (description.FILE, description.PASSWORD, description.PROCESS, description.LOG, login.KEY)
+    ours = [directory / name for file in files for name in (file, f"{file}.new", f"{Path(file).stem}.new")]
+    if any(directory.iterdir()) and not any(path.exists() for path in ours):
+        raise Conflict("not the folder of a virtual chassis: left as it is", where=str(directory))
+    shutil.rmtree(directory / description.NODES, ignore_errors=True)
+    for path in ours:
+        path.unlink(missing_ok=True)
+    try:
+        directory.rmdir()
+    except OSError:
+        raise Conflict("not removed: there are files that are not the chassis's", where=str(directory)) from None
