@@ -14,6 +14,7 @@ import msgspec
 from strata.api.streams import STREAMS, pattern
 from strata.core.errors import BadRequest
 from strata.hardware.events.inbox import BODY_MOST
+from strata.provisioning.boot.nginx_files import BootFiles, server_block
 
 _SAFE = re.compile(r"[A-Za-z0-9_./@+: -]+\Z")
 _LISTEN = re.compile(r"(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\]|\*)\Z")
@@ -21,6 +22,8 @@ _LISTEN = re.compile(r"(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\]|\*)\Z")
 # nginx status → our status, title, detail, hint.
 _PROBLEMS = {
     "400 494": (400, "Bad request", "not an HTTP request that we understand", "check the request's headers"),
+    "403": (403, "Denied", "only nodes may fetch this, by their certificates", "use a node's own certificate"),
+    "404": (404, "Not found", "there is no such file on this controller", "ask another controller"),
     "408": (408, "Timeout", "the request took too long to arrive", "try again"),
     "413": (413, "Body too large", "the body is larger than this service accepts", "split the request"),
     "414": (414, "Path too long", "the request's path is too long", "send long selections in a body"),
@@ -82,6 +85,12 @@ class FrontDoor(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of the largest request body."""
     connections: int = 8192
     """Connections per worker, to clients and upstream together."""
+    boot: BootFiles | None = None
+    """Kernels for machines that boot, on a plain HTTP port of their own; None: none are served."""
+    images: Path | None = None
+    """The repository's directory of images, for nodes with a certificate; None: none are served."""
+    media: Path | None = None
+    """Folder of boot media, which controllers fetch by addresses that nobody can guess; None: there are none."""
 
 
 def config_text(door: FrontDoor) -> str:
@@ -99,6 +108,9 @@ def config_text(door: FrontDoor) -> str:
     )
     redfish = "\n".join(_redfish_problem(number, codes) for number, codes in enumerate(_REDFISH_PROBLEMS))
     user = f"user {door.user};\n" if door.user else ""
+    media = _media(door.media) if door.media else ""
+    images = _images(door.images) if door.images else ""
+    boot = server_block(door.boot) if door.boot else ""
     return f"""# Written by strata at every start: changes here are lost.
 daemon off;
 {user}worker_processes {door.workers};
@@ -133,6 +145,7 @@ http {{
     default $http_x_request_id;
     "" $request_id;
   }}
+{_IS_NODE}
 
   server {{
     listen {door.host}:{door.port} ssl http2;
@@ -155,6 +168,7 @@ http {{
     proxy_set_header X-Strata-Client-Verify $ssl_client_verify;
     proxy_set_header X-Strata-Client-Serial $ssl_client_serial;
     proxy_set_header X-Strata-Client-DN $ssl_client_s_dn;
+    proxy_set_header X-Strata-Client-Address $remote_addr;
     proxy_connect_timeout 5s;
     proxy_send_timeout 60s;
     proxy_read_timeout 300s;
@@ -176,12 +190,55 @@ http {{
       }}
       proxy_pass http://strata;
     }}
+{media}
+{images}
 {streams}
 {redfish}
 {problems}
   }}
+{boot}
 }}
 """
+
+
+# A comma that belongs to a name is written with a backslash before it.
+_IS_NODE = r"""  map "$ssl_client_verify $ssl_client_s_dn" $strata_is_node {
+    default "";
+    "~^SUCCESS (?:.*(?<!\\\\),)?OU=role:node(?:,|$)" yes;
+  }"""
+
+
+def _images(folder: Path) -> str:
+    """Files named for their digests, to nodes only. No other path below it leads to a file."""
+    return f"""    location /images/ {{
+      return 404;
+    }}
+    location ~ "^/images/(?<strata_file>squashfs/[0-9a-f]{{64}}\\.squashfs|chunks/[0-9a-f]{{64}})$" {{
+      if ($strata_is_node = "") {{
+        return 403;
+      }}
+      alias {_path(folder)[:-1]}/$strata_file";
+      sendfile on;
+      tcp_nopush on;
+      max_ranges 1;
+      open_file_cache max=256 inactive=60s;
+      add_header Strict-Transport-Security "max-age=31536000" always;
+      add_header Cache-Control "private, max-age=31536000, immutable";
+    }}"""
+
+
+def _media(folder: Path) -> str:
+    """The service looks whether the address is good; the file itself is nginx's. The address is a secret: no log."""
+    return f"""    location /v1/boot/media/ {{
+      error_log /dev/null crit;
+      proxy_pass http://strata;
+    }}
+    location /boot-media-file/ {{
+      internal;
+      error_log /dev/null crit;
+      alias {_path(folder)[:-1]}/";
+      max_ranges 1;
+    }}"""
 
 
 def _stream(template: str) -> str:

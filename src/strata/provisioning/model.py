@@ -1,8 +1,10 @@
-"""What the provisioning layer declares: the minimal OS, a node's identity, its image and personality."""
+"""What the provisioning layer declares: the minimal OS, a node's identity, its image set and personality."""
 
 from __future__ import annotations
 
 from strata.core.model import Layer, Mutation, Variable, values
+
+_GONE = {"os": values("down", "hung")}
 
 LAYER = Layer(
     variables=(
@@ -15,10 +17,18 @@ LAYER = Layer(
             doc="The minimal OS: down (not started), up (its agent answers), hung (started, and no agent answers).",
         ),
         Variable(
+            name="minos",
+            open=True,
+            ages_out_after=90,
+            lost_when=_GONE,
+            observer="node",
+            doc="The boot profile that the minimal OS was started with: kernel, initrd and parameters.",
+        ),
+        Variable(
             name="identity",
             values=("none", "issued"),
             ages_out_after=90,
-            lost_when={"os": values("down", "hung")},
+            lost_when=_GONE,
             observer="node",
             doc="Whether the node holds a certificate for this boot.",
         ),
@@ -26,17 +36,18 @@ LAYER = Layer(
             name="image",
             open=True,
             ages_out_after=90,
-            lost_when={"os": values("down", "hung")},
+            lost_when=_GONE,
             observer="node",
-            doc="The system image that the node holds.",
+            doc="The image set that the node holds: one or more system images, and how they run.",
         ),
         Variable(
             name="personality",
-            values=("idle", "active", "error"),
+            values=("idle", "active", "update", "error", "fatal"),
             ages_out_after=90,
-            lost_when={"os": values("down", "hung")},
+            lost_when=_GONE,
             observer="node",
-            doc="The system image, run as a container.",
+            doc="The image set, run as containers: idle (not started), active (all ready), update (on its way), error "
+            "(broken; the agent tries again), fatal (the agent gave up).",
         ),
     ),
     mutations=(
@@ -46,7 +57,7 @@ LAYER = Layer(
             start=values("down", "unknown"),
             to="up",
             requires={"power": values("on")},
-            sets={"identity": "none", "image": "absent", "personality": "idle"},
+            sets={"minos": "wanted", "identity": "none", "image": "absent", "personality": "idle"},
             driver="node",
             cost=60,
             timeout=300,
@@ -72,19 +83,39 @@ LAYER = Layer(
             timeout=300,
         ),
         Mutation(
+            name="switch-image",
+            variable="image",
+            start=values("other"),
+            to="wanted",
+            requires={
+                "os": values("up"),
+                "identity": values("issued"),
+                "personality": values("active", "update", "error", "fatal"),
+            },
+            sets={"personality": "active"},
+            driver="node",
+            cost=15,
+            timeout=300,
+            guards=("no-running-job",),
+            destructive=True,
+            on_failure="unknown",
+            doc="Fetches the new set while the old one runs, then changes over; back to the old one if it fails.",
+        ),
+        Mutation(
             name="start-personality",
             variable="personality",
-            start=values("idle"),
+            start=values("idle", "update"),
             to="active",
             requires={"os": values("up"), "image": values("wanted")},
             driver="node",
             cost=5,
             timeout=120,
+            doc="From update: waits until the agent is done with it.",
         ),
         Mutation(
             name="stop-personality",
             variable="personality",
-            start=values("active", "error"),
+            start=values("active", "update", "error", "fatal"),
             to="idle",
             requires={"os": values("up")},
             driver="node",

@@ -1,0 +1,79 @@
+"""``strata boot unknown``: machines that booted and are no nodes yet."""
+
+from __future__ import annotations
+
+import click
+
+from strata.cli import listing as ls
+from strata.cli.session import Session, pass_session
+from strata.cli.times import when
+from strata.cli.words import items
+
+FIELDS = (
+    ls.plain("mac"),
+    ls.plain("serial"),
+    ls.plain("uuid", shown=False),
+    ls.plain("peer"),
+    ls.plain("macs", shown=False),
+    ls.Field("first", lambda item: when(item["first"]), key=lambda item: item["first"]),
+    ls.Field("last", lambda item: when(item["last"]), key=lambda item: item["last"]),
+)
+
+
+@click.group()
+def unknown() -> None:
+    """Adopt machines that booted and that nobody knows."""
+
+
+@unknown.command("list")
+@ls.listing(FIELDS)
+@pass_session
+def list_(session: Session, view: ls.Listing) -> None:
+    """List the machines that wait to be adopted, the newest first.
+
+    \b
+    Example: strata boot unknown list --columns mac,serial,peer
+    """
+    ls.show(session, FIELDS, items(session.client.get("/v1/boot/unknown")), view)
+
+
+@unknown.command()
+@click.argument("mac")
+@click.argument("name")
+@click.option("--address", default="", help="Its address on the boot network [default: one that is free].")
+@click.option("--location", default="", help="Where it is (an xname).")
+@click.option("--role", default="compute", show_default=True, help="What it is for.")
+@click.option("--bmc", default="", help="Where its controller answers.")
+@ls.json_option
+@pass_session
+def adopt(
+    session: Session, mac: str, name: str, address: str, location: str, role: str, bmc: str, as_json: bool
+) -> None:
+    """Make a node of the machine with this MAC address. It boots as that node within half a minute.
+
+    \b
+    Example: strata boot unknown adopt 52:54:00:12:34:56 n0005 --address 10.77.0.15
+    """
+    body = {"name": name, "address": address, "location": location, "role": role, "bmc": bmc}
+    node = session.client.request("POST", f"/v1/boot/unknown/{mac.lower()}", body=body).body
+    if as_json:
+        session.out.json(node)
+    else:
+        session.out.line(f"{node['name']} is a node now; it boots as that when it next says hello")
+
+
+@unknown.command()
+@click.argument("mac")
+@ls.json_option
+@pass_session
+def forget(session: Session, mac: str, as_json: bool) -> None:
+    """Forget a machine; if it says hello again, it is listed again.
+
+    \b
+    Example: strata boot unknown forget 52:54:00:12:34:56
+    """
+    session.client.request("DELETE", f"/v1/boot/unknown/{mac.lower()}")
+    if as_json:
+        session.out.json({"forgotten": mac.lower()})
+    else:
+        session.out.line(f"forgot {mac.lower()}")

@@ -1,0 +1,215 @@
+"""``strata image import|build|export``: files go up in pieces, the work is a job, its log is shown as it is written."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from strata.cli import exits
+from strata.cli import listing as ls
+from strata.cli.image_tags import complete_image, path_of, reference, report
+from strata.cli.session import Session, pass_session
+from strata.core.errors import BadRequest, StrataError
+
+if TYPE_CHECKING:
+    from strata.cli.client import Client, Json
+    from strata.cli.output import Output
+
+_REGISTRY = "docker://"
+_RECIPES = ("recipe.yaml", "Containerfile", "Dockerfile")
+
+PATH = click.Path(path_type=Path)
+
+
+@click.command("import")
+@click.argument("source")
+@click.option("--name", required=True, help="Name of the image here.")
+@click.option("--tag", default="latest", show_default=True, help="Its tag.")
+@click.option("--ref", default="", help="Which image of an archive that holds several.")
+@click.option("--unsigned", is_flag=True, help="Take it as new, whatever signed release it carries.")
+@click.option("--no-wait", is_flag=True, help="Do not wait until it is done.")
+@ls.json_option
+@pass_session
+def import_(
+    session: Session, source: str, name: str, tag: str, ref: str, unsigned: bool, no_wait: bool, as_json: bool
+) -> None:
+    """Import an image.
+
+    SOURCE is a tar (an OCI layout, what 'docker save' wrote, or the files of a system), a directory with an OCI
+    layout, or docker://HOST/NAME:TAG in a registry.
+
+    \b
+    Example: strata image import debian.tar --name debian --tag 12
+    """
+    body: Json = {"name": name, "tag": tag, "ref": ref, "unsigned": unsigned}
+    if source.startswith(_REGISTRY):
+        body["registry"] = source.removeprefix(_REGISTRY)
+    else:
+        body["upload"] = send_file(session.client, session.out, Path(source))
+    work = session.client.request("POST", "/v1/images", body=body).body
+    _finish(session, work, f"{name}:{tag}", no_wait, as_json)
+
+
+@click.command()
+@click.argument("recipe", type=PATH)
+@click.option("--name", required=True, help="Name of the image.")
+@click.option("--tag", default="latest", show_default=True, help="Its tag.")
+@click.option("--no-wait", is_flag=True, help="Do not wait until it is done.")
+@ls.json_option
+@pass_session
+def build(session: Session, recipe: Path, name: str, tag: str, no_wait: bool, as_json: bool) -> None:
+    """Build an image from a recipe (YAML), a Containerfile, or a directory that holds one of them.
+
+    \b
+    Example: strata image build demo.yaml --name demo --tag v1
+    """
+    sent = send_recipe(session.client, session.out, recipe)
+    work = session.client.request("POST", "/v1/image-builds", body={"name": name, "tag": tag, "upload": sent}).body
+    _finish(session, work, f"{name}:{tag}", no_wait, as_json)
+
+
+@click.command()
+@click.argument("image", metavar="NAME:TAG", callback=reference, shell_complete=complete_image)
+@click.argument("file", type=PATH)
+@ls.json_option
+@pass_session
+def export(session: Session, image: str, file: Path, as_json: bool) -> None:
+    """Write an image, with its signed release, to a file that 'import' and other tools take.
+
+    \b
+    Example: strata image export debian:12 debian.tar
+    """
+    from strata.cli.image_transfer import download
+
+    part = file.with_name(f".{file.name}.part")
+    try:
+        with part.open("wb") as into:
+            size = download(session.client, f"{path_of(image)}/export", into)
+        part.replace(file)
+    finally:
+        part.unlink(missing_ok=True)
+    if as_json:
+        session.out.json({"image": image, "file": str(file), "bytes": size})
+    else:
+        session.out.line(f"wrote {image} to {file}")
+
+
+def send_recipe(client: Client, out: Output, recipe: Path) -> str:
+    """Send a recipe, or a Containerfile, with the files that belong to it; the upload's name."""
+    from strata.cli.image_transfer import Upload
+
+    found = _recipe_in(recipe)
+    with Upload(client, out, f"sending {found.name}") as upload, upload.tar() as tar:
+        if found.suffix in (".yaml", ".yml"):
+            _add_recipe(tar, found)
+        else:
+            _add_context(tar, found)
+    return upload.ident
+
+
+def send_file(client: Client, out: Output, source: Path) -> str:
+    """Send a file, or a directory as a tar; the upload's name."""
+    from strata.cli.image_transfer import Upload
+
+    if not source.exists():
+        raise BadRequest(
+            "no such file", where=str(source), hint=f"an image in a registry is written {_REGISTRY}HOST/NAME"
+        )
+    if source.is_dir() and not (source / "oci-layout").is_file():
+        raise BadRequest("is not an OCI layout: it has no file 'oci-layout'", where=str(source))
+    with Upload(client, out, f"sending {source.name}") as upload:
+        if source.is_dir():
+            with upload.tar() as tar:
+                for name in ("oci-layout", "index.json", "blobs"):
+                    tar.add(source / name, arcname=name)
+        else:
+            upload.total = source.stat().st_size
+            with source.open("rb") as file:
+                while piece := file.read(1 << 20):
+                    upload.write(piece)
+    return upload.ident
+
+
+def _recipe_in(path: Path) -> Path:
+    if path.is_dir():
+        for name in _RECIPES:
+            if (path / name).is_file():
+                return path / name
+        raise BadRequest(f"holds none of {', '.join(_RECIPES)}", where=str(path))
+    if not path.is_file():
+        raise BadRequest("no such file", where=str(path))
+    return path
+
+
+def _add_recipe(tar: tarfile.TarFile, recipe: Path) -> None:
+    """The recipe and the files that it names, and nothing else that lies beside it."""
+    from strata.provisioning.images.recipe import RECIPE, parse_recipe
+
+    tar.add(recipe, arcname=RECIPE, filter=_nobodys)
+    files = parse_recipe(recipe.read_text(encoding="utf-8")).files
+    for name in dict.fromkeys(os.path.normpath(file.source) for file in files if file.source is not None):
+        source = recipe.parent / name
+        if not source.is_file():
+            raise BadRequest("no such file beside the recipe", where=f"{recipe}: files, {name}")
+        tar.add(source.resolve(), arcname=name, filter=_nobodys)
+
+
+def _add_context(tar: tarfile.TarFile, containerfile: Path) -> None:
+    from strata.provisioning.images.recipe import CONTAINERFILE
+
+    tar.add(containerfile, arcname=CONTAINERFILE, filter=_nobodys)
+    for path in sorted(containerfile.parent.rglob("*")):
+        if path != containerfile and path.is_file() and not path.is_symlink():
+            tar.add(path, arcname=str(path.relative_to(containerfile.parent)), filter=_nobodys)
+
+
+def _nobodys(header: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Who owns a file here is nobody's business there."""
+    header.uid = header.gid = 0
+    header.uname = header.gname = ""
+    return header
+
+
+def _finish(session: Session, work: Json, image: str, no_wait: bool, as_json: bool) -> None:
+    job = work["job"]
+    if no_wait:
+        if as_json:
+            session.out.json(work)
+        else:
+            session.out.line(f"job {job['id']} (strata jobs wait {job['id']})")
+        return
+    try:
+        job = followed(session.client, session.out, work)
+    except KeyboardInterrupt:
+        session.out.note(f"the work goes on (strata jobs cancel {job['id']} stops it)")
+        raise
+    if job["state"] != "done":
+        why = "; ".join(error["detail"] for error in job["errors"]) or f"the job was {job['state']}"
+        raise StrataError(why, where=image)
+    report(session, session.client.get(path_of(image)), as_json)
+    exits.leave(0)
+
+
+def followed(client: Client, out: Output | None, work: Json) -> Json:
+    """The job when it is over; its log is shown meanwhile, unless ``out`` is None."""
+    from strata.cli.client import segment
+    from strata.cli.progress import FINISHED
+
+    offset, pause, rest = 0, 0.1, ""
+    while True:
+        job: Json = client.get(f"/v1/jobs/{segment(work['job']['id'])}")
+        part = client.get(f"/v1/image-logs/{segment(work['log'])}", {"offset": offset})
+        offset = part["next"]
+        *lines, rest = (rest + part["text"]).split("\n")
+        for line in lines:
+            if out is not None:
+                out.note(line.rpartition("\r")[2])
+        if job["state"] in FINISHED and not part["text"]:
+            return job
+        time.sleep(0 if part["text"] else pause)
+        pause = min(pause * 1.5, 0.5)

@@ -1,0 +1,132 @@
+"""Requests about booting: profiles, what a node would be told, and how its boots went."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from strata.control import boot_views as b
+from strata.control.principal import Principal
+from strata.control.service import Service
+from strata.core.errors import NotFound
+from strata.provisioning.boot.profiles import DEFAULT, Profile, Profiles
+from strata.provisioning.boot.service import BootService
+from strata.provisioning.identity.identity import Identity
+
+VARIABLE = "minos"
+
+
+class BootControl:
+    """Booting, as people see and change it."""
+
+    def __init__(self, service: Service, boot: BootService, profiles: Profiles, identity: Identity) -> None:
+        self._service = service
+        self._boot = boot
+        self._profiles = profiles
+        self._identity = identity
+
+    def profile_of(self, node: str) -> str:
+        """The profile that a node is wanted to boot."""
+        return wanted_profile(self._service, node)
+
+    async def profiles(self) -> b.ProfileList:
+        """All profiles, by name."""
+        return b.ProfileList(items=tuple([await self.profile(name) for name in sorted(self._profiles.all)]))
+
+    async def profile(self, name: str) -> b.ProfileView:
+        """One profile."""
+        found = self._profiles.get(name)
+        try:
+            build, label = self._profiles.minos(name), self._profiles.label(name)
+        except NotFound:
+            build = label = ""
+        return b.ProfileView(
+            name=name,
+            minos=found.minos,
+            parameters=found.parameters,
+            method=found.method,
+            description=found.description,
+            build=build,
+            label=label,
+            command_line=self._profiles.parameters(name),
+            wanted=self._wanted(name),
+            revision=await self._profiles.revision(name),
+        )
+
+    async def put_profile(self, who: Principal, name: str, spec: b.ProfileSpec, expected: int | None) -> b.ProfileView:
+        """Create or replace."""
+        profile = Profile(
+            minos=spec.minos, parameters=spec.parameters, method=spec.method, description=spec.description
+        )
+        await self._profiles.put(name, profile, who.name, expected)
+        self._look(name)
+        return await self.profile(name)
+
+    async def delete_profile(self, who: Principal, name: str, expected: int | None) -> None:
+        """Remove one that nobody wants."""
+        await self._profiles.delete(name, who.name, users=self._wanted(name), expected=expected)
+
+    async def script(self, who: Principal, node: str) -> b.ScriptView:
+        """What the node would be told if it asked now."""
+        self._service.index(who, node)
+        generation = self._identity.record(node).generation + 1
+        return b.ScriptView(node=node, generation=generation, script=self._boot.preview(node))
+
+    async def status(self, who: Principal, select: str, limit: int, after: str) -> b.BootStatusPage:
+        """How the selected nodes' boots went, by name."""
+        names = sorted(self._service.view.names(self._service.seen(who, select)))
+        first = int(np.searchsorted(names, after, side="right")) if after and names else 0
+        page = names[first : first + limit]
+        more = first + limit < len(names)
+        return b.BootStatusPage(items=tuple(map(self._status, page)), next=page[-1] if more else None)
+
+    async def revoke(self, who: Principal, node: str) -> b.BootStatusView:
+        """Make the node's certificate good for nothing."""
+        self._service.index(who, node)
+        await self._service.ledger.commit(who.name, "boot.revoke", node, [])
+        await self._identity.revoke(node)
+        return self._status(node)
+
+    def medium(self, name: str) -> str | None:
+        """The file of a boot medium that may be fetched now, by the name that only its node's controller was told."""
+        return self._boot.medium_file(name)
+
+    def _status(self, name: str) -> b.BootStatusView:
+        record, asked = self._identity.record(name), self._boot.asked(name)
+        return b.BootStatusView(
+            node=name,
+            profile=self.profile_of(name),
+            generation=record.generation,
+            attempts=record.attempts,
+            script=asked.script or None,
+            fragment=record.opened or None,
+            redeemed=record.redeemed or None,
+            serial=record.serial,
+            expires=record.ends or None,
+            attached=self._boot.ground.attached(name),
+            held=self._boot.ground.held(name),
+        )
+
+    def _wanted(self, name: str) -> int:
+        if VARIABLE not in self._service.controller.model.variables:
+            return 0
+        return int(np.count_nonzero(self._service.registry.wanted(VARIABLE, name)))
+
+    def _look(self, name: str) -> None:
+        """Nodes that are wanted to boot it may not be as they should any more; for ``default``, those of all."""
+        if VARIABLE not in self._service.controller.model.variables:
+            return
+        registry = self._service.registry
+        nodes = np.flatnonzero(registry.goals(VARIABLE).codes if name == DEFAULT else registry.wanted(VARIABLE, name))
+        if len(nodes):
+            self._service.controller.look_at(nodes)
+
+
+def wanted_profile(service: Service, node: str) -> str:
+    """The boot profile that a node's owners want; ``default`` if they do not say. Costs a lookup: thousands boot at
+    once."""
+    if VARIABLE not in service.controller.model.variables:
+        return DEFAULT
+    index = service.registry.find(node)
+    goals = service.registry.goals(VARIABLE)
+    wanted = goals.table[goals.codes[index]] if index >= 0 else ()
+    return wanted[0] if wanted else DEFAULT

@@ -1,0 +1,59 @@
+"""What each node last said of its hardware: a file beside the store, since nobody decides anything by it."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import apsw
+import msgspec
+
+from strata.core.errors import NotFound, Unavailable
+from strata.store.side_file import FileThread, connect
+
+_SCHEMA = "CREATE TABLE IF NOT EXISTS inventory (node TEXT PRIMARY KEY, time REAL NOT NULL, body BLOB NOT NULL)"
+_VERSION = 1
+
+
+class Inventory(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node said, and when."""
+
+    node: str
+    time: float
+    tree: dict[str, Any]
+
+
+class Inventories:
+    """The file at ``path``. Close it."""
+
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._thread = FileThread("agent inventories", lambda: connect(path, _SCHEMA, _VERSION))
+
+    async def close(self) -> None:
+        """Let go of the file."""
+        await self._thread.close()
+
+    async def put(self, node: str, body: bytes) -> None:
+        """Keep what ``node`` said (JSON); what it said before is forgotten."""
+        row = (node, self._clock(), zlib.compress(body, 3))
+        try:
+            await self._thread.run(
+                lambda db: db.execute("INSERT OR REPLACE INTO inventory VALUES (?, ?, ?)", row).fetchall()
+            )
+        except apsw.Error as error:
+            raise Unavailable(f"it cannot be kept: {type(error).__name__}", where="inventory") from error
+
+    async def get(self, node: str) -> Inventory:
+        """What ``node`` last said."""
+        query = "SELECT time, body FROM inventory WHERE node = ?"
+        try:
+            rows = await self._thread.run(lambda db: list(db.execute(query, (node,))))
+        except apsw.Error as error:
+            raise Unavailable(f"it cannot be read: {type(error).__name__}", where="inventory") from error
+        if not rows:
+            raise NotFound("the node's agent has not told what it runs on", where=node)
+        return Inventory(node=node, time=rows[0][0], tree=msgspec.json.decode(zlib.decompress(rows[0][1])))

@@ -1,0 +1,113 @@
+"""What agents and the controller say to each other, as JSON. Everything that comes from a node is bounded here.
+
+Fields that we do not know are ignored: an agent may be newer than its controller.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+MOST_OUTPUT = 64 * 1024
+"""Bytes of a command's output that an agent sends back."""
+MOST_WAIT = 25.0
+"""Seconds that an exchange is held at most, whatever the agent asks for."""
+
+Name = Annotated[str, Meta(max_length=128)]
+Text = Annotated[str, Meta(max_length=2000)]
+Ident = Annotated[str, Meta(min_length=1, max_length=64)]
+Number = Annotated[float, Meta(ge=-1e15, le=1e15)]
+
+SetWord = Literal["idle", "active", "update", "error", "fatal"]
+
+
+class Member(msgspec.Struct, frozen=True, kw_only=True):
+    """One image of the set, as it runs."""
+
+    name: Name
+    state: Name = ""
+    ready: bool = False
+    restarts: Annotated[int, Meta(ge=0, le=10**9)] = 0
+    since: Number = 0.0
+    reason: Text = ""
+
+
+class SetState(msgspec.Struct, frozen=True, kw_only=True):
+    """The image set that the agent holds, and how it is."""
+
+    name: Name = ""
+    digest: Name = ""
+    state: Name = "idle"
+    reason: Text = ""
+    members: Annotated[tuple[Member, ...], Meta(max_length=64)] = ()
+
+
+class AgentInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """The agent itself."""
+
+    version: Name = ""
+    started: Number = 0.0
+    cpu_s: Number = 0.0
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """What the agent thinks of its machine."""
+
+    ok: bool = True
+    problems: Annotated[tuple[Text, ...], Meta(max_length=64)] = ()
+
+
+class State(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node is, as its agent sees it."""
+
+    uptime: Number = 0.0
+    agent: AgentInfo = AgentInfo()
+    profile: Name = ""
+    set: SetState = SetState()
+    loaded: Annotated[tuple[Name, ...], Meta(max_length=64)] = ()
+    health: Health = Health()
+    metrics: Annotated[dict[Name, Any], Meta(max_length=64)] = {}
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a command. ``output`` is bytes (base64 on the wire)."""
+
+    id: Ident
+    ok: bool
+    error: Text = ""
+    exit: int | None = None
+    output: Annotated[bytes, Meta(max_length=MOST_OUTPUT)] = b""
+    truncated: bool = False
+    unknown: bool = False
+    """The agent does not know how it ended."""
+
+
+class Exchange(msgspec.Struct, frozen=True, kw_only=True):
+    """One request of an agent: report, heartbeat and call for commands."""
+
+    generation: Annotated[int, Meta(ge=0, le=2**53)]
+    boot_id: Ident
+    seq: Annotated[int, Meta(ge=0, le=2**53)]
+    wait: Annotated[float, Meta(ge=0, le=3600)] = 20.0
+    state: msgspec.Raw
+    """A ``State``: looked into only where it may have changed."""
+    results: Annotated[tuple[Result, ...], Meta(max_length=1024)] = ()
+    doing: Annotated[tuple[Ident, ...], Meta(max_length=1024)] = ()
+    """Commands that it has and is at. One that it does not name here is sent again now and then."""
+
+
+class Hello(msgspec.Struct, frozen=True, kw_only=True):
+    """A machine that nobody knows says what it is."""
+
+    macs: Annotated[tuple[Annotated[str, Meta(pattern=r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}$")], ...], Meta(max_length=64)]
+    uuid: Name = ""
+    serial: Name = ""
+    inventory: Annotated[dict[str, Any], Meta(max_length=64)] = {}
+
+
+class LogLines(msgspec.Struct, frozen=True, kw_only=True):
+    """Lines that a node's containers and kernel wrote: time, source, text."""
+
+    lines: Annotated[tuple[tuple[Number, Name, Annotated[str, Meta(max_length=8192)]], ...], Meta(max_length=1000)]

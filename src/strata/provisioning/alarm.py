@@ -1,0 +1,34 @@
+"""Somebody asked for what is not theirs. Whoever notices tells; what becomes of it (an alert) is wired elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+AlarmKind = Literal[
+    "token-replayed",
+    "token-foreign",
+    "token-stale",
+    "boot-data-refused",
+    "rogue-machine",
+    "certificate-superseded",
+    "boot-failed",
+    "image-refused",
+]
+
+
+class Alarm(msgspec.Struct, frozen=True, kw_only=True):
+    """One such case. Never holds a secret: who asked, from where, for what, and why it was refused."""
+
+    kind: AlarmKind
+    message: str
+    node: str = ""
+    """The node that it is about, where one is known."""
+    peer: str = ""
+    """Address (or MAC) that asked."""
+
+
+AlarmSink = Callable[[Alarm], None]
+"""Takes alarms. Never blocks and never raises."""

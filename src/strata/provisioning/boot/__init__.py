@@ -1,0 +1,1 @@
+"""Boot service: what a machine fetches between its firmware and its minimal OS."""

@@ -1,0 +1,1 @@
+"""Who a node is: boot generations, one-time tokens, and the certificates that they become."""

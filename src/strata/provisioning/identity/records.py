@@ -1,0 +1,189 @@
+"""Boot records: one per node in the store, all in memory, changed by compare-and-swap.
+
+Many nodes boot at once: changes that arrive together are written together. Knows nothing of tokens and certificates
+but that they have a hash and a serial number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import msgspec
+
+from strata.core.errors import Conflict, StrataError, Unavailable
+from strata.store.followed import Followed
+from strata.store.protocol import Put, Store
+
+log = logging.getLogger(__name__)
+
+PREFIX = "boot/node/"
+
+_GATHER = 0.002  # seconds in which changes are gathered into one transaction
+_MOST = 1000  # changes in one transaction, where the store would take more
+_TRIES = 20  # against others who change the same record
+
+
+class BootRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a node's boots went. Holds no secret: of the token only the hash."""
+
+    generation: int = 0
+    """Boots whose data was handed out, counted since the node is known."""
+    token: bytes = b""
+    """SHA-256 of the current generation's token."""
+    expires: float = 0.0
+    """When the token ends."""
+    opened: float = 0.0
+    """When this generation's boot data was handed out."""
+    redeemed: float = 0.0
+    """When the token was redeemed; 0: not yet."""
+    serial: str = ""
+    """The certificate in force."""
+    former: str = ""
+    """The one before it in the same generation: good until the newer one has been seen, since a reply may be lost."""
+    ends: float = 0.0
+    """When the certificate in force expires."""
+    attempts: int = 0
+    """Generations in a row that nobody redeemed, this one included."""
+
+    def __repr__(self) -> str:
+        return f"BootRecord({self.generation}, attempts={self.attempts}, serial={self.serial!r})"
+
+
+Decide = Callable[[BootRecord], BootRecord]
+"""From a record to the one that shall replace it; raises to leave it as it is."""
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(BootRecord).decode
+_NEW = BootRecord()
+
+
+class _Change(msgspec.Struct):
+    node: str
+    record: BootRecord
+    expected: int
+    done: asyncio.Future[bool]
+    """True: written. False: somebody else was first."""
+
+
+class Records:
+    """All boot records. Reading never waits."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._records: dict[str, BootRecord] = {}
+        self._revisions: dict[str, int] = {}
+        """Revision of each record as far as it is known; a wrong one costs a second try, no more."""
+        self._pending: dict[str, _Change] = {}
+        self._busy: dict[str, asyncio.Future[bool]] = {}
+        """Nodes whose record is being written."""
+        self._writer: asyncio.Task[None] | None = None
+        self._wake = asyncio.Event()
+        self._followed = Followed(store, PREFIX, self._take, self._forget_all)
+
+    async def start(self) -> None:
+        """Load all records, then follow their changes until ``stop``."""
+        # Read before the records: a revision too old costs a second try, one too new would hide a change.
+        page = await self._store.range(PREFIX)
+        await self._followed.start()
+        self._revisions = {entry.key.removeprefix(PREFIX): entry.modified for entry in page.entries}
+        self._writer = asyncio.create_task(self._write(), name="boot records")
+
+    async def stop(self) -> None:
+        """End the watch. Changes that nobody was told of are not made."""
+        if self._writer is not None:
+            self._writer.cancel()
+            await asyncio.wait([self._writer])
+            self._writer = None
+        for change in self._pending.values():
+            change.done.cancel()
+        self._pending.clear()
+        await self._followed.stop()
+
+    def get(self, node: str) -> BootRecord:
+        """The record of ``node``; an empty one if it never booted."""
+        return self._records.get(node, _NEW)
+
+    async def change(self, node: str, decide: Decide) -> BootRecord:
+        """Replace the record by what ``decide`` makes of it, durably. It is asked again when somebody else was
+        first: exactly one of two who want the same wins."""
+        for _ in range(_TRIES):
+            if busy := self._busy.get(node):
+                await asyncio.wait([busy])
+                continue
+            record = decide(self.get(node))
+            done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+            self._busy[node] = done
+            done.add_done_callback(lambda future: self._settled(node, future))
+            self._pending[node] = _Change(node, record, self._revisions.get(node, 0), done)
+            self._wake.set()
+            if await asyncio.shield(done):
+                return record
+            await self._read_again(node)
+        raise Unavailable("the node's boot record is changed too often", where=node, hint="try again")
+
+    def _settled(self, node: str, future: asyncio.Future[bool]) -> None:
+        del self._busy[node]
+        if not future.cancelled():
+            future.exception()  # whoever asked may have left
+
+    async def _read_again(self, node: str) -> None:
+        entry = await self._store.get(PREFIX + node)
+        if entry is None:
+            self._followed.wrote(PREFIX + node, None, await self._store.revision())
+        else:
+            self._followed.wrote(entry.key, entry.value, entry.modified)
+            self._revisions[node] = entry.modified
+
+    async def _write(self) -> None:
+        most = min(_MOST, self._store.max_ops)
+        while True:
+            await self._wake.wait()
+            await asyncio.sleep(_GATHER)
+            self._wake.clear()
+            changes = list(self._pending.values())
+            self._pending.clear()
+            for first in range(0, len(changes), most):
+                await self._write_some(changes[first : first + most])
+
+    async def _write_some(self, changes: list[_Change]) -> None:
+        """All in one transaction; one by one if a record among them is not as expected."""
+        ops = [Put(PREFIX + change.node, _encode(change.record)) for change in changes]
+        expect = {PREFIX + change.node: change.expected for change in changes}
+        try:
+            revision = await self._store.txn(ops, expect=expect)
+        except Conflict:
+            if len(changes) == 1:
+                changes[0].done.set_result(False)
+            else:
+                for change in changes:
+                    await self._write_some([change])
+        except StrataError as error:
+            for change in changes:
+                change.done.set_exception(error)
+                self._revisions.pop(change.node, None)
+        except BaseException:
+            for change in changes:
+                change.done.cancel()
+            raise
+        else:
+            for change, op in zip(changes, ops, strict=True):
+                self._followed.wrote(op.key, op.value, revision)
+                self._revisions[change.node] = revision
+                change.done.set_result(True)
+
+    def _take(self, key: str, value: bytes | None) -> None:
+        node = key.removeprefix(PREFIX)
+        self._revisions.pop(node, None)
+        if value is None:
+            self._records.pop(node, None)
+            return
+        try:
+            self._records[node] = _decode(value)
+        except msgspec.DecodeError:
+            log.error("a boot record cannot be read", extra={"node": node})
+
+    def _forget_all(self) -> None:
+        self._records.clear()
+        self._revisions.clear()

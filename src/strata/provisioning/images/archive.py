@@ -1,0 +1,191 @@
+"""Images in one file: an OCI layout, what ``docker save`` writes, or the bare files of a system. In, and out again.
+
+Runs in the press (``press``), a process of its own. Every blob is checked against its digest before it counts.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from strata.core.errors import BadRequest
+from strata.provisioning.images import oci
+from strata.provisioning.images.layers import file_digest, pack, unpack
+from strata.provisioning.images.release import ImageConfig, Release
+from strata.provisioning.images.shelf import Shelf, place
+
+RELEASE_FILE = "release.json"
+"""In an archive that we wrote: the signed release."""
+_MOST_MEMBERS = 4_000_000
+_SYSTEM = ("usr", "bin", "etc", "sbin", "lib", "opt")
+
+
+class Taken(msgspec.Struct, frozen=True, kw_only=True):
+    """What an archive held."""
+
+    manifest: str
+    kind: str
+    release: Release | None = None
+
+
+class _DockerImage(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+    config: str
+    repo_tags: tuple[str, ...] | None = None
+    layers: tuple[str, ...]
+
+
+def take(shelf: Shelf, archive: Path, place_for: Path, *, ref: str, run: ImageConfig, most: int) -> Taken:
+    """Take an archive in; its blobs are in place afterwards. ``run``: for bare files, which do not say."""
+    plain = place_for / "archive.tar"
+    unpack(archive, plain, diff_id="", most=most)
+    try:
+        with tarfile.open(plain, "r:", errors="surrogateescape") as tar:
+            members = _members(tar)
+            if "index.json" in members and "oci-layout" in members:
+                return _layout(shelf, tar, members, ref, most)
+            if "manifest.json" in members and not any(name in members for name in _SYSTEM):
+                return _docker(shelf, tar, members, ref, most)
+            if not any(name in members for name in _SYSTEM):
+                raise BadRequest(
+                    "holds neither an OCI layout, nor a docker archive, nor a system's files (usr, bin, etc)",
+                    where="archive",
+                )
+    except (tarfile.TarError, EOFError) as error:
+        raise BadRequest(f"is not a sound tar archive: {error}", where="archive") from None
+    return Taken(manifest=stack(shelf, plain, "", run, "imported from a tar of files", place_for), kind="files")
+
+
+def stack(shelf: Shelf, plain: Path, parent: str, run: ImageConfig, made_by: str, place_for: Path) -> str:
+    """Make an image of one more layer (a plain tar) on a parent (empty: none); its manifest's digest."""
+    below: tuple[oci.Descriptor, ...] = ()
+    diff_ids: tuple[str, ...] = ()
+    history: tuple[str, ...] = ()
+    architecture = ""
+    if parent:
+        manifest = oci.parse_manifest(shelf.read(parent))
+        config = oci.parse_config(shelf.read(manifest.config.digest), len(manifest.layers))
+        below, diff_ids, architecture = manifest.layers, config.rootfs.diff_ids, config.architecture
+        steps = [step.created_by for step in config.history or () if not step.empty_layer]
+        history = tuple(steps) if len(steps) == len(below) else ("",) * len(below)
+    diff_id = file_digest(plain)
+    packed = place_for / "layer.zst"
+    pack(plain, packed)
+    size, digest = packed.stat().st_size, file_digest(packed)
+    place(packed, shelf.blob(digest))
+    layer = oci.Descriptor(media_type=f"{oci.LAYER}+zstd", digest=digest, size=size)
+    config_bytes = oci.new_config(run, (*diff_ids, diff_id), (*history, made_by), architecture=architecture)
+    config_at = oci.Descriptor(media_type=oci.CONFIG, digest=shelf.add_bytes(config_bytes), size=len(config_bytes))
+    return shelf.add_bytes(oci.new_manifest(config_at, (*below, layer)))
+
+
+def write(shelf: Shelf, manifest_digest: str, release: Release, into: IO[bytes]) -> None:
+    """Write an image as a tar of an OCI layout, with its signed release."""
+    manifest_bytes = shelf.read(manifest_digest)
+    manifest = oci.parse_manifest(manifest_bytes)
+    index = oci.new_index([(release.reference, manifest_digest, len(manifest_bytes))])
+    with tarfile.open(fileobj=into, mode="w|", format=tarfile.PAX_FORMAT) as tar:
+        _put(tar, "oci-layout", b'{"imageLayoutVersion":"1.0.0"}')
+        _put(tar, "index.json", index)
+        _put(tar, RELEASE_FILE, msgspec.json.encode(release))
+        for digest in dict.fromkeys((manifest_digest, manifest.config.digest, *(d.digest for d in manifest.layers))):
+            path = shelf.blob(digest)
+            header = tarfile.TarInfo(f"blobs/sha256/{path.name}")
+            header.size = path.stat().st_size
+            with path.open("rb") as file:
+                tar.addfile(header, file)
+
+
+def _put(tar: tarfile.TarFile, name: str, data: bytes) -> None:
+    header = tarfile.TarInfo(name)
+    header.size = len(data)
+    tar.addfile(header, io.BytesIO(data))
+
+
+def _members(tar: tarfile.TarFile) -> dict[str, tarfile.TarInfo]:
+    found: dict[str, tarfile.TarInfo] = {}
+    for member in tar:
+        found[member.name.removeprefix("./").strip("/")] = member
+        if len(found) > _MOST_MEMBERS:
+            raise BadRequest(f"more than {_MOST_MEMBERS} files", where="archive")
+    return found
+
+
+Members = Mapping[str, tarfile.TarInfo]
+
+
+def _layout(shelf: Shelf, tar: tarfile.TarFile, members: Members, ref: str, most: int) -> Taken:
+    chosen = oci.choose(oci.parse_index(_small(tar, members, "index.json")), ref=ref)
+    for _ in range(3):
+        if chosen.media_type not in oci.INDEXES:
+            break
+        chosen = oci.choose(oci.parse_index(_small(tar, members, _blob(chosen.digest))))
+    data = _small(tar, members, _blob(chosen.digest))
+    manifest = oci.parse_manifest(data)
+    for blob in (chosen, manifest.config, *manifest.layers):
+        shelf.add_stream(_open(tar, members, _blob(blob.digest)), expect=blob.digest, most=most)
+    release = None
+    if RELEASE_FILE in members:
+        try:
+            release = msgspec.json.decode(_small(tar, members, RELEASE_FILE), type=Release)
+        except msgspec.MsgspecError as error:
+            raise BadRequest(f"cannot be read: {str(error)[:200]}", where=RELEASE_FILE) from None
+    return Taken(manifest=chosen.digest, kind="oci", release=release)
+
+
+def _docker(shelf: Shelf, tar: tarfile.TarFile, members: Members, ref: str, most: int) -> Taken:
+    try:
+        images = msgspec.json.decode(_small(tar, members, "manifest.json"), type=tuple[_DockerImage, ...])
+    except msgspec.MsgspecError as error:
+        raise BadRequest(f"cannot be read: {str(error)[:200]}", where="manifest.json") from None
+    if ref:
+        images = tuple(image for image in images if ref in (image.repo_tags or ()))
+    if len(images) != 1 or len(images[0].layers) > oci.MOST_LAYERS:
+        raise BadRequest(f"{len(images)} of its images are meant, not one", where="archive", hint="name one with --ref")
+    image = images[0]
+    config = _small(tar, members, image.config)
+    oci.parse_config(config, len(image.layers))
+    config_at = oci.Descriptor(media_type=oci.CONFIG, digest=shelf.add_bytes(config), size=len(config))
+    layers = []
+    for name in image.layers:
+        source = _open(tar, members, name)
+        compression = {b"\x1f\x8b": "+gzip", b"\x28\xb5": "+zstd"}.get(source.read(2), "")
+        source.seek(0)
+        digest, size = shelf.add_stream(source, most=most)
+        layers.append(oci.Descriptor(media_type=f"{oci.LAYER}{compression}", digest=digest, size=size))
+    return Taken(manifest=shelf.add_bytes(oci.new_manifest(config_at, layers)), kind="docker")
+
+
+def _blob(digest: str) -> str:
+    return f"blobs/sha256/{digest.removeprefix('sha256:')}"
+
+
+def _open(tar: tarfile.TarFile, members: Members, name: str, hops: int = 8) -> IO[bytes]:
+    member = members.get(name.removeprefix("./").strip("/"))
+    # docker save shares layers between images by links inside the archive.
+    if member is not None and member.issym() and hops:
+        folder = name.rpartition("/")[0]
+        parts: list[str] = []
+        for part in f"{folder}/{member.linkname}".split("/"):
+            if part == ".." and parts:
+                parts.pop()
+            elif part not in ("", ".", ".."):
+                parts.append(part)
+        return _open(tar, members, "/".join(parts), hops - 1)
+    if member is None or not member.isreg():
+        raise BadRequest("is missing in the archive", where=repr(name)[:120])
+    found = tar.extractfile(member)
+    assert found is not None
+    return found
+
+
+def _small(tar: tarfile.TarFile, members: Members, name: str) -> bytes:
+    with _open(tar, members, name) as file:
+        data = file.read(oci.MOST_JSON + 1)
+    if len(data) > oci.MOST_JSON:
+        raise BadRequest("is too large", where=repr(name)[:120])
+    return data

@@ -1,0 +1,212 @@
+"""Builds images: from a recipe (Debian, nothing, or a parent image) or from a Containerfile.
+
+Heavy work is done by other programs; this only puts them in order. Whatever they say goes to the build's log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import sys
+import tarfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from strata.core.errors import BadRequest, StrataError, Unavailable
+from strata.provisioning.images import archive
+from strata.provisioning.images.commands import press, run, workplace
+from strata.provisioning.images.furnish import Furnishing
+from strata.provisioning.images.layers import unpack
+from strata.provisioning.images.press import Order, Pressed
+from strata.provisioning.images.recipe import CONTAINERFILE, DEBIAN, RECIPE, Recipe, parse_recipe
+from strata.provisioning.images.records import Made
+from strata.provisioning.images.release import ImageConfig, Release
+from strata.provisioning.images.shelf import Shelf
+
+MOST_CONTEXT = 4 << 30
+_APT = Path("/etc/apt")
+_SLIM = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/info/*", "/usr/share/locale/*", "/usr/share/i18n/*")
+_OWN_PARENT = re.compile(r"^\s*FROM\s+(?:--\S+\s+)*localhost/([a-z0-9][a-z0-9._-]*:[A-Za-z0-9_][A-Za-z0-9_.-]*)", re.M)
+
+Find = Callable[[str], tuple[Made, Release]]
+"""An image of ours by ``name:tag``; raises ``NotFound``."""
+
+
+async def build(shelf: Shelf, context: Path, find: Find, log: Path, prefix: Sequence[str] = ()) -> Pressed:
+    """Build what ``context`` (a tar) describes. ``prefix``: stands before every command that needs a network."""
+    if os.geteuid() != 0:
+        raise Unavailable("images are built by root only", hint="run the service as root, or import what was built")
+    async with workplace(shelf.root) as work:
+        files = work / "context"
+        await asyncio.to_thread(_open_context, context, files, work)
+        if (files / RECIPE).is_file():
+            recipe = parse_recipe((files / RECIPE).read_text(encoding="utf-8", errors="replace"))
+            return await _from_recipe(shelf, recipe, files, work, find, log, prefix)
+        if (files / CONTAINERFILE).is_file():
+            return await _from_containerfile(shelf, files, work, find, log, prefix)
+    raise BadRequest(f"neither {RECIPE} nor {CONTAINERFILE} is in it", where="build")
+
+
+async def _from_recipe(
+    shelf: Shelf, recipe: Recipe, files: Path, work: Path, find: Find, log: Path, prefix: Sequence[str]
+) -> Pressed:
+    root, layer = work / "root", work / "layer.tar"
+    parent: Made | None = None
+    if recipe.parent:
+        parent = find(recipe.parent)[0]
+        squashfs = shelf.squashfs(parent.squashfs)
+        await _must(["unsquashfs", "-q", "-n", "-d", str(root), str(squashfs)], log, "the parent image")
+    elif recipe.from_ == DEBIAN:
+        await _must([*prefix, *_debian(recipe, root)], log, "the Debian system")
+    else:
+        root.mkdir(mode=0o755)
+    order = Furnishing(
+        root=str(root),
+        recipe=recipe,
+        context=str(files),
+        install=bool(parent and recipe.packages),
+        parent_listing=str(shelf.listing(parent.image)) if parent else "",
+        layer=str(layer),
+    )
+    command = [
+        *prefix,
+        "unshare",
+        "--mount",
+        "--pid",
+        "--ipc",
+        "--uts",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+        "nice",
+    ]
+    command += ["-n", "10", sys.executable, "-P", "-m", "strata.provisioning.images.furnish"]
+    env = {"PYTHONPATH": str(Path(__file__).parents[3])}
+    status, answer = await run(command, log=log, stdin=msgspec.json.encode(order), env=env, answers=True)
+    try:
+        done = msgspec.json.decode(answer, type=Pressed)
+    except msgspec.MsgspecError:
+        raise StrataError(f"the image could not be built (status {status})", hint="see its log") from None
+    if done.error:
+        raise (Unavailable if done.ours else BadRequest)(done.error, where=done.where, hint=done.hint)
+    made_by = f"recipe: from {recipe.from_}, {len(recipe.packages)} packages, {len(recipe.files)} files"
+    return await press(
+        Order(
+            root=str(shelf.root),
+            layer=str(layer),
+            parent=parent.image if parent else "",
+            run=recipe.config(parent.config if parent else ImageConfig()),
+            made_by=made_by,
+            source=f"built from {recipe.from_}",
+        ),
+        log,
+    )
+
+
+def _debian(recipe: Recipe, root: Path) -> list[str]:
+    sources = [_APT / "sources.list", *sorted((_APT / "sources.list.d").glob("*.list"))]
+    sources += sorted((_APT / "sources.list.d").glob("*.sources"))
+    there = [path for path in sources if path.is_file() and path.stat().st_size]
+    suite = recipe.suite or _own_suite()
+    if not there:
+        raise Unavailable("this machine has no apt sources to take Debian from", where=str(_APT))
+    if not any(re.search(rf"\b{re.escape(suite)}\b", path.read_text(errors="replace")) for path in there):
+        raise BadRequest(
+            f"this machine's apt sources do not have {suite}", where="recipe, suite", hint=f"add it below {_APT}"
+        )
+    left_out = [f"--dpkgopt=path-exclude={pattern}" for pattern in _SLIM] if recipe.slim else []
+    include = [f"--include={','.join(recipe.packages)}"] if recipe.packages else []
+    return [
+        *("mmdebstrap", "--mode=root", "--variant=minbase", "--format=directory", "--skip=check/empty", *left_out),
+        *("--aptopt=Apt::Install-Recommends false", *include),
+        # mmdebstrap leaves the building machine's own there.
+        '--customize-hook=rm -f "$1/etc/resolv.conf" "$1/etc/hostname"',
+        *(suite, str(root), *map(str, there)),
+    ]
+
+
+def _own_suite() -> str:
+    for line in Path("/etc/os-release").read_text(encoding="utf-8").splitlines():
+        if line.startswith("VERSION_CODENAME="):
+            return line.partition("=")[2].strip('"')
+    return "stable"
+
+
+async def _from_containerfile(
+    shelf: Shelf, files: Path, work: Path, find: Find, log: Path, prefix: Sequence[str]
+) -> Pressed:
+    buildah = [
+        *prefix,
+        "buildah",
+        "--root",
+        str(work / "storage"),
+        "--runroot",
+        str(work / "run"),
+        "--storage-driver",
+        "vfs",
+    ]
+    text = (files / CONTAINERFILE).read_text(encoding="utf-8", errors="replace")
+    for reference in dict.fromkeys(_OWN_PARENT.findall(text)):
+        made, release = find(reference)
+        parent = work / "parent.tar"
+        with parent.open("wb") as file:
+            await asyncio.to_thread(archive.write, shelf, made.image, release, file)
+        await _must([*buildah, "pull", "-q", f"oci-archive:{parent}"], log, f"the parent {reference}")
+        status, images = await run([*buildah, "images", "-q"], log=log, answers=True)
+        newest = images.decode().split()[:1]
+        if status or not newest:
+            raise BadRequest("the parent image cannot be read by buildah", where=reference)
+        await _must([*buildah, "tag", newest[0], f"localhost/{reference}"], log, f"the parent {reference}")
+    out = work / "out.tar"
+    command = [*buildah, "build", "--isolation", "chroot", "--pull-never", "--timestamp", "0", "--tag", "strata-build"]
+    await _must([*command, "-f", str(files / CONTAINERFILE), str(files)], log, "the Containerfile")
+    await _must([*buildah, "push", "-q", "strata-build", f"oci-archive:{out}"], log, "the Containerfile's image")
+    return await press(Order(root=str(shelf.root), archive=str(out), source="built from a Containerfile"), log)
+
+
+async def _must(command: list[str], log: Path, what: str) -> None:
+    status, _ = await run(command, log=log)
+    if status:
+        last = await asyncio.to_thread(_last_line, log)
+        raise BadRequest(f"{what} could not be made: {last}", where=command[0], hint="see the whole log")
+
+
+def _last_line(log: Path) -> str:
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - 2000))
+        lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
+    return lines[-1][:300] if lines else "it said nothing"
+
+
+def _open_context(context: Path, files: Path, work: Path) -> None:
+    """Unpack what came with the build. Nothing in it can be outside, special, or owned by somebody."""
+    plain = work / "context.tar"
+    unpack(context, plain, diff_id="", most=MOST_CONTEXT)
+    files.mkdir(mode=0o700)
+    try:
+        with tarfile.open(plain, "r:") as tar:
+            for member in tar:
+                _take_out(tar, member, files)
+    except tarfile.TarError as error:
+        raise BadRequest(f"cannot be unpacked: {error}", where="build") from None
+    plain.unlink()
+
+
+def _take_out(tar: tarfile.TarFile, member: tarfile.TarInfo, files: Path) -> None:
+    parts = [part for part in member.name.split("/") if part not in ("", ".")]
+    if ".." in parts or member.name.startswith("/") or not (member.isreg() or member.isdir()):
+        raise BadRequest("only plain files and directories go with a build", where=repr(member.name)[:200])
+    path = files.joinpath(*parts)
+    if member.isdir():
+        path.mkdir(parents=True, exist_ok=True)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    source = tar.extractfile(member)
+    assert source is not None
+    with source, path.open("wb") as file:
+        shutil.copyfileobj(source, file)
+    path.chmod(member.mode & 0o755)

@@ -1,0 +1,92 @@
+"""Runs the long, heavy commands that make images: beside us, their words in a log, and gone when we are to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from strata.core.errors import BadRequest, StrataError, Unavailable
+from strata.provisioning.images.press import Order, Pressed
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_MOST_ANSWER = 4 << 20
+
+
+async def run(
+    command: Sequence[str],
+    *,
+    log: Path,
+    stdin: bytes = b"",
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    answers: bool = False,
+) -> tuple[int, bytes]:
+    """Run ``command``; its status and, if it ``answers``, what it wrote to standard output. The rest goes to ``log``.
+    Cancelled, it is killed with all its children."""
+    with log.open("ab") as words, os.fdopen(os.memfd_create("order"), "w+b", buffering=0) as order:
+        order.write(stdin)
+        order.seek(0)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=order,
+                stdout=asyncio.subprocess.PIPE if answers else words,
+                stderr=words,
+                env={"PATH": PATH, "LANG": "C.UTF-8", **(env or {})},
+                cwd=cwd or "/",
+                start_new_session=True,
+            )
+        except FileNotFoundError:
+            raise Unavailable(f"{command[0]} is not installed", hint=f"apt-get install {command[0]}") from None
+    try:
+        answer = b""
+        if process.stdout is not None:
+            while piece := await process.stdout.read(65536):
+                answer += piece
+                if len(answer) > _MOST_ANSWER:
+                    raise StrataError("said more than it should", where=command[0])
+        return await process.wait(), answer
+    finally:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+
+
+@contextlib.asynccontextmanager
+async def workplace(root: Path) -> AsyncIterator[Path]:
+    """A directory on the repository's file system that is gone at the end, whoever was killed in it."""
+    place = root / "work" / secrets.token_hex(8)
+    place.mkdir(mode=0o700)
+    try:
+        yield place
+    finally:
+        await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
+
+
+async def press(order: Order, log: Path) -> Pressed:
+    """Have the press make an image; raises what is wrong with it."""
+    async with workplace(Path(order.root)) as work:
+        return await _pressed(msgspec.structs.replace(order, work=str(work)), log)
+
+
+async def _pressed(order: Order, log: Path) -> Pressed:
+    command = ["nice", "-n", "10", sys.executable, "-P", "-m", "strata.provisioning.images.press"]
+    env = {"PYTHONPATH": str(Path(__file__).parents[3])}
+    status, answer = await run(command, log=log, stdin=msgspec.json.encode(order), env=env, answers=True)
+    try:
+        pressed = msgspec.json.decode(answer, type=Pressed)
+    except msgspec.MsgspecError:
+        raise StrataError(f"the image could not be made (status {status})", where="press", hint="see its log") from None
+    if pressed.error:
+        kind = Unavailable if pressed.ours else BadRequest
+        raise kind(pressed.error, where=pressed.where, hint=pressed.hint)
+    return pressed

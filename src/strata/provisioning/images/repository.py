@@ -1,0 +1,254 @@
+"""The repository of images on one controller: its files, the catalogue that all controllers share, and what is done.
+
+Implements ``release.Releases``. A controller that shares the store but not the files knows every release and serves
+those whose files it has: importing the same image there brings them, under the same release.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from strata.core.errors import Corrupt, NotFound, StrataError
+from strata.provisioning.alarm import AlarmSink
+from strata.provisioning.images import archive, oci, registry
+from strata.provisioning.images.build import build
+from strata.provisioning.images.catalogue import Catalogue
+from strata.provisioning.images.commands import press
+from strata.provisioning.images.compare import Difference, compare
+from strata.provisioning.images.layers import check_file
+from strata.provisioning.images.press import Order
+from strata.provisioning.images.records import Made
+from strata.provisioning.images.release import ImageConfig, Release, is_signed_by
+from strata.provisioning.images.shelf import Shelf
+from strata.provisioning.images.squash import write_chunks
+from strata.provisioning.images.tree import MOST_BYTES
+from strata.provisioning.images.uploads import Uploads
+from strata.provisioning.signing import Signer
+from strata.store.audit import Ledger
+from strata.store.protocol import Store
+
+KEEP = 7 * 86400.0
+"""Seconds that what a tag stood for can be had back."""
+_SETTLED = 3600.0
+"""Seconds that a file which belongs to nothing is left alone: it may belong to work under way."""
+
+
+class Swept(msgspec.Struct, frozen=True, kw_only=True):
+    """What garbage collection removed, or would."""
+
+    images: tuple[str, ...]
+    files: int
+    bytes: int
+
+
+class Images:
+    """All of it. ``start``, ``stop``."""
+
+    def __init__(
+        self,
+        directory: Path,
+        store: Store,
+        ledger: Ledger,
+        signer: Signer,
+        alarm: AlarmSink,
+        *,
+        readers: int | None = None,
+        logins: Path | None = None,
+        prefix: Sequence[str] = (),
+        most: int = MOST_BYTES,
+    ) -> None:
+        """``readers``: the group of nginx's workers. ``logins``: a file of logins to registries. ``prefix``: stands
+        before commands that build images and need a network. ``most``: bytes that an image may unpack to."""
+        self.shelf = Shelf(directory)
+        self.catalogue = Catalogue(store, ledger, signer, alarm)
+        self.uploads = Uploads(self.shelf)
+        self._readers = readers
+        self._logins = logins
+        self._prefix = prefix
+        self._most = most
+
+    async def start(self) -> None:
+        """Make the directories, remove what a crash left, load the catalogue."""
+        await asyncio.to_thread(self.shelf.open, readers=self._readers)
+        await asyncio.to_thread(self.shelf.sweep_work)
+        await self.catalogue.start()
+        self._write_index()
+        self.catalogue.on_change(lambda _: self._write_index())
+
+    async def stop(self) -> None:
+        """End the watch."""
+        await self.catalogue.stop()
+
+    async def release(self, reference: str) -> Release:
+        """What ``name:tag`` stands for now; ``NotFound`` if nothing."""
+        return await self.catalogue.release(reference)
+
+    def on_change(self, told: Callable[[str], None]) -> None:
+        """Call ``told(reference)`` whenever a tag comes to stand for something else, or is gone."""
+        self.catalogue.on_change(told)
+
+    def is_here(self, release: Release) -> bool:
+        """Whether this controller has the files that nodes fetch."""
+        return self.shelf.squashfs(release.squashfs).exists() and self.shelf.chunks(release.chunks).exists()
+
+    # -- making
+
+    async def take_archive(
+        self,
+        author: str,
+        upload: str,
+        reference: str,
+        log: Path,
+        *,
+        ref: str = "",
+        run: ImageConfig | None = None,
+        unsigned: bool = False,
+    ) -> Release:
+        """Import an uploaded archive. ``unsigned``: as ours and new, whatever signed release it carries."""
+        order = Order(
+            root=str(self.shelf.root),
+            archive=str(self.uploads.path(upload)),
+            ref=ref,
+            run=run or ImageConfig(),
+            source="imported from an archive",
+            most=self._most,
+        )
+        pressed = await press(order, log)
+        assert pressed.made is not None
+        told = None if unsigned else pressed.release
+        return await self.catalogue.put(author, pressed.made, reference, told=told)
+
+    async def take_remote(self, author: str, remote: str, reference: str, log: Path) -> Release:
+        """Import from a registry."""
+
+        def say(text: str) -> None:
+            with log.open("a", encoding="utf-8") as file:
+                file.write(f"{text}\n")
+
+        manifest = await registry.pull(self.shelf, remote, say, most=self._most, logins=self._logins)
+        order = Order(root=str(self.shelf.root), manifest=manifest, source=f"imported from {remote}", most=self._most)
+        pressed = await press(order, log)
+        assert pressed.made is not None
+        return await self.catalogue.put(author, pressed.made, reference)
+
+    async def build(self, author: str, upload: str, reference: str, log: Path) -> Release:
+        """Build from an uploaded recipe or Containerfile, with the files beside it."""
+        pressed = await build(self.shelf, self.uploads.path(upload), self._parent, log, self._prefix)
+        assert pressed.made is not None
+        return await self.catalogue.put(author, pressed.made, reference)
+
+    # -- looking
+
+    async def verify(self, reference: str) -> list[str]:
+        """What is wrong with an image: its signature, and every byte of its files. Empty: sound."""
+        release = await self.release(reference)
+        problems = []
+        if not is_signed_by(release, self.catalogue.signer.public_pem):
+            problems.append("the release is not signed by this site's key (strata image sign signs it again)")
+        made = self.catalogue.made.get(release.image)
+        return problems + await asyncio.to_thread(self._check_files, release, made)
+
+    async def diff(self, before: str, after: str) -> Difference:
+        """From one image to another."""
+        listings = [self.shelf.listing(self.catalogue.find(source).image) for source in (before, after)]
+        for listing, source in zip(listings, (before, after), strict=True):
+            if not listing.exists():
+                raise NotFound("its files are not on this controller", where=source[:120])
+        return await asyncio.to_thread(compare, *listings)
+
+    async def export(self, reference: str) -> AsyncIterator[bytes]:
+        """An image as a tar of an OCI layout, with its signed release, piece by piece."""
+        release = await self.release(reference)
+        manifest = oci.parse_manifest(await asyncio.to_thread(self.shelf.read, release.image))
+        for blob in (manifest.config, *manifest.layers):
+            if not self.shelf.blob(blob.digest).exists():
+                raise NotFound("not all of it is on this controller", where=reference)
+        return self._exported(release)
+
+    # -- keeping
+
+    async def gc(self, author: str, *, dry_run: bool, keep: float = KEEP) -> Swept:
+        """Remove images that nothing stands for, and has not for a while; and files that belong to none."""
+        before = time.time() - keep
+        gone = self.catalogue.forgotten(before) if dry_run else await self.catalogue.forget(author, before)
+        images = {made.image for made in gone}
+        used = self.catalogue.digests(without=images, before=before)
+        files = await asyncio.to_thread(self.shelf.unused, used, older=min(_SETTLED, keep))
+        if not dry_run:
+            for path, _ in files:
+                path.unlink(missing_ok=True)
+        return Swept(images=tuple(sorted(images)), files=len(files), bytes=sum(size for _, size in files))
+
+    # -- inside
+
+    def _write_index(self) -> None:
+        """Say in the OCI layout what tags stand for, as far as its blobs are here."""
+        entries = []
+        for name in self.catalogue.names.values():
+            for tagged in name.tags.values():
+                blob = self.shelf.blob(tagged.release.image)
+                if blob.exists():
+                    entries.append((tagged.release.reference, tagged.release.image, blob.stat().st_size))
+        self.shelf.write_index(oci.new_index(sorted(entries)))
+
+    def _parent(self, reference: str) -> tuple[Made, Release]:
+        made, release = self.catalogue.find(reference), self.catalogue.tagged(reference).release
+        if not self.shelf.squashfs(made.squashfs).exists() or not self.shelf.listing(made.image).exists():
+            raise NotFound("its files are not on this controller", where=reference)
+        return made, release
+
+    def _check_files(self, release: Release, made: Made | None) -> list[str]:
+        problems = []
+        parts = [(self.shelf.squashfs(release.squashfs), release.squashfs, "squashfs")]
+        if made is not None:
+            parts.append((self.shelf.blob(made.image), made.image, "manifest"))
+            parts.append((self.shelf.blob(made.config_digest), made.config_digest, "configuration"))
+            parts += [(self.shelf.blob(layer.digest), layer.digest, "layer") for layer in made.layers]
+        for path, digest, what in parts:
+            try:
+                check_file(path, digest)
+            except FileNotFoundError:
+                problems.append(f"the {what} {digest[:19]}… is not on this controller")
+            except Corrupt:
+                problems.append(f"the {what} {digest[:19]}… is damaged")
+        try:
+            with self.shelf.workplace() as work:
+                write_chunks(self.shelf.squashfs(release.squashfs), work / "chunks")
+                check_file(work / "chunks", release.chunks)
+            check_file(self.shelf.chunks(release.chunks), release.chunks)
+        except FileNotFoundError:
+            problems.append("the list of chunks is not on this controller")
+        except Corrupt:
+            problems.append("the list of chunks is damaged")
+        return problems
+
+    async def _exported(self, release: Release) -> AsyncIterator[bytes]:
+        reading, writing = os.pipe()
+        with os.fdopen(reading, "rb", buffering=0) as source:
+
+            def write() -> None:
+                with os.fdopen(writing, "wb") as into:
+                    archive.write(self.shelf, release.image, release, into)
+
+            task = asyncio.create_task(asyncio.to_thread(write))
+            read: asyncio.Future[bytes] | None = None
+            try:
+                while True:
+                    read = asyncio.ensure_future(asyncio.to_thread(source.read, 1 << 20))
+                    if not (piece := await asyncio.shield(read)):
+                        break
+                    yield piece
+            finally:
+                if read is not None:
+                    await asyncio.wait([read])
+                source.close()  # who writes then ends
+                await asyncio.wait([task])
+                error = task.exception()
+            if error is not None:
+                raise StrataError(f"the export broke off: {error}", where=release.reference)

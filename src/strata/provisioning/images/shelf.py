@@ -1,0 +1,175 @@
+"""The files of the repository: an OCI image layout, and beside it what nodes fetch. Each is named for its digest.
+
+``blobs/sha256`` and ``oci-layout`` are what any OCI tool understands. ``squashfs`` and ``chunks`` are served to nodes
+by nginx, whose account reads them through the group; nobody else can list or open them. ``listings`` say which files
+an image holds. ``work``, ``uploads`` and ``logs`` hold what is not finished, or was said about it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO
+
+from strata.core.errors import BadRequest, NotFound
+from strata.provisioning.images.release import check_digest
+
+SERVED = ("squashfs", "chunks")
+_PRIVATE = ("blobs", "blobs/sha256", "listings", "work", "uploads", "logs")
+_LOGS_KEPT = 7 * 86400.0
+_KINDS = {"blobs/sha256": "", "squashfs": ".squashfs", "chunks": "", "listings": ".gz"}
+
+
+class Shelf:
+    """The directory. Whatever is in place is whole: files come by being renamed."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def open(self, *, readers: int | None = None) -> None:
+        """Make what is missing. ``readers``: the group of nginx's workers, if they are somebody else."""
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name in (*_PRIVATE, *SERVED):
+            (self.root / name).mkdir(mode=0o700, exist_ok=True)
+        if readers is not None:
+            os.chown(self.root, -1, readers)
+            self.root.chmod(0o710)
+            for name in SERVED:
+                folder = self.root / name
+                os.chown(folder, -1, readers)
+                folder.chmod(0o2710)  # what comes into it is the group's as well
+        layout = self.root / "oci-layout"
+        if not layout.exists():
+            layout.write_text('{"imageLayoutVersion":"1.0.0"}\n', encoding="ascii")
+
+    def blob(self, digest: str) -> Path:
+        """Where a blob is, or would be."""
+        return self.root / "blobs/sha256" / check_digest(digest)
+
+    def squashfs(self, digest: str) -> Path:
+        """The file that nodes mount."""
+        return self.root / "squashfs" / f"{check_digest(digest)}.squashfs"
+
+    def chunks(self, digest: str) -> Path:
+        """The list of its chunks' digests."""
+        return self.root / "chunks" / check_digest(digest)
+
+    def listing(self, manifest: str) -> Path:
+        """The files of the image with this manifest."""
+        return self.root / "listings" / f"{check_digest(manifest)}.gz"
+
+    def upload(self, ident: str) -> Path:
+        """What a client is sending."""
+        if not ident.isalnum() or len(ident) > 64:
+            raise BadRequest("not the name of an upload", where=repr(ident)[:80])
+        return self.root / "uploads" / ident
+
+    def log(self, ident: str) -> Path:
+        """What was said while an image was made."""
+        if not ident.isalnum() or len(ident) > 64:
+            raise BadRequest("not the name of a log", where=repr(ident)[:80])
+        return self.root / "logs" / ident
+
+    @contextlib.contextmanager
+    def workplace(self) -> Iterator[Path]:
+        """A directory on the same file system that is gone at the end."""
+        place = self.root / "work" / secrets.token_hex(8)
+        place.mkdir(mode=0o700)
+        try:
+            yield place
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+
+    def add_bytes(self, data: bytes) -> str:
+        """Put a small blob in place; its digest."""
+        digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        part = self.root / "work" / secrets.token_hex(8)
+        part.write_bytes(data)
+        place(part, self.blob(digest))
+        return digest
+
+    def add_stream(self, source: IO[bytes], *, expect: str = "", most: int) -> tuple[str, int]:
+        """Put a blob in place as it is read; its digest and size. Refused unless it is the expected one."""
+        part = self.root / "work" / secrets.token_hex(8)
+        digest, size = hashlib.sha256(), 0
+        try:
+            with part.open("xb") as file:
+                while piece := source.read(1 << 20):
+                    size += len(piece)
+                    if size > most:
+                        raise BadRequest(f"more than {most >> 20} MiB", where=expect[:19] or "blob")
+                    digest.update(piece)
+                    file.write(piece)
+            found = f"sha256:{digest.hexdigest()}"
+            if expect and found != expect:
+                raise BadRequest(f"its digest is {found[:19]}…: damaged, or not what was asked for", where=expect[:19])
+            place(part, self.blob(found))
+        finally:
+            part.unlink(missing_ok=True)
+        return found, size
+
+    def write_index(self, data: bytes) -> None:
+        """Put the layout's ``index.json`` in place."""
+        part = self.root / ".index.json.part"
+        part.write_bytes(data)
+        part.replace(self.root / "index.json")
+
+    def read(self, digest: str, most: int = 4 << 20) -> bytes:
+        """A small blob, checked."""
+        path = self.blob(digest)
+        try:
+            with path.open("rb") as file:
+                data = file.read(most + 1)
+        except FileNotFoundError:
+            raise NotFound("the blob is not in this controller's repository", where=digest[:19]) from None
+        if len(data) > most:
+            raise BadRequest(f"is larger than {most} bytes, which no manifest is", where=digest[:19])
+        if f"sha256:{hashlib.sha256(data).hexdigest()}" != digest:
+            raise BadRequest("is damaged", where=digest[:19], hint="import the image again")
+        return data
+
+    def sweep_work(self) -> None:
+        """Remove what interrupted work left, and logs that nobody will read any more."""
+        for path in (self.root / "work").iterdir():
+            _remove(path)
+        for path in (self.root / "logs").iterdir():
+            if path.stat().st_mtime < time.time() - _LOGS_KEPT:
+                path.unlink()
+
+    def unused(self, used: Iterable[str], *, older: float) -> list[tuple[Path, int]]:
+        """Files that belong to nothing in ``used`` (digests) and have been there for a while, with their sizes."""
+        keep = {check_digest(digest) for digest in used}
+        cut = time.time() - older
+        found = []
+        for folder, ending in _KINDS.items():
+            for path in sorted((self.root / folder).iterdir()):
+                status = path.lstat()
+                if path.name.removesuffix(ending) not in keep and status.st_mtime <= cut:
+                    found.append((path, status.st_size))
+        return found
+
+
+def place(part: Path, path: Path) -> None:
+    """Move a finished file to where it is looked for. One that is there already is the same: it only gets younger."""
+    if path.exists():
+        part.unlink()
+        os.utime(path)
+        return
+    with part.open("rb") as file:
+        os.fsync(file.fileno())
+    part.chmod(0o640)
+    os.chown(part, -1, path.parent.stat().st_gid)
+    part.replace(path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

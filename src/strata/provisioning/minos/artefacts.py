@@ -1,0 +1,205 @@
+"""The built minimal OSes in a folder: each in a directory named by its manifest's digest, and which is the latest.
+
+A directory holds ``vmlinuz``, ``initrd``, ``manifest.json`` and ``manifest.sig``; ``latest`` is a symbolic link to one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from strata.core.errors import Conflict, Corrupt, NotFound
+from strata.provisioning.signing import Signer, verify
+
+LATEST = "latest"
+KERNEL = "vmlinuz"
+INITRD = "initrd"
+MANIFEST = "manifest.json"
+SIGNATURE = "manifest.sig"
+_DIGITS = 12
+_BUILD = re.compile(r"[0-9a-f]{12}")
+
+
+class Input(msgspec.Struct, frozen=True, kw_only=True):
+    """A package of which at least one file was taken."""
+
+    name: str
+    version: str
+    sha256: str
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that nodes boot from."""
+
+    size: int
+    sha256: str
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """What was built, of what. The same inputs make the same manifest, and its digest names the build."""
+
+    arch: str
+    kernel: str
+    """Its release, as ``uname -r`` says."""
+    inputs: tuple[Input, ...]
+    agent: str
+    """Digest over the agent's sources."""
+    files: str
+    """Digest over every path, mode and content in the initrd."""
+    modules: tuple[str, ...]
+    unpacked: int
+    """Bytes of the initrd in a node's memory."""
+    vmlinuz: Part
+    initrd: Part
+
+
+class Artefact(msgspec.Struct, frozen=True, kw_only=True):
+    """One build."""
+
+    digest: str
+    """The first 12 hexadecimal digits of the SHA-256 of its manifest."""
+    manifest: Manifest
+    path: Path
+    latest: bool = False
+
+
+class Artefacts:
+    """The builds in ``root``."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def add(self, manifest: Manifest, kernel: bytes, initrd: bytes, signer: Signer) -> Artefact:
+        """Keep a build, whole or not at all, and make it the latest. One that is there already stays."""
+        text = encode(manifest)
+        digest = hashlib.sha256(text).hexdigest()[:_DIGITS]
+        self.root.mkdir(parents=True, exist_ok=True)
+        target = self.root / digest
+        part = Path(tempfile.mkdtemp(prefix=".build-", dir=self.root))
+        try:
+            for name, data in (
+                (KERNEL, kernel),
+                (INITRD, initrd),
+                (MANIFEST, text),
+                (SIGNATURE, signer.sign(text)),
+            ):
+                _write(part / name, data)
+            part.chmod(0o755)
+            if target.exists() and self._problems(digest, signer.public_pem):
+                shutil.rmtree(target)
+            if not target.exists():
+                part.rename(target)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+        self.choose(digest)
+        return Artefact(digest=digest, manifest=manifest, path=target, latest=True)
+
+    def all(self) -> list[Artefact]:
+        """All builds, by digest."""
+        if not self.root.is_dir():
+            return []
+        return [self.get(path.name) for path in sorted(self.root.iterdir()) if _BUILD.fullmatch(path.name)]
+
+    def get(self, name: str) -> Artefact:
+        """The build of that digest (or the one that begins so), or ``latest``."""
+        digest = self._resolve(name)
+        path = self.root / digest
+        try:
+            manifest = msgspec.json.decode((path / MANIFEST).read_bytes(), type=Manifest)
+        except (OSError, msgspec.MsgspecError) as error:
+            raise Corrupt(
+                f"its manifest cannot be read: {type(error).__name__}",
+                where=f"minOS {digest}",
+                hint=f"strata minos remove {digest}, then build again",
+            ) from None
+        return Artefact(digest=digest, manifest=manifest, path=path, latest=digest == self._latest())
+
+    def choose(self, name: str) -> str:
+        """Make a build the latest; its digest."""
+        digest = self._resolve(name)
+        part = self.root / f".{LATEST}.{os.getpid()}"
+        part.unlink(missing_ok=True)
+        part.symlink_to(digest)
+        part.replace(self.root / LATEST)
+        return digest
+
+    def problems(self, name: str, public_pem: str) -> list[str]:
+        """What is wrong with a build: its signature, or a file that is not as its manifest says. Empty: nothing."""
+        return self._problems(self._resolve(name), public_pem)
+
+    def remove(self, name: str) -> str:
+        """Delete a build that is not the latest; its digest."""
+        digest = self._resolve(name)
+        if digest == self._latest():
+            raise Conflict(
+                "it is the latest, which nodes boot", where=f"minOS {digest}", hint="make another one the latest first"
+            )
+        shutil.rmtree(self.root / digest)
+        return digest
+
+    def _problems(self, digest: str, public_pem: str) -> list[str]:
+        path = self.root / digest
+        found = []
+        try:
+            text = (path / MANIFEST).read_bytes()
+            signature = (path / SIGNATURE).read_bytes()
+            manifest = msgspec.json.decode(text, type=Manifest)
+        except (OSError, msgspec.MsgspecError) as error:
+            return [f"its manifest cannot be read: {type(error).__name__}"]
+        if hashlib.sha256(text).hexdigest()[:_DIGITS] != digest:
+            found.append(f"{MANIFEST} is not the one that {digest} names")
+        if not verify(public_pem, text, signature):
+            found.append(f"{SIGNATURE} is not by this site's key")
+        for name, part in ((KERNEL, manifest.vmlinuz), (INITRD, manifest.initrd)):
+            if not _is(path / name, part):
+                found.append(f"{name} is not as its manifest says")
+        return found
+
+    def _latest(self) -> str:
+        try:
+            return (self.root / LATEST).readlink().name
+        except OSError:
+            return ""
+
+    def _resolve(self, name: str) -> str:
+        if name == LATEST:
+            found = [self._latest()] if (self.root / LATEST).exists() else []
+        elif re.fullmatch(r"[0-9a-f]{1,64}", name) and self.root.is_dir():
+            found = sorted(
+                path.name
+                for path in self.root.iterdir()
+                if _BUILD.fullmatch(path.name) and (path.name.startswith(name) or name.startswith(path.name))
+            )
+        else:
+            found = []
+        if len(found) == 1:
+            return found[0]
+        detail = f"{len(found)} builds begin so" if found else "there is no such build"
+        raise NotFound(detail, where=f"minOS {name[:64]!r}", hint="strata minos list; strata minos build makes one")
+
+
+def encode(manifest: Manifest) -> bytes:
+    """The bytes that are signed."""
+    return msgspec.json.format(msgspec.json.encode(manifest, order="sorted"), indent=2) + b"\n"
+
+
+def _is(path: Path, part: Part) -> bool:
+    try:
+        with path.open("rb") as file:
+            return path.stat().st_size == part.size and hashlib.file_digest(file, "sha256").hexdigest() == part.sha256
+    except OSError:
+        return False
+
+
+def _write(path: Path, data: bytes) -> None:
+    with path.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    path.chmod(0o644)

@@ -1,0 +1,43 @@
+"""What goes into the minimal OS, for each architecture."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from strata.core.errors import BadRequest
+from strata.provisioning.minos import elf
+
+
+class Recipe(NamedTuple):
+    """One architecture: its names in Debian and in ELF, and its usual kernel."""
+
+    arch: str
+    debian: str
+    triplet: str
+    machine: int
+    kernel: str
+    image: str
+    """How the kernel's file begins in /boot."""
+
+
+RECIPES = {
+    "x86_64": Recipe("x86_64", "amd64", "x86_64-linux-gnu", elf.X86_64, "linux-image-cloud-amd64", "vmlinuz"),
+    "aarch64": Recipe("aarch64", "arm64", "aarch64-linux-gnu", elf.AARCH64, "linux-image-cloud-arm64", "vmlinuz"),
+}
+
+PACKAGES = ("busybox-static", "crun", "libpython3-stdlib", "openssl", "python3-minimal")
+"""Where programs come from. Their libraries are found by their dependencies."""
+
+PROGRAMS = ("bin/busybox", "usr/bin/crun", "usr/bin/openssl")
+"""Of these, Python beside them; without the leading ``usr/`` in some releases."""
+
+SETTINGS = ("etc/ssl/openssl.cnf",)
+"""Files that programs cannot do without."""
+
+
+def recipe(arch: str) -> Recipe:
+    """The recipe for an architecture, as ``uname -m`` names it."""
+    found = RECIPES.get(arch)
+    if found is None:
+        raise BadRequest(f"no recipe for architecture {arch[:40]!r}", hint=f"there are {', '.join(sorted(RECIPES))}")
+    return found

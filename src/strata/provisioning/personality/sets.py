@@ -1,0 +1,252 @@
+"""All image sets, level with the store, and what each of them stands for now: digests and signed releases.
+
+A set changes when somebody edits it, and when one of its tags is moved: both give it another digest, by which the
+nodes that run the old one are told apart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from strata.core.errors import BadRequest, NotFound, StrataError, Unavailable
+from strata.core.node import Node
+from strata.provisioning.images.release import Release, Releases, canonical
+from strata.provisioning.personality.image_set import MOST_FILES_BYTES, ImageSet, Member, fill
+from strata.store.followed import Followed
+from strata.store.protocol import Store
+
+log = logging.getLogger(__name__)
+
+PREFIX = "image-set/"
+
+encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(ImageSet).decode
+
+
+class Resolved(msgspec.Struct, frozen=True, kw_only=True):
+    """A set with what its tags stand for."""
+
+    image_set: ImageSet
+    digest: str
+    """Of name and members, per class: what nodes get of their own is not in it, but the text it is made from is."""
+    members: tuple[Mapping[str, Any], ...]
+    whole: msgspec.Raw | None
+    """What agents get, where it is the same for all of them."""
+
+
+class ImageSets:
+    """The sets. ``start``, then ``stop``."""
+
+    def __init__(self, store: Store, releases: Releases, *, changed: Callable[[str], None] = lambda name: None) -> None:
+        """``changed``: takes the name of a set that now stands for something else, or is gone."""
+        self._releases = releases
+        self._changed = changed
+        self._sets: dict[str, ImageSet] = {}
+        self._resolved: dict[str, Resolved] = {}
+        self._problems: dict[str, str] = {}
+        self._by_digest: dict[str, str] = {}
+        self._stale: set[str] = set()
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._followed = Followed(store, PREFIX, self._take, self._clear)
+        releases.on_change(self._moved)
+
+    async def start(self) -> None:
+        """Load the sets, find out what they stand for, and follow both."""
+        await self._followed.start()
+        await self._resolve()
+        self._task = asyncio.create_task(self._work(), name="image sets")
+
+    async def stop(self) -> None:
+        """Let go of the store."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        await self._followed.stop()
+
+    # -- reading
+
+    def names(self) -> list[str]:
+        """All of them, in order."""
+        return sorted(self._sets)
+
+    def get(self, name: str) -> ImageSet:
+        """One of them, as it was written."""
+        try:
+            return self._sets[name]
+        except KeyError:
+            raise NotFound("no such image set", where=name[:80], hint="strata image-set list shows all") from None
+
+    def digest(self, name: str) -> str:
+        """What the set's digest is now; empty where it is not there, or one of its images is not."""
+        found = self._resolved.get(name)
+        return found.digest if found else ""
+
+    def name_of(self, digest: str) -> str:
+        """The set that has this digest now; empty: none has."""
+        return self._by_digest.get(digest, "")
+
+    def problem(self, name: str) -> str:
+        """Why the set cannot be run; empty: it can."""
+        return self._problems.get(name, "") if name in self._sets else "no such image set"
+
+    def releases(self, name: str) -> Mapping[str, Release]:
+        """Member → what its tag stands for."""
+        found = self._resolved.get(name)
+        return {member["name"]: member["release"] for member in found.members} if found else {}
+
+    def for_node(self, name: str, node: Node) -> msgspec.Raw:
+        """The set as the node's agent gets it; ``Unavailable`` where it cannot be run."""
+        found = self._resolved.get(name)
+        if found is None:
+            raise Unavailable(self.problem(name) or "it is not known yet what it stands for", where=f"image set {name}")
+        if found.whole is not None:
+            return found.whole
+        members = [
+            {**wire, "files": _files(member, node)}
+            for wire, member in zip(found.members, found.image_set.members, strict=True)
+        ]
+        size = sum(len(file["content"]) for member in members for file in member["files"])
+        if size > MOST_FILES_BYTES * 4 // 3 + 1024:
+            raise BadRequest(f"the node's files have more than {MOST_FILES_BYTES} bytes", where=f"image set {name}")
+        return msgspec.Raw(msgspec.json.encode({"name": name, "digest": found.digest, "members": members}))
+
+    async def trial(self, image_set: ImageSet) -> Resolved:
+        """What a set would stand for; raises ``BadRequest`` where one of its images is not there."""
+        releases = {}
+        for member in image_set.members:
+            try:
+                releases[member.name] = await self._releases.release(member.release)
+            except StrataError as error:
+                raise BadRequest(
+                    error.detail, where=f"member {member.name}, {member.release}", hint=error.hint
+                ) from None
+        return _resolved(image_set, releases)
+
+    def wrote(self, name: str, image_set: ImageSet | None, revision: int) -> None:
+        """Somebody here changed a set: who wrote reads what was written."""
+        self._followed.wrote(PREFIX + name, encode(image_set) if image_set else None, revision)
+
+    async def settled(self) -> None:
+        """Until every set that was changed is resolved."""
+        await self._resolve()
+
+    # -- following
+
+    def _take(self, key: str, value: bytes | None) -> None:
+        name = key.removeprefix(PREFIX)
+        if value is None:
+            self._sets.pop(name, None)
+        else:
+            try:
+                self._sets[name] = _decode(value)
+            except msgspec.MsgspecError:
+                log.error("unreadable image set", extra={"set": name})
+                return
+        self._touch(name)
+
+    def _clear(self) -> None:
+        for name in self._sets:
+            self._touch(name)
+        self._sets.clear()
+
+    def _moved(self, reference: str) -> None:
+        image, _, _ = reference.partition(":")
+        for name, image_set in self._sets.items():
+            if any(member.release.partition(":")[0] == image for member in image_set.members):
+                self._touch(name)
+
+    def _touch(self, name: str) -> None:
+        self._stale.add(name)
+        self._wake.set()
+
+    async def _work(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                await self._resolve()
+            except StrataError as error:
+                log.warning("image sets could not be resolved", extra={"reason": str(error)})
+                await asyncio.sleep(1.0)
+                self._wake.set()
+
+    async def _resolve(self) -> None:
+        while self._stale:
+            name = self._stale.pop()
+            image_set = self._sets.get(name)
+            before = self._resolved.get(name)
+            now: Resolved | None = None
+            problem = ""
+            if image_set is not None:
+                try:
+                    now = await self.trial(image_set)
+                except BadRequest as error:
+                    problem = str(error)
+            self._put(name, now, problem)
+            if (before and before.digest) != (now and now.digest):
+                self._changed(name)
+
+    def _put(self, name: str, now: Resolved | None, problem: str) -> None:
+        before = self._resolved.pop(name, None)
+        if before is not None:
+            self._by_digest.pop(before.digest, None)
+        if now is not None:
+            self._resolved[name] = now
+            self._by_digest[now.digest] = name
+        self._problems.pop(name, None)
+        if problem:
+            self._problems[name] = problem
+
+
+def _resolved(image_set: ImageSet, releases: Mapping[str, Release]) -> Resolved:
+    members = tuple(_wire(member, releases[member.name]) for member in image_set.members)
+    digest = f"sha256:{hashlib.sha256(canonical({'name': image_set.name, 'members': members})).hexdigest()}"
+    whole = None
+    if not any(member.files for member in image_set.members):
+        body = {"name": image_set.name, "digest": digest, "members": [{**member, "files": []} for member in members]}
+        whole = msgspec.Raw(msgspec.json.encode(body))
+    return Resolved(image_set=image_set, digest=digest, members=members, whole=whole)
+
+
+def _wire(member: Member, release: Release) -> dict[str, Any]:
+    """A member as agents know it, without the files: every field is there, so that the digest is of what is meant."""
+    ready, restart = member.ready, member.restart
+    files = [[file.path, file.mode, file.content] for file in member.files]
+    return {
+        "name": member.name,
+        "release": release,
+        "mode": member.mode,
+        "argv": list(member.argv),
+        "env": dict(member.env),
+        "init": member.init,
+        "ready": {
+            "kind": ready.kind,
+            "path": ready.path,
+            "port": ready.port,
+            "argv": list(ready.argv),
+            "within": ready.within,
+        },
+        "restart": {"most": restart.most, "backoff": restart.backoff},
+        "mounts": [{"source": m.source, "target": m.target, "readonly": m.readonly} for m in member.mounts],
+        "files_digest": f"sha256:{hashlib.sha256(canonical(files)).hexdigest()}" if files else "",
+    }
+
+
+def _files(member: Member, node: Node) -> list[dict[str, Any]]:
+    return [
+        {
+            "path": file.path,
+            "mode": file.mode,
+            "content": base64.b64encode(fill(file.content, node).encode()).decode(),
+        }
+        for file in member.files
+    ]

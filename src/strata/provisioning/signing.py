@@ -1,0 +1,85 @@
+"""The key that vouches for what nodes run: releases of images, and the minimal OS. Ed25519, in the state directory."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ed25519
+
+from strata.core.errors import Corrupt
+
+KEY_FILE = "release.key"
+
+
+class Signer:
+    """Signs. ``open`` makes the key on first use."""
+
+    def __init__(self, key: ed25519.Ed25519PrivateKey) -> None:
+        self._key = key
+
+    @classmethod
+    def open(cls, directory: Path) -> Signer:
+        """The key in ``directory``, which only its owner can read."""
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = directory / KEY_FILE
+        if not path.exists():
+            _write_new(path)
+        try:
+            key = serialization.load_pem_private_key(path.read_bytes(), password=None)
+        except (OSError, ValueError) as error:
+            raise Corrupt(
+                f"the signing key cannot be read: {type(error).__name__}",
+                where=str(path),
+                hint="restore it from a backup, or remove it to make a new one (images must be signed again)",
+            ) from None
+        if not isinstance(key, ed25519.Ed25519PrivateKey):
+            raise Corrupt("the signing key is not an Ed25519 key", where=str(path), hint="restore it from a backup")
+        return cls(key)
+
+    def sign(self, data: bytes) -> bytes:
+        """The signature of ``data``: 64 bytes."""
+        return self._key.sign(data)
+
+    @property
+    def public_pem(self) -> str:
+        """What verifies it."""
+        form = serialization.PublicFormat.SubjectPublicKeyInfo
+        return self._key.public_key().public_bytes(serialization.Encoding.PEM, form).decode()
+
+
+def verify(public_pem: str, data: bytes, signature: bytes) -> bool:
+    """Whether ``signature`` is that of ``data`` by the key in ``public_pem``."""
+    try:
+        key = serialization.load_pem_public_key(public_pem.encode())
+    except ValueError:
+        return False
+    if not isinstance(key, ed25519.Ed25519PublicKey):
+        return False
+    try:
+        key.verify(signature, data)
+    except InvalidSignature:
+        return False
+    return True
+
+
+def _write_new(path: Path) -> None:
+    """Whole, and made once: of two who begin at the same time, both use the first one's."""
+    pem = ed25519.Ed25519PrivateKey.generate().private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        os.write(handle, pem)
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    try:
+        os.link(part, path)
+    except FileExistsError:
+        pass
+    finally:
+        part.unlink()

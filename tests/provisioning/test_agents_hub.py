@@ -1,0 +1,253 @@
+"""The hub of attached agents, by itself: sequence, delivery, silence. A clock that the test moves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Collection
+from typing import Any
+
+import msgspec
+import pytest
+
+from strata.core.errors import BadRequest, Denied, Unavailable
+from strata.provisioning.agents.hub import MOST_PENDING, RESEND_AFTER, SILENT_AFTER, Hub, Misdirected, Reply
+from strata.provisioning.agents.wire import Exchange, Result
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class World:
+    def __init__(self, **more: Any) -> None:
+        self.clock = Clock()
+        self.told: list[set[str]] = []
+        self.leads = True
+        self.measured: list[tuple[str, Any]] = []
+        self.hub = Hub(
+            known=lambda name: name.startswith("n"),
+            leads=lambda name: self.leads,
+            changed=self._changed,
+            measured=lambda name, metrics: self.measured.append((name, metrics)),
+            clock=self.clock,
+            **more,
+        )
+        self._seq: dict[str, int] = {}
+
+    def _changed(self, names: Collection[str]) -> None:
+        self.told.append(set(names))
+
+    async def ask(self, node: str = "n1", *, wait: float = 0.0, **more: Any) -> Reply:
+        return await self.hub.exchange(node, self.request(node, wait=wait, **more))
+
+    def request(self, node: str = "n1", *, seq: int | None = None, state: Any = None, **more: Any) -> Exchange:
+        self._seq[node] = seq if seq is not None else self._seq.get(node, 0) + 1
+        raw = msgspec.Raw(msgspec.json.encode(state if state is not None else {}))
+        return Exchange(**{"generation": 1, "boot_id": "b1", "seq": self._seq[node], "state": raw, **more})
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    made = World()
+    yield made
+    await made.hub.stop()
+
+
+def ok(ident: str, **more: Any) -> tuple[Result, ...]:
+    return (Result(id=ident, ok=True, **more),)
+
+
+async def test_an_agent_that_speaks_is_attached_and_one_that_is_silent_is_not(world: World) -> None:
+    assert not world.hub.attached("n1")
+    await world.ask()
+    assert world.hub.attached("n1")
+    world.clock.now += SILENT_AFTER + 1
+    assert not world.hub.attached("n1")
+    world.hub.sweep()
+    assert world.hub.attached_count == 0
+
+
+async def test_a_node_that_is_none_any_more_is_refused(world: World) -> None:
+    with pytest.raises(Denied):
+        await world.ask("gone")
+
+
+async def test_a_state_that_makes_no_sense_is_refused_and_changes_nothing(world: World) -> None:
+    with pytest.raises(BadRequest, match="set"):
+        await world.ask(state={"set": 7})
+    assert world.hub.get("n1") is None
+
+
+async def test_a_command_ends_a_held_request_and_its_result_ends_the_wait(world: World) -> None:
+    await world.ask()
+    held = asyncio.create_task(world.ask(wait=20))
+    await asyncio.sleep(0)
+    assert world.hub.held == 1
+    command = world.hub.send("n1", "exec", {"argv": ["true"]}, epoch=7, timeout=5)
+    reply = await held
+    assert [dict(c) for c in reply.commands] == [
+        {"id": command.id, "kind": "exec", "argv": ["true"], "epoch": 7, "timeout": 5}
+    ]
+    assert (await world.ask(results=ok(command.id, exit=3))).acked == (command.id,)
+    result = await command.result
+    assert result is not None and result.exit == 3
+    assert world.hub.get("n1").outbox == {}  # type: ignore[union-attr]
+
+
+async def test_a_command_whose_reply_was_lost_is_sent_again_and_one_that_is_being_done_is_not(world: World) -> None:
+    await world.ask()
+    command = world.hub.send("n1", "stop")
+    assert len((await world.ask()).commands) == 1
+    assert len((await world.ask()).commands) == 0, "not at once: the reply may be on its way"
+    world.clock.now += RESEND_AFTER
+    assert [c["id"] for c in (await world.ask()).commands] == [command.id]
+    world.clock.now += RESEND_AFTER
+    assert len((await world.ask(doing=(command.id,))).commands) == 0
+    world.clock.now += RESEND_AFTER
+    assert len((await world.ask()).commands) == 0
+
+
+async def test_a_newer_request_ends_the_older_one_and_an_overtaken_one_says_nothing(world: World) -> None:
+    await world.ask()
+    old = asyncio.create_task(world.ask(wait=20))
+    await asyncio.sleep(0)
+    new = asyncio.create_task(world.ask(wait=20, state={"set": {"name": "s", "state": "active"}}))
+    assert (await old).commands == ()
+    world.hub.send("n1", "stop")
+    assert len((await new).commands) == 1
+    late = world.request(seq=2, state={"set": {"name": "before"}})
+    assert (await world.hub.exchange("n1", late)).acked == ()
+    assert world.hub.get("n1").seen.set_name == "s"  # type: ignore[union-attr]
+
+
+async def test_an_agent_that_was_started_anew_counts_from_the_beginning(world: World) -> None:
+    for _ in range(5):
+        await world.ask(state={"agent": {"started": 1.0}})
+    await world.ask(seq=1, state={"agent": {"started": 2.0}, "profile": "p"})
+    assert world.hub.get("n1").seen.profile == "p"  # type: ignore[union-attr]
+
+
+async def test_what_a_boot_was_told_ends_with_it(world: World) -> None:
+    await world.ask()
+    command = world.hub.send("n1", "stop")
+    reply = await world.ask(generation=2, boot_id="b2")
+    assert reply.commands == ()
+    assert await command.result is None
+    with pytest.raises(Denied):
+        await world.ask(generation=1)
+
+
+async def test_a_result_that_nobody_waits_for_is_acknowledged(world: World) -> None:
+    assert (await world.ask(results=ok("before-restart"))).acked == ("before-restart",)
+
+
+async def test_nobody_is_told_who_is_not_there_and_nobody_is_told_too_much(world: World) -> None:
+    with pytest.raises(Unavailable, match="not attached"):
+        world.hub.send("n1", "stop")
+    await world.ask()
+    for _ in range(MOST_PENDING):
+        world.hub.send("n1", "stop")
+    with pytest.raises(Unavailable, match="before it already"):
+        world.hub.send("n1", "stop")
+
+
+async def test_what_a_person_says_has_no_fence(world: World) -> None:
+    await world.ask()
+    world.hub.send("n1", "exec", {"argv": ["true"]})
+    assert "epoch" not in (await world.ask()).commands[0]
+
+
+async def test_a_node_that_lost_its_power_is_not_attached_until_it_speaks(world: World) -> None:
+    await world.ask()
+    world.hub.cut_off("n1")
+    assert not world.hub.attached("n1")
+    await world.ask()
+    assert world.hub.attached("n1")
+
+
+async def test_a_cancelled_command_is_not_sent_or_the_agent_is_told_to_end_it(world: World) -> None:
+    await world.ask()
+    unsent = world.hub.send("n1", "exec")
+    world.hub.cancel(unsent)
+    assert (await world.ask()).commands == () and await unsent.result is None
+    sent = world.hub.send("n1", "exec")
+    await world.ask()
+    world.hub.cancel(sent)
+    assert [(c["kind"], c["of"]) for c in (await world.ask()).commands] == [("cancel", sent.id)]
+
+
+async def test_a_command_that_is_never_answered_ends_by_itself(world: World) -> None:
+    await world.ask()
+    command = world.hub.send("n1", "exec", timeout=-15)  # its time, and the slack, are over at once
+    assert await command.result is None
+
+
+async def test_changes_are_told_together_and_only_changes(world: World) -> None:
+    await asyncio.gather(*(world.ask(f"n{i}") for i in range(10)))
+    await asyncio.sleep(0.1)
+    assert world.told == [{f"n{i}" for i in range(10)}]
+    await world.ask("n3")
+    await world.ask("n4", state={"set": {"state": "error", "reason": "it broke"}})
+    await asyncio.sleep(0.1)
+    assert world.told[1:] == [{"n4"}]
+
+
+async def test_where_another_controller_leads_the_agent_is_sent_there_and_still_heard(world: World) -> None:
+    world.leads = False
+    with pytest.raises(Misdirected):
+        await world.ask(state={"profile": "p"})
+    assert world.hub.attached("n1"), "it lives, and that is known"
+
+
+async def test_more_than_can_be_held_are_told_to_come_again() -> None:
+    world = World(hold_most=2)
+    try:
+        held = [asyncio.create_task(world.ask(f"n{i}", wait=20)) for i in range(2)]
+        await asyncio.sleep(0)
+        with pytest.raises(Unavailable):
+            await world.ask("n9", wait=20)
+        assert world.hub.attached("n9"), "it was heard"
+        world.hub.send("n9", "stop")
+        assert len((await world.ask("n9", wait=20)).commands) == 1, "and is told what there is to do"
+    finally:
+        await world.hub.stop()
+    await asyncio.gather(*held)
+
+
+async def test_many_that_fall_silent_together_are_our_own_fault(world: World) -> None:
+    for i in range(10):
+        await world.ask(f"n{i}")
+    world.clock.now += SILENT_AFTER - 1
+    for i in range(8):
+        await world.ask(f"n{i}")
+    world.clock.now += 2
+    world.hub.sweep()
+    assert world.hub.attached_count == 8 and not world.hub.many_lost()
+    world.clock.now += SILENT_AFTER
+    world.hub.sweep()
+    assert world.hub.many_lost()
+    world.clock.now += 10 * SILENT_AFTER
+    world.hub.sweep()
+    assert not world.hub.many_lost(), "it is over some time"
+
+
+async def test_what_is_measured_is_handed_on(world: World) -> None:
+    await world.ask(state={"metrics": {"energy_j": {"package-0": 5.0}}})
+    assert world.measured == [("n1", {"energy_j": {"package-0": 5.0}})]
+
+
+async def test_a_hub_that_stops_sends_everybody_away(world: World) -> None:
+    held = asyncio.create_task(world.ask(wait=20))
+    other = asyncio.create_task(world.ask("n2", wait=20))
+    await asyncio.sleep(0)
+    world.hub.quiet()
+    assert (await held).commands == (await other).commands == ()
+    with pytest.raises(Unavailable):
+        await world.ask(wait=20)
+    command = world.hub.send("n1", "exec")
+    await world.hub.stop()
+    assert await command.result is None

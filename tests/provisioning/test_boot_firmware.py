@@ -1,0 +1,114 @@
+"""A real machine (QEMU with its own iPXE) boots from the real DHCP, boot service and nginx, and tries again on failure.
+
+The kernel is a stand-in that needs no build: iPXE in the form of a Linux kernel, which says on the console that it
+runs.
+"""
+
+from __future__ import annotations
+
+import base64
+import select
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from strata.virtual.qemu import network
+from strata.virtual.qemu.create import create, destroy
+from strata.virtual.qemu.description import Options
+
+pytestmark = [pytest.mark.server, pytest.mark.slow]
+
+BUILD = "0123456789ab"
+GROUND = Path(__file__).with_name("boot_ground.py")
+IPXE = Path("/usr/lib/ipxe/ipxe.lkrn")
+
+
+class Chassis:
+    """A chassis with one node, and its boot network."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory / "chassis"
+        state = directory / "state"
+        known, self.served = state / "minos" / BUILD, state / "served" / BUILD
+        for folder in (known, self.served):
+            folder.mkdir(parents=True)
+            (folder / "initrd").write_text("#!ipxe\n")
+        (known / "vmlinuz").touch()
+        known.with_name("latest").symlink_to(BUILD)
+        self.found = create(Options(directory=self.directory, nodes=1, memory=256, host_link=False))
+        inside = network.prefix_of(self.found.namespace)
+        self.ground = subprocess.Popen(
+            [*inside, sys.executable, str(GROUND), str(self.directory), str(state)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        assert self.said() == "ready"
+
+    def said(self, limit: float = 60.0) -> str:
+        """The next line of the boot network's process."""
+        assert self.ground.stdout is not None
+        assert select.select([self.ground.stdout], [], [], limit)[0], "the boot network says nothing"
+        return self.ground.stdout.readline().decode().strip()
+
+    def switch_on(self) -> None:
+        node = self.found.nodes[0]
+        account = f"{self.found.user}:{(self.directory / 'bmc.password').read_text().strip()}"
+        code = (
+            "import sys, urllib.request as u\n"
+            "r = u.Request(sys.argv[1], b'{\"ResetType\": \"On\"}', {'Content-Type': 'application/json',"
+            " 'Authorization': 'Basic ' + sys.stdin.read()})\n"
+            "u.build_opener(u.ProxyHandler({})).open(r, timeout=30)\n"
+        )
+        address = f"{node.bmc}/redfish/v1/Systems/1/Actions/ComputerSystem.Reset"
+        command = [*network.prefix_of(self.found.namespace), sys.executable, "-c", code, address]
+        subprocess.run(command, input=base64.b64encode(account.encode()), check=True, timeout=60)
+
+    def until(self, text: str, *, after: str = "", limit: float = 90.0) -> str:
+        """Wait until the console has said ``text`` (behind ``after``); all that it said."""
+        log = self.directory / "nodes" / self.found.nodes[0].name / "console.log"
+        end = time.monotonic() + limit
+        while True:
+            console = log.read_text(errors="replace") if log.exists() else ""
+            if text in console.partition(after)[2] if after else text in console:
+                return console
+            assert time.monotonic() < end, f"{text!r} was not said: {console[-3000:]}"
+            time.sleep(0.2)
+
+    def stop(self) -> None:
+        assert self.ground.stdin is not None and self.ground.stdout is not None
+        self.ground.stdin.close()
+        try:
+            self.ground.wait(20)
+        finally:
+            self.ground.kill()
+            self.ground.wait()
+            self.ground.stdout.close()
+            destroy(self.directory)
+
+
+@pytest.fixture
+def chassis(tmp_path: Path) -> Iterator[Chassis]:
+    if not IPXE.exists():
+        pytest.fail("iPXE is not installed: make setup")
+    found = Chassis(tmp_path)
+    yield found
+    found.stop()
+
+
+def test_a_machine_that_cannot_fetch_its_kernel_waits_longer_each_time_and_boots_once_it_can(chassis: Chassis) -> None:
+    chassis.switch_on()
+    console = chassis.until("trying again in 4 seconds")
+    assert "Strata: node n0001, boot 1" in console
+    assert "trying again in 2 seconds" in console
+    part = chassis.served / "part"
+    shutil.copy(IPXE, part)
+    part.rename(chassis.served / "vmlinuz")
+    console = chassis.until("/boot/fragment/n0001/1... ok")
+    assert "boot 2" not in console  # what failed before the fragment used up no boot
+    chassis.until("iPXE initialising devices", after="/boot/fragment/n0001/1... ok")
+    assert chassis.ground.poll() is None

@@ -1,0 +1,159 @@
+"""Image sets: what may be written, what they stand for, what each node gets."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from strata.core.errors import BadRequest, NotFound, Unavailable
+from strata.core.node import Interface, Node
+from strata.provisioning.personality.image_set import File, ImageSet, Member, Mount, Ready, check, fill
+from strata.provisioning.personality.sets import PREFIX, ImageSets, encode
+from strata.store.memory import MemoryStore
+from strata.store.protocol import Delete, Put
+from support.agent_site import FakeReleases
+
+NODE = Node(
+    name="n1",
+    uid=1,
+    nid=7,
+    location="x1000c0s0b0n0",
+    role="login",
+    labels={"rack": "r3"},
+    interfaces=(Interface(mac="52:54:00:00:00:01"), Interface(address="10.0.0.1")),
+)
+
+
+class World:
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+        self.releases = FakeReleases()
+        self.releases.move("debian:12", 1)
+        self.changed: list[str] = []
+        self._told = asyncio.Event()
+        self.sets = ImageSets(self.store, self.releases, changed=self._changed)
+
+    def _changed(self, name: str) -> None:
+        self.changed.append(name)
+        self._told.set()
+
+    async def told(self) -> None:
+        """Until a change was told since this was last asked."""
+        await asyncio.wait_for(self._told.wait(), 5)
+        self._told.clear()
+
+    async def put(self, image_set: ImageSet) -> None:
+        revision = await self.store.txn([Put(PREFIX + image_set.name, encode(image_set))])
+        self.sets.wrote(image_set.name, image_set, revision)
+        await self.sets.settled()
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    made = World()
+    await made.sets.start()
+    yield made
+    await made.sets.stop()
+    await made.store.close()
+
+
+def one(name: str = "compute", release: str = "debian:12", **more: Any) -> ImageSet:
+    return ImageSet(name=name, members=(Member(name="system", release=release, **more),))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ImageSet(name="s", members=(Member(name="a", release="x:1"), Member(name="a", release="y:1"))),
+        one(ready=Ready(kind="file")),
+        one(ready=Ready(kind="tcp")),
+        one(ready=Ready(kind="command")),
+        one(files=(File(path="/etc/../root"),)),
+        one(files=(File(path="/"),)),
+        one(mounts=(Mount(source="/run", target="/a//b"),)),
+        one(files=tuple(File(path=f"/{i}", content="x" * 40_000) for i in range(2))),
+    ],
+)
+def test_what_cannot_be_is_refused(wrong: ImageSet) -> None:
+    with pytest.raises(BadRequest):
+        check(wrong)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"name": "s", "members": []}',
+        '{"name": "../s", "members": [{"name": "a", "release": "x:1"}]}',
+        '{"name": "s", "members": [{"name": "a", "release": "x:1", "mode": "disk"}]}',
+        '{"name": "s", "members": [{"name": "a", "release": "x:1", "typo": 1}]}',
+        '{"name": "s", "members": [{"name": "a", "release": "x:1", "env": {"A=B": "c"}}]}',
+        '{"name": "s", "members": [{"name": "a", "release": "x:1", "files": [{"path": "etc/x"}]}]}',
+    ],
+)
+def test_what_is_not_well_formed_is_refused(text: str) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.json.decode(text, type=ImageSet)
+
+
+def test_a_node_finds_its_own_words_and_other_braces_stay() -> None:
+    text = "{node} {nid} {location} {address} {role} {label:rack} {label:none}| {x} ${HOME} {{node}}"
+    assert fill(text, NODE) == "n1 7 x1000c0s0b0n0 10.0.0.1 login r3 | {x} ${HOME} {n1}"
+
+
+async def test_the_digest_is_of_name_and_members_without_what_is_a_nodes_own(world: World) -> None:
+    await world.put(one(files=(File(path="/etc/hostname", content="{node}"),)))
+    got = json.loads(bytes(world.sets.for_node("compute", NODE)))
+    assert base64.b64decode(got["members"][0].pop("files")[0]["content"]) == b"n1"
+    plain = {"name": got["name"], "members": got["members"]}
+    told = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    assert got["digest"] == "sha256:" + hashlib.sha256(told).hexdigest() == world.sets.digest("compute")
+    before = got["digest"]
+    await world.put(one(files=(File(path="/etc/hostname", content="{node}!"),)))
+    assert world.sets.digest("compute") != before, "another text is another set"
+
+
+async def test_a_set_without_files_is_the_same_for_all(world: World) -> None:
+    await world.put(one())
+    other = msgspec.structs.replace(NODE, name="n2")
+    assert world.sets.for_node("compute", NODE) is world.sets.for_node("compute", other)
+
+
+async def test_a_tag_that_moves_changes_the_sets_that_use_it_and_no_others(world: World) -> None:
+    world.releases.move("alpine:3", 1)
+    await world.put(one())
+    await world.put(one("other", "alpine:3"))
+    world.changed.clear()
+    before = world.sets.digest("compute")
+    world.releases.move("debian:12", 2)
+    await world.sets.settled()
+    assert world.changed == ["compute"] and world.sets.digest("compute") != before
+    assert world.sets.name_of(before) == "" and world.sets.name_of(world.sets.digest("compute")) == "compute"
+
+
+async def test_a_set_whose_image_is_gone_says_so_and_comes_back_with_it(world: World) -> None:
+    with pytest.raises(BadRequest, match="no such image"):
+        await world.sets.trial(one(release="gone:1"))
+    await world.put(one(release="gone:1"))
+    assert world.sets.digest("compute") == "" and "no such image" in world.sets.problem("compute")
+    with pytest.raises(Unavailable, match="no such image"):
+        world.sets.for_node("compute", NODE)
+    world.releases.move("gone:1", 1)
+    await world.sets.settled()
+    assert world.sets.digest("compute") and world.sets.problem("compute") == ""
+
+
+async def test_what_other_controllers_change_is_followed(world: World) -> None:
+    await world.store.txn([Put(PREFIX + "compute", encode(one()))])
+    await world.told()
+    assert world.sets.names() == ["compute"]
+    await world.store.txn([Delete(PREFIX + "compute")])
+    await world.told()
+    with pytest.raises(NotFound):
+        world.sets.get("compute")
