@@ -3,7 +3,7 @@
 There is one front per door. On the *admin* door (a socket that only the owner can open) whoever shows no credential is
 the local administrator. On the *front* door only nginx speaks, and what it says about a client certificate is
 believed. ``GET /v1/nodes/{name}`` and ``GET /v1/health`` are answered here: dispatch would be most of their cost.
-``/redfish`` and ``/capmc`` go to applications of their own.
+``/redfish``, ``/capmc`` and ``/agent`` go to applications of their own.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from typing import Any, Literal
 
 import msgspec
 
+from strata.api.agents import PREFIX as AGENTS
+from strata.api.agents import ROUTES as AGENT_ROUTES
+from strata.api.agents import agents_app, is_agents
 from strata.api.capmc import capmc_app, is_capmc
 from strata.api.http import is_fresh, node_tag
 from strata.api.problem import MEDIA_TYPE, problem_of
@@ -109,6 +112,14 @@ class Front:
                 await self._node(scope, path[10:], who, given, ident, began, send)
             elif reads and path == "/v1/health":
                 await self._health(scope, ident, began, send)
+            elif is_agents(path):
+                scope[WHO] = who
+                agents = self._services.agents
+                status = await agents_app(scope, receive, send, who, agents.door if agents else None)
+                route = AGENT_ROUTES.get(path[len(AGENTS) :], "(none)")
+                self._metrics.route("POST", route).done(status, time.perf_counter() - began)
+                if status >= 400:
+                    _record(method, route, status, began, who)
             else:
                 scope[WHO] = who
                 scope[SERVICES] = self._services

@@ -58,6 +58,8 @@ class ApiServer:
     async def stop(self) -> None:
         """Send watchers away, finish what is under way, and remove the sockets."""
         self._services.stopping.set()
+        if self._services.agents is not None:
+            self._services.agents.door.hub.quiet()
         for server, _, _ in self._running:
             server.should_exit = True
         for _, task, path in self._running:

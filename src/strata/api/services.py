@@ -10,6 +10,7 @@ from litestar import Request
 from litestar.di import NamedDependency
 from litestar.params import PathParameter, QueryParameter, SkipValidation
 
+from strata.api.agents import AgentDoor
 from strata.api.redfish.push import EventPush
 from strata.api.rights import WHO
 from strata.control.auth import Authenticator
@@ -19,7 +20,13 @@ from strata.control.logins import Logins
 from strata.control.machine import Machine
 from strata.control.metrics import Metrics
 from strata.control.principal import Principal
+from strata.control.service_agents import AgentService
+from strata.control.service_boot import BootControl
 from strata.control.service_capmc import CapmcService
+from strata.control.service_exec import ExecService
+from strata.control.service_image_sets import ImageSetService
+from strata.control.service_images import ImageService
+from strata.control.service_policies import PolicyService
 from strata.control.service_power import PowerService
 from strata.control.service_power_jobs import PowerJobs
 from strata.control.texts import FREEZE_SCOPE, NAME, NODE_NAME, PLAIN
@@ -43,10 +50,20 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Power(msgspec.Struct, frozen=True, kw_only=True):
-    """What is measured, and what jobs used of it."""
+    """What is measured, what jobs used of it, and what may be drawn."""
 
     measured: PowerService
     jobs: PowerJobs
+    policies: PolicyService
+
+
+class Agents(msgspec.Struct, frozen=True, kw_only=True):
+    """What runs on nodes: where their agents speak, what they say, what they run."""
+
+    door: AgentDoor
+    agents: AgentService
+    exec: ExecService
+    sets: ImageSetService
 
 
 class Services(msgspec.Struct, kw_only=True):
@@ -61,6 +78,12 @@ class Services(msgspec.Struct, kw_only=True):
     """The power API that schedulers speak; None: this service runs without it."""
     power: Power | None = None
     """The power layer; None: this service measures nothing."""
+    boot: BootControl | None = None
+    """How nodes boot; None: this service boots none."""
+    agents: Agents | None = None
+    """Nodes' agents; None: this service has none."""
+    images: ImageService | None = None
+    """The repository of images; None: this service has none."""
     logins: Logins | None = None
     """Accounts with passwords, and sessions; None: only tokens and certificates are known."""
     event_push: EventPush | None = None
@@ -91,6 +114,27 @@ class Ask(msgspec.Struct, frozen=True):
         if self.services.machine is None:
             raise Unavailable("this service runs without the hardware layer", hint="ask one that has it")
         return self.services.machine
+
+    @property
+    def boot(self) -> BootControl:
+        """The boot service's face."""
+        if self.services.boot is None:
+            raise Unavailable("this service boots no nodes", hint="ask one that was started with --networks")
+        return self.services.boot
+
+    @property
+    def agents(self) -> Agents:
+        """The agents' face."""
+        if self.services.agents is None:
+            raise Unavailable("this service has no agents", hint="ask one that runs the provisioning layer")
+        return self.services.agents
+
+    @property
+    def images(self) -> ImageService:
+        """The image repository's face."""
+        if self.services.images is None:
+            raise Unavailable("this service keeps no images", hint="ask one that runs the provisioning layer")
+        return self.services.images
 
     @property
     def power(self) -> Power:

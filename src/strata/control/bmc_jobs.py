@@ -24,6 +24,7 @@ from strata.core.errors import Conflict, DeviceError, NotOffered, OutcomeUnknown
 from strata.core.nodeset import fold
 from strata.hardware.bmc import Boot, Controller, PowerAction, ServiceSettings, Task
 from strata.hardware.pace import Pace, Place
+from strata.power.model import CAPS, ROOM
 
 AT_ONCE, PATIENCE, AT_MOST = 128, 0.5, 4096
 """Controllers that are spoken to at a time, as long as they answer within so many seconds; and the most in all."""
@@ -31,6 +32,7 @@ AT_ONCE, PATIENCE, AT_MOST = 128, 0.5, 4096
 _CHUNK = 1000  # nodes per step of a job
 _UPDATE_TAKES = 3600.0
 _POLL = 2.0
+_OFF = ("off", "graceful-off")
 _LOST = "the service was restarted meanwhile: look whether it was done, then ask again"
 
 
@@ -83,14 +85,19 @@ class BmcJobs:
 
     async def _refusals(self, deed: Deed, batch: Batch, nodes: Indices) -> dict[str, str]:
         """A brake that is on holds for what people ask for, too, unless they insist."""
-        if deed.what != "power" or deed.force:
-            return {}
-        frozen = self._fleet.registry.frozen[nodes]
-        refused = {batch.names[i]: "frozen: thaw it, or insist with force" for i in np.flatnonzero(frozen).tolist()}
-        answers = await self._fleet.controller.permits("no-running-job", batch)
-        for name, answer in zip(batch.names, answers, strict=True):
-            if answer:
-                refused.setdefault(name, f"no-running-job says no: {answer}")
+        refused: dict[str, str] = {}
+        # That the site has no power for it holds for everybody, insist as they may.
+        asked = [CAPS] if deed.what == "limit" else [ROOM] if deed.what == "power" and deed.action not in _OFF else []
+        if deed.what == "power" and not deed.force:
+            frozen = np.flatnonzero(self._fleet.registry.frozen[nodes]).tolist()
+            refused = {batch.names[i]: "frozen: thaw it, or insist with force" for i in frozen}
+            asked.insert(0, "no-running-job")
+        for guard in asked:
+            if guard not in self._fleet.controller.model.guards:
+                continue
+            for name, answer in zip(batch.names, await self._fleet.controller.permits(guard, batch), strict=True):
+                if answer:
+                    refused.setdefault(name, f"{guard} says no: {answer}")
         return refused
 
     async def _each(

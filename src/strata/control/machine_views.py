@@ -446,7 +446,7 @@ class ConsoleLine(Out, frozen=True, kw_only=True):
     id: int
     """Its place in the node's stream: what to resume after."""
     time: float
-    source: Literal["serial", "syslog", "netconsole", "strata"]
+    source: Literal["serial", "syslog", "netconsole", "agent", "strata"]
     text: str
 
 

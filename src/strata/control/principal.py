@@ -37,9 +37,15 @@ Kind = Literal[
     "bmc-credential",
     "alert",
     "webhook",
+    "boot",
     "console",
     "emergency",
+    "exec",
+    "image",
+    "image-content",
+    "image-set",
     "power",
+    "power-policy",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -74,17 +80,24 @@ _LOOK = _rights(
     "hardware",
     "bmc",
     "alert",
+    "boot",
+    "image",
+    "image-set",
     "power",
+    "power-policy",
 )
 
 RIGHTS: dict[Role, frozenset[Right]] = {
     "viewer": _LOOK,
     "operator": _LOOK
     | _rights(("create", "change", "delete"), "desire", "hold", "freeze", "job")
-    | _rights(("change",), "bmc", "alert", "power")
+    | _rights(("change",), "bmc", "alert", "power", "image")
     | _rights(("create",), "emergency")
+    # What a command prints is for whoever may run one.
+    | _rights(("create", "read", "delete"), "exec")
     # What a console prints may hold secrets of the jobs on it: not for everybody who may look.
-    | _rights(("read",), "audit", "console", "emergency"),
+    # What an image holds, too.
+    | _rights(("read",), "audit", "console", "emergency", "image-content"),
     "admin": _rights(VERBS, *KINDS),
     # A node knows only itself: it sees who it is, and that the service is there.
     "node": _rights(("read",), "self"),
@@ -99,6 +112,8 @@ FLEET_WIDE: frozenset[Right] = (
     _rights(
         ("create", "change", "delete"),
         "node", "document", "group", "credential", "store", "log-level", "hardware", "bmc-credential", "webhook",
+        "image", "image-set", "boot",
+        "power-policy",
     )
     | _rights(("read",), "audit", "credential", "store", "bmc-credential", "webhook")
 )  # fmt: skip

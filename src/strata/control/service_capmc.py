@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from strata.control import machine_views as m
 from strata.control.bmc_jobs import Deed
-from strata.control.cap_jobs import CapJobs
+from strata.control.cap_jobs import CapBooks, CapJobs
+from strata.control.cap_sender import CapSender
 from strata.control.capmc_records import CapmcRecords
 from strata.control.capmc_states import states_of
 from strata.control.columns import Indices, Mask
@@ -27,7 +28,6 @@ from strata.control.service_emergency import confirmation
 from strata.core import intset
 from strata.core.errors import NotFound, Unavailable
 from strata.core.nodeset import fold
-from strata.hardware.bmc import Controller
 from strata.power.capmc import staged
 from strata.power.capmc.machine import CapChange, Drive, NodeTable, Parameters, Rules, Spans, Switch
 from strata.power.columns import PowerColumns, PowerRows, Uids
@@ -52,15 +52,16 @@ class _Known(msgspec.Struct):
 
 
 class CapmcService:
-    """What the API asks. ``open_`` opens the controller at an address."""
+    """What the API asks. ``sender`` sets caps, as far as ``books`` allow."""
 
     def __init__(
         self,
         fleet: Service,
         machine: Machine,
         columns: PowerColumns,
-        open_: Callable[[str], Controller],
+        sender: CapSender,
         *,
+        books: CapBooks | None = None,
         series: Series | None = None,
         inband: Inband | None = None,
         ran: Ran | None = None,
@@ -71,7 +72,8 @@ class CapmcService:
         self.fleet = fleet
         self.machine = machine
         self.columns = columns
-        self.caps = CapJobs(fleet, open_, columns)
+        self.books = books
+        self.caps = CapJobs(fleet, sender, columns, books)
         self.kept = CapmcRecords(fleet.controller.store, fleet.ledger)
         self.series = series
         self.inband = inband
@@ -236,6 +238,10 @@ class CapmcView:
     async def _start(self, kind: str, uids: Uids, more: Mapping[str, Any]) -> None:
         arguments = {"uids": intset.pack(np.sort(uids)), **more}
         await self._fleet.jobs_.start(kind, self._who.name, len(uids), arguments)
+
+    def no_room(self, uids: Uids, watts: npt.NDArray[np.float64]) -> str:
+        """Why the site cannot have nodes at these caps."""
+        return "" if self._service.books is None else self._service.books.no_room(uids, watts)
 
     async def set_caps(self, changes: Sequence[CapChange]) -> Mapping[int, str]:
         """Set caps, as a tracked job."""

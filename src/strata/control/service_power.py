@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from strata.control.principal import Principal
 from strata.control.service_base import ServiceBase
 from strata.core.errors import BadRequest
 from strata.power.collector import NOBODY, Nodes
+from strata.power.export import export
 from strata.power.series import Flags, Floats, Latest, Series, Uids, metric_named
 
 EACH_AT_MOST = 1000
@@ -26,6 +27,8 @@ POINTS = 240
 POINTS_AT_MOST = 100_000
 CELLS_AT_MOST = 2_000_000
 """Values of single nodes in one answer."""
+KEPT_SAMPLES, KEPT = 7 * 86_400.0, 20 * 366 * 86_400.0
+"""Seconds for which samples, and summaries of them, are kept at most."""
 RECENT = 300.0
 """Seconds that the figures of cabinets and of the system are about, where nobody says."""
 
@@ -131,6 +134,22 @@ class PowerService:
             counts=tuple(counts.tolist()),
             each=singles,
         )
+
+    def samples(
+        self, who: Principal, select: str, kind: str, metric: str, start: float | None, end: float | None, step: float
+    ) -> AsyncIterator[bytes]:
+        """Every node's samples (or with a step their means) as a file, piece by piece."""
+        chosen = self._nodes.seen(who, select)
+        start, end = self._span(start, end, 3600.0)
+        if step and step != whole(step):
+            raise BadRequest("steps are whole seconds, above a minute whole minutes", where="step")
+        metric_named(metric)
+        # Where nothing can be, nothing is looked for.
+        kept = KEPT_SAMPLES if step < 60 else KEPT
+        start, end = max(start, self._now() - kept), min(end, self._now() + 60)
+        names = self._nodes.view.names(chosen)
+        nodes = dict(zip(self._nodes.registry.uids[chosen].tolist(), names, strict=True))
+        return export(self._series, kind, metric, nodes, start, end, step=step)
 
     async def _singles(
         self, chosen: Indices, metric: str, start: float, end: float, step: float

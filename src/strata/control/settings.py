@@ -11,6 +11,7 @@ import re
 import socket
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -106,6 +107,34 @@ class HardwareSettings(msgspec.Struct, frozen=True, kw_only=True):
     start. Controllers that share a store need the same."""
 
 
+class ProvisioningSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where nodes are booted, and what they are told there."""
+
+    networks: Path | None = None
+    """A file that says on which networks nodes boot (YAML). Default: none; then nothing is answered to machines that
+    boot, and nodes' agents are only served on the front door."""
+    namespace: str = ""
+    """Network namespace in which the service lives, with the boot networks. Default: empty, where it is started. Images
+    are built where it is started in any case: building needs Debian's packages."""
+    url: str = ""
+    """Where agents find this controller (``https://10.77.0.1:8443``). Default: empty, the front door's port at the
+    server's address on the first boot network."""
+
+
+class PowerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the site may draw, and where measurements are kept."""
+
+    limit: float = 0.0
+    """Watts that all nodes together may draw at most, at any instant. Default: 0, no limit but that of a policy."""
+    ramp: float = 0.0
+    """Watts by which what may be drawn rises within a minute at most. Default: 0, no such limit."""
+    band: float = 0.0
+    """Watts below which caps are not lowered, for sites that have to take a minimum. Default: 0, none."""
+    telemetry: str = ""
+    """``postgresql://HOST/DATABASE``: where samples are kept, for all controllers together. Default: empty, a file in
+    the state directory. Never with a password: libpq reads that from ``PGPASSFILE``."""
+
+
 class RetentionSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How long the past is kept."""
 
@@ -146,6 +175,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     engine: EngineSettings = EngineSettings()
     simulated: SimulatedSettings = SimulatedSettings()
     hardware: HardwareSettings = HardwareSettings()
+    provisioning: ProvisioningSettings = ProvisioningSettings()
+    power: PowerSettings = PowerSettings()
     retention: RetentionSettings = RetentionSettings()
     logs: LogSettings = LogSettings()
 
@@ -183,6 +214,26 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def console_dir(self) -> Path:
         """What consoles printed."""
         return self.state_dir / "consoles"
+
+    @property
+    def signing_dir(self) -> Path:
+        """The key that vouches for images and the minimal OS."""
+        return self.state_dir / "signing"
+
+    @property
+    def minos_dir(self) -> Path:
+        """Builds of the minimal OS."""
+        return self.state_dir / "minos"
+
+    @property
+    def media_dir(self) -> Path:
+        """Boot media, each there for the minutes of one boot."""
+        return self.state_dir / "media"
+
+    @property
+    def images_dir(self) -> Path:
+        """The repository of system images."""
+        return self.state_dir / "images"
 
     @property
     def secrets_key(self) -> Path:
@@ -226,9 +277,33 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             raise BadRequest(f"{self.simulated.address[:80]!r} is not http://HOST:PORT", where="--simulator")
         if not self.leadership.renew_every * 2 < self.leadership.lease:
             raise BadRequest("must be under half of leadership.lease", where="leadership.renew_every")
+        _check_power(self.power)
         for path in self.models:
             if not path.is_file():
                 raise BadRequest("no such file", where=f"--model {path}")
+        networks = self.provisioning.networks
+        if networks is not None and not networks.is_file():
+            raise BadRequest("no such file", where=f"--networks {networks}")
+        if networks is not None and "provisioning" not in self.layers:
+            raise BadRequest("nodes are booted by the provisioning layer, which does not run here", where="--networks")
+
+
+def _check_power(power: PowerSettings) -> None:
+    for option, value in (("limit", power.limit), ("ramp", power.ramp), ("band", power.band)):
+        if not 0 <= value < 1e12:
+            raise BadRequest(f"{value:g} is not a number of watts", where=f"--site-power-{option}")
+    if power.band > power.limit > 0:
+        raise BadRequest("the band's lower edge is not above the limit", where="--site-power-band")
+    if power.telemetry:
+        parts = urlsplit(power.telemetry)
+        if parts.scheme not in ("postgresql", "postgres"):
+            raise BadRequest(f"{parts.scheme[:40]!r} is not postgresql://HOST/DATABASE", where="--telemetry")
+        if parts.password or "password=" in parts.query:
+            raise BadRequest(
+                "a password on the command line is for all to see",
+                where="--telemetry",
+                hint="leave it out of the address, and put it into the file that PGPASSFILE names",
+            )
 
 
 def default_state_dir() -> Path:

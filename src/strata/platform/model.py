@@ -10,7 +10,7 @@ LAYER = Layer(
             name="config",
             open=True,
             ages_out_after=90,
-            lost_when={"personality": values("idle", "error")},
+            lost_when={"personality": values("idle", "error", "fatal")},
             observer="node",
             doc="The configuration revision that is in force in the personality.",
         ),
@@ -18,7 +18,7 @@ LAYER = Layer(
             name="workload",
             values=("out", "in"),
             ages_out_after=90,
-            lost_when={"personality": values("idle", "error")},
+            lost_when={"personality": values("idle", "error", "fatal")},
             observer="workload",
             doc="Whether the workload manager may give the node to jobs.",
         ),
@@ -62,5 +62,8 @@ LAYER = Layer(
         # A node leaves the workload manager before it is taken down.
         "power-off": {"workload": values("in")},
         "stop-personality": {"workload": values("in")},
+        "switch-image": {"workload": values("in")},
     },
+    # Configuration lives in the running containers, and those are new ones then.
+    forgets={"switch-image": ("config",)},
 )

@@ -6,15 +6,24 @@ from typing import Annotated, Literal
 
 import msgspec
 from litestar import get, post
+from litestar.openapi import ResponseSpec
 from litestar.params import JSONBody, PathParameter, QueryParameter
+from litestar.response import Stream
 
-from strata.api.http import seal, unseal
+from strata.api.http import AnyRequest, seal, unseal
 from strata.api.rights import needs
 from strata.api.services import Asked, Cursor, Limit, Select, Time
 from strata.control import power_views as pv
 from strata.control.texts import PLAIN
 
 _TAG = "power"
+_PARQUET = "application/vnd.apache.parquet"
+_FILE = ResponseSpec(
+    data_container=bytes,
+    description="The file, in pieces.",
+    media_type="text/csv",
+    generate_examples=False,
+)
 
 Step = Annotated[
     float, QueryParameter(ge=0, le=1e7, description="Seconds that one value stands for. Default: about 240 values.")
@@ -29,6 +38,9 @@ Sort = Annotated[
         max_length=21,
         description="`-power`: those that draw the most. Default: by name.",
     ),
+]
+Format = Annotated[
+    Literal["", "csv", "parquet"], QueryParameter(name="format", description="Default: as `Accept` says, else csv.")
 ]
 Each = Annotated[bool, QueryParameter(description="Also every node's own values (at most 1000 nodes).")]
 JobPath = Annotated[str, PathParameter(pattern=pv.JOB_ID, max_length=64)]
@@ -67,6 +79,28 @@ async def power_history(
     return await ask.power.measured.history(ask.who, select, metric, start, end, step, each=each)
 
 
+@get(
+    "/v1/power/samples",
+    tags=[_TAG],
+    **needs("read", "power", 404, 410, also={200: _FILE}),
+)
+async def power_samples(
+    ask: Asked,
+    request: AnyRequest,
+    select: Select = "*",
+    metric: Metric = "power",
+    start: Time = None,
+    end: Time = None,
+    step: Step = 0.0,
+    format_: Format = "",
+) -> Stream:
+    """Every node's samples as a file, CSV or (with `format=parquet`, or where that is accepted) Parquet: time, node and
+    value; by default its power in the last hour, as it was measured. What is not known has no line."""
+    kind = format_ or ("parquet" if _PARQUET in request.headers.get("accept", "") else "csv")
+    pieces = ask.power.measured.samples(ask.who, select, kind, metric, start, end, step)
+    return Stream(pieces, media_type=_PARQUET if kind == "parquet" else "text/csv")
+
+
 @get("/v1/power/system", tags=[_TAG], **needs("read", "power", 410))
 async def system_power(ask: Asked, start: Time = None, end: Time = None, step: Step = 0.0) -> pv.SystemPower:
     """What all nodes draw together: now, and over a time (by default five minutes)."""
@@ -101,4 +135,13 @@ async def tell_jobs(ask: Asked, data: JSONBody[pv.JobsTold]) -> pv.JobsTaken:
     return await ask.power.jobs.tell(ask.who, data)
 
 
-HANDLERS = [list_node_power, power_history, system_power, cabinet_power, list_job_power, job_power, tell_jobs]
+HANDLERS = [
+    list_node_power,
+    power_history,
+    power_samples,
+    system_power,
+    cabinet_power,
+    list_job_power,
+    job_power,
+    tell_jobs,
+]

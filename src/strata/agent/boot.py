@@ -1,0 +1,55 @@
+"""What this boot was told: the fragment's boot.json, taken once and kept in memory for a restarted agent."""
+
+from __future__ import annotations
+
+import json
+
+from .errors import AgentError
+from .files import load_json, save_json, write_private
+from .paths import Paths
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class Boot:
+    """One boot of this node: who it is, who its controllers are, and the token until it is redeemed."""
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self.discovery = bool(values.get("discovery"))
+        self.node = str(values.get("node", ""))
+        self.generation = int(values.get("generation", 0))
+        self.controllers = [str(url) for url in values.get("controllers", [])]
+        self.token = str(values.get("token", ""))
+        self.profile = str(values.get("profile", ""))
+        if not self.controllers:
+            raise AgentError("boot.json names no controllers")
+        if not self.discovery and not self.node:
+            raise AgentError("boot.json names no node")
+
+
+def take_boot(paths: Paths) -> Boot:
+    """Read what this boot was told; the fragment's file is removed, and the token kept only until it is redeemed."""
+    try:
+        values = json.loads(paths.given.read_bytes())
+    except FileNotFoundError:
+        values = load_json(paths.boot)
+    except (OSError, ValueError) as error:
+        raise AgentError(f"{paths.given} cannot be read: {error}") from None
+    else:
+        write_private(paths.authority, str(values.pop("ca", "")).encode())
+        for number, key in enumerate(values.pop("release_keys", [])):
+            write_private(paths.release_keys / f"{number}.pem", str(key).encode())
+        save_json(paths.boot, values)
+        paths.given.unlink()
+    if not isinstance(values, dict):
+        raise AgentError(f"no boot.json: neither {paths.given} (from the boot fragment) nor {paths.boot} is there")
+    return Boot(values)
+
+
+def forget_token(paths: Paths) -> None:
+    """Remove the redeemed token from what a restarted agent reads."""
+    values = load_json(paths.boot)
+    if isinstance(values, dict) and values.pop("token", None) is not None:
+        save_json(paths.boot, values)

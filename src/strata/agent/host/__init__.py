@@ -1,0 +1,1 @@
+"""What the agent reads from and does to the machine itself."""

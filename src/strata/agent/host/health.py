@@ -1,0 +1,89 @@
+"""Whether the machine is fit for work, as far as it can tell from within."""
+
+from __future__ import annotations
+
+import time
+
+from ..files import read_number, read_text
+from ..paths import Paths
+from .metrics import meminfo
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_LEAST_MEMORY = 0.02
+_CLOCK_TOLERANCE = 5.0
+_MOST_PROBLEMS = 20
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+class Health:
+    """Looks for what an administrator would want to know; every problem is one sentence."""
+
+    def __init__(self, paths: Paths) -> None:
+        self._paths = paths
+        self._clock_off = 0.0
+
+    def clock(self, date: str) -> None:
+        """Compare with the controller's clock, as the Date of its answer tells it (to the second)."""
+        import calendar
+
+        try:
+            _, day, month, year, moment, zone = date.split()
+            hour, minute, second = (int(part) for part in moment.split(":"))
+            if zone == "GMT":
+                at = (int(year), _MONTHS.index(month) + 1, int(day), hour, minute, second)
+                self._clock_off = time.time() - calendar.timegm(at)
+        except ValueError:
+            return
+
+    def read(self) -> dict[str, Any]:
+        """The problems now."""
+        problems = [*self._memory(), *self._edac(), *self._disks(), *self._kernel()]
+        if abs(self._clock_off) > _CLOCK_TOLERANCE:
+            problems.append(f"the clock is {self._clock_off:+.0f} s off the controller's")
+        return {"ok": not problems, "problems": problems[:_MOST_PROBLEMS]}
+
+    def _memory(self) -> list[str]:
+        values = meminfo(self._paths)
+        total, free = values.get("MemTotal", 0), values.get("MemAvailable", 0)
+        if total and free < total * _LEAST_MEMORY:
+            return [f"memory is nearly full: {free >> 20} of {total >> 20} MiB left"]
+        return []
+
+    def _edac(self) -> list[str]:
+        found = []
+        for controller in sorted(self._paths.sys("devices/system/edac/mc").glob("mc[0-9]*")):
+            lost = read_number(controller / "ue_count") or 0
+            corrected = read_number(controller / "ce_count") or 0
+            if lost:
+                found.append(f"memory controller {controller.name}: {lost} uncorrectable errors")
+            elif corrected > 1000:
+                found.append(f"memory controller {controller.name}: {corrected} corrected errors")
+        return found
+
+    def _disks(self) -> list[str]:
+        found = []
+        for disk in sorted(self._paths.sys("block").glob("sd*")) + sorted(self._paths.sys("block").glob("nvme*")):
+            state = read_text(disk / "device/state", 64)
+            if state in ("offline", "dead", "blocked"):
+                found.append(f"disk {disk.name} is {state}")
+            try:
+                errors = int(read_text(disk / "device/ioerr_cnt", 64) or "0", 16)
+            except ValueError:
+                errors = 0
+            if errors > 10:
+                found.append(f"disk {disk.name}: {errors} failed requests")
+        return found
+
+    def _kernel(self) -> list[str]:
+        tainted = read_number(self._paths.proc("sys/kernel/tainted")) or 0
+        found = []
+        if tainted & (1 << 4):
+            found.append("the processor reported a machine check")
+        if tainted & (1 << 7):
+            found.append("the kernel had an oops")
+        if tainted & (1 << 14):
+            found.append("the kernel had a soft lock-up")
+        return found

@@ -1,0 +1,1 @@
+"""How a node and its controller speak: identity, the long poll, logs, discovery."""

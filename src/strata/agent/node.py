@@ -1,0 +1,157 @@
+"""The agent of one node: its parts put together, and the order in which they start."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from . import VERSION
+from .boot import Boot
+from .commands import Commands, Job
+from .errors import AgentError, CommandFailed, Refused
+from .files import read_text
+from .host.execs import run_exec
+from .host.health import Health
+from .host.metrics import Metrics
+from .host.power import restart
+from .link.exchange import Exchange
+from .link.http import post
+from .link.identity import Identity
+from .link.logs import Logs
+from .paths import Paths
+from .personality.sets import Personality
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_LONGEST_PAUSE = 30.0
+_INVENTORY_EVERY = 900.0
+
+
+class Node:
+    """Enrols, attaches, and carries out what its controller says, until the machine goes down."""
+
+    def __init__(self, boot: Boot, paths: Paths, crun: tuple[str, ...] = ("crun",)) -> None:
+        self._boot = boot
+        self._paths = paths
+        self._started = time.time()
+        self._boot_id = read_text(paths.proc("sys/kernel/random/boot_id"), 64)
+        self.logs = Logs()
+        self._identity = Identity(boot, paths)
+        self._metrics = Metrics(paths)
+        self._health = Health(paths)
+        self._attached = threading.Event()
+        self.exchange = Exchange(boot.controllers, self._identity, self._report, self._take, self.logs.say)
+        self.personality = Personality(paths, self._identity, boot.controllers, self.logs, self.exchange.changed, crun)
+        handlers = {
+            "load": self.personality.load,
+            "start": self.personality.start,
+            "stop": self.personality.stop,
+            "switch": self.personality.switch,
+            "exec": self._exec,
+            "limits": self._limits,
+            "reboot": self._reboot,
+        }
+        self._commands = Commands(paths, handlers, self.exchange.changed)
+
+    def run(self) -> None:
+        """Never returns on a node."""
+        self.personality.recover()
+        self._enrol()
+        for work in (self._send_logs, self._afterwards):
+            threading.Thread(target=work, name=work.__name__, daemon=True).start()
+        self.exchange.run()
+
+    def _enrol(self) -> None:
+        """Redeem the boot's token at whichever controller answers; a token that is refused needs a new boot."""
+        pause = 0.5
+        while not self._identity.issued:
+            for url in self._boot.controllers:
+                try:
+                    self._identity.redeem(url)
+                    return
+                except Refused as error:
+                    self.logs.say(f"the boot token was not accepted: {error}")
+                    if error.status == 403:
+                        self.logs.say("rebooting in 60 s: a new boot brings a new token")
+                        time.sleep(60)
+                        restart()
+                except AgentError as error:
+                    self.logs.say(f"not enrolled yet: {error}")
+            time.sleep(pause)
+            pause = min(_LONGEST_PAUSE, pause * 2)
+
+    def _report(self) -> dict[str, Any]:
+        state = {
+            "uptime": float((read_text(self._paths.proc("uptime"), 64).split() or ["0"])[0]),
+            "agent": {"version": VERSION, "started": self._started, "cpu_s": round(time.process_time(), 3)},
+            "profile": self._boot.profile,
+            "set": self.personality.report(),
+            "loaded": self.personality.loaded(),
+            "health": self._health.read(),
+            "metrics": self._metrics.read(),
+        }
+        return {
+            "generation": self._boot.generation,
+            "boot_id": self._boot_id,
+            "state": state,
+            "results": self._commands.results(),
+            "doing": self._commands.doing(),
+        }
+
+    def _take(self, reply: dict[str, Any], date: str) -> None:
+        self._attached.set()
+        self._health.clock(date)
+        self._commands.take(reply)
+
+    def _send_logs(self) -> None:
+        self.logs.run(lambda lines: self._post("/agent/v1/log", {"lines": lines}))
+
+    def _afterwards(self) -> None:
+        """What may come after the first report: an earlier kernel's last words, and the inventory when it changes."""
+        self._attached.wait()
+        from .host.crash import report_crash
+        from .host.inventory import inventory
+
+        report_crash(self._paths, self.logs)
+        told = None
+        while True:
+            now = inventory(self._paths)
+            if now != told:
+                try:
+                    self._post("/agent/v1/inventory", now)
+                    told = now
+                except AgentError as error:
+                    self.logs.say(f"the inventory was not taken: {error}")
+            time.sleep(_INVENTORY_EVERY if told == now else _LONGEST_PAUSE)
+
+    def _post(self, path: str, value: object) -> None:
+        post(self.exchange.url, path, value, self._identity.context())
+
+    def _exec(self, job: Job) -> dict[str, Any]:
+        argv = [str(word) for word in job.command.get("argv") or []]
+        if not argv:
+            raise CommandFailed("exec: no command given")
+        where = str(job.command.get("where") or "")
+        if where == "minos":
+            return run_exec(job, argv)
+        member = self.personality.member(where)
+        if member is None:
+            return run_exec(job, argv)
+        return run_exec(job, *member.exec_command(argv))
+
+    def _limits(self, job: Job) -> dict[str, Any]:
+        from .host.limits import Limits
+
+        return Limits(self._paths).apply(job.command)
+
+    def _reboot(self, job: Job) -> dict[str, Any]:
+        """The controller learns of it before it happens: the result is due first."""
+        threading.Thread(target=self._reboot_soon, name="reboot", daemon=True).start()
+        return {}
+
+    def _reboot_soon(self) -> None:
+        time.sleep(2)
+        self.personality.end()
+        restart()

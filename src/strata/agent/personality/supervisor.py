@@ -1,0 +1,285 @@
+"""Keeps one member running: starts it, sees when it is ready, starts it again with back-off, gives up after some tries.
+
+A thread of its own that sleeps in poll() on the member's end, its output and our wish to stop it. The member's output
+is a named pipe that the member itself holds open at both ends: neither the member nor a line is lost with the agent.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import select
+import signal
+import subprocess
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+from ..errors import AgentError, CommandFailed
+from ..files import load_json, save_json
+from ..images.mounts import member_root, remove_member_root
+from ..link.logs import Logs
+from ..paths import Paths
+from .container import Crun, end_process, hears, runtime_config
+from .member import Member
+from .ready import is_ready
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_WINDOW = 600.0
+_LONGEST_PAUSE = 60.0
+_STOP_WITHIN = 10.0
+_SYSTEMD_HALT = 37  # SIGRTMIN+3: the way to ask systemd to end
+_LINE = 4096
+
+
+class Supervisor:
+    """One member, from its start to the moment that its set no longer wants it."""
+
+    def __init__(
+        self,
+        member: Member,
+        paths: Paths,
+        crun: Crun,
+        logs: Logs,
+        image: Callable[[], Path],
+        server: Callable[[], int | None],
+        changed: Callable[[], None],
+    ) -> None:
+        self.member = member
+        self._paths = paths
+        self._home = paths.members / member.identifier
+        self._crun = crun
+        self._logs = logs
+        self._image = image
+        self._server = server
+        self._changed = changed
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._stopping = threading.Event()
+        self._settled = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pipe = -1
+        self._partial = b""
+        self.state = "idle"
+        self.reason = ""
+        self.restarts = 0
+        self.since = time.time()
+
+    def begin(self, pid: int | None = None) -> None:
+        """Start the member, or take over one that already runs as `pid`."""
+        if pid is not None:
+            kept = load_json(self._home / "state.json")
+            if isinstance(kept, dict):
+                self.state, self.restarts, self.since = kept["state"], kept["restarts"], kept["since"]
+        else:
+            self._become("update")
+        self._thread = threading.Thread(target=self._run, args=(pid,), name=f"member-{self.member.name}", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Stop the member and remove what it wrote."""
+        self._stopping.set()
+        os.eventfd_write(self._wake, 1)
+        if self._thread is not None:
+            self._thread.join()
+        os.close(self._wake)
+
+    def settle(self, seconds: float, cancelled: Callable[[], bool] = lambda: False) -> str:
+        """Wait until the start is decided; the state then."""
+        deadline = time.monotonic() + seconds
+        with self._settled:
+            while self.state == "update" and time.monotonic() < deadline and not cancelled():
+                self._settled.wait(min(1.0, max(0.0, deadline - time.monotonic())))
+            return self.state
+
+    def report(self) -> dict[str, Any]:
+        """As the controller is told."""
+        return {
+            "name": self.member.name, "state": self.state, "ready": self.state == "active",
+            "restarts": self.restarts, "since": self.since, "reason": self.reason,
+        }  # fmt: skip
+
+    def exec_command(self, argv: list[str]) -> tuple[list[str], Callable[[], None]]:
+        """How to run a command inside the member, and how to end it."""
+        pid_file = self._home / f"exec-{threading.get_ident()}"
+        return self._crun.exec_command(self.member.identifier, argv, pid_file), lambda: end_process(pid_file)
+
+    def _run(self, pid: int | None) -> None:
+        failures: deque[float] = deque()
+        while not self._stopping.is_set():
+            try:
+                reason = self._watch(self._launch() if pid is None else pid)
+            except (AgentError, OSError, subprocess.SubprocessError) as error:
+                reason = str(error)
+            pid = None
+            self._clear()
+            if self._stopping.is_set():
+                break
+            now = time.monotonic()
+            failures.append(now)
+            while failures[0] < now - _WINDOW:
+                failures.popleft()
+            self._logs.say(f"member {self.member.name}: {reason}")
+            if len(failures) > self.member.restart_most:
+                self._become("fatal", f"{reason} (given up after {len(failures)} tries in {_WINDOW / 60:.0f} minutes)")
+                self._sleep(None)
+                break
+            self._become("error", reason)
+            self._sleep(min(_LONGEST_PAUSE, self.member.restart_backoff * 2.0 ** (len(failures) - 1)))
+            self.restarts += 1
+        self._become("idle")
+
+    def _launch(self) -> int:
+        """Start the container; its first process."""
+        self._logs.forget(self.member.name)
+        remove_member_root(self._paths, self.member.identifier)  # an agent that was killed may have left half of one
+        name = os.uname().nodename
+        files = [{"path": "/etc/hostname", "content": base64.b64encode(name.encode() + b"\n").decode()}]
+        files = (files if self.member.init else []) + self.member.files  # a full init takes its name from there
+        root = member_root(self._paths, self.member.identifier, self._image(), files)
+        save_json(self._home / "config.json", runtime_config(self.member, root, name))
+        pipe = self._home / "output"
+        os.mkfifo(pipe)
+        pipe.chmod(0o666)
+        self._listen()
+        output = os.open(pipe, os.O_RDWR | os.O_CLOEXEC)  # both ends: the member never writes into nothing
+        try:
+            self._process = self._crun.start(self.member.identifier, self._home, output)
+        finally:
+            os.close(output)
+        while True:
+            ended = self._process.poll()
+            try:
+                return int((self._home / "pid").read_text())
+            except (OSError, ValueError):
+                if ended is not None:
+                    self._read()
+                    raise CommandFailed(self._ended(ended)) from None
+            time.sleep(0.02)
+
+    def _watch(self, pid: int) -> str:
+        """Follow a running member until it ends or is told to; why it ended."""
+        poll = select.poll()
+        opened = []
+        try:
+            gone = os.pidfd_open(pid)
+            opened.append(gone)
+            self._listen()
+            serving = self._server()
+            if serving is not None:
+                opened.append(os.pidfd_open(serving))
+            for descriptor in (*opened, self._pipe, self._wake):
+                poll.register(descriptor, select.POLLIN)
+            deadline, pause = time.monotonic() + self.member.ready_within, 0.05
+            while True:
+                waiting = self.state != "active"
+                ready = {descriptor for descriptor, _ in poll.poll(pause * 1000 if waiting else None)}
+                if self._pipe in ready:
+                    self._read()
+                if gone in ready:
+                    self._read()
+                    return self._ended(self._exit_status())
+                if self._stopping.is_set():
+                    self._stop(pid, gone)
+                    return "stopped"
+                if len(opened) > 1 and opened[1] in ready:
+                    return "the process that its image comes from ended"
+                if waiting and is_ready(self.member, pid, self._check()):
+                    self._become("active")
+                elif waiting and time.monotonic() > deadline:
+                    self._stop(pid, gone)
+                    tail = self._logs.tail(self.member.name)
+                    return f"not ready within {self.member.ready_within:g} s" + (f": {tail}" if tail else "")
+                pause = min(1.0, pause * 1.5)
+        except ProcessLookupError:
+            self._listen()
+            self._read()
+            return self._ended(self._exit_status())
+        finally:
+            for descriptor in opened:
+                os.close(descriptor)
+
+    def _check(self) -> list[str]:
+        return self._crun.exec_command(self.member.identifier, self.member.ready_argv, self._home / "check")
+
+    def _stop(self, pid: int, gone: int) -> None:
+        """Ask, wait a while (its last words are read meanwhile), then insist; one that cannot hear is not asked."""
+        wish = _SYSTEMD_HALT if self.member.init else signal.SIGTERM
+        if not hears(pid, wish):
+            return
+        self._crun.kill(self.member.identifier, wish)
+        poll = select.poll()
+        for descriptor in (gone, self._pipe):
+            poll.register(descriptor, select.POLLIN)
+        deadline = time.monotonic() + _STOP_WITHIN
+        while (left := deadline - time.monotonic()) > 0:
+            ready = {descriptor for descriptor, _ in poll.poll(left * 1000)}
+            if self._pipe in ready:
+                self._read()
+            if gone in ready:
+                return
+
+    def _listen(self) -> None:
+        if self._pipe < 0:
+            self._pipe = os.open(self._home / "output", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def _clear(self) -> None:
+        """Leave nothing of a member that ended."""
+        self._crun.delete(self.member.identifier)
+        if self._pipe >= 0:
+            os.close(self._pipe)
+            self._pipe = -1
+        if self._process is not None:
+            self._exit_status()
+            self._process = None
+        try:
+            remove_member_root(self._paths, self.member.identifier)
+        except AgentError as error:
+            self._logs.say(f"member {self.member.name}: {error}")
+
+    def _exit_status(self) -> int | None:
+        """What crun ended with; None for a member that an earlier agent started."""
+        if self._process is None:
+            return None
+        try:
+            return self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()
+
+    def _ended(self, status: int | None) -> str:
+        tail = self._logs.tail(self.member.name)
+        how = "ended" if status is None else f"ended with status {status if status >= 0 else 128 - status}"
+        return how + (f": {tail}" if tail else "")
+
+    def _read(self) -> None:
+        for _ in range(16):  # the rest has its turn later: a chatty member must not keep us from seeing its end
+            try:
+                data = os.read(self._pipe, 65536)
+            except BlockingIOError:
+                return
+            if not data:
+                return
+            *lines, self._partial = (self._partial + data).split(b"\n")
+            if len(self._partial) > _LINE:
+                lines.append(self._partial)
+                self._partial = b""
+            for line in lines:
+                self._logs.add(self.member.name, line.decode("utf-8", "replace"))
+
+    def _sleep(self, seconds: float | None) -> None:
+        if not self._stopping.is_set():
+            select.select([self._wake], [], [], seconds)
+
+    def _become(self, state: str, reason: str = "") -> None:
+        with self._settled:
+            self.state, self.reason, self.since = state, reason[:1000], time.time()
+            self._settled.notify_all()
+        if self._home.is_dir():
+            save_json(self._home / "state.json", {"state": state, "restarts": self.restarts, "since": self.since})
+        self._changed()

@@ -1,0 +1,161 @@
+"""Where agents speak: ``/agent/v1/*``, one ASGI application over ``strata.provisioning.agents``.
+
+The front has found out who asks. Apart from ``redeem`` (a token is the credential) and ``hello`` (a machine that
+nobody knows), a node's own certificate is needed, and it must be the one of its present boot. ``exchange`` is the
+hottest route of the service: every node comes every few seconds, and is held.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from strata.api.agent_identity import peer_of, redeem, renew
+from strata.api.problem import MEDIA_TYPE, problem_of
+from strata.control.principal import Principal
+from strata.core.errors import BadRequest, Denied, NotFound, Unauthenticated, Unavailable
+from strata.provisioning.agents.hub import Hub
+from strata.provisioning.agents.unknown import WAIT, UnknownMachines
+from strata.provisioning.agents.wire import Exchange, Hello, LogLines
+from strata.provisioning.identity.identity import Identity
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+log = logging.getLogger(__name__)
+
+PREFIX = "/agent/v1/"
+
+EXCHANGE_MOST = 4 * 2**20
+INVENTORY_MOST = 256 * 1024
+LOG_MOST = 2**20
+HELLO_MOST = 64 * 1024
+
+_T = TypeVar("_T")
+_exchange = msgspec.json.Decoder(Exchange).decode
+_hello = msgspec.json.Decoder(Hello).decode
+_lines = msgspec.json.Decoder(LogLines).decode
+_tree = msgspec.json.Decoder(dict[str, Any]).decode
+_encode = msgspec.json.Encoder().encode
+_NO_STORE = (b"cache-control", b"no-store")
+_OK = b"{}"
+
+
+class AgentDoor(msgspec.Struct, frozen=True, kw_only=True):
+    """What is behind the door."""
+
+    hub: Hub
+    identity: Identity
+    unknown: UnknownMachines
+    inventoried: Callable[[str, bytes], Awaitable[None]]
+    """Takes what a node says of its hardware: JSON, bounded."""
+    logged: Callable[[str, Sequence[tuple[float, str, str]]], None]
+    """Takes lines that a node's kernel and containers wrote."""
+
+
+async def agents_app(
+    scope: Scope, receive: Receive, send: Send, who: Principal | Unauthenticated, door: AgentDoor | None
+) -> int:
+    """Answer one request; the status that it was answered with."""
+    route = scope["path"][len(PREFIX) :]
+    status = 200
+    try:
+        if scope["method"] != "POST":
+            raise BadRequest("this path takes POST only", where=scope["method"][:16])
+        if door is None:
+            raise Unavailable("this service has no agents", hint="ask one that runs the provisioning layer")
+        if route in ("redeem", "renew"):
+            return await _identity(route, scope, receive, send, door.identity)
+        if route == "hello":
+            said = _decoded(_hello, await _body(receive, HELLO_MOST))
+            body = _encode({"adopted": door.unknown.hello(said, peer_of(scope)), "wait": WAIT})
+        else:
+            node = _node(scope, who, door.identity)
+            body = await _answer(route, node, receive, door)
+        kind = b"application/json"
+    except Exception as error:
+        problem = problem_of(error)
+        status, body, kind = problem.status, _encode(problem), MEDIA_TYPE.encode()
+    headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), _NO_STORE]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+    return status
+
+
+async def _answer(route: str, node: str, receive: Receive, door: AgentDoor) -> bytes:
+    if route == "exchange":
+        request = _decoded(_exchange, await _body(receive, EXCHANGE_MOST))
+        return _encode(await door.hub.exchange(node, request))
+    if route == "inventory":
+        body = await _body(receive, INVENTORY_MOST)
+        _decoded(_tree, body)
+        await door.inventoried(node, body)
+        return _OK
+    if route == "log":
+        door.logged(node, _decoded(_lines, await _body(receive, LOG_MOST)).lines)
+        return _OK
+    raise NotFound("agents have no such path", where=route[:40])
+
+
+def _node(scope: Scope, who: Principal | Unauthenticated, identity: Identity) -> str:
+    """The node that asks: its certificate must be the one of its present boot."""
+    if not isinstance(who, Principal):
+        raise who
+    if who.role != "node" or who.via != "certificate":
+        raise Denied("only a node speaks here, and shows its certificate", where=who.name)
+    if not identity.current(who.name, who.credential):
+        raise identity.superseded(who.name, who.credential, peer_of(scope))
+    return who.name
+
+
+async def _identity(route: str, scope: Scope, receive: Receive, send: Send, identity: Identity) -> int:
+    status = 0
+
+    async def sent(message: MutableMapping[str, Any]) -> None:
+        nonlocal status
+        status = message.get("status", status)
+        await send(message)
+
+    await (redeem if route == "redeem" else renew)(scope, receive, sent, identity)
+    return status
+
+
+async def _body(receive: Receive, most: int) -> bytes:
+    event = await receive()
+    if event["type"] == "http.request" and not event.get("more_body"):
+        body: bytes = event.get("body", b"")
+        if len(body) <= most:
+            return body
+    parts: list[bytes] = []
+    size = 0
+    while event["type"] == "http.request":
+        parts.append(event.get("body", b""))
+        size += len(parts[-1])
+        if size > most:
+            raise BadRequest(f"a request has at most {most} bytes here", where="body")
+        if not event.get("more_body"):
+            return b"".join(parts)
+        event = await receive()
+    raise BadRequest("the request broke off", where="body")
+
+
+def _decoded(decode: Callable[[bytes], _T], body: bytes) -> _T:
+    try:
+        return decode(body)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise BadRequest(str(error)[:200], where="body") from None
+
+
+def is_agents(path: str) -> bool:
+    """Whether the path is this application's."""
+    return path.startswith(PREFIX)
+
+
+ROUTES: Mapping[str, str] = {
+    name: f"{PREFIX}{name}" for name in ("exchange", "redeem", "renew", "hello", "inventory", "log")
+}
+"""Its routes, by name: what they are counted as."""

@@ -1,0 +1,66 @@
+"""Power policies: documents that say what the site may draw, and how caps and idle nodes are managed under it."""
+
+from __future__ import annotations
+
+from litestar import delete, get, post, put
+from litestar.params import JSONBody
+
+from strata.api.rights import needs
+from strata.api.services import Asked, DocumentPath
+from strata.control import power_views as pv
+
+_TAG = "power"
+
+
+@get("/v1/power/policies", tags=[_TAG], **needs("read", "power-policy"))
+async def list_policies(ask: Asked) -> pv.Policies:
+    """All policies, and what the site may draw."""
+    return await ask.power.policies.policies(ask.who)
+
+
+@get("/v1/power/policies/{name:str}", tags=[_TAG], **needs("read", "power-policy", 404))
+async def show_policy(ask: Asked, name: DocumentPath) -> pv.PolicyDetail:
+    """One policy, with what it says."""
+    return await ask.power.policies.policy(ask.who, name)
+
+
+@put("/v1/power/policies/{name:str}", tags=[_TAG], **needs("change", "power-policy", 409, body=True))
+async def put_policy(ask: Asked, name: DocumentPath, data: JSONBody[pv.PolicySpec]) -> pv.PolicyDetail:
+    """Create or replace a policy. Refused unless this very content was rehearsed, or `without_rehearsal` says why not.
+    One that is enabled stays enabled, with its new content."""
+    return await ask.power.policies.put(ask.who, name, data)
+
+
+@post("/v1/power/policies/{name:str}/enable", tags=[_TAG], status_code=200, **needs("change", "power-policy", 404))
+async def enable_policy(ask: Asked, name: DocumentPath) -> pv.PolicyDetail:
+    """Let it run. Another that did does not any more."""
+    return await ask.power.policies.enable(ask.who, name)
+
+
+@post("/v1/power/policies/{name:str}/disable", tags=[_TAG], status_code=200, **needs("change", "power-policy", 404))
+async def disable_policy(ask: Asked, name: DocumentPath) -> pv.PolicyDetail:
+    """Let it run no longer. Caps stay as they are."""
+    return await ask.power.policies.disable(ask.who, name)
+
+
+@delete("/v1/power/policies/{name:str}", tags=[_TAG], **needs("delete", "power-policy", 404, 409))
+async def delete_policy(ask: Asked, name: DocumentPath) -> None:
+    """Remove a policy that is not enabled."""
+    await ask.power.policies.delete(ask.who, name)
+
+
+@post("/v1/power/rehearsals", tags=[_TAG], status_code=200, **needs("change", "power-policy", body=True))
+async def note_rehearsal(ask: Asked, data: JSONBody[pv.RehearsalSpec]) -> pv.RehearsalView:
+    """Note that a policy's content was rehearsed, and what came of it."""
+    return await ask.power.policies.rehearsed(ask.who, data)
+
+
+HANDLERS = [
+    list_policies,
+    show_policy,
+    put_policy,
+    enable_policy,
+    disable_policy,
+    delete_policy,
+    note_rehearsal,
+]

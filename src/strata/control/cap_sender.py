@@ -1,0 +1,139 @@
+"""Sets and reads the power caps of many nodes through their controllers, side by side. Columns learn what was set."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from strata.control.columns import Mask
+from strata.control.service import Service
+from strata.core.errors import NotOffered, OutcomeUnknown, StrataError
+from strata.hardware.bmc import Controller
+from strata.power.columns import PowerColumns, Uids
+
+SLOTS = 256
+"""Controllers that are spoken to at a time."""
+
+_ACCELERATORS = ("gpu", "accel")
+_LATE = "not known whether it was done: no answer in time"
+
+Watts = npt.NDArray[np.float64]
+
+
+class Sent(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of caps, one cell for each. Neither done nor refused: not known."""
+
+    done: Mask
+    refused: Mask
+    why: Mapping[int, str]
+    """By uid, of all that were not done."""
+
+
+class CapSender:
+    """One for a process. ``open_`` opens the controller at an address."""
+
+    def __init__(self, fleet: Service, open_: Callable[[str], Controller], columns: PowerColumns) -> None:
+        self._fleet = fleet
+        self._open = open_
+        self._columns = columns
+        self._limits: dict[tuple[str, str], Sequence[str]] = {}
+        """(address, control) → the limits that it is made of: they do not change while a controller lives."""
+
+    async def send(
+        self, uids: Uids, watts: Watts, control: str | Sequence[str], *, within: float | None = None
+    ) -> Sent:
+        """Set caps (0: take them off); give up what has not ended ``within`` so many seconds."""
+        controls = [control] * len(uids) if isinstance(control, str) else control
+        nodes = self._fleet.registry.indices_of(uids)
+        done, refused = np.zeros(len(uids), np.bool_), np.zeros(len(uids), np.bool_)
+        why: dict[int, str] = {}
+        gate = asyncio.Semaphore(SLOTS)
+
+        async def one(place: int, address: str) -> None:
+            async with gate:
+                try:
+                    await self._cap(address, controls[place], float(watts[place]) or None)
+                    done[place] = True
+                except OutcomeUnknown as error:
+                    why[int(uids[place])] = f"not known whether it was done: {error}"
+                except StrataError as error:
+                    self._limits.pop((address, controls[place]), None)
+                    refused[place] = True
+                    why[int(uids[place])] = str(error)
+
+        refused[nodes < 0] = True
+        why |= dict.fromkeys(uids[nodes < 0].tolist(), "it is no more")
+        living = np.flatnonzero(nodes >= 0)
+        batch = self._fleet.controller.batch(nodes[living])
+        tasks = [asyncio.create_task(one(place, at)) for place, at in zip(living.tolist(), batch.bmcs, strict=True)]
+        await _within(tasks, within)
+        open_ = ~(done | refused)
+        why |= {uid: _LATE for uid in uids[open_].tolist() if uid not in why}
+        now = self._fleet.controller.clock.wall()
+        for what, column in (("node", "cap"), ("accel", "accel_cap")):
+            told = done & (np.array(controls) == what)
+            self._columns.put(uids[told], **{column: watts[told], f"{column}_time": now})
+        return Sent(done=done, refused=refused, why=why)
+
+    async def read(self, uids: Uids, *, within: float = 20.0) -> Watts:
+        """The caps of nodes as they say themselves: 0 without one, NaN where there is no answer."""
+        nodes = self._fleet.registry.indices_of(uids)
+        found = np.full(len(uids), np.nan)
+        gate = asyncio.Semaphore(SLOTS)
+
+        async def one(place: int, address: str) -> None:
+            async with gate:
+                try:
+                    limits = await self._open(address).power_limits() if address else ()
+                except StrataError:
+                    return
+                own = [limit for limit in limits if not _of_accelerator(limit.id, limit.name)]
+                if own:
+                    found[place] = own[0].watts or 0.0
+
+        living = np.flatnonzero(nodes >= 0)
+        batch = self._fleet.controller.batch(nodes[living])
+        tasks = [asyncio.create_task(one(place, at)) for place, at in zip(living.tolist(), batch.bmcs, strict=True)]
+        await _within(tasks, within)
+        return found
+
+    async def _cap(self, address: str, control: str, watts: float | None) -> None:
+        if not address:
+            raise NotOffered("it has no controller's address")
+        controller = self._open(address)
+        limits = self._limits.get((address, control))
+        if limits is None:
+            limits = self._limits[address, control] = await _limits(controller, control)
+        for limit in limits:
+            await controller.set_power_limit(limit, None if watts is None else watts / len(limits))
+
+
+async def _within(tasks: Sequence[asyncio.Task[None]], seconds: float | None) -> None:
+    """Wait for all, and end those that take longer, or all of them if nobody waits any more."""
+    try:
+        if tasks:
+            await asyncio.wait(tasks, timeout=seconds)
+    finally:
+        for task in tasks:
+            task.cancel()
+        for result in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(result, Exception):
+                raise result
+
+
+async def _limits(controller: Controller, control: str) -> Sequence[str]:
+    """Which of a controller's limits are the node's (the first), or its accelerators' (all of them, in equal parts)."""
+    found = await controller.power_limits()
+    accelerators = [one.id for one in found if _of_accelerator(one.id, one.name)]
+    wanted = accelerators if control == "accel" else [one.id for one in found if one.id not in accelerators][:1]
+    if not wanted:
+        raise NotOffered(f"it has no {control} cap", node=controller.address)
+    return wanted
+
+
+def _of_accelerator(limit: str, name: str) -> bool:
+    return any(word in f"{limit} {name}".lower() for word in _ACCELERATORS)

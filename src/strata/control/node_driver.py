@@ -1,0 +1,308 @@
+"""The ``node`` driver for real nodes: looks through the agents that are attached, and acts by telling them.
+
+A boot is the exception: there is no agent yet, so the node's controller (BMC) is told to start it from the network,
+unless it is on its way already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from strata.core.column import Column
+from strata.core.driver import Batch, Outcomes
+from strata.core.errors import Conflict, NotOffered, OutcomeUnknown, StrataError
+from strata.core.model import ABSENT, UNKNOWN, Mutation
+from strata.core.node import Node
+from strata.core.state import Outcome
+from strata.hardware.bmc import Boot, Controller
+from strata.hardware.pace import Pace, Place
+from strata.provisioning.agents.hub import Agent, Command, Hub
+from strata.provisioning.agents.life import Signs, os_word
+from strata.provisioning.identity.identity import Identity
+from strata.provisioning.personality.sets import ImageSets
+
+log = logging.getLogger(__name__)
+
+ON_ITS_WAY = 120.0
+"""Seconds for which a node that was switched on, or asked for something to boot, is left to boot by itself."""
+PATIENCE = 20.0
+"""Seconds that a call waits for agents' results where other calls wait too; later ones show in the facts."""
+CALM = 3
+"""Calls that may wait for as long as their mutation lasts."""
+
+_FENCED = ("fenced", "refused: epoch")  # how agents begin when somebody newer has told them something
+
+SEES = ("os", "minos", "identity", "image", "personality")
+PERSONALITY = ("idle", "active", "update", "error", "fatal")
+
+
+class BootWay(msgspec.Struct, frozen=True, kw_only=True):
+    """How a node is started: the boot override for its controller, and the medium to insert first, if any."""
+
+    boot: Boot
+    media: str = ""
+
+
+class Ground(msgspec.Struct, frozen=True, kw_only=True):
+    """What the driver asks of the rest of the controller, about nodes by name. Times are Unix seconds."""
+
+    node: Callable[[str], Node | None]
+    open: Callable[[str], Controller]
+    """The controller at an address."""
+    asked: Callable[[str], float]
+    """When the node last asked for something to boot; 0: not since this service runs."""
+    profile: Callable[[str], str]
+    """A boot profile's name → ``name@digest`` as it is now; empty where there is no such."""
+    desired: Callable[[str], str]
+    """The image set that the owners want there; empty: none."""
+    way: Callable[[str], Awaitable[BootWay]]
+    """How the node is started. May prepare something, such as a medium."""
+    by_itself: Callable[[str], bool] = lambda name: True
+    """Whether the node finds what to boot when it is switched on; not if it needs a medium."""
+
+
+class NodeDriver:
+    """Driver ``node`` over the hub. ``lost_power`` and ``got_power`` tell it what others saw or did."""
+
+    name = "node"
+
+    def __init__(
+        self,
+        hub: Hub,
+        identity: Identity,
+        sets: ImageSets,
+        ground: Ground,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._hub = hub
+        self._identity = identity
+        self._sets = sets
+        self._ground = ground
+        self._monotonic = monotonic
+        self._wall = wall
+        self._dark: dict[str, float] = {}
+        self._lit: dict[str, float] = {}
+        self._watched: dict[str, tuple[float, float]] = {}
+        self._waiting = 0
+        self._pace = Pace(at_once=64, patience=0.1, at_most=1024)
+
+    # -- what others saw
+
+    def lost_power(self, names: Iterable[str]) -> None:
+        """These have no power, or are about to lose it: no agent there speaks any more."""
+        now = self._wall()
+        for name in names:
+            self._dark[name] = now
+            self._lit.pop(name, None)
+            self._hub.cut_off(name)
+
+    def got_power(self, names: Iterable[str]) -> None:
+        """These were just switched on: they boot by themselves."""
+        now = self._wall()
+        for name in names:
+            self._lit[name] = now
+
+    # -- looking
+
+    async def observe(self, variables: Sequence[str], batch: Batch) -> Mapping[str, Column]:
+        """What the agents said last; variables of other drivers are left out."""
+        wanted = [name for name in variables if name in SEES]
+        words: dict[str, list[str]] = {name: [] for name in wanted}
+        away = self._wall() - self._monotonic()
+        labels: dict[str, str] = {}
+        for name in batch.names:
+            agent = self._hub.get(name)
+            os = os_word(self._signs(name, agent, away), self._wall())
+            facts = self._facts(name, agent, labels) if os == "up" and agent is not None else {}
+            for variable in wanted:
+                words[variable].append(os if variable == "os" else facts.get(variable, UNKNOWN))
+        return {variable: Column.of(column) for variable, column in words.items()}
+
+    def _signs(self, name: str, agent: Agent | None, away: float) -> Signs:
+        return Signs(
+            contact=agent.contact + away if agent is not None and agent.seen is not None else 0.0,
+            redeemed=self._identity.record(name).redeemed,
+            asked=self._ground.asked(name),
+            dark=self._dark.get(name, 0.0),
+            listening=self._listening(name) + away,
+            all_silent=self._hub.many_lost(),
+        )
+
+    def _listening(self, name: str) -> float:
+        """Since when we are the one whom the agent would speak to: it is looked at all the time while that is so."""
+        now = self._monotonic()
+        first, last = self._watched.get(name, (now, now))
+        if now - last > 180.0:
+            first = now
+        self._watched[name] = (first, now)
+        return max(first, self._hub.started)
+
+    def _facts(self, name: str, agent: Agent, labels: dict[str, str]) -> dict[str, str]:
+        seen = agent.seen
+        assert seen is not None
+        profile, _, _ = seen.profile.partition("@")
+        if profile not in labels:
+            labels[profile] = self._ground.profile(profile)
+        return {
+            "minos": profile if seen.profile and labels[profile] == seen.profile else seen.profile or UNKNOWN,
+            "identity": "issued",  # it spoke, and only a certificate lets it
+            "image": self._image(name, agent),
+            "personality": seen.set_state if seen.set_state in PERSONALITY else UNKNOWN,
+        }
+
+    def _image(self, name: str, agent: Agent) -> str:
+        seen = agent.seen
+        assert seen is not None
+        digest, held = seen.set_digest, seen.set_name
+        if not digest and seen.set_state == "idle" and seen.loaded:
+            wanted = self._sets.digest(self._ground.desired(name))
+            digest = wanted if wanted in seen.loaded else seen.loaded[-1]
+            held = self._sets.name_of(digest) or "unnamed"
+        if not digest:
+            return ABSENT
+        return held if self._sets.digest(held) == digest else f"{held}@{digest.removeprefix('sha256:')[:12]}"
+
+    # -- acting
+
+    async def act(self, mutation: Mutation, batch: Batch) -> Outcomes:
+        """Carry out ``mutation``; what the agents could not be told, or said no to, has failed."""
+        if mutation.name == "boot":
+            return await self._boot(mutation, batch)
+        if mutation.name == "enrol":
+            return self._enrol(batch)
+        if self._monotonic() > batch.valid_until:
+            return Outcomes.all(Outcome.FENCED, len(batch), "the lead ran out before the agents were told")
+        outcomes = Outcomes.all(Outcome.UNKNOWN, len(batch))
+        outcomes.reasons = {}
+        told: dict[int, Command] = {}
+        goals = batch.goals["image"].values() if "image" in batch.goals else [UNKNOWN] * len(batch)
+        for place, name in enumerate(batch.names):
+            try:
+                kind, body = self._command(mutation, name, goals[place])
+                epoch = int(batch.epochs[place])
+                told[place] = self._hub.send(name, kind, body, epoch=epoch, timeout=mutation.timeout)
+            except StrataError as error:
+                outcomes.codes[place] = Outcome.FAILED
+                outcomes.reasons[place] = str(error)
+        await self._wait([command.result for command in told.values()], mutation.timeout)
+        for place, command in told.items():
+            outcomes.codes[place], reason = _outcome(command)
+            if reason:
+                outcomes.reasons[place] = reason
+        return outcomes
+
+    def _command(self, mutation: Mutation, name: str, goal: str) -> tuple[str, dict[str, Any]]:
+        if mutation.name in ("load-image", "switch-image"):
+            node = self._ground.node(name)
+            if node is None:
+                raise StrataError("there is no such node", where=name)
+            kind = "load" if mutation.name == "load-image" else "switch"
+            return kind, {"set": self._sets.for_node(goal, node)}
+        if mutation.name == "start-personality":
+            agent = self._hub.get(name)
+            held = self._image(name, agent) if agent is not None and agent.seen is not None else ""
+            return "start", {"digest": self._sets.digest(held)}
+        if mutation.name == "stop-personality":
+            return "stop", {}
+        raise StrataError("agents cannot do this", where=mutation.name)
+
+    async def _wait(self, results: Sequence[asyncio.Future[Any]], limit: float) -> None:
+        """Until all have answered; no longer than ``limit``, and only a little while where many calls wait."""
+        begun = self._monotonic()
+        pending: set[asyncio.Future[Any]] = set(results)
+        self._waiting += 1
+        try:
+            while pending:
+                passed = self._monotonic() - begun
+                if passed >= limit or (passed >= PATIENCE and self._waiting > CALM):
+                    return
+                _, pending = await asyncio.wait(pending, timeout=min(1.0, limit - passed))
+        finally:
+            self._waiting -= 1
+
+    def _enrol(self, batch: Batch) -> Outcomes:
+        """Nodes enrol by themselves while they boot; here one only learns whether they have."""
+        codes = np.array(
+            [Outcome.DONE if self._hub.attached(name) else Outcome.FAILED for name in batch.names], dtype=np.int8
+        )
+        missing = {int(place): "its agent is not attached" for place in np.flatnonzero(codes)}
+        return Outcomes(codes, missing)
+
+    async def _boot(self, mutation: Mutation, batch: Batch) -> Outcomes:
+        codes = np.full(len(batch), Outcome.DONE, dtype=np.int8)
+        reasons: dict[int, str] = {}
+        away = self._wall() - self._monotonic()
+        cold = []
+        for place, name in enumerate(batch.names):
+            word = os_word(self._signs(name, self._hub.get(name), away), self._wall())
+            if word == "down" and not self._is_on_its_way(name):
+                cold.append(place)
+            # Up: there is nothing to do. Unknown or hung: it may run, and is left alone; the fact tells soon.
+
+        async def one(place: int, _: Place) -> None:
+            try:
+                await self._start(batch, place, mutation.timeout)
+            except StrataError as error:
+                unknown, fenced = isinstance(error, OutcomeUnknown), isinstance(error, Conflict)
+                codes[place] = Outcome.UNKNOWN if unknown else Outcome.FENCED if fenced else Outcome.FAILED
+                reasons[place] = str(error)
+
+        await self._pace.each(cold, one)
+        return Outcomes(codes, reasons)
+
+    def _is_on_its_way(self, name: str) -> bool:
+        record = self._identity.record(name)
+        lit = self._lit.get(name, 0.0) if self._ground.by_itself(name) else 0.0
+        last = max(self._ground.asked(name), record.opened, lit)
+        return self._wall() - last <= ON_ITS_WAY
+
+    async def _start(self, batch: Batch, place: int, limit: float) -> None:
+        """Have the node's controller start it from the network."""
+        address = batch.bmcs[place] if place < len(batch.bmcs) else ""
+        if not address:
+            raise StrataError("it does not boot by itself, and has no controller", where=batch.names[place])
+        way = await self._ground.way(batch.names[place])
+        controller = self._ground.open(address)
+        if way.media:
+            await controller.insert_media("")  # what is in the drive would be in the way
+            await controller.insert_media(way.media)
+        try:
+            await controller.set_boot(way.boot)
+        except NotOffered:
+            if not way.boot.uri:
+                raise
+            # It takes no address: its DHCP will tell it.
+            await controller.set_boot(msgspec.structs.replace(way.boot, uri=""))
+        begin_before = min(batch.valid_until, self._monotonic() + limit)
+        if self._monotonic() > begin_before:
+            raise Conflict("not begun: the lead ran out", where=address)
+        await controller.set_power("cycle", fence=batch.fence(place), begin_before=begin_before)
+        self.got_power([batch.names[place]])
+
+    async def permits(self, guard: str, batch: Batch) -> Sequence[str]:
+        """Agents answer no guards, and that is a no."""
+        return [f"the node driver does not know the guard {guard}"] * len(batch)
+
+
+def _outcome(command: Command) -> tuple[Outcome, str]:
+    if not command.result.done():
+        # It has it, and is at it: the fact will show.
+        return (Outcome.DONE, "") if command.received else (Outcome.UNKNOWN, "its agent has not answered yet")
+    result = command.result.result()
+    if result is None:
+        return Outcome.UNKNOWN, "its agent gave no answer"
+    if result.ok:
+        return Outcome.DONE, ""
+    reason = result.error or "its agent said no"
+    if result.unknown:
+        return Outcome.UNKNOWN, reason
+    return (Outcome.FENCED if reason.startswith(_FENCED) else Outcome.FAILED), reason

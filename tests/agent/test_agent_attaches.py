@@ -1,0 +1,208 @@
+"""The real agent and the real service, with nginx between them: what each of their tests assumes of the other."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agent_process import AgentProcess, agent_process, make_image
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from strata.api.nginx import Nginx, free_port
+from strata.api.nginx_config import FrontDoor
+from strata.control.agent_views import ExecRequest, ExecResult, ImageSetSpec
+from strata.control.ca import Authority
+from strata.control.principal import LOCAL_ADMIN
+from strata.provisioning.alarm import Alarm
+from strata.provisioning.identity.identity import Identity
+from strata.provisioning.images.release import CHUNK, Release, signed
+from strata.provisioning.personality.image_set import File, Member, Ready
+from strata.provisioning.signing import Signer
+from strata.store.memory import MemoryStore
+from support.agent_site import AgentSite, FakeReleases, agent_site
+
+pytestmark = [pytest.mark.server, pytest.mark.slow]
+
+NODE = "n00001"
+SERVICE = "while [ ! -e /etc/greeting ]; do /bin/sleep 0.1; done\n/bin/touch /run/ready\nexec /bin/sleep 1000\n"
+
+
+class Site:
+    """A state directory, the authority and the store in it; services come and go."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.store = MemoryStore()
+        self.authority = Authority.open(directory / "ca")
+        self.authority.renew_server(["localhost", "127.0.0.1"])
+        self.signer = Signer.open(directory / "signing")
+        self.alarms: list[Alarm] = []
+        self.identity = Identity(self.store, self._sign, self.alarms.append)
+        self.releases = FakeReleases()
+        self.images = directory / "images"
+        certificate, key = self.authority.server_paths
+        self.door = FrontDoor(
+            directory=directory / "nginx",
+            host="127.0.0.1",
+            port=free_port("127.0.0.1"),
+            upstream=directory / "s" / "front.sock",
+            certificate=certificate,
+            key=key,
+            ca=self.authority.certificate_path,
+            images=self.images,
+            workers=1,
+            connections=512,
+        )
+
+    def _sign(self, csr: bytes, node: str) -> Any:
+        return self.authority.sign_csr(csr, node, "node", (), 3600)
+
+    def publish(self, reference: str, image: Path, serial: int) -> None:
+        """Put an image where nginx serves it, and let the tag stand for it."""
+        data = image.read_bytes()
+        chunks = b"".join(hashlib.sha256(data[at : at + CHUNK]).digest() for at in range(0, len(data), CHUNK))
+        name, _, tag = reference.partition(":")
+        digest, listed = hashlib.sha256(data).hexdigest(), hashlib.sha256(chunks).hexdigest()
+        for folder, file, content in (("squashfs", f"{digest}.squashfs", data), ("chunks", listed, chunks)):
+            (self.images / folder).mkdir(parents=True, exist_ok=True)
+            (self.images / folder / file).write_bytes(content)
+        release = Release(
+            name=name,
+            tag=tag,
+            serial=serial,
+            image=f"sha256:{digest}",
+            squashfs=f"sha256:{digest}",
+            size=len(data),
+            chunks=f"sha256:{listed}",
+        )
+        self.releases.put(reference, signed(release, self.signer))
+
+    async def boot(self) -> dict[str, Any]:
+        """What a fragment would hold for the next boot."""
+        generation = self.identity.record(NODE).generation + 1
+        return {
+            "node": NODE,
+            "generation": generation,
+            "controllers": [f"https://127.0.0.1:{self.door.port}"],
+            "ca": self.authority.pem.decode(),
+            "token": await self.identity.open_boot(NODE, generation),
+            "release_keys": [self.signer.public_pem],
+            "profile": "default@abc",
+        }
+
+    @contextlib.asynccontextmanager
+    async def serving(self) -> AsyncIterator[AgentSite]:
+        """The service, for the length of the block."""
+        async with agent_site(
+            self.directory / "s",
+            nodes=1,
+            store=self.store,
+            identity=self.identity,  # type: ignore[arg-type]
+            releases=self.releases,
+        ) as served:
+            yield served
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    made = Site(tmp_path)
+    await made.identity.start()
+    nginx = Nginx(made.door)
+    await nginx.start()
+    yield made
+    await nginx.stop()
+    await made.identity.stop()
+    await made.store.close()
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Any:
+    with agent_process(tmp_path / "node") as process:
+        yield process
+
+
+async def until(check: Callable[[], bool], seconds: float = 30.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not check():  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
+def _runs(site: AgentSite) -> str:
+    """The digest of what the node runs, and all of it is ready."""
+    agent = site.hub.get(NODE)
+    return agent.seen.set_digest if agent and agent.seen and agent.seen.set_state == "active" else ""
+
+
+async def run_on(site: AgentSite, *argv: str, where: str = "") -> ExecResult:
+    assert site.services.agents is not None
+    execs = site.services.agents.exec
+    run = await execs.begin(LOCAL_ADMIN, ExecRequest(select=NODE, argv=argv, where=where, timeout=10))
+    return (await execs.show(LOCAL_ADMIN, run.id, 0, 20)).items[0]
+
+
+async def put_set(site: AgentSite, greeting: str) -> None:
+    member = Member(
+        name="system",
+        release="demo:1",
+        argv=("/bin/sh", "/service"),
+        ready=Ready(kind="file", path="/run/ready", within=20),
+        files=(File(path="/etc/greeting", content=greeting),),
+    )
+    assert site.services.agents is not None
+    await site.services.agents.sets.put(LOCAL_ADMIN, "compute", ImageSetSpec(members=(member,)), None)
+
+
+async def want(site: AgentSite, **wanted: str) -> None:
+    nodes = site.service.registry.select(NODE)
+    done = await site.service.edits.set_desires(nodes, {name: [value] for name, value in wanted.items()}, (), "test")
+    await site.service.settled(done.revision)
+
+
+async def test_an_agent_enrols_attaches_runs_its_set_changes_it_and_outlives_the_service(
+    site: Site, node: AgentProcess, tmp_path: Path
+) -> None:
+    site.publish("demo:1", make_image(tmp_path / "one", SERVICE), 1)
+    async with site.serving() as served:
+        node.start(await site.boot())
+        await until(lambda: served.hub.attached(NODE))
+        assert (await run_on(served, "echo", "from the node", where="minos")).output == "from the node\n"
+        await put_set(served, "hello {node}")
+        await want(served, power="on", os="up", image="compute", personality="active")
+        await until(lambda: served.fact(NODE, "personality") == "active")
+        assert (await run_on(served, "/bin/cat", "/etc/greeting")).output == f"hello {NODE}"
+
+        site.publish("demo:1", make_image(tmp_path / "two", SERVICE + "# changed\n"), 2)
+        await served.sets.settled()
+        await until(lambda: _runs(served) == served.sets.digest("compute"))
+        assert "# changed" in (await run_on(served, "/bin/cat", "/service")).output
+
+        node.kill()
+        node.start()
+        result = await run_on(served, "/bin/ls", "/run")
+        assert "ready" in result.output, "the member goes on, and the agent that came back has it"
+    async with site.serving() as served:
+        await until(lambda: served.hub.attached(NODE))
+        await until(lambda: bool(served.service.controller.counts()["ready"]))
+        assert _runs(served) == served.sets.digest("compute")
+    assert site.alarms == []
+
+
+async def test_an_agent_of_an_earlier_boot_is_refused_with_an_alarm(site: Site, node: AgentProcess) -> None:
+    async with site.serving() as served:
+        node.start(await site.boot())
+        await until(lambda: served.hub.attached(NODE))
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, NODE)])
+        csr = x509.CertificateSigningRequestBuilder().subject_name(name).sign(key, hashes.SHA256())
+        again = await site.boot()
+        await site.identity.redeem(again["token"], csr.public_bytes(serialization.Encoding.PEM))
+        await until(lambda: bool(site.alarms), 60)
+        assert site.alarms[0].kind == "certificate-superseded" and site.alarms[0].node == NODE

@@ -1,0 +1,178 @@
+"""What the agent reads from the machine and sets on it, over file trees like the kernel's."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from email.utils import formatdate
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from strata.agent.errors import CommandFailed
+from strata.agent.files import inside
+from strata.agent.host.crash import report_crash
+from strata.agent.host.health import Health
+from strata.agent.host.inventory import inventory
+from strata.agent.host.limits import Limits
+from strata.agent.host.metrics import Metrics
+from strata.agent.link.logs import Logs
+from strata.agent.paths import Paths
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Paths:
+    paths = Paths(run=tmp_path / "run", root=tmp_path / "root")
+    put(paths.proc("meminfo"), "MemTotal: 1000000 kB\nMemAvailable: 500000 kB\n")
+    put(paths.proc("cpuinfo"), "processor : 0\nmodel name : Fast\nphysical id : 0\nflags : fpu hypervisor\n")
+    put(paths.proc("loadavg"), "0.50 0.40 0.30 1/100 1234\n")
+    return paths
+
+
+def put(path: Path, text: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(str(text))
+
+
+def real_cpufreq(paths: Paths) -> Path:
+    for number in range(2):
+        policy = paths.sys(f"devices/system/cpu/cpufreq/policy{number}")
+        for name, value in {
+            "cpuinfo_min_freq": 800000, "cpuinfo_max_freq": 3500000, "scaling_min_freq": 800000,
+            "scaling_max_freq": 3500000, "scaling_governor": "powersave",
+            "scaling_available_governors": "performance powersave",
+        }.items():  # fmt: skip
+            put(policy / name, value)
+        for state in range(4):
+            put(paths.sys(f"devices/system/cpu/cpu{number}/cpuidle/state{state}/disable"), 0)
+    return paths.sys("devices/system/cpu")
+
+
+def in_force(result: dict[str, Any]) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(base64.b64decode(result["output"]))
+    return value
+
+
+def test_limits_are_written_to_every_processor_and_read_back(machine: Paths) -> None:
+    cpu = real_cpufreq(machine)
+    told = {"governor": "performance", "min_khz": 1000000, "max_khz": 2000000, "cstate_max": 1}
+    now = in_force(Limits(machine).apply(told))
+    assert now == {**told, "hardware_khz": [800000, 3500000], "stand_in": False}
+    for number in range(2):
+        assert (cpu / f"cpufreq/policy{number}/scaling_max_freq").read_text() == "2000000"
+        disabled = [(cpu / f"cpu{number}/cpuidle/state{state}/disable").read_text() for state in range(4)]
+        assert disabled == ["0", "0", "1", "1"]
+
+
+def test_null_takes_a_limit_back_and_what_is_not_named_stays(machine: Paths) -> None:
+    real_cpufreq(machine)
+    limits = Limits(machine)
+    limits.apply({"max_khz": 2000000, "cstate_max": 0, "governor": "performance"})
+    now = in_force(limits.apply({"max_khz": None, "cstate_max": None}))
+    assert (now["max_khz"], now["cstate_max"], now["governor"]) == (3500000, 3, "performance")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "why"),
+    [
+        ({"max_khz": 9000000}, "outside 800000 to 3500000"),
+        ({"min_khz": 2000000, "max_khz": 1000000}, "above max_khz"),
+        ({"governor": "turbo"}, "not offered"),
+        ({"max_khz": "fast"}, "whole number"),
+        ({"cstate_max": -1}, "whole number"),
+    ],
+)
+def test_a_limit_that_makes_no_sense_changes_nothing(machine: Paths, wanted: dict[str, Any], why: str) -> None:
+    real_cpufreq(machine)
+    limits = Limits(machine)
+    before = limits.in_force()
+    with pytest.raises(CommandFailed, match=why):
+        limits.apply(wanted)
+    assert limits.in_force() == before
+
+
+def test_a_virtual_machine_gets_a_stand_in_that_says_so_and_a_real_one_without_cpufreq_an_error(machine: Paths) -> None:
+    assert in_force(Limits(machine).apply({"max_khz": 2000000}))["stand_in"]
+    assert Limits(machine).in_force()["max_khz"] == 2000000, "it is kept"
+    put(machine.proc("cpuinfo"), "processor : 0\nflags : fpu aes\n")
+    with pytest.raises(CommandFailed, match="no frequency control"):
+        Limits(machine)
+
+
+def test_energy_counters_are_named_by_package_and_absent_where_there_are_none(machine: Paths) -> None:
+    assert "energy_j" not in Metrics(machine).read()
+    for entry, name, energy in (("intel-rapl:0", "package-0", 5_000_000), ("intel-rapl:0:1", "dram", 250_000)):
+        put(machine.sys(f"class/powercap/{entry}/name"), name)
+        put(machine.sys(f"class/powercap/{entry}/energy_uj"), energy)
+        put(machine.sys(f"class/powercap/{entry}/max_energy_range_uj"), 262_143_000_000)
+    values = Metrics(machine).read()
+    assert values["energy_j"] == {"package-0": 5.0, "dram-0": 0.25}
+    assert values["energy_range_j"]["package-0"] == 262143.0
+    assert values["load1"] == 0.5
+    assert values["memory_free"] == 500000 * 1024
+
+
+def test_a_healthy_machine_has_no_problems_and_an_ill_one_says_which(machine: Paths) -> None:
+    health = Health(machine)
+    assert health.read() == {"ok": True, "problems": []}
+    put(machine.proc("meminfo"), "MemTotal: 1000000 kB\nMemAvailable: 5000 kB\n")
+    put(machine.sys("devices/system/edac/mc/mc0/ue_count"), 2)
+    put(machine.sys("block/sda/device/state"), "offline")
+    put(machine.proc("sys/kernel/tainted"), 1 << 7)
+    health.clock(formatdate(time.time() - 100, usegmt=True))
+    problems = " / ".join(health.read()["problems"])
+    for sign in ("memory is nearly full", "2 uncorrectable", "sda is offline", "oops", "clock is +10"):
+        assert sign in problems
+    health.clock("nonsense")
+    assert "clock is +10" in " ".join(health.read()["problems"])
+
+
+def test_the_inventory_is_bounded_and_text_from_devices_is_harmless(machine: Paths) -> None:
+    put(machine.sys("class/dmi/id/product_name"), "Evil\x1b[2J\x00Box" + "x" * 10000)
+    for number in range(100):
+        put(machine.sys(f"class/net/eth{number:03}/address"), "02:00:00:00:00:01")
+        put(machine.sys(f"class/net/eth{number:03}/device/vendor"), "0x1")
+    put(machine.sys("class/net/lo/address"), "00:00:00:00:00:00")
+    seen = inventory(machine)
+    assert len(seen["nics"]) == 64
+    assert len(seen["dmi"]["product_name"]) <= 128
+    assert "\x1b" not in seen["dmi"]["product_name"]
+    assert len(json.dumps(seen)) < 32768
+    assert seen["cpu"] == {"model": "Fast", "sockets": 1, "cores": 1, "threads": 1}
+
+
+def test_what_an_earlier_kernel_left_behind_is_told_and_cleared(machine: Paths) -> None:
+    put(machine.sys("fs/pstore/dmesg-ramoops-0"), "Kernel panic - not syncing: bad luck\n")
+    logs = Logs()
+    assert report_crash(machine, logs) == 1
+    assert "bad luck" in logs.tail("crash")
+    assert report_crash(machine, logs) == 0
+
+
+def test_a_source_that_floods_is_cut_and_the_others_are_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    logs = Logs()
+    for number in range(3000):
+        logs.add("loud", f"line {number}")
+    logs.add("quiet", "hello\x1b[31m")
+    batches = [logs._take(), logs._take()]
+    lines = [line for batch in batches for line in batch]
+    assert sum(1 for line in lines if line[1] == "loud") < 1100
+    assert any(source == "quiet" and text == "hello�[31m" for _, source, text in lines)
+    assert any("lines dropped" in text for _, _, text in lines)
+    assert all(len(batch) <= 1000 for batch in batches)
+
+
+def test_no_link_in_an_image_leads_outside(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    (root / "run").mkdir(parents=True)
+    (root / "var").mkdir()
+    (root / "var/run").symlink_to("/run")
+    (root / "out").symlink_to("../../..")
+    (root / "loop").symlink_to("loop")
+    assert inside(root, "/var/run/up") == root / "run/up"
+    assert inside(root, "/out/etc/passwd") == root / "etc/passwd"
+    assert inside(root, "../../etc/passwd") == root / "etc/passwd"
+    with pytest.raises(OSError, match="symbolic links"):
+        inside(root, "/loop/x")

@@ -1,0 +1,152 @@
+"""Image sets on a node: real squashfs images, real mounts, real containers."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agent_process import AgentProcess, agent_process, make_image
+from fake_controller import Controller, controller
+
+pytestmark = [pytest.mark.slow, pytest.mark.server]
+
+SERVICE = 'echo "$GREETING from $0"; touch /run/up; while :; do sleep 1; done\n'
+BROKEN = "echo cannot find my libraries; exit 4\n"
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Controller]:
+    with controller(tmp_path / "site") as running:
+        yield running
+
+
+@pytest.fixture
+def node(tmp_path: Path, site: Controller) -> Iterator[AgentProcess]:
+    with agent_process(tmp_path / "node") as process:
+        process.start(site.boot())
+        site.wait(lambda: site.exchanges)
+        yield process
+
+
+def member(name: str, release: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    ready = {"kind": "file", "path": "/run/up", "within": 20}
+    restart = {"most": 3, "backoff": 0.2}
+    return {"name": name, "release": release, "mode": "ram", "ready": ready, "restart": restart, **changes}
+
+
+def image_set(name: str, digest: str, *members: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "digest": "sha256:" + digest * 64, "members": list(members)}
+
+
+def release_of(site: Controller, folder: Path, service: str = SERVICE, **changes: Any) -> dict[str, Any]:
+    folder.mkdir(parents=True, exist_ok=True)
+    return site.site.release(make_image(folder, service), **changes)
+
+
+def test_a_set_is_loaded_started_entered_and_stopped(tmp_path: Path, site: Controller, node: AgentProcess) -> None:
+    own = {"path": "/etc/node.conf", "mode": 0o640, "content": base64.b64encode(b"node=n0001\n").decode()}
+    system = member("system", release_of(site, tmp_path / "a"), files=[own], env={"GREETING": "good day"})
+    compute = image_set("compute", "a", system)
+    assert site.do("load", set=compute)["ok"]
+    assert site.wait_state("idle")["set"]["name"] == "compute"
+    assert site.state()["loaded"] == [compute["digest"]]
+    started = site.do("start", digest=compute["digest"])
+    assert started["ok"], started
+    assert site.wait_state("active")["set"]["members"][0]["ready"]
+    inside = site.do("exec", argv=["cat", "/etc/node.conf"], where="system")
+    assert base64.b64decode(inside["output"]) == b"node=n0001\n"
+    assert site.wait(lambda: [line for line in site.logs if line[1:] == ["system", "good day from /service"]])
+    assert site.do("stop")["ok"]
+    assert site.wait_state("idle")["set"]["digest"] == compute["digest"]
+    assert "crun" not in node.inside("ps", "ax")
+
+
+def test_a_change_leaves_equal_members_alone_and_a_broken_one_goes_back(
+    tmp_path: Path, site: Controller, node: AgentProcess
+) -> None:
+    good, other = release_of(site, tmp_path / "a"), release_of(site, tmp_path / "b", SERVICE + "# other\n", serial=2)
+    broken = release_of(site, tmp_path / "c", BROKEN, serial=3)
+    first = image_set("compute", "a", member("system", good), member("side", good))
+    site.do("load", set=first)
+    site.do("start", digest=first["digest"])
+    before = {entry["name"]: entry for entry in site.wait_state("active")["set"]["members"]}
+
+    second = image_set("compute", "b", member("system", other), member("side", good))
+    changed = site.do("switch", set=second)
+    assert changed["ok"], changed
+    after = site.wait_state("active")["set"]
+    assert after["digest"] == second["digest"]
+    assert {entry["name"]: entry for entry in after["members"]}["side"] == before["side"]
+
+    third = image_set("compute", "c", member("system", broken), member("side", good))
+    refused = site.do("switch", set=third)
+    assert not refused["ok"]
+    assert "ended with status 4" in refused["error"]
+    assert "cannot find my libraries" in refused["error"]
+    back = site.wait_state("active")["set"]
+    assert back["digest"] == second["digest"]
+    assert "cannot find my libraries" in back["reason"]
+
+
+def test_a_dead_member_is_started_again_and_given_up_after_some_tries(
+    tmp_path: Path, site: Controller, node: AgentProcess
+) -> None:
+    once = "touch /run/up; sleep 0.3; exit 7\n"
+    compute = image_set("compute", "a", member("system", release_of(site, tmp_path / "a", once)))
+    site.do("load", set=compute)
+    site.do("start", digest=compute["digest"])
+    site.wait_state("error")
+    fatal = site.wait_state("fatal")["set"]
+    assert fatal["members"][0]["restarts"] == 3
+    assert "status 7" in fatal["reason"]
+    assert site.do("stop")["ok"]
+
+
+def test_a_killed_agent_is_started_again_and_its_members_never_notice(
+    tmp_path: Path, site: Controller, node: AgentProcess
+) -> None:
+    compute = image_set("compute", "a", member("system", release_of(site, tmp_path / "a")))
+    site.do("load", set=compute)
+    site.do("start", digest=compute["digest"])
+    before = site.wait_state("active")
+    unfinished = site.send("exec", argv=["sleep", "50"], where="system")
+    while not node.inside("pgrep", "-f", "sleep 50"):
+        time.sleep(0.05)
+    node.kill()
+    heard = len(site.exchanges)
+    node.start()
+    site.wait(lambda: len(site.exchanges) > heard)
+    after = site.wait_state("active")
+    assert after["set"] == before["set"]
+    assert after["agent"]["started"] > before["agent"]["started"]
+    assert len(site.redeemed) == 1
+    assert site.wait(lambda: site.results.get(unfinished))["unknown"]
+    pid = node.inside("pgrep", "-f", "/service").split()[0]
+    node.inside("kill", "-9", pid)
+    again = site.wait(lambda: site.state()["set"]["members"][0]["restarts"] == 1 and site.state()["set"], 20)
+    assert again["name"] == "compute"
+    site.wait_state("active")
+
+
+def test_a_controller_that_goes_away_changes_nothing_and_results_wait_for_it(
+    tmp_path: Path, site: Controller, node: AgentProcess
+) -> None:
+    compute = image_set("compute", "a", member("system", release_of(site, tmp_path / "a")))
+    site.do("load", set=compute)
+    site.do("start", digest=compute["digest"])
+    before = site.wait_state("active")["set"]
+    late = site.send("exec", argv=["sh", "-c", "sleep 1; echo done"], where="minos")
+    while not node.inside("pgrep", "-f", "echo done"):
+        time.sleep(0.05)
+    site.close()
+    time.sleep(2)  # the command ends while nobody listens
+    back = Controller(site.site, site.port)
+    try:
+        assert base64.b64decode(back.wait(lambda: back.results.get(late))["output"]) == b"done\n"
+        assert back.wait_state("active")["set"] == before
+    finally:
+        site.__dict__.update(back.__dict__)  # the fixture closes the one that runs
