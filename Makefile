@@ -4,16 +4,23 @@
 SHELL := /bin/bash
 PY := .venv/bin/python
 PACKAGES := python3-venv nginx-light etcd-server etcd-client graphviz ipmitool curl openssl \
-  postgresql slurmctld slurm-wlm-basic-plugins slurm-client
-TOOLS := nginx etcd etcdctl dot ipmitool curl openssl pg_ctlcluster slurmctld scontrol
+  postgresql slurmctld slurm-wlm-basic-plugins slurm-client \
+  qemu-system-x86 seabios ovmf ipxe-qemu iproute2 xorriso \
+  ipxe mtools grub-common grub-pc-bin grub-efi-amd64-bin cpio wrk \
+  squashfs-tools mmdebstrap zstd buildah docker-registry busybox-static \
+  tftpd-hpa radvd kea-admin kea-dhcp4-server dhcping openssh-client
+TOOLS := nginx etcd etcdctl dot ipmitool curl openssl pg_ctlcluster slurmctld scontrol \
+  qemu-system-x86_64 ip xorriso mformat grub-mkimage cpio wrk \
+  mksquashfs mmdebstrap zstd buildah docker-registry busybox \
+  in.tftpd radvd perfdhcp kea-dhcp4 dhcping ssh
 SEEDS ?= 1000
 NODES ?= 256
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up down test test-fast lint sim bench docs lock clean
+.PHONY: help setup up up-simulated down test test-fast lint sim bench docs lock clean
 
 help:  ## List the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 .venv/.ready: requirements.lock pyproject.toml
 	@missing=; for tool in $(TOOLS); do command -v $$tool >/dev/null || missing=1; done; [ -z "$$missing" ] \
@@ -27,8 +34,11 @@ help:  ## List the targets
 
 setup: .venv/.ready  ## Install Debian packages and make .venv
 
-up: setup  ## Start Strata here with a simulated fleet (NODES=256) and show where to look
-	.venv/bin/strata up --nodes $(NODES)
+up: setup  ## Start Strata here with four virtual machines that boot over the network (as root), and show where to look
+	.venv/bin/strata up --virtual
+
+up-simulated: setup  ## The same with a simulated fleet (NODES=256); needs no root
+	.venv/bin/strata up --simulated --nodes $(NODES)
 
 down: setup  ## Stop it and leave nothing behind
 	.venv/bin/strata down
@@ -61,6 +71,7 @@ bench: setup  ## Benchmarks; each prints one JSON object
 	$(PY) bench/capmc.py --nodes 100000 --json
 	$(PY) bench/telemetry.py --json
 	$(PY) bench/policy.py --json
+	$(PY) bench/boot.py --json
 
 docs: setup  ## Make the reference pages from the code
 	$(PY) docs/generate.py

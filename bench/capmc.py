@@ -25,6 +25,9 @@ import numpy as np
 from fleet import GOAL, controlled, describe, in_process
 from measure import Figures, arguments, child, main, peak_mb, say, scratch, show, wait_until
 
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+from support.front_door import front_door
+
 CODE = "from strata.capmc_cli.capmc import main; main()"
 
 
@@ -101,12 +104,8 @@ def _check(what: str, found: int, wanted: int) -> None:
 
 async def _serve(directory: Path, count: int) -> None:
     """Serve until SIGTERM."""
-    from strata.api.nginx import Nginx, free_port, worker_account
-    from strata.api.nginx_config import FrontDoor
-    from strata.api.server import ApiServer
     from strata.api.services import Services
     from strata.control.auth import Authenticator
-    from strata.control.ca import Authority, write_private
     from strata.control.metrics import Metrics
     from strata.control.service_capmc import CapmcService
     from strata.power.columns import PowerColumns
@@ -120,40 +119,11 @@ async def _serve(directory: Path, count: int) -> None:
         service = await parts.enter_async_context(controlled(directory, drivers))
         columns = PowerColumns()
         authenticator = Authenticator(service.controller.store, service.ledger)
-        await authenticator.start()
-        parts.push_async_callback(authenticator.stop)
         # The hardware layer is not asked in what is measured here.
         capmc = CapmcService(service, None, columns, None)  # type: ignore[arg-type]
         services = Services(facade=service, authenticator=authenticator, metrics=Metrics(), capmc=capmc)
-        account = worker_account(directory)
-        server = ApiServer(
-            services,
-            directory / "admin.sock",
-            directory / "front.sock",
-            front_user=(account.pw_uid, account.pw_gid) if account else None,
-        )
-        await server.start()
-        parts.push_async_callback(server.stop)
-        authority = Authority.open(directory / "ca")
-        authority.renew_server(["localhost", "127.0.0.1"])
-        certificate, key = authority.server_paths
-        door = FrontDoor(
-            directory=directory / "nginx",
-            host="127.0.0.1",
-            port=free_port("127.0.0.1"),
-            upstream=directory / "front.sock",
-            certificate=certificate,
-            key=key,
-            ca=authority.certificate_path,
-            user=account.pw_name if account else "",
-            body=64 * 2**20,
-        )
-        nginx = Nginx(door)
-        await nginx.start()
-        parts.push_async_callback(nginx.stop)
-        issued = authority.issue("scheduler", "workload-manager", (), 3600)
-        (directory / "client.crt").write_bytes(issued.certificate)
-        write_private(directory / "client.key", issued.key)
+        door = await parts.enter_async_context(front_door(services, directory))
+        door.certificate("workload-manager", name="client")
         while service.view.fact_mask("personality", "active").sum() != count:  # noqa: ASYNC110
             await asyncio.sleep(0.2)
         uids = service.registry.uids[service.registry.alive]
@@ -164,7 +134,7 @@ async def _serve(directory: Path, count: int) -> None:
             columns.put(uids, energy=uids * 1000.0, energy_time=now, power=300.0, power_time=now)
 
         measured()
-        (directory / "ready.new").write_text(f"https://localhost:{door.port}")
+        (directory / "ready.new").write_text(door.url)
         (directory / "ready.new").rename(directory / "ready")
         while not stop.is_set():
             measured()

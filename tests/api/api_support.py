@@ -20,8 +20,10 @@ from strata.control.principal import LOCAL_ADMIN, Role
 from strata.control.service_views import TokenRequest
 from strata.store.audit import Ledger
 from strata.store.memory import MemoryStore
+from support.fake_agent_layer import fake_agent_layer
 from support.fake_machine import fake_machine
 from support.fake_power import fake_power
+from support.image_site import small_images
 
 
 class Service:
@@ -40,6 +42,8 @@ class Service:
             metrics=Metrics(),
             machine=machine,
             power=fake_power(self.facade),
+            agents=fake_agent_layer(self.facade),
+            images=small_images(self.store, self.ledger),
             authority=Authority.open(authority) if authority else None,
             limits=limits or Limits(),
         )

@@ -100,4 +100,4 @@ async def loopback_machine(
         rotation._accepts = {"http": _near(rotation._accepts["http"], reach)}
         series = await open_series(settings, parts)
         power = await open_power(service, settings, reach, series, PowerColumns(), metrics, parts)
-        yield machine, hub, power
+        yield machine, hub, power.power

@@ -117,6 +117,19 @@ async def test_a_patch_changes_what_it_names_and_a_null_label_goes(client: httpx
     assert (view["labels"], view["nid"], view["role"], view["uid"]) == ({"rack": "r1"}, 5, "login", 1)
 
 
+async def test_the_network_ports_of_a_node_are_given_shown_and_replaced(client: httpx.AsyncClient) -> None:
+    boot = {"mac": "52:54:00:12:34:56", "address": "10.77.0.11", "name": "boot"}
+    made = await client.post("/v1/nodes", json={"nodes": [{"name": "p1", "interfaces": [boot]}]})
+    assert made.status_code == 201
+    shown = (await client.get("/v1/nodes/p1")).json()["interfaces"]
+    assert [one | boot for one in shown] == shown
+    other = {"port": "sw/Eth1/5"}
+    changed = await client.patch("/v1/nodes/p1", json={"interfaces": [other]})
+    assert [one["port"] for one in changed.json()["interfaces"]] == ["sw/Eth1/5"]
+    for wrong in ({"mac": "52:54"}, {"address": "10.77"}, {"mak": ""}, {"name": "\u001b"}):
+        assert (await client.patch("/v1/nodes/p1", json={"interfaces": [wrong]})).status_code == 400
+
+
 async def test_a_patch_races_with_another_and_neither_is_lost(service: Service, client: httpx.AsyncClient) -> None:
     real = service.facade.node
     raced = False

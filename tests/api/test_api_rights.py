@@ -19,10 +19,10 @@ from strata.api.rights import needs, require_rights
 from strata.control.principal import KINDS, RIGHTS, ROLES, VERBS, Principal, Right, Role
 
 
-def test_only_health_readiness_and_the_inbox_of_controllers_are_public() -> None:
-    # The inbox has a credential of its own: the token in its path.
-    inbox = ("POST", "/v1/hardware/events/in/{token}")
-    assert {("GET", "/v1/health"), ("GET", "/v1/ready"), inbox} == PUBLIC
+def test_only_health_readiness_and_what_controllers_reach_by_a_secret_path_are_public() -> None:
+    # The inbox and boot media have a credential of their own: a name in the path that nobody can guess.
+    inbox, media = ("POST", "/v1/hardware/events/in/{token}"), ("GET", "/v1/boot/media/{name}")
+    assert {("GET", "/v1/health"), ("GET", "/v1/ready"), inbox, media} == PUBLIC
 
 
 @pytest.mark.parametrize("credential", BAD_CREDENTIALS)

@@ -90,6 +90,7 @@ class FakeServer:
             "architecture": "x86_64",
             "labels": {},
             "bmc": "",
+            "interfaces": [],
             "groups": [],
             "state": "ready",
             "facts": {},
@@ -309,7 +310,7 @@ def create_nodes(fake: FakeServer, call: Call) -> tuple[int, Json]:
 
 
 def put_node(fake: FakeServer, call: Call) -> Json:
-    spec = call.fields("name location nid role architecture labels bmc")
+    spec = call.fields("name location nid role architecture labels bmc interfaces")
     expected = call.headers.get("If-Match")
     if expected is not None and expected != f'"{fake.node(call.name)["revision"]}"':
         raise Refusal(412, "it has changed since", title="Precondition failed", where=call.name)

@@ -127,3 +127,15 @@ def test_documents_are_listed_shown_and_deleted(server: FakeServer, run: Run, si
     assert "select    @gpu" in run("document", "show", "ready").out
     assert run("document", "delete", "ready").out == "deleted document ready\n"
     assert run("document", "show", "ready").code == 1
+
+
+def test_an_address_that_the_file_leaves_to_the_service_is_no_difference(
+    server: FakeServer, run: Run, tmp_path: Path
+) -> None:
+    file = tmp_path / "n1.yaml"
+    file.write_text("kind: node\nname: n1\ninterfaces: [{mac: 52-54-00-00-00-0A, name: boot}]\n")
+    run("apply", "-f", file)
+    server.nodes["n1"]["interfaces"] = [{"mac": "52:54:00:00:00:0a", "name": "boot", "address": "10.77.0.10"}]
+    assert run("apply", "-f", file).out == "0 changed, 1 unchanged\n"
+    server.nodes["n1"]["interfaces"][0]["mac"] = "52:54:00:00:00:0b"
+    assert run("apply", "-f", file).lines[-1] == "1 changed, 0 unchanged"

@@ -195,6 +195,20 @@ def test_what_belongs_to_one_node_is_not_given_to_many(fleet: FakeServer, run: R
     assert fleet.nodes["x1"]["nid"] == 4
 
 
+def test_a_node_is_added_with_its_network_ports(fleet: FakeServer, run: Run) -> None:
+    boot = "mac=52:54:00:12:34:56,address=10.77.0.11,name=boot"
+    assert run("node", "add", "x1", "--interface", boot, "--interface", "port=sw/Eth1/5").code == 0
+    assert fleet.nodes["x1"]["interfaces"] == [
+        {"mac": "52:54:00:12:34:56", "address": "10.77.0.11", "name": "boot"},
+        {"port": "sw/Eth1/5"},
+    ]
+    assert "boot 52:54:00:12:34:56 10.77.0.11" in run("node", "show", "x1").out
+    assert "at sw/Eth1/5" in run("node", "show", "x1").out
+    assert run("node", "add", "x[2-3]", "--interface", boot).code == 2
+    assert "mac, address, name, port" in run("node", "add", "x2", "--interface", "mak=1").err
+    assert "has no 'mak'" in run("node", "edit", "x1", "--interface", "mak=1").err
+
+
 def test_a_range_bomb_is_refused_here(fleet: FakeServer, run: Run) -> None:
     result = run("node", "add", "n[0-99999999]")
     assert result.code == 1

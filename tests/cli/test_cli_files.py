@@ -163,3 +163,30 @@ def test_a_yaml_file_of_nodes_may_be_a_plain_list(tmp_path: Path) -> None:
 def test_a_file_of_nodes_takes_nothing_else(tmp_path: Path) -> None:
     with pytest.raises(BadRequest, match="it can be node, nodes"):
         read_nodes(write(tmp_path / "n.yaml", "kind: group\nname: g\n"))
+
+
+def test_interfaces_are_read_from_yaml_and_from_csv(tmp_path: Path) -> None:
+    told = [{"mac": "52:54:00:12:34:56", "address": "10.77.0.11"}, {"port": "sw/Eth1/5"}]
+    document = write(
+        tmp_path / "n.yaml",
+        "kind: node\nname: n1\ninterfaces: [{mac: 52:54:00:12:34:56, address: 10.77.0.11}, {port: sw/Eth1/5}]\n",
+    )
+    table = write(
+        tmp_path / "n.csv", 'name,interfaces\nn1,"mac=52:54:00:12:34:56,address=10.77.0.11;port=sw/Eth1/5"\nn2,\n'
+    )
+    assert read_nodes(document) == [{"name": "n1", "interfaces": told}]
+    assert read_nodes(table) == [{"name": "n1", "interfaces": told}, {"name": "n2"}]
+
+
+@pytest.mark.parametrize(
+    ("told", "complaint"),
+    [
+        ("x", "interfaces: must be a list"),
+        ("[x]", "interfaces[0]: must be a mapping of texts"),
+        ("[{mak: 1}]", "interfaces[0]: unknown key 'mak'; an interface has mac, address, name, port"),
+    ],
+)
+def test_a_wrong_interface_is_named_with_its_place(tmp_path: Path, told: str, complaint: str) -> None:
+    with pytest.raises(BadRequest) as caught:
+        read_nodes(write(tmp_path / "n.yaml", f"kind: node\nname: n1\ninterfaces: {told}\n"))
+    assert complaint in str(caught.value)

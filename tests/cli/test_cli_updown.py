@@ -14,8 +14,8 @@ import pytest
 from cli_support import Run
 from fake_server import FakeServer
 
-from strata.cli import converge, updown
-from strata.cli import process as ps
+from strata.cli import background, converge, up_simulated, updown
+from strata.core import process as ps
 
 STAND_IN = Path(__file__).with_name("stand_in_serve.py")
 
@@ -31,7 +31,7 @@ def state(short_dir: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> Iterato
     monkeypatch.setattr(converge, "_POLL", 0.01)
     stand_in(monkeypatch)
     yield directory
-    for name in (updown.SERVICE, updown.SIMULATOR):
+    for name in (background.SERVICE, up_simulated.SIMULATOR):
         left = ps.load(directory / name)
         if left is not None:
             ps.stop(left, grace=0.0)
@@ -55,14 +55,14 @@ def kill(process: ps.Process) -> None:
 
 
 def both(state: Path) -> tuple[ps.Process, ps.Process]:
-    service, simulator = ps.load(state / updown.SERVICE), ps.load(state / updown.SIMULATOR)
+    service, simulator = ps.load(state / background.SERVICE), ps.load(state / up_simulated.SIMULATOR)
     assert service is not None
     assert simulator is not None
     return service, simulator
 
 
 def test_up_brings_a_fleet_to_ready_and_says_where_to_look(state: Path, run: Run) -> None:
-    result = run("up", "--nodes", "8", "--no-tls")
+    result = run("up", "--simulated", "--nodes", "8", "--no-tls")
     assert result.code == 0, result.err
     assert result.lines[0].startswith("Strata is up after ")
     assert result.lines[0].endswith(": 8 ready.")
@@ -74,13 +74,13 @@ def test_up_brings_a_fleet_to_ready_and_says_where_to_look(state: Path, run: Run
     assert asked[:3] == ["serve", "--state-dir", str(state)]
     assert asked[asked.index("--simulated") + 1] == "8"
     simulator = asked[asked.index("--simulator") + 1]
-    assert json.loads((state / updown.SIMULATOR_LOG).read_text()) == {"address": simulator, "nodes": 8}
+    assert json.loads((state / up_simulated.SIMULATOR_LOG).read_text()) == {"address": simulator, "nodes": 8}
     assert simulator in result.out
     assert run("down").code == 0
 
 
 def test_down_stops_the_service_and_leaves_nothing(state: Path, run: Run, short_dir: Path) -> None:
-    run("up", "--nodes", "1", "--no-tls")
+    run("up", "--simulated", "--nodes", "1", "--no-tls")
     service, simulator = both(state)
     result = run("down")
     assert result.lines == [
@@ -95,7 +95,7 @@ def test_down_stops_the_service_and_leaves_nothing(state: Path, run: Run, short_
 
 @pytest.mark.parametrize("killed", [(0,), (1,), (0, 1)])
 def test_down_works_when_a_process_was_killed(state: Path, run: Run, short_dir: Path, killed: tuple[int, ...]) -> None:
-    run("up", "--nodes", "1", "--no-tls")
+    run("up", "--simulated", "--nodes", "1", "--no-tls")
     processes = both(state)
     for number in killed:
         kill(processes[number])
@@ -105,45 +105,45 @@ def test_down_works_when_a_process_was_killed(state: Path, run: Run, short_dir: 
 
 
 def test_up_again_starts_only_what_was_killed(state: Path, run: Run) -> None:
-    run("up", "--nodes", "4", "--seed", "3", "--no-tls")
+    run("up", "--simulated", "--nodes", "4", "--seed", "3", "--no-tls")
     service, simulator = both(state)
-    address = json.loads((state / updown.SIMULATOR_LOG).read_text())
+    address = json.loads((state / up_simulated.SIMULATOR_LOG).read_text())
     kill(service)
-    assert run("up", "--no-tls").code == 0
+    assert run("up", "--simulated", "--no-tls").code == 0
     assert both(state)[0] != service
     assert both(state)[1] == simulator
     service = both(state)[0]
     kill(simulator)
-    result = run("up", "--no-tls")
+    result = run("up", "--simulated", "--no-tls")
     assert result.code == 0
     assert "its nodes start from off" in result.err
     assert both(state)[0] == service
     assert both(state)[1] != simulator
-    assert json.loads((state / updown.SIMULATOR_LOG).read_text()) == address
+    assert json.loads((state / up_simulated.SIMULATOR_LOG).read_text()) == address
     run("down")
 
 
 def test_down_twice_is_fine(state: Path, run: Run) -> None:
-    run("up", "--nodes", "1", "--no-tls")
+    run("up", "--simulated", "--nodes", "1", "--no-tls")
     assert run("down").code == 0
     result = run("down")
     assert (result.code, result.out) == (0, f"nothing to stop: there is no {state}\n")
 
 
 def test_up_twice_keeps_the_one_that_runs(state: Path, run: Run) -> None:
-    run("up", "--nodes", "2", "--no-tls")
-    first = ps.load(state / updown.SERVICE)
-    again = run("up", "--nodes", "2", "--no-tls")
+    run("up", "--simulated", "--nodes", "2", "--no-tls")
+    first = ps.load(state / background.SERVICE)
+    again = run("up", "--simulated", "--nodes", "2", "--no-tls")
     assert again.code == 0
     assert "already running" in again.err
-    assert ps.load(state / updown.SERVICE) == first
+    assert ps.load(state / background.SERVICE) == first
     run("down")
 
 
 def test_a_directory_that_was_there_before_is_kept(state: Path, run: Run) -> None:
     state.mkdir(parents=True)
     (state / "strata.db").write_text("precious")
-    run("up", "--nodes", "1", "--no-tls")
+    run("up", "--simulated", "--nodes", "1", "--no-tls")
     result = run("down")
     assert result.lines[-1] == f"kept {state}: 'strata up' did not make it"
     assert (state / "strata.db").read_text() == "precious"
@@ -152,13 +152,13 @@ def test_a_directory_that_was_there_before_is_kept(state: Path, run: Run) -> Non
 
 def test_an_empty_directory_that_was_there_before_is_emptied_again(state: Path, run: Run) -> None:
     state.mkdir(parents=True)
-    run("up", "--nodes", "1", "--no-tls")
+    run("up", "--simulated", "--nodes", "1", "--no-tls")
     assert run("down").lines[-1] == f"emptied {state}, which was there before"
     assert list(state.iterdir()) == []
 
 
 def test_a_parent_that_others_use_by_now_is_kept(state: Path, run: Run) -> None:
-    run("up", "--nodes", "1", "--no-tls")
+    run("up", "--simulated", "--nodes", "1", "--no-tls")
     (state.parent / "other").touch()
     assert run("down").code == 0
     assert not state.exists()
@@ -166,11 +166,11 @@ def test_a_parent_that_others_use_by_now_is_kept(state: Path, run: Run) -> None:
 
 
 def test_down_never_stops_a_stranger(state: Path, run: Run) -> None:
-    run("up", "--nodes", "1", "--no-tls")
-    running = ps.load(state / updown.SERVICE)
+    run("up", "--simulated", "--nodes", "1", "--no-tls")
+    running = ps.load(state / background.SERVICE)
     assert running is not None
-    running._replace(started=running.started + 1).save(state / updown.SERVICE)
-    (state / updown.MARK).unlink()
+    running._replace(started=running.started + 1).save(state / background.SERVICE)
+    (state / background.MARK).unlink()
     result = run("down")
     assert result.lines[0] == "the service was already stopped"
     assert running.alive
@@ -179,7 +179,7 @@ def test_down_never_stops_a_stranger(state: Path, run: Run) -> None:
 
 def test_a_service_that_up_did_not_start_is_left_alone(short_dir: Path, run: Run) -> None:
     with FakeServer(short_dir / "admin.sock"):
-        result = run("up", "--no-tls")
+        result = run("up", "--simulated", "--no-tls")
     assert result.code == 5
     assert "did not start" in result.err
 
@@ -188,7 +188,7 @@ def test_a_service_that_dies_at_its_start_is_told_with_its_last_words(
     state: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in(monkeypatch, "--die")
-    result = run("up", "--no-tls")
+    result = run("up", "--simulated", "--no-tls")
     assert result.code == 1
     assert "exit code 3" in result.err
     assert "port 8443 is in use" in result.err
@@ -197,9 +197,9 @@ def test_a_service_that_dies_at_its_start_is_told_with_its_last_words(
 
 
 def test_down_stops_a_deaf_service_and_its_children(state: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(updown, "_STOP_GRACE", 0.2)
+    monkeypatch.setattr(background, "STOP_GRACE", 0.2)
     stand_in(monkeypatch, "--deaf")
-    assert run("up", "--nodes", "1", "--no-tls").code == 0
+    assert run("up", "--simulated", "--nodes", "1", "--no-tls").code == 0
     child = ps.find(int((state / "child").read_text()))
     assert child is not None
     assert run("down").code == 0
@@ -207,7 +207,7 @@ def test_down_stops_a_deaf_service_and_its_children(state: Path, run: Run, monke
 
 
 def test_a_fleet_that_does_not_get_there_in_time_is_exit_code_1(state: Path, run: Run) -> None:
-    result = run("up", "--nodes", "50", "--no-tls", "--timeout", "0s")
+    result = run("up", "--simulated", "--nodes", "50", "--no-tls", "--timeout", "0s")
     assert result.code == 1
     assert "converging" in result.lines[0]
     run("down")
@@ -215,20 +215,20 @@ def test_a_fleet_that_does_not_get_there_in_time_is_exit_code_1(state: Path, run
 
 def test_two_at_once_are_a_conflict(state: Path, run: Run) -> None:
     state.mkdir(parents=True)
-    with updown._locked(state):
+    with background.locked(state):
         assert run("down").code == 5
-        assert run("up", "--no-tls").code == 5
+        assert run("up", "--simulated", "--no-tls").code == 5
 
 
 def test_a_bad_address_makes_no_directory(state: Path, run: Run) -> None:
-    assert run("up", "--listen", "nonsense").code == 2
+    assert run("up", "--simulated", "--listen", "nonsense").code == 2
     assert not state.exists()
 
 
 def test_the_callers_token_is_not_handed_on(state: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STRATA_TOKEN", "strata_1_canary")
-    run("up", "--nodes", "1", "--no-tls")
-    running = ps.load(state / updown.SERVICE)
+    run("up", "--simulated", "--nodes", "1", "--no-tls")
+    running = ps.load(state / background.SERVICE)
     assert running is not None
     assert b"canary" not in Path(f"/proc/{running.pid}/environ").read_bytes()
     run("down")
@@ -248,8 +248,8 @@ def test_the_front_door_takes_a_free_port_when_the_usual_one_is_taken(
     monkeypatch.setattr("shutil.which", lambda *_, **__: "/usr/sbin/nginx")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        monkeypatch.setattr(updown, "_PORT", port)
-        result = run("up", "--nodes", "1")
+        monkeypatch.setattr(background, "_PORT", port)
+        result = run("up", "--simulated", "--nodes", "1")
     assert result.code == 0
     assert "https   https://127.0.0.1:0 (" in result.out  # what the stand-in made of it
     run("down")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from registry_support import Fleet, a_fleet, spec
 
@@ -83,7 +85,7 @@ class Bench:
             facade=None,  # type: ignore[arg-type]
             authenticator=Authenticator(store, Ledger(store)),
             metrics=Metrics(),
-            power=Power(measured=self.power, jobs=self.jobs),
+            power=Power(measured=self.power, jobs=self.jobs, policies=None),  # type: ignore[arg-type]
         )
         transport = httpx.ASGITransport(app=create_app(services, "admin"))
         return httpx.AsyncClient(transport=transport, base_url="http://strata")
@@ -385,6 +387,23 @@ async def test_it_is_all_there_over_http(bench: Bench) -> None:
             assert (await client.get(path)).status_code == 400
         wrong = await client.post("/v1/power/jobs", json={"events": [{"what": "start", "job": "a b"}]})
         assert wrong.status_code == 400
+
+
+async def test_samples_come_as_a_file_of_the_format_that_is_asked_for(bench: Bench) -> None:
+    await bench.steady(NOW - 100, NOW, n1=100, n2=200)
+    async with bench.client() as client:
+        path = f"/v1/power/samples?select=n[1-2]&start={NOW - 100}&end={NOW + 1}"
+        answer = await client.get(path)
+        assert answer.headers["content-type"].startswith("text/csv")
+        assert answer.text.splitlines()[0] == "time,node,power (W)"
+        assert len(answer.text.splitlines()) == 1 + 2 * 11
+        kind = "application/vnd.apache.parquet"
+        for asked, headers in ((f"{path}&format=parquet", {}), (path, {"accept": kind})):
+            answer = await client.get(asked, headers=headers)
+            assert answer.headers["content-type"] == kind
+            assert pq.read_table(io.BytesIO(answer.content)).num_rows == 2 * 11
+        for wrong in ("format=xml", "step=90", "metric=beauty", "start=9&end=8"):
+            assert (await client.get(f"/v1/power/samples?{wrong}")).status_code == 400
 
 
 async def test_a_job_on_nodes_that_are_all_elsewhere_used_nothing_that_is_known(bench: Bench) -> None:

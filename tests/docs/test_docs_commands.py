@@ -128,7 +128,7 @@ class Desk:
     def up(self) -> None:
         """A small fleet, ready; or the one that is there, once it has settled after the page before."""
         self.shell(
-            "strata status || strata up --nodes 32 --time-scale 40 --listen 127.0.0.1:0\n"
+            "strata status || strata up --simulated --nodes 32 --time-scale 40 --listen 127.0.0.1:0\n"
             'until [ -z "$(strata node list --folded state:converging)" ]; do sleep 0.1; done'
         )
 

@@ -376,7 +376,7 @@ def test_an_image_is_changed_without_a_reboot() -> None:
     fleet.want(image="v2", config="r2")
     fleet.converge()
     assert "boot" not in fleet.acts_on(0)[len(THE_WAY) :]
-    assert "load-image" in fleet.acts_on(0)[len(THE_WAY) :]
+    assert "switch-image" in fleet.acts_on(0)[len(THE_WAY) :]
     assert fleet.fact(0, "image") == "v2"
 
 

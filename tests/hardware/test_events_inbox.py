@@ -67,6 +67,15 @@ async def test_nonsense_is_a_bad_request(body: bytes) -> None:
         bench.inbox.receive(bench.inbox.token(ONE.root), body)
 
 
+async def test_a_metric_report_is_no_event_and_goes_to_whoever_measures() -> None:
+    told: list[tuple[Site, object]] = []
+    inbox = Inbox(b"k" * 32, lambda events: None, reports=lambda site, report: told.append((site, report)))
+    await inbox.know({ONE.root: ONE})
+    report = {"@odata.type": "#MetricReport.v1_5_0.MetricReport", "MetricValues": [{"MetricValue": "7"}]}
+    assert inbox.receive(inbox.token(ONE.root), json.dumps(report).encode()) == 0
+    assert told == [(ONE, report)]
+
+
 async def test_an_event_that_is_pushed_again_is_taken_once() -> None:
     bench = await Bench().known()
     event = {"Message": "hot", "EventId": "7"}

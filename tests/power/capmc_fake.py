@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from strata.power.capmc.machine import STATES, CapChange, Drive, NodeTable, Parameters, Rules, Spans, Switch
 from strata.power.columns import PowerColumns, PowerRows, Uids
 from strata.power.inband import Inband
-from strata.power.series import Energy, Flags, Latest, Refusals, Samples, Total, Window
+from strata.power.series import Counts, Energy, Flags, GroupTotals, Latest, Refusals, Samples, Total, Window
 
 
 class FakeSeries:
@@ -19,16 +20,24 @@ class FakeSeries:
 
     def __init__(self) -> None:
         self.refused = Refusals()
-        self.totals: list[tuple[float, float, int]] = []
+        self.drawn: list[tuple[float, float, int]] = []
         """(time, watts, nodes)"""
         self.counters: dict[int, list[tuple[float, float]]] = {}
         """uid → (time, joules)"""
         self.used: dict[int, float] = {}
 
     async def total(self, metric: str, uids: Uids | None, start: float, end: float, *, step: float = 0) -> Total:
-        rows = [row for row in self.totals if start <= row[0] < end]
+        rows = [row for row in self.drawn if start <= row[0] < end]
         times, sums, counts = (np.array(column) for column in zip(*rows, strict=True)) if rows else (np.empty(0),) * 3
         return Total(times=times, sums=sums, counts=counts.astype(np.int64))
+
+    async def totals(self, metric: str, uids: Uids, groups: Counts, start: float, end: float) -> GroupTotals:
+        """The same of every group."""
+        whole = await self.total(metric, uids, start, end)
+        names = np.unique(groups)
+        shape = (len(whole.times), len(names))
+        sums, counts = (np.broadcast_to(column[:, None], shape) for column in (whole.sums, whole.counts))
+        return GroupTotals(times=whole.times, groups=names, sums=sums, counts=counts)
 
     async def window(self, metric: str, uids: Uids | None, start: float, end: float, *, step: float = 0) -> Window:
         assert uids is not None
@@ -91,6 +100,8 @@ class FakeMachine:
         self.switched: list[tuple[str, list[int], str]] = []
         self.capped: list[tuple[str, dict[int, float]]] = []
         self.failing: dict[int, str] = {}
+        self.full = ""
+        """Why the site has no room for caps."""
         self.spans: dict[str, Spans] = {}
         nids = np.array(sorted(states), dtype=np.int64)
         self._table = NodeTable(
@@ -140,6 +151,9 @@ class FakeMachine:
     async def switch(self, uids: Uids, to: Switch, *, reason: str, force: bool) -> Mapping[int, str]:
         self.switched.append((to, uids.tolist(), reason))
         return {uid: why for uid, why in self.failing.items() if uid in uids}
+
+    def no_room(self, uids: Uids, watts: npt.NDArray[np.float64]) -> str:
+        return self.full
 
     async def set_caps(self, changes: Sequence[CapChange]) -> Mapping[int, str]:
         for change in changes:

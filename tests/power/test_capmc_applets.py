@@ -180,7 +180,7 @@ async def test_windows_of_system_power_are_checked_and_widened_where_nothing_was
     assert (await ask(some, "get_system_power", window_len="x"))[1]["err_msg"] == "BAD_WINDOW_LEN"
     assert (await ask(some, "get_system_power", start_time="1"))[1]["err_msg"] == "BAD_START_TIME"
     assert (await ask(some, "get_system_power"))[1] == {"e": 400, "err_msg": "NO_DATA"}
-    some.series.totals = [(some.time - 25, 900.0, 4), (some.time - 20, 100.0, 1)]
+    some.series.drawn = [(some.time - 25, 900.0, 4), (some.time - 20, 100.0, 1)]
     _, found = await ask(some, "get_system_power")
     # The sum over one of four nodes is not the system's.
     assert (found["window_len"], found["avg"], found["min"], found["max"]) == (120, 900, 900, 900)

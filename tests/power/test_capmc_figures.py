@@ -119,7 +119,7 @@ async def test_figure_12_system_power() -> None:
     machine = small()
     begin = at("2015-04-01 17:02:10")
     machine.time = begin + 600
-    machine.series.totals = [(begin + 10, 5748.0, 2), (begin + 200, 6132.0, 2), (begin + 400, 5946.0, 2)]
+    machine.series.drawn = [(begin + 10, 5748.0, 2), (begin + 200, 6132.0, 2), (begin + 400, 5946.0, 2)]
     assert await capmc(machine, "get_system_power -w 600") == {
         "start_time": "2015-04-01 17:02:10",
         "avg": 5942,
@@ -138,7 +138,7 @@ async def test_figure_13_cabinets() -> None:
     watts = np.full(600, 5941.0)
     watts[0], watts[1] = 6170.0, 5695.0
     watts[2] += 3_564_799 - watts.sum()
-    machine.series.totals = [(begin + second, float(value), 2) for second, value in enumerate(watts)]
+    machine.series.drawn = [(begin + second, float(value), 2) for second, value in enumerate(watts)]
     assert await capmc(machine, "get_system_power_details -w 600 -s", "2015-04-01 17:00:00") == {
         "cabinets": [{"avg": 5941.3316666666669, "max": 6170, "min": 5695, "x": 0, "y": 0}],
         "e": 0,

@@ -21,6 +21,7 @@ from strata.power.series import Samples
 from strata.virtual.bmc_server import SIMULATED_ACCOUNT, BmcServer
 from strata.virtual.fleet_power import FleetPower
 from strata.virtual.nodes import SimNodes
+from strata.virtual.tree_chassis import SUPPLIES, SUPPLY_WATTS
 
 
 class Kept:
@@ -155,7 +156,8 @@ async def test_nodes_are_asked_where_their_addresses_say() -> None:
 async def test_redfish_tells_power_energy_temperature_and_cap_in_few_requests() -> None:
     async with simulated(3) as (server, controllers):
         server.nodes.set_cap(np.array([1]), 222.0)
-        source, nodes = NodeSource(controllers, clock=lambda: 5.0), fleet(server)
+        machines: dict[int, str] = {}
+        source, nodes = NodeSource(controllers, clock=lambda: 5.0, describe=machines.__setitem__), fleet(server)
         looks = await source.look(nodes, 5.0)
         before = server.requests
         server.tick()  # type: ignore[attr-defined]
@@ -167,7 +169,26 @@ async def test_redfish_tells_power_energy_temperature_and_cap_in_few_requests() 
         assert seen["power"].tolist() == watts.tolist()
         assert seen["cap"].tolist() == [0, 222.0, 0]
         assert seen["least"].tolist() == [200] * 3
+        assert seen["supply"].tolist() == [SUPPLIES * SUPPLY_WATTS] * 3
+        assert machines[1] == "Contoso HX-2" and set(machines) == {1, 2, 3}
         assert np.allclose(seen["energy"], watts * 10, atol=4.0)
+        await source.close()
+
+
+async def test_a_report_that_a_controller_sends_by_itself_is_of_its_node_and_of_no_other() -> None:
+    async with simulated(2) as (server, controllers):
+        source, nodes = NodeSource(controllers, clock=lambda: 5.0), fleet(server)
+        one, other = nodes.bmcs
+        path = "/redfish/v1/TelemetryService/MetricReports/Power"
+        report = (await controllers.redfish.get(one, path)).body
+        assert source.reported([one], report) == 0, "nobody knows yet what its sensors are"
+        await source.look(nodes, 5.0)
+        report["MetricValues"][0]["MetricValue"] = "321.5"
+        assert source.reported([one, "http://elsewhere"], report) == 1
+        for nonsense in ({}, {"MetricValues": 3}, {"MetricValues": [None, {"MetricValue": "much"}]}):
+            assert source.reported([other], nonsense) == 0
+        [look] = await source.look(nodes.where(np.zeros(2, np.bool_)), 5.0)
+        assert (look.uids.tolist(), look.values["power"].tolist()) == ([1], [321.5])
         await source.close()
 
 

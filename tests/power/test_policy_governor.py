@@ -9,7 +9,8 @@ import pytest
 
 from strata.core.errors import Unavailable
 from strata.power.capping import Column, Commands, Ratings, Rows, Use
-from strata.power.governor import Answers, Governor, Look
+from strata.power.governor import Governor
+from strata.power.plant import Answers, Look
 from strata.power.policy_file import parse
 from strata.power.policy_view import Jobs, Waiting
 

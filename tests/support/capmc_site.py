@@ -20,6 +20,7 @@ from strata.api.server import ApiServer
 from strata.api.services import Services
 from strata.control.auth import Authenticator
 from strata.control.bmc_jobs import BmcJobs
+from strata.control.cap_sender import CapSender
 from strata.control.metrics import Metrics
 from strata.control.principal import LOCAL_ADMIN
 from strata.control.service_capmc import CapmcService, CapmcView
@@ -54,7 +55,7 @@ class CapmcSite:
             machine.service,
             hardware,
             self.columns,
-            machine.controllers.open,
+            CapSender(machine.service, machine.controllers.open, self.columns),
             inband=VirtualNodes(directory / "inband"),
         )
         self.services = Services(

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 from strata.api.services import Power
 from strata.control import power_views as pv
 from strata.control.facade import Facade
 from strata.control.principal import Principal
-from strata.core.errors import BadRequest, NotFound
+from strata.core.errors import BadRequest, Conflict, NotFound, Refused
 from strata.core.nodeset import expand
+from strata.power.policy_file import parse
 from strata.power.series import metric_named
 
 JOB = "7"
+POLICY = "night"
 _NOTHING = pv.Comparison(
     runs=0, average=None, joules_per_node=None, seconds=None, average_change=None, joules_change=None,
     seconds_change=None,
@@ -21,6 +25,8 @@ _BRIEF = pv.JobBrief(
     average=100.0, peak=None,
 )  # fmt: skip
 _PART = pv.PowerSummary(name="system", nodes=2, measured=1, now=100.0, least=90.0, average=None, most=110.0)
+
+_REHEARSAL = pv.RehearsalView(author="ada", time=1.0, nodes=1000, days=1.0, limit=2000.0, peak=1900.0)
 
 
 class FakeMeasured:
@@ -58,6 +64,16 @@ class FakeMeasured:
             times=(start, start + 1), values=values, counts=(len(names), 0), each=tuple(singles),
         )  # fmt: skip
 
+    def samples(
+        self, who: Principal, select: str, kind: str, metric: str, start: float | None, end: float | None, step: float
+    ) -> AsyncIterator[bytes]:
+        _span(start, end)
+
+        async def pieces() -> AsyncIterator[bytes]:
+            yield f"time,node,{metric}\n".encode() if kind == "csv" else b"PAR1"
+
+        return pieces()
+
     async def system(self, who: Principal, start: float | None, end: float | None, step: float) -> pv.SystemPower:
         start, end = _span(start, end)
         return pv.SystemPower(start=start, end=end, step=step or 1.0, system=_PART, joules=1.0, known=0.5)
@@ -92,9 +108,64 @@ class FakeJobs:
         )  # fmt: skip
 
 
+class FakePolicies:
+    """Stands in for ``PolicyService``."""
+
+    def __init__(self) -> None:
+        self.texts = {POLICY: "limit: 2kW"}
+        self.enabled = ""
+        self.rehearsed_texts = {"limit: 2kW"}
+
+    async def policies(self, who: Principal) -> pv.Policies:
+        site = pv.SitePowerView(
+            limit=2000.0, ramp=None, band=None, policy=self.enabled, controller="test", static=0.0, allowed=100.0,
+            over=0.0, in_flight=0, error="",
+        )  # fmt: skip
+        views = [await self.policy(who, name) for name in sorted(self.texts)]
+        items = [pv.PolicyView(**{n: getattr(one, n) for n in pv.PolicyView.__struct_fields__}) for one in views]
+        return pv.Policies(items=tuple(items), site=site)
+
+    async def policy(self, who: Principal, name: str) -> pv.PolicyDetail:
+        if name not in self.texts:
+            raise NotFound("no such power policy", where="policy")
+        text = self.texts[name]
+        return pv.PolicyDetail(
+            name=name, doc="", enabled=name == self.enabled, limit=2000.0, author="ada", time=1.0, digest="0" * 64,
+            rehearsed=_REHEARSAL if text in self.rehearsed_texts else None, unrehearsed="", text=text,
+        )  # fmt: skip
+
+    async def put(self, who: Principal, name: str, spec: pv.PolicySpec) -> pv.PolicyDetail:
+        parse(spec.text, source=name)
+        if spec.text not in self.rehearsed_texts and not spec.without_rehearsal:
+            raise Refused("this content was not rehearsed", by="rehearsal", where=name)
+        self.texts[name] = spec.text
+        return await self.policy(who, name)
+
+    async def enable(self, who: Principal, name: str) -> pv.PolicyDetail:
+        await self.policy(who, name)
+        self.enabled = name
+        return await self.policy(who, name)
+
+    async def disable(self, who: Principal, name: str) -> pv.PolicyDetail:
+        await self.policy(who, name)
+        self.enabled = ""
+        return await self.policy(who, name)
+
+    async def delete(self, who: Principal, name: str) -> None:
+        await self.policy(who, name)
+        if name == self.enabled:
+            raise Conflict("it runs", where=name)
+        del self.texts[name]
+
+    async def rehearsed(self, who: Principal, spec: pv.RehearsalSpec) -> pv.RehearsalView:
+        parse(spec.text, source="text")
+        self.rehearsed_texts.add(spec.text)
+        return _REHEARSAL
+
+
 def fake_power(facade: Facade) -> Power:
     """All of it."""
-    return Power(measured=FakeMeasured(facade), jobs=FakeJobs())  # type: ignore[arg-type]
+    return Power(measured=FakeMeasured(facade), jobs=FakeJobs(), policies=FakePolicies())  # type: ignore[arg-type]
 
 
 def _span(start: float | None, end: float | None) -> tuple[float, float]:

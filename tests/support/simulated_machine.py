@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -11,7 +11,8 @@ import msgspec
 from strata.control.controller import Controller
 from strata.control.service import Service
 from strata.control.settings import LeadershipSettings, Settings
-from strata.core.model import Model
+from strata.core.driver import Driver
+from strata.core.model import Layer, Model
 from strata.engine.settings import EngineSettings
 from strata.hardware.bmc_driver import BmcDriver
 from strata.hardware.controllers import Controllers
@@ -61,8 +62,11 @@ async def simulated_machine(
     on: bool,
     store: Store | None = None,
     login: Callable[[str], Credentials] | None = None,
+    layers: Sequence[Layer] = (),
+    drivers: Sequence[Driver] = (),
 ) -> AsyncIterator[SimulatedMachine]:
-    """Started, with every outlet, chassis and node described. It is not slowed down by budgets or long waits."""
+    """Started, with every outlet, chassis and node described. It is not slowed down by budgets or long waits.
+    ``layers`` and ``drivers`` are more of both."""
     machine = SimulatedMachine(count, on=on)
     guards = tuple(msgspec.structs.replace(guard, ask_again_after=0.05) for guard in HARDWARE.guards)
     hardware = msgspec.structs.replace(HARDWARE, guards=guards, budgets=())
@@ -77,8 +81,8 @@ async def simulated_machine(
         agents = sim_drivers(machine.nodes, machine.server.clock)
         controller = Controller(
             store or MemoryStore(),
-            Model.of(hardware, PROVISIONING, PLATFORM),
-            {**agents, "bmc": bmc},
+            Model.of(hardware, PROVISIONING, PLATFORM, *layers),
+            {**agents, "bmc": bmc, **{driver.name: driver for driver in drivers}},
             name="test",
             history=directory / "history.db",
             leadership=LeadershipSettings(shards=2),

@@ -11,39 +11,23 @@ from typing import Any
 
 import pytest
 
-from strata.api.nginx import Nginx, free_port, worker_account
-from strata.api.nginx_config import FrontDoor
-from strata.api.server import ApiServer
-from strata.control.ca import Authority, write_private
 from strata.control.principal import Role
 from support.capmc_site import CapmcSite, capmc_site, run_command
+from support.front_door import OpenDoor, front_door
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 
 class Door:
-    """The site behind nginx, and certificates for whoever asks."""
+    """The site behind nginx, and whoever asks."""
 
-    def __init__(self, site: CapmcSite, directory: Path, authority: Authority, url: str) -> None:
+    def __init__(self, site: CapmcSite, front: OpenDoor) -> None:
         self.site = site
-        self._directory = directory
-        self._authority = authority
-        self._url = url
+        self._front = front
 
     async def ask(self, role: Role | None, *arguments: str, scope: tuple[str, ...] = (), body: str = "") -> Any:
         """Run ``capmc`` with a certificate of that role; None: with none."""
-        environment = self.site.environment | {
-            "OS_SERVICE_URL": self._url,
-            "OS_CACERT": str(self._authority.certificate_path),
-        }
-        if role is not None:
-            issued = self._authority.issue("scheduler", role, scope, 3600)
-            (self._directory / "client.crt").write_bytes(issued.certificate)
-            write_private(self._directory / "client.key", issued.key)
-            environment |= {
-                "OS_CERT": str(self._directory / "client.crt"),
-                "OS_KEY": str(self._directory / "client.key"),
-            }
+        environment = self.site.environment | self._front.capmc(role, scope)
         stdin = body.encode() if body else None
         status, out, err = await asyncio.to_thread(run_command, "capmc", arguments, environment, stdin)
         assert (status, err) == (0, "")
@@ -54,38 +38,8 @@ class Door:
 async def door() -> AsyncIterator[Door]:
     with tempfile.TemporaryDirectory(prefix="capmc-") as name:
         directory = Path(name)
-        async with capmc_site(directory, 8) as site:
-            account = worker_account(directory)
-            server = ApiServer(
-                site.services,
-                directory / "admin.sock",
-                directory / "front.sock",
-                front_user=(account.pw_uid, account.pw_gid) if account else None,
-            )
-            authority = Authority.open(directory / "ca")
-            authority.renew_server(["localhost", "127.0.0.1"])
-            certificate, key = authority.server_paths
-            front = FrontDoor(
-                directory=directory / "nginx",
-                host="127.0.0.1",
-                port=free_port("127.0.0.1"),
-                upstream=directory / "front.sock",
-                certificate=certificate,
-                key=key,
-                ca=authority.certificate_path,
-                user=account.pw_name if account else "",
-                body=2**20,
-            )
-            nginx = Nginx(front)
-            await site.services.authenticator.start()
-            await server.start()
-            await nginx.start()
-            try:
-                yield Door(site, directory, authority, f"https://localhost:{front.port}")
-            finally:
-                await nginx.stop()
-                await server.stop()
-                await site.services.authenticator.stop()
+        async with capmc_site(directory, 8) as site, front_door(site.services, directory, body=2**20) as front:
+            yield Door(site, front)
 
 
 async def test_a_certificate_says_which_nodes_its_owner_may_cap(door: Door) -> None:

@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 
 from support.capmc_site import CapmcSite, capmc_site
+from support.front_door import front_door
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
@@ -43,12 +44,11 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def script(path: Path, program: str, url: str, log: Path) -> Path:
+def script(path: Path, program: str, environment: dict[str, str], log: Path) -> Path:
     """The command as a scheduler finds it: a file to execute. What it was called with is written down."""
     code = f"from strata.capmc_cli.{program} import main; main()"
-    path.write_text(
-        f'#!/bin/sh\necho "$@" >>{log}\nOS_SERVICE_URL={url} exec {sys.executable} -c "{code}" "$@"\n', encoding="utf-8"
-    )
+    words = " ".join(f"{name}={value}" for name, value in environment.items())
+    path.write_text(f'#!/bin/sh\necho "$@" >>{log}\n{words} exec {sys.executable} -c "{code}" "$@"\n', encoding="utf-8")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
     return path
 
@@ -187,10 +187,10 @@ class Meter:
 
 async def test_the_power_plugin_balances_the_caps_of_a_thousand_nodes_within_the_limit_of_the_site() -> None:
     with short_directory() as directory:
-        async with capmc_site(directory, NODES) as site:
+        async with capmc_site(directory, NODES) as site, front_door(site.services, directory) as front:
             names, uids = computes(site)
             calls = directory / "calls"
-            capmc = script(directory / "capmc", "capmc", f"unix:{site.socket}", calls)
+            capmc = script(directory / "capmc", "capmc", front.capmc("workload-manager"), calls)
             more = (
                 "PowerPlugin=power/cray_aries\n"
                 f"PowerParameters=capmc_path={capmc},cap_watts={SITE_WATTS},balance_interval=5\n"
@@ -221,11 +221,12 @@ async def test_the_power_plugin_balances_the_caps_of_a_thousand_nodes_within_the
 
 async def test_the_knl_plugin_learns_the_modes_and_drains_no_node_that_exists() -> None:
     with short_directory() as directory:
-        async with capmc_site(directory, NODES, labels={"mcdram": "16384MB", "dram": "96GB"}) as site:
+        labels = {"mcdram": "16384MB", "dram": "96GB"}
+        async with capmc_site(directory, NODES, labels=labels) as site, front_door(site.services, directory) as front:
             names, uids = computes(site)
             calls = directory / "calls"
-            capmc = script(directory / "capmc", "capmc", f"unix:{site.socket}", calls)
-            cnselect = script(directory / "cnselect", "cnselect", f"unix:{site.socket}", calls)
+            capmc = script(directory / "capmc", "capmc", front.capmc("workload-manager"), calls)
+            cnselect = script(directory / "cnselect", "cnselect", front.capmc("workload-manager"), calls)
             (directory / "knl_cray.conf").write_text(
                 f"CapmcPath={capmc}\nCnselectPath={cnselect}\nCapmcTimeout=10000\n"
                 "AllowMCDRAM=cache,split,flat,equal\nAllowNUMA=a2a,snc2,snc4,hemi,quad\n"

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from system_support import Done, World, book_of, connect, eventually, strata
 
-from strata.cli import process as ps
-from strata.cli import updown
+from strata.cli import background, up_simulated
+from strata.core import process as ps
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
@@ -33,7 +33,7 @@ class Life:
 
     def up(self) -> Done:
         """Start, or start again, and wait until every node is ready."""
-        done = self.run("up", "--nodes", NODES, "--time-scale", 100)
+        done = self.run("up", "--simulated", "--nodes", NODES, "--time-scale", 100)
         assert f": {NODES} ready." in done.out
         return done
 
@@ -49,13 +49,13 @@ class Life:
 
     def effects(self) -> dict[str, int]:
         """What the nodes were told up to now."""
-        address = json.loads((self.state / updown.SIMULATOR_LOG).read_text())["address"]
+        address = json.loads((self.state / up_simulated.SIMULATOR_LOG).read_text())["address"]
         return dict(book_of(address)["counts"])
 
     def processes(self) -> set[int]:
         """Everything that runs for it: the two processes and what they started."""
         found: set[int] = set()
-        todo = [self.pid(updown.SERVICE), self.pid(updown.SIMULATOR)]
+        todo = [self.pid(background.SERVICE), self.pid(up_simulated.SIMULATOR)]
         while todo:
             pid = todo.pop()
             found.add(pid)
@@ -92,10 +92,10 @@ def look(life: Life) -> None:
     changes = life.run("node", "history", "n00001", "--since", "1h", "--json").json
     assert ("power", "off", "on", "power-on") in {(c["variable"], c["old"], c["new"], c["cause"]) for c in changes}
     plan = life.run("node", "plan", "n00001", "image=v2", "--json").json
-    assert [step["mutation"] for step in plan["steps"]][:3] == ["leave-workload", "stop-personality", "load-image"]
+    assert [step["mutation"] for step in plan["steps"]][:3] == ["leave-workload", "switch-image", "configure"]
     assert "not together" in life.run("node", "plan", "n00001", "power=off", "os=up", code=3).out
     many = life.run("plan", "@compute", "image=v2", "--json").json
-    assert many["totals"]["load-image"] == many["nodes"]
+    assert many["totals"]["switch-image"] == many["nodes"]
     assert life.run("status", "--json").json["by_state"]["ready"] == NODES
 
 
@@ -174,10 +174,10 @@ def over_tls(life: Life, url: str) -> None:
 def crash(life: Life) -> None:
     """kill -9; up again goes on where it was, with the same simulated nodes."""
     life.run("node", "set", "n00001", "config=after-the-backup", "--wait")
-    before, simulator = life.effects(), life.pid(updown.SIMULATOR)
-    os.kill(life.pid(updown.SERVICE), signal.SIGKILL)
+    before, simulator = life.effects(), life.pid(up_simulated.SIMULATOR)
+    os.kill(life.pid(background.SERVICE), signal.SIGKILL)
     life.up()
-    assert life.pid(updown.SIMULATOR) == simulator
+    assert life.pid(up_simulated.SIMULATOR) == simulator
     assert life.fact("n00001", "config") == "after-the-backup"
     assert life.effects() == before
 

@@ -72,7 +72,7 @@ class Client:
     ) -> None:
         self.endpoint = endpoint
         self._trace = trace
-        self._credentials = credentials
+        self.credentials = credentials
         self._timeout = timeout
         self._connection: http.client.HTTPConnection | None = None
 
@@ -98,7 +98,7 @@ class Client:
         """Ask; raise the typed error for any answer that is not a success."""
         target = path + query(params)
         payload = None if body is None else json.dumps(body, separators=(",", ":")).encode()
-        sent = {"Accept": "application/json", **self._credentials.headers(), **(headers or {})}
+        sent = {"Accept": "application/json", **self.credentials.headers(), **(headers or {})}
         if payload is not None:
             sent["Content-Type"] = "application/json"
         attempt = 0
@@ -147,11 +147,11 @@ class Client:
         that restarts is waited for."""
         cut: float | None = None
         while True:
-            headers = {"Accept": "text/event-stream", **self._credentials.headers()}
+            headers = {"Accept": "text/event-stream", **self.credentials.headers()}
             if last:
                 headers["Last-Event-ID"] = last
             try:
-                connection = self.endpoint.connect(self._credentials, _STREAM_SILENCE)
+                connection = self.endpoint.connect(self.credentials, _STREAM_SILENCE)
                 with contextlib.suppress(http.client.HTTPException, OSError), contextlib.closing(connection):
                     connection.request("GET", path + query(params), headers=headers)
                     with connection.getresponse() as response:
@@ -177,7 +177,7 @@ class Client:
         if self._connection is not None and _hung_up(self._connection):
             self.close()  # while nothing was under way: a write on it would seem lost, and was never sent
         if self._connection is None:
-            self._connection = self.endpoint.connect(self._credentials, self._timeout)
+            self._connection = self.endpoint.connect(self.credentials, self._timeout)
         began = time.monotonic()
         self._connection.request(method, target, body=payload, headers=dict(headers))
         response = self._connection.getresponse()

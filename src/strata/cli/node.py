@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from strata.cli import exits, node_change, node_edit
+from strata.cli import exits, node_agent, node_change, node_edit, node_exec
 from strata.cli import listing as ls
 from strata.cli.output import STATE_ORDER, Column, many, state_colour
 from strata.cli.session import Session, pass_session
@@ -146,6 +146,7 @@ def show(session: Session, name: str, as_json: bool) -> None:
             ("groups", ", ".join(item.get("groups", ()))),
             ("labels", ", ".join(f"{key}={value}" for key, value in item.get("labels", {}).items())),
             ("bmc", item.get("bmc")),
+            *(("interface", _interface(one)) for one in item.get("interfaces", ())),
         )
     )
     facts: Mapping[str, Json] = item.get("facts", {})
@@ -154,6 +155,11 @@ def show(session: Session, name: str, as_json: bool) -> None:
     if rows:
         out.line()
         out.table([Column(title) for title in ("variable", "is", "wanted", "seen", "by", "wanted by")], rows)
+
+
+def _interface(one: Json) -> str:
+    cabled = f"at {one['port']}" if one.get("port") else ""
+    return " ".join(filter(None, (one.get("name"), one.get("mac"), one.get("address"), cabled)))
 
 
 def _variable(name: str, fact: Json | None, want: Json | None) -> tuple[str, ...]:
@@ -324,6 +330,8 @@ for _command in (
     node_change.add,
     node_edit.edit,
     node_change.delete,
+    node_agent.agent,
+    node_exec.exec_,
 ):
     node.add_command(_command)
 select_help(list_)

@@ -20,6 +20,7 @@ COMMANDS = {
     },
     "Policies": {
         "simulate": "strata.cli.power_simulate:simulate",
+        "policy": "strata.cli.power_policy:policy",
     },
 }
 """Section of the help → command → where it is."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from html import escape
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import click
 
@@ -58,26 +58,49 @@ def shrunk(values: Values, width: int) -> list[float | None]:
     return found
 
 
+class Stroke(NamedTuple):
+    """A line from point to point."""
+
+    points: Sequence[tuple[float, float]]
+    colour: str
+    width: float = 1.0
+
+
+class Text(NamedTuple):
+    """A piece of text; ``y`` is where it stands on."""
+
+    x: float
+    y: float
+    text: str
+    anchor: Literal["start", "middle", "end"] = "start"
+    colour: str = "#000"
+    large: bool = False
+
+
+class Scene(NamedTuple):
+    """All that a plot is made of."""
+
+    width: int
+    height: int
+    strokes: Sequence[Stroke]
+    texts: Sequence[Text]
+
+
 def write_plot(path: Path, title: str, unit: str, times: Sequence[float], lines: Sequence[Line]) -> None:
-    """Draw curves into ``path``: ``.svg``, or ``.png`` where CairoSVG is installed."""
+    """Draw curves into ``path``: ``.svg`` or ``.png``."""
     kind = path.suffix.lower()
-    if kind not in (".svg", ".png"):
-        raise click.UsageError(f"--plot writes .svg or .png, not {path.suffix or path.name!r}")
-    text = svg(title, unit, times, lines)
     if kind == ".svg":
-        path.write_text(text, encoding="utf-8")
-        return
-    try:
-        cairosvg = importlib.import_module("cairosvg")
-    except ImportError:
-        raise click.ClickException(
-            "PNG needs CairoSVG: pip install cairosvg; a plot as .svg needs nothing more"
-        ) from None
-    cairosvg.svg2png(bytestring=text.encode(), write_to=str(path))
+        path.write_text(svg(title, unit, times, lines), encoding="utf-8")
+    elif kind == ".png":
+        from strata.cli.power_png import png
+
+        path.write_bytes(png(scene(title, unit, times, lines)))
+    else:
+        raise click.UsageError(f"--plot writes .svg or .png, not {path.suffix or path.name!r}")
 
 
-def svg(title: str, unit: str, times: Sequence[float], lines: Sequence[Line]) -> str:
-    """The plot as SVG."""
+def scene(title: str, unit: str, times: Sequence[float], lines: Sequence[Line]) -> Scene:
+    """The plot: a grid with its labels, and the curves on it."""
     from strata.power.units import show_watts
 
     known = [value for line in lines for value in line.values if value is not None]
@@ -91,44 +114,62 @@ def svg(title: str, unit: str, times: Sequence[float], lines: Sequence[Line]) ->
     def y(value: float) -> float:
         return HEIGHT - BOTTOM - (value - low) / (high - low) * (HEIGHT - TOP - BOTTOM)
 
+    strokes = [Stroke([(LEFT, y(tick)), (WIDTH - RIGHT, y(tick))], "#ddd") for tick in ticks]
+    texts = [Text(LEFT, 22, clean(title)[:200], large=True)]
+    for tick in ticks:
+        label = show_watts(tick) if unit == "W" else f"{tick:.6g} {unit}"
+        texts.append(Text(LEFT - 6, y(tick) + 4, clean(label)[:200], "end"))
+    anchors: Sequence[Literal["start", "middle", "end"]] = ("start", "middle", "middle", "middle", "end")
+    for place, anchor in enumerate(anchors):
+        time = first + (last - first) * place / 4
+        texts.append(Text(x(time), HEIGHT - BOTTOM + 18, _clock(time, last - first), anchor))
+    for number, line in enumerate(lines):
+        colour = COLOURS[number % LINES]
+        strokes += [Stroke(points, colour, 1.5) for points in _parts(times, line.values, x, y)]
+        if len(lines) > 1:
+            texts.append(Text(WIDTH - RIGHT, TOP + 14 * number, clean(line.name)[:200], "end", colour))
+    return Scene(WIDTH, HEIGHT, strokes, texts)
+
+
+def svg(title: str, unit: str, times: Sequence[float], lines: Sequence[Line]) -> str:
+    """The plot as SVG."""
+    drawn = scene(title, unit, times, lines)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}"'
         ' font-family="sans-serif" font-size="12">',
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
-        f'<text x="{LEFT}" y="22" font-size="15">{_safe(title)}</text>',
     ]
-    for tick in ticks:
-        parts.append(f'<path d="M{LEFT} {y(tick):.1f}H{WIDTH - RIGHT}" stroke="#ddd"/>')
-        label = show_watts(tick) if unit == "W" else f"{tick:.6g} {unit}"
-        parts.append(f'<text x="{LEFT - 6}" y="{y(tick) + 4:.1f}" text-anchor="end">{_safe(label)}</text>')
-    for place in range(5):
-        time = first + (last - first) * place / 4
-        anchor = ("start", "middle", "middle", "middle", "end")[place]
+    for colour, group in itertools.groupby(drawn.strokes, key=lambda stroke: (stroke.colour, stroke.width)):
+        path = "".join(_path(stroke.points) for stroke in group)
+        parts.append(f'<path d="{path}" fill="none" stroke="{colour[0]}" stroke-width="{colour[1]:g}"/>')
+    for text in drawn.texts:
+        size = ' font-size="15"' if text.large else ""
         parts.append(
-            f'<text x="{x(time):.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="{anchor}">{_clock(time, last - first)}'
-            "</text>"
+            f'<text x="{text.x:.1f}" y="{text.y:.1f}" text-anchor="{text.anchor}" fill="{text.colour}"{size}>'
+            f"{escape(text.text)}</text>"
         )
-    for number, line in enumerate(lines):
-        colour = COLOURS[number % LINES]
-        parts.append(f'<path d="{_path(times, line.values, x, y)}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
-        if len(lines) > 1:
-            parts.append(
-                f'<text x="{WIDTH - RIGHT}" y="{TOP + 14 * number}" text-anchor="end" fill="{colour}">'
-                f"{_safe(line.name)}</text>"
-            )
     return "\n".join([*parts, "</svg>\n"])
 
 
-def _path(times: Sequence[float], values: Values, x: Callable[[float], float], y: Callable[[float], float]) -> str:
-    """A curve that is interrupted where nothing is known."""
-    found, drawing = [], False
+def _parts(
+    times: Sequence[float], values: Values, x: Callable[[float], float], y: Callable[[float], float]
+) -> list[list[tuple[float, float]]]:
+    """A curve, interrupted where nothing is known."""
+    found: list[list[tuple[float, float]]] = []
+    drawing = False
     for time, value in zip(times, values, strict=False):
         if value is not None:
-            found.append(f"{'L' if drawing else 'M'}{x(time):.1f} {y(value):.1f}")
             if not drawing:
-                found.append("h0.1")  # so that a single value is seen
+                found.append([])
+            found[-1].append((x(time), y(value)))
         drawing = value is not None
-    return "".join(found)
+    return found
+
+
+def _path(points: Sequence[tuple[float, float]]) -> str:
+    """A single point is a short line, so that it is seen."""
+    (x, y), *more = points
+    return f"M{x:.1f} {y:.1f}h0.1" + "".join(f"L{x:.1f} {y:.1f}" for x, y in more)
 
 
 def _ticks(low: float, high: float) -> list[float]:
@@ -146,7 +187,3 @@ def _clock(time: float, length: float) -> str:
         return datetime.fromtimestamp(time).strftime(form)
     except (ValueError, OverflowError, OSError):
         return f"@{time:.0f}"
-
-
-def _safe(text: str) -> str:
-    return escape(clean(text)[:200])

@@ -139,8 +139,11 @@ def top(session: Session, select: tuple[str, ...], count: int, by: str, lowest: 
 @click.option("--each", is_flag=True, help="Every node by itself (at most 1000).")
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
 @click.option(
-    "--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw it into FILE.svg (or .png, with CairoSVG)."
+    "--parquet",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write every node's samples into FILE (without --step, as they were measured).",
 )
+@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw it into FILE.svg or FILE.png.")
 @ls.json_option
 @pass_session
 def history(
@@ -152,6 +155,7 @@ def history(
     step: float | None,
     each: bool,
     as_csv: bool,
+    parquet: Path | None,
     plot: Path | None,
     as_json: bool,
 ) -> None:
@@ -162,9 +166,13 @@ def history(
              strata power history n[1-4] --each --since 10m
              strata power history @gpu --metric temperature --plot gpu.svg
              strata power history '*' --since 7d --step 1h --csv
+             strata power history '*' --since 1h --parquet power.parquet
     """
     from strata.cli import power_draw as draw
 
+    if parquet is not None:
+        _export(session, parquet, " ".join(select) or "*", metric, start, end, step)
+        return
     asked = {
         "select": " ".join(select) or "*",
         "metric": metric,
@@ -190,6 +198,31 @@ def history(
         _csv(session, found, lines)
     else:
         _sparklines(session, found, lines)
+
+
+def _export(
+    session: Session, file: Path, select: str, metric: str, start: float, end: float, step: float | None
+) -> None:
+    """A file that is whole, or not there."""
+    from strata.cli.client import query
+    from strata.cli.image_transfer import download
+
+    asked = {
+        "select": select,
+        "metric": metric,
+        "start": f"{start:.3f}",
+        "end": f"{end:.3f}",
+        "step": f"{step:g}" if step else None,
+        "format": "parquet",
+    }
+    part = file.with_name(f".{file.name}.part")
+    try:
+        with part.open("wb") as into:
+            size = download(session.client, "/v1/power/samples" + query(asked), into)
+        part.replace(file)
+    finally:
+        part.unlink(missing_ok=True)
+    session.out.note(f"{size} bytes written into {file}")
 
 
 def _csv(session: Session, found: Json, lines: list[draw.Line]) -> None:

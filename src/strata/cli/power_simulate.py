@@ -1,4 +1,4 @@
-"""``strata power simulate``: rehearse a power policy, offline. Talks to no service and needs no fleet."""
+"""``strata power simulate``: rehearse a power policy, offline. Needs no service; one that answers is told of it."""
 
 from __future__ import annotations
 
@@ -46,6 +46,7 @@ _COLUMNS = (
               help="Generated jobs ask for so many times what the nodes can do.")  # fmt: skip
 @click.option("--die-after", metavar="TIME", help="The controller dies in its first change of caps after so long: 6h.")
 @click.option("--alone", is_flag=True, help="Only the policy, without what it is compared with.")
+@click.option("--no-record", is_flag=True, help="Do not tell the service that this policy was rehearsed.")
 @json_option
 @pass_session
 def simulate(
@@ -59,12 +60,14 @@ def simulate(
     load: float,
     die_after: str | None,
     alone: bool,
+    no_record: bool,
     as_json: bool,
 ) -> None:
     """Rehearse a power policy on a simulated machine with jobs, before it is switched on.
 
     The same jobs are run again without a policy, with one cap for all, and uncapped on as many nodes as the limit
-    feeds. Exit code 3 if more was drawn under the policy than the limit allows, at any instant.
+    feeds. Exit code 3 if more was drawn under the policy than the limit allows, at any instant. Otherwise the service,
+    if there is one, notes that this content was rehearsed: strata power policy put takes it then.
 
     \b
     node-hours  work done, as hours of a node without a cap
@@ -81,7 +84,8 @@ def simulate(
     from strata.power.trace_files import read
     from strata.power.units import seconds, watts
 
-    policy = parse(_text(file), source=str(file))
+    text = read_text(file)
+    policy = parse(text, source=str(file))
     allowed = _quantity("--limit", watts, limit) if limit else policy.limit
     if not allowed:
         raise BadRequest("the policy has no limit", where=str(file), hint="say it there, or with --limit 2MW")
@@ -91,7 +95,7 @@ def simulate(
     death = Death(after=_quantity("--die-after", seconds, die_after)) if die_after else None
     queues = list(policy.queues)
     if trace is not None:
-        jobs = read(_text(trace), source=str(trace), nodes=nodes, high=policy.nodes.high, seed=seed, queues=queues)
+        jobs = read(read_text(trace), source=str(trace), nodes=nodes, high=policy.nodes.high, seed=seed, queues=queues)
     else:
         jobs = generate(seed, nodes=nodes, days=days, high=policy.nodes.high, load=load, queues=len(queues))
     runs = compare(policy, jobs, nodes=nodes, limit=allowed, days=days, seed=seed, death=death)
@@ -106,7 +110,25 @@ def simulate(
         session.out.table(_COLUMNS, [_row(outcome) for outcome in outcomes])
         for line in _against(outcomes):
             session.out.line(line)
-    exits.leave(exits.UNREACHABLE if outcomes[0].over_limit_s > 0 else 0)
+    if outcomes[0].over_limit_s > 0:
+        exits.leave(exits.UNREACHABLE)
+    if not no_record and (policy.limit is None or allowed <= policy.limit):
+        told = {"text": text, "nodes": nodes, "days": days, "limit": float(allowed), "peak": outcomes[0].peak_w}
+        _record(session, told)
+
+
+def _record(session: Session, told: dict[str, object]) -> None:
+    """Tell the service, if there is one; who rehearses where there is none has no use for it."""
+    from strata.core.errors import Denied, StrataError
+
+    try:
+        session.client.request("POST", "/v1/power/rehearsals", body=told)
+    except Denied as error:
+        session.out.note(f"not recorded as rehearsed: {error}")
+    except StrataError:
+        return
+    else:
+        session.out.note("recorded as rehearsed: strata power policy put takes it now")
 
 
 def _row(outcome: Outcome) -> tuple[object, ...]:
@@ -146,7 +168,7 @@ def _quantity(option: str, read: Callable[[str], float], text: str) -> float:
         raise click.BadParameter(str(error), param_hint=option) from None
 
 
-def _text(file: Path) -> str:
+def read_text(file: Path) -> str:
     from strata.core.errors import BadRequest
 
     try:

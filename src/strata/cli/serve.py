@@ -29,6 +29,16 @@ def parse_listen(text: str) -> tuple[str, int]:
     return host or "0.0.0.0", port
 
 
+def parse_watts(option: str, text: str) -> float:
+    """``2MW``; nothing is 0."""
+    from strata.power.units import watts
+
+    try:
+        return float(watts(text)) if text else 0.0
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint=option) from None
+
+
 @click.command()
 @click.argument("layers", nargs=-1, type=click.Choice(LAYERS))
 @click.option("--state-dir", type=click.Path(path_type=Path, file_okay=False), help="Store, keys and sockets (0700).")
@@ -52,6 +62,13 @@ def parse_listen(text: str) -> tuple[str, int]:
 @click.option("--syslog", default="", metavar="HOST:PORT", help="Take nodes' syslog (UDP) there.")
 @click.option("--netconsole", default="", metavar="HOST:PORT", help="Take kernels' messages (UDP) there.")
 @click.option("--topology", type=FILE, help="How nodes are cabled to switches (YAML or CSV).")
+@click.option("--networks", type=FILE, help="On which networks nodes boot (YAML). Default: none are booted.")
+@click.option("--netns", default="", metavar="NAME", help="Live in this network namespace, where the networks are.")
+@click.option("--agent-url", default="", metavar="URL", help="Where nodes' agents find this service.")
+@click.option("--site-power-limit", default="", metavar="WATTS", help="What all nodes may draw, such as 2MW.")
+@click.option("--site-power-ramp", default="", metavar="WATTS", help="By how much that rises in a minute at most.")
+@click.option("--site-power-band", default="", metavar="WATTS", help="Below this, caps are not lowered.")
+@click.option("--telemetry", default="", metavar="URL", help="Keep samples in postgresql://HOST/DB. Default: a file.")
 @click.option("--secrets-key", type=FILE, help="Key that seals secrets in the store. Default: one of its own.")
 @click.option("--no-consoles", is_flag=True, help="Do not capture serial consoles.")
 @click.option("--no-poll", is_flag=True, help="Do not look at controllers' logs and sensors by itself.")
@@ -77,6 +94,13 @@ def serve(
     syslog: str,
     netconsole: str,
     topology: Path | None,
+    networks: Path | None,
+    netns: str,
+    agent_url: str,
+    site_power_limit: str,
+    site_power_ramp: str,
+    site_power_band: str,
+    telemetry: str,
     secrets_key: Path | None,
     no_consoles: bool,
     no_poll: bool,
@@ -114,6 +138,15 @@ def serve(
             secrets_key=secrets_key.absolute() if secrets_key else None,
             consoles=not no_consoles,
             poll=not no_poll,
+        ),
+        provisioning=s.ProvisioningSettings(
+            networks=networks.absolute() if networks else None, namespace=netns, url=agent_url
+        ),
+        power=s.PowerSettings(
+            limit=parse_watts("--site-power-limit", site_power_limit),
+            ramp=parse_watts("--site-power-ramp", site_power_ramp),
+            band=parse_watts("--site-power-band", site_power_band),
+            telemetry=telemetry,
         ),
         logs=s.LogSettings(level=log_level, format=log_format),
     )

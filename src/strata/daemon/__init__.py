@@ -14,7 +14,7 @@ import resource
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import uvloop
@@ -36,18 +36,25 @@ from strata.control.no_workload import NoWorkload
 from strata.control.service import Service
 from strata.control.service_capmc import CapmcService
 from strata.control.sessions import Sessions
-from strata.control.settings import Settings
+from strata.control.settings import ListenSettings, Settings
+from strata.control.told_driver import ToldDriver
 from strata.core.driver import Driver
 from strata.core.errors import StrataError, Unavailable
 from strata.core.model import Layer, Model
 from strata.core.modelfile import ExecSpec, parse
 from strata.daemon.hardware import Reach, open_machine
-from strata.daemon.power import open_power, open_series
+from strata.daemon.namespace import enter
+from strata.daemon.power import SitePowerDriver, open_power, open_series
+from strata.daemon.provisioning import Ground, boot_files, open_provisioning
 from strata.hardware.bmc_driver import BmcDriver
+from strata.hardware.events.site import Site
 from strata.hardware.model import LAYER as HARDWARE
 from strata.platform.model import LAYER as PLATFORM
+from strata.power.collector_nodes import NodeSource
 from strata.power.columns import PowerColumns
-from strata.power.inband import VirtualNodes
+from strata.power.inband import Inband, VirtualNodes
+from strata.power.inband_agents import AgentNodes
+from strata.power.model import LAYER as POWER
 from strata.power.series import Series
 from strata.provisioning.model import LAYER as PROVISIONING
 from strata.store.audit import Ledger
@@ -75,7 +82,8 @@ def run(settings: Settings) -> None:
     logs.setup(level=settings.logs.level, form=settings.logs.format)
     _many_files()
     with _alone(settings.state_dir):
-        uvloop.run(_serve(settings))
+        way_out = enter(settings.provisioning.namespace)
+        uvloop.run(_serve(settings, way_out))
 
 
 def _many_files() -> None:
@@ -84,11 +92,11 @@ def _many_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-async def _serve(settings: Settings) -> None:
+async def _serve(settings: Settings, way_out: Sequence[str]) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with running(settings) as service:
+    async with running(settings, way_out) as service:
         log.info("serving", extra={"socket": str(settings.admin_socket), "controller": settings.controller_id})
         broken = service.controller.broken
         waits = [asyncio.create_task(event.wait()) for event in (stop, broken)]
@@ -101,18 +109,24 @@ async def _serve(settings: Settings) -> None:
 
 
 @contextlib.asynccontextmanager
-async def running(settings: Settings) -> AsyncIterator[Service]:
-    """A whole controller, for as long as the block lasts."""
+async def running(settings: Settings, way_out: Sequence[str] = ()) -> AsyncIterator[Service]:
+    """A whole controller, for as long as the block lasts. ``way_out``: stands before commands that need a network."""
     built_in = tuple(LAYERS[name] for name in settings.layers)
     layers, specs = _site(settings.models, built_in)
-    model = Model.of(*built_in, *layers)
+    model = Model.of(*built_in, POWER, *layers)
     async with contextlib.AsyncExitStack() as parts:
         store = open_store(settings.store_url)
         parts.push_async_callback(store.close)
         reach = Reach(settings, store, Ledger(store))
         await reach.start()
         parts.push_async_callback(reach.stop)
-        drivers = await _drivers(settings, specs, reach, parts)
+        room = SitePowerDriver()
+        authority = Authority.open(settings.ca_dir)
+        ground: Ground | None = None
+        if "provisioning" in settings.layers and not settings.simulated.address:
+            ground = Ground(settings, store, Ledger(store), reach, authority, way_out)
+            await ground.start(parts)
+        drivers = {room.name: room, **await _drivers(settings, specs, reach, ground, parts)}
         metrics = Metrics()
         controller = Controller(
             store,
@@ -126,7 +140,6 @@ async def running(settings: Settings) -> AsyncIterator[Service]:
         )
         service = Service(controller, settings)
         authenticator = Authenticator(store, service.ledger)
-        authority = Authority.open(settings.ca_dir)
         logins = Logins(Accounts(store, service.ledger), Sessions(store, service.ledger), authenticator)
         event_push = EventPush(store, service.ledger)
         services = Services(
@@ -147,20 +160,32 @@ async def running(settings: Settings) -> AsyncIterator[Service]:
         await _simulated_fleet(service, settings)
         hardware = await open_machine(service, settings, reach, parts)
         services.machine = hardware.machine
+        if ground is not None:
+            await open_provisioning(service, services, settings, ground, hardware, parts)
         series, columns = await open_series(settings, parts), PowerColumns()
-        services.power = await open_power(service, settings, reach, series, columns, metrics, parts)
+        power = await open_power(service, settings, reach, series, columns, metrics, parts)
+        services.power, room.site = power.power, power.site
+        hardware.hub.reported = _reported(power.controllers)
+        inband: Inband | None = None
+        if settings.simulated.address:
+            inband = VirtualNodes(settings.state_dir / "inband")
+        elif ground is not None:
+            inband = AgentNodes(ground.agents.limits)
+            ground.measured = power.agents.take
         services.capmc = CapmcService(
             service,
             hardware.machine,
             columns,
-            reach.controllers.open,
+            power.sender,
+            books=power.site,
+            parameters=power.site.parameters,
             series=series,
             ran=services.power.jobs.ran,
-            inband=VirtualNodes(settings.state_dir / "inband") if settings.simulated.address else None,
+            inband=inband,
         )
         await event_push.start(services.machine.alerts)
         parts.push_async_callback(event_push.stop)
-        await _open_doors(settings, services, authority, parts)
+        await _open_doors(settings, services, authority, ground, parts)
         parts.push_async_callback(service.jobs_.close)
         upkeep = asyncio.create_task(_upkeep(service, settings, [hardware.prune, _forgetting(series)]), name="upkeep")
         parts.push_async_callback(_cancelled, upkeep)
@@ -168,12 +193,15 @@ async def running(settings: Settings) -> AsyncIterator[Service]:
 
 
 async def _drivers(
-    settings: Settings, specs: list[ExecSpec], reach: Reach, parts: contextlib.AsyncExitStack
+    settings: Settings, specs: list[ExecSpec], reach: Reach, ground: Ground | None, parts: contextlib.AsyncExitStack
 ) -> dict[str, Driver]:
-    """Nodes' controllers, the site's own drivers, and the agents of the simulated fleet where there is one."""
+    """Nodes' controllers and agents (the simulated fleet's where there is one), and the site's own drivers."""
     bmc = BmcDriver(reach.controllers)
     parts.push_async_callback(bmc.close)
     drivers: dict[str, Driver] = {"bmc": bmc}
+    if ground is not None:
+        drivers["bmc"] = ToldDriver(bmc, dark=ground.agents.driver.lost_power, lit=ground.agents.driver.got_power)
+        drivers["node"] = ground.agents.driver
     if "platform" not in settings.layers:
         drivers[NoWorkload.name] = NoWorkload()
     if settings.simulated.address:
@@ -185,7 +213,11 @@ async def _drivers(
 
 
 async def _open_doors(
-    settings: Settings, services: Services, authority: Authority, parts: contextlib.AsyncExitStack
+    settings: Settings,
+    services: Services,
+    authority: Authority,
+    ground: Ground | None,
+    parts: contextlib.AsyncExitStack,
 ) -> None:
     """The local socket, and nginx in front of the other one."""
     listen = settings.listen
@@ -202,7 +234,9 @@ async def _open_doors(
     url.unlink(missing_ok=True)  # of one before us that was killed
     if not listen.tls:
         return
-    names = dict.fromkeys(("localhost", socket.gethostname(), listen.host, "127.0.0.1", *listen.names))
+    networks = ground.networks if ground is not None else None
+    servers = [str(subnet.server) for subnet in networks.subnets] if networks is not None else []
+    names = dict.fromkeys(("localhost", socket.gethostname(), listen.host, "127.0.0.1", *servers, *listen.names))
     wanted = [name for name in names if name not in ("0.0.0.0", "::", "*")]
     authority.renew_server(wanted)
     certificate, key = authority.server_paths
@@ -216,15 +250,25 @@ async def _open_doors(
         ca=authority.certificate_path,
         user=account.pw_name if account else "",
         body=listen.max_body,
+        boot=boot_files(settings, networks),
+        media=settings.media_dir if networks is not None else None,
+        images=settings.images_dir if ground is not None else None,
     )
     nginx = Nginx(door)
     await nginx.start()
     parts.push_async_callback(nginx.stop)
     renewal = asyncio.create_task(_renew(authority, wanted, nginx), name="certificate renewal")
     parts.push_async_callback(_cancelled, renewal)
-    url.write_text(f"https://{listen.host}:{door.port}\n", encoding="utf-8")
+    url.write_text(f"https://{_reachable(listen)}:{door.port}\n", encoding="utf-8")
     parts.callback(url.unlink, missing_ok=True)
     log.info("front door open", extra={"host": listen.host, "port": door.port})
+
+
+def _reachable(listen: ListenSettings) -> str:
+    """What to call the front door where it is open on every address."""
+    if listen.host not in ("0.0.0.0", "::", "[::]", "*"):
+        return listen.host
+    return listen.names[0] if listen.names else socket.gethostname()
 
 
 async def _renew(authority: Authority, names: list[str], nginx: Nginx) -> None:
@@ -254,6 +298,15 @@ async def _simulated_fleet(service: Service, settings: Settings) -> None:
 
 Forget = Callable[[float], Awaitable[None]]
 """Forgets what is older than a time."""
+
+
+def _reported(controllers: NodeSource) -> Callable[[Site, Mapping[str, object]], None]:
+    """Takes the metric reports that controllers send by themselves."""
+
+    def reported(site: Site, report: Mapping[str, object]) -> None:
+        controllers.reported([address for address, _ in site.nodes], report)
+
+    return reported
 
 
 def _forgetting(series: Series) -> Forget:

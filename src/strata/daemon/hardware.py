@@ -105,10 +105,15 @@ def _tls(settings: HardwareSettings, pins: Pins) -> Tls:
 
 
 class Opened(NamedTuple):
-    """The hardware layer, and how it forgets what is older than a time."""
+    """The hardware layer, and what the layers above use of it."""
 
     machine: Machine
+    hub: EventHub
     prune: Callable[[float], Awaitable[None]]
+    """Forgets what is older than a time."""
+    console: ConsoleLog
+    sighted: Callable[[str, str, str, str], None]
+    """Takes the MAC, address, vendor class and name of a machine that was given an address."""
 
 
 async def open_machine(service: Service, settings: Settings, reach: Reach, parts: AsyncExitStack) -> Opened:
@@ -146,7 +151,10 @@ async def open_machine(service: Service, settings: Settings, reach: Reach, parts
     parts.push_async_callback(credentials.stop)
     emergency = EmergencyService(service, controllers.open, controllers.silent)
     parts.push_async_callback(emergency.stop)
-    consoles = await _consoles(service, settings, reach, hub, parts)
+    console_log = ConsoleLog(settings.console_dir)
+    await console_log.start()
+    parts.push_async_callback(console_log.stop)
+    consoles = await _consoles(service, settings, reach, hub, console_log, parts)
     found = InventoryService(service, inventory, discovery, nodes)
     machine = Machine(
         bmcs=BmcService(service, controllers.open),
@@ -159,7 +167,7 @@ async def open_machine(service: Service, settings: Settings, reach: Reach, parts
     )
     await hub.start()
     parts.push_async_callback(hub.stop)
-    return Opened(machine, found.prune)
+    return Opened(machine, hub, found.prune, console_log, found.sightings.seen)
 
 
 def _redfish(reach: Reach) -> Callable[[str], Awaitable[Found]]:
@@ -177,12 +185,9 @@ def _ipmi(reach: Reach) -> Callable[[str], Awaitable[Found]]:
 
 
 async def _consoles(
-    service: Service, settings: Settings, reach: Reach, hub: EventHub, parts: AsyncExitStack
+    service: Service, settings: Settings, reach: Reach, hub: EventHub, log: ConsoleLog, parts: AsyncExitStack
 ) -> ConsoleService:
     """Captured consoles and kernel messages, and who listens to them for trouble."""
-    log = ConsoleLog(settings.console_dir)
-    await log.start()
-    parts.push_async_callback(log.stop)
     panics = PanicWatch(log, hub.take)
     parts.push_async_callback(panics.close)
     mine, registry = led_here(service.controller), service.registry

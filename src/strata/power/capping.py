@@ -86,10 +86,13 @@ NOTHING = Commands(np.empty(0, np.int64), np.empty(0, np.float64))
 class Ledger:
     """What each node may draw at most. Times are Unix seconds."""
 
-    def __init__(self, ratings: Ratings, *, caps: Column | None = None, use: Use = Use.BUSY) -> None:
-        """``caps``: as read from the nodes just now. Without them every node counts as not capped."""
+    def __init__(self, ratings: Ratings, *, caps: Column | None = None, use: Use = Use.BUSY, asks: bool = True) -> None:
+        """``caps``: as read from the nodes just now. Without them every node counts as not capped. ``asks``: no job
+        begins on an idle node before there is room for it; otherwise one may at any moment, and every node that is not
+        off counts with its cap."""
         count = len(ratings.high)
         self.ratings = ratings
+        self.asks = asks
         self.cap: Column = ratings.high.copy() if caps is None else np.where(np.isnan(caps), ratings.high, caps)
         self.asked: Column = np.full(count, np.nan)
         self.until: Column = np.full(count, -np.inf)
@@ -114,6 +117,10 @@ class Ledger:
     def worst(self, rows: Rows | slice = ALL) -> Column:
         """The most that each node may draw now."""
         return self._draw(self.ceiling(rows), rows)
+
+    def drawn(self, caps: Column) -> Column:
+        """The most that each node would draw, used as it is, with one cap for each."""
+        return self._draw(caps)
 
     def room(self, now: float, limits: Limits) -> float:
         """Watts that may be given out now. Below zero: so much has to be taken back."""
@@ -172,14 +179,22 @@ class Ledger:
         rows = rows[self.in_flight[rows]]
         self._settle(rows, self.cap[rows], now)
 
-    def observe(self, rows: Rows, watts: Column, asked_at: float) -> None:
+    def observe(self, rows: Rows, watts: Column, asked_at: Column | float) -> None:
         """What nodes say their cap is (NaN: they do not say), asked at ``asked_at``.
 
         An answer to a question from before the last command, or its end, says nothing.
         """
-        decided = ~self.in_flight[rows] | (asked_at >= self.until[rows]) | (watts == self.asked[rows])
-        decided &= ~np.isnan(watts) & (asked_at >= self.since[rows])
-        self._settle(rows[decided], watts[decided], asked_at)
+        when = np.broadcast_to(np.asarray(asked_at, np.float64), rows.shape)
+        decided = ~self.in_flight[rows] | (when >= self.until[rows]) | (watts == self.asked[rows])
+        decided &= ~np.isnan(watts) & (when >= self.since[rows])
+        self._settle(rows[decided], watts[decided], when[decided])
+
+    def rate(self, ratings: Ratings) -> None:
+        """More is known of what nodes draw. One that had no cap, or is about to have none, counts with the most."""
+        for column in (self.cap, self.asked):
+            free = column >= self.ratings.high
+            column[free] = np.maximum(column, ratings.high)[free]
+        self.ratings = ratings
 
     def overdue(self, now: float) -> Rows:
         """Nodes to look at: their command can no longer take effect, and whether it did is not known."""
@@ -197,7 +212,8 @@ class Ledger:
 
     def boot(self, rows: Rows, limits: Limits, now: float) -> Rows:
         """Those of the first ``rows``, which are off, for which there is room to start, noted as starting."""
-        need = np.cumsum(self.ratings.boot[rows] - self.worst(rows))
+        boot = self.ratings.boot[rows]
+        need = np.cumsum((boot if self.asks else np.fmax(boot, self.ceiling(rows))) - self.worst(rows))
         granted = rows[need <= self.room(now, limits)]
         self.occupy(granted, Use.BOOTING, now)
         return granted
@@ -220,9 +236,9 @@ class Ledger:
         return msgspec.msgpack.encode(_Kept(self.use.tobytes(), [column.tobytes() for column in columns]))
 
     @classmethod
-    def restore(cls, ratings: Ratings, snapshot: bytes) -> Ledger:
+    def restore(cls, ratings: Ratings, snapshot: bytes, *, asks: bool = True) -> Ledger:
         """What a predecessor kept. All that it had under way is still under way."""
-        found = cls(ratings)
+        found = cls(ratings, asks=asks)
         try:
             kept = msgspec.msgpack.decode(snapshot, type=_Kept)
             columns = [np.frombuffer(column, np.float64).copy() for column in kept.columns]
@@ -233,9 +249,10 @@ class Ledger:
             raise Corrupt(f"the ledger of caps cannot be read: {error}", hint="read the caps from the nodes") from None
         if {len(found.use), *map(len, columns)} != {len(ratings.high)}:
             raise Corrupt("the ledger of caps is of another set of nodes", hint="read the caps from the nodes")
+        found.cap = np.where(np.isnan(found.cap), ratings.high, found.cap)
         return found
 
-    def _settle(self, rows: Rows, watts: Column, now: float) -> None:
+    def _settle(self, rows: Rows, watts: Column, now: Column | float) -> None:
         self.cap[rows] = watts
         self.asked[rows] = np.nan
         self.since[rows] = now
@@ -245,11 +262,16 @@ class Ledger:
     def _draw(self, caps: Column, rows: Rows | slice = ALL) -> Column:
         """What nodes would draw at most, used as they are, under ``caps``."""
         use, ratings = self.use[rows], self.ratings
-        found: Column = np.where(use == Use.BUSY, caps, ratings.idle[rows])
+        found: Column = np.where(self._by_cap(use), caps, ratings.idle[rows])
         booting = use == Use.BOOTING
         if booting.any():
-            found = np.where(booting, ratings.boot[rows], found)
+            found = np.where(booting, ratings.boot[rows] if self.asks else np.fmax(ratings.boot[rows], caps), found)
         found[use == Use.OFF] = 0.0
+        return found
+
+    def _by_cap(self, use: NDArray[np.int8]) -> Mask:
+        """Who may draw as much as its cap allows."""
+        found: Mask = use == Use.BUSY if self.asks else use != Use.OFF
         return found
 
     def _shed(self, now: float, site: float) -> Column:
@@ -267,13 +289,32 @@ class Ledger:
             else:
                 bottom = level
         level = float(np.floor(bottom))
-        found: Column = np.where(self.use == Use.BUSY, np.clip(ceiling, lowest, np.maximum(level, lowest)), ceiling)
+        lowered = np.clip(ceiling, lowest, np.maximum(level, lowest))
+        found: Column = np.where(self._by_cap(self.use), lowered, ceiling)
         return found
 
 
 class _Kept(msgspec.Struct):
     use: bytes
     columns: list[bytes]
+
+
+_FRESH = (np.nan, np.nan, -np.inf, -np.inf, 0.0, -np.inf, 0.0, -np.inf)
+"""What a snapshot says, column by column, of a node that nobody has heard of."""
+
+
+def moved(snapshot: bytes, places: Rows) -> bytes:
+    """A snapshot for other nodes: row by row the place in the old one; -1: it is new, and counts as not capped."""
+    try:
+        kept = msgspec.msgpack.decode(snapshot, type=_Kept)
+        old = [np.frombuffer(column, np.float64) for column in kept.columns]
+        use = np.frombuffer(kept.use, np.int8)
+        # The last place is that of everybody who is new.
+        columns = [np.append(column, fresh)[places] for fresh, column in zip(_FRESH, old, strict=True)]
+        used = np.append(use, np.int8(Use.BUSY))[places].astype(np.int8)
+    except (msgspec.MsgspecError, ValueError, IndexError) as error:
+        raise Corrupt(f"the ledger of caps cannot be read: {error}", hint="read the caps from the nodes") from None
+    return msgspec.msgpack.encode(_Kept(used.tobytes(), [column.tobytes() for column in columns]))
 
 
 class _Moves:
@@ -293,7 +334,7 @@ class _Moves:
         self.watts[rows] += watts
         self.ended[rows[moved]] = np.inf
 
-    def end(self, rows: Rows, now: float) -> None:
+    def end(self, rows: Rows, now: Column | float) -> None:
         """Moves of nodes are over."""
         self.ended[rows] = np.minimum(self.ended[rows], now)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from strata.core.errors import DeviceError, NotOffered, StrataError
 from strata.hardware.controllers import Controllers
 from strata.hardware.pace import Pace
-from strata.power.collector import Floats, Look, Nodes
+from strata.power.collector import NOBODY, Floats, Look, Nodes
 from strata.power.collector_redfish import Plan, make_plan, read_plan
 from strata.power.collector_values import Values, from_readings
 
@@ -57,8 +57,11 @@ class NodeSource:
         controllers: Controllers,
         *,
         settings: AskSettings | None = None,
+        describe: Callable[[int, str], None] = lambda uid, kind: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        """``describe(uid, kind)`` hears what machine a node is, when that is found out."""
+        self._describe = describe
         self.lost = 0
         """Looks at a node that came to nothing."""
         self._controllers = controllers
@@ -68,6 +71,7 @@ class NodeSource:
         self._others: dict[str, float] = {}
         """Of other protocols, those that tell nothing of power, and until when that is believed."""
         self._busy: dict[int, asyncio.Task[None]] = {}
+        self._uids: tuple[Nodes, dict[str, int]] = (NOBODY, {})
         told = self._settings
         self._pace = Pace(at_once=told.at_once, patience=told.patience, at_most=told.at_most)
         self._first = Pace(at_once=told.at_once, patience=told.patience_first, at_most=told.at_most)
@@ -81,8 +85,24 @@ class NodeSource:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    def reported(self, addresses: Sequence[str], report: Mapping[str, object]) -> int:
+        """A metric report that a controller sent by itself, for the nodes at ``addresses``; of how many it told."""
+        told = 0
+        for address in addresses:
+            known, uid = self._known.get(address), self._uids[1].get(address)
+            if known is None or known.plan is None or uid is None:
+                continue
+            values = known.plan.of_report(dict(report))
+            values.pop("air", None)
+            if values:
+                self._seen.append((self._clock(), uid, values))
+                told += 1
+        return told
+
     async def look(self, nodes: Nodes, limit: float) -> Sequence[Look]:
         """Ask all that are not still being asked."""
+        if self._uids[0] is not nodes:
+            self._uids = (nodes, dict(zip(nodes.bmcs, nodes.uids.tolist(), strict=True)))
         loop = asyncio.get_running_loop()
         deadline = loop.time() + limit
         begun: list[asyncio.Task[None]] = []
@@ -131,7 +151,7 @@ class NodeSource:
 
     async def _ask(self, uid: int, address: str) -> None:
         try:
-            values = await self._read(address)
+            values = await self._read(uid, address)
         except StrataError:
             self.lost += 1
             self._controllers.missed(address)
@@ -140,7 +160,7 @@ class NodeSource:
         if values:
             self._seen.append((self._clock(), uid, values))
 
-    async def _read(self, address: str) -> Values:
+    async def _read(self, uid: int, address: str) -> Values:
         now = self._controllers.clock()
         if not address.startswith(("http://", "https://")):
             if now < self._others.get(address, 0.0):
@@ -159,6 +179,8 @@ class NodeSource:
             except NotOffered:
                 plan = None
             known = self._known[address] = _Known(plan, now)
+            if plan is not None and plan.kind:
+                self._describe(uid, plan.kind)
         if known.plan is None:
             return {}
         slow = known.sweeps % self._settings.slow_every == 0

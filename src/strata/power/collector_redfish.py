@@ -14,6 +14,7 @@ from strata.core.errors import NotOffered
 from strata.hardware.redfish.bmc import below, items, path_of, text
 from strata.hardware.redfish.client import ROOT, Json, RedfishClient, Target
 from strata.hardware.redfish.find import chassis, maybe, members, service, system
+from strata.hardware.redfish.sensors import number
 from strata.power import collector_values as cv
 from strata.power.collector_values import Values
 
@@ -40,11 +41,24 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 class Plan:
     """What is read of one controller: in every sweep, and now and then."""
 
-    __slots__ = ("fast", "made", "slow")
+    __slots__ = ("fast", "fixed", "kind", "made", "of_report", "slow")
 
-    def __init__(self, fast: tuple[Part, ...], slow: tuple[Part, ...]) -> None:
+    def __init__(
+        self,
+        fast: tuple[Part, ...],
+        slow: tuple[Part, ...],
+        of_report: Callable[[Json], Values],
+        fixed: Values,
+        kind: str,
+    ) -> None:
         self.fast = fast
         self.slow = slow
+        self.fixed = fixed
+        """What does not change: what its supplies can give."""
+        self.kind = kind
+        """Maker and model of the machine; empty: it does not say."""
+        self.of_report = of_report
+        """What a metric report says of this node."""
         self.made: dict[str, str] = {}
         """Report → when it was made, as it says itself."""
 
@@ -53,6 +67,7 @@ async def make_plan(client: RedfishClient, target: Target) -> Plan:
     """Look around. Raises ``NotOffered`` where nothing tells of power."""
     parts: list[Part] = []
     known: dict[str, Json] = {}
+    fixed: Values = {}
     own: list[str] = [f"{target.resource}/"] if target.resource else []
     for path in await chassis(client, target):
         body = await maybe(client, target, path)
@@ -60,6 +75,7 @@ async def make_plan(client: RedfishClient, target: Target) -> Plan:
             continue  # what several nodes draw together is not what this one draws
         own.append(f"{path}/")
         parts += await _of_chassis(client, target, body, known)
+        fixed |= await _supply(client, target, body)
     parts += await _accelerators(client, target)
     parts += await _reports(client, target, known, own)
     fast = _cover(parts, FAST)
@@ -67,7 +83,13 @@ async def make_plan(client: RedfishClient, target: Target) -> Plan:
         raise NotOffered("it does not tell what its node draws", node=target.address)
     told = frozenset().union(*(part.gives for part in fast))
     slow = () if "temperature" in told else _cover(parts, ("temperature",)) or _cover(parts, ("air",))
-    return Plan(fast, tuple(part for part in slow if part not in fast))
+    return Plan(
+        fast,
+        tuple(part for part in slow if part not in fast),
+        lambda body: cv.from_report(body, known, own),
+        fixed,
+        await _kind(client, target),
+    )
 
 
 async def read_plan(client: RedfishClient, target: Target, plan: Plan, *, slow: bool) -> Values:
@@ -84,7 +106,7 @@ async def read_plan(client: RedfishClient, target: Target, plan: Plan, *, slow: 
     if "temperature" not in values and "air" in values and plan.slow and slow:
         values["temperature"] = values["air"]
     values.pop("air", None)
-    return values
+    return values | plan.fixed if values else values
 
 
 def _new(plan: Plan, path: str, bodies: Sequence[Json]) -> bool:
@@ -127,6 +149,23 @@ async def _of_chassis(client: RedfishClient, target: Target, body: Json, known: 
             add(path_of(target.bmc, control), cv.cap_of(control), _control, 3)
             break
     return found
+
+
+async def _supply(client: RedfishClient, target: Target, body: Json) -> Values:
+    """What the supplies of a chassis can give."""
+    subsystem = await maybe(client, target, path_of(target.bmc, body.get("PowerSubsystem")))
+    told = number(subsystem.get("CapacityWatts"))
+    if told is None:
+        power = await maybe(client, target, path_of(target.bmc, body.get("Power")))
+        told = next((number(one.get("PowerCapacityWatts")) for one in items(power, "PowerControl")), None)
+    return {"supply": told} if told is not None and told > 0 else {}
+
+
+async def _kind(client: RedfishClient, target: Target) -> str:
+    if not target.resource.startswith(f"{ROOT}/Systems/"):
+        return ""
+    body = await system(client, target)
+    return " ".join(filter(None, (text(body.get("Manufacturer"), 60), text(body.get("Model"), 60))))
 
 
 async def _accelerators(client: RedfishClient, target: Target) -> list[Part]:

@@ -17,6 +17,7 @@ from strata.hardware.redfish.sensors import number
 Values = dict[str, float]
 
 BOUNDS = {
+    "supply": "supply",
     "least": "least",
     "most": "most",
     "accel-cap": "accel_cap",

@@ -11,7 +11,6 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
 
 import msgspec
 import numpy as np
@@ -19,60 +18,20 @@ from numpy.typing import NDArray
 
 from strata.core.errors import Corrupt, StrataError
 from strata.power.capping import SETTLE, Column, Commands, Ledger, Limits, Mask, Ratings, Rows, Use
+from strata.power.plant import UNSEEN, Answers, Look, Plant, Shelf
 from strata.power.policy import Policy
 from strata.power.policy_queues import first_shares
 from strata.power.policy_step import step
-from strata.power.policy_view import Jobs, View, Waiting
+from strata.power.policy_view import Jobs, View
 
 log = logging.getLogger(__name__)
 
+GRACE = 5.0
+"""Seconds before the end of ``SETTLE`` at which what has not been answered is given up."""
+URGENT = 10.0
+"""Seconds to the next round while something is to be lowered or its outcome is not known."""
 HOLD = 600.0
 """Seconds for which a node counts as starting, or as busy, before it has been seen so: what is seen may be old."""
-
-
-class Look(NamedTuple):
-    """What is seen of the machine: as in ``View``, but for what the governor knows itself."""
-
-    use: NDArray[np.int8]
-    job: Rows
-    idle_since: Column
-    cabinet: Rows
-    pdu: Rows
-    jobs: Jobs
-    waiting: Waiting
-
-
-class Answers(NamedTuple):
-    """What became of commands, row by row. Neither: it is not known."""
-
-    done: Mask
-    refused: Mask
-
-
-class Plant(Protocol):
-    """The machine. Rows are places in the list of nodes that it was made with."""
-
-    async def look(self) -> Look:
-        """What is known now, without asking the hardware."""
-
-    async def read_caps(self, rows: Rows) -> Column:
-        """The caps that nodes have, asked of them now. Without a cap: the most that they draw; no answer: NaN."""
-
-    async def set_caps(self, commands: Commands) -> Answers:
-        """Set caps. What is still under way when this is cancelled must not take effect later than ``SETTLE``."""
-
-    async def switch(self, rows: Rows, on: bool) -> None:
-        """Have nodes started or stopped."""
-
-
-class Shelf(Protocol):
-    """Where the ledger outlives the governor."""
-
-    async def load(self) -> bytes | None:
-        """What was kept last."""
-
-    async def save(self, kept: bytes) -> None:
-        """Keep it. Returns when it is safe."""
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,6 +70,7 @@ class Governor:
         self._queue = first_shares(policy.queues, count) if policy.queues else np.full(count, -1, np.int64)
         self._ledger: Ledger | None = None
         self._held = np.full(count, -np.inf)
+        self._changed = np.full(count, -np.inf)
         self._booking = asyncio.Lock()
         self._begun = 0.0
         self._error = ""
@@ -153,18 +113,19 @@ class Governor:
         look = await self._plant.look()
         # What is booked first is kept first: an older ledger never replaces a newer one.
         async with self._booking:
+            self._note(ledger, look)
             believed = self._see(ledger, look.use, now)
             actions = step(self.policy, now, self._view(ledger, look._replace(use=believed), now))
             self._queue = actions.queue
             commands = ledger.propose(now, actions.caps, self.limits, groups=look.job, rank=actions.rank)
-            ledger.send(commands, now, now + SETTLE)
+            self._send(ledger, commands, now)
             on = ledger.boot(actions.on, self.limits, now)
             self._held[on] = now + HOLD
             await self._shelf.save(ledger.snapshot())
         for rows, which in ((on, True), (actions.off, False)):
             if len(rows):
                 await self._plant.switch(rows, which)
-        await self._hand_over(ledger, commands)
+        await self._hand_over(ledger, commands, now)
 
     async def admit(self, rows: Rows, watts: float) -> bool:
         """Whether a job may start on idle ``rows`` under a cap of ``watts``; if so it has its power, and its caps."""
@@ -177,8 +138,83 @@ class Governor:
                 return False
             self._held[rows] = now + HOLD
             await self._shelf.save(ledger.snapshot())
-        await self._hand_over(ledger, commands)
+        await self._hand_over(ledger, commands, now)
         return True
+
+    async def power_on(self, rows: Rows) -> Mask:
+        """For which of ``rows`` there is power to start, in this order; they have it then. Those that are not off have
+        theirs."""
+        async with self._booking:
+            ledger, now = self._ledger, self._clock()
+            if ledger is None:
+                return np.zeros(len(rows), np.bool_)
+            off = ledger.use[rows] == Use.OFF
+            granted = ledger.boot(rows[off], self.limits, now)
+            if len(granted):
+                self._held[granted] = now + HOLD
+                await self._shelf.save(ledger.snapshot())
+            found: Mask = ~off | np.isin(rows, granted)
+            return found
+
+    # -- caps that somebody else asks for
+
+    def short(self, rows: Rows, watts: Column) -> float:
+        """Watts by which the site would be over its limit with these caps, once all of them are in force. Infinite:
+        nobody knows before the first round."""
+        ledger = self._ledger
+        if ledger is None:
+            return float(np.inf)
+        ceiling = ledger.ceiling()
+        rising = watts > ceiling[rows]
+        if not rising.any():
+            return 0.0
+        after = ceiling.copy()
+        after[rows] = watts
+        return float(ledger.drawn(after).sum()) - self.limits.site
+
+    def highest(self, rows: Rows) -> Column:
+        """What nodes draw without a cap."""
+        return self._ratings.high[rows]
+
+    async def book(self, rows: Rows, watts: Column) -> Mask:
+        """Which of these caps may be set now: they are booked, and whoever asked sets them and calls ``settle``, within
+        ``SETTLE``. The others may be asked for again."""
+        async with self._booking:
+            ledger, now = self._ledger, self._clock()
+            if ledger is None:
+                return np.zeros(len(rows), np.bool_)
+            targets = np.full(len(ledger), np.nan)
+            targets[rows] = watts
+            proposed = ledger.propose(now, targets, self.limits)
+            # Where the site is over its limit others are lowered too; that is the next round's.
+            asked = np.isin(proposed.rows, rows) & (proposed.watts == targets[proposed.rows])
+            commands = Commands(proposed.rows[asked], proposed.watts[asked])
+            if len(commands.rows):
+                self._send(ledger, commands, now)
+                await self._shelf.save(ledger.snapshot())
+            same = ~ledger.in_flight[rows] & (ledger.cap[rows] == watts)
+            found: Mask = same | np.isin(rows, commands.rows)
+            return found
+
+    def settle(self, rows: Rows, watts: Column, answers: Answers) -> None:
+        """What became of what was booked."""
+        if self._ledger is not None:
+            now = self._clock()
+            self._ledger.confirm(rows[answers.done], watts[answers.done], now)
+            self._ledger.refuse(rows[answers.refused], now)
+
+    def _send(self, ledger: Ledger, commands: Commands, now: float) -> None:
+        ledger.send(commands, now, now + SETTLE)
+        self._changed[commands.rows] = now
+
+    def _note(self, ledger: Ledger, look: Look) -> None:
+        """What has become known of nodes and their caps, whoever changed them."""
+        if look.ratings is not None:
+            ledger.rate(look.ratings)
+            self._ratings = look.ratings
+        if look.caps is not None and look.caps_at is not None:
+            everybody = np.arange(len(ledger))
+            ledger.observe(everybody, look.caps, np.nan_to_num(look.caps_at, nan=-np.inf))
 
     async def _go_on(self) -> None:
         while True:
@@ -188,14 +224,16 @@ class Governor:
             except StrataError as error:
                 self._error = str(error)
                 log.warning("power policy %s: %s; caps stay as they are", self.policy.name, error)
-            await asyncio.sleep(self.policy.every)
+            # What is under way, or still to be lowered, is not left for long.
+            urgent = self._ledger is not None and (self.status().over_w > 0 or bool(self._ledger.in_flight.any()))
+            await asyncio.sleep(min(self.policy.every, URGENT) if urgent else self.policy.every)
 
     async def _take_over(self, now: float) -> Ledger | None:
         """The predecessor's ledger. Without one: what nodes say once nothing can be under way any more."""
         kept = await self._shelf.load()
         if kept is not None:
             try:
-                found = Ledger.restore(self._ratings, kept)
+                found = Ledger.restore(self._ratings, kept, asks=self._asks)
             except Corrupt as error:
                 log.warning("power policy %s: %s", self.policy.name, error)
             else:
@@ -204,41 +242,57 @@ class Governor:
         self._begun = self._begun or now
         if kept is not None and now < self._begun + SETTLE:
             return None
-        return Ledger(self._ratings, caps=await self._plant.read_caps(np.arange(len(self._ratings.high))))
+        caps = await self._plant.read_caps(np.arange(len(self._ratings.high)))
+        return Ledger(self._ratings, caps=caps, asks=self._asks)
 
     def _see(self, ledger: Ledger, looked: NDArray[np.int8], now: float) -> NDArray[np.int8]:
         """Note what nodes are used for, as far as it is believed; what is."""
-        seen = looked if self._asks else np.where(looked == Use.IDLE, Use.BUSY, looked).astype(np.int8)
-        self._held[seen == ledger.use] = -np.inf
+        seen = np.where(looked == UNSEEN, ledger.use, looked)
+        self._held[looked == ledger.use] = -np.inf
         up = (ledger.use == Use.BOOTING) & (seen == Use.IDLE)
         doubted = (seen < ledger.use) & ~up & (now < self._held)
         changed = (seen != ledger.use) & ~doubted
         for use in np.unique(seen[changed]):
             ledger.occupy(np.flatnonzero(changed & (seen == use)), Use(int(use)), now)
-        return np.where(doubted, ledger.use, looked)
+        return np.where(doubted, ledger.use, seen)
 
     def _view(self, ledger: Ledger, look: Look, now: float) -> View:
+        use = look.use
+        if look.apart is not None:
+            # Neither off nor idle as far as a policy goes: nobody to start or to stop.
+            use = np.where(look.apart & (use == Use.OFF), Use.STOPPING, use)
+            use = np.where(look.apart & (use == Use.IDLE), Use.BUSY, use)
         return View(
-            use=look.use,
+            use=use,
             job=look.job,
             idle_since=look.idle_since,
             queue=self._queue,
             cabinet=look.cabinet,
             pdu=look.pdu,
-            jobs=look.jobs,
+            jobs=self._capped(ledger, look),
             waiting=look.waiting,
             room=ledger.room(now, self.limits),
         )
 
-    async def _hand_over(self, ledger: Ledger, commands: Commands) -> None:
+    def _capped(self, ledger: Ledger, look: Look) -> Jobs:
+        """The jobs with the caps of their nodes: the highest of each."""
+        count = len(look.jobs.started)
+        if not count:
+            return look.jobs
+        rows = np.flatnonzero(look.job >= 0)
+        cap, changed = np.zeros(count), np.full(count, -np.inf)
+        np.maximum.at(cap, look.job[rows], ledger.ceiling(rows))
+        np.maximum.at(changed, look.job[rows], self._changed[rows])
+        return look.jobs._replace(cap=cap, changed=changed)
+
+    async def _hand_over(self, ledger: Ledger, commands: Commands, booked: float) -> None:
         rows, watts = commands
         if not len(rows):
             return
         try:
-            async with asyncio.timeout(SETTLE):
+            # A request that was given up may still be on its way for a moment.
+            async with asyncio.timeout(max(0.0, booked + SETTLE - GRACE - self._clock())):
                 answers = await self._plant.set_caps(commands)
         except TimeoutError:
             return
-        now = self._clock()
-        ledger.confirm(rows[answers.done], watts[answers.done], now)
-        ledger.refuse(rows[answers.refused], now)
+        self.settle(rows, watts, answers)

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, cast, get_args
 
 PLAIN, PACKED = ".log", ".log.gz"
 
-Source = Literal["serial", "syslog", "netconsole", "strata"]
+Source = Literal["serial", "syslog", "netconsole", "agent", "strata"]
 SOURCES: frozenset[str] = frozenset(get_args(Source))
 
 

@@ -30,7 +30,7 @@ from strata.hardware.events.log import EventLog, LogSettings
 from strata.hardware.events.payload import fit
 from strata.hardware.events.poller import Poller, PollSettings
 from strata.hardware.events.poller_look import Looker
-from strata.hardware.events.site import sites_of
+from strata.hardware.events.site import Site, sites_of
 from strata.hardware.events.webhooks import Webhooks
 from strata.hardware.events.webhooks_post import PostSettings
 from strata.hardware.events.words import tells_of_state
@@ -96,6 +96,8 @@ class EventHub:
         self._looked = looked
         self._clock = clock
         self._inbox: Inbox | None = None
+        self.reported: Callable[[Site, Mapping[str, object]], None] = lambda site, report: None
+        """Who takes the metric reports that controllers push."""
         self.poller: Poller | None = None
         """Since ``start``."""
         self._tasks: list[asyncio.Task[None]] = []
@@ -105,7 +107,13 @@ class EventHub:
         await self.log.start()
         await self.alerts.start()
         await self.webhooks.start(self.alerts.alerts.values())
-        self._inbox = Inbox(await self._key(), self.take, settings=self.settings.inbox, clock=self._clock)
+        self._inbox = Inbox(
+            await self._key(),
+            self.take,
+            settings=self.settings.inbox,
+            reports=lambda site, report: self.reported(site, report),
+            clock=self._clock,
+        )
         listener = Listener(
             self._subscriptions, self._inbox, public_url=self.settings.public_url, streams=self.settings.streams
         )

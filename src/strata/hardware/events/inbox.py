@@ -17,7 +17,7 @@ import msgspec
 
 from strata.core.errors import BadRequest, Denied
 from strata.hardware.events.event import EventSink, EventSource, HardwareEvent
-from strata.hardware.events.payload import from_payload
+from strata.hardware.events.payload import from_payload, is_report
 from strata.hardware.events.site import Site
 
 BODY_MOST = 256 * 1024
@@ -52,7 +52,8 @@ class _Sender:
 
 
 class Inbox:
-    """Takes pushes. ``sites`` says which controllers there are, by the id in their destination."""
+    """Takes pushes. ``know`` says which controllers there are, by the id in their destination; metric reports go to
+    ``reports``, everything else to ``sink`` as events."""
 
     def __init__(
         self,
@@ -60,9 +61,11 @@ class Inbox:
         sink: EventSink,
         *,
         settings: InboxSettings | None = None,
+        reports: Callable[[Site, Mapping[str, object]], None] = lambda site, report: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.settings = settings or InboxSettings()
+        self._reports = reports
         self._key = key
         self._sink = sink
         self._clock = clock
@@ -101,6 +104,9 @@ class Inbox:
     def deliver(self, payload: object, site: Site, source: EventSource) -> int:
         """Pass on what a controller sent by itself: what is new, as far as it is not too much."""
         now = self._clock()
+        if isinstance(payload, Mapping) and is_report(payload):
+            self._reports(site, payload)
+            return 0
         events = from_payload(payload, site, source, now)
         sender = self._senders.get(site.root)
         if sender is None:

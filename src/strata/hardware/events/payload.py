@@ -32,7 +32,7 @@ def from_payload(payload: object, site: Site, source: EventSource, now: float) -
     if not isinstance(payload, Mapping):
         raise BadRequest("not a JSON object", where="body", hint="send a Redfish Event")
     records = payload.get("Events")
-    if records is None and ("MetricValues" in payload or "MetricReport" in str(payload.get("@odata.type"))[:80]):
+    if is_report(payload):
         return []
     if not isinstance(records, list):
         raise BadRequest("no array of events", where="Events", hint="send a Redfish Event")
@@ -40,6 +40,12 @@ def from_payload(payload: object, site: Site, source: EventSource, now: float) -
     if len(found) < min(len(records), AT_ONCE):
         raise BadRequest("an event is not a JSON object", where="Events", hint="send a Redfish Event")
     return found + _more(len(records) - AT_ONCE, site, source, now)
+
+
+def is_report(payload: Mapping[str, object]) -> bool:
+    """Whether it is a metric report, which is not about anything that happened."""
+    kind = str(payload.get("@odata.type"))[:80]
+    return payload.get("Events") is None and ("MetricValues" in payload or "MetricReport" in kind)
 
 
 def _event(record: Mapping[str, object], site: Site, source: EventSource, now: float) -> HardwareEvent:

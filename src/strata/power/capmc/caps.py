@@ -167,6 +167,8 @@ async def set_power_cap(machine: CapmcMachine, ask: Ask) -> Reply:
     uids = table.uids[at]
     factors = np.array([bias.get(uid, 1.0) for uid in uids.tolist()]) if bias else np.ones(len(uids))
     node = np.where(node > 0, np.rint(node * factors), 0)
+    if why := machine.no_room(uids, node):
+        return reply(e=EINVAL, err_msg=said(EINVAL), nids=of_nids(dict.fromkeys(nids.tolist(), why), EINVAL))
     changes = [CapChange(control="node", uids=uids, watts=node)]
     has = ~np.isnan(rows.accel_most)
     if has.any():

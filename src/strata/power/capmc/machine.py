@@ -190,6 +190,10 @@ class CapmcMachine(Protocol):
         """Have it done, as a tracked job; return once that is durable. Why not, by uid, for whom it is not begun."""
         ...
 
+    def no_room(self, uids: Uids, watts: npt.NDArray[np.float64]) -> str:
+        """Why the site cannot have nodes at these caps (0: none), all of them together; empty: it can."""
+        ...
+
     async def set_caps(self, changes: Sequence[CapChange]) -> Mapping[int, str]:
         """Set caps, as a tracked job: those that fall first, those that rise last. Why not, by uid."""
         ...

@@ -1,0 +1,152 @@
+"""``strata image-set``: what nodes run. A set is written as YAML; see ``docs/how-to/personalities.md``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from strata.cli import listing as ls
+from strata.cli.output import Column
+from strata.cli.session import Session, pass_session
+from strata.cli.words import complete_image_set, items
+from strata.core.errors import BadRequest
+
+if TYPE_CHECKING:
+    from strata.cli.client import Json
+
+FIELDS = (
+    ls.plain("name"),
+    ls.Field("members", lambda item: ", ".join(f"{m['name']}={m['release']}" for m in item["members"])),
+    ls.Field("digest", lambda item: _short(item["digest"])),
+    ls.number("wanted"),
+    ls.number("running"),
+    ls.Field("problem", lambda item: item["problem"] or "-"),
+    ls.Field("description", lambda item: item["description"] or "-", shown=False),
+    ls.number("revision", shown=False),
+)
+
+
+def _short(digest: str) -> str:
+    return digest.removeprefix("sha256:")[:12] or "-"
+
+
+@click.group("image-set")
+def image_set() -> None:
+    """Say what nodes run: one or more images, how they start and when they are ready."""
+
+
+@image_set.command("list")
+@ls.listing(FIELDS, sort="name")
+@pass_session
+def list_(session: Session, view: ls.Listing) -> None:
+    """List the image sets, how many nodes should have each, and how many do.
+
+    \b
+    Example: strata image-set list
+    """
+    ls.show(session, FIELDS, items(session.client.get("/v1/image-sets")), view)
+
+
+@image_set.command()
+@click.argument("name", shell_complete=complete_image_set)
+@ls.json_option
+@pass_session
+def show(session: Session, name: str, as_json: bool) -> None:
+    """Show one image set, and what its tags stand for now.
+
+    \b
+    Example: strata image-set show compute
+    """
+    from strata.cli.client import segment
+
+    _report(session, session.client.get(f"/v1/image-sets/{segment(name)}"), as_json)
+
+
+@image_set.command()
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True, path_type=Path))
+@ls.json_option
+@pass_session
+def put(session: Session, file: Path, as_json: bool) -> None:
+    """Create or replace the image set that FILE (YAML; - is standard input) describes.
+
+    Nodes whose desire for 'image' is its name change over, without a reboot.
+
+    \b
+    Example: strata image-set put compute.yaml
+    """
+    from strata.cli.client import segment
+
+    body = _read(file)
+    name = body.pop("name", None)
+    if not isinstance(name, str):
+        raise BadRequest("a set has a name", where=str(file), hint="name: compute")
+    reply = session.client.request("PUT", f"/v1/image-sets/{segment(name)}", body=body)
+    _report(session, reply.body, as_json)
+
+
+@image_set.command()
+@click.argument("name", shell_complete=complete_image_set)
+@ls.json_option
+@pass_session
+def delete(session: Session, name: str, as_json: bool) -> None:
+    """Delete an image set that no node should have.
+
+    \b
+    Example: strata image-set delete compute
+    """
+    from strata.cli.client import segment
+
+    session.client.request("DELETE", f"/v1/image-sets/{segment(name)}")
+    if as_json:
+        session.out.json({"deleted": name})
+    else:
+        session.out.line(f"deleted image set {name}")
+
+
+def _read(file: Path) -> dict[str, Any]:
+    import sys
+
+    import yaml
+
+    try:
+        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+        found = yaml.safe_load(text)
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadRequest(f"cannot be read: {getattr(error, 'strerror', None) or error}", where=str(file)) from None
+    except yaml.YAMLError as error:
+        raise BadRequest(f"not YAML: {error}".replace("\n", " "), where=str(file)) from None
+    if not isinstance(found, dict):
+        raise BadRequest("an image set is a mapping with name and members", where=str(file))
+    return found
+
+
+def _report(session: Session, view: Json, as_json: bool) -> None:
+    if as_json:
+        session.out.json(view)
+        return
+    out = session.out
+    out.fields(
+        (
+            ("name", view["name"]),
+            ("description", view["description"]),
+            ("digest", view["digest"]),
+            ("problem", view["problem"]),
+            ("wanted", f"{view['wanted']} nodes"),
+            ("running", f"{view['running']} nodes"),
+        )
+    )
+    rows = [
+        (
+            member["name"],
+            member["release"],
+            _short(view["releases"].get(member["name"], "")),
+            member.get("mode", "ram"),
+            member.get("ready", {}).get("kind", "started"),
+            "yes" if member.get("init") else "no",
+        )
+        for member in view["members"]
+    ]
+    out.line()
+    out.table([Column(title) for title in ("member", "release", "image", "mode", "ready by", "init")], rows)

@@ -1,0 +1,113 @@
+"""How far each node has come from power-off to a running image, and when: shown line by line, or as a live table."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from strata.cli.output import clean
+from strata.cli.times import span
+
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.table import Table
+
+    from strata.cli.client import Client
+    from strata.cli.output import Output
+
+STAGES = ("off", "powered", "minOS", "enrolled", "image", "ready")
+"""What a node goes through, in order."""
+
+_POLL = 0.5
+
+
+def stage(facts: Mapping[str, Any], state: str) -> int:
+    """The last stage that a node has reached, as a place in ``STAGES``."""
+    value = {name: fact["value"] for name, fact in facts.items()}
+    if value.get("power") != "on":
+        return 0
+    if value.get("os") != "up":
+        return 1
+    if value.get("identity") != "issued":
+        return 2
+    if value.get("image") in ("absent", "unknown", None):
+        return 3
+    return 5 if state == "ready" and value.get("personality") == "active" else 4
+
+
+class Journey:
+    """Follows some nodes; use it as a context."""
+
+    def __init__(self, out: Output, names: Sequence[str]) -> None:
+        self._out = out
+        self._began = time.monotonic()
+        self._reached: dict[str, dict[int, float]] = {name: {} for name in names}
+        self._now: dict[str, tuple[int, str]] = {}
+        self._live: Live | None = None
+
+    def __enter__(self) -> Journey:
+        if self._out.stderr.isatty():
+            from rich.live import Live
+
+            self._live = Live(self._table(), console=self._out.console(error=True), refresh_per_second=4)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.update(self._table())
+            self._live.stop()
+
+    def update(self, name: str, reached: int, doing: str) -> None:
+        """The node is there now."""
+        before = self._now.get(name, (-1, ""))[0]
+        self._now[name] = (reached, clean(doing))
+        times = self._reached[name]
+        for place in [place for place in times if place > reached]:
+            del times[place]  # it fell back: what it reaches again, it reaches later
+        if reached not in times:
+            times[reached] = time.monotonic() - self._began
+        if self._live is not None:
+            self._live.update(self._table())
+        elif reached != before:
+            self._out.note(f"{span(times[reached]):>6}  {name}  {STAGES[reached]}")
+            self._out.stderr.flush()
+
+    def _table(self) -> Table:
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for title in ("node", *STAGES[1:], "now"):
+            table.add_column(title.upper())
+        for name, times in self._reached.items():
+            at, doing = self._now.get(name, (0, ""))
+            cells = [span(times[place]) if place in times else "·" for place in range(1, len(STAGES))]
+            style = "green" if at == len(STAGES) - 1 else ""
+            table.add_row(name, *cells, Text(doing or STAGES[at], style=style))
+        return table
+
+
+def follow(client: Client, out: Output, names: Sequence[str], *, timeout: float) -> bool:
+    """Show the nodes' way until all are ready (True) or ``timeout`` seconds are over."""
+    deadline = time.monotonic() + timeout
+    with Journey(out, names) as journey:
+        while True:
+            page = client.get(
+                "/v1/nodes", {"select": ",".join(names), "fields": "name,state,facts,doing,fault", "limit": 1000}
+            )
+            there = 0
+            for node in page["items"]:
+                reached = stage(node["facts"], node["state"])
+                there += reached == len(STAGES) - 1
+                doing = node["fault"] or (node["doing"]["mutation"] if node["doing"] else "")
+                journey.update(str(node["name"]), reached, doing)
+            if there == len(names):
+                return True
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_POLL)

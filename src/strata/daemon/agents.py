@@ -1,0 +1,150 @@
+"""The agents of one controller, put together: who is attached, what nodes run, and the driver that the engine uses.
+
+Comes before the controller, which needs the driver; ``start`` when there is a service.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from strata.api.agents import AgentDoor
+from strata.api.services import Agents
+from strata.control.node_driver import BootWay, Ground, NodeDriver
+from strata.control.service import Service
+from strata.control.service_agents import AgentService
+from strata.control.service_alerts import led_here, look_soon
+from strata.control.service_exec import ExecService
+from strata.control.service_image_sets import VARIABLE, ImageSetService
+from strata.core.errors import DeviceError
+from strata.core.node import Node
+from strata.hardware.bmc import Controller
+from strata.provisioning.agents.hub import Hub
+from strata.provisioning.agents.inventories import Inventories
+from strata.provisioning.agents.unknown import UnknownMachines
+from strata.provisioning.identity.identity import Identity
+from strata.provisioning.images.release import Releases
+from strata.provisioning.personality.sets import ImageSets
+from strata.store.protocol import Store
+
+INVENTORY_FILE = "agent-inventories.db"
+LIMITS_TIMEOUT = 20.0
+"""Seconds that an agent gets to set limits."""
+
+
+class AgentLayer:
+    """Everything about agents. ``start``, then ``stop``."""
+
+    def __init__(
+        self,
+        store: Store,
+        identity: Identity,
+        releases: Releases,
+        state_dir: Path,
+        *,
+        open_controller: Callable[[str], Controller],
+        asked: Callable[[str], float],
+        profile: Callable[[str], str],
+        way: Callable[[str], Awaitable[BootWay]],
+        by_itself: Callable[[str], bool],
+        owner: Callable[[str], str | None],
+        measured: Callable[[str, Mapping[str, Any]], None],
+        logged: Callable[[str, Sequence[tuple[float, str, str]]], None],
+    ) -> None:
+        """``asked``: when a node last asked for something to boot (Unix seconds). ``profile``: a boot profile's name as
+        agents report it, with its digest. ``owner``: the node that has a MAC address. ``measured`` and ``logged`` take
+        what agents measure and what is written on nodes."""
+        self._identity = identity
+        self._logged = logged
+        self._service: Service | None = None
+        self._exec: ExecService | None = None
+        self._set_service: ImageSetService | None = None
+        self.hub = Hub(
+            known=lambda name: self._index(name) >= 0,
+            leads=self._leads,
+            changed=self._changed,
+            measured=measured,
+        )
+        self.sets = ImageSets(store, releases, changed=self._set_changed)
+        self.unknown = UnknownMachines(owner)
+        self.inventories = Inventories(state_dir / INVENTORY_FILE)
+        ground = Ground(
+            node=self._node,
+            open=open_controller,
+            asked=asked,
+            profile=profile,
+            desired=self._desired,
+            way=way,
+            by_itself=by_itself,
+        )
+        self.driver = NodeDriver(self.hub, identity, self.sets, ground)
+
+    async def start(self, service: Service) -> Agents:
+        """Begin to listen; what the API needs."""
+        self._service = service
+        self._set_service = ImageSetService(service, self.sets)
+        self._exec = ExecService(service, self.hub)
+        await self.sets.start()
+        await self.hub.start()
+        return Agents(
+            door=AgentDoor(
+                hub=self.hub,
+                identity=self._identity,
+                unknown=self.unknown,
+                inventoried=self.inventories.put,
+                logged=self._logged,
+            ),
+            agents=AgentService(service, self.hub, self.unknown, self.inventories),
+            exec=self._exec,
+            sets=self._set_service,
+        )
+
+    async def stop(self) -> None:
+        """Send the agents away; they go on by themselves."""
+        if self._exec is not None:
+            await self._exec.close()
+        await self.hub.stop()
+        await self.sets.stop()
+        await self.inventories.close()
+
+    async def limits(self, node: str, wanted: Mapping[str, int]) -> Mapping[str, Any]:
+        """Have a node's agent set limits of its processors; what is in force afterwards."""
+        result = await self.hub.send(node, "limits", wanted, timeout=LIMITS_TIMEOUT).result
+        if result is None or not result.ok:
+            raise DeviceError(result.error if result else "its agent gave no answer", node=node, request="limits")
+        try:
+            told: dict[str, Any] = msgspec.json.decode(result.output, type=dict[str, Any])
+        except msgspec.MsgspecError:
+            raise DeviceError("its agent's answer makes no sense", node=node, request="limits") from None
+        return told
+
+    # what the parts ask
+
+    def _index(self, name: str) -> int:
+        return self._service.registry.find(name) if self._service is not None else -1
+
+    def _node(self, name: str) -> Node | None:
+        index = self._index(name)
+        return self._service.registry.node_at(index) if self._service is not None and index >= 0 else None
+
+    def _leads(self, name: str) -> bool:
+        return self._service is not None and led_here(self._service.controller)(name)
+
+    def _desired(self, name: str) -> str:
+        index = self._index(name)
+        if self._service is None or index < 0 or VARIABLE not in self._service.controller.model.variables:
+            return ""
+        goals = self._service.registry.goals(VARIABLE)
+        wanted = goals.table[int(goals.codes[index])]
+        return wanted[0] if wanted else ""
+
+    def _changed(self, names: Collection[str]) -> None:
+        if self._service is not None:
+            look_soon(self._service.controller)(list(names))
+
+    def _set_changed(self, name: str) -> None:
+        if self._set_service is not None:
+            self._set_service.changed(name)

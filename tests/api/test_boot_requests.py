@@ -1,0 +1,200 @@
+"""Boot profiles, scripts and status: over REST with the real service, and with the ``strata boot`` command."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from real_service import RealService, real_service
+
+from strata.api.server import ApiServer
+from strata.cli import main
+from strata.control.service_boot import BootControl, wanted_profile
+from strata.control.settings import admin_socket
+from strata.provisioning.alarm import Alarm
+from strata.provisioning.boot.builds import Builds
+from strata.provisioning.boot.fragment import Site
+from strata.provisioning.boot.profiles import Profiles
+from strata.provisioning.boot.service import BootService, Ground
+from strata.provisioning.directory import Directory
+from strata.provisioning.identity.identity import Identity
+from strata.provisioning.networks import parse
+
+pytestmark = pytest.mark.slow
+
+BUILD = "0123456789ab"
+NETWORKS = "subnets: [{network: 10.77.0.0/24, interface: br0, server: 10.77.0.1}]"
+
+
+class Running:
+    """The running service, and what was said to it."""
+
+    def __init__(self, real: RealService, control: BootControl, state: Path) -> None:
+        self.real = real
+        self.control = control
+        self.state = state
+
+    async def run(self, *arguments: str) -> tuple[int, str, str]:
+        """One command line, in a thread of its own."""
+
+        def go() -> tuple[int, str, str]:
+            out, err = io.StringIO(), io.StringIO()
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+                code = main.run(["--url", f"unix:{admin_socket(self.state)}", *arguments])
+            return code, out.getvalue(), err.getvalue()
+
+        return await asyncio.to_thread(go)
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[Running]:
+    build = tmp_path / "minos" / BUILD
+    build.mkdir(parents=True)
+    (build / "vmlinuz").touch()
+    (build / "initrd").touch()
+    (tmp_path / "minos" / "latest").symlink_to(BUILD)
+    alarms: list[Alarm] = []
+
+    async def hold(node: str, reason: str) -> None:
+        pass
+
+    async def tail(node: str) -> str:
+        return ""
+
+    async with real_service(tmp_path) as real, contextlib.AsyncExitStack() as parts:
+        assert real.services.authority is not None
+        authority, service = real.services.authority, real.service
+        identity = Identity(
+            real.store, lambda csr, node: authority.sign_csr(csr, node, "node", (), 86400), alarms.append
+        )
+        profiles = Profiles(real.store, service.ledger, Builds(tmp_path / "minos").digest)
+        directory = Directory()
+        boot = BootService(
+            parse(NETWORKS, source="networks"),
+            directory,
+            identity,
+            profiles,
+            Site(controllers=("https://10.77.0.1:8443",), ca=authority.pem.decode()),
+            Ground(
+                attached=lambda _: False,
+                held=lambda name: name in service.registry.holds,
+                hold=hold,
+                console_tail=tail,
+                profile_of=lambda name: wanted_profile(service, name),
+            ),
+            alarms.append,
+        )
+        for part in (identity, profiles):
+            await part.start()
+            parts.push_async_callback(part.stop)
+        control = real.services.boot = BootControl(service, boot, profiles, identity)
+        async with real.client() as client:
+            node = {
+                "name": "b1",
+                "interfaces": [{"mac": "52:54:00:00:00:01", "address": "10.77.0.11", "name": "boot"}],
+            }
+            assert (await client.post("/v1/nodes", json={"nodes": [node]})).status_code < 300
+        directory.update(node for node in service.registry.roster.nodes if node is not None)
+        state = Path(parts.enter_context(tempfile.TemporaryDirectory(prefix="st-")))
+        server = ApiServer(real.services, admin_socket(state))
+        await server.start()
+        parts.push_async_callback(server.stop)
+        yield Running(real, control, state)
+
+
+async def test_profiles_are_made_changed_and_deleted_over_rest(site: Running) -> None:
+    async with site.real.client() as client:
+        found = (await client.get("/v1/boot/profiles")).json()["items"]
+        assert [(one["name"], one["build"], one["revision"]) for one in found] == [("default", BUILD, 0)]
+        made = await client.put("/v1/boot/profiles/debug", json={"parameters": "loglevel=7"})
+        assert made.status_code == 200
+        assert made.json()["command_line"] == "console=ttyS0,115200 panic=10 loglevel=7"
+        stale = await client.put("/v1/boot/profiles/debug", json={}, headers={"If-Match": '"1"'})
+        assert stale.status_code == 412
+        again = await client.put("/v1/boot/profiles/debug", json={}, headers={"If-None-Match": "*"})
+        assert again.status_code == 412
+        secret = await client.put("/v1/boot/profiles/debug", json={"parameters": "password=hunter2"})
+        assert secret.status_code == 400
+        assert "hunter2" not in secret.text
+        gone = await client.delete("/v1/boot/profiles/debug", headers={"If-Match": made.headers["etag"]})
+        assert gone.status_code == 204
+        assert (await client.get("/v1/boot/profiles/debug")).status_code == 404
+        assert (await client.delete("/v1/boot/profiles/default")).status_code == 409
+        actions = [entry["action"] for entry in (await client.get("/v1/audit")).json()["items"]]
+        assert "boot-profile.put" in actions and "boot-profile.delete" in actions
+
+
+async def test_a_profile_that_a_node_is_wanted_to_boot_is_in_its_script_and_stays(site: Running) -> None:
+    async with site.real.client() as client:
+        await client.put("/v1/boot/profiles/debug", json={"parameters": "loglevel=7"})
+        wanted = await client.post("/v1/desires", json={"select": "b1", "set": {"minos": "debug"}})
+        assert wanted.status_code == 200, wanted.text
+        script = (await client.get("/v1/boot/nodes/b1/script")).json()
+        assert script["generation"] == 1
+        assert "loglevel=7" in script["script"] and "/boot/fragment/b1/1" in script["script"]
+        refused = await client.delete("/v1/boot/profiles/debug")
+        assert refused.status_code == 409
+        assert "1 nodes" in refused.json()["detail"]
+
+
+async def test_who_may_only_look_changes_nothing_and_nodes_see_nothing(site: Running) -> None:
+    for role, read, change in (("viewer", 200, 403), ("operator", 200, 403), ("node", 403, 403)):
+        token = await site.real.token(role)  # type: ignore[arg-type]
+        async with site.real.client("front", token) as client:
+            assert (await client.get("/v1/boot/nodes")).status_code == read
+            assert (await client.put("/v1/boot/profiles/x", json={})).status_code == change
+            assert (await client.post("/v1/boot/nodes/b1/revoke")).status_code == change
+
+
+async def test_status_is_paged_by_name(site: Running) -> None:
+    async with site.real.client() as client:
+        names: list[str] = []
+        cursor: dict[str, Any] = {}
+        while True:
+            page = (await client.get("/v1/boot/nodes", params={"limit": 7, **cursor})).json()
+            names += [item["node"] for item in page["items"]]
+            if not page["next"]:
+                break
+            cursor = {"cursor": page["next"]}
+        assert names == sorted([*site.real.nodes, "b1"])
+
+
+async def test_a_certificate_can_be_revoked(site: Running) -> None:
+    async with site.real.client() as client:
+        response: httpx.Response = await client.post("/v1/boot/nodes/b1/revoke")
+        assert response.status_code == 200, response.text
+        assert response.json()["serial"] == ""
+        assert (await client.post("/v1/boot/nodes/nobody/revoke")).status_code == 404
+
+
+async def test_the_command_does_all_of_it(site: Running) -> None:
+    code, out, err = await site.run("boot", "profile", "set", "debug", "--parameters", "loglevel=7")
+    assert code == 0, err
+    assert "loglevel=7" in out
+    code, out, _ = await site.run("boot", "profile", "set", "debug", "--description", "talkative", "--json")
+    assert code == 0
+    assert (json.loads(out)["parameters"], json.loads(out)["description"]) == ("loglevel=7", "talkative")
+    code, out, _ = await site.run("boot", "profile", "set", "default", "--parameters", "quiet")
+    assert code == 0
+    code, out, _ = await site.run("boot", "profile", "list", "--json")
+    assert [one["name"] for one in json.loads(out)] == ["debug", "default"]
+    code, out, _ = await site.run("boot", "profile", "show", "debug")
+    assert "quiet loglevel=7" in out
+    code, out, _ = await site.run("boot", "script", "b1")
+    assert out.startswith("#!ipxe\n")
+    code, _, err = await site.run("boot", "script", site.real.nodes[0])
+    assert code == 1 and "no address on a boot network" in err
+    code, out, _ = await site.run("boot", "status", "b1")
+    assert code == 0 and "b1" in out and "GENERATION" in out.upper()
+    code, out, _ = await site.run("boot", "revoke", "b1")
+    assert code == 0
+    code, out, _ = await site.run("boot", "profile", "delete", "debug")
+    assert code == 0 and "deleted" in out

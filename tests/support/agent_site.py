@@ -1,0 +1,256 @@
+"""A controller with real agents' parts and no hardware: nodes' power is simulated, their agents are the test's own."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+from strata.api.agents import AgentDoor
+from strata.api.server import ApiServer
+from strata.api.services import Agents, Services
+from strata.control.auth import Authenticator
+from strata.control.controller import Controller
+from strata.control.metrics import Metrics
+from strata.control.no_workload import NoWorkload
+from strata.control.node_driver import BootWay, Ground, NodeDriver
+from strata.control.service import Service
+from strata.control.service_agents import AgentService
+from strata.control.service_alerts import led_here, look_soon
+from strata.control.service_exec import ExecService
+from strata.control.service_image_sets import ImageSetService
+from strata.control.settings import LeadershipSettings, Settings, StoreSettings
+from strata.control.told_driver import ToldDriver
+from strata.core.errors import Denied, NotFound
+from strata.core.model import Model
+from strata.engine.settings import EngineSettings
+from strata.hardware.bmc import Boot
+from strata.hardware.model import LAYER as HARDWARE
+from strata.provisioning.agents.hub import Hub
+from strata.provisioning.agents.inventories import Inventories
+from strata.provisioning.agents.unknown import UnknownMachines
+from strata.provisioning.identity.records import BootRecord
+from strata.provisioning.images.release import ImageConfig, Release
+from strata.provisioning.model import LAYER as PROVISIONING
+from strata.provisioning.personality.sets import ImageSets
+from strata.store.memory import MemoryStore
+from strata.store.protocol import Store
+from strata.virtual.driver import sim_drivers
+from strata.virtual.faults import Timing
+from strata.virtual.fleet import simulated_nodes
+from strata.virtual.nodes import SimNodes
+
+
+class FakeIdentity:
+    """Believes the certificate that the test says, of every node."""
+
+    def __init__(self) -> None:
+        self.serials: dict[str, str] = {}
+        self.records: dict[str, BootRecord] = {}
+        self.alarms: list[tuple[str, str]] = []
+        self.default = BootRecord(generation=1, redeemed=1.0, serial="A1")
+
+    def current(self, node: str, serial: str) -> bool:
+        return serial == self.serials.get(node, "A1")
+
+    def superseded(self, node: str, serial: str, peer: str) -> Denied:
+        self.alarms.append((node, serial))
+        return Denied("the certificate belongs to an earlier boot", where="certificate-superseded")
+
+    def record(self, node: str) -> BootRecord:
+        return self.records.get(node, self.default)
+
+
+class FakeReleases:
+    """Tags that the test moves."""
+
+    def __init__(self) -> None:
+        self.tags: dict[str, Release] = {}
+        self._told: list[Callable[[str], None]] = []
+
+    def move(self, reference: str, serial: int) -> Release:
+        name, _, tag = reference.partition(":")
+        release = Release(
+            name=name,
+            tag=tag,
+            serial=serial,
+            image=f"sha256:{serial:064x}",
+            squashfs=f"sha256:{serial + 1:064x}",
+            size=1 << 20,
+            chunks=f"sha256:{serial + 2:064x}",
+            config=ImageConfig(argv=("/sbin/init",)),
+            signature="c2ln",
+        )
+        self.put(reference, release)
+        return release
+
+    def put(self, reference: str, release: Release) -> None:
+        self.tags[reference] = release
+        for told in self._told:
+            told(reference)
+
+    async def release(self, reference: str) -> Release:
+        if reference not in self.tags:
+            raise NotFound("no such image", where=reference)
+        return self.tags[reference]
+
+    def on_change(self, told: Callable[[str], None]) -> None:
+        self._told.append(told)
+
+
+class AgentSite:
+    """All of it. ``service`` is there once the controller is."""
+
+    service: Service
+    services: Services
+
+    def __init__(
+        self,
+        directory: Path,
+        store: Store,
+        identity: FakeIdentity,
+        releases: FakeReleases,
+        sim: SimNodes,
+        hold_most: int,
+        bmc: Callable[[str], Any],
+    ) -> None:
+        self.identity = identity
+        self.releases = releases
+        self.sim = sim
+        self.socket = directory / "front.sock"
+        """Where nginx would speak."""
+        self.admin = directory / "admin.sock"
+        self.asked: dict[str, float] = {}
+        self.owners: dict[str, str] = {}
+        self.logged: list[tuple[str, Any]] = []
+        self._sets: ImageSetService | None = None
+        self.hub = Hub(
+            known=lambda name: self.service.registry.find(name) >= 0,
+            leads=lambda name: led_here(self.service.controller)(name),
+            changed=lambda names: look_soon(self.service.controller)(list(names)),
+            hold_most=hold_most,
+        )
+        self.sets = ImageSets(store, releases, changed=lambda name: self._sets.changed(name) if self._sets else None)
+        self.inventories = Inventories(directory / "inventories.db")
+        ground = Ground(
+            node=lambda name: self.service.registry.node(name),
+            open=bmc,
+            asked=lambda name: self.asked.get(name, 0.0),
+            profile=lambda name: f"{name}@abc",
+            desired=self._desired,
+            way=_from_the_network,
+        )
+        self.driver = NodeDriver(self.hub, identity, self.sets, ground)  # type: ignore[arg-type]
+
+    def _desired(self, name: str) -> str:
+        goals = self.service.registry.goals("image")
+        wanted = goals.table[int(goals.codes[self.service.registry.index_of(name)])]
+        return wanted[0] if wanted else ""
+
+    def agents(self) -> Agents:
+        """What the API needs."""
+        unknown = UnknownMachines(self.owners.get)
+        self._sets = ImageSetService(self.service, self.sets)
+        return Agents(
+            door=AgentDoor(
+                hub=self.hub,
+                identity=self.identity,  # type: ignore[arg-type]
+                unknown=unknown,
+                inventoried=self.inventories.put,
+                logged=lambda name, lines: self.logged.append((name, lines)),
+            ),
+            agents=AgentService(self.service, self.hub, unknown, self.inventories),
+            exec=ExecService(self.service, self.hub),
+            sets=self._sets,
+        )
+
+    def fact(self, node: str, variable: str) -> str:
+        """What is believed of a node."""
+        return self.service.view.node(self.service.registry.index_of(node)).facts[variable].value
+
+
+@contextlib.asynccontextmanager
+async def agent_site(
+    directory: Path,
+    *,
+    nodes: int = 3,
+    store: Store | None = None,
+    identity: FakeIdentity | None = None,
+    releases: FakeReleases | None = None,
+    sim: SimNodes | None = None,
+    hold_most: int = 4000,
+    bmc: Callable[[str], Any] | None = None,
+) -> AsyncIterator[AgentSite]:
+    """A controller that leads everything, with ``nodes`` nodes that are on. Given parts are of one that ran before."""
+    directory.mkdir(exist_ok=True)
+    settings = Settings(
+        state_dir=directory,
+        controller_id="test",
+        store=StoreSettings(url="memory:"),
+        leadership=LeadershipSettings(shards=2),
+        engine=EngineSettings(first_poll=0.05, longest_poll=0.5, backoff=0.2, blind_look=0.1),
+    )
+    async with contextlib.AsyncExitStack() as parts:
+        if store is None:
+            store = MemoryStore()
+            parts.push_async_callback(store.close)
+        if sim is None:
+            sim = SimNodes(nodes, timing=Timing(scale=0))
+            sim.put(sim.all, now=0.0, power="on")
+        site = AgentSite(
+            directory,
+            store,
+            identity or FakeIdentity(),
+            releases or FakeReleases(),
+            sim,
+            hold_most,
+            bmc or _no_controller,
+        )
+        parts.push_async_callback(site.inventories.close)
+        power = sim_drivers(sim, time.monotonic)["bmc"]
+        driver = site.driver
+        controller = Controller(
+            store,
+            Model.of(HARDWARE, PROVISIONING),
+            {
+                "bmc": ToldDriver(power, dark=driver.lost_power, lit=driver.got_power),
+                "node": driver,
+                "workload": NoWorkload(),
+            },
+            name="test",
+            history=directory / "history.db",
+            engine=settings.engine,
+            leadership=settings.leadership,
+        )
+        site.service = service = Service(controller, settings)
+        authenticator = Authenticator(store, service.ledger)
+        site.services = Services(facade=service, authenticator=authenticator, metrics=Metrics())
+        await authenticator.start()
+        parts.push_async_callback(authenticator.stop)
+        await controller.start()
+        parts.push_async_callback(controller.stop)
+        await site.sets.start()
+        parts.push_async_callback(site.sets.stop)
+        await site.hub.start()
+        parts.push_async_callback(site.hub.stop)
+        site.services.agents = site.agents()
+        parts.push_async_callback(site.services.agents.exec.close)
+        if not len(service.registry):
+            bmcs = "http://bmc.example" if bmc else ""
+            await service.edits.create_nodes(simulated_nodes(nodes, bmc_base=bmcs), "test")
+            await service.settled(await store.revision())
+        server = ApiServer(site.services, site.admin, site.socket)
+        await server.start()
+        parts.push_async_callback(server.stop)
+        parts.push_async_callback(service.jobs_.close)
+        yield site
+
+
+async def _from_the_network(name: str) -> BootWay:
+    return BootWay(boot=Boot(target="pxe"))
+
+
+def _no_controller(address: str) -> Any:
+    raise AssertionError(f"nobody should ask the controller at {address}")

@@ -1,0 +1,75 @@
+"""The front door of a service that a test or a benchmark made: nginx with TLS, and certificates for callers."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from strata.api.nginx import Nginx, free_port, worker_account
+from strata.api.nginx_config import FrontDoor
+from strata.api.server import ApiServer
+from strata.api.services import Services
+from strata.control.ca import Authority, write_private
+from strata.control.principal import Role
+
+
+class OpenDoor:
+    """Where it is, and how one gets in."""
+
+    def __init__(self, directory: Path, authority: Authority, port: int) -> None:
+        self.authority = authority
+        self.url = f"https://localhost:{port}"
+        self.ca = authority.certificate_path
+        self._directory = directory
+
+    def certificate(self, role: Role, scope: tuple[str, ...] = (), name: str = "scheduler") -> tuple[Path, Path]:
+        """A certificate of that role and its key, as files."""
+        issued = self.authority.issue(name, role, scope, 3600)
+        certificate, key = self._directory / f"{name}.crt", self._directory / f"{name}.key"
+        certificate.write_bytes(issued.certificate)
+        write_private(key, issued.key)
+        return certificate, key
+
+    def capmc(self, role: Role | None, scope: tuple[str, ...] = ()) -> dict[str, str]:
+        """What the ``capmc`` command finds in its environment; without a role it has no certificate."""
+        found = {"OS_SERVICE_URL": self.url, "OS_CACERT": str(self.ca)}
+        if role is not None:
+            certificate, key = self.certificate(role, scope)
+            found |= {"OS_CERT": str(certificate), "OS_KEY": str(key)}
+        return found
+
+
+@contextlib.asynccontextmanager
+async def front_door(services: Services, directory: Path, *, body: int = 64 * 2**20) -> AsyncIterator[OpenDoor]:
+    """Open for as long as the block lasts. ``directory`` has a short name: sockets are in it."""
+    account = worker_account(directory)
+    server = ApiServer(
+        services,
+        directory / "admin.sock",
+        directory / "front.sock",
+        front_user=(account.pw_uid, account.pw_gid) if account else None,
+    )
+    authority = Authority.open(directory / "ca")
+    authority.renew_server(["localhost", "127.0.0.1"])
+    certificate, key = authority.server_paths
+    door = FrontDoor(
+        directory=directory / "nginx",
+        host="127.0.0.1",
+        port=free_port("127.0.0.1"),
+        upstream=directory / "front.sock",
+        certificate=certificate,
+        key=key,
+        ca=authority.certificate_path,
+        user=account.pw_name if account else "",
+        body=body,
+    )
+    nginx = Nginx(door)
+    async with contextlib.AsyncExitStack() as parts:
+        await services.authenticator.start()
+        parts.push_async_callback(services.authenticator.stop)
+        await server.start()
+        parts.push_async_callback(server.stop)
+        await nginx.start()
+        parts.push_async_callback(nginx.stop)
+        yield OpenDoor(directory, authority, door.port)
