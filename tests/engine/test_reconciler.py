@@ -413,6 +413,21 @@ def test_an_unreachable_goal_says_what_is_missing_and_does_not_loop() -> None:
     assert "hung" in fleet.why(0).summary
 
 
+def test_a_look_that_is_asked_for_while_another_is_under_way_is_not_lost() -> None:
+    """The one under way may have seen the world before whatever made somebody ask."""
+    fleet = PureFleet(1)
+    fleet.want(power="off")
+    fleet.run(2)
+    sight = fleet.engine.sight
+    sight.look_soon(fleet.nodes, ("bmc",), fleet.now)
+    first = [look for look in fleet.engine.sight.looks(fleet.now, fleet.nodes) if look.driver == "bmc"]
+    assert len(first) == 1
+    sight.look_soon(fleet.nodes, ("bmc",), fleet.now)
+    assert not [look for look in sight.looks(fleet.now, fleet.nodes) if look.driver == "bmc"]  # one at a time
+    sight.seen(fleet.now, Seen(first[0].id, {"power": Column.of(["off"])}))
+    assert [look.nodes.tolist() for look in sight.looks(fleet.now, fleet.nodes) if look.driver == "bmc"] == [[0]]
+
+
 @pytest.mark.slow
 def test_a_lost_rack_comes_back_at_a_limited_rate() -> None:
     few = Layer(budgets=(Budget(name="few", mutations=("power-on",), per="cabinet", limit=8),))
@@ -420,6 +435,7 @@ def test_a_lost_rack_comes_back_at_a_limited_rate() -> None:
     fleet.want(power="on", os="up")
     fleet.converge()
     fleet.sim.power_loss(np.arange(64), now=fleet.now)
+    fleet.engine.sight.look_soon(fleet.nodes, None, fleet.now)
     fleet.run(200, lambda: fleet.state(5) != "ready")
     worst = 0
     while not fleet.all_ready() and fleet.now < 5000:

@@ -115,7 +115,8 @@ class Sight:
         polled = self._work.phase[nodes] == Phase.SETTLING
         wait = np.where(polled, np.minimum(wait, self._work.poll[nodes]), wait)
         self._work.poll[nodes[polled]] = np.minimum(self._work.poll[nodes[polled]] * 2, self._settings.longest_poll)
-        eye.next[nodes] = np.where(valid, now + wait * jitter, now)
+        # Whoever asked for a look while this one was under way gets it: this one may have seen the world before.
+        eye.next[nodes] = np.minimum(eye.next[nodes], np.where(valid, now + wait * jitter, now))
         if not valid.all():
             nodes, columns = nodes[valid], {name: column.take(valid) for name, column in columns.items()}
         self.believe(nodes, columns, driver, issued)
@@ -180,6 +181,7 @@ class Sight:
             for urgency, part in ((0, due & hurried), (1, due & ~hurried)):
                 nodes = np.flatnonzero(part)
                 eye.looking[nodes] = True
+                eye.next[nodes] = NEVER
                 for start in range(0, len(nodes), self._settings.look_batch):
                     chunk = nodes[start : start + self._settings.look_batch]
                     self._looks[self._next_look] = (eye.driver, chunk, now)
