@@ -12,7 +12,7 @@ import os
 import shutil
 import signal
 from asyncio.subprocess import Process
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
 from strata.core.errors import Unavailable
@@ -28,16 +28,26 @@ STABLE_AFTER = 60.0
 """Seconds of running after which an earlier crash is forgotten."""
 _COMPLAINT = 2000
 _PR_SET_PDEATHSIG = 1
-_FOLDERS = "/usr/sbin:/usr/bin:/sbin:/bin"
+_FOLDERS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class Child:
-    """One supervised daemon. ``is_up`` tells whether it does its work yet."""
+    """One supervised daemon. ``is_up`` tells whether it does its work yet; ``farewell``: the signals that end it, the
+    kindest first."""
 
-    def __init__(self, name: str, argv: Sequence[str], is_up: Callable[[], bool], *, package: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        argv: Sequence[str],
+        is_up: Callable[[], Awaitable[bool]],
+        *,
+        package: str,
+        farewell: Sequence[signal.Signals] = (signal.SIGTERM,),
+    ) -> None:
         self.name = name
-        self._argv = (_find(argv[0], package), *argv[1:])
+        self._argv = (find(argv[0], package), *argv[1:])
         self._is_up = is_up
+        self._farewell = farewell
         self._process: Process | None = None
         self._task: asyncio.Task[None] | None = None
         self.restarts = 0
@@ -55,11 +65,11 @@ class Child:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + START_LIMIT
         while process.returncode is None and loop.time() < deadline:
-            if self._is_up():
+            if await self._is_up():
                 self._task = asyncio.create_task(self._supervise(), name=self.name)
                 return
             await asyncio.sleep(0.02)
-        await _end(process)
+        await self._end(process)
         assert process.stderr is not None
         said = (await process.stderr.read(_COMPLAINT)).decode(errors="replace").strip()
         raise Unavailable(f"{self.name} does not start: {said or 'it gives no reason'}", where=" ".join(self._argv))
@@ -72,7 +82,7 @@ class Child:
                 await self._task
             self._task = None
         if self._process is not None:
-            await _end(self._process)
+            await self._end(self._process)
             self._process = None
 
     async def _spawn(self) -> Process:
@@ -104,6 +114,16 @@ class Child:
             self.restarts += 1
             self._process = await self._spawn()
 
+    async def _end(self, process: Process) -> None:
+        for how in self._farewell if process.returncode is None else ():
+            with suppress(ProcessLookupError):
+                process.send_signal(how)
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(process.wait(), STOP_LIMIT)
+                break
+        _end_group(process.pid)
+        await process.wait()
+
 
 async def _last_words(process: Process) -> str:
     """The end of what it says until it closes its mouth."""
@@ -114,23 +134,14 @@ async def _last_words(process: Process) -> str:
     return said.decode(errors="replace").strip()
 
 
-async def _end(process: Process) -> None:
-    if process.returncode is None:
-        with suppress(ProcessLookupError):
-            process.terminate()
-        with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(process.wait(), STOP_LIMIT)
-    _end_group(process.pid)
-    await process.wait()
-
-
 def _end_group(group: int) -> None:
     """End what is left of a session that we started."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGKILL)
 
 
-def _find(binary: str, package: str) -> str:
+def find(binary: str, package: str) -> str:
+    """Where a program is, or how to get it. A path is taken as it is."""
     found = shutil.which(binary, path=_FOLDERS)
     if found is None:
         raise Unavailable(f"{binary} is not installed", hint=f"apt-get install {package}")

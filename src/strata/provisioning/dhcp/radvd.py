@@ -45,4 +45,8 @@ def radvd(networks: Networks, directory: Path) -> Child:
     with suppress(FileNotFoundError):
         pid.unlink()
     argv = ["radvd", "--nodaemon", "--config", str(config), "--pidfile", str(pid), "--logmethod", "stderr"]
-    return Child("radvd", argv, pid.exists, package="radvd")
+
+    async def is_up() -> bool:
+        return pid.exists()
+
+    return Child("radvd", argv, is_up, package="radvd")

@@ -39,10 +39,14 @@ def fill(root: Path, source: Path = IPXE) -> None:
 def tftp(root: Path, address: str, port: int = PORT) -> Child:
     """A TFTP server on one address, still to be started."""
     argv = ["in.tftpd", "--foreground", "--secure", "--ipv4", "--user", "nobody", "--blocksize", str(_BLOCK)]
+
+    async def is_up() -> bool:
+        return is_served(address, port)
+
     return Child(
         f"tftp on {address}",
         [*argv, "--address", f"{address}:{port}", str(root)],
-        lambda: is_served(address, port),
+        is_up,
         package="tftpd-hpa",
     )
 
