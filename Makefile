@@ -13,6 +13,8 @@ TOOLS := nginx etcd etcdctl dot ipmitool curl openssl pg_ctlcluster slurmctld sc
   qemu-system-x86_64 ip xorriso mformat grub-mkimage cpio wrk \
   mksquashfs mmdebstrap zstd buildah docker-registry busybox \
   in.tftpd radvd perfdhcp kea-dhcp4 dhcping ssh
+# While it is there, Debian starts no daemon that it installs: we start our own, elsewhere.
+NO_START := /usr/sbin/policy-rc.d
 SEEDS ?= 1000
 NODES ?= 256
 
@@ -26,7 +28,10 @@ help:  ## List the targets
 	@missing=; for tool in $(TOOLS); do command -v $$tool >/dev/null || missing=1; done; [ -z "$$missing" ] \
 	  && /usr/bin/python3 -c 'import ensurepip' 2>/dev/null \
 	  || { [ "$$(id -u)" = 0 ] || { echo "missing Debian packages; as root: apt-get install $(PACKAGES)" >&2; exit 1; }; \
-	       apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq -y install --no-install-recommends $(PACKAGES); }
+	       echo "installing Debian packages ..."; apt-get -qq update && made=; \
+	       [ -e $(NO_START) ] || { made=1; printf '#!/bin/sh\nexit 101\n' > $(NO_START); chmod +x $(NO_START); }; \
+	       DEBIAN_FRONTEND=noninteractive apt-get -qq -y install --no-install-recommends $(PACKAGES); status=$$?; \
+	       [ -z "$$made" ] || rm -f $(NO_START); exit $$status; }
 	[ -x $(PY) ] || /usr/bin/python3 -m venv .venv
 	$(PY) -m pip -q install --disable-pip-version-check --require-hashes -r requirements.lock
 	$(PY) -m pip -q install --disable-pip-version-check --no-deps -e .

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from strata.control.node_driver import BootWay
 from strata.core.column import Column
 from strata.core.driver import Batch
-from strata.core.errors import DeviceError, OutcomeUnknown
+from strata.core.errors import DeviceError, NotOffered, OutcomeUnknown
 from strata.core.state import Outcome
 from strata.hardware.bmc import Boot
 from strata.provisioning.agents.life import HUNG_AFTER
@@ -81,6 +82,29 @@ async def test_a_node_that_never_booted_is_started_from_the_network(site: Site) 
     assert site.bmc.told == [("boot", "pxe", True), "cycle"]
     assert await site.boot() == (Outcome.DONE, ""), "it is on its way now"
     assert len(site.bmc.told) == 2
+
+
+async def test_a_node_on_which_a_job_may_run_is_not_started_anew(site: Site) -> None:
+    """Nobody heard of an agent there; something else may run all the same."""
+    site.is_()
+    site.site.busy[NAME] = "job 7 runs there"
+    assert await site.boot() == (Outcome.FAILED, "not started anew: job 7 runs there")
+    assert site.bmc.told == []
+
+
+async def test_a_controller_that_takes_no_address_is_told_to_boot_without_one(site: Site) -> None:
+    class Plain(FakeBmc):
+        async def set_boot(self, boot: Boot) -> None:
+            if boot.uri:
+                raise NotOffered("it takes no address", node=NAME, request="boot")
+            await super().set_boot(boot)
+
+    site.is_()
+    plain = Plain()
+    site.site.bmc = lambda address: plain
+    site.site.way = BootWay(boot=Boot(target="http", uri="http://10.0.0.1/ipxe.efi"), media="https://x/y.iso")
+    assert (await site.boot())[0] == Outcome.DONE
+    assert plain.told == [("media", ""), ("media", "https://x/y.iso"), ("boot", "http", True), "cycle"]
 
 
 @pytest.mark.parametrize("sign", ["asked", "opened", "switched on"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from strata.control.service_exec import ExecService
 from strata.control.service_image_sets import ImageSetService
 from strata.control.settings import LeadershipSettings, Settings, StoreSettings
 from strata.control.told_driver import ToldDriver
+from strata.core.driver import Batch
 from strata.core.errors import Denied, NotFound
 from strata.core.model import Model
 from strata.engine.settings import EngineSettings
@@ -124,6 +125,10 @@ class AgentSite:
         self.admin = directory / "admin.sock"
         self.asked: dict[str, float] = {}
         self.owners: dict[str, str] = {}
+        self.bmc = bmc
+        self.way = BootWay(boot=Boot(target="pxe"))
+        self.busy: dict[str, str] = {}
+        """Nodes that must not lose their power, and why."""
         self.logged: list[tuple[str, Any]] = []
         self._sets: ImageSetService | None = None
         self.hub = Hub(
@@ -136,13 +141,20 @@ class AgentSite:
         self.inventories = Inventories(directory / "inventories.db")
         ground = Ground(
             node=lambda name: self.service.registry.node(name),
-            open=bmc,
+            open=lambda address: self.bmc(address),
             asked=lambda name: self.asked.get(name, 0.0),
             profile=lambda name: f"{name}@abc",
             desired=self._desired,
-            way=_from_the_network,
+            way=self._way,
+            may_lose=self._may_lose,
         )
         self.driver = NodeDriver(self.hub, identity, self.sets, ground)  # type: ignore[arg-type]
+
+    async def _way(self, name: str) -> BootWay:
+        return self.way
+
+    async def _may_lose(self, batch: Batch) -> Sequence[str]:
+        return [self.busy.get(name, "") for name in batch.names]
 
     def _desired(self, name: str) -> str:
         goals = self.service.registry.goals("image")
@@ -246,10 +258,6 @@ async def agent_site(
         parts.push_async_callback(server.stop)
         parts.push_async_callback(service.jobs_.close)
         yield site
-
-
-async def _from_the_network(name: str) -> BootWay:
-    return BootWay(boot=Boot(target="pxe"))
 
 
 def _no_controller(address: str) -> Any:

@@ -82,7 +82,8 @@ Exit codes: 0 fine, 1 error, 2 wrong usage, 3 not possible (no way to the goal, 
 5 conflict, 6 the service cannot be reached, 130 interrupted.
 \b
 Try:
-  strata up                                  a simulated fleet of 256 nodes
+  strata up                                  four virtual machines that boot over their network (as root)
+  strata up --simulated                      a simulated fleet of 256 nodes
   strata node list state:faulted             the nodes that need a person
   strata node set @compute image=v2 --wait   bring them there""",
 )

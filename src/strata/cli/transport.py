@@ -147,7 +147,7 @@ class Endpoint:
         return ServiceAway(
             f"cannot reach the service: {reason}",
             where=self.url,
-            hint="is it running? 'strata up' starts a simulated fleet, 'strata serve' the service; "
+            hint="is it running? 'strata up' starts a fleet to try, 'strata serve' the service; "
             "--url or STRATA_URL says where it is",
         )
 

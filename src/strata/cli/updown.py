@@ -21,7 +21,7 @@ from strata.cli.output import counts
 from strata.cli.session import Session, pass_session
 from strata.cli.times import DURATION, span
 from strata.core import process as ps
-from strata.core.errors import BadRequest
+from strata.core.errors import BadRequest, Conflict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,13 +44,11 @@ STATE_DIR = click.option(
 @click.option(
     "--feeds", is_flag=True, help="Simulated: with PDU outlets and chassis that feed the nodes, off at first."
 )
-@click.option("--seed", type=int, default=0, help="Simulated: draws the fleet.")
+@click.option("--seed", type=int, help="Simulated: draws the fleet. Default: 0.")
 @click.option(
     "--time-scale",
     type=click.FloatRange(0, min_open=True),
-    default=20.0,
-    show_default=True,
-    help="Simulated: how fast it boots.",
+    help="Simulated: how fast it boots. Default: 20.",
 )
 @click.option(
     "--listen", default="", metavar="HOST:PORT", help="TLS front door. Default: 127.0.0.1:8443, or a free port."
@@ -65,8 +63,8 @@ def up(
     nodes: int | None,
     uefi: int | None,
     feeds: bool,
-    seed: int,
-    time_scale: float,
+    seed: int | None,
+    time_scale: float | None,
     listen: str,
     no_tls: bool,
     timeout: float,
@@ -86,15 +84,24 @@ def up(
     if listen:
         parse_listen(listen)  # before anything is made
     directory = (state_dir or session.state_dir).absolute()
-    kind = kind or _kept_kind(directory) or "virtual"
+    there = _kept_kind(directory)
+    kind = kind or there or "virtual"
+    if there and kind != there:
+        raise Conflict(
+            f"there is a {there} fleet already", where=str(directory), hint="strata down, or another --state-dir"
+        )
+    if kind == "virtual" and (feeds or no_tls or listen or seed is not None or time_scale is not None):
+        raise BadRequest(
+            "--feeds, --seed, --time-scale, --listen and --no-tls are for simulated fleets", hint="add --simulated"
+        )
+    if kind != "virtual" and uefi is not None:
+        raise BadRequest("--uefi is for virtual machines", hint="leave it out, or add --virtual")
     began = time.monotonic()
     suggestions: Sequence[str]
     try:
         if kind == "virtual":
             from strata.cli import up_virtual
 
-            if feeds or no_tls or listen:
-                raise BadRequest("--feeds, --no-tls and --listen are for simulated fleets", hint="add --simulated")
             found = up_virtual.bring_up(session, directory, nodes=nodes or 4, uefi=uefi, timeout=timeout)
             extra, suggestions = up_virtual.where(directory), up_virtual.TRY
         else:
@@ -104,8 +111,8 @@ def up(
                 kind,
                 nodes=nodes or 256,
                 feeds=feeds,
-                seed=seed,
-                time_scale=time_scale,
+                seed=seed or 0,
+                time_scale=time_scale or 20.0,
                 listen=listen,
                 no_tls=no_tls,
                 timeout=timeout,

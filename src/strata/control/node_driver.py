@@ -64,6 +64,8 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     """The image set that the owners want there; empty: none."""
     way: Callable[[str], Awaitable[BootWay]]
     """How the node is started. May prepare something, such as a medium."""
+    may_lose: Callable[[Batch], Awaitable[Sequence[str]]]
+    """For every node: empty if no job would be hurt by cutting its power, else why not."""
     by_itself: Callable[[str], bool] = lambda name: True
     """Whether the node finds what to boot when it is switched on; not if it needs a medium."""
 
@@ -247,6 +249,14 @@ class NodeDriver:
             if word == "down" and not self._is_on_its_way(name):
                 cold.append(place)
             # Up: there is nothing to do. Unknown or hung: it may run, and is left alone; the fact tells soon.
+
+        if cold:
+            # It has power, and who knows what runs there: a system that is not ours, or an agent that we fail to hear.
+            refusals = await self._ground.may_lose(batch.take(np.array(cold, dtype=np.int64)))
+            for place, why in zip(cold, refusals, strict=True):
+                if why:
+                    codes[place], reasons[place] = Outcome.FAILED, f"not started anew: {why}"
+            cold = [place for place in cold if place not in reasons]
 
         async def one(place: int, _: Place) -> None:
             try:

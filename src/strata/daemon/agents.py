@@ -19,6 +19,7 @@ from strata.control.service_agents import AgentService
 from strata.control.service_alerts import led_here, look_soon
 from strata.control.service_exec import ExecService
 from strata.control.service_image_sets import VARIABLE, ImageSetService
+from strata.core.driver import Batch
 from strata.core.errors import DeviceError
 from strata.core.node import Node
 from strata.hardware.bmc import Controller
@@ -78,6 +79,7 @@ class AgentLayer:
             profile=profile,
             desired=self._desired,
             way=way,
+            may_lose=self._may_lose,
             by_itself=by_itself,
         )
         self.driver = NodeDriver(self.hub, identity, self.sets, ground)
@@ -140,6 +142,11 @@ class AgentLayer:
         goals = self._service.registry.goals(VARIABLE)
         wanted = goals.table[int(goals.codes[index])]
         return wanted[0] if wanted else ""
+
+    async def _may_lose(self, batch: Batch) -> Sequence[str]:
+        if self._service is None:
+            return ["the service is still starting"] * len(batch)
+        return await self._service.controller.permits("no-running-job", batch)
 
     def _changed(self, names: Collection[str]) -> None:
         if self._service is not None:
