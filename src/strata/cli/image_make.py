@@ -86,6 +86,8 @@ def export(session: Session, image: str, file: Path, as_json: bool) -> None:
     """
     from strata.cli.image_transfer import download
 
+    if not file.absolute().parent.is_dir():
+        raise BadRequest("no such directory", where=str(file.absolute().parent))
     part = file.with_name(f".{file.name}.part")
     try:
         with part.open("wb") as into:

@@ -208,7 +208,9 @@ def _check(status: int, image: RemoteImage, what: str) -> None:
 
 
 def _away(host: str, error: Exception) -> StrataError:
-    return Unavailable(f"the registry cannot be reached: {type(error).__name__}", where=host)
+    cause = getattr(error, "os_error", error)
+    reason = getattr(cause, "strerror", None) or str(cause) or type(error).__name__
+    return Unavailable(f"the registry cannot be reached: {reason}", where=host)
 
 
 def _read_logins(path: Path | None) -> dict[str, str]:

@@ -209,12 +209,18 @@ class ImageSets:
 
 def _resolved(image_set: ImageSet, releases: Mapping[str, Release]) -> Resolved:
     members = tuple(_wire(member, releases[member.name]) for member in image_set.members)
-    digest = f"sha256:{hashlib.sha256(canonical({'name': image_set.name, 'members': members})).hexdigest()}"
+    # Of what runs, not of the statement that it may: a tag that is moved back stands for what it stood for before.
+    content = [{**member, "release": _content(member["release"])} for member in members]
+    digest = f"sha256:{hashlib.sha256(canonical({'name': image_set.name, 'members': content})).hexdigest()}"
     whole = None
     if not any(member.files for member in image_set.members):
         body = {"name": image_set.name, "digest": digest, "members": [{**member, "files": []} for member in members]}
         whole = msgspec.Raw(msgspec.json.encode(body))
     return Resolved(image_set=image_set, digest=digest, members=members, whole=whole)
+
+
+def _content(release: Release) -> dict[str, Any]:
+    return {"image": release.image, "squashfs": release.squashfs, "config": release.config}
 
 
 def _wire(member: Member, release: Release) -> dict[str, Any]:
