@@ -59,7 +59,7 @@ def test_limits_are_written_to_every_processor_and_read_back(machine: Paths) -> 
     cpu = real_cpufreq(machine)
     told = {"governor": "performance", "min_khz": 1000000, "max_khz": 2000000, "cstate_max": 1}
     now = in_force(Limits(machine).apply(told))
-    assert now == {**told, "hardware_khz": [800000, 3500000], "stand_in": False}
+    assert now == {**told, "hardware_khz": [800000, 3500000], "cstates": 4, "stand_in": False}
     for number in range(2):
         assert (cpu / f"cpufreq/policy{number}/scaling_max_freq").read_text() == "2000000"
         disabled = [(cpu / f"cpu{number}/cpuidle/state{state}/disable").read_text() for state in range(4)]

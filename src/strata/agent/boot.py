@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Boot:
-    """One boot of this node: who it is, who its controllers are, and the token until it is redeemed."""
+    """One boot of this node: who it is, who its controllers are, what it booted, and the token until it is redeemed."""
 
     def __init__(self, values: dict[str, Any]) -> None:
         self.discovery = bool(values.get("discovery"))
@@ -23,6 +23,8 @@ class Boot:
         self.controllers = [str(url) for url in values.get("controllers", [])]
         self.token = str(values.get("token", ""))
         self.profile = str(values.get("profile", ""))
+        minos = values.get("minos")
+        self.minos = {str(key): str(value) for key, value in minos.items()} if isinstance(minos, dict) else {}
         if not self.controllers:
             raise AgentError("boot.json names no controllers")
         if not self.discovery and not self.node:

@@ -109,9 +109,10 @@ class Node:
         self.logs.run(lambda lines: self._post("/agent/v1/log", {"lines": lines}))
 
     def _afterwards(self) -> None:
-        """What may come after the first report: an earlier kernel's last words, and the inventory when it changes."""
+        """What may come after the first report: an earlier kernel's last words, the inventory when it changes, and a
+        kernel for when this one crashes."""
         self._attached.wait()
-        from .host.crash import report_crash
+        from .host.crash import load_crash_kernel, report_crash
         from .host.inventory import inventory
 
         report_crash(self._paths, self.logs)
@@ -124,6 +125,11 @@ class Node:
                     told = now
                 except AgentError as error:
                     self.logs.say(f"the inventory was not taken: {error}")
+            try:
+                if load_crash_kernel(self._boot.minos, self._paths):
+                    self.logs.say("a crash kernel is loaded")
+            except AgentError as error:
+                self.logs.say(f"no crash kernel: {error}")
             time.sleep(_INVENTORY_EVERY if told == now else _LONGEST_PAUSE)
 
     def _post(self, path: str, value: object) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 import click
 
@@ -46,6 +46,12 @@ def minos() -> None:
     metavar="FILE",
     help="Modaliases of the machines' devices, one a line: carry the drivers of these only.",
 )
+@click.option(
+    "--crash-hook",
+    type=click.File("rb"),
+    metavar="FILE",
+    help="A program for nodes to run after a kernel crash, before they reboot, instead of printing the kernel's log.",
+)
 @click.option("--cache", type=DIRECTORY, help="Where packages are kept. [default: the user's cache]")
 @OUTPUT
 @ls.json_option
@@ -56,6 +62,7 @@ def build(
     kernel: str,
     modules: tuple[str, ...],
     hardware: TextIO | None,
+    crash_hook: BinaryIO | None,
     cache: Path | None,
     output: Path | None,
     as_json: bool,
@@ -85,6 +92,7 @@ def build(
             kernel=kernel,
             extra=modules,
             hardware=hardware.read().split() if hardware is not None else None,
+            crash_hook=crash_hook.read() if crash_hook is not None else None,
             progress=lambda done, doing: meter.update(done, STEPS, doing),
         )
     if as_json:

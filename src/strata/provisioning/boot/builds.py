@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import msgspec
+
 from strata.core.errors import NotFound
-from strata.provisioning.minos.artefacts import INITRD, KERNEL, LATEST
+from strata.provisioning.minos.artefacts import INITRD, KERNEL, LATEST, MANIFEST, Manifest
 
 _DIGEST = re.compile(r"[0-9a-f]{12}\Z")
 _LOOK_EVERY = 1.0
@@ -21,6 +23,7 @@ class Builds:
         self.root = root
         self._clock = clock
         self._known: dict[str, tuple[float, str]] = {}
+        self._digests: dict[str, Mapping[str, str]] = {}
 
     def digest(self, which: str) -> str:
         """From ``latest`` or a digest to the digest of a build that is there; ``NotFound`` if none is."""
@@ -30,6 +33,18 @@ class Builds:
             digest = self._look(which)
             self._known[which] = (now, digest)
         return digest
+
+    def digests(self, digest: str) -> Mapping[str, str]:
+        """``vmlinuz`` and ``initrd`` of a build → ``sha256:…`` of their contents; empty where it has no manifest."""
+        found = self._digests.get(digest)
+        if found is None:
+            try:
+                manifest = msgspec.json.decode((self.root / digest / MANIFEST).read_bytes(), type=Manifest)
+            except (OSError, msgspec.MsgspecError):
+                return {}
+            found = {KERNEL: f"sha256:{manifest.vmlinuz.sha256}", INITRD: f"sha256:{manifest.initrd.sha256}"}
+            self._digests[digest] = found
+        return found
 
     def _look(self, which: str) -> str:
         link = self.root / LATEST

@@ -6,6 +6,7 @@ The kernel unpacks it into memory; the agent reads ``etc/strata/boot.json`` and 
 from __future__ import annotations
 
 import gzip
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -29,10 +30,18 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def node_fragment(
-    site: Site, networks: Networks, node: Node, generation: int, token: str, profile: str, now: float
+    site: Site,
+    networks: Networks,
+    node: Node,
+    generation: int,
+    token: str,
+    profile: str,
+    minos: Mapping[str, str],
+    now: float,
 ) -> bytes:
-    """The fragment of boot ``generation``. Secret: it holds the token. ``now`` is the file's time: a node whose clock
-    is wrong sets it by that."""
+    """The fragment of boot ``generation``. Secret: it holds the token. ``minos`` says where the node finds the kernel
+    and initrd that it boots, and what they must be. ``now`` is the file's time: a node whose clock is wrong sets it by
+    that."""
     return _pack(
         {
             "node": node.name,
@@ -42,6 +51,7 @@ def node_fragment(
             "token": token,
             "release_keys": site.release_keys,
             "profile": profile,
+            "minos": minos,
             "net": {"interfaces": _interfaces(networks, node)},
         },
         now,

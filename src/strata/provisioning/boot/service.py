@@ -217,6 +217,13 @@ class BootService:
         base = f"http://{server}:{self._port + 1}/{self._profiles.minos(profile)}"
         return scripts.Kernel(base=base, parameters=self._profiles.parameters(profile))
 
+    def _minos(self, node: Node, profile: str) -> dict[str, str]:
+        """Where a running node finds the kernel and initrd of its boot, and their digests; empty where it cannot."""
+        subnets = (self._networks.subnet_of(interface.address) for interface in node.interfaces)
+        server = next((str(subnet.server) for subnet in subnets if subnet is not None), None)
+        digests = self._builds.digests(self._profiles.minos(profile)) if self._builds is not None else None
+        return {"url": self._kernel(profile, server).base, **digests} if server and digests else {}
+
     def _again(self, name: str, server: str, query: str) -> str:
         return f"http://{server}:{self._port}/boot/script/{name}?{query}"
 
@@ -246,7 +253,8 @@ class BootService:
 
     async def _open(self, node: Node, generation: int, peer: str) -> Answer:
         try:
-            profile = self._profiles.label(self.ground.profile_of(node.name))
+            profile = self.ground.profile_of(node.name)
+            label, minos = self._profiles.label(profile), self._minos(node, profile)
             token = await self._identity.open_boot(node.name, generation, peer)
         except Denied:
             return Answer(b"this boot has begun before\n", 403)
@@ -254,7 +262,7 @@ class BootService:
             log.warning("no boot data", extra={"node": node.name, "reason": str(error)})
             return Answer(b"not now: ask again\n", 503)
         self._seen(node.name).fragment = self._clock()
-        body = node_fragment(self._site, self._networks, node, generation, token, profile, self._clock())
+        body = node_fragment(self._site, self._networks, node, generation, token, label, minos, self._clock())
         return Answer(body, kind=_ARCHIVE)
 
     # media
@@ -277,7 +285,8 @@ class BootService:
         token = await self._identity.open_boot(name, generation)
         now = self._clock()
         self._seen(name).fragment = now
-        fragment = node_fragment(self._site, self._networks, node, generation, token, label, now)
+        minos = self._minos(node, profile)
+        fragment = node_fragment(self._site, self._networks, node, generation, token, label, minos, now)
         parameters = self._profiles.parameters(profile)
         file = await self._media.add(name, generation, build, parameters, fragment, now + TOKEN_TTL)
         return f"{self._site.controllers[0]}/v1/boot/media/{file}"

@@ -33,11 +33,13 @@ def build(
     kernel: str = "",
     extra: Iterable[str] = (),
     hardware: Iterable[str] | None = None,
+    crash_hook: bytes | None = None,
     progress: Progress = lambda done, doing: None,
 ) -> Artefact:
     """Build with the ``agent`` package of that folder and the usual kernel, or the one that ``kernel`` names.
 
-    ``extra`` names modules to carry besides; ``hardware`` is the modaliases of the machines, where known.
+    ``extra`` names modules to carry besides; ``hardware`` is the modaliases of the machines, where known;
+    ``crash_hook`` is a program for crashed nodes to run instead of ours.
     """
     sources = python.sources(agent)
     if "__main__.py" not in sources:
@@ -66,7 +68,7 @@ def build(
     release, kernel_image = _image(recipe, kernel_files)
     progress(4, "putting the file tree together")
     chosen = modules.select(kernel_files, release, extra, hardware)
-    tree = root.system(recipe, files, sources) | chosen
+    tree = root.system(recipe, files, sources, crash_hook) | chosen
     progress(5, "compressing the initrd")
     archive = pack(tree)
     initrd = compressed(archive, cache)
@@ -102,11 +104,12 @@ def _kernel(packages: Packages, name: str) -> Package:
 
 
 def _carried(name: str) -> bool:
-    return name.startswith(("lib", "python3", "zlib"))
+    # A program beside the one that is taken of its package speaks to Xen, with a dozen libraries.
+    return name.startswith(("lib", "python3", "zlib")) and not name.startswith("libxen")
 
 
 def _useful(path: str) -> bool:
-    return path.startswith(("bin/", "etc/ssl/", "lib/", "lib64/", "usr/bin/", "usr/lib/", "usr/lib64/"))
+    return path.removeprefix("usr/").startswith(("bin/", "etc/ssl/", "lib/", "lib64/", "sbin/"))
 
 
 def _image(recipe: Recipe, files: Mapping[str, File]) -> tuple[str, bytes]:

@@ -25,10 +25,10 @@ RECIPES = {
     "aarch64": Recipe("aarch64", "arm64", "aarch64-linux-gnu", elf.AARCH64, "linux-image-cloud-arm64", "vmlinuz"),
 }
 
-PACKAGES = ("busybox-static", "crun", "libpython3-stdlib", "openssl", "python3-minimal")
+PACKAGES = ("busybox-static", "crun", "kexec-tools", "libpython3-stdlib", "openssl", "python3-minimal")
 """Where programs come from. Their libraries are found by their dependencies."""
 
-PROGRAMS = ("bin/busybox", "usr/bin/crun", "usr/bin/openssl")
+PROGRAMS = ("bin/busybox", "sbin/vmcore-dmesg", "usr/bin/crun", "usr/bin/openssl")
 """Of these, Python beside them; without the leading ``usr/`` in some releases."""
 
 SETTINGS = ("etc/ssl/openssl.cnf",)

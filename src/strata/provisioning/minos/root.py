@@ -10,11 +10,16 @@ from strata.provisioning.minos import elf, modules, python
 from strata.provisioning.minos.recipe import PROGRAMS, SETTINGS, Recipe
 from strata.provisioning.minos.tree import File, Tree, directory, link, regular
 
+CRASH_HOOK = "etc/strata/crash-hook"
+"""What a kernel runs that was started because another one crashed."""
+
 _OURS = Path(__file__).parent / "rootfs"
 _EMPTY = ("dev", "etc", "mnt", "proc", "run", "sbin", "sys", "tmp", "var")
 
 
-def system(recipe: Recipe, files: Mapping[str, File], agent: Mapping[str, str]) -> Tree:
+def system(
+    recipe: Recipe, files: Mapping[str, File], agent: Mapping[str, str], crash_hook: bytes | None = None
+) -> Tree:
     """All but the kernel's modules: programs with their libraries, Python, the agent, and what starts them."""
     tree: Tree = {name: directory() for name in _EMPTY}
     tree["root"] = directory(0o700)
@@ -29,6 +34,8 @@ def system(recipe: Recipe, files: Mapping[str, File], agent: Mapping[str, str]) 
     tree |= python.library(files, which, agent)
     tree |= _libraries(recipe, files, tree.values())
     tree |= _ours()
+    if crash_hook is not None:
+        tree[CRASH_HOOK] = regular(crash_hook, executable=True)
     return tree
 
 
@@ -42,6 +49,7 @@ def _ours() -> Tree:
         "etc/strata": directory(0o700),
         "etc/strata/minos.sh": regular(ours("minos.sh")),
         "etc/strata/agent": regular(ours("agent"), executable=True),
+        CRASH_HOOK: regular(ours("crash-hook"), executable=True),
         "etc/strata/dhcp": regular(ours("dhcp"), executable=True),
         "etc/passwd": regular(b"root:x:0:0:root:/root:/bin/sh\n"),
         "etc/group": regular(b"root:x:0:\ntty:x:5:\n"),
