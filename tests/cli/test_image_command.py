@@ -101,6 +101,15 @@ def test_deleting_undeleting_and_collecting(site: ImageSite, run: Run, archive: 
     assert list((site.directory / "images/squashfs").iterdir()) == []
 
 
+def test_an_image_that_nodes_may_run_is_not_deleted(site: ImageSite, run: Run, archive: Path) -> None:
+    run("image", "import", archive, "--name", "a", "--tag", "1")
+    site.used["a:1"] = ("compute", "login")
+    refused = run("image", "delete", "a:1")
+    assert refused.code == 3
+    assert "the image set compute is made of it, and 1 more" in refused.err
+    assert [item["tag"] for item in run("image", "list", "--json").json] == ["1"]
+
+
 def test_an_export_can_be_verified_and_imported_elsewhere(
     site: ImageSite, run: Run, archive: Path, tmp_path: Path
 ) -> None:

@@ -73,13 +73,14 @@ class ImageSite:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(120)
 
     async def _start(self) -> None:
+        self.used: dict[str, tuple[str, ...]] = {}
         self.store = MemoryStore()
         ledger = Ledger(self.store)
         self.jobs = Jobs(self.store, ledger, owner="test", settings=JobSettings(report_every=0.1))
         signer = Signer.open(self.directory / "signing")
         self.images = Images(self.directory / "images", self.store, ledger, signer, self.alarms.append)
         await self.images.start()
-        self.service = ImageService(self.images, self.jobs)
+        self.service = ImageService(self.images, self.jobs, used_by=lambda reference: self.used.get(reference, ()))
         services = Services(
             facade=cast("Facade", _JobsOnly(self.jobs)),
             authenticator=Authenticator(self.store, ledger),

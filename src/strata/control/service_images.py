@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
@@ -11,7 +12,7 @@ from strata.control import image_views as iv
 from strata.control.job_record import Step
 from strata.control.jobs import Jobs
 from strata.control.principal import Principal
-from strata.core.errors import BadRequest, NotFound, StrataError, Unavailable
+from strata.core.errors import BadRequest, NotFound, Refused, StrataError, Unavailable
 from strata.provisioning.images.compare import Difference
 from strata.provisioning.images.records import Name, Tagged
 from strata.provisioning.images.registry import RemoteImage
@@ -26,8 +27,12 @@ _MOST_LOG = 1 << 20
 class ImageService:
     """The repository, on behalf of somebody."""
 
-    def __init__(self, images: Images, jobs: Jobs) -> None:
+    def __init__(
+        self, images: Images, jobs: Jobs, *, used_by: Callable[[str], Sequence[str]] = lambda reference: ()
+    ) -> None:
+        """``used_by``: the image sets that a tag is in."""
         self._images = images
+        self._used_by = used_by
         self._jobs = jobs
         jobs.register("image-import", self._import)
         jobs.register("image-build", self._build)
@@ -69,7 +74,14 @@ class ImageService:
         return self._view(f"{name}:{tag}")
 
     async def delete(self, who: Principal, name: str, tag: str) -> None:
-        """Let the tag stand for nothing."""
+        """Let the tag stand for nothing, unless nodes run it or may be told to."""
+        if sets := self._used_by(f"{name}:{tag}"):
+            raise Refused(
+                f"the image set {sets[0]} is made of it" + (f", and {len(sets) - 1} more" if sets[1:] else ""),
+                by="image-set",
+                where=f"{name}:{tag}",
+                hint=f"strata image-set put another, or strata image-set delete {sets[0]}",
+            )
         await self._images.catalogue.delete(who.name, f"{name}:{tag}")
 
     async def undelete(self, who: Principal, name: str, tag: str) -> iv.ImageView:
@@ -124,6 +136,8 @@ class ImageService:
 
         def read() -> tuple[bytes, int]:
             with path.open("rb") as file:
+                if offset > file.seek(0, os.SEEK_END):
+                    return b"", offset  # not every filesystem can seek as far as one can count
                 file.seek(offset)
                 found = file.read(_MOST_LOG)
                 return found, offset + len(found)

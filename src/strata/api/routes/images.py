@@ -57,7 +57,7 @@ async def move_tag(ask: Asked, name: NamePath, tag: TagPath, data: JSONBody[iv.M
     return await ask.images.move(ask.who, name, tag, data)
 
 
-@delete("/v1/images/{name:str}/{tag:str}", tags=[_TAG], **needs("delete", "image", 404))
+@delete("/v1/images/{name:str}/{tag:str}", tags=[_TAG], **needs("delete", "image", 404, 409))
 async def delete_image(ask: Asked, name: NamePath, tag: TagPath) -> None:
     """Let a tag stand for nothing. For a week it can be had back."""
     await ask.images.delete(ask.who, name, tag)

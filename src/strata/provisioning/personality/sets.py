@@ -94,6 +94,10 @@ class ImageSets:
         """The set that has this digest now; empty: none has."""
         return self._by_digest.get(digest, "")
 
+    def using(self, reference: str) -> list[str]:
+        """The sets that an image (``name:tag``) is in."""
+        return sorted(s.name for s in self._sets.values() if any(m.release == reference for m in s.members))
+
     def problem(self, name: str) -> str:
         """Why the set cannot be run; empty: it can."""
         return self._problems.get(name, "") if name in self._sets else "no such image set"
