@@ -21,6 +21,7 @@ from strata.control.service_views import TokenRequest
 from strata.store.audit import Ledger
 from strata.store.memory import MemoryStore
 from support.fake_agent_layer import fake_agent_layer
+from support.fake_boot import FakeBoot
 from support.fake_machine import fake_machine
 from support.fake_power import fake_power
 from support.image_site import small_images
@@ -44,6 +45,7 @@ class Service:
             power=fake_power(self.facade),
             agents=fake_agent_layer(self.facade),
             images=small_images(self.store, self.ledger),
+            boot=FakeBoot(self.facade, self.store, self.ledger),  # type: ignore[arg-type]
             authority=Authority.open(authority) if authority else None,
             limits=limits or Limits(),
         )

@@ -1,26 +1,29 @@
-"""The hardware layer as the daemon makes it, unable to reach anything but simulated controllers on loopback.
+"""The layers as the daemon makes them, unable to reach anything but simulated controllers on loopback.
 
-What a fuzzer makes up for an address, a webhook or a password must not leave this machine.
+What a fuzzer makes up for an address, a registry, a webhook or a password must not leave this machine. Nodes boot from
+addresses of 127/8; nobody hands those out.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any, cast
+from unittest import mock
 
 import aiohttp
 
-from strata.api.services import Power
-from strata.control.machine import Machine
-from strata.control.metrics import Metrics
+from strata.api.nginx import free_port
+from strata.api.services import Services
 from strata.control.service import Service
-from strata.control.service_alerts import AlertService
 from strata.control.service_credentials import BmcCredentialService
 from strata.control.settings import Settings
-from strata.core.errors import DeviceError
+from strata.core.errors import DeviceError, Unavailable
+from strata.daemon import provisioning
 from strata.daemon.hardware import Reach, open_machine
 from strata.daemon.power import open_power, open_series
+from strata.daemon.provisioning import Ground, open_provisioning
 from strata.hardware.access.login_check import Accepts
 from strata.hardware.controllers import Controllers
 from strata.hardware.events.hub import EventHub
@@ -28,6 +31,8 @@ from strata.hardware.ipmi.controller import IpmiController
 from strata.hardware.redfish.bmc import Target
 from strata.hardware.redfish.client import Credentials, RedfishClient, RedfishSettings
 from strata.power.columns import PowerColumns
+from strata.provisioning.images import registry
+from strata.provisioning.images.shelf import Shelf
 from strata.store.audit import Ledger
 from strata.store.protocol import Store
 
@@ -82,22 +87,57 @@ def _near(accepts: Accepts, reach: Reach) -> Accepts:
     return let_in
 
 
+class _NoDhcp:
+    """Hands no addresses out: that needs a network of its own."""
+
+    def __init__(self, *_: object, **__: object) -> None: ...
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
+def _near_registries(pull: Callable[..., Awaitable[str]]) -> Callable[..., Awaitable[str]]:
+    async def pulled(shelf: Shelf, text: str, *more: Any, **options: Any) -> str:
+        if not text.startswith("127.0.0.1:"):
+            raise Unavailable("no registry can be reached here", where="registry")
+        return await pull(shelf, text, *more, **options)
+
+    return pulled
+
+
+def write_networks(directory: Path) -> Path:
+    """A description of the boot network on loopback."""
+    file = directory / "networks.yaml"
+    subnet = "{network: 127.0.0.0/8, interface: lo, server: 127.0.0.1, range: 127.1.0.100-127.1.0.250}"
+    file.write_text(f"boot_port: {free_port('127.0.0.1')}\nunknown: discover\nsubnets: [{subnet}]\n")
+    return file
+
+
 @asynccontextmanager
-async def loopback_machine(
-    service: Service, settings: Settings, server: str, metrics: Metrics
-) -> AsyncIterator[tuple[Machine, EventHub, Power]]:
-    """The hardware and power layers over the simulated controllers at ``server``."""
+async def loopback_layers(
+    service: Service, services: Services, settings: Settings, server: str
+) -> AsyncIterator[tuple[EventHub, Ground]]:
+    """The hardware, provisioning and power layers, with the simulated controllers at ``server``; in ``services``."""
+    store, ledger, metrics = service.controller.store, service.ledger, services.metrics
     async with AsyncExitStack() as parts:
-        reach = LoopbackReach(settings, service.controller.store, service.ledger, server)
+        reach = LoopbackReach(settings, store, ledger, server)
         await reach.start()
         parts.push_async_callback(reach.stop)
-        machine = (await open_machine(service, settings, reach, parts)).machine
-        hub = cast("AlertService", machine.alerts)._hub
+        opened = await open_machine(service, settings, reach, parts)
+        services.machine, hub = opened.machine, opened.hub
         assert hub.webhooks._http is not None
         await hub.webhooks._http.close()
         hub.webhooks._http = cast("Any", _NoHttp())
-        rotation = cast("BmcCredentialService", machine.credentials)._rotation
+        rotation = cast("BmcCredentialService", opened.machine.credentials)._rotation
         rotation._accepts = {"http": _near(rotation._accepts["http"], reach)}
+        parts.enter_context(mock.patch.object(provisioning, "DhcpService", _NoDhcp))
+        parts.enter_context(mock.patch.object(registry, "pull", _near_registries(registry.pull)))
+        assert services.authority is not None
+        ground = Ground(settings, store, ledger, reach, services.authority)
+        await ground.start(parts)
+        await open_provisioning(service, services, settings, ground, opened, parts)
         series = await open_series(settings, parts)
         power = await open_power(service, settings, reach, series, PowerColumns(), metrics, parts)
-        yield machine, hub, power.power
+        services.power = power.power
+        yield hub, ground

@@ -1,7 +1,8 @@
 """The API over the real service: a controller, a store and simulated nodes, on an event loop of their own.
 
 Clients that bring their own event loop (Schemathesis) reach it through ``Bridge``; tests on the same loop use
-``RealService`` directly. No processes, and no sockets but those of the simulated controllers on loopback.
+``RealService`` directly. No processes but those that make images, and no sockets but those of the simulated controllers
+and the boot server on loopback.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import httpx
-from loopback_reach import loopback_machine
+import msgspec
+from loopback_reach import loopback_layers, write_networks
 from route_table import Clock
 
 from strata.api.app import create_app
@@ -32,10 +34,18 @@ from strata.control.selectors import parse
 from strata.control.service import Service
 from strata.control.service_consoles import ConsoleService
 from strata.control.service_views import TokenRequest
-from strata.control.settings import HardwareSettings, LeadershipSettings, Settings, StoreSettings
+from strata.control.settings import (
+    HardwareSettings,
+    LeadershipSettings,
+    ProvisioningSettings,
+    Settings,
+    StoreSettings,
+)
 from strata.control.views import NodeSpec
 from strata.core.model import Model
+from strata.core.node import Interface, Node
 from strata.daemon import BUILT_IN
+from strata.daemon.provisioning import Ground
 from strata.hardware.events.event import HardwareEvent
 from strata.hardware.events.hub import EventHub
 from strata.store.open import open_store
@@ -59,6 +69,8 @@ SPARE = 2
 """Machines with controllers that nobody has made nodes of."""
 KEY = BmcCredentialSpec(pattern="default", user=SIMULATED_ACCOUNT.user, password=SIMULATED_ACCOUNT.password)
 """What opens the simulated controllers."""
+BUILD = "0123456789ab"
+"""The build of the minimal OS that is there."""
 CROWDED = ("n00004", "n00010")
 """Nodes that are said to be in one place."""
 WATCH_FOR = 0.02
@@ -68,10 +80,13 @@ WATCH_FOR = 0.02
 class RealService:
     """Everything that answers a request, and a small fleet that things have been said about."""
 
-    def __init__(self, service: Service, services: Services, clock: Clock, hub: EventHub, bmcs: BmcServer) -> None:
+    def __init__(
+        self, service: Service, services: Services, clock: Clock, hub: EventHub, ground: Ground, bmcs: BmcServer
+    ) -> None:
         self.service = service
         self.services = services
         self.hub = hub
+        self.ground = ground
         self.bmcs = bmcs
         self.store = service.controller.store
         self.auth = services.authenticator
@@ -111,6 +126,10 @@ class RealService:
         request = TokenRequest(role=role, scope=tuple(scope), ttl=ttl)
         return (await self.auth.mint(LOCAL_ADMIN, request)).token
 
+    def learn(self) -> None:
+        """Let the boot server know the nodes of now at once."""
+        self.ground.directory.update(node for node in self.service.registry.roster.nodes if node is not None)
+
     async def still(self) -> int:
         """Wait until nobody writes any more; the store's revision."""
         async with asyncio.timeout(20):
@@ -119,6 +138,14 @@ class RealService:
                 await asyncio.sleep(0.6)  # several turns of the controller's housekeeping
                 if before == await self.store.revision():
                     return before
+
+
+def write_build(minos: Path) -> None:
+    """A build of the minimal OS that nobody will boot."""
+    (minos / BUILD).mkdir(parents=True)
+    for name in ("vmlinuz", "initrd"):
+        (minos / BUILD / name).touch()
+    (minos / "latest").symlink_to(BUILD)
 
 
 @contextlib.asynccontextmanager
@@ -130,7 +157,9 @@ async def real_service(directory: Path, store_url: str = "memory:") -> AsyncIter
         store=StoreSettings(url=store_url),
         leadership=LeadershipSettings(shards=2),
         hardware=HardwareSettings(poll=False, consoles=False),
+        provisioning=ProvisioningSettings(networks=write_networks(directory)),
     )
+    write_build(settings.minos_dir)
     async with contextlib.AsyncExitStack() as parts:
         store = open_store(settings.store_url)
         parts.push_async_callback(store.close)
@@ -162,31 +191,53 @@ async def real_service(directory: Path, store_url: str = "memory:") -> AsyncIter
         parts.push_async_callback(authenticator.stop)
         await controller.start()
         parts.push_async_callback(controller.stop)
-        layers = loopback_machine(service, settings, bmcs.address, metrics)
-        services.machine, hub, services.power = await parts.enter_async_context(layers)
+        layers = loopback_layers(service, services, settings, bmcs.address)
+        hub, ground = await parts.enter_async_context(layers)
         parts.push_async_callback(service.jobs_.close)
-        real = RealService(service, services, clock, hub, bmcs)
+        real = RealService(service, services, clock, hub, ground, bmcs)
         await _furnish(real)
         yield real
 
 
+def _described(real: RealService) -> list[Node]:
+    """The nodes as they began: each with a controller, and a machine on the boot network."""
+    return [
+        msgspec.structs.replace(node, interfaces=(_interface(number),))
+        for number, node in enumerate(simulated_nodes(NODES, bmc_base=real.bmcs.address), 1)
+    ]
+
+
+def _interface(number: int) -> Interface:
+    return Interface(mac=f"52:54:00:00:00:{number:02x}", address=f"127.1.0.{number}", name="boot")
+
+
+def _spec(node: Node) -> NodeSpec:
+    return NodeSpec(**{field: getattr(node, field) for field in NodeSpec.__struct_fields__})
+
+
 async def describe(real: RealService) -> None:
-    """Put the nodes, groups and what opens controllers there. Groups that are there already stay, and nodes too, but
-    that they get their controllers back."""
-    nodes = simulated_nodes(NODES, bmc_base=real.bmcs.address)
-    await real.service.edits.create_nodes(nodes, "test")
-    await real.service.settled(await real.store.revision())
-    for node in nodes:
-        if real.service.registry.node(node.name).bmc != node.bmc:
-            spec = NodeSpec(name=node.name, location=node.location, nid=node.nid, bmc=node.bmc)
-            await real.service.replace_node(LOCAL_ADMIN, node.name, spec, None)
+    """Put the nodes, groups and what opens controllers there. Groups that are there already stay; nodes become what
+    they were."""
+    service, nodes = real.service, _described(real)
+    wanted = {node.name: _spec(node) for node in nodes}
+    there = {node.name: _spec(node) for node in service.registry.roster.nodes if node is not None}
+    changed = [name for name, spec in there.items() if wanted.get(name) != spec]
+    for name in changed:  # what is another's must be free before that other can have it back
+        bare = msgspec.structs.replace(there[name], location="", nid=None, interfaces=())
+        await service.replace_node(LOCAL_ADMIN, name, bare, None)
+    await service.edits.create_nodes([node for node in nodes if node.name not in there], "test")
+    await service.settled(await real.store.revision())
+    for name in changed:
+        if name in wanted:
+            await service.replace_node(LOCAL_ADMIN, name, wanted[name], None)
     for group in simulated_groups(nodes):
-        if group.name in real.service.registry.groups:
+        if group.name in service.registry.groups:
             continue
         names = [nodes[uid - 1].name for first, last in group.members for uid in range(first, last + 1)]
-        members = parse(",".join(names)).indices(real.service.registry, strict=False)
-        await real.service.edits.put_group(group.name, members, "test", description=group.description)
-    await real.service.settled(await real.store.revision())
+        members = parse(",".join(names)).indices(service.registry, strict=False)
+        await service.edits.put_group(group.name, members, "test", description=group.description)
+    await service.settled(await real.store.revision())
+    real.learn()
     await real.machine.credentials.put(LOCAL_ADMIN, KEY)
 
 
@@ -252,7 +303,7 @@ async def furnish_hardware(real: RealService) -> None:
     printed = asyncio.Event()
     consoles.listen(lambda node, _: printed.set() if node == real.nodes[-1] else None)
     for node in real.nodes:
-        consoles.append(node, "serial", [f"{node} login:", "Kernel panic - not syncing: a test"])
+        consoles.append(node, "serial", [f"{node} login:", "no panic: a test"])
     await asyncio.wait_for(printed.wait(), 5)
     real.dump = (await consoles.keep(real.nodes[0], 1, 2)).rpartition(":")[2]
 

@@ -14,7 +14,8 @@ import schemathesis
 from schemathesis.generation import GenerationMode
 
 Choices = Mapping[str, Sequence[Any]]
-"""Name of a parameter or field → values that mean something to the service."""
+"""Name of a parameter or field → values that mean something to the service. Before a path's parameter may stand the
+path's beginning, and a space."""
 
 
 def ground(
@@ -31,9 +32,11 @@ def ground(
     if draw.random() > share:
         return
     for name in case.path_parameters or {}:
-        key = case.path if case.path in path else name
-        if key in path:
-            case.path_parameters[name] = draw.choice(path[key])
+        found = [
+            key for key in path if key == name or (key.endswith(f" {name}") and case.path.startswith(key.split()[0]))
+        ]
+        if found:
+            case.path_parameters[name] = draw.choice(path[max(found, key=len)])
     case.headers.update(draw.choice(headers))
     for part in (case.query, case.body):
         _fill(part, other, draw.choice)

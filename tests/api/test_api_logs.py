@@ -119,6 +119,8 @@ def test_the_level_read_is_the_level_set(level: str) -> None:
         f"https://root:{CANARY}@10.0.0.1/redfish",
         f"-----BEGIN EC PRIVATE KEY-----\n{CANARY}\n-----END EC PRIVATE KEY-----",
         f"-----BEGIN PRIVATE KEY-----\n{CANARY} and cut off",
+        f"node n0001 showed 7.{CANARY:A<43}.n0001 twice",
+        f'{{"auths": {{"registry.example": {{"auth": "{CANARY}"}}}}}}',
     ],
 )
 @pytest.mark.parametrize("form", ["json", "text"])

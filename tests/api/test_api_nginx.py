@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import httpx
+import msgspec
 import pytest
 from api_support import Service
 from cryptography import x509
@@ -201,6 +202,37 @@ async def test_plain_http_and_a_service_that_is_away_get_problems_too(site: Site
         (503, "application/problem+json"),
     ]
     assert away.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    "request_line",
+    [
+        b"GET /v1/nodes/n1%00 HTTP/1.1",
+        b"GET /v1/nodes/n1\0 HTTP/1.1",
+        b"GET /v1/nodes/%zz HTTP/1.1",
+        b"GET /../../etc/passwd HTTP/1.1",
+        b"GET /redfish/v1/%00 HTTP/1.1",
+        b"POST /v1/boot/media/%00.iso HTTP/1.1",
+        b"GET no-slash HTTP/1.1",
+        b"nonsense",
+        b"GET /" + b"x" * 40_000 + b" HTTP/1.1",
+        b"GET /v1/health HTTP/1.1\r\nX-Long: " + b"x" * 40_000,
+    ],
+    ids=lambda line: line[:24].decode().replace("\0", "NUL"),
+)
+async def test_what_is_no_request_is_the_clients_mistake_and_told_as_a_problem(site: Site, request_line: bytes) -> None:
+    context = ssl.create_default_context(cadata=site.ca.pem.decode())
+    reader, writer = await asyncio.open_connection("127.0.0.1", site.door.port, ssl=context)
+    async with asyncio.timeout(10):
+        writer.write(request_line + b"\r\nHost: x\r\nConnection: close\r\n\r\n")
+        head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+        writer.close()
+        with suppress(ssl.SSLError, OSError):
+            await writer.wait_closed()
+    status = int(head.split()[1])
+    assert status in (400, 414), head
+    assert b"application/problem+json" in head
+    assert msgspec.json.decode(body)["status"] == status
 
 
 async def test_events_pass_without_being_held_back(site: Site) -> None:

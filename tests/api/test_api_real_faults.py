@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+from real_ground import IMAGE, PROFILE, SET, TAGS, Ids, live, provide
 from real_service import RAN, RealService, furnish_hardware, real_service
 from route_table import ROUTES
 
@@ -47,26 +48,49 @@ async def client(real: RealService) -> AsyncIterator[httpx.AsyncClient]:
 
 async def test_no_get_changes_anything(real: RealService, client: httpx.AsyncClient) -> None:
     await furnish_hardware(real)
-    known = {"name": "n00001", "dump": real.dump}
+    ids = Ids()
+    await provide(real, ids)
+    await live(real, ids)
+    assert real.ground.boot is not None
+    medium = (await real.ground.boot.medium("n00003")).rpartition("/")[2]
+    policy = {"text": "name: cap\nlimit: 10 kW\n", "without_rehearsal": "a test"}
+    made = await client.put("/v1/power/policies/cap", json=policy)
+    assert made.status_code == 200, made.text
+    names = {
+        "/nodes/": "n00001",
+        "/v1/power/policies/": "cap",
+        "/v1/documents/": "gpu",
+        "/v1/groups/": "gpu",
+        "/v1/power/": RAN,
+        "/v1/images/": IMAGE,
+        "/v1/image-sets/": SET,
+        "/v1/boot/profiles/": PROFILE,
+        "/v1/boot/media/": medium,
+    }
+    jobs = {"/v1/hardware/discover/": real.discovery, "/v1/exec/": ids.run}
     needed = {
         "/v1/nodes/{name}/at": {"time": "1"},
         "/v1/bmc/sensors": {"select": "*"},
         "/v1/bmc/firmware": {"select": "*"},
         "/v1/consoles/search": {"text": "panic"},
         "/v1/hardware/controller": {"address": real.bmcs.url("n00001")},
+        "/v1/images/{name}/{tag}/diff": {"other": f"{IMAGE}:{TAGS[1]}"},
     }
+
+    def known(path: str, values: dict[str, str], otherwise: str) -> str:
+        return next((value for part, value in values.items() if part in path), otherwise)
+
     before = await real.still()
     for method, path, _ in ROUTES:
         if method != "GET":
             continue
-        if "documents" in path or "groups" in path:
-            known["name"] = "gpu"
-        elif "nodes" in path:
-            known["name"] = "n00001"
-        elif "power" in path:
-            known["name"] = RAN
-        known["job"] = real.discovery if "discover" in path else real.job
-        where = path.format(**known)
+        where = path.format(
+            name=known(path, names, "n00001"),
+            job=known(path, jobs, real.job),
+            dump=real.dump,
+            tag=TAGS[0],
+            log=ids.log,
+        )
         for verb in ("GET", "HEAD"):
             if verb == "GET" or path not in STREAMS:
                 answer = await client.request(verb, where, params=needed.get(path))

@@ -6,17 +6,23 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from real_ground import Ids, live, provide
 from real_service import RealService, real_service
 from route_table import (
     BAD_CREDENTIALS,
     GROUP,
     UNVERIFIED,
+    bad_token,
     check_closed_to_bad_token,
     check_closed_to_unverified,
     check_role,
+    unverified,
 )
 
+from strata.api.agents import ROUTES as AGENT_ROUTES
 from strata.control.principal import ROLES
+from support.boot_site import make_csr
+from support.fake_agents import node_headers
 
 pytestmark = pytest.mark.slow
 
@@ -120,3 +126,62 @@ async def test_a_scoped_writer_that_reaches_outside_changes_nothing(real: RealSe
         held = await client.post("/v1/holds", json={"select": f"@{GROUP}", "reason": "mine"})
         assert (held.status_code, held.json()["nodeset"]) == (200, "n[00001-00004]")
         assert (await client.delete("/v1/holds", params={"select": "n00002"})).json()["changed"] == 1
+
+
+async def test_where_agents_speak_nobody_is_heard_but_a_node_with_the_certificate_of_its_present_boot(
+    real: RealService,
+) -> None:
+    ids = Ids()
+    await provide(real, ids)
+    serial = await live(real, ids)
+    csr = make_csr("n00001")[0].decode()
+    said = {"generation": 1, "boot_id": "b1", "seq": 2, "wait": 0, "state": {}}
+    bodies = {"exchange": said, "renew": {"csr": csr}, "inventory": {}, "log": {"lines": []}}
+    open_to_all = {"redeem": {"token": f"n00001.{'A' * 43}", "csr": csr}, "hello": {"macs": ["52:54:00:00:77:02"]}}
+    assert {*bodies, *open_to_all} == set(AGENT_ROUTES)
+
+    async def statuses(headers: object = None, token: str = "") -> set[int]:
+        async with real.client("front", token) as client:
+            return {
+                (await client.post(AGENT_ROUTES[route], json=body, headers=headers)).status_code  # type: ignore[arg-type]
+                for route, body in bodies.items()
+            }
+
+    for credential in BAD_CREDENTIALS:
+        assert await statuses(await bad_token(real, credential)) == {401}, credential
+    for verify in UNVERIFIED:
+        assert await statuses(unverified(verify, "node")) == {401}, verify
+    for role in ROLES:
+        assert await statuses(token=await real.token(role)) == {403}, role
+        if role != "node":
+            assert await statuses(unverified("SUCCESS", role)) == {403}, role
+    for name, shown in (("n00001", "0A"), ("n00002", serial), ("n00099", serial)):
+        assert await statuses(node_headers(name, shown)) == {403}, (name, shown)
+    async with real.client("front") as client:
+        redeemed = await client.post(AGENT_ROUTES["redeem"], json=open_to_all["redeem"])
+        assert redeemed.status_code == 403
+        assert (await client.post(AGENT_ROUTES["hello"], json=open_to_all["hello"])).json()["adopted"] is False
+        for route in AGENT_ROUTES.values():
+            assert (await client.get(route)).status_code == 400
+        del bodies["renew"]
+    assert await statuses(node_headers("n00001", serial)) == {200}
+
+
+async def test_a_scoped_operator_reaches_only_its_nodes_through_agents_and_boots(real: RealService) -> None:
+    ids = Ids()
+    await provide(real, ids)
+    await live(real, ids)
+    async with real.client("front", await real.token("operator", [GROUP])) as client:
+        for path in ("/v1/nodes/{}/agent", "/v1/boot/nodes/{}/script"):
+            assert (await client.get(path.format("n00001"))).status_code == 200, path
+            assert (await client.get(path.format("n00010"))).status_code == 404, path
+        booted = (await client.get("/v1/boot/nodes")).json()["items"]
+        assert [item["node"] for item in booted] == ["n00001", "n00002", "n00003", "n00004"]
+        assert (await client.post("/v1/exec", json={"select": "*", "argv": ["id"]})).status_code == 403
+        begun = await client.post("/v1/exec", json={"select": "n00002", "argv": ["id"]})
+        assert (begun.status_code, begun.json()["total"]) == (201, 1)
+        assert (await client.get(f"/v1/exec/{ids.run}")).status_code == 404
+        assert (await client.delete(f"/v1/exec/{ids.run}")).status_code == 404
+        assert (await client.get("/v1/boot/unknown")).status_code == 403
+        for path in ("/v1/image-sets/nodes", "/v1/images/tiny/1", "/v1/boot/profiles/debug"):
+            assert (await client.delete(path)).status_code == 403, path

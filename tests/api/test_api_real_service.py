@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from unittest import mock
 
 import pytest
 import schemathesis
-from real_service import Bridge, RealService, describe, furnish_hardware
+from real_ground import IMAGE, MAC, PROFILE, SET, TAGS, Ids, live, provide
+from real_service import BUILD, Bridge, RealService, describe, furnish_hardware
 from schema_checks import ask_and_check, examples, schema_of
 from schema_ground import ground
 
 from strata.api.http import seal
-from strata.control import logs
+from strata.control import logs, service_exec
+from strata.provisioning.images import uploads
 
 BRIDGE = Bridge()
 # A discovery looks wherever it is told, beyond this machine: the fake answers for it (``test_api_schema``).
@@ -57,23 +60,43 @@ SETS = [
     {"power": "unknown"},
 ]
 CURSORS = [seal(text) for text in ("n00003", "0", "7", "-1", "1e3", "9" * 400, "\u0663", "x", "", "0" * 17)]
+IDS = Ids()
 PATH = {
-    "/v1/groups/{name}": GROUPS,
-    "/v1/groups/{name}/members": GROUPS,
-    "/v1/documents/{name}": ["base", "gpu", "new"],
+    "/v1/groups name": GROUPS,
+    "/v1/documents name": ["base", "gpu", "new"],
+    "/v1/images name": [IMAGE, "absent"],
+    "/v1/image-sets name": [SET, "new"],
+    "/v1/boot/profiles name": ["default", PROFILE, "new"],
     "name": NAMES,
+    "tag": [*TAGS, "absent"],
+    "mac": [MAC, "52:54:00:00:99:99"],
+    "upload": ["0" * 32],
+    "log": ["0" * 32],
+    "/v1/exec job": ["0" * 16],
     "frozen": ["fleet", "group:service", "group:absent", "node:n00001", "node:absent"],
     "job": ["0" * 17],
     "ident": ["0" * 16],
     "dump": ["1-2", "2-1", "7-9"],
     "token": ["0" * 57],
-    "/v1/webhooks/{name}": ["pager", "new"],
-    "/v1/hardware/discover/{job}": ["0" * 17],
+    "/v1/webhooks name": ["pager", "new"],
+    "/v1/hardware/discover job": ["0" * 17],
 }
 ADDRESSES = ["default", "http://127.0.0.1:*", "https://10.0.0.*", "https://bmc.example", "ipmi://bmc.example", "x y"]
 """Of controllers; and those of the simulated ones."""
 ALERTS = ["absent"]
+UPLOADS = ["0" * 32]
+SOURCES = [f"{IMAGE}:{TAGS[0]}", f"{IMAGE}@1", f"{IMAGE}@99", "absent:1"]
 OTHER = {
+    "upload": UPLOADS,
+    "registry": ["", "registry.example/debian:12", "x"],
+    "source": SOURCES,
+    "other": SOURCES,
+    "release": SOURCES,
+    "minos": ["latest", BUILD, "f" * 12],
+    "parameters": ["", "loglevel=7", "-panic", "password=x"],
+    "where": ["", "minos", "system"],
+    "argv": [["true"], ["uname", "-r"]],
+    "interfaces": [[], [{"mac": MAC}], [{"mac": "52:54:00:00:00:01", "address": "127.1.0.1"}], [{"mac": "x"}]],
     "address": ADDRESSES,
     "pattern": ADDRESSES,
     "bmc": ADDRESSES,
@@ -124,11 +147,17 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealService]:
     level = logs.get_level()
     found = BRIDGE.start(tmp_path_factory.mktemp("state"), "")
     BRIDGE.run(furnish_hardware(found))
+    BRIDGE.run(provide(found, IDS))
+    BRIDGE.run(live(found, IDS))
     PATH["job"].append(found.job)
-    PATH["/v1/hardware/discover/{job}"].append(found.discovery)
+    PATH["/v1/hardware/discover job"].append(found.discovery)
+    PATH["/v1/exec job"].append(IDS.run)
+    PATH["log"].append(IDS.log)
     ADDRESSES.extend([found.bmcs.url("n00001"), found.bmcs.url("n00002"), found.spare[0]])
     ALERTS[:] = list(found.hub.alerts.alerts)[:3]
-    yield found
+    # How much may be under way at once is no part of the document.
+    with mock.patch.object(service_exec, "MOST_RUNS", 10**6), mock.patch.object(uploads, "MOST_AT_ONCE", 10**6):
+        yield found
     BRIDGE.stop()
     logs.set_level(level)
 
@@ -137,6 +166,8 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealService]:
 def all_there(real: RealService) -> None:
     """What the operation before this one deleted is back."""
     BRIDGE.run(describe(real))
+    BRIDGE.run(provide(real, IDS))
+    PATH["upload"][1:] = UPLOADS[1:] = [IDS.upload]
 
 
 # The service draws random numbers in its own thread, which Hypothesis takes for its strategies' doing.

@@ -1,4 +1,4 @@
-"""What nodes and their controllers fetch through the real nginx: certificates for tokens, and boot media."""
+"""What nodes fetch through the real nginx: certificates for tokens."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class FrontDoorSite:
 async def door(tmp_path: Path) -> AsyncIterator[FrontDoorSite]:
     import uvicorn
 
-    async with booting(tmp_path, media=True) as site:
+    async with booting(tmp_path) as site:
         authenticator = Authenticator(site.store, Ledger(site.store))
         await authenticator.start()
 
@@ -58,12 +58,6 @@ async def door(tmp_path: Path) -> AsyncIterator[FrontDoorSite]:
                 )
             except Unauthenticated as error:
                 scope[WHO] = error
-            if scope["path"].startswith("/v1/boot/media/"):
-                file = site.service.medium_file(scope["path"].rsplit("/", 1)[1])
-                extra = [(b"x-accel-redirect", b"/boot-media-file/" + file.encode())] if file else []
-                await send({"type": "http.response.start", "status": 200 if file else 404, "headers": extra})
-                await send({"type": "http.response.body", "body": b""})
-                return
             answer = redeem if scope["path"] == "/agent/v1/redeem" else renew
             await answer(scope, receive, send, site.identity)
 
@@ -84,7 +78,6 @@ async def door(tmp_path: Path) -> AsyncIterator[FrontDoorSite]:
                 ca=site.authority.certificate_path,
                 workers=1,
                 connections=64,
-                media=tmp_path / "media",
             )
         )
         await nginx.start()
@@ -158,18 +151,3 @@ async def test_a_forged_address_is_overwritten_by_nginx(door: FrontDoorSite) -> 
         )
     assert got.status_code == 403
     assert [(alarm.kind, alarm.peer) for alarm in door.site.alarms] == [("token-foreign", "127.0.0.1")]
-
-
-async def test_a_medium_is_fetched_in_parts_by_its_name_alone(door: FrontDoorSite) -> None:
-    name = (await door.site.service.medium("n0001")).rsplit("/", 1)[1]
-    file = door.site.service.medium_file(name)
-    assert file is not None
-    whole = (door.directory / "media" / file).read_bytes()
-    async with door.client() as client:
-        head = await client.head(f"/v1/boot/media/{name}")
-        assert int(head.headers["content-length"]) == len(whole)
-        got = await client.get(f"/v1/boot/media/{name}", headers={"Range": "bytes=32768-34815"})
-        assert (got.status_code, got.content) == (206, whole[32768:34816])
-        for path in ("/v1/boot/media/" + "a" * 43 + ".iso", f"/boot-media-file/{file}", "/boot-media-file/"):
-            assert (await client.get(path)).status_code in (401, 404), path
-    assert name not in (door.directory / "nginx" / "nginx.log").read_text()

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import io
 import json
+import ssl
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,33 +14,22 @@ from typing import Any
 
 import httpx
 import pytest
-from real_service import RealService, real_service
+from real_service import BUILD, RealService, real_service
 
+from strata.api.nginx import Nginx, free_port
+from strata.api.nginx_config import FrontDoor
 from strata.api.server import ApiServer
 from strata.cli import main
-from strata.control.service_boot import BootControl, wanted_profile
 from strata.control.settings import admin_socket
-from strata.provisioning.alarm import Alarm
-from strata.provisioning.boot.builds import Builds
-from strata.provisioning.boot.fragment import Site
-from strata.provisioning.boot.profiles import Profiles
-from strata.provisioning.boot.service import BootService, Ground
-from strata.provisioning.directory import Directory
-from strata.provisioning.identity.identity import Identity
-from strata.provisioning.networks import parse
 
 pytestmark = pytest.mark.slow
-
-BUILD = "0123456789ab"
-NETWORKS = "subnets: [{network: 10.77.0.0/24, interface: br0, server: 10.77.0.1}]"
 
 
 class Running:
     """The running service, and what was said to it."""
 
-    def __init__(self, real: RealService, control: BootControl, state: Path) -> None:
+    def __init__(self, real: RealService, state: Path) -> None:
         self.real = real
-        self.control = control
         self.state = state
 
     async def run(self, *arguments: str) -> tuple[int, str, str]:
@@ -56,58 +46,17 @@ class Running:
 
 @pytest.fixture
 async def site(tmp_path: Path) -> AsyncIterator[Running]:
-    build = tmp_path / "minos" / BUILD
-    build.mkdir(parents=True)
-    (build / "vmlinuz").touch()
-    (build / "initrd").touch()
-    (tmp_path / "minos" / "latest").symlink_to(BUILD)
-    alarms: list[Alarm] = []
-
-    async def hold(node: str, reason: str) -> None:
-        pass
-
-    async def tail(node: str) -> str:
-        return ""
-
     async with real_service(tmp_path) as real, contextlib.AsyncExitStack() as parts:
-        assert real.services.authority is not None
-        authority, service = real.services.authority, real.service
-        identity = Identity(
-            real.store, lambda csr, node: authority.sign_csr(csr, node, "node", (), 86400), alarms.append
-        )
-        profiles = Profiles(real.store, service.ledger, Builds(tmp_path / "minos").digest)
-        directory = Directory()
-        boot = BootService(
-            parse(NETWORKS, source="networks"),
-            directory,
-            identity,
-            profiles,
-            Site(controllers=("https://10.77.0.1:8443",), ca=authority.pem.decode()),
-            Ground(
-                attached=lambda _: False,
-                held=lambda name: name in service.registry.holds,
-                hold=hold,
-                console_tail=tail,
-                profile_of=lambda name: wanted_profile(service, name),
-            ),
-            alarms.append,
-        )
-        for part in (identity, profiles):
-            await part.start()
-            parts.push_async_callback(part.stop)
-        control = real.services.boot = BootControl(service, boot, profiles, identity)
         async with real.client() as client:
-            node = {
-                "name": "b1",
-                "interfaces": [{"mac": "52:54:00:00:00:01", "address": "10.77.0.11", "name": "boot"}],
-            }
-            assert (await client.post("/v1/nodes", json={"nodes": [node]})).status_code < 300
-        directory.update(node for node in service.registry.roster.nodes if node is not None)
+            boot = {"mac": "52:54:00:00:01:01", "address": "127.1.1.1", "name": "boot"}
+            nodes = [{"name": "b1", "interfaces": [boot]}, {"name": "b2"}]
+            assert (await client.post("/v1/nodes", json={"nodes": nodes})).status_code < 300
+        real.learn()
         state = Path(parts.enter_context(tempfile.TemporaryDirectory(prefix="st-")))
-        server = ApiServer(real.services, admin_socket(state))
+        server = ApiServer(real.services, admin_socket(state), state / "front.sock")
         await server.start()
         parts.push_async_callback(server.stop)
-        yield Running(real, control, state)
+        yield Running(real, state)
 
 
 async def test_profiles_are_made_changed_and_deleted_over_rest(site: Running) -> None:
@@ -164,7 +113,7 @@ async def test_status_is_paged_by_name(site: Running) -> None:
             if not page["next"]:
                 break
             cursor = {"cursor": page["next"]}
-        assert names == sorted([*site.real.nodes, "b1"])
+        assert names == sorted([*site.real.nodes, "b1", "b2"])
 
 
 async def test_a_certificate_can_be_revoked(site: Running) -> None:
@@ -190,7 +139,7 @@ async def test_the_command_does_all_of_it(site: Running) -> None:
     assert "quiet loglevel=7" in out
     code, out, _ = await site.run("boot", "script", "b1")
     assert out.startswith("#!ipxe\n")
-    code, _, err = await site.run("boot", "script", site.real.nodes[0])
+    code, _, err = await site.run("boot", "script", "b2")
     assert code == 1 and "no address on a boot network" in err
     code, out, _ = await site.run("boot", "status", "b1")
     assert code == 0 and "b1" in out and "GENERATION" in out.upper()
@@ -198,3 +147,51 @@ async def test_the_command_does_all_of_it(site: Running) -> None:
     assert code == 0
     code, out, _ = await site.run("boot", "profile", "delete", "debug")
     assert code == 0 and "deleted" in out
+
+
+@pytest.fixture
+async def door(site: Running) -> AsyncIterator[httpx.AsyncClient]:
+    """A client that comes in through nginx."""
+    authority = site.real.services.authority
+    assert authority is not None
+    authority.renew_server(["127.0.0.1"])
+    nginx = Nginx(
+        FrontDoor(
+            directory=site.state / "nginx",
+            host="127.0.0.1",
+            port=free_port("127.0.0.1"),
+            upstream=site.state / "front.sock",
+            certificate=authority.server_paths[0],
+            key=authority.server_paths[1],
+            ca=authority.certificate_path,
+            workers=1,
+            connections=64,
+            media=site.real.service.settings.media_dir,
+        )
+    )
+    await nginx.start()
+    context = ssl.create_default_context(cadata=authority.pem.decode())
+    async with httpx.AsyncClient(base_url=f"https://127.0.0.1:{nginx.door.port}", verify=context) as client:
+        yield client
+    await nginx.stop()
+
+
+@pytest.mark.server
+async def test_a_medium_is_sent_by_a_name_that_nobody_can_guess(site: Running, door: httpx.AsyncClient) -> None:
+    boot = site.real.ground.boot
+    assert boot is not None
+    name = (await boot.medium("b1")).rpartition("/")[2]
+    file = boot.medium_file(name)
+    assert file is not None
+    whole = (site.real.service.settings.media_dir / file).read_bytes()
+    head = await door.head(f"/v1/boot/media/{name}")
+    assert (head.status_code, int(head.headers["content-length"])) == (200, len(whole))
+    assert head.headers["content-type"] == "application/x-iso9660"
+    part = await door.get(f"/v1/boot/media/{name}", headers={"Range": "bytes=32768-34815"})
+    assert (part.status_code, part.content) == (206, whole[32768:34816])
+    for path in (f"/v1/boot/media/{'A' * 43}.iso", f"/boot-media-file/{file}", "/v1/boot/media/..%2fca.iso"):
+        assert (await door.get(path)).status_code in (400, 401, 404), path
+    assert name not in (site.state / "nginx" / "nginx.log").read_text()
+    later = (await boot.medium("b1")).rpartition("/")[2]
+    assert (await door.get(f"/v1/boot/media/{name}")).status_code == 404, "it is the medium of a boot before"
+    assert (await door.get(f"/v1/boot/media/{later}")).status_code == 200

@@ -203,6 +203,18 @@ def test_an_agent_is_shown_with_the_reasons_of_its_members(run: Run, agents: Age
     assert any(line.split()[:4] == ["system", "error", "no", "3"] for line in out.splitlines())
 
 
+@pytest.mark.parametrize(("personality", "told"), [("error", True), ("fatal", True), ("active", False)])
+def test_a_node_whose_images_are_in_trouble_is_shown_with_the_reason(
+    server: FakeServer, run: Run, agents: Agents, personality: str, told: bool
+) -> None:
+    fact = {"value": personality, "seen": 1.0, "source": "node", "age": 2.0}
+    server.add_node("n1", facts={"personality": fact})
+    got = run("node", "show", "n1")
+    assert got.code == 0
+    assert ("agent says    system: \\x1b[2Jended; switch: broken" in got.out) == told
+    assert (("GET", "/v1/nodes/n1/agent") in [request[:2] for request in server.requests]) == told
+
+
 def test_an_unknown_machine_is_listed_adopted_and_forgotten(run: Run, agents: Agents) -> None:
     assert "S9" in run("boot", "unknown", "list").out
     assert run("boot", "unknown", "adopt", "52:54:00:00:00:09", "new1", "--address", "10.0.0.9").code == 0

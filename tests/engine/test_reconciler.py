@@ -208,6 +208,19 @@ def test_one_relapse_after_a_long_good_time_is_no_flapping() -> None:
 
 
 @pytest.mark.slow
+def test_nodes_that_differ_because_more_is_wanted_of_them_are_not_flapping() -> None:
+    fleet = PureFleet(1, timing=QUICK)
+    fleet.want(**READY)
+    for _ in range(8):
+        fleet.converge()
+        fleet.engine.want_anew(np.array([0]))
+        fleet.sim.panic(np.array([0]), now=fleet.now)
+        fleet.run(600, lambda: fleet.state(0) != "ready")
+        assert fleet.state(0) == "converging"
+    fleet.converge()
+
+
+@pytest.mark.slow
 def test_a_held_node_is_never_acted_on() -> None:
     fleet = PureFleet(3)
     fleet.brake([1], held=True)

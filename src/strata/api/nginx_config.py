@@ -61,6 +61,7 @@ _REDFISH_PROBLEMS = {
     ),
     "504": (504, "Strata.1.0.OutcomeUnknown", "the service took too long to answer", "Look before trying again."),
 }
+_PROBLEM_PATH = "/.problem/"
 # A controller's push has its credential in the path, which nginx would put into its log of errors.
 _INBOX = "/v1/hardware/events/in/"
 
@@ -278,8 +279,9 @@ def _problem(number: int, codes: str) -> str:
         }
     ).decode()
     body = body.replace("'", "\\'").replace("REQUEST_ID", "$request_id")
-    return f"""    error_page {codes} = @problem{number};
-    location @problem{number} {{
+    # By a path and not by a name: nginx sends nobody to a named location whose own path it could not read.
+    return f"""    error_page {codes} = {_PROBLEM_PATH}{number};
+    location = {_PROBLEM_PATH}{number} {{
       internal;
       default_type application/problem+json;
       return {status} '{body}';

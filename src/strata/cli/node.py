@@ -139,6 +139,7 @@ def show(session: Session, name: str, as_json: bool) -> None:
             ("hold", f"{hold['reason']} ({hold['author']}, since {when(hold['since'])})" if hold else ""),
             ("frozen", item.get("frozen")),
             ("doing", _doing(item) if item.get("doing") else ""),
+            ("agent says", _agent_says(session, item)),
             ("location", item.get("location")),
             ("nid", item.get("nid")),
             ("role", item.get("role")),
@@ -155,6 +156,20 @@ def show(session: Session, name: str, as_json: bool) -> None:
     if rows:
         out.line()
         out.table([Column(title) for title in ("variable", "is", "wanted", "seen", "by", "wanted by")], rows)
+
+
+def _agent_says(session: Session, item: Json) -> str:
+    """Why what runs on the node is in trouble; empty where it is not, or nobody knows."""
+    from strata.cli.client import segment
+    from strata.core.errors import Unavailable
+
+    if item.get("facts", {}).get("personality", {}).get("value") not in ("error", "fatal"):
+        return ""
+    try:
+        view: Json = session.client.get(f"/v1/nodes/{segment(item['name'])}/agent")
+    except Unavailable:
+        return ""  # a simulated node has no agent
+    return "; ".join(filter(None, (view["reason"], view["failure"])))
 
 
 def _interface(one: Json) -> str:

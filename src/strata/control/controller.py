@@ -185,6 +185,11 @@ class Controller:
         self.engine.sight.look_soon(nodes, None, self.clock.now())
         self.wake()
 
+    def want_anew(self, nodes: Indices) -> None:
+        """What is wanted of these has its name still, and stands for something else now."""
+        self.engine.want_anew(nodes)
+        self.look_at(nodes)
+
     async def permits(self, guard: str, batch: Batch) -> Sequence[str]:
         """Ask a guard on behalf of a person: empty for yes, else why not. Nobody to ask is a no."""
         return await self.executor.permits(self.model.guards[guard], batch)

@@ -118,7 +118,7 @@ class BootControl:
         registry = self._service.registry
         nodes = np.flatnonzero(registry.goals(VARIABLE).codes if name == DEFAULT else registry.wanted(VARIABLE, name))
         if len(nodes):
-            self._service.controller.look_at(nodes)
+            self._service.controller.want_anew(nodes)
 
 
 def wanted_profile(service: Service, node: str) -> str:

@@ -69,7 +69,7 @@ class ImageSetService:
         if VARIABLE in self._service.controller.model.variables:
             nodes = np.flatnonzero(self._service.registry.wanted(VARIABLE, name))
             if len(nodes):
-                self._service.controller.look_at(nodes)
+                self._service.controller.want_anew(nodes)
 
     def _wanted(self, name: str) -> int:
         if VARIABLE not in self._service.controller.model.variables:

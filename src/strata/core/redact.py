@@ -11,7 +11,7 @@ HIDDEN = "[hidden]"
 _T = TypeVar("_T")
 
 _NAME = re.compile(
-    r"secret|passw|token|credential|private|authori[sz]ation|cookie|(?:^|[^a-z])keys?(?:$|[^a-z])", re.IGNORECASE
+    r"secret|passw|token|credential|private|authori[sz]ation|cookie|(?:^|[^a-z])keys?(?:$|[^a-z])|^auth$", re.IGNORECASE
 )
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _TEXTS = (
@@ -27,6 +27,9 @@ _TEXTS = (
     ),
     re.compile(r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"),
     re.compile(r"AGE-SECRET-KEY-[A-Z0-9]+"),
+    # The token of a node's boot; the login of a registry, as docker writes it.
+    re.compile(r"\b[1-9]\d{0,17}\.[A-Za-z0-9_-]{43}\.(?=[A-Za-z0-9])"),
+    re.compile(r"(?<=\"auth\")\s*:\s*\"[^\"]+"),
     re.compile(r"(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"),
 )
 

@@ -77,9 +77,12 @@ class Engine:
         wanted = mine[codes]
         changed = nodes[column.goal[nodes] != wanted]
         column.goal[nodes] = wanted
-        self.forgive(changed)
-        self.work.was_ready[changed] = False
-        self.work.touch(changed, Urgency.WISH)
+        self.want_anew(changed)
+
+    def want_anew(self, nodes: Indices) -> None:
+        """The owners want something else, if perhaps by the same name: a node that differs from it has not fallen."""
+        self.forgive(nodes)
+        self.work.was_ready[nodes] = False
 
     def set_brakes(self, nodes: Indices, *, held: npt.NDArray[np.bool_], frozen: npt.NDArray[np.bool_]) -> None:
         """Which nodes a person holds or has frozen."""

@@ -29,7 +29,7 @@ async def show_agent_inventory(ask: Asked, name: NodePath) -> a.InventoryView:
     return await ask.agents.agents.inventory(ask.who, name)
 
 
-@get("/v1/boot/unknown", tags=[_TAG], **needs("read", "hardware"))
+@get("/v1/boot/unknown", tags=[_TAG], **needs("read", "unknown-machine"))
 async def list_unknown(ask: Asked) -> a.UnknownMachines:
     """Machines that booted, are no nodes, and wait to be adopted."""
     return await ask.agents.agents.unknown(ask.who)
@@ -41,7 +41,7 @@ async def adopt_unknown(ask: Asked, mac: MacPath, data: JSONBody[a.AdoptMachine]
     return await ask.agents.agents.adopt(ask.who, mac, data)
 
 
-@delete("/v1/boot/unknown/{mac:str}", tags=[_TAG], **needs("delete", "hardware", 404))
+@delete("/v1/boot/unknown/{mac:str}", tags=[_TAG], **needs("delete", "unknown-machine", 404))
 async def forget_unknown(ask: Asked, mac: MacPath) -> None:
     """Forget one, until it says hello again."""
     await ask.agents.agents.forget(ask.who, mac)

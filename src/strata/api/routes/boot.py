@@ -15,6 +15,7 @@ from strata.control.boot_views import BootStatusPage
 from strata.core.errors import NotFound
 
 _TAG = "booting"
+_ISO = "application/x-iso9660"
 
 MediumPath = Annotated[str, PathParameter(pattern=r"^[A-Za-z0-9_-]{43}\.iso$(?!\n)", max_length=47)]
 
@@ -55,7 +56,7 @@ async def delete_boot_profile(request: AnyRequest, ask: Asked, name: GroupPath) 
     await ask.boot.delete_profile(ask.who, name, await expected_revision(request, current))
 
 
-@get("/v1/boot/nodes", tags=[_TAG], **needs("read", "boot"))
+@get("/v1/boot/nodes", tags=[_TAG], **needs("read", "boot", 404))
 async def boot_status(ask: Asked, select: Select = "*", limit: Limit = 1000, cursor: Cursor = None) -> b.BootStatusPage:
     """How nodes' boots went: generations, attempts, when they asked and when they arrived."""
     page = await ask.boot.status(ask.who, select, limit, unseal(cursor))
@@ -74,13 +75,13 @@ async def revoke_node_certificate(ask: Asked, name: NodePath) -> b.BootStatusVie
     return await ask.boot.revoke(ask.who, name)
 
 
-@get("/v1/boot/media/{name:str}", tags=[_TAG], status_code=200, **public(404, 503))
-async def boot_medium(ask: Asked, name: MediumPath) -> Response[None]:
+@get("/v1/boot/media/{name:str}", tags=[_TAG], media_type=_ISO, **public(404, 503))
+async def boot_medium(ask: Asked, name: MediumPath) -> Response[bytes]:
     """A boot medium (ISO), by a name that nobody can guess, until its node has booted from it. nginx sends the file."""
     file = ask.boot.medium(name)
     if file is None:
         raise NotFound("there is no such medium, or not any more", where="medium")
-    return Response(None, headers={"X-Accel-Redirect": f"/boot-media-file/{file}"}, media_type="application/x-iso9660")
+    return Response(b"", headers={"X-Accel-Redirect": f"/boot-media-file/{file}"}, media_type=_ISO)
 
 
 HANDLERS = [

@@ -1,0 +1,53 @@
+"""How ``strata up`` tells of nodes on their way."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+
+from strata.cli import journey
+from strata.cli.output import Output
+
+
+def facts(**values: str) -> dict[str, Any]:
+    return {name: {"value": value} for name, value in values.items()}
+
+
+@pytest.mark.parametrize(
+    ("known", "state", "boot", "reached"),
+    [
+        (facts(power="off"), "converging", {}, "off"),
+        (facts(power="on", os="down"), "converging", {}, "power"),
+        (facts(power="on", os="down"), "converging", {"script": 9.0, "fragment": None, "redeemed": None}, "script"),
+        (facts(power="on", os="down"), "converging", {"script": 9.0, "fragment": 10.0, "redeemed": None}, "kernel"),
+        (facts(power="on", os="down"), "converging", {"script": 9.0, "fragment": 1.0, "redeemed": 2.0}, "script"),
+        (facts(power="on", os="down"), "converging", {"script": 1.0, "fragment": 1.5, "redeemed": 2.0}, "power"),
+        (facts(power="on", os="up", image="absent"), "converging", {}, "minOS"),
+        (facts(power="on", os="up", image="demo", personality="idle"), "converging", {}, "image"),
+        (facts(power="on", os="up", image="demo", personality="active"), "converging", {}, "image"),
+        (facts(power="on", os="up", image="demo", personality="active"), "ready", {}, "ready"),
+    ],
+)
+def test_a_node_is_as_far_as_its_facts_and_its_boot_say(
+    known: dict[str, Any], state: str, boot: dict[str, Any], reached: str
+) -> None:
+    assert journey.STAGES[journey.stage(known, state, boot)] == reached
+
+
+def test_every_step_of_every_node_is_a_line_with_the_time_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(journey.time, "monotonic", lambda: now[0])
+    said = io.StringIO()
+    with journey.Journey(Output(stdout=io.StringIO(), stderr=said), ["n1"]) as followed:
+        for at, place in ((101.0, 1), (111.0, 2), (112.0, 2), (131.0, 4), (140.0, 1), (150.0, 2)):
+            now[0] = at
+            followed.update("n1", place, "")
+    assert [" ".join(line.split()) for line in said.getvalue().splitlines()] == [
+        "1s n1 has power",
+        "11s n1 asks what to boot +10s",
+        "31s n1 runs minOS +20s",
+        "40s n1 has power",
+        "50s n1 asks what to boot +10s",
+    ]
