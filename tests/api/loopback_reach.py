@@ -137,6 +137,7 @@ async def loopback_layers(
         ground = Ground(settings, store, ledger, reach, services.authority)
         await ground.start(parts)
         await open_provisioning(service, services, settings, ground, opened, parts)
+        service.edits.known = {}  # simulated nodes run whatever name they are given
         series = await open_series(settings, parts)
         power = await open_power(service, settings, reach, series, PowerColumns(), metrics, parts)
         services.power = power.power

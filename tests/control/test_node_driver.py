@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -123,6 +124,19 @@ async def test_a_node_that_may_run_is_never_restarted_by_a_boot(site: Site) -> N
     assert await site.os() == "unknown", "we have not listened for long"
     assert (await site.boot())[0] == Outcome.DONE
     assert site.bmc.told == []
+
+
+async def test_a_node_that_needs_a_medium_is_waited_for_until_it_is_known_to_be_down(site: Site) -> None:
+    """Its power was cut a moment ago; it would not boot by itself, however long one waits."""
+    site.is_(generation=3, redeemed=time.time() - 10_000, opened=time.time() - 10_000)
+    site.site.by_medium.add(NAME)
+    assert await site.os() == "unknown"
+    booting = asyncio.create_task(site.boot())
+    await asyncio.sleep(0)
+    assert site.bmc.told == []
+    site.driver.lost_power([NAME])
+    assert await booting == (Outcome.DONE, "")
+    assert site.bmc.told == [("boot", "pxe", True), "cycle"]
 
 
 async def test_a_node_that_should_speak_and_does_not_is_hung_after_a_while(

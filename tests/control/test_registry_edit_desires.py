@@ -34,6 +34,24 @@ async def test_bad_desires_change_nothing() -> None:
         assert await fleet.store.revision() == revision
 
 
+async def test_what_nobody_knows_cannot_be_wanted() -> None:
+    """A node would be taken down on the way to something that is not there."""
+
+    def known(name: str) -> None:
+        if name != "compute":
+            raise NotFound("no such image set", where=name, hint="strata image-set list")
+
+    async with a_fleet("n1") as fleet:
+        fleet.edits.known = {"image": known}
+        revision = await fleet.store.revision()
+        with pytest.raises(BadRequest, match="no such image set"):
+            await fleet.edits.set_desires(fleet.at("n1"), {"image": ["compute", "nope"]}, [], "alice")
+        with pytest.raises(BadRequest, match="no such image set"):
+            await fleet.edits.put_document(document("d", image="nope"), "alice")
+        assert await fleet.store.revision() == revision
+        await fleet.edits.set_desires(fleet.at("n1"), {"image": "compute"}, [], "alice")
+
+
 async def test_the_same_again_is_no_write() -> None:
     async with a_fleet("n1", "n2") as fleet:
         await fleet.edits.set_desires(fleet.at("n1"), {"power": "on"}, [], "alice")

@@ -20,10 +20,12 @@ from strata.control import power_views as pv
 from strata.control.auth import Authenticator
 from strata.control.fleet_view import FleetView
 from strata.control.metrics import Metrics
+from strata.control.power_queue import QueueBook
 from strata.control.principal import LOCAL_ADMIN, Principal
 from strata.control.service_base import ServiceBase
 from strata.control.service_power import PowerService
 from strata.control.service_power_jobs import PowerJobs
+from strata.control.service_power_queue import PowerQueue
 from strata.core.errors import BadRequest, Denied, NotFound
 from strata.power.interval_records import Run, Summary
 from strata.power.intervals import Intervals
@@ -63,6 +65,7 @@ class Bench:
         nodes.view = view
         self.power = PowerService(nodes, series, lambda: 10.0)
         self.jobs = PowerJobs(nodes, series, intervals, lambda: 10.0)
+        self.queue = PowerQueue(nodes, QueueBook(fleet.store))
 
     def uid(self, name: str) -> int:
         return self.fleet.registry.node(name).uid
@@ -85,7 +88,7 @@ class Bench:
             facade=None,  # type: ignore[arg-type]
             authenticator=Authenticator(store, Ledger(store)),
             metrics=Metrics(),
-            power=Power(measured=self.power, jobs=self.jobs, policies=None),  # type: ignore[arg-type]
+            power=Power(measured=self.power, jobs=self.jobs, policies=None, queue=self.queue),  # type: ignore[arg-type]
         )
         transport = httpx.ASGITransport(app=create_app(services, "admin"))
         return httpx.AsyncClient(transport=transport, base_url="http://strata")
@@ -413,3 +416,22 @@ async def test_a_job_on_nodes_that_are_all_elsewhere_used_nothing_that_is_known(
         answer = await client.get("/v1/power/jobs/7")
         assert answer.status_code == 200, answer.text
         assert (answer.json()["nodes"], answer.json()["joules"], answer.json()["average"]) == (0, 0, None)
+
+
+async def test_the_queue_is_told_as_a_whole_and_is_not_gone_by_for_ever(bench: Bench) -> None:
+    async with bench.client() as client:
+        assert (await client.get("/v1/power/queue")).json()["time"] is None
+        job = {"job": "12", "nodes": 64, "queue": "night", "user": "ada", "time_limit": 3600.0}
+        told = {"waiting": [job, {"job": "13", "nodes": 1}], "running": [{"job": "7", "ends": NOW + 60, "cap": 300.0}]}
+        answer = await client.post("/v1/power/queue", json=told)
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["waiting"][0] == job and answer.json()["fresh"]
+        await client.post("/v1/power/queue", json={"waiting": [{"job": "13", "nodes": 1}], "good_for": 30})
+        found = (await client.get("/v1/power/queue")).json()
+        assert [one["job"] for one in found["waiting"]] == ["13"] and not found["running"]
+        assert (found["author"], found["good_until"]) == (LOCAL_ADMIN.name, NOW + 30)
+        for wrong in ({"waiting": [{"job": "1", "nodes": 0}]}, {"waiting": [{"job": "1 2", "nodes": 1}]}):
+            assert (await client.post("/v1/power/queue", json=wrong)).status_code == 400
+    book = QueueBook(bench.fleet.store)
+    assert await book.fresh(NOW + 29) is not None
+    assert await book.fresh(NOW + 31) is None, "a queue of yesterday says nothing about today"

@@ -10,7 +10,7 @@ import pytest
 from strata.core.errors import DeviceError, NotOffered, OutcomeUnknown
 from strata.hardware.events.event import HardwareEvent
 from strata.hardware.events.inbox import Inbox
-from strata.hardware.events.listen import CONTEXT, DESTINATION, Listener
+from strata.hardware.events.listen import CONTEXT, DESTINATION, REPORTS, Listener
 from strata.hardware.events.site import Site
 
 SITE = Site("http://b1", (("http://b1", "n1"),))
@@ -23,14 +23,17 @@ class FakeService:
         self.subscriptions: dict[str, tuple[str, str]] = {}
         self.payloads: list[Mapping[str, object]] = []
         self.push_error: Exception | None = None
+        self.report_error: Exception | None = NotOffered("no reports")
         self.lost_reply = False
         self.stream_error: Exception = NotOffered("no stream")
         self.asked = 0
         self._count = 0
 
-    async def subscribe(self, address: str, destination: str) -> str:
+    async def subscribe(self, address: str, destination: str, context: str) -> str:
+        if context == REPORTS and self.report_error:
+            raise self.report_error
         self._count += 1
-        self.subscriptions[f"/s/{self._count}"] = (destination, CONTEXT)
+        self.subscriptions[f"/s/{self._count}"] = (destination, context)
         if self.lost_reply:
             self.lost_reply = False
             raise OutcomeUnknown("no answer")
@@ -80,6 +83,20 @@ async def test_a_subscription_of_ours_is_kept_doubles_and_old_ones_go_and_others
     await bench.listener.leave(SITE)
     assert set(bench.service.subscriptions) == {"/d"}
     assert bench.listener.way(SITE.root) == "poll"
+
+
+async def test_metric_reports_are_subscribed_to_where_they_are_offered_and_trouble_with_them_is_only_theirs() -> None:
+    bench = Bench()
+    bench.service.report_error = DeviceError("500")
+    assert await bench.listener.arrange(SITE) == "push"
+    assert list(bench.service.subscriptions.values()) == [(bench.destination, CONTEXT)]
+    bench.service.report_error = None
+    for _ in range(2):
+        assert await bench.listener.arrange(SITE) == "push"
+    both = [(bench.destination, CONTEXT), (bench.destination, REPORTS)]
+    assert sorted(bench.service.subscriptions.values()) == both
+    await bench.listener.leave(SITE)
+    assert not bench.service.subscriptions
 
 
 async def test_a_subscription_whose_reply_was_lost_is_found_and_not_made_twice() -> None:

@@ -16,7 +16,7 @@ from strata.hardware.access.sealing import Seal
 from strata.hardware.controllers import Controllers
 from strata.hardware.events.event import HardwareEvent
 from strata.hardware.events.hub import EventHub, EventSettings
-from strata.hardware.events.listen import CONTEXT, DESTINATION
+from strata.hardware.events.listen import CONTEXT, DESTINATION, REPORTS
 from strata.hardware.events.poller import PollSettings
 from strata.hardware.events.redfish import RedfishSubscriptions
 from strata.hardware.events.words import plain
@@ -153,6 +153,23 @@ async def test_controllers_push_what_happens_and_it_becomes_an_alert(bench: Benc
         assert (alert.node, alert.key) == ("n2", "log/OEM.Memory")
         bench.server.bmc("n2").log("ok", "DIMM3 was replaced", "OEM.1.0.MemoryRestored")
         await until(lambda: [alert.over for alert in hub.alerts.alerts.values()] == [True])
+    assert set(bench.front.statuses) == {204}
+
+
+@pytest.mark.slow
+async def test_controllers_push_metric_reports_where_they_can(bench: Bench) -> None:
+    told: dict[str, list[Any]] = {}
+    async with bench.listening(push=True) as hub:
+        hub.reported = lambda site, report: told.setdefault(site.nodes[0][1], []).append(report)
+        await until(lambda: set(told) == set(NAMES))
+        [value, *_] = told["n2"][0]["MetricValues"]
+        assert value["MetricProperty"].endswith("/Sensors/TotalPower#/Reading")
+        assert float(value["MetricValue"]) == pytest.approx(bench.server.bmc("n2").watts(bench.server.clock()), abs=1)
+        held = bench.server.bmc("n2").events.subscriptions.values()
+        assert sorted(one.context for one in held) == [CONTEXT, REPORTS]
+        bench.server.bmc("n2").log("critical", "DIMM3 has failed", "OEM.1.0.MemoryFailure")
+        found = await bench.events(about("n2"))
+        assert [event.message for event in found] == ["DIMM3 has failed"], "a report is not an event, nor twice one"
     assert set(bench.front.statuses) == {204}
 
 

@@ -10,7 +10,7 @@ import pytest
 from strata.core.errors import Unavailable
 from strata.power.capping import Column, Commands, Ratings, Rows, Use
 from strata.power.governor import Governor
-from strata.power.plant import Answers, Look
+from strata.power.plant import UNSEEN, Answers, Look
 from strata.power.policy_file import parse
 from strata.power.policy_view import Jobs, Waiting
 
@@ -186,6 +186,16 @@ async def test_the_idle_pool_switches_nodes() -> None:
     machine.switched.clear()
     await governor(machine, Memory(), Clock(), text, asks=True).round()
     assert machine.switched == [([4], True)]
+
+
+async def test_nodes_that_are_being_stopped_are_not_idle_while_nobody_can_see_them() -> None:
+    machine = Machine()
+    machine.use[:] = [Use.BUSY] * 4 + [Use.IDLE] * 6
+    made = governor(machine, Memory(), Clock(), "limit: 5kW\nidle-pool: {low: 1, high: 2}", asks=True)
+    await made.round()
+    machine.use[4:8] = UNSEEN
+    await made.round()
+    assert machine.switched == [([4, 5, 6, 7], False)], "the other two stay"
 
 
 async def test_it_runs_until_it_is_stopped_and_survives_a_store_that_is_away() -> None:

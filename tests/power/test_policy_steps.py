@@ -10,7 +10,7 @@ import pytest
 from strata.power.capping import Use
 from strata.power.policy import Inrush, NodePower, OverProvisioned
 from strata.power.policy_file import parse
-from strata.power.policy_inrush import paced
+from strata.power.policy_inrush import within
 from strata.power.policy_over import targets
 from strata.power.policy_queues import first_shares
 from strata.power.policy_step import step
@@ -40,6 +40,9 @@ def view(use: list[Use], *, waiting: list[int] | None = None, **given: Any) -> V
         "jobs": jobs(),
         "waiting": Waiting(np.array(waiting or [], np.int64), np.zeros(len(waiting or []), np.int64)),
         "room": np.inf,
+        "start": 150.0,
+        "launch": 350.0,
+        "starting": np.array(use, np.int8) == Use.BOOTING,
     }
     return View(**(usual | given))
 
@@ -160,10 +163,9 @@ def test_a_job_that_waits_for_power_does_not_keep_nodes_from_being_stopped() -> 
 def test_starts_are_paced_by_cabinet_and_by_strip() -> None:
     part = Inrush(node=100.0, cabinet=300.0, pdu=200.0)
     cabinet, pdu = np.arange(12) // 6, np.arange(12) // 3
-    use = [Use.BOOTING] + [Use.OFF] * 11
-    wanted = paced(part, view(use, cabinet=cabinet, pdu=pdu), np.arange(1, 12))
-    assert wanted.tolist() == [1, 6, 7]
-    assert paced(part, view(use), np.empty(0, np.int64)).tolist() == []
+    starting = np.arange(12) == 0
+    assert within(part, (cabinet, pdu), starting, np.arange(1, 12)).tolist() == [1, 6, 7]
+    assert within(part, (cabinet, pdu), starting, np.empty(0, np.int64)).tolist() == []
 
 
 def test_the_pool_starts_nodes_elsewhere_when_one_cabinet_is_full() -> None:

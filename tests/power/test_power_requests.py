@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from strata.control import power_requests
-from strata.control.columns import Mask
-from strata.control.power_requests import PowerRequests
+from strata.control.power_requests import PowerRequests, Verdict, Verdicts
 from strata.control.power_shelf import LedgerShelf, forget
 from strata.core.errors import Conflict, Unavailable
 from strata.power.capping import Ledger, Ratings, Use
@@ -22,17 +21,16 @@ async def test_a_question_is_answered_once_and_to_whom_it_belongs() -> None:
     keeper, other = PowerRequests(store, "keeper"), PowerRequests(store, "other")
     decided: list[list[int]] = []
 
-    async def decide(uids: Uids) -> Mask:
+    async def decide(uids: Uids) -> Verdicts:
         decided.append(uids.tolist())
-        return uids % 2 == 0
+        return np.where(uids % 2 == 0, Verdict.GRANTED, Verdict.PACED).astype(np.int8)
 
     asked = asyncio.create_task(other.ask(np.array([1, 2, 4])))
     while not decided:
         await keeper.answer(decide)
         await asyncio.sleep(0)
     await keeper.answer(decide)
-    granted = await asked
-    assert granted is not None and granted.tolist() == [False, True, True]
+    assert (await asked).tolist() == [Verdict.PACED, Verdict.GRANTED, Verdict.GRANTED]
     assert decided == [[1, 2, 4]]
     await store.close()
 
@@ -40,7 +38,7 @@ async def test_a_question_is_answered_once_and_to_whom_it_belongs() -> None:
 async def test_nobody_there_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(power_requests, "PATIENCE", 0.01)
     store = MemoryStore()
-    assert await PowerRequests(store, "other").ask(np.array([1])) is None
+    assert (await PowerRequests(store, "other").ask(np.array([1]))).tolist() == [Verdict.NO_ANSWER]
     await store.close()
 
 

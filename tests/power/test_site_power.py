@@ -2,143 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import time
-from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from strata.control import power_views as pv
-from strata.control.cap_sender import CapSender
-from strata.control.power_policies import PolicyBook
 from strata.control.power_running import RunningJobs
 from strata.control.principal import LOCAL_ADMIN
-from strata.control.service_capmc import CapmcService
-from strata.control.service_policies import PolicyService
 from strata.control.settings import PowerSettings
 from strata.control.site_power import SitePower
 from strata.core.errors import Conflict, Refused
-from strata.daemon.power import SitePowerDriver
-from strata.power.capmc.caps import set_power_cap
 from strata.power.capmc.machine import CapChange
-from strata.power.capmc.request import Ask
-from strata.power.columns import PowerColumns
-from strata.power.intervals import Intervals
-from strata.power.model import LAYER as POWER
-from strata.power.series_columns import ColumnSeries
 from strata.store.memory import MemoryStore
-from strata.store.protocol import Store
 from strata.virtual.tree_power import MOST
-from support.capmc_site import READY
-from support.fake_machine import fake_machine
-from support.simulated_machine import SimulatedMachine, simulated_machine
+from support.power_site import NODES, compute, settled, site_of
 
 pytestmark = pytest.mark.slow
 
-NODES = 8
 LIMIT = NODES * 300.0
-
-
-class Site:
-    """A machine under a limit; ``peak`` is the most that its caps ever added up to, since it was last set to 0."""
-
-    def __init__(self, machine: SimulatedMachine, directory: Path, settings: PowerSettings) -> None:
-        self.machine = machine
-        self.service = machine.service
-        self.columns = PowerColumns()
-        self.series = ColumnSeries.in_file(directory / "telemetry.db")
-        self.intervals = Intervals(directory / "intervals.db")
-        self.book = PolicyBook(self.service.controller.store, self.service.ledger)
-        self.sender = CapSender(self.service, machine.controllers.open, self.columns)
-        running = RunningJobs(self.series, self.intervals)
-        self.site = SitePower(self.service, self.columns, self.sender, running, self.book, settings)
-        self.policies = PolicyService(self.service, self.book, self.site)
-        hardware, _ = fake_machine(self.service)
-        self.capmc = CapmcService(self.service, hardware, self.columns, self.sender, books=self.site)
-        self.peak = 0.0
-        self._watch()
-
-    def _watch(self) -> None:
-        nodes, set_cap = self.machine.nodes, self.machine.nodes.set_cap
-
-        def watched(idx: np.ndarray, watts: float | None) -> None:  # type: ignore[type-arg]
-            set_cap(idx, watts)
-            self.peak = max(self.peak, self.total)
-
-        nodes.set_cap = watched  # type: ignore[method-assign, assignment]
-
-    @property
-    def caps(self) -> list[float]:
-        """In force, as the nodes know; without one, the most that a node draws."""
-        return np.minimum(self.machine.nodes.caps, float(MOST)).tolist()  # type: ignore[no-any-return]
-
-    @property
-    def total(self) -> float:
-        return float(sum(self.caps))
-
-    def measure(self) -> None:
-        """What telemetry would see."""
-        registry = self.service.registry
-        uids = registry.uids[registry.roles.where("compute") & registry.alive]
-        names = [registry.names[i] for i in registry.indices_of(uids).tolist()]
-        caps = self.machine.nodes.caps[[self.machine.nodes.index[name] for name in names]]
-        now = time.time()
-        self.columns.put(uids, cap=np.where(np.isfinite(caps), caps, 0.0), cap_time=now, least=100.0, most=float(MOST))
-
-    async def until(self, what: str, holds: Callable[[], bool], limit: float = 60.0) -> None:
-        async with asyncio.timeout(limit):
-            while not holds():  # noqa: ASYNC110 (facts have no event)
-                await asyncio.sleep(0.05)
-        assert holds(), what
-
-    async def cap(self, watts: dict[str, float]) -> object:
-        """What a scheduler asks for by name; its reply, decoded."""
-        import msgspec
-
-        nids = [{"nid": int(name[1:]), "controls": [{"name": "node", "val": int(w)}]} for name, w in watts.items()]
-        reply = await set_power_cap(
-            self.capmc.of(LOCAL_ADMIN), Ask(applet="set_power_cap", body={"nids": nids}, shasta=False)
-        )
-        return msgspec.json.decode(reply.body)
-
-
-@contextlib.asynccontextmanager
-async def site_of(
-    directory: Path, settings: PowerSettings, *, store: Store | None = None, ready: bool = True
-) -> AsyncIterator[Site]:
-    driver = SitePowerDriver()
-    async with (
-        simulated_machine(directory, NODES, on=True, layers=[POWER], drivers=[driver], store=store) as machine,
-        contextlib.AsyncExitStack() as parts,
-    ):
-        if ready:  # before anybody has looked: it is some time until the next look
-            machine.nodes.put(machine.nodes.all, now=machine.server.clock(), **READY)
-        site = Site(machine, directory, settings)
-        await site.series.start()
-        parts.push_async_callback(site.series.close)
-        await site.intervals.start()
-        parts.push_async_callback(site.intervals.stop)
-        await site.book.start()
-        parts.push_async_callback(site.book.stop)
-        if ready:
-            await site.until("ready", lambda: bool(site.capmc.of(LOCAL_ADMIN).nodes().ready.all()))
-        site.measure()
-        await site.site.start()
-        parts.push_async_callback(site.site.stop)
-        driver.site = site.site
-        yield site
-
-
-def compute(site: Site) -> list[str]:
-    return [node.name for node in site.service.registry.roster.nodes if node is not None and node.nid is not None]
-
-
-def settled(site: Site) -> bool:
-    view = site.site.view()
-    return view.allowed is not None and view.over == 0 and view.in_flight == 0
 
 
 async def test_a_machine_above_the_limit_is_lowered_and_stays_below_it(tmp_path: Path) -> None:
@@ -216,8 +98,8 @@ async def test_a_successor_goes_on_from_the_ledger_and_raises_nothing_by_itself(
         await site.site.stop()
         before, site.peak = site.caps, 0.0
         again = SitePower(
-            site.service, site.columns, site.sender, RunningJobs(site.series, site.intervals), site.book,
-            PowerSettings(limit=LIMIT),
+            site.service, site.columns, site.sender, RunningJobs(site.series, site.intervals), site.queue,
+            site.book, PowerSettings(limit=LIMIT),
         )  # fmt: skip
         await again.start()
         try:
@@ -244,20 +126,15 @@ async def test_the_idle_pool_stops_nodes_by_desires_and_starts_only_those_again(
         await site.service.edits.set_desires(mine, {"power": "off"}, (), "ada")
         await site.until("hers is off", lambda: not site.machine.on(names[0]))
 
-        async def run(name: str, text: str) -> None:
-            spec = pv.PolicySpec(text=f"limit: 30kW\nevery: 1s\n{text}", without_rehearsal="a test")
-            await site.policies.put(LOCAL_ADMIN, name, spec)
-            await site.policies.enable(LOCAL_ADMIN, name)
-
         def on() -> int:
             return sum(site.machine.on(name) for name in names)
 
-        await run("few", "idle-pool: {low: 1, high: 3, after: 1s}")
+        await site.run("few", "limit: 30kW\nevery: 1s\nidle-pool: {low: 1, high: 3, after: 1s}")
         await site.until("three are left", lambda: on() == 3)
         stopped = next(name for name in names[1:] if not site.machine.on(name))
         [desire] = [one for one in site.service.registry.desires_of(stopped) if one.variable == "power"]
         assert (desire.values, desire.author) == (("off",), "policy:few")
         await site.until("and seen to be", lambda: site.site.view().allowed == 3 * MOST)
-        await run("many", "idle-pool: {low: 8, high: 8, after: 1s}")
+        await site.run("many", "limit: 30kW\nevery: 1s\nidle-pool: {low: 8, high: 8, after: 1s}")
         await site.until("all of its own are on again", lambda: on() == 7)
         assert not site.machine.on(names[0]), "what a person wants off stays off"

@@ -251,3 +251,16 @@ async def test_a_hub_that_stops_sends_everybody_away(world: World) -> None:
     command = world.hub.send("n1", "exec")
     await world.hub.stop()
     assert await command.result is None
+
+
+async def test_a_command_of_an_agent_that_is_gone_is_not_waited_for(world: World) -> None:
+    """Whoever waits would not look at the node meanwhile, and not see that it lost its power."""
+    await world.ask()
+    command = world.hub.send("n1", "switch", timeout=300)
+    world.hub.cut_off("n1")
+    assert command.result.result() is None
+    await world.ask()
+    silent = world.hub.send("n1", "switch", timeout=300)
+    world.clock.now += SILENT_AFTER + 1
+    world.hub.sweep()
+    assert silent.result.result() is None

@@ -126,6 +126,15 @@ async def test_importing_the_same_again_changes_no_serial(site: Site) -> None:
     assert await site.take(an_image(BASE), "a:1") == one
 
 
+async def test_an_image_that_only_runs_something_else_is_another_release(site: Site) -> None:
+    one = await site.take(an_image(BASE), "a:1")
+    blobs, manifest = image_blobs(BASE, config={"Cmd": ["/bin/walk"]})
+    other = await site.take(oci_archive(blobs, manifest), "b:1")
+    promoted = await site.images.catalogue.move("bob", "b:1", "a:1", create=False)
+    assert one.squashfs == other.squashfs == promoted.squashfs
+    assert (promoted.serial, promoted.config.argv) == (one.serial + 1, ("/bin/walk",))
+
+
 async def test_docker_archives_and_plain_files_are_taken_too(site: Site) -> None:
     config = {
         "architecture": "amd64",

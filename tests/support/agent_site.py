@@ -127,6 +127,8 @@ class AgentSite:
         self.owners: dict[str, str] = {}
         self.bmc = bmc
         self.way = BootWay(boot=Boot(target="pxe"))
+        self.by_medium: set[str] = set()
+        """Nodes that find nothing to boot by themselves."""
         self.busy: dict[str, str] = {}
         """Nodes that must not lose their power, and why."""
         self.logged: list[tuple[str, Any]] = []
@@ -147,6 +149,7 @@ class AgentSite:
             desired=self._desired,
             way=self._way,
             may_lose=self._may_lose,
+            by_itself=lambda name: name not in self.by_medium,
         )
         self.driver = NodeDriver(self.hub, identity, self.sets, ground)  # type: ignore[arg-type]
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+import msgspec
+
 from strata.api.services import Power
+from strata.control import power_queue_views as qv
 from strata.control import power_views as pv
 from strata.control.facade import Facade
 from strata.control.principal import Principal
@@ -163,9 +166,32 @@ class FakePolicies:
         return _REHEARSAL
 
 
+class FakeQueue:
+    """Stands in for ``PowerQueue``."""
+
+    def __init__(self) -> None:
+        self.view = qv.QueueView(time=None, author="", good_until=None, fresh=False, waiting=(), running=())
+
+    async def tell(self, who: Principal, told: qv.QueueTold) -> qv.QueueView:
+        self.view = qv.QueueView(
+            time=1.0, author=who.name, good_until=1.0 + told.good_for, fresh=True,
+            waiting=tuple(qv.WaitingView(**msgspec.structs.asdict(one)) for one in told.waiting),
+            running=tuple(qv.RunningView(**msgspec.structs.asdict(one)) for one in told.running),
+        )  # fmt: skip
+        return self.view
+
+    async def queue(self, who: Principal) -> qv.QueueView:
+        return self.view
+
+
 def fake_power(facade: Facade) -> Power:
     """All of it."""
-    return Power(measured=FakeMeasured(facade), jobs=FakeJobs(), policies=FakePolicies())  # type: ignore[arg-type]
+    return Power(
+        measured=FakeMeasured(facade),
+        jobs=FakeJobs(),
+        policies=FakePolicies(),
+        queue=FakeQueue(),  # type: ignore[arg-type]
+    )
 
 
 def _span(start: float | None, end: float | None) -> tuple[float, float]:

@@ -61,6 +61,22 @@ class Cluster:
         )
         return Done(done.returncode, done.stdout, done.stderr)
 
+    @contextlib.contextmanager
+    def start(self, *arguments: object) -> Iterator[subprocess.Popen[str]]:
+        """``strata ARGUMENTS`` while it runs; it has ended afterwards."""
+        with subprocess.Popen(
+            self.command(*arguments),
+            env=self.environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            try:
+                yield process
+                process.wait(30)
+            finally:
+                process.kill()
+
     def strata(self, *arguments: object, limit: float = 60.0) -> Done:
         """``strata ARGUMENTS``, which must succeed."""
         done = self.run(*arguments, limit=limit)
@@ -90,6 +106,15 @@ class Cluster:
             check=False,
         )
         return Done(done.returncode, done.stdout, done.stderr)
+
+    def power(self, node: str, reset: str) -> None:
+        """Have a machine's controller do this, behind the service's back."""
+        (machine,) = [one for one in self.described.nodes if one.name == node]
+        url = f"{machine.bmc}/redfish/v1/Systems/1/Actions/ComputerSystem.Reset"
+        login = f"user = root:{(self.folder / description.PASSWORD).read_text().strip()}"  # not on the command line
+        body = json.dumps({"ResetType": reset})
+        done = self.inside("curl", "-sf", "-m", "20", "-K", "-", "-X", "POST", "-d", body, url, text=login)
+        assert done.code == 0, done
 
     # what is there
 
@@ -168,9 +193,9 @@ class Cluster:
 
         def there() -> dict[str, Any] | None:
             for alert in self.alerts():
-                if text in f"{alert['key']} {alert['message']}" and alert["last"] >= since:
-                    if not node or alert["node"] == node:
-                        return alert
+                said = text in f"{alert['key']} {alert['message']}"
+                if said and alert["last"] >= since and node in ("", alert["node"]):
+                    return alert
             return None
 
         found: dict[str, Any] = self.eventually(f"an alert about {text}", there, limit)
@@ -210,7 +235,10 @@ def _commands() -> Iterator[tuple[int, str]]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             with contextlib.suppress(OSError):
-                yield int(entry.name), entry.joinpath("cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                yield (
+                    int(entry.name),
+                    entry.joinpath("cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"),
+                )
 
 
 @contextlib.contextmanager

@@ -17,9 +17,12 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
+from strata.cli.power_squeue import read as read_queue
+from strata.control.power_queue_views import QueueTold
 from support.capmc_site import CapmcSite, capmc_site
 from support.front_door import front_door
 
@@ -109,8 +112,12 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 
     async def nodes(self) -> str:
         """What Slurm says of all its nodes, a line each."""
+        return await self.run("scontrol", "-o", "show", "nodes")
+
+    async def run(self, *command: str) -> str:
+        """What one of its commands prints."""
         process = await asyncio.create_subprocess_exec(
-            "scontrol", "-o", "show", "nodes",
+            *command,
             env=os.environ | {"SLURM_CONF": str(self._config)},
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
         )  # fmt: skip
@@ -251,6 +258,20 @@ async def test_the_knl_plugin_learns_the_modes_and_drains_no_node_that_exists() 
                 assert all({"cache", "flat", "quad"} <= set(one.split(",")) for one in features), features[:3]
                 assert "DRAIN" not in listed
                 assert "not found by capmc" not in scheduler.said()
+
+
+async def test_squeue_tells_which_jobs_wait_in_which_partition_and_for_how_long() -> None:
+    with short_directory() as directory:
+        async with slurm(directory, "nid[00001-00008]", "PartitionName=night Nodes=ALL") as scheduler:
+            await until("it answers", lambda: "Running as primary controller" in scheduler.said(), scheduler)
+            for options in (("-N3", "-t30"), ("-N2", "-pnight", "--nice"), ("-N1", "--hold")):
+                submitted = await scheduler.run("sbatch", *options, "-o", "/dev/null", "--wrap", "true")
+                assert "Submitted batch job" in submitted, submitted
+            found = read_queue(await scheduler.run("squeue", "--json"))
+            waiting = [(one["nodes"], one["queue"], one["time_limit"]) for one in found.body["waiting"]]
+            assert waiting == [(3, "all", 1800.0), (2, "night", None)]
+            assert found.not_yet == 1, "a job that is held does not wait for nodes"
+            msgspec.convert(found.body, QueueTold)
 
 
 def _calls(path: Path) -> str:

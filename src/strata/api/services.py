@@ -29,6 +29,7 @@ from strata.control.service_images import ImageService
 from strata.control.service_policies import PolicyService
 from strata.control.service_power import PowerService
 from strata.control.service_power_jobs import PowerJobs
+from strata.control.service_power_queue import PowerQueue
 from strata.control.texts import FREEZE_SCOPE, NAME, NODE_NAME, PLAIN
 from strata.core.errors import Unavailable
 
@@ -55,6 +56,7 @@ class Power(msgspec.Struct, frozen=True, kw_only=True):
     measured: PowerService
     jobs: PowerJobs
     policies: PolicyService
+    queue: PowerQueue
 
 
 class Agents(msgspec.Struct, frozen=True, kw_only=True):

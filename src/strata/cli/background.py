@@ -127,7 +127,7 @@ def must_run(process: ps.Process, what: str, log: Path) -> None:
             f"the {what} ended at its start (exit code {code if code is not None else 'unknown'}): "
             + (_last_line(log) or "it said nothing"),
             where=str(log),
-            hint="strata down clears up",
+            hint="strata up tries again; strata down removes everything",
         )
 
 

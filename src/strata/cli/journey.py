@@ -17,24 +17,34 @@ if TYPE_CHECKING:
     from strata.cli.client import Client
     from strata.cli.output import Output
 
-STAGES = ("off", "powered", "minOS", "enrolled", "image", "ready")
+STAGES = ("off", "power", "script", "kernel", "minOS", "image", "ready")
 """What a node goes through, in order."""
 
+_WORDS = (
+    "is off",
+    "has power",
+    "asks what to boot",
+    "starts its kernel",
+    "runs minOS",
+    "has its image",
+    "is ready",
+)
+_READY = len(STAGES) - 1
 _POLL = 0.5
 
 
-def stage(facts: Mapping[str, Any], state: str) -> int:
-    """The last stage that a node has reached, as a place in ``STAGES``."""
+def stage(facts: Mapping[str, Any], state: str, boot: Mapping[str, Any]) -> int:
+    """The last stage that a node has reached, as a place in ``STAGES``. ``boot``: how its boots went."""
     value = {name: fact["value"] for name, fact in facts.items()}
     if value.get("power") != "on":
         return 0
     if value.get("os") != "up":
-        return 1
-    if value.get("identity") != "issued":
-        return 2
+        if boot.get("fragment") and not boot.get("redeemed"):
+            return 3
+        return 2 if (boot.get("script") or 0) > (boot.get("redeemed") or 0) else 1
     if value.get("image") in ("absent", "unknown", None):
-        return 3
-    return 5 if state == "ready" and value.get("personality") == "active" else 4
+        return 4
+    return _READY if state == "ready" and value.get("personality") == "active" else 5
 
 
 class Journey:
@@ -67,15 +77,21 @@ class Journey:
         before = self._now.get(name, (-1, ""))[0]
         self._now[name] = (reached, clean(doing))
         times = self._reached[name]
-        for place in [place for place in times if place > reached]:
+        for place in [place for place in times if place >= reached] if reached < before else ():
             del times[place]  # it fell back: what it reaches again, it reaches later
         if reached not in times:
             times[reached] = time.monotonic() - self._began
         if self._live is not None:
             self._live.update(self._table())
         elif reached != before:
-            self._out.note(f"{span(times[reached]):>6}  {name}  {STAGES[reached]}")
+            self._out.note(f"{span(times[reached]):>6}  {name}  {_WORDS[reached]:<17}  {self._took(name, reached)}")
             self._out.stderr.flush()
+
+    def _took(self, name: str, place: int) -> str:
+        """How long the way to this stage was, from the last one that was seen."""
+        times = self._reached[name]
+        before = [at for earlier, at in times.items() if earlier < place]
+        return f"+{span(times[place] - max(before))}" if before else ""
 
     def _table(self) -> Table:
         from rich.table import Table
@@ -86,9 +102,12 @@ class Journey:
             table.add_column(title.upper())
         for name, times in self._reached.items():
             at, doing = self._now.get(name, (0, ""))
-            cells = [span(times[place]) if place in times else "·" for place in range(1, len(STAGES))]
-            style = "green" if at == len(STAGES) - 1 else ""
-            table.add_row(name, *cells, Text(doing or STAGES[at], style=style))
+            cells = [(self._took(name, place) or "✓") if place in times else "·" for place in range(1, len(STAGES))]
+            if at == _READY:
+                now = Text(f"ready after {span(times[at])}", style="green")
+            else:
+                now = Text(f"{_WORDS[at]}{f': {doing}' if doing else ''}", overflow="ellipsis", no_wrap=True)
+            table.add_row(name, *cells, now)
         return table
 
 
@@ -100,10 +119,11 @@ def follow(client: Client, out: Output, names: Sequence[str], *, timeout: float)
             page = client.get(
                 "/v1/nodes", {"select": ",".join(names), "fields": "name,state,facts,doing,fault", "limit": 1000}
             )
+            boots = {one["node"]: one for one in client.get("/v1/boot/nodes", {"limit": 1000})["items"]}
             there = 0
             for node in page["items"]:
-                reached = stage(node["facts"], node["state"])
-                there += reached == len(STAGES) - 1
+                reached = stage(node["facts"], node["state"], boots.get(node["name"], {}))
+                there += reached == _READY
                 doing = node["fault"] or (node["doing"]["mutation"] if node["doing"] else "")
                 journey.update(str(node["name"]), reached, doing)
             if there == len(names):

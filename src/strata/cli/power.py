@@ -21,6 +21,7 @@ COMMANDS = {
     "Policies": {
         "simulate": "strata.cli.power_simulate:simulate",
         "policy": "strata.cli.power_policy:policy",
+        "queue": "strata.cli.power_queue:queue",
     },
 }
 """Section of the help → command → where it is."""

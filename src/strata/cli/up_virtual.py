@@ -39,13 +39,14 @@ RECIPE = Path(__file__).parent / "demo" / "recipe.yaml"
 """What the demo image is built from."""
 
 TRY = (
-    "strata node list",
-    "strata node exec @compute -- uname -a",
-    "strata virtual login n0001",
-    "strata virtual kill n0001; strata node history n0001",
-    f"strata image build {RECIPE} --name demo --tag 2; strata image promote demo:2 demo:1",
-    "strata console show n0001",
-    "strata down",
+    "strata node list                       # what the nodes are",
+    "strata node exec @compute -- uname -a  # a command on all of them",
+    "strata virtual login n0001             # a shell on one of them",
+    "strata virtual kill n0001              # its power fails; strata node history n0001 tells what became of it",
+    f"strata image build {RECIPE} --name demo --tag 2",
+    "strata image promote demo:2 demo:1     # another image, without a reboot",
+    "strata console show n0001              # what its kernel said",
+    "strata down                            # all of it away again",
 )
 
 
@@ -100,7 +101,8 @@ def bring_up(session: Session, directory: Path, *, nodes: int, uefi: int | None,
     _want(client, {name: value for name, value in GOAL.items() if name not in ("image", "personality")})
     _image(session, client, directory)
     _want(client, GOAL)
-    journey.follow(client, session.out, names, timeout=timeout)
+    if not journey.follow(client, session.out, names, timeout=timeout):
+        session.out.note("not all are ready: strata node why NODE says what is missing, strata console show NODE more")
     return state_counts(client, "*")
 
 

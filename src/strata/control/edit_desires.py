@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -32,6 +32,17 @@ class DesireDone(msgspec.Struct, frozen=True):
 
 class DesireEdits(Editor):
     """Writes to ``desire/``."""
+
+    known: Mapping[str, Callable[[str], object]] = {}
+    """Variable → raises ``NotFound`` where nothing has the name that is wanted (an image set, a profile)."""
+
+    def _require_known(self, wanted: Mapping[str, ValueSet]) -> None:
+        for variable, values in wanted.items():
+            for value in values if variable in self.known else ():
+                try:
+                    self.known[variable](value)
+                except NotFound as error:
+                    raise BadRequest(error.detail, where=f"{variable}={value[:80]}", hint=error.hint) from None
 
     async def set_desires(
         self,
@@ -87,7 +98,9 @@ class DesireEdits(Editor):
         self, wanted: Mapping[str, str | Iterable[str]], unset: Sequence[str] = ()
     ) -> dict[str, ValueSet | None]:
         """What to set and (None) unset, in its one form; ``BadRequest`` says which variable or value is wrong."""
-        change: dict[str, ValueSet | None] = dict(value_sets(self.registry.model, wanted))
+        sets = value_sets(self.registry.model, wanted)
+        self._require_known(sets)
+        change: dict[str, ValueSet | None] = dict(sets)
         for variable in unset:
             if variable not in self.registry.model.variables:
                 raise BadRequest("no such state variable", where=variable[:80])
@@ -123,6 +136,7 @@ class DesireEdits(Editor):
     async def put_document(self, document: DesireDocument, author: str, expected: int | None = None) -> int:
         """Create or replace a document; its revision."""
         document = checked(self.registry.model, document, author)
+        self._require_known(document.set)
         key = f"desire/doc/{document.name}"
         for _ in range(ATTEMPTS):
             entry = await self.store.get(key)
@@ -162,6 +176,7 @@ class DesireEdits(Editor):
             if document.name in wanted:
                 raise BadRequest("given twice", where=f"document {document.name}")
             wanted[document.name] = checked(model, document, author)
+            self._require_known(wanted[document.name].set)
         for _ in range(ATTEMPTS):
             page = await self.store.range("desire/doc/")
             standing = {entry.key.removeprefix("desire/doc/"): entry for entry in page.entries}

@@ -24,7 +24,7 @@ from strata.core.state import Outcome
 from strata.hardware.bmc import Boot, Controller
 from strata.hardware.pace import Pace, Place
 from strata.provisioning.agents.hub import Agent, Command, Hub
-from strata.provisioning.agents.life import Signs, os_word
+from strata.provisioning.agents.life import Signs, Word, os_word
 from strata.provisioning.identity.identity import Identity
 from strata.provisioning.personality.sets import ImageSets
 
@@ -242,11 +242,10 @@ class NodeDriver:
     async def _boot(self, mutation: Mutation, batch: Batch) -> Outcomes:
         codes = np.full(len(batch), Outcome.DONE, dtype=np.int8)
         reasons: dict[int, str] = {}
-        away = self._wall() - self._monotonic()
+        await self._known([name for name in batch.names if not self._ground.by_itself(name)], mutation.timeout)
         cold = []
         for place, name in enumerate(batch.names):
-            word = os_word(self._signs(name, self._hub.get(name), away), self._wall())
-            if word == "down" and not self._is_on_its_way(name):
+            if self._word(name) == "down" and not self._is_on_its_way(name):
                 cold.append(place)
             # Up: there is nothing to do. Unknown or hung: it may run, and is left alone; the fact tells soon.
 
@@ -268,6 +267,18 @@ class NodeDriver:
 
         await self._pace.each(cold, one)
         return Outcomes(codes, reasons)
+
+    def _word(self, name: str) -> Word:
+        away = self._wall() - self._monotonic()
+        return os_word(self._signs(name, self._hub.get(name), away), self._wall())
+
+    async def _known(self, names: Sequence[str], limit: float) -> None:
+        """Until it is known whether these run. Who boots by itself may be left alone meanwhile; these would be for
+        ever."""
+        for _ in range(int(limit)):
+            if all(self._word(name) != "unknown" for name in names):
+                return
+            await asyncio.sleep(1.0)
 
     def _is_on_its_way(self, name: str) -> bool:
         record = self._identity.record(name)

@@ -13,14 +13,16 @@ import numpy.typing as npt
 
 from strata.control.cap_sender import CapSender
 from strata.control.columns import Indices, Mask
+from strata.control.power_facts import cabinets, powered, supplies
+from strata.control.power_inrush import Inrushes
+from strata.control.power_queue import QueueBook, QueueRecord
 from strata.control.power_running import RunningJobs
 from strata.control.service import Service
-from strata.hardware.feeds import FED_BY
 from strata.power.capping import SETTLE, Column, Commands, Ratings, Rows, Use
 from strata.power.columns import PowerColumns, Uids
 from strata.power.governor import GRACE
 from strata.power.plant import UNSEEN, Answers, Look
-from strata.power.policy import NodePower
+from strata.power.policy import Policy
 from strata.power.policy_view import Waiting
 
 READ_AT_MOST = 2000
@@ -34,23 +36,29 @@ class FleetPlant:
         self,
         fleet: Service,
         uids: Uids,
-        nodes: NodePower,
+        policy: Policy,
         columns: PowerColumns,
         sender: CapSender,
         running: RunningJobs,
+        queue: QueueBook,
+        inrushes: Inrushes,
         *,
         author: str,
         park: Callable[[Uids, bool], Awaitable[None]],
         parked: set[int],
     ) -> None:
-        """``nodes``: the watts of a node that says nothing of itself. ``parked``: those that a policy has stopped, and
-        may start again; ``park(uids, True)`` is awaited before it stops any."""
+        """``policy`` has the watts of a node that says nothing of itself, and the names of queues. ``parked``: whom
+        a policy has stopped, and may start again; ``park(uids, True)`` is awaited before it stops any."""
         self._fleet = fleet
         self._uids = uids
-        self._nodes = nodes
+        self._nodes = policy.nodes
+        self._inrush = policy.inrush
+        self._queues = {name: number for number, name in enumerate(policy.queues)}
         self._columns = columns
         self._sender = sender
         self._running = running
+        self._queue = queue
+        self._inrushes = inrushes
         self._author = author
         self._park = park
         self._parked = parked
@@ -70,11 +78,10 @@ class FleetPlant:
     async def look(self) -> Look:
         """What is known now."""
         now = time.time()
-        job, jobs = await self._running.look(self._uids, now)
+        queue = await self._queue.fresh(now)
+        job, jobs = await self._running.look(self._uids, now, queue.running if queue else ())
         nodes = self._fleet.registry.indices_of(self._uids)
-        there = nodes >= 0
-        use = np.full(len(nodes), UNSEEN, np.int8)
-        use[there] = self._use(nodes[there], job[there] >= 0)
+        use = self._use(nodes, job >= 0)
         self._idle_since = np.where(use == Use.IDLE, np.fmin(self._idle_since, now), np.inf)
         rows = self._columns.rows(self._uids)
         ratings = self.ratings()
@@ -82,14 +89,15 @@ class FleetPlant:
             use=use,
             job=job,
             idle_since=self._idle_since,
-            cabinet=self._codes(nodes, self._fleet.registry.location("cabinet").codes),
-            pdu=self._codes(nodes, self._supply()),
+            cabinet=self._codes(nodes, cabinets(self._fleet)),
+            pdu=self._codes(nodes, supplies(self._fleet)),
             jobs=jobs,
-            waiting=Waiting(np.empty(0, np.int64), np.empty(0, np.int64)),
+            waiting=self._waiting(queue),
             ratings=ratings,
             caps=np.where(rows.cap == 0, ratings.high, rows.cap),
             caps_at=rows.cap_time,
             apart=self._apart(nodes),
+            starting=None if self._inrush is None else self._inrushes.starting(self._inrush, self._uids),
         )
 
     async def read_caps(self, rows: Rows) -> Column:
@@ -122,28 +130,24 @@ class FleetPlant:
         if on:
             await self._park(uids, False)
 
+    def _waiting(self, queue: QueueRecord | None) -> Waiting:
+        """The jobs that wait, as far as somebody told of them; -1: in a queue that the policy does not name."""
+        told = queue.waiting if queue else ()
+        return Waiting(
+            np.array([one.nodes for one in told], dtype=np.int64),
+            np.array([self._queues.get(one.queue, -1) for one in told], dtype=np.int64),
+        )
+
     def _use(self, nodes: Indices, busy: Mask) -> npt.NDArray[np.int8]:
         """What nodes are used for, from the facts that the engine has."""
-        power = self._facts("power", nodes)
+        on, off, up = powered(self._fleet, nodes)
         found = np.full(len(nodes), UNSEEN, np.int8)
-        if power is None:
-            return found
-        on = power == "on"
-        found[power == "off"] = Use.OFF
-        os = self._facts("os", nodes)
-        up = on if os is None else on & (os == "up")
+        found[off] = Use.OFF
         found[on & ~up] = Use.BOOTING
         found[up] = Use.IDLE
         found[on & self._fleet.registry.wanted("power", "off")[nodes]] = Use.STOPPING
         found[up & busy] = Use.BUSY
         return found
-
-    def _facts(self, variable: str, nodes: Indices) -> npt.NDArray[np.str_] | None:
-        column = self._fleet.controller.engine.table.columns.get(variable)
-        if column is None:
-            return None
-        words = np.array([str(word)[:16] for word in column.words])
-        return words[column.fact[nodes]]
 
     def _apart(self, nodes: Indices) -> Mask:
         """Held, frozen, or switched off by somebody else: a machine does not undo that."""
@@ -151,11 +155,6 @@ class FleetPlant:
         ours = np.isin(self._uids, np.fromiter(self._parked, np.int64, len(self._parked)))
         kept_off = registry.wanted("power", "off")[nodes] & ~ours
         return (nodes < 0) | registry.held[nodes] | registry.frozen[nodes] | kept_off
-
-    def _supply(self) -> npt.NDArray[np.int32]:
-        registry = self._fleet.registry
-        pdu = registry.label("pdu")
-        return pdu.codes if len(pdu.table) > 1 else registry.label(FED_BY).codes
 
     @staticmethod
     def _codes(nodes: Indices, codes: npt.NDArray[np.int32]) -> Rows:

@@ -5,6 +5,7 @@ Keys: ``power/policy/NAME``, ``power/rehearsed/DIGEST``. What is refused, and to
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Callable
 
@@ -35,7 +36,7 @@ class PolicyRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     def policy(self) -> Policy:
         """What it says."""
-        return parse(self.text, source=self.name)
+        return _parsed(self.text, self.name)
 
 
 class Rehearsal(msgspec.Struct, frozen=True, kw_only=True):
@@ -195,6 +196,12 @@ class PolicyBook:
             self._rehearsed.pop(digest, None)
         else:
             self._rehearsed[digest] = msgspec.msgpack.decode(value, type=Rehearsal)
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(text: str, name: str) -> Policy:
+    """It is asked for at every turn, and changes once a month."""
+    return parse(text, source=name)
 
 
 def digest_of(text: str) -> str:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
+from enum import IntEnum
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
-from strata.control.columns import Mask
 from strata.core import intset
 from strata.core.intset import Runs
 from strata.power.columns import Uids
@@ -25,6 +26,21 @@ PATIENCE = 6.0
 _LOOK = 0.2
 
 
+class Verdict(IntEnum):
+    """Whether a node may be switched on."""
+
+    GRANTED = 0
+    NO_POWER = 1
+    PACED = 2
+    """Too many are starting behind its supply."""
+    NOT_YET = 3
+    """Nobody knows yet."""
+    NO_ANSWER = 4
+
+
+Verdicts = npt.NDArray[np.int8]
+
+
 class Question(msgspec.Struct, frozen=True, kw_only=True):
     """May these be switched on?"""
 
@@ -33,10 +49,10 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """Those that may."""
+    """The uids of each verdict."""
 
     id: str
-    granted: Runs
+    verdicts: dict[int, Runs]
 
 
 class PowerRequests:
@@ -48,8 +64,9 @@ class PowerRequests:
         self._turn = asyncio.Lock()
         self._answered: dict[str, str] = {}
 
-    async def ask(self, uids: Uids) -> Mask | None:
-        """Which may be switched on; None: nobody answered."""
+    async def ask(self, uids: Uids) -> Verdicts:
+        """Which may be switched on."""
+        found: Verdicts = np.full(len(uids), Verdict.NO_ANSWER, np.int8)
         async with self._turn:
             question = Question(id=secrets.token_hex(8), uids=intset.pack(uids))
             await self._store.txn([Put(ASK + self._me, msgspec.msgpack.encode(question))])
@@ -61,10 +78,12 @@ class PowerRequests:
                 if entry is not None:
                     answer = msgspec.msgpack.decode(entry.value, type=Answer)
                     if answer.id == question.id:
-                        return np.isin(uids, intset.unpack(answer.granted))
-        return None
+                        for verdict, runs in answer.verdicts.items():
+                            found[np.isin(uids, intset.unpack(runs))] = verdict
+                        break
+        return found
 
-    async def answer(self, decide: Callable[[Uids], Awaitable[Mask]]) -> None:
+    async def answer(self, decide: Callable[[Uids], Awaitable[Verdicts]]) -> None:
         """Answer what has been asked since the last time. A question is answered once."""
         for entry in (await self._store.range(ASK)).entries:
             who = entry.key.removeprefix(ASK)
@@ -72,7 +91,9 @@ class PowerRequests:
             if who == self._me or self._answered.get(who) == question.id:
                 continue
             uids = intset.unpack(question.uids)
-            granted = uids[await decide(uids)]
+            verdicts = await decide(uids)
             self._answered[who] = question.id
-            told = Answer(id=question.id, granted=intset.pack(granted))
+            told = Answer(
+                id=question.id, verdicts={int(one): intset.pack(uids[verdicts == one]) for one in np.unique(verdicts)}
+            )
             await self._store.txn([Put(TOLD + who, msgspec.msgpack.encode(told))])

@@ -5,8 +5,11 @@ Averages come from the energy of all nodes in four windows; what a job drew over
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from strata.control.power_queue import Running
 from strata.core import intset
 from strata.power.capping import Column, Rows
 from strata.power.interval_records import Run
@@ -33,8 +36,9 @@ class RunningJobs:
         """Joules and node-seconds of each job up to ``_until``."""
         self._until = 0.0
 
-    async def look(self, uids: Uids, now: float) -> tuple[Rows, Jobs]:
-        """For each node of ``uids`` (ascending) the row of its job, or -1; and the jobs."""
+    async def look(self, uids: Uids, now: float, told: Sequence[Running]) -> tuple[Rows, Jobs]:
+        """For each node of ``uids`` (ascending) the row of its job, or -1; and the jobs, with what the workload manager
+        told of their limits."""
         found = await self._intervals.newest("", now - LONGEST, MOST, running=True)
         job = np.full(len(uids), -1, np.int64)
         runs: list[Run] = []
@@ -44,7 +48,16 @@ class RunningJobs:
             if len(at):
                 job[at] = len(runs)
                 runs.append(run)
-        return job, await self._drawn(uids, job, runs, now) if runs else no_jobs()
+        if not runs:
+            return job, no_jobs()
+        drawn = await self._drawn(uids, job, runs, now)
+        limits = {one.job: one for one in told}
+        ends, upcap = drawn.ends.copy(), drawn.upcap.copy()
+        for place, run in enumerate(runs):
+            if (limit := limits.get(run.job)) is not None:
+                ends[place] = np.inf if limit.ends is None else limit.ends
+                upcap[place] = np.inf if limit.cap is None else limit.cap
+        return job, drawn._replace(ends=ends, upcap=upcap)
 
     async def _drawn(self, uids: Uids, job: Rows, runs: list[Run], now: float) -> Jobs:
         rows = np.flatnonzero(job >= 0)

@@ -46,6 +46,8 @@ Kind = Literal[
     "image-set",
     "power",
     "power-policy",
+    "power-queue",
+    "unknown-machine",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -85,13 +87,15 @@ _LOOK = _rights(
     "image-set",
     "power",
     "power-policy",
+    "power-queue",
+    "unknown-machine",
 )
 
 RIGHTS: dict[Role, frozenset[Right]] = {
     "viewer": _LOOK,
     "operator": _LOOK
     | _rights(("create", "change", "delete"), "desire", "hold", "freeze", "job")
-    | _rights(("change",), "bmc", "alert", "power", "image")
+    | _rights(("change",), "bmc", "alert", "power", "power-queue", "image")
     | _rights(("create",), "emergency")
     # What a command prints is for whoever may run one.
     | _rights(("create", "read", "delete"), "exec")
@@ -104,7 +108,8 @@ RIGHTS: dict[Role, frozenset[Right]] = {
     # A workload manager looks at nodes, takes broken ones out of (and back into) automation, switches and caps them.
     "workload-manager": _rights(("read",), "node", "hold", "group", "job", "model", "status", "self", "power")
     | _rights(("create", "delete"), "hold")
-    | _rights(("change",), "power"),
+    | _rights(("change",), "power")
+    | _rights(("read", "change"), "power-queue"),
 }
 """Which role may do what. The only place that says so."""
 
@@ -116,6 +121,8 @@ FLEET_WIDE: frozenset[Right] = (
         "power-policy",
     )
     | _rights(("read",), "audit", "credential", "store", "bmc-credential", "webhook")
+    # A machine that nobody knows is in no group, nor is a job that waits.
+    | _rights(VERBS, "unknown-machine", "power-queue")
 )  # fmt: skip
 """Rights that reach beyond any group: a credential with a scope never has them."""
 

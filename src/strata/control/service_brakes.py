@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from strata.control import views as v
 from strata.control.editor import Done
 from strata.control.principal import Principal
@@ -39,7 +41,10 @@ class BrakeService(ServiceBase):
         """Forget the failures of every selected node, so that it is tried again now."""
         nodes = self.owned(who, select)
         work = self.controller.engine.work
-        troubled = nodes[(work.failures[nodes] > 0) | work.fault[nodes] | (work.relapses[nodes] > 0)]
+        breakers = self.controller.engine.courses.breakers
+        stopped = [number for number, breaker in enumerate(breakers) if breaker.stopped_since is not None]
+        waiting = np.isin(work.next[nodes], stopped)  # it failed elsewhere, and they are not even tried
+        troubled = nodes[(work.failures[nodes] > 0) | work.fault[nodes] | (work.relapses[nodes] > 0) | waiting]
         done = await self.edits.retry(troubled, who.name)
         return await self._many(done)
 

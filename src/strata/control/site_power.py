@@ -17,26 +17,31 @@ import numpy as np
 
 from strata.control.cap_sender import CapSender, Sent, Watts
 from strata.control.columns import Mask
-from strata.control.power_gauges import drawing
+from strata.control.power_inrush import Inrushes
 from strata.control.power_plant import FleetPlant
 from strata.control.power_policies import PolicyBook, PolicyRecord
-from strata.control.power_requests import PowerRequests
+from strata.control.power_queue import QueueBook
+from strata.control.power_ratings import SharedRatings
+from strata.control.power_requests import PowerRequests, Verdict, Verdicts
 from strata.control.power_running import RunningJobs
 from strata.control.power_shelf import LedgerShelf, forget
 from strata.control.power_views import SitePowerView
 from strata.control.service import Service
+from strata.control.service_power import led_nodes
 from strata.control.settings import PowerSettings
+from strata.control.site_limits import SiteLimits
+from strata.control.site_nodes import SiteNodes
 from strata.core import intset
 from strata.core.driver import Batch
 from strata.core.errors import BadRequest, StrataError
 from strata.core.intset import Runs
 from strata.power.capmc.machine import Parameters
-from strata.power.capping import Limits, Rows
+from strata.power.capping import Rows
 from strata.power.columns import PowerColumns, Uids
 from strata.power.governor import Governor
 from strata.power.plant import Answers
-from strata.power.policy import NodePower, Policy
-from strata.power.units import Seconds, show_watts
+from strata.power.policy import Policy
+from strata.power.units import show_watts
 from strata.store.protocol import Put
 
 log = logging.getLogger(__name__)
@@ -47,7 +52,6 @@ LOOK_EVERY = 0.5
 FIRST_LOOK = 45.0
 """Seconds after the start for which is waited until all nodes have told what they draw at most. Those that tell nothing
 count with what the policy says."""
-LIMIT_ONLY = Policy(name="site limit", every=Seconds(10))
 SHARD = 0
 """Who leads it keeps the machine's power."""
 
@@ -61,6 +65,7 @@ class SitePower:
         columns: PowerColumns,
         sender: CapSender,
         running: RunningJobs,
+        queue: QueueBook,
         policies: PolicyBook,
         settings: PowerSettings,
     ) -> None:
@@ -68,20 +73,22 @@ class SitePower:
         self._columns = columns
         self._sender = sender
         self._running = running
+        self._queue = queue
         self._policies = policies
-        self._settings = settings
         self._requests = PowerRequests(fleet.controller.store, fleet.controller.name)
+        self._ratings = SharedRatings(fleet.controller.store, fleet.controller.name, columns)
+        self._measured_here = led_nodes(fleet.controller)
         self._task: asyncio.Task[None] | None = None
         self._governor: Governor | None = None
+        self._heir: Governor | None = None
         self._shelf: LedgerShelf | None = None
         self._made_of: tuple[str, str] | None = None
-        self._known: tuple[int, int] = (-1, -1)
-        self._cappable: Uids = np.empty(0, np.int64)
-        self._others: Uids = np.empty(0, np.int64)
-        self._reachable: Uids = np.empty(0, np.int64)
+        self._nodes = SiteNodes(fleet, columns)
+        self._limits = SiteLimits(settings, policies, self._nodes)
+        self._inrushes = Inrushes(fleet)
+        self._starting = asyncio.Lock()
         self._waits_since: float | None = None
         self._uids: Uids = np.empty(0, np.int64)
-        self._static = 0.0
         self._parked: set[int] = set()
         self._error = ""
 
@@ -103,22 +110,22 @@ class SitePower:
     @property
     def governed(self) -> bool:
         """Whether there is anything to keep to."""
-        return self._settings.limit > 0 or self._policies.enabled is not None
+        return self._limits.there
 
     def view(self) -> SitePowerView:
         """How things stand."""
         governor, record = self._governor, self._policies.enabled
         status = governor.status() if governor is not None else None
         holder, _ = self._fleet.controller.leadership.holders.get(SHARD, ("", 0))
-        limit = self._limit(record)
+        limit = self._limits.site
         return SitePowerView(
             limit=limit if math.isfinite(limit) else None,
-            ramp=self._settings.ramp or None,
-            band=self._settings.band or None,
+            ramp=self._limits.ramp,
+            band=self._limits.band,
             policy=record.name if record else "",
             controller=holder,
-            static=self._static if status else None,
-            allowed=status.allowed_w + self._static if status else None,
+            static=self._nodes.static if status else None,
+            allowed=status.allowed_w + self._nodes.static if status else None,
             over=status.over_w if status else None,
             in_flight=status.in_flight if status else None,
             error=self._error or (status.error if status else ""),
@@ -126,19 +133,7 @@ class SitePower:
 
     def parameters(self) -> Parameters:
         """As CAPMC tells of it."""
-        record, limit = self._policies.enabled, self._limit(self._policies.enabled)
-        limits = self._limits(record.policy() if record else LIMIT_ONLY, record)
-        whole = 0 if math.isinf(limit) else round(limit)
-        ramp = 0 if math.isinf(limits.ramp_up) else round(limits.ramp_up)
-        return Parameters(
-            power_cap_target=whole,
-            power_threshold=whole,
-            static_power=round(self._static),
-            ramp_limited=ramp > 0,
-            ramp_limit=ramp,
-            power_band_min=round(limits.floor),
-            power_band_max=whole,
-        )
+        return self._limits.parameters()
 
     def kept_by(self) -> str:
         """Why nobody sets caps past the ledger; empty: they may."""
@@ -152,15 +147,17 @@ class SitePower:
         """Whether nodes may be switched on: empty, or why not."""
         if not self.governed:
             return [""] * len(batch)
-        if self._leads():
-            granted = await self._start_nodes(batch.uids)
-        else:
-            told = await self._requests.ask(batch.uids)
-            if told is None:
-                return ["the controller that keeps the machine's power did not answer"] * len(batch)
-            granted = told
-        no = f"the site's limit of {show_watts(self._limit(self._policies.enabled))} leaves no power for it now"
-        return ["" if one else no for one in granted.tolist()]
+        verdicts = await (self._start_nodes(batch.uids) if self._leads() else self._requests.ask(batch.uids))
+        record = self._policies.enabled
+        words = {
+            Verdict.GRANTED: "",
+            Verdict.NO_POWER: f"the site's limit of {show_watts(self._limits.site)} leaves no power for it now",
+            Verdict.PACED: f"the power policy {record.name if record else ''} lets no more nodes start at once behind "
+            "its cabinet or power strip",
+            Verdict.NO_ANSWER: f"the controller that keeps the machine's power{self._other()} did not answer",
+            Verdict.NOT_YET: _NOT_YET,
+        }
+        return [words[Verdict(one)] for one in verdicts.tolist()]
 
     # -- caps that schedulers set (``cap_jobs.CapBooks``)
 
@@ -172,11 +169,11 @@ class SitePower:
         if record is not None and _sets_caps(record.policy()):
             return f"caps are set by the power policy {record.name}"
         if self._governor is None:
-            return f"the site's power is kept by another controller{self._other()}"
+            return _NOT_YET if self._leads() else f"the site's power is kept by another controller{self._other()}"
         rows, there = self._rows(uids)
         short = self._governor.short(rows, self._in_force(rows, watts[there]))
         if short > 0:
-            limit = show_watts(self._limit(record))
+            limit = show_watts(self._limits.site)
             more = "" if math.isinf(short) else f"; {show_watts(short)} too much"
             return f"the caps would add up to more than the site's limit of {limit} leaves{more}"
         return ""
@@ -218,9 +215,12 @@ class SitePower:
 
     async def _tick(self) -> None:
         """See to it that the right governor runs here, or none."""
-        if not self._leads():
+        leads = self._leads()
+        if not leads:
             self._waits_since = None
             await self._let_go()
+        await self._ratings.exchange(self._measured_here().uids)
+        if not leads:
             return
         if not self.governed:
             if self._governor is not None or self._made_of is None:
@@ -230,8 +230,9 @@ class SitePower:
                 self._made_of = ("", "")
             return
         record = self._policies.enabled
-        policy = record.policy() if record else LIMIT_ONLY
-        uids = self._capped(policy.nodes)
+        policy = self._limits.policy
+        self._nodes.look(policy.nodes)
+        uids = self._nodes.capped
         if self._governor is None and not self._measured():
             return
         made_of = (record.digest, record.name) if record else ("", "")
@@ -242,7 +243,7 @@ class SitePower:
             await self._take_over(record, policy)
             self._made_of = made_of
         assert self._governor is not None
-        self._governor.limits = self._limits(policy, record)
+        self._governor.limits = self._limits.shared()
         await self._requests.answer(self._start_nodes)
 
     async def _take_over(self, record: PolicyRecord | None, policy: Policy) -> None:
@@ -252,17 +253,19 @@ class SitePower:
         plant = FleetPlant(
             self._fleet,
             self._uids,
-            policy.nodes,
+            policy,
             self._columns,
             self._sender,
             self._running,
+            self._queue,
+            self._inrushes,
             author=f"policy:{policy.name or (record.name if record else '')}",
             park=self._park,
             parked=self._parked,
         )
         self._shelf = LedgerShelf(controller.store, self._uids, self._leads)
         self._governor = Governor(policy, plant.ratings(), plant, self._shelf)
-        self._governor.limits = self._limits(policy, record)
+        self._governor.limits = self._limits.shared()
         await self._governor.start()
         log.info("keeping the site's power", extra={"policy": policy.name, "nodes": len(self._uids)})
 
@@ -276,55 +279,32 @@ class SitePower:
         leadership = self._fleet.controller.leadership
         return SHARD in leadership.epochs and self._fleet.controller.clock.now() < leadership.valid_until
 
-    def _capped(self, nodes: NodePower) -> Uids:
-        """The nodes that can be capped. Of all others the most that they draw is taken off the limit."""
-        registry = self._fleet.registry
-        stamp = (int(registry.revisions.max(initial=0)), len(registry))
-        if stamp != self._known:
-            everybody = drawing(registry, np.flatnonzero(registry.alive))
-            roster = registry.roster.nodes
-            reachable = np.array([bool((node := roster[i]) and node.bmc) for i in everybody.tolist()], dtype=np.bool_)
-            capped = registry.roles.where("compute")[everybody] & reachable
-            self._cappable = np.sort(registry.uids[everybody[capped]])
-            self._others = registry.uids[everybody[~capped]]
-            self._reachable = registry.uids[everybody[reachable]]
-            self._known = stamp
-        most = self._columns.column("most", self._others)
-        self._static = float(np.where(np.isfinite(most), most, float(nodes.high)).sum())
-        return self._cappable
-
     def _measured(self) -> bool:
         """Whether it is known what nodes draw at most, or was waited for long enough. Before that, nothing is lowered
         for no reason and nothing raised by mistake."""
         now = self._fleet.controller.clock.now()
         self._waits_since = now if self._waits_since is None else self._waits_since
-        known = bool(np.isfinite(self._columns.column("most", self._reachable)).all())
-        return known or now >= self._waits_since + FIRST_LOOK
+        return self._nodes.measured or now >= self._waits_since + FIRST_LOOK
 
-    def _limit(self, record: PolicyRecord | None) -> float:
-        """Watts that the site may draw."""
-        said = [self._settings.limit or math.inf]
-        if record is not None and (limit := record.policy().limit) is not None:
-            said.append(float(limit))
-        return min(said)
-
-    def _limits(self, policy: Policy, record: PolicyRecord | None) -> Limits:
-        own, settings = policy.limits(), self._settings
-        return Limits(
-            site=self._limit(record) - self._static,
-            floor=max(0.0, max(own.floor, settings.band) - self._static),
-            ramp_up=min(own.ramp_up, settings.ramp or math.inf),
-            ramp_down=own.ramp_down,
-        )
-
-    async def _start_nodes(self, uids: Uids) -> Mask:
-        """Which may be switched on; those that are not capped count as if they always were."""
-        granted = np.ones(len(uids), np.bool_)
-        if self._governor is None:
-            return ~granted
-        rows, there = self._rows(uids)
-        granted[there] = await self._governor.power_on(rows)
-        return granted
+    async def _start_nodes(self, uids: Uids) -> Verdicts:
+        """Which may be switched on. Those that are not capped have their power: they count as if they always were."""
+        async with self._starting:
+            found = np.full(len(uids), Verdict.NOT_YET, np.int8)
+            if self._governor is None or not self._governor.knows:
+                return found
+            if self._heir is not self._governor:
+                # What a predecessor let start may not be seen yet.
+                self._inrushes.begin(self._uids[self._governor.booting()])
+                self._heir = self._governor
+            part = self._governor.policy.inrush
+            allowed = np.flatnonzero(np.ones(len(uids)) if part is None else self._inrushes.allowed(part, uids))
+            rows, there = self._rows(uids[allowed])
+            power = np.ones(len(allowed), np.bool_)
+            power[there] = await self._governor.power_on(rows)
+            found[:] = Verdict.PACED
+            found[allowed] = np.where(power, Verdict.GRANTED, Verdict.NO_POWER)
+            self._inrushes.begin(uids[allowed[power]])
+            return found
 
     async def _park(self, uids: Uids, off: bool) -> None:
         """Remember whom a policy stops, before it does."""
@@ -350,6 +330,9 @@ class SitePower:
     def _other(self) -> str:
         holder, _ = self._fleet.controller.leadership.holders.get(SHARD, ("", 0))
         return f", {holder}" if holder and holder != self._fleet.controller.name else ""
+
+
+_NOT_YET = "it is not known yet what the machine may draw: ask again soon"
 
 
 def _sets_caps(policy: Policy) -> bool:

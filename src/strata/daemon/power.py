@@ -14,12 +14,14 @@ from strata.control.cap_sender import CapSender
 from strata.control.metrics import Metrics
 from strata.control.power_gauges import PowerGauges
 from strata.control.power_policies import PolicyBook
+from strata.control.power_queue import QueueBook
 from strata.control.power_running import RunningJobs
 from strata.control.registry import Registry
 from strata.control.service import Service
 from strata.control.service_policies import PolicyService
 from strata.control.service_power import PowerService, led_nodes
 from strata.control.service_power_jobs import PowerJobs
+from strata.control.service_power_queue import PowerQueue
 from strata.control.settings import Settings
 from strata.control.site_power import SitePower
 from strata.core.column import Column
@@ -136,10 +138,12 @@ async def open_power(
     await book.start()
     parts.push_async_callback(book.stop)
     sender = CapSender(service, reach.controllers.open, columns)
-    site = SitePower(service, columns, sender, RunningJobs(series, intervals), book, settings.power)
+    queue = QueueBook(service.controller.store)
+    site = SitePower(service, columns, sender, RunningJobs(series, intervals), queue, book, settings.power)
     await site.start()
     parts.push_async_callback(site.stop)
-    power = Power(measured=measured, jobs=jobs, policies=PolicyService(service, book, site))
+    policies, told = PolicyService(service, book, site), PowerQueue(service, queue)
+    power = Power(measured=measured, jobs=jobs, policies=policies, queue=told)
     return Opened(power, site, sender, agents, controllers)
 
 

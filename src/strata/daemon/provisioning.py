@@ -194,6 +194,7 @@ async def open_provisioning(
     ground.sighted = hardware.sighted
     refreshing = asyncio.create_task(_follow_nodes(service, ground.directory), name="node directory")
     parts.push_async_callback(_ended, refreshing)
+    service.edits.known = {"image": ground.agents.sets.get, "minos": ground.profiles.get}
     services.images = ImageService(ground.images, service.jobs_, used_by=ground.agents.sets.using)
     services.agents = await ground.agents.start(service)
     parts.push_async_callback(ground.agents.stop)

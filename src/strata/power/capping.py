@@ -210,10 +210,14 @@ class Ledger:
         self._risen.begin(rows, np.maximum(self.worst(rows) - before, 0.0), now)
         self._risen.end(rows[~self.in_flight[rows]], now)
 
+    def start(self, rows: Rows) -> Column:
+        """Watts that nodes count with while they start."""
+        boot = self.ratings.boot[rows]
+        return boot if self.asks else np.fmax(boot, self.ceiling(rows))
+
     def boot(self, rows: Rows, limits: Limits, now: float) -> Rows:
         """Those of the first ``rows``, which are off, for which there is room to start, noted as starting."""
-        boot = self.ratings.boot[rows]
-        need = np.cumsum((boot if self.asks else np.fmax(boot, self.ceiling(rows))) - self.worst(rows))
+        need = np.cumsum(self.start(rows) - self.worst(rows))
         granted = rows[need <= self.room(now, limits)]
         self.occupy(granted, Use.BOOTING, now)
         return granted

@@ -121,6 +121,8 @@ class Governor:
             self._send(ledger, commands, now)
             on = ledger.boot(actions.on, self.limits, now)
             self._held[on] = now + HOLD
+            # Or they would count as idle for as long as nobody can see what has become of them.
+            ledger.occupy(actions.off, Use.STOPPING, now)
             await self._shelf.save(ledger.snapshot())
         for rows, which in ((on, True), (actions.off, False)):
             if len(rows):
@@ -171,6 +173,15 @@ class Governor:
         after = ceiling.copy()
         after[rows] = watts
         return float(ledger.drawn(after).sum()) - self.limits.site
+
+    @property
+    def knows(self) -> bool:
+        """Whether it has a ledger already."""
+        return self._ledger is not None
+
+    def booting(self) -> Rows:
+        """Nodes that are starting, or were let start."""
+        return np.empty(0, np.int64) if self._ledger is None else np.flatnonzero(self._ledger.use == Use.BOOTING)
 
     def highest(self, rows: Rows) -> Column:
         """What nodes draw without a cap."""
@@ -257,7 +268,10 @@ class Governor:
         return np.where(doubted, ledger.use, seen)
 
     def _view(self, ledger: Ledger, look: Look, now: float) -> View:
-        use = look.use
+        use, starting = look.use, look.use == Use.BOOTING
+        if look.starting is not None:
+            # What was let start a moment ago is not seen to yet.
+            starting = look.starting | (starting & np.isfinite(self._held))
         if look.apart is not None:
             # Neither off nor idle as far as a policy goes: nobody to start or to stop.
             use = np.where(look.apart & (use == Use.OFF), Use.STOPPING, use)
@@ -272,6 +286,9 @@ class Governor:
             jobs=self._capped(ledger, look),
             waiting=look.waiting,
             room=ledger.room(now, self.limits),
+            start=float(ledger.start(np.flatnonzero(use == Use.OFF)).max(initial=0.0)),
+            launch=float(self.policy.nodes.high - self.policy.nodes.idle) if self._asks else 0.0,
+            starting=starting,
         )
 
     def _capped(self, ledger: Ledger, look: Look) -> Jobs:

@@ -32,6 +32,8 @@ class Look(NamedTuple):
     caps_at: Column | None = None
     apart: Mask | None = None
     """Nodes that are neither started nor stopped: a person has taken them out, or wants them as they are."""
+    starting: Mask | None = None
+    """Nodes that are starting, as far as their supply feels it. None: all that count as such."""
 
 
 class Answers(NamedTuple):

@@ -165,6 +165,8 @@ class Inrush(Part, frozen=True):
     """What one node takes while it starts."""
     cabinet: Watts | None = None
     pdu: Watts | None = None
+    lasts: Seconds = Seconds(300)
+    """A node is starting until its system runs, but no longer than this."""
 
     def __post_init__(self) -> None:
         for limit in (self.cabinet, self.pdu):

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
-from strata.power.capping import Rows, Use
+from strata.power.capping import Mask, Rows
 from strata.power.policy import Inrush
-from strata.power.policy_view import View
 
 
-def paced(part: Inrush, view: View, wanted: Rows) -> Rows:
-    """Those of the ``wanted`` nodes that may start now, in their order."""
-    for limit, supply in ((part.cabinet, view.cabinet), (part.pdu, view.pdu)):
+def within(part: Inrush, behind: tuple[NDArray[np.integer], NDArray[np.integer]], starting: Mask, wanted: Rows) -> Rows:
+    """Those of the ``wanted`` nodes that may start now, in their order. ``behind``: the cabinet and the power strip of
+    each node; those of which nobody knows it share one."""
+    for limit, supply in zip((part.cabinet, part.pdu), behind, strict=True):
         if limit is not None and len(wanted):
-            starting = np.bincount(supply[view.use == Use.BOOTING], minlength=int(supply.max()) + 1)
-            behind = supply[wanted]
-            wanted = wanted[starting[behind] + _place_among_equals(behind) < limit // part.node]
+            busy = np.bincount(supply[starting], minlength=int(supply.max()) + 1)
+            of = supply[wanted]
+            wanted = wanted[busy[of] + _place_among_equals(of) < limit // part.node]
     return wanted
 
 
-def _place_among_equals(values: Rows) -> Rows:
+def _place_among_equals(values: NDArray[np.integer]) -> Rows:
     """For each value, how many equal ones are before it."""
     order = np.argsort(values, kind="stable")
     ordered = values[order]

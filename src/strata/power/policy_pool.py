@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from strata.power.capping import Rows, Use
-from strata.power.policy import IdlePool, NodePower
+from strata.power.policy import IdlePool
 from strata.power.policy_view import View
 
 
-def pool(part: IdlePool, nodes: NodePower, now: float, view: View, startable: Rows) -> tuple[Rows, Rows]:
+def pool(part: IdlePool, now: float, view: View, startable: Rows) -> tuple[Rows, Rows]:
     """The nodes to start (some of ``startable``) and to stop now.
 
     As long as the first waiting job lacks nodes (and not power), the lower limit stretches to what it needs, or it
@@ -18,11 +18,11 @@ def pool(part: IdlePool, nodes: NodePower, now: float, view: View, startable: Ro
     idle, coming = view.use == Use.IDLE, int(np.count_nonzero(view.use == Use.BOOTING))
     ready = int(np.count_nonzero(idle))
     head = int(view.waiting.nodes[0]) if len(view.waiting.nodes) else 0
-    if head * (nodes.high - nodes.idle) > view.room:
+    if max(head * view.launch, (head - ready - coming) * view.start) > view.room:
         head = 0
     missing = max(part.low, head) - ready - coming
     if missing > 0:
-        affordable = int(max(view.room, 0.0) // nodes.boot) if nodes.boot > 0 and np.isfinite(view.room) else missing
+        affordable = int(max(view.room, 0.0) // view.start) if view.start > 0 and np.isfinite(view.room) else missing
         return startable[: min(missing, part.on, affordable)], _NOBODY
     surplus = ready - max(part.high, head)
     if surplus <= 0:

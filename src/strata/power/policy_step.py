@@ -6,7 +6,7 @@ import numpy as np
 
 from strata.power.capping import Use
 from strata.power.policy import Policy
-from strata.power.policy_inrush import paced
+from strata.power.policy_inrush import within
 from strata.power.policy_over import over
 from strata.power.policy_pool import pool
 from strata.power.policy_queues import assign
@@ -27,7 +27,7 @@ def step(policy: Policy, now: float, view: View) -> Actions:
     if policy.idle_pool is not None:
         startable = np.flatnonzero(view.use == Use.OFF)
         if policy.inrush is not None:
-            startable = paced(policy.inrush, view, startable)
-        on, off = pool(policy.idle_pool, policy.nodes, now, view, startable)
+            startable = within(policy.inrush, (view.cabinet, view.pdu), view.starting, startable)
+        on, off = pool(policy.idle_pool, now, view, startable)
         actions = actions._replace(on=on, off=off)
     return actions

@@ -56,6 +56,12 @@ class View(NamedTuple):
     waiting: Waiting
     room: float
     """Watts that may be given out."""
+    start: float
+    """Watts that starting a node takes."""
+    launch: float
+    """Watts that a job takes on an idle node, above what that counts with already."""
+    starting: NDArray[np.bool_]
+    """Nodes that draw what starting takes."""
 
 
 class Actions(NamedTuple):

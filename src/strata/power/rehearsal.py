@@ -210,6 +210,9 @@ class _Rehearsal:
             jobs=_dated(world.jobs()),
             waiting=Waiting(self.trace.nodes[waiting], self.trace.queue[waiting]),
             room=self.ledger.room(world.now, self.limits),
+            start=float(self.policy.nodes.boot),
+            launch=float(self.policy.nodes.high - self.policy.nodes.idle),
+            starting=world.use == Use.BOOTING,
         )
 
     def switch(self, rows: Rows, going: Use, there: Use, after: float) -> None:

@@ -191,6 +191,7 @@ class BmcServer:
             bmc = self._pair(i)[0]
             if isinstance(bmc, NodeBmc) and bmc.attended:
                 bmc.notice(now, (state[0], state[1]))
+                bmc.report(now)
             else:
                 self.site.attended.discard(i)
 

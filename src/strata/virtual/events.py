@@ -21,6 +21,8 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True):
     protocol: str = "Redfish"
     registries: tuple[str, ...] = ()
     """Only of these message registries; none: of all."""
+    reports: bool = False
+    """Metric reports, and not events."""
 
 
 class EventDesk:
@@ -38,6 +40,18 @@ class EventDesk:
     def heard(self) -> bool:
         """Whether anybody listens."""
         return bool(self.subscriptions or self.streams)
+
+    @property
+    def reported(self) -> bool:
+        """Whether anybody wants metric reports."""
+        return any(one.reports for one in self.subscriptions.values())
+
+    def report(self, report: Json) -> None:
+        """Send a metric report to everybody who wants them."""
+        for subscription in self.subscriptions.values():
+            if subscription.reports:
+                body = encode(report | {"Context": subscription.context})
+                self._site.send(subscription.destination, body, self._name)
 
     def subscribe(self, subscription: Subscription) -> str:
         """The id of the new subscription."""
@@ -95,6 +109,8 @@ class EventDesk:
         for pipe in list(self.streams):
             pipe.write(b"id: %d\ndata: %b\n\n" % (self.sent, encode(event)))
         for subscription in self.subscriptions.values():
+            if subscription.reports:
+                continue
             if subscription.registries and message_id.partition(".")[0] not in subscription.registries:
                 continue
             if subscription.protocol.startswith("Syslog"):

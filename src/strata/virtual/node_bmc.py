@@ -34,6 +34,8 @@ from strata.virtual.site import Site
 from strata.virtual.updates import Updates
 
 SYSTEM = f"{ROOT}/Systems/1"
+REPORT_EVERY = 5.0
+"""Seconds between the metric reports that a controller sends by itself."""
 SEVERITIES = {"ok": "OK", "warning": "Warning", "critical": "Critical"}
 
 FLAVOURS = (
@@ -71,6 +73,7 @@ class NodeBmc(Bmc):
         self.clock = clock
         self.allowed = FLAVOURS[node % len(FLAVOURS)]
         self.gpus = GPUS if has_gpus(node, site.nodes.count) else 0
+        self._report_at = float("-inf")
         self.resets: list[str] = []
         """Every ResetType that the controller accepted, in order."""
         self.boots: list[str] = []
@@ -228,6 +231,12 @@ class NodeBmc(Bmc):
         self.site.attended.add(self.node)
         if self._noticed == (-1, -1):
             self._noticed = self._truth(now)
+
+    def report(self, now: float) -> None:
+        """Send those who want it a report of what the node draws, if it is time for the next."""
+        if self._events is not None and self._events.reported and now >= self._report_at:
+            self._report_at = now + REPORT_EVERY
+            self._events.report(tree_power.power_report(self, now))
 
     def was_reset(self, kind: str, now: float) -> None:
         """The node took a reset: what waited for that takes effect."""

@@ -49,12 +49,16 @@ def _service(bmc: Bmc, call: Call) -> Json:
         Status=OK,
         DeliveryRetryAttempts=3,
         DeliveryRetryIntervalSeconds=1,
-        EventFormatTypes=["Event"],
+        EventFormatTypes=_formats(bmc),
         RegistryPrefixes=["OEM", "ResourceEvent", "SensorEvent"],
         ServerSentEventUri=f"{SERVICE}/SSE",
         Subscriptions=link(f"{SERVICE}/Subscriptions"),
         Actions={"#EventService.SubmitTestEvent": {"target": f"{SERVICE}/Actions/EventService.SubmitTestEvent"}},
     )
+
+
+def _formats(bmc: Bmc) -> list[str]:
+    return ["Event", "MetricReport"] if "TelemetryService" in bmc.services else ["Event"]
 
 
 def _subscriptions(bmc: Bmc, call: Call) -> Json:
@@ -77,7 +81,7 @@ def _body(path: str, found: Subscription) -> Json:
         Protocol=found.protocol,
         SubscriptionType="Syslog" if syslog else "RedfishEvent",
         RegistryPrefixes=list(found.registries),
-        **({} if syslog else {"EventFormatType": "Event"}),
+        **({} if syslog else {"EventFormatType": "MetricReport" if found.reports else "Event"}),
         Status=OK,
     )
 
@@ -91,12 +95,15 @@ def _subscribe(bmc: Bmc, call: Call) -> Reply:
         refuse(400, "PropertyValueNotInList", f"Protocol is one of {', '.join(_SCHEMES)}, with a URI of that kind.")
     if len(bmc.events.subscriptions) >= MOST_SUBSCRIPTIONS:
         refuse(503, "EventSubscriptionLimitExceeded", f"There are {MOST_SUBSCRIPTIONS} subscriptions already.")
+    if body.get("EventFormatType", "Event") not in _formats(bmc):
+        refuse(400, "PropertyValueNotInList", f"EventFormatType is one of {', '.join(_formats(bmc))}.")
     registries = body.get("RegistryPrefixes")
     found = Subscription(
         destination=destination[:2048],
         context=str(body.get("Context") or "")[:1024],
         protocol=str(protocol),
         registries=tuple(map(str, registries)) if isinstance(registries, list) else (),
+        reports=body.get("EventFormatType") == "MetricReport",
     )
     name = bmc.events.subscribe(found)
     bmc.attend(call.now)

@@ -136,14 +136,21 @@ def _reports(bmc: NodeBmc, call: Call) -> Json:
 
 
 def _report(bmc: NodeBmc, call: Call) -> Json:
+    return power_report(bmc, call.now)
+
+
+def power_report(bmc: NodeBmc, now: float) -> Json:
+    """What the node draws, as a metric report."""
     value = {
         "MetricId": "PowerConsumedWatts",
-        "MetricValue": str(bmc.watts(call.now)),
+        "MetricValue": str(bmc.watts(now)),
         "MetricProperty": f"{CHASSIS}/Sensors/TotalPower#/Reading",
-        "Timestamp": bmc.site.date(call.now),
+        "Timestamp": bmc.site.date(now),
     }
-    return resource(call.path, "MetricReport.v1_5_0", "Power", Timestamp=value["Timestamp"], MetricValues=[value])
+    return resource(_REPORT, "MetricReport.v1_5_0", "Power", Timestamp=value["Timestamp"], MetricValues=[value])
 
+
+_REPORT = f"{ROOT}/TelemetryService/MetricReports/Power"
 
 VIEWS: Views[NodeBmc] = {
     "Chassis/1/Power": _power,

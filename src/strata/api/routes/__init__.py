@@ -27,6 +27,7 @@ from strata.api.routes import (
     nodes,
     power,
     power_policies,
+    power_queue,
     service,
     watch,
 )
@@ -58,4 +59,5 @@ HANDLERS = [
     *image_sets.HANDLERS,
     *images.HANDLERS,
     *power_policies.HANDLERS,
+    *power_queue.HANDLERS,
 ]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import msgspec
 from litestar import get, post
 from litestar.openapi import ResponseSpec
+from litestar.openapi.spec import OpenAPIResponse, Operation
 from litestar.params import JSONBody, PathParameter, QueryParameter
 from litestar.response import Stream
 
@@ -79,9 +81,20 @@ async def power_history(
     return await ask.power.measured.history(ask.who, select, metric, start, end, step, each=each)
 
 
+@dataclass
+class _Samples(Operation):
+    """Documents that the file comes in either of two formats."""
+
+    def __post_init__(self) -> None:
+        found = (self.responses or {}).get("200")
+        if isinstance(found, OpenAPIResponse) and found.content:
+            found.content[_PARQUET] = found.content["text/csv"]
+
+
 @get(
     "/v1/power/samples",
     tags=[_TAG],
+    operation_class=_Samples,
     **needs("read", "power", 404, 410, also={200: _FILE}),
 )
 async def power_samples(

@@ -19,6 +19,9 @@ from strata.hardware.events.site import Site
 log = logging.getLogger(__name__)
 
 CONTEXT = "strata"
+"""What our subscriptions to events are known by,"""
+REPORTS = "strata-reports"
+"""and those to metric reports."""
 DESTINATION = "/v1/hardware/events/in/"
 """Where controllers push to, on our public address; the token follows."""
 
@@ -28,8 +31,9 @@ Way = Literal["push", "sse", "poll"]
 class Subscriptions(Protocol):
     """The event service of controllers."""
 
-    async def subscribe(self, address: str, destination: str) -> str:
-        """Have events sent to ``destination``; the path of the subscription."""
+    async def subscribe(self, address: str, destination: str, context: str) -> str:
+        """Have events (``CONTEXT``) or metric reports (``REPORTS``) sent to ``destination``; the subscription's path.
+        ``NotOffered`` where it does not send them."""
         ...
 
     async def unsubscribe(self, address: str, path: str) -> None:
@@ -56,6 +60,8 @@ class Listener:
         """Most controllers that are listened to at a time; the rest are polled."""
         self._lacks: dict[str, set[Way]] = {}
         self._pushing: set[str] = set()
+        self._reportless: set[str] = set()
+        """Controllers that push no metric reports."""
         self._reading: dict[str, asyncio.Task[None]] = {}
 
     def way(self, root: str) -> Way:
@@ -93,7 +99,7 @@ class Listener:
         self._pushing.discard(site.root)
         with suppress(StrataError):
             for path, _, context in await self._subscriptions.listening(site.address):
-                if context == CONTEXT:
+                if context in (CONTEXT, REPORTS):
                     await self._subscriptions.unsubscribe(site.address, path)
 
     async def stop(self) -> None:
@@ -104,18 +110,26 @@ class Listener:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _subscribed(self, site: Site) -> None:
-        """One subscription to our destination is there, and none to an older one."""
+        """One subscription of each kind to our destination is there, and none to an older one."""
         destination = f"{self._public_url}{DESTINATION}{self._inbox.token(site.root)}"
-        there = False
+        there: set[str] = set()
         for path, target, context in await self._subscriptions.listening(site.address):
-            if context != CONTEXT:
+            if context not in (CONTEXT, REPORTS):
                 continue
-            if target == destination and not there:
-                there = True
+            if target == destination and context not in there:
+                there.add(context)
             else:
                 await self._subscriptions.unsubscribe(site.address, path)
-        if not there:
-            await self._subscriptions.subscribe(site.address, destination)
+        if CONTEXT not in there:
+            await self._subscriptions.subscribe(site.address, destination, CONTEXT)
+        if REPORTS not in there and site.root not in self._reportless:
+            try:
+                await self._subscriptions.subscribe(site.address, destination, REPORTS)
+            except NotOffered:
+                self._reportless.add(site.root)
+            except StrataError as error:
+                # Events come all the same; what nodes draw is asked for where nobody tells.
+                log.debug("no metric reports", extra={"bmc": site.root, "reason": str(error)})
 
     async def _read(self, site: Site, lacks: set[Way]) -> None:
         """Listen until it breaks off; the next look begins again."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 
-from strata.hardware.events.listen import CONTEXT
+from strata.hardware.events.listen import REPORTS
 from strata.hardware.redfish import events as redfish_events
 from strata.hardware.redfish.client import RedfishClient
 
@@ -15,9 +15,11 @@ class RedfishSubscriptions:
     def __init__(self, client: RedfishClient) -> None:
         self._client = client
 
-    async def subscribe(self, address: str, destination: str) -> str:
-        """Have events sent to ``destination``."""
-        return await redfish_events.subscribe(self._client, address, destination=destination, context=CONTEXT)
+    async def subscribe(self, address: str, destination: str, context: str) -> str:
+        """Have what ``context`` says sent to ``destination``."""
+        return await redfish_events.subscribe(
+            self._client, address, destination=destination, context=context, reports=context == REPORTS
+        )
 
     async def unsubscribe(self, address: str, path: str) -> None:
         """No more of it."""

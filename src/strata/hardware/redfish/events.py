@@ -17,16 +17,21 @@ MOST_EVENT = 1 << 20
 """Bytes in one server-sent event; a longer one ends the stream."""
 
 
-async def subscribe(client: RedfishClient, address: str, *, destination: str, context: str) -> str:
-    """Have events pushed to ``destination``; the path of the subscription. ``NotOffered`` without an EventService."""
+async def subscribe(
+    client: RedfishClient, address: str, *, destination: str, context: str, reports: bool = False
+) -> str:
+    """Have events, or metric reports, pushed to ``destination``; the path of the subscription. ``NotOffered`` without
+    an EventService, or by one that does not push reports."""
     target = client.target(address)
     events = await service(client, target, "EventService")
     if events.get("ServiceEnabled") is False:
         raise NotOffered("its event service is switched off", node=target.bmc.base)
     body: dict[str, object] = {"Destination": destination, "Context": context, "Protocol": "Redfish"}
-    kinds = events.get("EventTypesForSubscription")
-    if isinstance(events.get("EventFormatTypes"), list):
-        body["EventFormatType"] = "Event"
+    kinds, formats = events.get("EventTypesForSubscription"), events.get("EventFormatTypes")
+    if reports and not (isinstance(formats, list) and "MetricReport" in formats):
+        raise NotOffered("it does not push metric reports", node=target.bmc.base)
+    if isinstance(formats, list):
+        body["EventFormatType"] = "MetricReport" if reports else "Event"
     elif isinstance(kinds, list) and kinds:
         body["EventTypes"] = [kind for kind in kinds if isinstance(kind, str)]  # before 2018 one had to say which
     where = linked(target, events, "Subscriptions", what="event subscriptions")

@@ -398,6 +398,8 @@ class Hub:
             agent.attached = False
             self.attached_count -= 1
             self._note(agent.name)
+        for command in list(agent.outbox.values()):
+            self._end(agent, command, None)  # who waits for it looks at the node instead
 
     def _note(self, name: str) -> None:
         """Something changed about the node: tell soon, together with what else changes."""

@@ -111,6 +111,8 @@ class Profiles:
                 "expected 'latest' or the 12 digits that 'strata minos list' shows",
                 where=f"minos {profile.minos[:80]!r}",
             )
+        if profile.minos != LATEST:
+            self._minos(profile.minos)  # one that is not there would leave nodes with nothing to boot
         check_parameters(profile.parameters)
         await self._commit(author, "boot-profile.put", name, profile, expected)
 

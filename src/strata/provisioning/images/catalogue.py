@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
-from strata.core.errors import Conflict, NotFound, Refused, Unavailable
+from strata.core.errors import BadRequest, Conflict, NotFound, Refused, Unavailable
 from strata.provisioning.alarm import Alarm, AlarmSink
 from strata.provisioning.images import records as r
 from strata.provisioning.images.release import Release, check_digest, is_signed_by, parse_reference, signed
@@ -96,7 +96,7 @@ class Catalogue:
                     hint="promote moves a tag back to an older image on purpose, with a new serial",
                 )
             now = found.tags.get(tag)
-            if told is None and now is not None and now.release.squashfs == made.squashfs:
+            if told is None and now is not None and _is_the_same(now.release, made):
                 return found
             serial = told.serial if told else found.serial + 1
             return found.moved(self._release(made, name, tag, serial), author, time.time())
@@ -113,7 +113,7 @@ class Catalogue:
             now = found.tags.get(tag)
             if create and now is not None:
                 raise Conflict("it is there already", where=reference, hint="strata image promote moves a tag")
-            if now is not None and now.release.squashfs == made.squashfs:
+            if now is not None and _is_the_same(now.release, made):
                 return found
             return found.moved(self._release(made, name, tag, found.serial + 1), author, time.time())
 
@@ -202,7 +202,13 @@ class Catalogue:
                 f"the release {told.reference[:100]} in the archive is not signed by this site's key",
                 hint="if you trust where it comes from, import it without its signature: --unsigned",
             )
-        if told.image != made.image or told.name != name:
+        if told.name != name:
+            raise BadRequest(
+                f"the archive holds the signed release of {told.reference[:100]}",
+                where=name,
+                hint=f"import it as {told.name[:63]}, or as something new: --unsigned",
+            )
+        if told.image != made.image:
             raise self._refused(f"the archive's signature is for {told.reference[:100]}, and not for what it holds")
 
     def _refused(self, why: str, hint: str = "") -> Refused:
@@ -267,6 +273,11 @@ class Catalogue:
             if (old and old.release) != (new and new.release):
                 for told in self._told:
                     told(f"{name}:{tag}")
+
+
+def _is_the_same(release: Release, made: r.Made) -> bool:
+    """Whether nodes would notice no difference: the same files, run in the same way."""
+    return release.squashfs == made.squashfs and release.config == made.config
 
 
 def _younger(name: r.Name, before: float) -> r.Name:
