@@ -1,4 +1,4 @@
-"""A simulated machine whose power is kept: real controllers on sockets, the engine, CAPMC, a limit and policies."""
+"""A simulated machine whose power is kept: controllers on sockets, the engine, CAPMC, the site's limit, policies."""
 
 from __future__ import annotations
 

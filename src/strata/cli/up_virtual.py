@@ -241,6 +241,13 @@ def _image(session: Session, client: Client, directory: Path) -> None:
             with part.open("wb") as into:
                 download(client, f"/v1/images/{name}/{tag}/export", into)
             part.replace(kept)
+    try:
+        client.get(f"/v1/image-sets/{IMAGE_SET}")
+    except NotFound:
+        _image_set(client, directory)
+
+
+def _image_set(client: Client, directory: Path) -> None:
     member: Json = {
         "name": "system",
         "release": IMAGE,
@@ -250,7 +257,7 @@ def _image(session: Session, client: Client, directory: Path) -> None:
             {"path": "/root/.ssh/authorized_keys", "content": login_key(directory), "mode": 0o600},
         ],
     }
-    body = {"members": [member], "description": "what strata up runs on its virtual nodes"}
+    body: Json = {"members": [member], "description": "what strata up runs on its virtual nodes"}
     client.request("PUT", f"/v1/image-sets/{IMAGE_SET}", body=body)
 
 

@@ -112,7 +112,10 @@ class Profiles:
                 where=f"minos {profile.minos[:80]!r}",
             )
         if profile.minos != LATEST:
-            self._minos(profile.minos)  # one that is not there would leave nodes with nothing to boot
+            try:
+                self._minos(profile.minos)
+            except NotFound as error:  # nodes would have nothing to boot
+                raise BadRequest(error.detail, where=f"minos {profile.minos}", hint="strata minos list") from None
         check_parameters(profile.parameters)
         await self._commit(author, "boot-profile.put", name, profile, expected)
 
