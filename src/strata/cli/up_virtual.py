@@ -45,7 +45,7 @@ TRY = (
     "strata virtual kill n0001              # its power fails; strata node history n0001 tells what became of it",
     f"strata image build {RECIPE} --name demo --tag 2",
     "strata image promote demo:2 demo:1     # another image, without a reboot",
-    "strata console show n0001              # what its kernel said",
+    "strata console n0001                   # what its kernel said",
     "strata down                            # all of it away again",
 )
 
@@ -102,7 +102,7 @@ def bring_up(session: Session, directory: Path, *, nodes: int, uefi: int | None,
     _image(session, client, directory)
     _want(client, GOAL)
     if not journey.follow(client, session.out, names, timeout=timeout):
-        session.out.note("not all are ready: strata node why NODE says what is missing, strata console show NODE more")
+        session.out.note("not all are ready: strata node why NODE says what is missing, strata console NODE more")
     return state_counts(client, "*")
 
 
