@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -50,7 +51,8 @@ from strata.store.protocol import Store
 NODE_TTL = 86400.0
 """Seconds that a node's certificate lasts; agents renew theirs long before."""
 _REFRESH = 0.5
-_TAIL_LINES = 20
+_TAIL_LINES = 300
+_KERNEL = re.compile(r"\[ *\d+\.\d+\]")
 _BINARIES = ("ipxe.efi", "snponly.efi")
 
 
@@ -218,8 +220,10 @@ async def _open_boot(
         await service.settled(done.revision)
 
     async def console_tail(name: str) -> str:
-        lines = await hardware.console.tail(name, _TAIL_LINES)
-        return "\n".join(line.text for line in lines)
+        texts = [line.text for line in await hardware.console.tail(name, _TAIL_LINES)]
+        # The machine has begun the next boot already; what its kernel said last is what one wants to know.
+        said = [place for place, text in enumerate(texts) if _KERNEL.match(text)]
+        return "\n".join(texts[: said[-1] + 1] if said else texts)
 
     def held(name: str) -> bool:
         index = service.registry.find(name)
