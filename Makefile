@@ -58,7 +58,7 @@ test-fast: setup  ## Tests without servers, under 90 seconds
 	.venv/bin/pytest -q -n 2 -m "not slow and not server"
 
 test: setup lint  ## All tests, as CI runs them
-	.venv/bin/pytest -q -n 2
+	.venv/bin/pytest -q -n 2 --dist loadfile
 
 sim: setup  ## The whole controller under seeded faults in virtual time: make sim SEEDS=1000
 	$(PY) tests/simulation/run.py --seeds $(SEEDS)
