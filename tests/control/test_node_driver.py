@@ -85,6 +85,17 @@ async def test_a_node_that_never_booted_is_started_from_the_network(site: Site) 
     assert len(site.bmc.told) == 2
 
 
+async def test_a_boot_that_arrived_is_over_and_the_next_one_is_begun(site: Site) -> None:
+    """It lost its power soon after: nobody else begins its next boot."""
+    now = time.time()
+    site.is_(generation=1, opened=now - 90, redeemed=now - 80)
+    site.site.asked[NAME] = now - 90
+    site.driver.lost_power([NAME])
+    assert await site.os() == "down"
+    assert (await site.boot())[0] == Outcome.DONE
+    assert "cycle" in site.bmc.told
+
+
 async def test_a_node_on_which_a_job_may_run_is_not_started_anew(site: Site) -> None:
     """Nobody heard of an agent there; something else may run all the same."""
     site.is_()

@@ -283,8 +283,9 @@ class NodeDriver:
     def _is_on_its_way(self, name: str) -> bool:
         record = self._identity.record(name)
         lit = self._lit.get(name, 0.0) if self._ground.by_itself(name) else 0.0
-        last = max(self._ground.asked(name), record.opened, lit)
-        return self._wall() - last <= ON_ITS_WAY
+        # What it asked for before it arrived belongs to a boot that is over.
+        begun = [at for at in (self._ground.asked(name), record.opened) if at > record.redeemed]
+        return self._wall() - max(lit, *begun, 0.0) <= ON_ITS_WAY
 
     async def _start(self, batch: Batch, place: int, limit: float) -> None:
         """Have the node's controller start it from the network."""
