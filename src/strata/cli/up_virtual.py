@@ -96,11 +96,12 @@ def bring_up(session: Session, directory: Path, *, nodes: int, uefi: int | None,
             running = _serve(directory, chassis)
         bg.wait_ready(session, client, running, directory, front=True)
     chassis = _described(directory)
-    names = [node.name for node in chassis.nodes]
     _register(client, directory, chassis)
     _want(client, {name: value for name, value in GOAL.items() if name not in ("image", "personality")})
     _image(session, client, directory)
     _want(client, GOAL)
+    known = {item["name"] for item in client.get("/v1/nodes", {"fields": "name", "limit": 1000})["items"]}
+    names = [node.name for node in chassis.nodes if node.name in known]
     if not journey.follow(client, session.out, names, timeout=timeout):
         session.out.note("not all are ready: strata node why NODE says what is missing, strata console NODE more")
     return state_counts(client, "*")
