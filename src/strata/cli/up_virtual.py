@@ -255,7 +255,7 @@ def _image_set(client: Client, directory: Path) -> None:
         "ready": {"kind": "tcp", "port": 22},
         "files": [
             {"path": "/etc/hostname", "content": "{node}\n"},
-            {"path": "/root/.ssh/authorized_keys", "content": login_key(directory), "mode": 0o600},
+            {"path": "/etc/demo/authorized_keys", "content": login_key(directory), "mode": 0o600},
         ],
     }
     body: Json = {"members": [member], "description": "what strata up runs on its virtual nodes"}
