@@ -38,16 +38,42 @@ def test_a_node_is_as_far_as_its_facts_and_its_boot_say(
 
 def test_every_step_of_every_node_is_a_line_with_the_time_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr(journey.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(journey.time, "time", lambda: now[0])
     said = io.StringIO()
-    with journey.Journey(Output(stdout=io.StringIO(), stderr=said), ["n1"]) as followed:
+    with journey.Journey(Output(stdout=io.StringIO(), stderr=said), ["n1"], 100.0) as followed:
         for at, place in ((101.0, 1), (111.0, 2), (112.0, 2), (131.0, 4), (140.0, 1), (150.0, 2)):
             now[0] = at
-            followed.update("n1", place, "")
+            followed.update("n1", place, "", {})
     assert [" ".join(line.split()) for line in said.getvalue().splitlines()] == [
         "1s n1 has power",
         "11s n1 asks what to boot +10s",
         "31s n1 runs minOS +20s",
         "40s n1 has power",
         "50s n1 asks what to boot +10s",
+    ]
+
+
+def test_stages_that_nobody_saw_are_told_from_what_is_on_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journey.time, "time", lambda: 160.0)
+    history = [
+        {"variable": "image", "new": "demo", "time": 150.0},
+        {"variable": "image", "new": "absent", "time": 131.0},
+        {"variable": "os", "new": "up", "time": 130.0},
+        {"variable": "power", "new": "on", "time": 105.0},
+    ]
+    boot = {"script": 111.0, "fragment": 112.0, "redeemed": 129.0}
+    said = io.StringIO()
+    with journey.Journey(Output(stdout=io.StringIO(), stderr=said), ["n1", "old"], 100.0) as followed:
+        assert followed.skipped("n1", 6)
+        followed.update("n1", 6, "", journey.passed(history, boot))
+        assert not followed.skipped("n1", 6)
+        followed.update("old", 6, "", journey.passed([], {"script": 11.0, "fragment": 12.0}))  # before we began
+    assert [" ".join(line.split()) for line in said.getvalue().splitlines()] == [
+        "5s n1 has power",
+        "11s n1 asks what to boot +6s",
+        "12s n1 starts its kernel +1s",
+        "30s n1 runs minOS +18s",
+        "50s n1 has its image +20s",
+        "1m n1 is ready +10s",
+        "1m old is ready",
     ]

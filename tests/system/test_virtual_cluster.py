@@ -108,6 +108,7 @@ def trouble(cluster: Cluster) -> Trouble:
 def wait_booted(cluster: Cluster, node: str, generation: int) -> None:
     """Until this boot of the node has begun and arrived, and no other."""
     cluster.eventually(f"{node} boots", lambda: cluster.generation(node) >= generation, BOOT)
+    cluster.eventually(f"{node} arrives", lambda: cluster.agent(node)["generation"] >= generation, BOOT)
     cluster.wait_ready(node, limit=BOOT)
     assert cluster.generation(node) == generation
 

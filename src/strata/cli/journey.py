@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -47,12 +47,25 @@ def stage(facts: Mapping[str, Any], state: str, boot: Mapping[str, Any]) -> int:
     return _READY if state == "ready" and value.get("personality") == "active" else 5
 
 
-class Journey:
-    """Follows some nodes; use it as a context."""
+def passed(changes: Iterable[Mapping[str, Any]], boot: Mapping[str, Any]) -> dict[int, float]:
+    """When a node came by the stages before the last, as its history (newest first) and its boots tell."""
+    found = {2: boot.get("script"), 3: boot.get("fragment")}
+    for change in changes:
+        new = change["new"]
+        place = {("power", "on"): 1, ("os", "up"): 4}.get((change["variable"], new))
+        if change["variable"] == "image" and new not in ("absent", "unknown"):
+            place = 5
+        if place is not None:
+            found.setdefault(place, change["time"])
+    return {place: float(at) for place, at in sorted(found.items()) if at is not None}
 
-    def __init__(self, out: Output, names: Sequence[str]) -> None:
+
+class Journey:
+    """Follows some nodes; use it as a context. Times are Unix seconds."""
+
+    def __init__(self, out: Output, names: Sequence[str], began: float) -> None:
         self._out = out
-        self._began = time.monotonic()
+        self._began = began
         self._reached: dict[str, dict[int, float]] = {name: {} for name in names}
         self._now: dict[str, tuple[int, str]] = {}
         self._live: Live | None = None
@@ -72,19 +85,30 @@ class Journey:
             self._live.update(self._table())
             self._live.stop()
 
-    def update(self, name: str, reached: int, doing: str) -> None:
-        """The node is there now."""
+    def skipped(self, name: str, reached: int) -> bool:
+        """Whether a node that is there now went by stages that were not seen."""
+        return reached > self._now.get(name, (0, ""))[0] + 1
+
+    def update(self, name: str, reached: int, doing: str, passed: Mapping[int, float]) -> None:
+        """The node is there now. ``passed``: when it came by stages that were not seen."""
         before = self._now.get(name, (-1, ""))[0]
         self._now[name] = (reached, clean(doing))
         times = self._reached[name]
-        for place in [place for place in times if place >= reached] if reached < before else ():
-            del times[place]  # it fell back: what it reaches again, it reaches later
-        if reached not in times:
-            times[reached] = time.monotonic() - self._began
+        if reached < before:  # it fell back: what it reaches again, it reaches later
+            for place in [place for place in times if place >= reached]:
+                del times[place]
+            before = reached - 1
+        for place, at in {**passed, reached: time.time()}.items():
+            if before < place <= reached and at - self._began >= max(times.values(), default=0.0):
+                times[place] = at - self._began
+                self._tell(name, place)
         if self._live is not None:
             self._live.update(self._table())
-        elif reached != before:
-            self._out.note(f"{span(times[reached]):>6}  {name}  {_WORDS[reached]:<17}  {self._took(name, reached)}")
+
+    def _tell(self, name: str, place: int) -> None:
+        if self._live is None:
+            after = span(self._reached[name][place])
+            self._out.note(f"{after:>6}  {name}  {_WORDS[place]:<17}  {self._took(name, place)}")
             self._out.stderr.flush()
 
     def _took(self, name: str, place: int) -> str:
@@ -111,10 +135,10 @@ class Journey:
         return table
 
 
-def follow(client: Client, out: Output, names: Sequence[str], *, timeout: float) -> bool:
-    """Show the nodes' way until all are ready (True) or ``timeout`` seconds are over."""
+def follow(client: Client, out: Output, names: Sequence[str], *, began: float, timeout: float) -> bool:
+    """Show the nodes' way since ``began`` (Unix seconds) until all are ready (True) or ``timeout`` seconds are over."""
     deadline = time.monotonic() + timeout
-    with Journey(out, names) as journey:
+    with Journey(out, names, began) as journey:
         while True:
             page = client.get(
                 "/v1/nodes", {"select": ",".join(names), "fields": "name,state,facts,doing,fault", "limit": 1000}
@@ -125,7 +149,11 @@ def follow(client: Client, out: Output, names: Sequence[str], *, timeout: float)
                 reached = stage(node["facts"], node["state"], boots.get(node["name"], {}))
                 there += reached == _READY
                 doing = node["fault"] or (node["doing"]["mutation"] if node["doing"] else "")
-                journey.update(str(node["name"]), reached, doing)
+                name, missed = str(node["name"]), {}
+                if journey.skipped(name, reached):
+                    told = client.get(f"/v1/nodes/{name}/history", {"since": str(began), "limit": 100})["items"]
+                    missed = passed(told, boots.get(name, {}))
+                journey.update(name, reached, doing, missed)
             if there == len(names):
                 return True
             if time.monotonic() >= deadline:

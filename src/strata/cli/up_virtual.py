@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -95,14 +96,14 @@ def bring_up(session: Session, directory: Path, *, nodes: int, uefi: int | None,
             chassis = _chassis(directory, nodes, wanted_uefi)
             running = _serve(directory, chassis)
         bg.wait_ready(session, client, running, directory, front=True)
-    chassis = _described(directory)
+    chassis, began = _described(directory), time.time()
     _register(client, directory, chassis)
     _want(client, {name: value for name, value in GOAL.items() if name not in ("image", "personality")})
     _image(session, client, directory)
     _want(client, GOAL)
     known = {item["name"] for item in client.get("/v1/nodes", {"fields": "name", "limit": 1000})["items"]}
     names = [node.name for node in chassis.nodes if node.name in known]
-    if not journey.follow(client, session.out, names, timeout=timeout):
+    if not journey.follow(client, session.out, names, began=began, timeout=timeout):
         session.out.note("not all are ready: strata node why NODE says what is missing, strata console NODE more")
     return state_counts(client, "*")
 

@@ -243,6 +243,7 @@ async def _open_boot(
         ),
         BootGround(
             attached=ground.agents.hub.attached,
+            begun=ground.agents.hub.begins_anew,
             held=held,
             hold=hold,
             console_tail=console_tail,

@@ -204,6 +204,11 @@ class Hub:
         if agent is not None:
             self._detach(agent)
 
+    def begins_anew(self, name: str) -> None:
+        """A new boot of the node has begun: whatever ran there is over, and is to be looked at so."""
+        self.cut_off(name)
+        self._note(name)
+
     def forget(self, name: str) -> None:
         """The node is gone for good."""
         agent = self._agents.pop(name, None)

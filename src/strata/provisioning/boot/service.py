@@ -51,6 +51,8 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     """Take it out, for a reason."""
     console_tail: Callable[[str], Awaitable[str]]
     """What its console printed last."""
+    begun: Callable[[str], None] = lambda _: None
+    """A new boot of it has begun; the one before is over."""
     profile_of: Callable[[str], str] = lambda _: DEFAULT
     """The boot profile that its owners want."""
 
@@ -262,6 +264,7 @@ class BootService:
             log.warning("no boot data", extra={"node": node.name, "reason": str(error)})
             return Answer(b"not now: ask again\n", 503)
         self._seen(node.name).fragment = self._clock()
+        self.ground.begun(node.name)
         body = node_fragment(self._site, self._networks, node, generation, token, label, minos, self._clock())
         return Answer(body, kind=_ARCHIVE)
 

@@ -53,8 +53,11 @@ class Machine:
 
     @property
     def alive(self) -> bool:
-        """Whether its process runs: what power is, for such a machine."""
-        return self.process is not None and self.process.alive
+        """Whether its process runs: what power is, for such a machine. Whoever asks also learns of its end in order:
+        an end that the loop has not come to yet is told of first."""
+        if not self._gone.is_set() and self.process is not None and not self.process.alive:
+            self._ended()
+        return not self._gone.is_set()
 
     @property
     def medium(self) -> Path:
@@ -218,6 +221,8 @@ class Machine:
             self._handle = -1
 
     def _ended(self) -> None:
+        if self._gone.is_set():
+            return
         self._close_handle()
         if self.process is not None:
             ps.reap(self.process)
