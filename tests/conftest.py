@@ -1,6 +1,7 @@
 """Shared fixtures. ``tests/support`` holds the helpers that several rooms use."""
 
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,3 +32,10 @@ def etcd_cluster(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[EtcdClus
         yield cluster
     finally:
         cluster.stop()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Work is shared out by id: of several tests with the same one, all but the first would be left out silently."""
+    twice = [nodeid for nodeid, count in Counter(item.nodeid for item in items).items() if count > 1]
+    if twice:
+        raise pytest.UsageError(f"several tests have the same id: {', '.join(twice[:5])}")
