@@ -1,9 +1,10 @@
 """Stands in for ``strata serve`` in the tests of ``strata up``: the fake service in a process of its own.
 
-    stand_in_serve.py [--die | --deaf] serve --state-dir DIR [--simulated N] ...
+    stand_in_serve.py [--die | --deaf | --lingers] serve --state-dir DIR [--simulated N] ...
 
 Nodes converge a few at a time whenever somebody asks for the status. ``--die`` ends at once with a last word;
-``--deaf`` does not heed SIGTERM and leaves a child of its own behind.
+``--deaf`` does not heed SIGTERM and leaves a child of its own behind; ``--lingers`` answers no more after SIGTERM, but
+stays until there is a file ``let-go``.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +53,8 @@ def main() -> int:
             (directory / "url").write_text(f"https://{arguments[arguments.index('--listen') + 1]}\n")
         ended.wait()
     (directory / "admin.sock").unlink()
+    while "--lingers" in arguments and not (directory / "let-go").exists():
+        time.sleep(0.01)
     return 0
 
 

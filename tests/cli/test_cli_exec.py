@@ -11,6 +11,9 @@ import pytest
 from cli_support import Run
 from fake_server import Call, FakeServer, Refusal
 
+from strata.cli.image_set import DERIVED
+from strata.control.agent_views import ImageSetSpec, ImageSetView
+
 Json = dict[str, Any]
 
 
@@ -187,6 +190,19 @@ def test_an_image_set_is_written_listed_shown_and_deleted(run: Run, agents: Agen
     assert json.loads(run("image-set", "show", "compute", "--json").out)["members"][0]["name"] == "system"
     assert run("image-set", "delete", "compute").code == 0
     assert run("image-set", "show", "compute").code == 1
+
+
+def test_what_put_takes_no_notice_of_is_just_what_show_adds() -> None:
+    shown, written = ImageSetView.__struct_fields__, ImageSetSpec.__struct_fields__
+    assert set(DERIVED) == set(shown) - set(written) - {"name"}
+
+
+def test_a_field_that_nobody_knows_is_not_thrown_away_in_silence(run: Run, agents: Agents, tmp_path: Path) -> None:
+    file = tmp_path / "compute.json"
+    file.write_text('{"name": "compute", "members": [], "running": 3, "runing": 3}')
+    run("image-set", "put", str(file))
+    assert agents.sets["compute"]["runing"] == 3, "the service gets it, and says no"
+    assert agents.sets["compute"]["running"] == 1
 
 
 @pytest.mark.parametrize("text", ["[1, 2]", "members: []", "{", "name: 5\nmembers: []"])

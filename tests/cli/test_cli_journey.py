@@ -36,6 +36,31 @@ def test_a_node_is_as_far_as_its_facts_and_its_boot_say(
     assert journey.STAGES[journey.stage(known, state, boot)] == reached
 
 
+def test_a_node_that_got_its_identity_is_where_it_was_until_its_agent_speaks() -> None:
+    boot = {"script": 1.0, "fragment": 1.5, "redeemed": 2.0}
+    for before, now in (("kernel", "kernel"), ("power", "power"), ("minOS", "power"), ("ready", "power")):
+        found = journey.stage(facts(power="on", os="down"), "converging", boot, journey.STAGES.index(before))
+        assert journey.STAGES[found] == now
+
+
+def test_what_several_nodes_passed_meanwhile_is_told_in_the_order_in_which_it_happened(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(journey.time, "time", lambda: 200.0)
+    said = io.StringIO()
+    with journey.Journey(Output(stdout=io.StringIO(), stderr=said), ["n1", "n2"], 100.0) as followed:
+        followed.update("n1", 4, "", {1: 104.0, 4: 130.4})  # when it came here is on record, too
+        followed.update("n2", 2, "", {1: 103.0, 2: 120.0})
+        followed.show()
+        followed.show()
+    assert [" ".join(line.split()) for line in said.getvalue().splitlines()] == [
+        "3s n2 has power",
+        "4s n1 has power",
+        "20s n2 asks what to boot +17s",
+        "30s n1 runs minOS +26s",
+    ]
+
+
 def test_every_step_of_every_node_is_a_line_with_the_time_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(journey.time, "time", lambda: now[0])
@@ -44,6 +69,7 @@ def test_every_step_of_every_node_is_a_line_with_the_time_it_took(monkeypatch: p
         for at, place in ((101.0, 1), (111.0, 2), (112.0, 2), (131.0, 4), (140.0, 1), (150.0, 2)):
             now[0] = at
             followed.update("n1", place, "", {})
+            followed.show()
     assert [" ".join(line.split()) for line in said.getvalue().splitlines()] == [
         "1s n1 has power",
         "11s n1 asks what to boot +10s",
@@ -68,6 +94,7 @@ def test_stages_that_nobody_saw_are_told_from_what_is_on_record(monkeypatch: pyt
         followed.update("n1", 6, "", journey.passed(history, boot))
         assert not followed.skipped("n1", 6)
         followed.update("old", 6, "", journey.passed([], {"script": 11.0, "fragment": 12.0}))  # before we began
+        followed.show()
     assert [" ".join(line.split()) for line in said.getvalue().splitlines()] == [
         "5s n1 has power",
         "11s n1 asks what to boot +6s",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import shlex
 import signal
 import subprocess
@@ -29,7 +30,7 @@ def strata(*arguments: str, **environment: str) -> subprocess.CompletedProcess[s
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(SOURCE), **environment},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
         check=False,
     )
 
@@ -58,7 +59,7 @@ def test_no_heavy_module_is_imported_to_start(arguments: list[str]) -> None:
         env={"PYTHONPATH": str(SOURCE)},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
         check=True,
     )
     imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
@@ -78,7 +79,7 @@ def test_a_listing_in_a_pipe_does_not_import_rich(server: FakeServer) -> None:
         env={"PYTHONPATH": str(SOURCE)},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
         check=True,
     )
     assert done.stdout.splitlines()[-1] == "0 []"
@@ -86,17 +87,15 @@ def test_a_listing_in_a_pipe_does_not_import_rich(server: FakeServer) -> None:
 
 @pytest.mark.slow
 def test_the_command_starts_within_300_ms() -> None:
-    def once(*arguments: str) -> float:
-        began = time.perf_counter()
-        subprocess.run(
-            [sys.executable, *arguments], env={"PYTHONPATH": str(SOURCE)}, stdout=subprocess.DEVNULL, check=True
-        )
-        return time.perf_counter() - began
+    def once() -> float:
+        """Seconds of its own work: on a machine that is busy with other things it takes longer."""
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        command = [sys.executable, "-m", "strata.cli", "--help"]
+        subprocess.run(command, env={"PYTHONPATH": str(SOURCE)}, stdout=subprocess.DEVNULL, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
-    # On a machine that is busy with other things Python itself is slow too: give the difference room, not the sum.
-    bare = sorted(once("-c", "pass") for _ in range(5))[2]
-    ours = sorted(once("-m", "strata.cli", "--help") for _ in range(5))[2]
-    assert ours < max(0.3, 8 * bare)
+    assert min(once() for _ in range(5)) < 0.3
 
 
 def test_help_shows_every_command_by_section(run: Run) -> None:
@@ -248,11 +247,11 @@ def test_interrupting_a_watch_is_quiet(server: FakeServer) -> None:
         # Whoever started the tests may ignore it, and that would be inherited.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not entered and time.monotonic() < deadline:
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=10)
+    out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (130, b"", b"")
 
 
@@ -272,7 +271,7 @@ def test_a_reader_that_leaves_is_no_error(server: FakeServer) -> None:
     process.stdout.close()
     assert process.stderr.read() == b""
     process.stderr.close()
-    assert process.wait(timeout=10) == 141
+    assert process.wait(timeout=60) == 141
 
 
 def test_verbose_shows_requests_and_never_the_token(

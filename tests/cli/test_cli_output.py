@@ -119,3 +119,18 @@ def test_progress_on_a_terminal_is_a_bar() -> None:
         meter.update(5, 10, "[red]half")
     assert "work [b]" in err.getvalue()
     assert "5/10 [red]half" in err.getvalue()
+
+
+def test_progress_of_a_few_steps_is_a_line_for_each_and_needs_no_total() -> None:
+    err = io.StringIO()
+    with Meter(Output(stderr=err), "work", every=0) as meter:
+        for words in ("downloading", "unpacking", "unpacking", "done"):
+            meter.update(0, 0, words)
+    assert err.getvalue().splitlines() == ["work: downloading", "work: unpacking", "work: done"]
+
+
+def test_progress_of_nothing_shows_nothing() -> None:
+    for err in (io.StringIO(), Terminal()):
+        with Meter(Output(stderr=err), "work"):
+            pass
+        assert err.getvalue() == ""

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from cli_support import Run
 from fake_server import FakeServer
 
-from strata.cli import background, converge, up_simulated, updown
+from strata.cli import background, converge, up_simulated, up_virtual, updown
+from strata.cli.output import Output
 from strata.core import process as ps
+from strata.virtual.qemu import create
 
 STAND_IN = Path(__file__).with_name("stand_in_serve.py")
 
@@ -213,11 +218,153 @@ def test_a_fleet_that_does_not_get_there_in_time_is_exit_code_1(state: Path, run
     run("down")
 
 
-def test_two_at_once_are_a_conflict(state: Path, run: Run) -> None:
+def test_two_at_once_are_a_conflict_after_a_while(state: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "LOCK_PATIENCE", 0.1)
     state.mkdir(parents=True)
-    with background.locked(state):
+    with background.locked(Output(), state):
         assert run("down").code == 5
         assert run("up", "--simulated", "--no-tls").code == 5
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set once a command has said that it waits for another."""
+    found, note = threading.Event(), Output.note
+
+    def noted(self: Output, text: object) -> None:
+        note(self, text)
+        if "waiting for it" in str(text):
+            found.set()
+
+    monkeypatch.setattr(Output, "note", noted)
+    return found
+
+
+@pytest.fixture
+def at_work(state: Path, waits: threading.Event) -> Iterator[Callable[..., None]]:
+    """``at_work(then)``: another command has the state directory; as soon as somebody waits for it, it does ``then``
+    and lets go."""
+    ended: list[threading.Thread] = []
+
+    def begin(then: Callable[[], object]) -> None:
+        has_it = threading.Event()
+
+        def other() -> None:
+            with background.locked(Output(), state):
+                has_it.set()
+                waits.wait(60)
+                then()
+
+        state.mkdir(parents=True, exist_ok=True)
+        ended.append(threading.Thread(target=other))
+        ended[0].start()
+        has_it.wait(60)
+
+    yield begin
+    ended[0].join(60)
+
+
+def test_up_waits_for_a_down_that_is_at_work(state: Path, run: Run, at_work: Callable[..., None]) -> None:
+    # What there was is gone afterwards: also what kind of fleet it was, and whose directory.
+    state.mkdir(parents=True)
+    (state / up_simulated.SIMULATOR_OPTIONS).write_text("[]")
+    at_work(lambda: shutil.rmtree(state))
+    result = run("up", "--empty", "--no-tls")
+    assert (result.code, result.err.count("waiting for it")) == (0, 1), result.err
+    assert (state / background.MARK).is_file()
+    assert run("down").lines[-1] == f"removed {state}"
+
+
+def test_down_waits_for_another_and_finds_nothing_left(state: Path, run: Run, at_work: Callable[..., None]) -> None:
+    at_work(lambda: shutil.rmtree(state))
+    result = run("down")
+    assert (result.code, result.lines) == (0, [f"nothing to stop: there is no {state}"])
+    assert "waiting for it" in result.err
+
+
+def test_up_waits_for_a_service_that_is_ending_and_starts_another(
+    state: Path, run: Run, monkeypatch: pytest.MonkeyPatch, waits: threading.Event
+) -> None:
+    stand_in(monkeypatch, "--lingers")
+    assert run("up", "--empty", "--no-tls").code == 0
+    first = ps.load(state / background.SERVICE)
+    assert first is not None
+    os.kill(first.pid, signal.SIGTERM)
+    while (state / "admin.sock").exists():
+        time.sleep(0.01)
+    stand_in(monkeypatch)
+    later = threading.Thread(target=lambda: waits.wait(60) and (state / "let-go").touch())
+    later.start()
+    result = run("up", "--empty", "--no-tls")
+    later.join()
+    assert result.code == 0, result.err
+    assert f"(pid {first.pid}) is just starting or ending: waiting for it" in result.err
+    assert "it has ended: another one is started" in result.err
+    assert ps.load(state / background.SERVICE) != first
+    assert run("status").code == 0
+    run("down")
+
+
+def interrupt(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_interrupted_before_anything_was_started_nothing_is_left(
+    state: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(create, "check_host", lambda **_: None)
+    monkeypatch.setattr(up_virtual, "_minos", interrupt)
+    result = run("up")
+    assert result.code == 130
+    assert result.err.splitlines()[-1] == "interrupted: nothing was started, and nothing is left"
+    assert not state.parent.exists()
+
+
+def test_interrupted_in_a_directory_with_other_things_those_are_kept(
+    state: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state.mkdir(parents=True)
+    (state / "strata.db").write_text("precious")
+    monkeypatch.setattr(background, "front_door", interrupt)
+    result = run("up", "--simulated")
+    assert (result.code, result.err) == (130, "interrupted: nothing was started\n")
+    assert (state / "strata.db").read_text() == "precious"
+
+
+def test_interrupted_before_the_service_the_simulator_is_told_of(
+    state: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(updown.bg, "start", interrupt)
+        result = run("up", "--simulated", "--nodes", "2", "--no-tls")
+    assert (result.code, "no service was started; 'strata up' again does the rest" in result.err) == (130, True)
+    simulator = ps.load(state / background.SIMULATOR)
+    assert simulator is not None
+    assert run("up", "--simulated", "--no-tls").code == 0
+    assert ps.load(state / background.SIMULATOR) == simulator
+    run("down")
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ((background, "wait_ready"), "the service runs, but not all is set up: 'strata up' again does the rest"),
+        ((up_simulated, "bring_to_ready"), "the service goes on by itself; 'strata down' stops it"),
+    ],
+)
+def test_interrupted_when_the_service_runs_it_goes_on(
+    state: Path, run: Run, monkeypatch: pytest.MonkeyPatch, where: tuple[object, str], said: str
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(*where, interrupt)
+        result = run("up", "--simulated", "--nodes", "2", "--no-tls")
+    assert result.code == 130
+    assert result.err.splitlines()[-1].startswith(f"interrupted: {said}")
+    service = both(state)[0]
+    assert service.alive
+    assert run("up", "--simulated", "--no-tls").code == 0
+    assert both(state)[0] == service
+    run("down")
 
 
 def test_a_bad_address_makes_no_directory(state: Path, run: Run) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import tarfile
 import time
@@ -45,6 +46,7 @@ def test_an_image_is_imported_listed_and_shown(site: ImageSite, run: Run, archiv
     done = run("image", "import", archive, "--name", "debian", "--tag", "12")
     assert done.code == 0, done.err
     assert "making the squashfs" in done.err
+    assert "sending" not in done.err  # so little is sent at once
     assert run("image", "list", "--columns", "name,tag,serial").lines[1].split() == ["debian", "12", "1"]
     shown = run("image", "show", "debian:12", "--json").json
     assert (shown["argv"], shown["files"], shown["here"], len(shown["layers"])) == (["/bin/run"], 4, True, 1)
@@ -64,6 +66,8 @@ def test_a_large_archive_goes_up_in_pieces(site: ImageSite, run: Run, tmp_path: 
     path.write_bytes(layer(folder("etc"), file("etc/noise", random.Random(1).randbytes(20 << 20))))
     done = run("image", "import", path, "--name", "large")
     assert done.code == 0, done.err
+    assert "sending large.tar: 8/20 MiB" in done.err
+    assert "sending large.tar: 20/20 MiB" in done.err
     assert run("image", "verify", "large").lines == ["large:latest is sound"]
 
 
@@ -150,21 +154,22 @@ def test_a_build_that_is_cancelled_ends_with_all_that_it_started(site: ImageSite
     recipe = tmp_path / "r.yaml"
     program = Path("/bin/busybox").read_bytes()
     (tmp_path / "sh").write_bytes(program)
+    nap = f"4711{os.getpid()}"  # seconds, and the only process with such a number
     recipe.write_text(
         "from: scratch\n"
         "files: [{path: /bin/sh, source: sh, mode: '0755'}, {path: /bin/busybox, source: sh, mode: '0755'}]\n"
-        "run: ['echo asleep; busybox sleep 4711']\n"
+        f"run: ['echo asleep; busybox sleep {nap}']\n"
     )
     work = run("image", "build", recipe, "--name", "a", "--no-wait", "--json").json
     log = site.directory / "images/logs" / work["log"]
-    until(lambda: "asleep" in log.read_text())
+    until(lambda: log.exists() and "asleep" in log.read_text())
     site.run(site.jobs.cancel(work["job"]["id"], "alice"))
     until(lambda: site.run(site.jobs.show(work["job"]["id"])).state == "cancelled")
     until(lambda: not list((site.directory / "images/work").iterdir()))
-    assert not [path for path in Path("/proc").glob("[0-9]*/cmdline") if b"4711" in _read(path)]
+    until(lambda: not [path for path in Path("/proc").glob("[0-9]*/cmdline") if nap.encode() in _read(path)])
 
 
-def until(condition: Callable[[], bool], limit: float = 30) -> None:
+def until(condition: Callable[[], bool], limit: float = 60) -> None:
     end = time.monotonic() + limit
     while not condition():
         assert time.monotonic() < end

@@ -62,7 +62,7 @@ def make_medium(folder: Path, then: bytes) -> Path:
     return image
 
 
-async def until(true: Callable[[], bool], within: float = 60.0) -> None:
+async def until(true: Callable[[], bool], within: float = 150.0) -> None:
     """Return when it is so."""
     deadline = time.monotonic() + within
     while not true():

@@ -33,7 +33,7 @@ class Receiver:
         return web.Response(status=204)
 
     async def next(self) -> dict:
-        return await asyncio.wait_for(self.events.get(), 10)
+        return await asyncio.wait_for(self.events.get(), 60)
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ async def test_a_syslog_subscription_gets_a_datagram(ask, room):
     )
     assert status == 201
     room.bmc("n00001").log("critical", "Smoke")
-    line = (await asyncio.wait_for(heard.get(), 10)).decode()
+    line = (await asyncio.wait_for(heard.get(), 60)).decode()
     assert line.startswith("<26>1 ")
     assert line.endswith(" n00001 bmc - - - Smoke")
     transport.close()
@@ -194,7 +194,7 @@ async def test_a_change_that_takes_time_is_told_when_it_has_happened(user, recei
 async def _read_until(socket: aiohttp.ClientWebSocketResponse, word: bytes) -> bytes:
     text = b""
     while word not in text:
-        text += await asyncio.wait_for(socket.receive_bytes(), 10)
+        text += await asyncio.wait_for(socket.receive_bytes(), 60)
     return text
 
 

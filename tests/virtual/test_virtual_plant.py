@@ -147,10 +147,10 @@ async def test_the_command_serves_a_machine_room_that_begins_off_over_tls(user):
     )
     assert process.stdout is not None
     try:
-        said = json.loads(await asyncio.wait_for(process.stdout.readline(), 20))
+        said = json.loads(await asyncio.wait_for(process.stdout.readline(), 60))
         assert said["address"].startswith("https://")
         async with user.get(f"{said['address']}/bmc/pdu-x1000m0/redfish/v1/{OUTLET}", ssl=False) as reply:
             assert (await reply.json())["PowerState"] == "Off"
     finally:
         process.send_signal(signal.SIGTERM)
-    assert await asyncio.wait_for(process.wait(), 10) == 0
+    assert await asyncio.wait_for(process.wait(), 60) == 0

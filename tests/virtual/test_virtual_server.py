@@ -297,10 +297,10 @@ async def test_the_command_says_where_it_listens_and_stops_on_sigterm():
     )
     assert process.stdout is not None
     try:
-        said = json.loads(await asyncio.wait_for(process.stdout.readline(), 20))
+        said = json.loads(await asyncio.wait_for(process.stdout.readline(), 60))
         async with RedfishClient(Credentials("root", "simulated")) as client:
             answer = await client.get(f"{said['address']}/bmc/n00008", SYSTEM)
         assert answer.body["PowerState"] == "Off"
     finally:
         process.send_signal(signal.SIGTERM)
-    assert await asyncio.wait_for(process.wait(), 10) == 0
+    assert await asyncio.wait_for(process.wait(), 60) == 0

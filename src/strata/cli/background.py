@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from strata.cli.output import Output
 from strata.cli.session import Session
 from strata.cli.times import span
 from strata.core import process as ps
@@ -29,42 +30,84 @@ MARK = "made-by-strata-up"
 """File in a state directory: ``up`` made this, ``down`` may remove it."""
 SERVICE = "serve.json"
 """File in the state directory: which process is the service."""
+SIMULATOR = "simulator.json"
+"""File in the state directory: which process is the simulator."""
+CHASSIS = "virtual"
+"""Folder in the state directory: the virtual machines and what drives them."""
 LOG = "serve.log"
 URL = "url"
 """Written by the service: where its front door is."""
 START_TIMEOUT = 60.0
 STOP_GRACE = 20.0
+LOCK_PATIENCE = 60.0
+"""Seconds to wait for another ``up`` or ``down``: one that stops everything takes a third of that."""
 _PORT = 8443
 
 
 @contextlib.contextmanager
-def prepared(directory: Path) -> Iterator[None]:
-    """The state directory, made and marked if it was not there, and locked."""
-    made = []
-    for path in (directory, *directory.parents):
-        if path.exists():
-            break
-        made.append(path)
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if made or not any(directory.iterdir()):
-        # What is in it is ours. The directory and its parents are too, where they were missing.
-        (directory / MARK).write_text(json.dumps([str(path) for path in made]) + "\n", encoding="utf-8")
-    with locked(directory):
-        yield
+def prepared(out: Output, directory: Path) -> Iterator[None]:
+    """The state directory, made and marked if it was not there, and locked. What was made for a start that failed
+    before anything was started is removed again."""
+    while True:
+        made = [path for path in (directory, *directory.parents) if not path.exists()]
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with locked(out, directory) as there:
+            if not there:
+                continue  # a 'down' that was at work took it away
+            ours = bool(made) or not any(directory.iterdir())
+            if ours:
+                # What is in it is ours. The directory and its parents are too, where they were missing.
+                (directory / MARK).write_text(json.dumps([str(path) for path in made]) + "\n", encoding="utf-8")
+            try:
+                yield
+            except BaseException:
+                if ours and not anything_started(directory):
+                    remove(directory)
+                raise
+            return
+
+
+def anything_started(directory: Path) -> bool:
+    """Whether a process was started for this directory, or a chassis made: something for ``down`` to stop."""
+    return any((directory / name).exists() for name in (SERVICE, SIMULATOR, CHASSIS))
 
 
 @contextlib.contextmanager
-def locked(directory: Path) -> Iterator[None]:
-    """One ``up`` or ``down`` at a time."""
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+def locked(out: Output, directory: Path) -> Iterator[bool]:
+    """One ``up`` or ``down`` at a time: another that is at work is waited for. False: it took the directory away."""
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Conflict("another strata up or down is at work", where=str(directory), hint="wait for it") from None
-        yield
+        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    except FileNotFoundError:
+        yield False
+        return
+    try:
+        _wait_for_lock(out, handle, directory)
+        yield _is_still(directory, handle)
     finally:
         os.close(handle)
+
+
+def _wait_for_lock(out: Output, handle: int, directory: Path) -> None:
+    deadline = time.monotonic() + LOCK_PATIENCE
+    said = False
+    while True:
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        if time.monotonic() >= deadline:
+            raise Conflict("another strata up or down is at work", where=str(directory), hint="wait for it")
+        if not said:
+            out.note("another strata up or down is at work here: waiting for it ...")
+            said = True
+        time.sleep(0.05)
+
+
+def _is_still(directory: Path, handle: int) -> bool:
+    """Whether what we hold is what is there now."""
+    try:
+        return os.path.samestat(directory.stat(), os.fstat(handle))
+    except FileNotFoundError:
+        return False
 
 
 def client_of(session: Session, directory: Path) -> Client:
@@ -131,28 +174,50 @@ def must_run(process: ps.Process, what: str, log: Path) -> None:
         )
 
 
-def wait_ready(session: Session, client: Client, running: ps.Process, directory: Path, front: bool) -> None:
-    """Until the service is ready and, with ``front``, its front door open; its last words if it dies instead."""
-    from strata.cli.transport import ServiceAway
+def running(session: Session, client: Client, directory: Path, *, front: bool) -> ps.Process | None:
+    """The service that runs here already and is ready. One that is about to end is waited for: None then."""
+    found = ps.load(directory / SERVICE)
+    deadline, waited = time.monotonic() + START_TIMEOUT, False
+    while found is not None and found.alive:
+        missing = _missing(client, directory, front)
+        if missing is None:
+            session.out.note(f"already running (pid {found.pid}); its options stay as they are")
+            return found
+        if not waited:
+            session.out.note(f"the service (pid {found.pid}) is just starting or ending: waiting for it ...")
+            waited = True
+        _pause(deadline, missing, directory)
+    if waited:
+        session.out.note("it has ended: another one is started")
+    return None
 
+
+def wait_ready(session: Session, client: Client, started: ps.Process, directory: Path, *, front: bool) -> None:
+    """Until the service is ready and, with ``front``, its front door open; its last words if it dies instead."""
     deadline = time.monotonic() + START_TIMEOUT
     session.out.note("starting the service ...")
-    while True:
-        must_run(running, "service", directory / LOG)
-        try:
-            client.get("/v1/ready")
-            if front and not (directory / URL).exists():
-                raise Unavailable("the front door is not open")
-        except (ServiceAway, Unavailable) as error:
-            if time.monotonic() > deadline:
-                raise Unavailable(
-                    f"the service is not ready after {span(START_TIMEOUT)}: {error.detail}",
-                    where=str(directory / LOG),
-                    hint="strata down stops it",
-                ) from None
-            time.sleep(0.1)
-        else:
-            return
+    while (missing := _missing(client, directory, front)) is not None:
+        must_run(started, "service", directory / LOG)
+        _pause(deadline, missing, directory)
+
+
+def _missing(client: Client, directory: Path, front: bool) -> str | None:
+    """What a service lacks to be ready, in words; None: nothing."""
+    try:
+        client.get("/v1/ready")
+    except Unavailable as error:
+        return error.detail
+    return "the front door is not open" if front and not (directory / URL).exists() else None
+
+
+def _pause(deadline: float, missing: str, directory: Path) -> None:
+    if time.monotonic() > deadline:
+        raise Unavailable(
+            f"the service is not ready after {span(START_TIMEOUT)}: {missing}",
+            where=str(directory / LOG),
+            hint="strata down stops it",
+        )
+    time.sleep(0.1)
 
 
 def _last_line(log: Path) -> str:

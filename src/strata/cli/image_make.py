@@ -17,6 +17,8 @@ from strata.cli.session import Session, pass_session
 from strata.core.errors import BadRequest, StrataError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from strata.cli.client import Client, Json
     from strata.cli.output import Output
 
@@ -186,19 +188,24 @@ def _finish(session: Session, work: Json, image: str, no_wait: bool, as_json: bo
             session.out.line(f"job {job['id']} (strata jobs wait {job['id']})")
         return
     try:
-        job = followed(session.client, session.out, work)
+        job = followed(session.client, session.out.note, work)
     except KeyboardInterrupt:
         session.out.note(f"the work goes on (strata jobs cancel {job['id']} stops it)")
         raise
-    if job["state"] != "done":
-        why = "; ".join(error["detail"] for error in job["errors"]) or f"the job was {job['state']}"
-        raise StrataError(why, where=image)
+    must_be_done(job, image)
     report(session, session.client.get(path_of(image)), as_json)
     exits.leave(0)
 
 
-def followed(client: Client, out: Output | None, work: Json) -> Json:
-    """The job when it is over; its log is shown meanwhile, unless ``out`` is None."""
+def must_be_done(job: Json, image: str) -> None:
+    """Raise with what went wrong, unless the job that made the image did so."""
+    if job["state"] != "done":
+        why = "; ".join(error["detail"] for error in job["errors"]) or f"the job was {job['state']}"
+        raise StrataError(why, where=image, hint=f"strata jobs show {job['id']}")
+
+
+def followed(client: Client, told: Callable[[str], None], work: Json) -> Json:
+    """The job when it is over; ``told`` gets every line of its log meanwhile."""
     from strata.cli.client import segment
     from strata.cli.progress import FINISHED
 
@@ -209,8 +216,7 @@ def followed(client: Client, out: Output | None, work: Json) -> Json:
         offset = part["next"]
         *lines, rest = (rest + part["text"]).split("\n")
         for line in lines:
-            if out is not None:
-                out.note(line.rpartition("\r")[2])
+            told(line.rpartition("\r")[2])
         if job["state"] in FINISHED and not part["text"]:
             return job
         time.sleep(0 if part["text"] else pause)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from strata.cli.output import Output
 
 PIECE = 8 << 20
+_AT_ONCE = 1 << 20
+"""Bytes whose sending is nothing to tell of."""
 _TRIES = 4
 _LIMIT = 300.0
 
@@ -64,7 +66,16 @@ class Upload:
             self._send(piece)
             del self._buffer[: len(piece)]
             self._sent += len(piece)
-            self._meter.update(self._sent >> 20, max(self.total, self._sent) >> 20, "MiB")
+            self._tell()
+
+    def _tell(self) -> None:
+        """How much is sent; nothing of what is sent at once."""
+        if self._sent <= _AT_ONCE:
+            return
+        if self.total:
+            self._meter.update(self._sent >> 20, self.total >> 20, "MiB")
+        else:
+            self._meter.update(0, 0, f"{self._sent >> 20} MiB")
 
     def _send(self, piece: bytes) -> None:
         """A piece that is sent twice is no harm, so a lost answer is not one either."""

@@ -29,19 +29,22 @@ _WORDS = (
     "has its image",
     "is ready",
 )
-_READY = len(STAGES) - 1
+_KERNEL, _READY = STAGES.index("kernel"), STAGES.index("ready")
 _POLL = 0.5
 
 
-def stage(facts: Mapping[str, Any], state: str, boot: Mapping[str, Any]) -> int:
-    """The last stage that a node has reached, as a place in ``STAGES``. ``boot``: how its boots went."""
+def stage(facts: Mapping[str, Any], state: str, boot: Mapping[str, Any], before: int = 0) -> int:
+    """The last stage that a node has reached, as a place in ``STAGES``. ``boot``: how its boots went; ``before``: where
+    the node was seen last."""
     value = {name: fact["value"] for name, fact in facts.items()}
     if value.get("power") != "on":
         return 0
     if value.get("os") != "up":
         if boot.get("fragment") and not boot.get("redeemed"):
-            return 3
-        return 2 if (boot.get("script") or 0) > (boot.get("redeemed") or 0) else 1
+            return _KERNEL
+        if (boot.get("script") or 0) > (boot.get("redeemed") or 0):
+            return 2
+        return _KERNEL if before == _KERNEL else 1  # the agent has its identity, and has said nothing else yet
     if value.get("image") in ("absent", "unknown", None):
         return 4
     return _READY if state == "ready" and value.get("personality") == "active" else 5
@@ -68,6 +71,7 @@ class Journey:
         self._began = began
         self._reached: dict[str, dict[int, float]] = {name: {} for name in names}
         self._now: dict[str, tuple[int, str]] = {}
+        self._news: list[tuple[float, str, int]] = []
         self._live: Live | None = None
 
     def __enter__(self) -> Journey:
@@ -85,9 +89,13 @@ class Journey:
             self._live.update(self._table())
             self._live.stop()
 
+    def seen_at(self, name: str) -> int:
+        """Where the node was seen last."""
+        return self._now.get(name, (0, ""))[0]
+
     def skipped(self, name: str, reached: int) -> bool:
         """Whether a node that is there now went by stages that were not seen."""
-        return reached > self._now.get(name, (0, ""))[0] + 1
+        return reached > self.seen_at(name) + 1
 
     def update(self, name: str, reached: int, doing: str, passed: Mapping[int, float]) -> None:
         """The node is there now. ``passed``: when it came by stages that were not seen."""
@@ -98,24 +106,26 @@ class Journey:
             for place in [place for place in times if place >= reached]:
                 del times[place]
             before = reached - 1
-        for place, at in {**passed, reached: time.time()}.items():
+        for place, at in sorted({reached: time.time(), **passed}.items()):
             if before < place <= reached and at - self._began >= max(times.values(), default=0.0):
                 times[place] = at - self._began
-                self._tell(name, place)
+                self._news.append((times[place], name, place))
+
+    def show(self) -> None:
+        """Show what ``update`` was told since the last time, in the order in which it happened."""
+        news, self._news = sorted(self._news), []
         if self._live is not None:
             self._live.update(self._table())
-
-    def _tell(self, name: str, place: int) -> None:
-        if self._live is None:
-            after = span(self._reached[name][place])
-            self._out.note(f"{after:>6}  {name}  {_WORDS[place]:<17}  {self._took(name, place)}")
-            self._out.stderr.flush()
+            return
+        for after, name, place in news:
+            self._out.note(f"{span(after):>6}  {name}  {_WORDS[place]:<17}  {self._took(name, place)}".rstrip())
+        self._out.stderr.flush()
 
     def _took(self, name: str, place: int) -> str:
-        """How long the way to this stage was, from the last one that was seen."""
+        """How long the way to this stage was, from the last one that was seen. Of times as they are shown."""
         times = self._reached[name]
         before = [at for earlier, at in times.items() if earlier < place]
-        return f"+{span(times[place] - max(before))}" if before else ""
+        return f"+{span(round(times[place]) - round(max(before)))}" if before else ""
 
     def _table(self) -> Table:
         from rich.table import Table
@@ -128,7 +138,7 @@ class Journey:
             at, doing = self._now.get(name, (0, ""))
             cells = [(self._took(name, place) or "✓") if place in times else "·" for place in range(1, len(STAGES))]
             if at == _READY:
-                now = Text(f"ready after {span(times[at])}", style="green")
+                now = Text(f"ready after {span(times[at])}" if len(times) > 1 else "ready", style="green")
             else:
                 now = Text(f"{_WORDS[at]}{f': {doing}' if doing else ''}", overflow="ellipsis", no_wrap=True)
             table.add_row(name, *cells, now)
@@ -146,14 +156,15 @@ def follow(client: Client, out: Output, names: Sequence[str], *, began: float, t
             boots = {one["node"]: one for one in client.get("/v1/boot/nodes", {"limit": 1000})["items"]}
             there = 0
             for node in page["items"]:
-                reached = stage(node["facts"], node["state"], boots.get(node["name"], {}))
+                name, missed = str(node["name"]), {}
+                reached = stage(node["facts"], node["state"], boots.get(name, {}), journey.seen_at(name))
                 there += reached == _READY
                 doing = node["fault"] or (node["doing"]["mutation"] if node["doing"] else "")
-                name, missed = str(node["name"]), {}
                 if journey.skipped(name, reached):
                     told = client.get(f"/v1/nodes/{name}/history", {"since": str(began), "limit": 100})["items"]
                     missed = passed(told, boots.get(name, {}))
                 journey.update(name, reached, doing, missed)
+            journey.show()
             if there == len(names):
                 return True
             if time.monotonic() >= deadline:

@@ -13,7 +13,10 @@ from strata.cli import listing as ls
 from strata.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from strata.cli.client import Json
+    from strata.cli.output import Output
     from strata.provisioning.minos.artefacts import Artefact, Artefacts
 
 FIELDS = (
@@ -74,27 +77,17 @@ def build(
     \b
     Example: strata minos build --kernel linux-image-amd64 --module mlx5_ib
     """
-    import strata
-    from strata.cli.progress import Meter
-    from strata.provisioning.minos.build import STEPS
-    from strata.provisioning.minos.build import build as make
-    from strata.provisioning.minos.recipe import recipe
-    from strata.provisioning.signing import Signer
-
-    chosen = recipe(arch)
-    with Meter(session.out, "minOS") as meter:
-        made = make(
-            chosen,
-            Path(strata.__file__).parent / "agent",
-            cache or cache_folder(),
-            _artefacts(session, output),
-            Signer.open(session.state_dir / "signing"),
-            kernel=kernel,
-            extra=modules,
-            hardware=hardware.read().split() if hardware is not None else None,
-            crash_hook=crash_hook.read() if crash_hook is not None else None,
-            progress=lambda done, doing: meter.update(done, STEPS, doing),
-        )
+    made = make(
+        session.out,
+        _artefacts(session, output),
+        session.state_dir,
+        arch=arch,
+        cache=cache,
+        kernel=kernel,
+        extra=modules,
+        hardware=hardware.read().split() if hardware is not None else None,
+        crash_hook=crash_hook.read() if crash_hook is not None else None,
+    )
     if as_json:
         session.out.json(_row(made) | {"path": str(made.path)})
     else:
@@ -180,10 +173,7 @@ def choose(session: Session, build: str, output: Path | None, as_json: bool) -> 
     Example: strata minos choose 1ffefbb74207
     """
     digest = _artefacts(session, output).choose(build)
-    if as_json:
-        session.out.json({"latest": digest})
-    else:
-        session.out.line(f"{digest} is the latest")
+    _done(session, {"latest": digest}, f"{digest} is the latest", as_json)
 
 
 @minos.command()
@@ -198,10 +188,7 @@ def remove(session: Session, build: str, output: Path | None, as_json: bool) -> 
     Example: strata minos remove 1ffefbb74207
     """
     digest = _artefacts(session, output).remove(build)
-    if as_json:
-        session.out.json({"removed": digest})
-    else:
-        session.out.line(f"removed {digest}")
+    _done(session, {"removed": digest}, f"removed {digest}", as_json)
 
 
 _PARTS = ("vmlinuz", "initrd")
@@ -213,8 +200,52 @@ def _artefacts(session: Session, output: Path | None) -> Artefacts:
     return Artefacts(output or session.state_dir / "minos")
 
 
+def make(
+    out: Output,
+    into: Artefacts,
+    state: Path,
+    *,
+    arch: str = "x86_64",
+    cache: Path | None = None,
+    kernel: str = "",
+    extra: Sequence[str] = (),
+    hardware: Sequence[str] | None = None,
+    crash_hook: bytes | None = None,
+) -> Artefact:
+    """Build with our own agent, signed by the key in the state directory ``state``; every step is shown."""
+    import strata
+    from strata.cli.progress import Meter
+    from strata.provisioning.minos.build import STEPS
+    from strata.provisioning.minos.build import build as do_build
+    from strata.provisioning.minos.recipe import recipe
+    from strata.provisioning.signing import Signer
+
+    chosen = recipe(arch)
+    with Meter(out, "minOS", every=0) as meter:
+        return do_build(
+            chosen,
+            Path(strata.__file__).parent / "agent",
+            cache or cache_folder(),
+            into,
+            Signer.open(state / "signing"),
+            kernel=kernel,
+            extra=extra,
+            hardware=hardware,
+            crash_hook=crash_hook,
+            progress=lambda done, doing: meter.update(done, STEPS, doing),
+        )
+
+
 def cache_folder() -> Path:
+    """Where packages, and what was made of them, are kept for the user."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "strata" / "packages"
+
+
+def _done(session: Session, data: Json, words: str, as_json: bool) -> None:
+    if as_json:
+        session.out.json(data)
+    else:
+        session.out.line(words)
 
 
 def _row(found: Artefact) -> Json:

@@ -106,7 +106,7 @@ def enable(session: Session, name: str, as_json: bool) -> None:
     \b
     Example: strata power policy enable over-provisioned
     """
-    _report(session, session.client.request("POST", f"{_path(name)}/enable").body, as_json)
+    _switch(session, name, "enable", as_json)
 
 
 @policy.command()
@@ -119,7 +119,7 @@ def disable(session: Session, name: str, as_json: bool) -> None:
     \b
     Example: strata power policy disable over-provisioned
     """
-    _report(session, session.client.request("POST", f"{_path(name)}/disable").body, as_json)
+    _switch(session, name, "disable", as_json)
 
 
 @policy.command()
@@ -137,6 +137,10 @@ def delete(session: Session, name: str, as_json: bool) -> None:
         session.out.json({"deleted": name})
     else:
         session.out.line(f"deleted power policy {name}")
+
+
+def _switch(session: Session, name: str, way: str, as_json: bool) -> None:
+    _report(session, session.client.request("POST", f"{_path(name)}/{way}").body, as_json)
 
 
 def _path(name: str) -> str:

@@ -23,32 +23,25 @@ FINISHED = ("done", "failed", "cancelled")
 
 
 class Meter:
-    """Shows how far ``title`` is. Use it as a context."""
+    """Shows how far ``title`` is, from the first ``update`` on. Use it as a context.
 
-    def __init__(self, out: Output, title: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+    ``every``: seconds between two lines in a pipe; 0 for work of a few steps, each worth a line.
+    """
+
+    def __init__(
+        self, out: Output, title: str, *, every: float = LINE_EVERY, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._out = out
         self._title = title
+        self._every = every
         self._clock = clock
         self._bar: Progress | None = None
         self._task: TaskID | None = None
         self._printed: tuple[int, int, str] | None = None
-        self._at = -LINE_EVERY
+        self._at = -every
         self._last: tuple[int, int, str] | None = None
 
     def __enter__(self) -> Meter:
-        if self._out.stderr.isatty():
-            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-            # Text columns read markup by default; what comes from the service must not be read so.
-            self._bar = Progress(
-                TextColumn("{task.description}", markup=False),
-                BarColumn(bar_width=30),
-                TextColumn("{task.completed:.0f}/{task.total:.0f} {task.fields[detail]}", markup=False),
-                TimeElapsedColumn(),
-                console=self._out.console(error=True),
-            )
-            self._bar.start()
-            self._task = self._bar.add_task(self._title, total=0, detail="")
         return self
 
     def __exit__(
@@ -60,18 +53,39 @@ class Meter:
             self._line(self._last)
 
     def update(self, done: int, total: int, detail: str = "") -> None:
-        """So far ``done`` of ``total``."""
+        """So far ``done`` of ``total``; a total of 0 is one that nobody knows."""
         self._last = (done, total, clean(detail))
-        if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, completed=done, total=total, detail=clean(detail))
-        elif self._last != self._printed and self._clock() - self._at >= LINE_EVERY:
+        if self._out.stderr.isatty():
+            self._draw(done, total, clean(detail))
+        elif self._last != self._printed and self._clock() - self._at >= self._every:
             self._line(self._last)
 
+    def _draw(self, done: int, total: int, detail: str) -> None:
+        if self._bar is None:
+            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+            from rich.table import Column
+
+            # Text columns read markup by default; what comes from the service must not be read so.
+            self._bar = Progress(
+                TextColumn("{task.description}", markup=False),
+                BarColumn(bar_width=30),
+                TimeElapsedColumn(),
+                TextColumn("{task.fields[far]}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis")),
+                console=self._out.console(error=True),
+            )
+            self._bar.start()
+            self._task = self._bar.add_task(self._title, total=None, far="")
+        assert self._task is not None
+        self._bar.update(self._task, completed=done, total=total or None, far=_far(done, total, detail))
+
     def _line(self, state: tuple[int, int, str]) -> None:
-        done, total, detail = state
         self._printed, self._at = state, self._clock()
-        self._out.note(f"{self._title}: {done}/{total}" + (f" {detail}" if detail else ""))
+        self._out.note(f"{self._title}: {_far(*state)}".rstrip())
         self._out.stderr.flush()
+
+
+def _far(done: int, total: int, detail: str) -> str:
+    return f"{done}/{total} {detail}".rstrip() if total else detail
 
 
 def wait_job(client: Client, job: Json, out: Output, *, deadline: float | None = None) -> Json:

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from strata.cli.background import START_TIMEOUT, must_run, start
+from strata.cli.background import SIMULATOR, START_TIMEOUT, must_run, start
 from strata.cli.converge import wait
 from strata.cli.session import Session
 from strata.cli.times import span
@@ -32,8 +32,6 @@ FEEDERS = ("pdu-outlet", "chassis")
 """Roles of what feeds nodes: it has power, and nothing else can be wanted of it."""
 
 DOCUMENT = "up"
-SIMULATOR = "simulator.json"
-"""File in the state directory: which process it is."""
 SIMULATOR_OPTIONS = "simulator.options"
 """How the simulator was started, its port included: one that died is started again at the same address."""
 SIMULATOR_LOG = "simulator.log"

@@ -26,6 +26,8 @@ from strata.core.errors import BadRequest, Conflict
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from strata.cli.client import Client
+
 STATE_DIR = click.option(
     "--state-dir",
     type=click.Path(path_type=Path, file_okay=False),
@@ -84,7 +86,8 @@ def up(
     if listen:
         parse_listen(listen)  # before anything is made
     directory = (state_dir or session.state_dir).absolute()
-    there = _kept_kind(directory)
+    with bg.locked(session.out, directory):
+        there = _kept_kind(directory)  # after a 'down' that is still at work
     kind = kind or there or "virtual"
     if there and kind != there:
         raise Conflict(
@@ -96,16 +99,19 @@ def up(
         )
     if kind != "virtual" and uefi is not None:
         raise BadRequest("--uefi is for virtual machines", hint="leave it out, or add --virtual")
-    began = time.monotonic()
+    began = time.time()
     suggestions: Sequence[str]
+    wanted = False
     try:
         if kind == "virtual":
             from strata.cli import up_virtual
 
-            found = up_virtual.bring_up(session, directory, nodes=nodes or 4, uefi=uefi, timeout=timeout)
+            client = up_virtual.bring_up(session, directory, nodes=nodes or 4, uefi=uefi)
+            wanted = True
+            found = up_virtual.follow(session, client, directory, began=began, timeout=timeout)
             extra, suggestions = up_virtual.where(directory), up_virtual.TRY
         else:
-            found = _simulated(
+            client = _simulated(
                 session,
                 directory,
                 kind,
@@ -115,16 +121,29 @@ def up(
                 time_scale=time_scale or 20.0,
                 listen=listen,
                 no_tls=no_tls,
-                timeout=timeout,
             )
+            wanted = True
+            found = simulated.bring_to_ready(session, client, timeout, feeds=feeds) if kind == "simulated" else {}
             extra, suggestions = simulated.where(directory), simulated.TRY
     except KeyboardInterrupt:
-        session.out.note("interrupted: the service goes on by itself; 'strata down' stops it")
+        session.out.note(f"interrupted: {_left(directory, wanted=wanted)}")
         raise
-    took = span(time.monotonic() - began)
+    took = span(time.time() - began)
     _say_where(session, directory, f"Strata is up after {took}: {counts(found)}.", extra, suggestions)
     if any(found.get(state) for state in MOVING):
         exits.leave(exits.ERROR)
+
+
+def _left(directory: Path, *, wanted: bool) -> str:
+    """What an interrupted ``up`` leaves, in words. ``wanted``: the service knows what its nodes shall be."""
+    service = ps.load(directory / bg.SERVICE)
+    if service is not None and service.alive:
+        if wanted:
+            return "the service goes on by itself; 'strata down' stops it"
+        return "the service runs, but not all is set up: 'strata up' again does the rest, 'strata down' stops it"
+    if bg.anything_started(directory):
+        return "no service was started; 'strata up' again does the rest, 'strata down' stops what there is"
+    return "nothing was started" + ("" if directory.exists() else ", and nothing is left")
 
 
 def _kept_kind(directory: Path) -> str | None:
@@ -147,34 +166,26 @@ def _simulated(
     time_scale: float,
     listen: str,
     no_tls: bool,
-    timeout: float,
-) -> dict[str, int]:
-    """The service with a simulated fleet, or with none; the counts by state at the end."""
-    with bg.prepared(directory):
-        running = ps.load(directory / bg.SERVICE)
+) -> Client:
+    """The service with a simulated fleet, or with none, at work."""
+    with bg.prepared(session.out, directory):
         client = bg.client_of(session, directory)
-        front = False
-        if running is not None and running.alive:
-            session.out.note(f"already running (pid {running.pid}); its options stay as they are")
-            if (directory / simulated.SIMULATOR).exists():
+        if bg.running(session, client, directory, front=False) is not None:
+            if (directory / bg.SIMULATOR).exists():
                 simulated.simulator(session, directory, [])
         else:
             bg.refuse_stranger(client, directory)
             (directory / bg.URL).unlink(missing_ok=True)
             options = bg.front_door(session, listen, no_tls)
-            front = "--listen" in options
             if kind == "simulated":
                 fleet = ["--nodes", str(nodes), "--seed", str(seed), "--scale", str(1 / time_scale)]
                 fleet += ["--pdus", "off"] if feeds else []
                 options += ["--simulated-feeds"] if feeds else []
                 options += ["--simulator", simulated.simulator(session, directory, fleet), "--simulated", str(nodes)]
-            running = bg.start(
-                directory / bg.SERVICE,
-                directory / bg.LOG,
-                ps.command("strata.cli", "serve", "--state-dir", str(directory), *options),
-            )
-        bg.wait_ready(session, client, running, directory, front)
-    return simulated.bring_to_ready(session, client, timeout, feeds=feeds) if kind == "simulated" else {}
+            command = ps.command("strata.cli", "serve", "--state-dir", str(directory), *options)
+            started = bg.start(directory / bg.SERVICE, directory / bg.LOG, command)
+            bg.wait_ready(session, client, started, directory, front="--listen" in options)
+    return client
 
 
 @click.command()
@@ -190,11 +201,11 @@ def down(session: Session, state_dir: Path | None) -> None:
 
     directory = (state_dir or session.state_dir).absolute()
     out = session.out
-    if not directory.is_dir():
-        out.line(f"nothing to stop: there is no {directory}")
-        return
-    with bg.locked(directory):
-        records = {bg.SERVICE: "service", simulated.SIMULATOR: "simulator"}
+    with bg.locked(out, directory) as there:
+        if not there:
+            out.line(f"nothing to stop: there is no {directory}")
+            return
+        records = {bg.SERVICE: "service", bg.SIMULATOR: "simulator"}
         found = {what: process for name, what in records.items() if (process := ps.load(directory / name)) is not None}
         for what, process in found.items():
             stopped = ps.stop(process, grace=bg.STOP_GRACE)

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from strata.cli import listing as ls
-from strata.cli.output import many
+from strata.cli.output import fold, many
 from strata.cli.session import Session, pass_session
 from strata.core.errors import Conflict, NotFound
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
+    from strata.virtual.qemu.description import Description
 
 FIELDS = (
     ls.plain("name"),
@@ -100,44 +101,55 @@ def list_(session: Session, directory: Path | None, view: ls.Listing) -> None:
 
 
 @virtual.command()
+@click.argument("nodes", nargs=-1, metavar="[NODES]...")
 @DIRECTORY
 @pass_session
-def start(session: Session, directory: Path | None) -> None:
-    """Start a chassis's controllers again, should they have died. Its nodes have run on meanwhile.
+def start(session: Session, nodes: tuple[str, ...], directory: Path | None) -> None:
+    """Switch nodes on, those that are off. Their controllers are started first, should they have died; without NODES,
+    only these.
 
     \b
-    Example: strata virtual start
+    Example: strata virtual start n0001
+             strata virtual start n[0001-0004]
+             strata virtual start
     """
+    from strata.virtual.qemu.create import running
     from strata.virtual.qemu.create import start as serve
+    from strata.virtual.qemu.switch import switch_on
 
     place = _place(session, directory)
+    chosen = _chosen(place, nodes)
     serve(place)
-    session.out.line(f"the controllers of {place} answer")
+    if not chosen:
+        session.out.line(f"the controllers of {place} answer")
+        return
+    before = running(place)
+    switch_on(place, chosen)
+    for node in chosen:
+        session.out.line(f"{node} was on already" if node in before else f"switched {node} on")
 
 
 @virtual.command()
-@click.argument("node")
+@click.argument("nodes", nargs=-1, required=True, metavar="NODES...")
 @DIRECTORY
 @pass_session
-def kill(session: Session, node: str, directory: Path | None) -> None:
-    """Kill a node's QEMU process, as if its power had failed: to see what Strata does about it.
+def kill(session: Session, nodes: tuple[str, ...], directory: Path | None) -> None:
+    """Kill nodes' QEMU processes, as if their power had failed: to see what Strata does about it.
 
     \b
     Example: strata virtual kill n0001
     """
     from strata.core import process as ps
-    from strata.virtual.qemu import description
     from strata.virtual.qemu.create import running
 
     place = _place(session, directory)
-    names = [found.name for found in description.read(place).nodes]
-    if node not in names:
-        raise NotFound(f"the chassis has {', '.join(names[:8])}{' ...' if names[8:] else ''}", where=node)
-    process = running(place).get(node)
-    if process is None:
-        raise Conflict("it is off", where=node)
-    ps.stop(process, grace=0)
-    session.out.line(f"killed {node} (pid {process.pid})")
+    chosen, on = _chosen(place, nodes), running(place)
+    off = [node for node in chosen if node not in on]
+    if off:
+        raise Conflict("it is off" if len(off) == 1 else "they are off", where=fold(off))
+    for node in chosen:
+        ps.stop(on[node], grace=0)
+        session.out.line(f"killed {node} (pid {on[node].pid})")
 
 
 @virtual.command()
@@ -161,7 +173,7 @@ def login(session: Session, node: str, argv: tuple[str, ...], directory: Path | 
     found = description.read(place)
     address = next((one.address for one in found.nodes if one.name == node), None)
     if address is None:
-        raise NotFound("no such node in the chassis", where=node, hint="strata virtual list shows all")
+        raise _not_here(found, node)
     network.tool("ssh", "openssh-client")
     command = [*network.prefix_of(found.namespace), *ssh.command(place, address), *argv]
     os.execvp(command[0], command)
@@ -194,6 +206,25 @@ def destroy(session: Session, directory: Path | None, as_json: bool) -> None:
 
 def _place(session: Session, directory: Path | None) -> Path:
     return (directory or session.state_dir / "virtual").absolute()
+
+
+def _chosen(place: Path, words: tuple[str, ...]) -> list[str]:
+    """The nodes that the words (nodesets) name, all of which the chassis has."""
+    from strata.core.nodeset import expand
+    from strata.virtual.qemu import description
+
+    found = description.read(place)
+    there = [node.name for node in found.nodes]
+    chosen = expand(",".join(words), nodes=there) if words else []
+    unknown = set(chosen) - set(there)
+    if unknown:
+        raise _not_here(found, fold(unknown))
+    return chosen
+
+
+def _not_here(found: Description, what: str) -> NotFound:
+    there = fold(node.name for node in found.nodes)
+    return NotFound(f"the chassis has {there}", where=what, hint="strata virtual list shows all")
 
 
 def _nodes(place: Path) -> list[Json]:

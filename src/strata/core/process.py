@@ -60,7 +60,8 @@ def load(path: Path) -> Process | None:
 def find(pid: int) -> Process | None:
     """The running process with this pid; None if there is none, or only its remains (a zombie)."""
     fields = _stat(pid)
-    if fields is None or fields[0] in ("Z", "X"):
+    # A process whose first thread has ended looks like remains, while others of its threads run and hold its files.
+    if fields is None or (fields[0] in ("Z", "X") and int(fields[17]) <= 1):
         return None
     return Process(pid, int(fields[19]), _boot())
 

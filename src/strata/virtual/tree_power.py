@@ -4,29 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from strata.virtual import tree_drawn
 from strata.virtual.http import Reply
 from strata.virtual.redfish_body import OK, ROOT, Json, collection, done, link, only, read_json, refuse, resource
 from strata.virtual.redfish_router import Call, Deeds, Views
 from strata.virtual.tree_chassis import SUPPLIES, SUPPLY_WATTS
+from strata.virtual.tree_drawn import CHASSIS
 from strata.virtual.tree_system import numbered
 
 if TYPE_CHECKING:
     from strata.virtual.node_bmc import NodeBmc
 
-CHASSIS = f"{ROOT}/Chassis/1"
 LEAST, MOST = 200, 2400
 """Watts: the caps that are accepted."""
 
 
 def _power(bmc: NodeBmc, call: Call) -> Json:
-    control = {
-        "@odata.id": f"{CHASSIS}/Power#/PowerControl/0",
-        "MemberId": "0",
-        "Name": "Node power",
-        "PowerConsumedWatts": bmc.watts(call.now),
+    control = tree_drawn.control(bmc, call.now) | {
         "PowerCapacityWatts": SUPPLIES * SUPPLY_WATTS,
         "PowerLimit": {"LimitInWatts": bmc.cap, "LimitException": "NoAction"},
-        "Status": OK,
     }
     supplies = [
         {
@@ -58,8 +54,7 @@ def _environment(bmc: NodeBmc, call: Call) -> Json:
         call.path,
         "EnvironmentMetrics.v1_3_0",
         "Environment",
-        PowerWatts={"Reading": bmc.watts(call.now), "DataSourceUri": f"{CHASSIS}/Sensors/TotalPower"},
-        EnergykWh={"Reading": bmc.energy(call.now), "DataSourceUri": f"{CHASSIS}/Sensors/TotalEnergy"},
+        **tree_drawn.metrics(bmc, call.now),
         TemperatureCelsius={
             "Reading": bmc.reading("IntakeTemp", call.now), "DataSourceUri": f"{CHASSIS}/Sensors/IntakeTemp",
         },

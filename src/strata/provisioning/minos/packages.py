@@ -142,9 +142,12 @@ class Packages:
             yield
 
     def _apt(self, command: str, *arguments: str, cwd: Path | None = None, check: bool = True) -> str:
-        options = ["-oAPT::Sandbox::User="]
+        root = self._root
+        root.mkdir(parents=True, exist_ok=True)
+        # A container's apt keeps no index of its lists, and would read them all for every question.
+        index = root / ("own.index" if self._own_lists else "machine.index")
+        options = ["-oAPT::Sandbox::User=", f"-oDir::Cache::pkgcache={index}"]
         if self._own_lists:
-            root = self._root
             for folder in ("state/lists/partial", "cache/archives/partial"):
                 (root / folder).mkdir(parents=True, exist_ok=True)
             (root / "status").touch()

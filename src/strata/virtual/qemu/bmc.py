@@ -84,10 +84,14 @@ class MachineBmc(Bmc):
 
     async def stop(self) -> None:
         """Let go of the machine, which goes on."""
+        await self._drop_work()
+        await self.machine.leave()
+        await self._drop_work()  # the machine may have begun to boot meanwhile
+
+    async def _drop_work(self) -> None:
         for task in list(self._work):
             task.cancel()
         await asyncio.gather(*self._work, return_exceptions=True)
-        await self.machine.leave()
 
     # -- what it is
 
@@ -116,7 +120,7 @@ class MachineBmc(Bmc):
 
     def watts(self, now: float) -> float:
         """What the machine draws."""
-        self.meter.read(now, self.machine.process if self.machine.alive else None)
+        self.meter.read(now, self.machine.process)
         return self.meter.watts
 
     def energy(self, now: float) -> float:
@@ -214,8 +218,8 @@ class MachineBmc(Bmc):
             now, severity, message, message_id, SYSTEM, arguments=(SYSTEM,), entry=f"{tree_log.ENTRIES}/{entry}"
         )
 
-    def _power_changed(self) -> None:
-        word = self.power()
+    def _power_changed(self, on: bool) -> None:
+        word = "On" if on else "Off"
         self.revision += 1
         text = f"The resource '{SYSTEM}' has powered {word.lower()}."
         self.log("OK", text, f"ResourceEvent.1.3.ResourcePowered{word}")

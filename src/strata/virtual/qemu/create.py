@@ -39,6 +39,7 @@ def create(options: Options) -> Description:
     try:
         _make_folder(directory, found)
         network.make(found)
+        description.write(directory, found)  # last: where this is, all of it is
         start(directory)
     except BaseException:
         destroy(directory)
@@ -47,7 +48,8 @@ def create(options: Options) -> Description:
 
 
 def start(directory: Path) -> None:
-    """Start the process that serves the controllers, unless it runs."""
+    """Start the process that serves the controllers, unless it runs. A network that a restart of this machine took away
+    is made anew first."""
     check_root()
     directory = directory.resolve()
     running = ps.load(directory / description.PROCESS)
@@ -57,8 +59,11 @@ def start(directory: Path) -> None:
     log.unlink(missing_ok=True)
     found = description.read(directory)
     if not network.exists(found.id):
-        hint = "strata virtual destroy, then create: a restart of this machine ends every chassis"
-        raise Conflict("its network is gone", where=found.namespace, hint=hint)
+        try:
+            network.make(found)
+        except BaseException:
+            network.remove(found.id)
+            raise
     running = enter(found.namespace, ps.command(MODULE, "--dir", str(directory)), os.environ, log)
     running.save(directory / description.PROCESS)
     deadline = time.monotonic() + _START_PATIENCE
@@ -142,7 +147,6 @@ def _make_folder(directory: Path, found: Description) -> None:
     for path in reversed([path for path in (directory, *directory.parents) if not path.exists()]):
         path.mkdir(mode=0o700)
     directory.chmod(0o700)
-    description.write(directory, found)
     secret = directory / description.PASSWORD
     secret.touch(mode=0o600)
     secret.write_text(secrets.token_urlsafe(24) + "\n", encoding="ascii")

@@ -1,19 +1,16 @@
 """One machine: a QEMU process that outlives whoever started it, and is found again.
 
 Knows nothing of Redfish. ``booted`` is told when the firmware begins (at a start and at every reset, the guest's own
-included), ``changed`` when the process began or ended.
+included), ``changed`` when the process began (True) or ended (False).
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import shutil
-import signal
-import socket
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -21,43 +18,52 @@ from strata.core import process as ps
 from strata.core.errors import DeviceError, StrataError, Unavailable
 from strata.virtual.qemu import command as qemu
 from strata.virtual.qemu.description import MachineDescription, guest_mark
+from strata.virtual.qemu.lifeline import Lifeline
 from strata.virtual.qemu.network import tool
 from strata.virtual.qemu.qmp import Qmp
 from strata.virtual.qemu.serial import Serial
+from strata.virtual.qemu.sockets import listening, short
 
 CONTROL, LINE, LOG, PROCESS = "control.socket", "line.socket", "qemu.log", "qemu.process"
 """Names in a node's folder."""
 _log = logging.getLogger(__name__)
 _KILL_PATIENCE = 20.0
+_LEAVE_PATIENCE = 5.0
+"""Seconds for what is being done to the machine when its controller ends."""
 
 
 class Machine:
-    """One node's process. Actions come one after the other."""
+    """One node's process. Actions come one after the other, each to its end."""
 
     def __init__(self, node: MachineDescription, chassis: str, home: Path, serial: Serial) -> None:
         self.node = node
         self.home = home
         self.serial = serial
-        self.changed: Callable[[], None] = lambda: None
+        self.changed: Callable[[bool], None] = lambda on: None
         self.booted: Callable[[], None] = lambda: None
-        self.process: ps.Process | None = None
         self._chassis = chassis
         self._first = ""
         self._http = False
+        self._life: Lifeline | None = None
+        self._announced = False
         self._qmp: Qmp | None = None
-        self._handle = -1
-        self._gone = asyncio.Event()
-        self._gone.set()
+        self._ending: set[Qmp] = set()
         self._lock = asyncio.Lock()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._starting = False
+        self._missed: set[str] = set()
+        self._acts: set[asyncio.Task[None]] = set()
+        self._aside: set[asyncio.Task[None]] = set()
+        self._return: asyncio.Task[None] | None = None
 
     @property
     def alive(self) -> bool:
-        """Whether its process runs: what power is, for such a machine. Whoever asks also learns of its end in order:
-        an end that the loop has not come to yet is told of first."""
-        if not self._gone.is_set() and self.process is not None and not self.process.alive:
-            self._ended()
-        return not self._gone.is_set()
+        """Whether its process runs: what power is, for such a machine."""
+        return self._life is not None and self._life.look()
+
+    @property
+    def process(self) -> ps.Process | None:
+        """Its process, while that runs."""
+        return self._life.process if self._life is not None and self._life.look() else None
 
     @property
     def medium(self) -> Path:
@@ -74,37 +80,54 @@ class Machine:
             found = next(iter(ps.with_argument(f"{guest_mark(self._chassis, self.node.name)},")), None)
         if found is None:
             return
-        told = Path("/proc", str(found.pid), "cmdline").read_bytes()
+        try:
+            told = Path("/proc", str(found.pid), "cmdline").read_bytes()
+            life = Lifeline(found, self._ended)
+        except (FileNotFoundError, ProcessLookupError):
+            return  # it ended just now
+        if not found.alive:
+            life.close()  # it did, and its number may be another's already
+            return
         self._http = b"IPv4PXESupport" in told
-        await self._attach(found)
+        self._life, self._announced = life, True
+        await self._connect(life)
 
     async def leave(self) -> None:
         """Let go of it. The process goes on."""
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._close_handle()
+        await _end(self._aside)
+        if self._acts:
+            await asyncio.wait(self._acts, timeout=_LEAVE_PATIENCE)
+        await _end(self._acts)
+        await _end(self._aside)  # what those may have left behind
+        if self._life is not None:
+            self._life.close()
         if self._qmp is not None:
-            await self._qmp.close()
+            self._ending.add(self._qmp)
             self._qmp = None
+        for qmp in list(self._ending):
+            await qmp.close()
         await self.serial.disconnect()
 
     # -- power
 
     async def start(self) -> None:
         """Power on, if it is off."""
-        async with self._lock:
+
+        async def work() -> None:
             if not self.alive:
                 await self._start()
 
+        await self._act(work)
+
     async def kill(self) -> None:
         """Power off, at once, if it is on."""
-        async with self._lock:
-            await self._kill()
+        self._stay_off()
+        await self._act(self._kill)
 
     async def restart(self) -> None:
         """The reset button."""
-        async with self._lock:
+
+        async def work() -> None:
             if not self.alive:
                 raise DeviceError("it is off", node=self.node.name)
             if self._must_restart:
@@ -113,20 +136,29 @@ class Machine:
             else:
                 await self._ask("system_reset")
 
+        await self._act(work)
+
     async def cycle(self) -> None:
         """Off and on; on, if it was off."""
-        async with self._lock:
+
+        async def work() -> None:
             await self._kill()
             await self._start()
 
+        await self._act(work)
+
     async def press(self) -> None:
         """The power button: an operating system that listens shuts down."""
+        self._stay_off()
         await self._ask("system_powerdown")
 
     async def press_and_return(self, patience: float) -> None:
-        """The power button, and on again in the background if the machine goes off within ``patience`` seconds."""
+        """The power button, and on again in the background if the machine goes off within ``patience`` seconds. Whoever
+        switches it off meanwhile wants it off."""
+        life = self._life
         await self.press()
-        self._later(self._return(patience))
+        if life is not None:
+            self._return = self._later(self._start_after(life, patience))
 
     async def nmi(self) -> None:
         """A non-maskable interrupt."""
@@ -137,15 +169,19 @@ class Machine:
     async def boot_from(self, first: str) -> None:
         """Try this before anything else, from the next reset on: ``cd``, ``http``, or empty for the usual order."""
         self._first = first
-        if self.alive and self._qmp is not None:
+        if self._starting:
+            self._missed.add("boot")
+        elif self.alive and self._qmp is not None:
             place = qemu.FIRST if first == "cd" else qemu.CD_AT
             await self._ask("qom-set", path="/machine/peripheral/cd0", property="bootindex", value=place)
 
     async def medium_changed(self) -> None:
         """There is another file behind the CD drive, or none."""
-        if not self.alive:
+        if self._starting:
+            self._missed.add("medium")
+        elif not self.alive:
             return
-        if self.medium.exists():
+        elif self.medium.exists():
             more = {"filename": str(self.medium), "format": "raw", "read-only-mode": "read-only"}
             await self._ask("blockdev-change-medium", id="cd0", **more)
         else:
@@ -158,24 +194,50 @@ class Machine:
         """Whether a reset would not do: what the firmware may boot over is fixed when QEMU starts."""
         return (self._first == "http") != self._http
 
+    async def _act(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do it alone, and to its end even if whoever asked is gone: half a power cycle is a machine that is off."""
+
+        async def alone() -> None:
+            async with self._lock:
+                await work()
+
+        task = asyncio.get_running_loop().create_task(alone())
+        self._acts.add(task)
+        task.add_done_callback(self._acted)
+        await asyncio.shield(task)
+
+    def _acted(self, task: asyncio.Task[None]) -> None:
+        self._acts.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever asked has it, if there is anybody still
+
     async def _start(self) -> None:
         self._http = self._first == "http"
-        await asyncio.to_thread(self._prepare)
-        told = qemu.command(
-            tool(qemu.PROGRAM, qemu.PACKAGE), self.node, self._chassis, self.home,
-            cd_first=self._first == "cd", http=self._http, medium=self.medium.exists(),
-        )  # fmt: skip
-        with self._socket(CONTROL) as control, self._socket(LINE) as line:
-            started = ps.spawn(told, {"PATH": os.environ.get("PATH", "")}, self.home / LOG, (control, line))
-        started.save(self.home / PROCESS)
+        self._starting, self._missed = True, set()
         try:
-            await self._attach(started)
-        except (OSError, StrataError) as error:
-            self.process = started
-            await self._kill()
-            raise DeviceError(f"QEMU did not start: {self._last_words() or error}", node=self.node.name) from None
-        self.changed()
+            await asyncio.to_thread(self._prepare)
+            told = qemu.command(
+                tool(qemu.PROGRAM, qemu.PACKAGE), self.node, self._chassis, self.home,
+                cd_first=self._first == "cd", http=self._http, medium=self.medium.exists(),
+            )  # fmt: skip
+            with listening(self.home / CONTROL) as control, listening(self.home / LINE) as line:
+                started = ps.spawn(told, {"PATH": os.environ.get("PATH", "")}, self.home / LOG, (control, line))
+            self._life = life = Lifeline(started, self._ended)
+            try:
+                started.save(self.home / PROCESS)
+                await self._connect(life)
+            except (OSError, StrataError) as error:
+                await self._kill()
+                raise DeviceError(f"QEMU did not start: {self._last_words() or error}", node=self.node.name) from None
+        finally:
+            self._starting = False
+        self._announced = True
+        self.changed(True)
         self.booted()
+        if "boot" in self._missed:
+            self._later(self.boot_from(self._first))
+        if "medium" in self._missed:
+            self._later(self.medium_changed())
 
     def _prepare(self) -> None:
         (self.home / LOG).unlink(missing_ok=True)
@@ -185,91 +247,89 @@ class Machine:
             shutil.copyfile(qemu.VARIABLES, scratch)
             scratch.replace(store)
 
-    @contextlib.contextmanager
-    def _socket(self, name: str) -> Iterator[int]:
-        """A listening socket, made before QEMU is: whoever connects early waits instead of failing."""
-        (self.home / name).unlink(missing_ok=True)
-        with socket.socket(socket.AF_UNIX) as listener, self._short(name) as path:
-            listener.bind(path)
-            listener.listen(1)
-            yield listener.fileno()
-
-    @contextlib.contextmanager
-    def _short(self, name: str) -> Iterator[str]:
-        """A path for a socket in the folder: its own may be too long for one."""
-        folder = os.open(self.home, os.O_PATH | os.O_DIRECTORY)
-        try:
-            yield f"/proc/self/fd/{folder}/{name}"
-        finally:
-            os.close(folder)
-
-    async def _attach(self, process: ps.Process) -> None:
-        """Connect to the process and watch for its end."""
-        self._handle = os.pidfd_open(process.pid)
-        self.process = process
-        self._gone.clear()
-        asyncio.get_running_loop().add_reader(self._handle, self._ended)
-        with self._short(CONTROL) as path:
-            self._qmp = await Qmp.open(path, self._heard)
-        with self._short(LINE) as path:
+    async def _connect(self, life: Lifeline) -> None:
+        """Take up its control channel and its serial line. Raises if it ended meanwhile."""
+        with short(self.home / CONTROL) as path:
+            qmp = await Qmp.open(path, lambda event: self._heard(life, event))
+        if not life.look():
+            qmp.drop()
+            raise DeviceError("it ended", node=self.node.name)
+        self._qmp = qmp
+        with short(self.home / LINE) as path:
             await self.serial.connect(path)
-
-    def _close_handle(self) -> None:
-        if self._handle >= 0:
-            asyncio.get_running_loop().remove_reader(self._handle)
-            os.close(self._handle)
-            self._handle = -1
+        if not life.look():
+            raise DeviceError("it ended", node=self.node.name)
 
     def _ended(self) -> None:
-        if self._gone.is_set():
-            return
-        self._close_handle()
-        if self.process is not None:
-            ps.reap(self.process)
+        self._life = None
         qmp, self._qmp = self._qmp, None
         if qmp is not None:
-            self._later(qmp.close())
-        self._gone.set()
-        self.changed()
+            # A reply that came just before the end is one: whoever asked the guest to shut down waits for it.
+            self._ending.add(qmp)
+            qmp.let_end(self._ending.discard)
+        if self._announced:
+            self._announced = False
+            self.changed(False)
 
     async def _kill(self) -> None:
-        if not self.alive:
+        life = self._life
+        if life is None or not life.look():
             return
-        if self._handle >= 0:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+        life.kill()
         try:
             async with asyncio.timeout(_KILL_PATIENCE):
-                await self._gone.wait()
+                await life.ended.wait()
         except TimeoutError:
             raise Unavailable(f"it did not end within {_KILL_PATIENCE:g} s", where=self.node.name) from None
 
-    async def _return(self, patience: float) -> None:
-        with contextlib.suppress(TimeoutError):
+    async def _start_after(self, life: Lifeline, patience: float) -> None:
+        try:
             async with asyncio.timeout(patience):
-                await self._gone.wait()
-            await self.start()
+                await life.ended.wait()
+        except TimeoutError:
+            return
+        await self.start()
 
-    def _heard(self, event: str) -> None:
-        if event != "RESET":
+    def _stay_off(self) -> None:
+        """Forget that it was to come back by itself."""
+        if self._return is not None:
+            self._return.cancel()
+            self._return = None
+
+    def _heard(self, life: Lifeline, event: str) -> None:
+        # What is read of a process that has ended is no news: its next start may be long over, or not wanted.
+        if event != "RESET" or not life.look():
             return
         if self._must_restart:
-            self._later(self.cycle())
+            self._later(self._replace(life))
         else:
             self.booted()
 
+    async def _replace(self, life: Lifeline) -> None:
+        """Start it anew for what its firmware may boot over, unless it was switched meanwhile."""
+
+        async def work() -> None:
+            if self._must_restart and life.look():
+                await self._kill()
+                await self._start()
+
+        await self._act(work)
+
     async def _ask(self, name: str, **arguments: object) -> Any:
-        if self._qmp is None:
+        if not self.alive:
             raise DeviceError("it is off", node=self.node.name)
+        if self._qmp is None:
+            raise Unavailable("its control channel is not there", where=self.node.name)
         return await self._qmp.ask(name, **arguments)
 
-    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+    def _later(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
+        self._aside.add(task)
         task.add_done_callback(self._done)
+        return task
 
     def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        self._aside.discard(task)
         if not task.cancelled() and task.exception() is not None:
             _log.error("%s: %s", self.node.name, task.exception())
 
@@ -278,3 +338,9 @@ class Machine:
             return (self.home / LOG).read_text(errors="replace").strip()[-500:]
         except OSError:
             return ""
+
+
+async def _end(tasks: set[asyncio.Task[None]]) -> None:
+    for task in list(tasks):
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

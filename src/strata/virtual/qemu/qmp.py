@@ -42,7 +42,11 @@ class Qmp:
             writer.close()
             raise
         found = cls(reader, writer, heard)
-        await found.ask("qmp_capabilities")
+        try:
+            await found.ask("qmp_capabilities")
+        except BaseException:
+            found.drop()
+            raise
         return found
 
     async def ask(self, command: str, **arguments: object) -> Any:
@@ -63,12 +67,25 @@ class Qmp:
         finally:
             self._waiting.pop(number, None)
 
+    def drop(self) -> None:
+        """Let go of the connection, at once. Who waits for a reply is told that there will be none."""
+        self._task.cancel()
+        self._writer.close()
+
+    def let_end(self, over: Callable[[Qmp], None]) -> None:
+        """Its process has ended: what that said last is still heard, then the connection is let go of."""
+
+        def finish(_: object) -> None:
+            self._writer.close()
+            over(self)
+
+        self._task.add_done_callback(finish)
+
     async def close(self) -> None:
         """Let go of the connection; the machine goes on."""
-        self._task.cancel()
+        self.drop()
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
-        self._writer.close()
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()
 

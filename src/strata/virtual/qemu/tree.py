@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from strata.virtual import tree_drawn
 from strata.virtual.http import Reply
 from strata.virtual.redfish_body import OK, ROOT, Json, collection, done, link, links, one_of, only, read_json, resource
 from strata.virtual.redfish_router import Call, Deeds, Views
 from strata.virtual.redfish_tree import read_fence
 from strata.virtual.tree_boot import boot_options
+from strata.virtual.tree_drawn import CHASSIS
 
 if TYPE_CHECKING:
     from strata.virtual.qemu.bmc import MachineBmc
 
-SYSTEM, CHASSIS, MANAGER = f"{ROOT}/Systems/1", f"{ROOT}/Chassis/1", f"{ROOT}/Managers/1"
+SYSTEM, MANAGER = f"{ROOT}/Systems/1", f"{ROOT}/Managers/1"
+RESET = f"{SYSTEM}/Actions/ComputerSystem.Reset"
 RESETS = ("On", "ForceOff", "GracefulShutdown", "ForceRestart", "GracefulRestart", "PowerCycle", "Nmi")
 _BELOW = ("Processors", "Memory", "EthernetInterfaces", "LogServices", "VirtualMedia")
 _SENSORS = {
@@ -28,7 +31,7 @@ def _systems(bmc: MachineBmc, call: Call) -> Json:
 
 def _system(bmc: MachineBmc, call: Call) -> Json:
     console = {"ServiceEnabled": True, "Interactive": True, "ConsoleURI": f"{SYSTEM}/SerialConsole"}
-    reset = {"target": f"{SYSTEM}/Actions/ComputerSystem.Reset", "ResetType@Redfish.AllowableValues": RESETS}
+    reset = {"target": RESET, "ResetType@Redfish.AllowableValues": RESETS}
     return resource(
         call.path,
         "ComputerSystem.v1_26_0",
@@ -136,24 +139,11 @@ def _chassis(bmc: MachineBmc, call: Call) -> Json:
 
 
 def _environment(bmc: MachineBmc, call: Call) -> Json:
-    return resource(
-        call.path,
-        "EnvironmentMetrics.v1_3_0",
-        "Environment",
-        PowerWatts={"Reading": bmc.watts(call.now), "DataSourceUri": f"{CHASSIS}/Sensors/TotalPower"},
-        EnergykWh={"Reading": bmc.energy(call.now), "DataSourceUri": f"{CHASSIS}/Sensors/TotalEnergy"},
-    )
+    return resource(call.path, "EnvironmentMetrics.v1_3_0", "Environment", **tree_drawn.metrics(bmc, call.now))
 
 
 def _power(bmc: MachineBmc, call: Call) -> Json:
-    control = {
-        "@odata.id": f"{CHASSIS}/Power#/PowerControl/0",
-        "MemberId": "0",
-        "Name": "Node power",
-        "PowerConsumedWatts": bmc.watts(call.now),
-        "Status": OK,
-    }
-    return resource(call.path, "Power.v1_7_1", "Power", PowerControl=[control])
+    return resource(call.path, "Power.v1_7_1", "Power", PowerControl=[tree_drawn.control(bmc, call.now)])
 
 
 def _sensors(bmc: MachineBmc, call: Call) -> Json:
