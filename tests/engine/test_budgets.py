@@ -146,22 +146,30 @@ def test_what_was_begun_under_older_shares_counts_against_the_whole() -> None:
 def test_a_breaker_stops_at_the_ratio_probes_and_closes() -> None:
     settings = EngineSettings(stop_ratio=0.5, stop_minimum=4, stop_cooldown=100, stop_probe=2)
     breaker = Breaker(settings)
-    breaker.record(0, 5, 3)
-    assert breaker.allowance(0) is None
-    breaker.record(1, 0, 4)
-    assert breaker.allowance(2) == 0
-    assert breaker.allowance(101.5) == 2
-    breaker.started(2)
-    assert breaker.allowance(101.5) == 0
-    breaker.record(102, 0, 2)
-    assert breaker.allowance(110) == 0
-    breaker.started(1)
-    breaker.record(210, 1, 0)
-    assert breaker.allowance(210) is None
+    breaker.succeeded(0, 5)
+    breaker.failed(0, range(3))
+    assert breaker.allowance(0, 0) is None
+    breaker.failed(1, range(3, 7))
+    assert breaker.allowance(2, 0) == 0
+    assert breaker.allowance(101.5, 0) == 2
+    assert breaker.allowance(101.5, 2) == 0
+    breaker.failed(102, [7, 8])
+    assert breaker.allowance(110, 0) == 0
+    breaker.succeeded(210, 1)
+    assert breaker.allowance(210, 0) is None
 
 
 def test_a_breaker_forgets_what_is_long_past() -> None:
     breaker = Breaker(EngineSettings(stop_minimum=3, stop_window=60))
-    breaker.record(0, 0, 2)
-    breaker.record(100, 0, 2)
-    assert breaker.allowance(100) is None
+    breaker.failed(0, [1, 2])
+    breaker.failed(100, [3, 4])
+    assert breaker.allowance(100, 0) is None
+
+
+def test_a_few_nodes_that_fail_again_and_again_do_not_stop_a_mutation_for_the_others() -> None:
+    breaker = Breaker(EngineSettings(stop_minimum=10))
+    for moment in range(5):
+        breaker.failed(moment, range(9))
+    assert breaker.allowance(5, 0) is None
+    breaker.failed(6, [9])
+    assert breaker.allowance(6, 0) == 0

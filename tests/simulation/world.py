@@ -11,7 +11,6 @@ import contextlib
 import io
 import logging
 import random
-import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -58,6 +57,9 @@ LIVENESS = 3600.0
 
 STRAGGLERS = 15.0
 """Virtual seconds after which every message of the bad times has arrived: longer than any clog, there and back."""
+
+NOWHERE = Path("nowhere")
+"""The state directory of controllers here: it is not there, and nothing is written to it."""
 
 PATIENCE = EngineSettings(fault_retry=300, stop_cooldown=60, longest_backoff=60, stable_after=120)
 """Quicker to forgive than a real machine, so that liveness is reached in little virtual time."""
@@ -160,7 +162,7 @@ class Member:
                 await asyncio.sleep(1.0)
                 continue
             self.store = store
-            self.service = Service(controller, Settings(state_dir=world.nowhere))
+            self.service = Service(controller, Settings(state_dir=NOWHERE))
             return
 
     async def crash(self) -> None:
@@ -231,7 +233,6 @@ class World:
         """Nodes whose hold was acknowledged."""
         self.crash_count = 0
         self.log = io.StringIO()
-        self.nowhere: Any = None
         self.job: str = ""
 
     def broken(self, promise: int, how: str) -> None:
@@ -246,8 +247,7 @@ class World:
     async def run(self, after: Sequence[Check], after_in_the_world: Sequence[AsyncCheck]) -> None:
         """Both phases, and what is to be checked when they are over."""
         handler = self._listen()
-        with tempfile.TemporaryDirectory() as folder, self._switched_off():
-            self.nowhere = Path(folder)
+        with self._switched_off():
             self.store = MemoryStore()
             try:
                 await self._found()

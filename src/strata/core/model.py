@@ -317,7 +317,10 @@ def _by_name(kind: str, items: Iterable[_T]) -> dict[str, _T]:
     found: dict[str, _T] = {}
     for item in items:
         if not _NAME.match(item.name):
-            raise BadRequest("a name is a letter, then up to 62 of a-z 0-9 _ . -", where=f"{kind} {item.name!r}")
+            raise BadRequest(
+                "a name is a small letter, then up to 62 small letters, digits, '-', '_' and '.', such as power",
+                where=f"{kind} {item.name!r}",
+            )
         if item.name in found:
             raise BadRequest("declared twice", where=f"{kind} {item.name}")
         found[item.name] = item

@@ -88,10 +88,14 @@ def check_label(key: str, value: str) -> None:
     """Raise ``BadRequest`` unless ``key=value`` can be a label."""
     for text in (key, value):
         if not _LABEL.match(text):
-            raise BadRequest("labels are 1 to 63 letters, digits, '-', '_', '.' and '/'", where=repr(text)[:80])
+            raise BadRequest(
+                "labels are 1 to 63 letters, digits, '-', '_', '.' and '/', such as rack=r3", where=repr(text)[:80]
+            )
 
 
 def check_group_name(name: str) -> None:
     """Raise ``BadRequest`` unless ``name`` can name a group (it is typed as ``@name`` in nodesets)."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", name):
-        raise BadRequest("a group's name is 1 to 63 letters, digits, '-', '_' and '.'", where=repr(name)[:80])
+        raise BadRequest(
+            "a group's name is 1 to 63 letters, digits, '-', '_' and '.', such as compute", where=repr(name)[:80]
+        )

@@ -47,6 +47,9 @@ class Outcome(enum.IntEnum):
     """Somebody newer leads. Not tried, and not to be tried by us."""
     WITHHELD = 4
     """A person put the brake on before it began. Not tried. Drivers never say this."""
+    UNTRIED = 5
+    """What the step needs is not there, or would be hurt by it: an image, a boot profile, a job that runs. Nobody was
+    told anything, so nobody failed."""
 
 
 class Fence(msgspec.Struct, frozen=True, order=True):

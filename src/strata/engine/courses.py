@@ -32,6 +32,8 @@ EVENT = "event"
 FAULT = "fault: "
 """How the event of going into a fault state begins."""
 
+_UNTOUCHED = (Outcome.FENCED, Outcome.WITHHELD, Outcome.UNTRIED)
+
 
 class Elsewhere(NamedTuple):
     """Something under way that is not ours to end; ``heard`` is when we learnt of it."""
@@ -123,7 +125,7 @@ class Courses:
         sent = self._acting.pop(generation, None)
         if sent is None:
             return
-        untouched = outcomes is None or bool(np.isin(outcomes.codes, (Outcome.FENCED, Outcome.WITHHELD)).all())
+        untouched = outcomes is None or bool(np.isin(outcomes.codes, _UNTOUCHED).all())
         if generation in self._left and untouched:
             self._settled.append(generation)  # nobody was told anything: there is nothing to be ended
         self._left.discard(generation)
@@ -156,6 +158,7 @@ class Courses:
             work.reasons[node] = f"{self.mutations[number].name}: no answer: {reasons.get(node) or 'outcome unknown'}"
         failed = nodes[codes == Outcome.FAILED]
         self._fail(number, failed, now, reasons, "the device refused")
+        self._leave_untried(number, nodes[codes == Outcome.UNTRIED], now, reasons)
         self._end(nodes[codes == Outcome.WITHHELD])
         # Somebody newer may lead; if so we are about to learn it. If not, this goes on after a while.
         fenced = nodes[codes == Outcome.FENCED]
@@ -256,7 +259,7 @@ class Courses:
         self.work.failures[nodes] = 0
         for node in nodes.tolist() if self.work.reasons else ():
             self.work.reasons.pop(node, None)
-        self.breakers[number].record(now, len(nodes), 0)
+        self.breakers[number].succeeded(now, len(nodes))
         self.work.touch(nodes, Urgency.NEWS)
 
     def _never_begun(self, number: int, nodes: Indices, now: float) -> None:
@@ -282,18 +285,35 @@ class Courses:
         mutation = self.mutations[number]
         self._end(nodes)
         self._disbelieve(number, nodes, now)
-        self.breakers[number].record(now, 0, len(nodes))
-        texts: dict[str, list[int]] = {}
-        for node in nodes.tolist():
-            text = f"{mutation.name} failed: {said.get(node) or default}"
-            self.work.reasons[node] = text
-            texts.setdefault(text, []).append(node)
-        for text, members in texts.items():
-            self.event(np.array(members, dtype=np.int64), text)
+        self.breakers[number].failed(now, nodes.tolist())
+        self._events({node: f"{mutation.name} failed: {said.get(node) or default}" for node in nodes.tolist()})
         self.work.failures[nodes] += 1
         exhausted = self.work.failures[nodes] >= self.settings.failures_to_fault
         self.wait_after_failure(nodes[~exhausted], None, now)
         self.fault(nodes[exhausted], now)
+
+    def _leave_untried(self, number: int, nodes: Indices, now: float, said: dict[int, str]) -> None:
+        """What the step needs is not there. Nobody failed: it is tried again after a long while, or as soon as the
+        owners want something else, by the same name or another."""
+        if not len(nodes):
+            return
+        self._end(nodes)
+        name = self.mutations[number].name
+        texts = {node: f"{name} was not tried: {said.get(node) or 'no reason given'}" for node in nodes.tolist()}
+        self._events({node: text for node, text in texts.items() if self.work.reasons.get(node) != text})
+        if self._touched[number]:
+            self.sight.look_soon(nodes, None, now)  # they were forgotten when it was about to begin
+        self.work.refused_by[nodes] = -1
+        self.work.not_before[nodes] = now + self.settings.longest_backoff * self._random.uniform(0.5, 1.0, len(nodes))
+
+    def _events(self, texts: dict[int, str]) -> None:
+        """Note for the history, and as the nodes' trouble, what befell each."""
+        self.work.reasons.update(texts)
+        alike: dict[str, list[int]] = {}
+        for node, text in texts.items():
+            alike.setdefault(text, []).append(node)
+        for text, members in alike.items():
+            self.event(np.array(members, dtype=np.int64), text)
 
     def _end(self, nodes: Indices) -> None:
         """The nodes' mutation has ended, one way or another."""

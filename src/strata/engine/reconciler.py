@@ -135,7 +135,10 @@ class Engine:
                 self.work.reasons.update(dict.fromkeys(nodes.tolist(), value.removeprefix(FAULT)))
         elif variable in self.table.columns:
             column = self.table.columns[variable]
-            column.fact[nodes] = column.last[nodes] = column.word_code(value)
+            code = column.word_code(value)
+            column.fact[nodes] = column.last[nodes] = code
+            if code:
+                column.before[nodes] = code
             column.seen[nodes] = now
         self.work.touch(nodes, Urgency.ROUTINE)
 

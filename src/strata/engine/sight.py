@@ -10,11 +10,13 @@ from collections.abc import Mapping
 import numpy as np
 
 from strata.core.column import Codes, Column, Indices
-from strata.core.model import UNKNOWN, Model
+from strata.core.model import OPEN_SYMBOLS, UNKNOWN, WANTED, Model
 from strata.engine.effects import Change, Look, Seen
 from strata.engine.settings import EngineSettings
 from strata.engine.table import NEVER, FleetTable, Times
 from strata.engine.work import Phase, Urgency, Work
+
+_WANTED = OPEN_SYMBOLS.index(WANTED) + 1
 
 
 class _Eye:
@@ -49,6 +51,9 @@ class Sight:
         self._looks: dict[int, tuple[str, Indices, float]] = {}
         self._next_look = 1
         self._lost: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._mutations = list(model.mutations.values())
+        """By number, as ``Work.mutation`` holds them."""
+        self._promises = [model.effects(mutation) for mutation in self._mutations]
         self._aged_at = -NEVER
         self.changes: list[Change] = []
         """Fact changes since the shell last took them."""
@@ -144,12 +149,17 @@ class Sight:
         for victims, names in lost:
             others = tuple(name for name in names if name not in columns)
             self.forget(victims, others)
+            for name in names:
+                mine = self._table.columns[name]
+                # What this very look saw is how it is afterwards.
+                mine.before[victims[mine.seen[victims] < at] if name in columns else victims] = 0
             for name in others:
                 self.look_soon(victims, (self._model.variables[name].observer,), at)
 
     def unrecord(self, variable: str, nodes: Indices) -> None:
         """What was noted of ``variable`` did not get into the log: whoever sees it next notes it again."""
-        self._table.columns[variable].last[nodes] = 0
+        column = self._table.columns[variable]
+        column.last[nodes] = column.before[nodes] = 0
 
     def age(self, now: float) -> None:
         """Facts past their age are unknown. Looked at once a second at most."""
@@ -207,30 +217,44 @@ class Sight:
         work = self._work
         doing = np.where(work.phase[nodes] >= Phase.ACTING, work.mutation[nodes], -1)
         old = column.last[nodes]
+        again = codes == column.before[nodes]
+        symbols = column.symbols(nodes)
+        if column.variable.open:
+            symbols[(column.goal[nodes] == 0) & (codes > 1)] = _WANTED  # whatever came: nobody wants another
         column.last[nodes] = codes
-        width = len(column.words)
-        key = ((doing + 1).astype(np.int64) * width + old) * width + codes
+        column.before[nodes] = np.where(codes, codes, column.before[nodes])
+        width, kinds = len(column.words), len(column.variable.symbols) + 2
+        key = (((doing + 1).astype(np.int64) * width + old) * width + codes) * kinds + symbols
+        key = key * 2 + again
         lost = []
         for group in np.unique(key).tolist():
             members = nodes[key == group]
-            rest, new_code = divmod(group, width)
+            rest, seen_again = divmod(group, 2)
+            rest, symbol = divmod(rest, kinds)
+            rest, new_code = divmod(rest, width)
             doing_code, old_code = divmod(rest, width)
-            why = cause or self._cause(doing_code - 1, name)
+            ours = doing_code > 0 and name in self._promises[doing_code - 1]
             new = column.words[new_code]
+            why = cause
+            if ours and not why and not seen_again:
+                why = self._cause(doing_code - 1, name, old_code, symbol)
             self.changes.append(Change(name, column.words[old_code], new, source, why, members))
             victims = self._lost_with(name, new)
-            if old_code and new_code and not why:
+            if old_code and new_code and not cause and not ours:
                 # A surprise: whatever else we believed of these nodes may be out of date too.
                 victims = tuple(self._table.columns)
             if victims:
                 lost.append((members, victims))
         return lost
 
-    def _cause(self, mutation: int, variable: str) -> str:
-        if mutation < 0:
-            return ""
-        declared = list(self._model.mutations.values())[mutation]
-        return declared.name if variable in self._model.effects(declared) else ""
+    def _cause(self, mutation: int, variable: str, old: int, symbol: int) -> str:
+        """The mutation under way, if what was seen is its doing: what it promises, or what its own variable passes
+        through meanwhile. Where it began is not, if nobody had seen that before."""
+        declared = self._mutations[mutation]
+        seen = (UNKNOWN, *self._model.variables[variable].symbols)[symbol]
+        if variable == declared.variable:
+            return "" if not old and seen in declared.start else declared.name
+        return declared.name if self._promises[mutation][variable] in (UNKNOWN, seen) else ""
 
     def _lost_with(self, variable: str, value: str) -> tuple[str, ...]:
         if value == UNKNOWN:

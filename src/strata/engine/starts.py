@@ -67,7 +67,8 @@ class Starts:
         for number in np.unique(work.next[able]).tolist():
             nodes = able[work.next[able] == number]
             nodes = nodes[np.lexsort((work.waiting_since[nodes], work.urgency[nodes]))]
-            allowance = self._courses.breakers[number].allowance(now)
+            under_way = int(np.count_nonzero((work.phase != Phase.IDLE) & (work.mutation == number)))
+            allowance = self._courses.breakers[number].allowance(now, under_way)
             if allowance is not None:
                 work.wait[nodes[allowance:]] = Wait.STOPPED
                 nodes = nodes[:allowance]
@@ -76,7 +77,6 @@ class Starts:
             if not len(nodes):
                 continue
             demand.busy[mutation.name] = np.r_[demand.busy.get(mutation.name, nodes[:0]), nodes]
-            self._courses.breakers[number].started(len(nodes))
             work.wait[nodes] = Wait.NOTHING
             if mutation.guards:
                 self._ask(number, nodes, now, asks)

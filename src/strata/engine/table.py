@@ -36,6 +36,9 @@ class VariableColumns:
         self.fact: Codes = np.zeros(size, dtype=np.int32)
         self.last: Codes = np.zeros(size, dtype=np.int32)
         """The last known value, also while it is unknown."""
+        self.before: Codes = np.zeros(size, dtype=np.int32)
+        """The value that was recorded last and is not ``unknown``; 0: none, or something happened that it cannot have
+        outlived."""
         self.seen: Times = np.full(size, -np.inf)
         self.source: npt.NDArray[np.int16] = np.zeros(size, dtype=np.int16)
         self.unseen: Mask = np.zeros(size, dtype=bool)
@@ -45,15 +48,15 @@ class VariableColumns:
 
     def grow(self, size: int) -> None:
         """Make room for ``size`` nodes."""
-        for name, fill in (("fact", 0), ("last", 0), ("seen", -np.inf), ("source", 0), ("unseen", False), ("goal", 0)):
-            old = getattr(self, name)
+        for name in ("fact", "last", "before", "seen", "source", "unseen", "goal"):
+            old, fill = getattr(self, name), -np.inf if name == "seen" else 0
             new = np.full(size, fill, dtype=old.dtype)
             new[: len(old)] = old
             setattr(self, name, new)
 
     def forget_nodes(self, nodes: Indices) -> None:
         """As if the nodes had never been there."""
-        self.fact[nodes] = self.last[nodes] = self.source[nodes] = self.goal[nodes] = 0
+        self.fact[nodes] = self.last[nodes] = self.before[nodes] = self.source[nodes] = self.goal[nodes] = 0
         self.seen[nodes] = -np.inf
         self.unseen[nodes] = False
 
