@@ -14,8 +14,9 @@ import time
 from measure import Figures, Gauge, arguments, main, own_peak_mb, say, show
 
 from strata.power.policy_file import parse
-from strata.power.rehearsal import Death, Outcome, rehearse
+from strata.power.rehearsal import Death, rehearse
 from strata.power.rehearsal_compare import baselines
+from strata.power.rehearsal_outcome import Outcome
 from strata.power.rehearsal_world import Machine
 from strata.power.trace import generate
 

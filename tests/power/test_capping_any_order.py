@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strata.power.capping import Commands, Ledger, Limits, Ratings, Use
+from strata.power.capping.ledger import Ledger
+from strata.power.capping.terms import Commands, Limits, Ratings, Use
 
 NODES = 6
 SETTLE = 60.0

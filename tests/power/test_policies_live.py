@@ -45,14 +45,14 @@ async def test_the_idle_pool_stops_what_nobody_needs_and_starts_what_a_waiting_j
         await controller.ask("PUT", "/v1/documents/base", base)
         busy = COMPUTE[:4]
         await runs(controller, "1", busy)
-        machine.nodes.run_job(machine.nodes.all[[machine.nodes.index[n] for n in busy]], until=float("inf"))
+        machine.nodes.run_job(machine.nodes.all[machine.rows(busy)], until=float("inf"))
 
         def on() -> int:
-            return int(machine.on[[machine.nodes.index[name] for name in COMPUTE]].sum())
+            return int(machine.on[machine.rows(COMPUTE)].sum())
 
         await controller.run("pool", HEAD + "idle-pool: {low: 3, high: 6, after: 1s}")
         await controller.until("six idle ones are left", lambda _: on() == len(busy) + 6)
-        assert machine.on[[machine.nodes.index[name] for name in busy]].all(), "who works is left alone"
+        assert machine.on[machine.rows(busy)].all(), "who works is left alone"
         await waits(controller, {"job": "2", "nodes": 20, "user": "bob"})
         await controller.until("there are twenty for it", lambda _: on() >= len(busy) + 20)
         await waits(controller)
@@ -97,20 +97,22 @@ async def test_caps_follow_what_jobs_draw_down_while_others_wait_and_up_when_nob
         )
         falls = [was - now for _, was, now in machine.changes]
         assert max(falls) <= 50 and min(falls) > 0, "step by step, and nobody is raised"
-        for job in (first, second):
-            assert len(set(machine.caps(job))) == 1, "all nodes of a job have one cap"
         drawn = machine.nodes.watts(machine.nodes.all, machine.server.clock())
-        for name in first:
-            assert machine.caps([name])[0] > min(drawn.mean(), 250), "and none of it is taken that they need"
+        for job in (first, second):
+            [cap] = set(machine.caps(job))  # all nodes of a job have one
+            assert cap > drawn[machine.rows(job)].mean(), "and none of it is taken that they need"
         assert machine.caps(COMPUTE[44:]) == before[44:], "who runs nothing keeps its cap"
         await runs(controller, "3", young, since=0.0)
         machine.changes.clear()
-        low = machine.caps(first)[0]
         # Nobody waits, the user of the second job wants no more than 300 W, and the first is about to end.
         soon = [{"job": "1", "ends": time.time() + 1}, {"job": "2", "cap": 300}]
         await waits(controller, running=soon)
-        await controller.until("raised up to the user's cap", lambda site: machine.caps(second)[0] == 300)
-        assert machine.caps(first) == [low] * len(first), "in its last minute a job is left alone"
+        await controller.until(
+            "raised up to the user's cap", lambda site: settled(site) and set(machine.caps(second)) == {300.0}
+        )
+        raised = next(place for place, (_, _, now) in enumerate(machine.changes) if now == 300)
+        since = {node for node, _, _ in machine.changes[raised:]}
+        assert not since.intersection(machine.rows(first)), "at its end a job is left alone"
         await waits(controller)
         await controller.until("raised as far as the limit goes", lambda site: machine.total > LIMIT - 2 * 70 * 20)
         assert max(now - was for _, was, now in machine.changes) <= 70

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from strata.core.errors import Unavailable
-from strata.power.capping import Column, Commands, Ratings, Rows, Use
+from strata.power.capping.terms import Column, Commands, Ratings, Rows, Use
 from strata.power.governor import Governor
+from strata.power.governor_belief import HOLD
 from strata.power.plant import UNSEEN, Answers, Look
 from strata.power.policy_file import parse
 from strata.power.policy_view import Jobs, Waiting
@@ -72,11 +73,9 @@ class Clock:
         return self.now
 
 
-def governor(
-    machine: Machine, shelf: Memory, clock: Clock, text: str = "limit: 3kW", *, asks: bool = False
-) -> Governor:
+def governor(machine: Machine, shelf: Memory, clock: Clock, text: str = "limit: 3kW") -> Governor:
     ratings = Ratings.alike(NODES, idle=50, boot=150, low=200, high=400)
-    return Governor(parse(text, source="test"), ratings, machine, shelf, scheduler_asks=asks, clock=clock)
+    return Governor(parse(text, source="test"), ratings, machine, shelf, clock=clock)
 
 
 async def test_nodes_above_the_limit_are_lowered_at_once() -> None:
@@ -132,66 +131,60 @@ async def test_a_damaged_ledger_is_replaced_by_what_nodes_say_once_nothing_is_un
     assert made.status().allowed_w == 2500
 
 
-async def test_idle_nodes_count_with_their_caps_unless_the_scheduler_asks() -> None:
+async def test_idle_nodes_count_with_their_caps_for_a_job_may_begin_at_any_moment() -> None:
     machine = Machine()
     machine.use[:] = Use.IDLE
     made = governor(machine, Memory(), Clock(), "limit: 5kW")
     await made.round()
     assert made.status().allowed_w == 4000
-    asking = governor(machine, Memory(), Clock(), "limit: 2kW", asks=True)
-    await asking.round()
-    assert asking.status().allowed_w == 500
-    assert not await asking.admit(np.arange(5), 400.0)
-    assert await asking.admit(np.arange(4), 400.0)
-    assert asking.status().allowed_w == 4 * 400 + 6 * 50
 
 
-async def test_a_job_that_was_admitted_keeps_its_power_until_it_has_been_seen_to_run_and_end() -> None:
-    machine, clock = Machine(), Clock()
-    machine.use[:] = Use.IDLE
-    made = governor(machine, Memory(), clock, "limit: 2kW", asks=True)
-    await made.round()
-    assert await made.admit(np.arange(4), 400.0)
-    admitted = 4 * 400 + 6 * 50
-    await made.round()
-    assert made.status().allowed_w == admitted, "nobody has seen it run yet"
-    machine.use[:4] = Use.BUSY
-    await made.round()
-    machine.use[:4] = Use.IDLE
-    await made.round()
-    assert made.status().allowed_w == 500
+async def test_a_successor_believes_that_nodes_are_off_only_once_what_it_sees_cannot_be_old() -> None:
+    machine, shelf, clock = Machine(), Memory(), Clock()
+    machine.use[:] = Use.OFF
+    before = governor(machine, shelf, clock, "limit: 5kW")
+    await before.round()
+    assert (await before.power_on(np.arange(4))).all()
+    after = governor(machine, shelf, clock, "limit: 5kW")
+    await after.round()
+    assert after.status().allowed_w == 1600, "its predecessor let them start, and nobody has seen it yet"
+    clock.now += HOLD
+    await after.round()
+    assert after.status().allowed_w == 0
 
 
 async def test_a_node_that_was_told_to_start_counts_as_starting_until_it_is_up_or_has_had_its_time() -> None:
     machine, clock = Machine(), Clock()
     machine.use[:] = Use.OFF
-    made = governor(machine, Memory(), clock, "limit: 2kW\nidle-pool: {low: 2, high: 3}", asks=True)
+    made = governor(machine, Memory(), clock, "limit: 2kW\nidle-pool: {low: 2, high: 3}")
     await made.round()
     assert machine.switched == [([0, 1], True)]
     await made.round()
-    assert made.status().allowed_w == 300, "it is seen as off still, and may start at any moment"
-    assert len(machine.switched) == 1
+    assert made.status().allowed_w == 800, "it is seen as off still, and may start at any moment"
     machine.use[0] = Use.IDLE
     await made.round()
-    assert made.status().allowed_w == 200
+    assert len(machine.switched) == 1
+    clock.now += HOLD
+    await made.round()
+    assert machine.switched[1:] == [([1], True)], "the other one has had its time, and is started anew"
 
 
 async def test_the_idle_pool_switches_nodes() -> None:
     machine = Machine()
     machine.use[:] = [Use.BUSY] * 4 + [Use.IDLE] * 6
     text = "limit: 5kW\nidle-pool: {low: 1, high: 2}"
-    await governor(machine, Memory(), Clock(), text, asks=True).round()
+    await governor(machine, Memory(), Clock(), text).round()
     assert machine.switched == [([4, 5, 6, 7], False)]
     machine.use[4:] = Use.OFF
     machine.switched.clear()
-    await governor(machine, Memory(), Clock(), text, asks=True).round()
+    await governor(machine, Memory(), Clock(), text).round()
     assert machine.switched == [([4], True)]
 
 
 async def test_nodes_that_are_being_stopped_are_not_idle_while_nobody_can_see_them() -> None:
     machine = Machine()
     machine.use[:] = [Use.BUSY] * 4 + [Use.IDLE] * 6
-    made = governor(machine, Memory(), Clock(), "limit: 5kW\nidle-pool: {low: 1, high: 2}", asks=True)
+    made = governor(machine, Memory(), Clock(), "limit: 5kW\nidle-pool: {low: 1, high: 2}")
     await made.round()
     machine.use[4:8] = UNSEEN
     await made.round()

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from strata.power.capping import Use
+from strata.power.capping.terms import Use
 from strata.power.policy import Inrush, NodePower, OverProvisioned
 from strata.power.policy_file import parse
 from strata.power.policy_inrush import within

@@ -11,12 +11,15 @@ from strata.control import power_requests
 from strata.control.power_requests import PowerRequests, Verdict, Verdicts
 from strata.control.power_shelf import LedgerShelf, forget
 from strata.core.errors import Conflict, Unavailable
-from strata.power.capping import Ledger, Ratings, Use
+from strata.power.capping.ledger import Ledger
+from strata.power.capping.terms import Ratings, Use
 from strata.power.columns import Uids
 from strata.store.memory import MemoryStore
+from strata.store.protocol import Delete
 
 
-async def test_a_question_is_answered_once_and_to_whom_it_belongs() -> None:
+async def test_a_question_is_answered_once_and_to_whom_it_belongs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(power_requests, "PATIENCE", 60.0)
     store = MemoryStore()
     keeper, other = PowerRequests(store, "keeper"), PowerRequests(store, "other")
     decided: list[list[int]] = []
@@ -26,9 +29,10 @@ async def test_a_question_is_answered_once_and_to_whom_it_belongs() -> None:
         return np.where(uids % 2 == 0, Verdict.GRANTED, Verdict.PACED).astype(np.int8)
 
     asked = asyncio.create_task(other.ask(np.array([1, 2, 4])))
-    while not decided:
-        await keeper.answer(decide)
-        await asyncio.sleep(0)
+    async with asyncio.timeout(60):
+        while not decided:
+            await keeper.answer(decide)
+            await asyncio.sleep(0)
     await keeper.answer(decide)
     assert (await asked).tolist() == [Verdict.PACED, Verdict.GRANTED, Verdict.GRANTED]
     assert decided == [[1, 2, 4]]
@@ -86,8 +90,6 @@ async def test_a_damaged_ledger_is_not_the_same_as_none() -> None:
     shelf = LedgerShelf(store, np.array([1, 2]), lambda: True)
     await shelf.load()
     await shelf.save(a_ledger(2).snapshot())
-    from strata.store.protocol import Delete
-
     [piece] = (await store.range("power/ledger-piece/")).entries
     await store.txn([Delete(piece.key)])
     assert await LedgerShelf(store, np.array([1, 2]), lambda: True).load() == b""

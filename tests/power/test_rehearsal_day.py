@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from strata.power.policy_file import parse
-from strata.power.rehearsal import Death, Outcome, Wire, rehearse
+from strata.power.rehearsal import Death, rehearse
 from strata.power.rehearsal_compare import baselines, compare
+from strata.power.rehearsal_outcome import Outcome
+from strata.power.rehearsal_wire import Wire
 from strata.power.rehearsal_world import Machine
 from strata.power.trace import generate
 
@@ -89,6 +91,7 @@ def test_without_a_policy_the_limit_is_not_kept_and_that_is_said() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_the_paper_s_over_provisioned_system_for_a_day() -> None:
     """8,000 nodes of 400, 200 and 50 W behind 2 MW; the controller dies in the middle of a change of caps."""
     policy = parse(

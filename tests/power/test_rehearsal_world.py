@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from strata.power.capping import Ratings, Use
+from strata.power.capping.terms import Ratings, Use
 from strata.power.rehearsal_queue import Held, startable
 from strata.power.rehearsal_world import Machine, World
 from strata.power.trace import Trace

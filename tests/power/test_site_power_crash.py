@@ -71,7 +71,5 @@ async def test_it_holds_when_the_controller_of_an_over_provisioned_machine_dies_
         await controller.ask("POST", "/v1/power/queue", {})
         await died(machine, controller)
         await controller.start()
-        await controller.until(
-            "a successor raises them", lambda site: machine.total > LIMIT - 90 * len(COMPUTE) / 4, limit=90.0
-        )
+        await controller.until("a successor raises them", lambda site: machine.total > LIMIT - 90 * len(COMPUTE) / 4)
         assert machine.peak <= LIMIT, "at no instant"

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from strata.control import machine_views as m
 from strata.control.edits import Edits
 from strata.control.inventory_nodes import SERIAL, NodesByBmc
+from strata.control.machine_views.discovery import NotAdopted
 from strata.control.node_interfaces import MOST, is_mac
 from strata.control.views import InterfaceSpec, NodeSpec
 from strata.core.errors import BadRequest, StrataError
@@ -42,11 +42,11 @@ class Adopted(msgspec.Struct):
 
     created: int = 0
     updated: int = 0
-    refused: list[m.NotAdopted] = msgspec.field(default_factory=list)
+    refused: list[NotAdopted] = msgspec.field(default_factory=list)
 
     def refuse(self, machine: Machine, why: str) -> None:
         """Note a machine that is no node."""
-        self.refused.append(m.NotAdopted(machine=machine.address, why=why))
+        self.refused.append(NotAdopted(machine=machine.address, why=why))
 
 
 class Adopter:

@@ -1,15 +1,10 @@
-"""Discovery as a tracked job: look, write down, place, adopt. Cancellable between steps, and resumed where it was.
-
-What to do may be far larger than a job's row holds, so it is kept beside it until the job is over.
-"""
+"""Discovery as a tracked job: look, write down, place, adopt. Cancellable between steps, and resumed where it was."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
 import time
-import zlib
 from bisect import bisect_right
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from typing import Any
@@ -17,91 +12,30 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from strata.control import machine_views as m
 from strata.control.edits import Edits
 from strata.control.fleet_view import natural
 from strata.control.inventory_adopt import Adopter
 from strata.control.inventory_nodes import NodesByBmc
+from strata.control.inventory_plan import Plan, drop_plan, load_plan, load_report, save_report
 from strata.control.job_record import Step
+from strata.control.machine_views.discovery import DiscoveryReport
 from strata.core import intset
-from strata.core.errors import NotFound
 from strata.hardware.discovery.locations import Locations
-from strata.hardware.discovery.sources import Candidate, bare, controller_of
+from strata.hardware.discovery.sources import Candidate, bare
 from strata.hardware.discovery.sources_scan import range_of, scan
 from strata.hardware.discovery.sources_ssdp import search
 from strata.hardware.discovery.sweep import Discovery, Look
 from strata.hardware.inventory.found import Known, Machine, Parts, Place
 from strata.hardware.inventory.store import Inventory
-from strata.store.protocol import Delete, Put, Store
+from strata.store.protocol import Store
 
 KIND = "hardware.discover"
-INPUT = "hardware-input/"
-REPORT = "hardware-report/"
-_PIECE = 500_000
 _STEP = 64
 """Controllers that are written down at a time."""
 _CHUNK = 4096
 """Addresses of a range that are scanned at a time."""
 _ADOPT = 500
 _MOST_REFUSED = 100
-
-
-class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one discovery is to do."""
-
-    author: str
-    begun: float
-    candidates: tuple[Candidate, ...] = ()
-    ranges: tuple[str, ...] = ()
-    ssdp: bool = False
-    mapping: str = ""
-    accept: frozenset[str] = frozenset()
-    """Without what they speak."""
-    adopt: bool = False
-    name: str = ""
-
-    @property
-    def addresses(self) -> list[str]:
-        """Of the controllers that were given: several candidates may be behind one."""
-        return list(dict.fromkeys(controller_of(candidate.address)[0] for candidate in self.candidates))
-
-    @property
-    def total(self) -> int:
-        """Addresses to look at."""
-        return len(self.addresses) + sum(len(range_of(text)) for text in self.ranges)
-
-
-async def save_plan(store: Store, plan: Plan) -> str:
-    """Keep a plan; the token by which it is found."""
-    token = f"{int(plan.begun):011d}-{secrets.token_hex(4)}"
-    data = await asyncio.to_thread(lambda: zlib.compress(msgspec.msgpack.encode(plan), 1))
-    for at in range(0, len(data), _PIECE):
-        await store.txn([Put(f"{INPUT}{token}/{at // _PIECE:06d}", data[at : at + _PIECE])])
-    return token
-
-
-async def load_plan(store: Store, token: str) -> Plan:
-    """A plan that was kept."""
-    pieces = (await store.range(f"{INPUT}{token}/")).entries
-    if not pieces:
-        raise NotFound("what this discovery was to do is not kept any more", where="discovery", hint="start it anew")
-    data = b"".join(piece.value for piece in pieces)
-    return await asyncio.to_thread(lambda: msgspec.msgpack.decode(zlib.decompress(data), type=Plan))
-
-
-async def load_report(store: Store, token: str) -> m.DiscoveryReport:
-    """What a discovery has come to."""
-    entry = await store.get(REPORT + token)
-    return msgspec.msgpack.decode(entry.value, type=m.DiscoveryReport) if entry else m.DiscoveryReport()
-
-
-async def prune(store: Store, before: float) -> None:
-    """Forget the plans and reports of discoveries that began before a time."""
-    for prefix in (INPUT, REPORT):
-        keys = [entry.key for entry in (await store.range(prefix)).entries]
-        old = [Delete(key) for key in keys if key.removeprefix(prefix) < f"{int(before):011d}"]
-        for at in range(0, len(old), store.max_ops):
-            await store.txn(old[at : at + store.max_ops])
 
 
 class DiscoverWork:
@@ -128,13 +62,13 @@ class DiscoverWork:
                 async for step in found:
                     yield msgspec.structs.replace(step, position=(number, step.position))
         await run.end()
-        await self._store.txn([Delete(entry.key) for entry in (await self._store.range(f"{INPUT}{token}/")).entries])
+        await drop_plan(self._store, token)
 
 
 class _Run:
     """One discovery, as far as it is done here."""
 
-    def __init__(self, work: DiscoverWork, plan: Plan, token: str, report: m.DiscoveryReport) -> None:
+    def __init__(self, work: DiscoverWork, plan: Plan, token: str, report: DiscoveryReport) -> None:
         self._store = work._store
         self._edits = work._edits
         self._nodes = work._nodes
@@ -290,7 +224,7 @@ class _Run:
         )
 
     async def _save(self) -> None:
-        await self._store.txn([Put(REPORT + self._token, msgspec.msgpack.encode(self._report))])
+        await save_report(self._store, self._token, self._report)
 
 
 async def _some(looks: AsyncGenerator[Look, None]) -> AsyncGenerator[list[Look], None]:

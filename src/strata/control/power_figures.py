@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from strata.control import power_views as pv
-from strata.control.service_power import trouble
+from strata.control.power_sums import trouble
+from strata.control.power_views.jobs import Comparison, JobBrief, JobNode, JobPower, Spread
 from strata.core import intset
 from strata.core.nodeset import fold
 from strata.power.interval_records import Run, Summary
@@ -31,8 +31,8 @@ def view(
     names: Sequence[str],
     peak: float | None,
     parts: Sequence[Run],
-    compared: pv.Comparison,
-) -> pv.JobPower:
+    compared: Comparison,
+) -> JobPower:
     """The long answer; ``names`` are those of ``used.uids``."""
     seconds = run.seconds(now)
     active = max(1e-9, sum(end - start for start, end in run.spans(now)))
@@ -41,7 +41,7 @@ def view(
     np.divide(used.joules, used.known * active, out=averages, where=measured)
     order = np.argsort(-used.joules, kind="stable")[:EACH_AT_MOST]
     total = _total(used, active)
-    return pv.JobPower(
+    return JobPower(
         job=run.job,
         apid=run.apid,
         user=run.user,
@@ -65,7 +65,7 @@ def view(
         trouble=trouble(used.flags, slice(None)),
         doubt=run.doubt or ("when it was suspended is not known" if run.unplaced else ""),
         each=tuple(
-            pv.JobNode(
+            JobNode(
                 node=names[i],
                 joules=float(used.joules[i]),
                 average=_maybe(averages[i]),
@@ -103,11 +103,11 @@ def summed(run: Run, used: Energy, now: float) -> Summary:
     )
 
 
-def compared_with(this: Summary, earlier: Sequence[Summary]) -> pv.Comparison:
+def compared_with(this: Summary, earlier: Sequence[Summary]) -> Comparison:
     """Against the median of those of which most is known."""
     good = [one for one in earlier if one.known >= 0.5 and one.nodes and math.isfinite(one.average)]
     if not good:
-        return pv.Comparison(
+        return Comparison(
             runs=0, average=None, joules_per_node=None, seconds=None, average_change=None, joules_change=None,
             seconds_change=None,
         )  # fmt: skip
@@ -115,7 +115,7 @@ def compared_with(this: Summary, earlier: Sequence[Summary]) -> pv.Comparison:
     joules = float(np.median([one.joules / one.nodes for one in good]))
     seconds = float(np.median([one.seconds for one in good]))
     mine = this.joules / this.nodes if this.nodes and this.known >= 0.5 else math.nan
-    return pv.Comparison(
+    return Comparison(
         runs=len(good),
         average=average,
         joules_per_node=joules,
@@ -130,10 +130,10 @@ def _change(this: float, that: float) -> float | None:
     return _maybe(this / that - 1) if that > 0 else None
 
 
-def brief(run: Run, now: float) -> pv.JobBrief:
+def brief(run: Run, now: float) -> JobBrief:
     """A run in one line."""
     summary = run.summary
-    return pv.JobBrief(
+    return JobBrief(
         job=run.job,
         apid=run.apid,
         user=run.user,
@@ -149,12 +149,12 @@ def brief(run: Run, now: float) -> pv.JobBrief:
     )
 
 
-def _spread(values: Floats, names: Sequence[str]) -> pv.Spread:
+def _spread(values: Floats, names: Sequence[str]) -> Spread:
     known = np.flatnonzero(np.isfinite(values))
     if not len(known):
-        return pv.Spread(least=None, average=None, most=None, deviation=None, least_node="", most_node="")
+        return Spread(least=None, average=None, most=None, deviation=None, least_node="", most_node="")
     low, high = known[np.argmin(values[known])], known[np.argmax(values[known])]
-    return pv.Spread(
+    return Spread(
         least=float(values[low]),
         average=float(values[known].mean()),
         most=float(values[high]),

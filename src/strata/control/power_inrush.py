@@ -11,7 +11,7 @@ from strata.control.columns import Mask
 from strata.control.power_facts import cabinets, powered, supplies
 from strata.control.power_gauges import drawing
 from strata.control.service import Service
-from strata.power.capping import Column
+from strata.power.capping.terms import Column
 from strata.power.columns import Uids
 from strata.power.policy import Inrush
 from strata.power.policy_inrush import within

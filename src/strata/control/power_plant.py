@@ -6,7 +6,6 @@ Facts and columns are read from memory; hardware is asked only what a cap is, of
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +14,11 @@ from strata.control.cap_sender import CapSender
 from strata.control.columns import Indices, Mask
 from strata.control.power_facts import cabinets, powered, supplies
 from strata.control.power_inrush import Inrushes
+from strata.control.power_parked import Parked
 from strata.control.power_queue import QueueBook, QueueRecord
 from strata.control.power_running import RunningJobs
 from strata.control.service import Service
-from strata.power.capping import SETTLE, Column, Commands, Ratings, Rows, Use
+from strata.power.capping.terms import SETTLE, Column, Commands, Ratings, Rows, Use
 from strata.power.columns import PowerColumns, Uids
 from strata.power.governor import GRACE
 from strata.power.plant import UNSEEN, Answers, Look
@@ -42,13 +42,11 @@ class FleetPlant:
         running: RunningJobs,
         queue: QueueBook,
         inrushes: Inrushes,
+        parked: Parked,
         *,
         author: str,
-        park: Callable[[Uids, bool], Awaitable[None]],
-        parked: set[int],
     ) -> None:
-        """``policy`` has the watts of a node that says nothing of itself, and the names of queues. ``parked``: whom
-        a policy has stopped, and may start again; ``park(uids, True)`` is awaited before it stops any."""
+        """``policy`` has the watts of a node that says nothing of itself, and the names of queues."""
         self._fleet = fleet
         self._uids = uids
         self._nodes = policy.nodes
@@ -60,7 +58,6 @@ class FleetPlant:
         self._queue = queue
         self._inrushes = inrushes
         self._author = author
-        self._park = park
         self._parked = parked
         self._idle_since = np.full(len(uids), np.inf)
 
@@ -122,13 +119,13 @@ class FleetPlant:
         """A desire, which the engine fulfils with all its guards and budgets."""
         uids = self._uids[rows]
         if not on:
-            await self._park(uids, True)
+            await self._parked.add(uids)
         nodes = self._fleet.registry.indices_of(uids)
         nodes = nodes[nodes >= 0]
         done = await self._fleet.edits.set_desires(nodes, {"power": "on" if on else "off"}, (), self._author)
         await self._fleet.settled(done.revision)
         if on:
-            await self._park(uids, False)
+            await self._parked.remove(uids)
 
     def _waiting(self, queue: QueueRecord | None) -> Waiting:
         """The jobs that wait, as far as somebody told of them; -1: in a queue that the policy does not name."""
@@ -152,7 +149,7 @@ class FleetPlant:
     def _apart(self, nodes: Indices) -> Mask:
         """Held, frozen, or switched off by somebody else: a machine does not undo that."""
         registry = self._fleet.registry
-        ours = np.isin(self._uids, np.fromiter(self._parked, np.int64, len(self._parked)))
+        ours = np.isin(self._uids, self._parked.uids)
         kept_off = registry.wanted("power", "off")[nodes] & ~ours
         return (nodes < 0) | registry.held[nodes] | registry.frozen[nodes] | kept_off
 

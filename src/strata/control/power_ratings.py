@@ -12,7 +12,7 @@ import numpy as np
 
 from strata.core import intset
 from strata.core.intset import Runs
-from strata.power.capping import Column
+from strata.power.capping.terms import Column
 from strata.power.columns import PowerColumns, Uids
 from strata.store.protocol import Put, Store
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from strata.control.power_queue import Running
 from strata.core import intset
-from strata.power.capping import Column, Rows
+from strata.power.capping.terms import Column, Rows
+from strata.power.columns import placed
 from strata.power.interval_records import Run
 from strata.power.intervals import Intervals
 from strata.power.policy_view import Jobs
@@ -43,10 +44,9 @@ class RunningJobs:
         job = np.full(len(uids), -1, np.int64)
         runs: list[Run] = []
         for run in reversed(found):  # of two that claim a node the newest has it
-            at = np.searchsorted(uids, members := intset.unpack(run.uids))
-            at = at[np.append(uids, -1)[at] == members]
-            if len(at):
-                job[at] = len(runs)
+            places, there = placed(uids, intset.unpack(run.uids))
+            if there.any():
+                job[places[there]] = len(runs)
                 runs.append(run)
         if not runs:
             return job, no_jobs()

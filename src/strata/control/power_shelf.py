@@ -18,8 +18,8 @@ import numpy as np
 from strata.core import intset
 from strata.core.errors import BadRequest, Conflict, Corrupt, Unavailable
 from strata.core.intset import Runs
-from strata.power.capping import moved
-from strata.power.columns import Uids
+from strata.power.capping.kept import moved
+from strata.power.columns import Uids, placed
 from strata.store.protocol import Delete, Put, Store
 
 HEAD = "power/ledger"
@@ -62,9 +62,7 @@ class LedgerShelf:
         try:
             head = msgspec.msgpack.decode(entry.value, type=_Head)
             snapshot = await asyncio.to_thread(_joined, [there[name] for name in head.pieces])
-            old = intset.unpack(head.uids)
-            places = np.searchsorted(old, self._uids)
-            same = np.append(old, -1)[places] == self._uids
+            places, same = placed(intset.unpack(head.uids), self._uids)
             found = await asyncio.to_thread(moved, snapshot, np.where(same, places, -1))
         except (msgspec.MsgspecError, zlib.error, KeyError, BadRequest, Corrupt):
             return b""

@@ -3,47 +3,47 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 
 from msgspec.structs import replace
 
-from strata.control import machine_views as m
 from strata.control import views as v
 from strata.control.inventory_adopt import check_template
-from strata.control.inventory_discover import KIND, DiscoverWork, Plan, load_report, prune, save_plan
+from strata.control.inventory_conflicts import conflicts
+from strata.control.inventory_discover import KIND, DiscoverWork
 from strata.control.inventory_nodes import NodesByBmc
+from strata.control.inventory_plan import Plan, candidates_of, load_report, prune, save_plan
+from strata.control.inventory_sight import Sight
+from strata.control.machine_views.discovery import DiscoverRequest, DiscoveryReport
+from strata.control.machine_views.inventory import (
+    ComponentPage,
+    ComponentQuery,
+    ComponentView,
+    ControllerPage,
+    ControllerSummary,
+    ControllerView,
+    HardwareChange,
+    HardwareConflict,
+    NodeHardware,
+)
 from strata.control.principal import Principal, Right
 from strata.control.service_base import ServiceBase
 from strata.core.errors import BadRequest, NotFound
-from strata.hardware.discovery.locations import Locations
-from strata.hardware.discovery.sources import Candidate, address_of, bare, merged, read_csv, read_list
-from strata.hardware.discovery.sources_dhcp import Sightings, read_leases
+from strata.hardware.discovery.sources import bare, read_list
+from strata.hardware.discovery.sources_dhcp import Sightings
 from strata.hardware.discovery.sources_scan import range_of
 from strata.hardware.discovery.sweep import Discovery
-from strata.hardware.inventory.changes import machine_of
-from strata.hardware.inventory.found import Change, Component, Known, Machine, Parts
+from strata.hardware.inventory.found import Change, Known, Parts
 from strata.hardware.inventory.store import Inventory
 
 FEW = 256
 """Up to so many selected nodes have their controllers looked up one by one; beyond, all are read in order."""
 LONGEST = 3.0
 """Seconds after which a search of all components answers with what it has, and where to go on."""
-MOST_NAMED = 20
 _BREATH = 5000
 """Controllers that are looked at before others get a turn."""
-
-Sight = Callable[[str], bool]
-"""Whether the caller may see the node of a name. None instead of one: all."""
-
-_HINTS = {
-    "mac": "look which machine has it; then strata hardware discover both",
-    "serial": "one machine at two addresses? strata hardware forget the old address",
-    "uuid": "one machine at two addresses? strata hardware forget the old address",
-    "location": "two machines are mapped to one place: correct the mapping",
-}
 
 
 class InventoryService:
@@ -55,14 +55,12 @@ class InventoryService:
         inventory: Inventory,
         discovery: Discovery,
         nodes: NodesByBmc,
-        *,
-        sightings: Sightings | None = None,
     ) -> None:
         self._service = service
         self._store = service.controller.store
         self._inventory = inventory
         self._nodes = nodes
-        self.sightings = sightings or Sightings()
+        self.sightings = Sightings()
         """Whoever serves DHCP calls ``sightings.seen``."""
         work = DiscoverWork(self._store, service.edits, nodes, inventory, discovery)
         service.jobs_.register(KIND, work)
@@ -74,7 +72,7 @@ class InventoryService:
 
     # -- discovery
 
-    async def discover(self, who: Principal, request: m.DiscoverRequest) -> v.JobView:
+    async def discover(self, who: Principal, request: DiscoverRequest) -> v.JobView:
         """Look for controllers; a tracked job."""
         self._service.need_whole_fleet(who, "discovery")
         if request.adopt:
@@ -84,7 +82,7 @@ class InventoryService:
         extra = self.sightings.addresses() if request.dhcp else []
         if request.known:
             extra += self._known_addresses()
-        candidates = await asyncio.to_thread(_candidates, request, extra)
+        candidates = await asyncio.to_thread(candidates_of, request, extra)
         for text in request.ranges:
             range_of(text)
         plan = Plan(
@@ -109,7 +107,7 @@ class InventoryService:
         job = await self._service.jobs_.start(KIND, who.name, plan.total, {"plan": token})
         return job.view()
 
-    async def discovery(self, who: Principal, job: str) -> m.DiscoveryReport:
+    async def discovery(self, who: Principal, job: str) -> DiscoveryReport:
         """What a discovery has come to so far."""
         try:
             found = await self._service.jobs_.show(job)
@@ -126,41 +124,41 @@ class InventoryService:
 
     # -- what there is
 
-    async def controllers(self, who: Principal, limit: int, after: str) -> m.ControllerPage:
+    async def controllers(self, who: Principal, limit: int, after: str) -> ControllerPage:
         """Discovered controllers, by address."""
         addresses = self._inventory.addresses()
         sees = self._sight(who)
-        items: list[m.ControllerSummary] = []
+        items: list[ControllerSummary] = []
         at = bisect_right(addresses, after) if after else 0
         following = ""
         for address in addresses[at:]:
             known = self._inventory.get(address)
-            if known is None or not self._is_seen(known, sees):
+            if known is None or not sees.controller(known):
                 continue
             if len(items) == limit:
                 following = items[-1].address
                 break
-            items.append(self._summary(known, sees))
+            items.append(sees.summary(known))
         total = len(addresses)
-        if sees is not None:
+        if not sees.everything:
             total = 0
             for number, address in enumerate(addresses, 1):
                 known = self._inventory.get(address)
-                total += known is not None and self._is_seen(known, sees)
+                total += known is not None and sees.controller(known)
                 if number % _BREATH == 0:
                     await asyncio.sleep(0)
-        return m.ControllerPage(items=tuple(items), next=following, total=total)
+        return ControllerPage(items=tuple(items), next=following, total=total)
 
-    async def controller(self, who: Principal, address: str) -> m.ControllerView:
+    async def controller(self, who: Principal, address: str) -> ControllerView:
         """One of them, with all its parts."""
         known, sees = self._inventory.get(address), self._sight(who)
-        if known is None or not self._is_seen(known, sees):
+        if known is None or not sees.controller(known):
             raise _unknown(address)
         parts = await self._inventory.parts(known.address)
-        shown = tuple(self._components(known, parts, sees))
-        return m.ControllerView(summary=self._summary(known, sees), components=shown)
+        shown = tuple(sees.components(known, parts))
+        return ControllerView(summary=sees.summary(known), components=shown)
 
-    async def of_node(self, who: Principal, node: str) -> m.NodeHardware:
+    async def of_node(self, who: Principal, node: str) -> NodeHardware:
         """The hardware of a node."""
         index = self._service.index(who, node)
         bmc = self._service.registry.node_at(index).bmc
@@ -170,8 +168,8 @@ class InventoryService:
             raise NotFound(f"the hardware of {node} was not discovered", where=f"node {node}", hint=hint)
         known, machine = found
         parts = await self._inventory.parts(known.address)
-        own = [c for c in self._components(known, parts, None) if c.node == node]
-        return m.NodeHardware(
+        own = [c for c in Sight(self._inventory, self._nodes).components(known, parts) if c.node == node]
+        return NodeHardware(
             node=node,
             controller=known.address,
             identity=known.identity,
@@ -181,16 +179,16 @@ class InventoryService:
             components=tuple(own),
         )
 
-    async def components(self, who: Principal, query: m.ComponentQuery) -> m.ComponentPage:
+    async def components(self, who: Principal, query: ComponentQuery) -> ComponentPage:
         """Components of the fleet, filtered."""
         everything = query.select.strip() in ("", "*") and not who.scope
         names = None if everything else self._names(who, query.select)
         text, sees = query.text.casefold(), self._sight(who)
         begin, _, last = query.after.partition("\n")
-        items: list[m.ComponentView] = []
+        items: list[ComponentView] = []
         deadline = time.monotonic() + LONGEST
         async for known, parts in self._parts(names, begin):
-            for part in self._components(known, parts, sees):
+            for part in sees.components(known, parts):
                 if known.address == begin and part.id <= last:
                     continue
                 if (names is not None and part.node not in names) or (query.kind and part.kind != query.kind):
@@ -200,13 +198,13 @@ class InventoryService:
                 ):
                     continue
                 if len(items) == query.limit:
-                    return m.ComponentPage(items=tuple(items), next=f"{items[-1].controller}\n{items[-1].id}")
+                    return ComponentPage(items=tuple(items), next=f"{items[-1].controller}\n{items[-1].id}")
                 items.append(part)
             if time.monotonic() > deadline:
-                return m.ComponentPage(items=tuple(items), next=f"{known.address}\n\U0010ffff")
-        return m.ComponentPage(items=tuple(items), next="")
+                return ComponentPage(items=tuple(items), next=f"{known.address}\n\U0010ffff")
+        return ComponentPage(items=tuple(items), next="")
 
-    async def history(self, who: Principal, select: str, since: float | None, limit: int) -> Sequence[m.HardwareChange]:
+    async def history(self, who: Principal, select: str, since: float | None, limit: int) -> Sequence[HardwareChange]:
         """What was added, removed, swapped or moved; newest first."""
         everything = select.strip() in ("", "*") and not who.scope
         names = None if everything else self._names(who, select)
@@ -214,38 +212,11 @@ class InventoryService:
             since=since, limit=limit, wanted=lambda change: names is None or self._node_then(change) in names
         )
         sees = self._sight(who)
-        return [_change(self._shown(change, sees), self._node_then(change)) for change in found]
+        return [_change(sees.change(change), self._node_then(change)) for change in found]
 
-    async def conflicts(self, who: Principal) -> Sequence[m.HardwareConflict]:
+    async def conflicts(self, who: Principal) -> Sequence[HardwareConflict]:
         """What does not fit together."""
-        found: list[m.HardwareConflict] = []
-        sees = self._sight(who)
-        for known in self._inventory.strangers():
-            if self._is_seen(known, sees) and known.stranger is not None:
-                hint = f"put the old one back, or: strata hardware discover --accept {known.address}"
-                where = (known.address, *self._seen_nodes(known, sees))
-                value = known.stranger.serial or known.stranger.uuid
-                found.append(
-                    m.HardwareConflict(
-                        what="controller-swapped", value=value, where=where, since=known.stranger_since, hint=hint
-                    )
-                )
-        for mark, value, holders, since in self._inventory.clashes():
-            seen = [h for h in holders if (one := self._inventory.get(h)) is not None and self._is_seen(one, sees)]
-            if seen:
-                rest = (f"and {len(seen) - MOST_NAMED} more",) if len(seen) > MOST_NAMED else ()
-                where = (*seen[:MOST_NAMED], *rest)
-                kind = "location-taken" if mark == "location" else f"duplicate-{mark}"
-                found.append(
-                    m.HardwareConflict(
-                        what=kind,  # type: ignore[arg-type]
-                        value=value,
-                        where=where,
-                        since=since,
-                        hint=_HINTS[mark],
-                    )
-                )
-        return found
+        return conflicts(self._inventory, self._sight(who))
 
     async def forget(self, who: Principal, address: str) -> None:
         """Remove a discovered controller from the inventory."""
@@ -262,38 +233,11 @@ class InventoryService:
         names = self._service.registry.names
         return frozenset(names[index] for index in self._service.seen(who, select).tolist())
 
-    def _sight(self, who: Principal) -> Sight | None:
+    def _sight(self, who: Principal) -> Sight:
         if not who.scope:
-            return None
+            return Sight(self._inventory, self._nodes)
         fleet = self._service.fleet(who)  # once for all names: it is made from every member of the scope
-        return lambda name: fleet.find(name) >= 0
-
-    def _is_seen(self, known: Known, sees: Sight | None) -> bool:
-        return sees is None or bool(self._seen_nodes(known, sees))
-
-    def _seen_nodes(self, known: Known, sees: Sight | None) -> tuple[str, ...]:
-        return tuple(name for name in self._nodes.of(known) if sees is None or sees(name))
-
-    def _summary(self, known: Known, sees: Sight | None) -> m.ControllerSummary:
-        nodes = self._seen_nodes(known, sees)
-        # Several machines may share a controller: what is counted of all is for those who may see all.
-        whole = sees is None or len(nodes) == max(1, len(known.machines))
-        return m.ControllerSummary(
-            address=known.address,
-            identity=known.identity,
-            seen=known.seen,
-            nodes=nodes,
-            machines=len(known.machines) if whole else len(nodes),
-            components=known.counts if whole else {},
-            trouble=known.trouble if whole else (),
-        )
-
-    def _shown(self, change: Change, sees: Sight | None) -> Change:
-        """A change without the address of another controller, unless the caller may see that one."""
-        if sees is None or change.what != "moved" or change.new != change.controller:
-            return change
-        origin = self._inventory.get(change.old)
-        return change if origin is not None and self._is_seen(origin, sees) else replace(change, old="")
+        return Sight(self._inventory, self._nodes, lambda name: fleet.find(name) >= 0)
 
     async def _parts(self, names: frozenset[str] | None, begin: str) -> AsyncIterator[tuple[Known, Parts]]:
         """Controllers with their parts, from ``begin`` on; of these nodes only where they are few."""
@@ -311,61 +255,13 @@ class InventoryService:
                 yield known, parts
             await asyncio.sleep(0)
 
-    def _components(self, known: Known, parts: Parts, sees: Sight | None) -> Iterator[m.ComponentView]:
-        """The parts of a controller that the caller may see, by id."""
-        names = {machine.address: self._nodes.of_machine(known, machine) for machine in known.machines}
-        own = {part.id: part for part in parts.components}
-        for part in sorted(parts.components, key=lambda part: part.id):
-            node = self._node(part, own, known.machines, names)
-            if sees is None or (node and sees(node)):
-                yield _component(part, known.address, node)
-
-    @staticmethod
-    def _node(part: Component, own: dict[str, Component], machines: tuple[Machine, ...], names: dict[str, str]) -> str:
-        return names.get(machine_of(part, own, machines), "")
-
-
-def _candidates(request: m.DiscoverRequest, extra: Sequence[str]) -> list[Candidate]:
-    """All candidates. Raises ``BadRequest`` before anything is begun; what is wrong among ``extra``, which nobody gave
-    now, is left out."""
-    if request.mapping:
-        Locations().read(request.mapping)
-    from_csv = read_csv(request.csv) if request.csv else []
-    leases = [lease.ip for lease in read_leases(request.leases) if lease.is_controller] if request.leases else []
-    known = []
-    for address in extra:
-        with contextlib.suppress(BadRequest):
-            known.append(Candidate(address=address_of(address)))
-    return merged(from_csv, read_list((*request.addresses, *request.accept, *leases)), known)
-
 
 def _unknown(address: str) -> NotFound:
     return NotFound(f"no such controller: {address[:80]}", where="controller", hint="strata hardware list")
 
 
-def _component(part: Component, controller: str, node: str) -> m.ComponentView:
-    return m.ComponentView(
-        controller=controller,
-        node=node,
-        id=part.id,
-        kind=part.kind,
-        name=part.name,
-        parent=part.parent,
-        slot=part.slot,
-        vendor=part.vendor,
-        model=part.model,
-        part=part.part,
-        serial=part.serial,
-        firmware=part.firmware,
-        health=part.health,
-        macs=part.macs,
-        facts=part.facts,
-        shape=part.shape,
-    )
-
-
-def _change(change: Change, node: str) -> m.HardwareChange:
-    return m.HardwareChange(
+def _change(change: Change, node: str) -> HardwareChange:
+    return HardwareChange(
         time=change.time,
         what=change.what,
         controller=change.controller,

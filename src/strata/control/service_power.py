@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import AsyncIterator, Callable
 
 import numpy as np
-import numpy.typing as npt
 
-from strata.control import power_views as pv
 from strata.control.columns import Indices
-from strata.control.controller import Controller
 from strata.control.power_gauges import drawing
+from strata.control.power_steps import places, spread_out, steps, whole
+from strata.control.power_sums import by_group, summary, trouble, whole_sums
+from strata.control.power_views.measured import (
+    CabinetsPower,
+    NodePower,
+    NodePowerPage,
+    NodeSeries,
+    PowerHistory,
+    SystemPower,
+    Trouble,
+)
 from strata.control.principal import Principal
 from strata.control.service_base import ServiceBase
 from strata.core.errors import BadRequest
-from strata.power.collector import NOBODY, Nodes
 from strata.power.export import export
-from strata.power.series import Flags, Floats, Latest, Series, Uids, metric_named
+from strata.power.series import Floats, Latest, Series, Uids, metric_named
 
 EACH_AT_MOST = 1000
 """Nodes whose own histories one answer holds."""
@@ -31,9 +37,6 @@ KEPT_SAMPLES, KEPT = 7 * 86_400.0, 20 * 366 * 86_400.0
 """Seconds for which samples, and summaries of them, are kept at most."""
 RECENT = 300.0
 """Seconds that the figures of cabinets and of the system are about, where nobody says."""
-
-ENOUGH = 0.9
-"""Of the nodes that were measured at best: with fewer, a sum is not that of the whole."""
 
 SORTS = ("power", "energy", "accel_power", "temperature", "cap")
 _METRICS = {"power": "power", "energy": "energy", "accel_power": "accel-power", "temperature": "temperature"}
@@ -55,7 +58,7 @@ class PowerService:
         """Seconds after which a value says nothing of now: three looks that were missed."""
         return 3 * self._interval() + 5
 
-    async def nodes(self, who: Principal, select: str, sort: str, limit: int, after: str) -> pv.NodePowerPage:
+    async def nodes(self, who: Principal, select: str, sort: str, limit: int, after: str) -> NodePowerPage:
         """Nodes by name, or with ``sort`` those with the highest (``-power``) or lowest (``power``) value."""
         chosen = self._nodes.seen(who, select)
         column = sort.removeprefix("-")
@@ -81,9 +84,9 @@ class PowerService:
             *(_known(found[name].values) for name in ("power", "energy", "accel_power", "temperature", "cap")),
             strict=True,
         )
-        return pv.NodePowerPage(
+        return NodePowerPage(
             items=tuple(
-                pv.NodePower(node=n, time=t, power=p, energy=e, accel_power=a, temperature=h, cap=c)
+                NodePower(node=n, time=t, power=p, energy=e, accel_power=a, temperature=h, cap=c)
                 for n, t, p, e, a, h, c in rows
             ),
             next=following or "",
@@ -99,7 +102,7 @@ class PowerService:
         step: float,
         *,
         each: bool = False,
-    ) -> pv.PowerHistory:
+    ) -> PowerHistory:
         """A metric of the selected nodes together, and with ``each`` of every one of them."""
         known = metric_named(metric)
         chosen = self._summed(who) if select == "*" else self._nodes.seen(who, select)
@@ -107,7 +110,7 @@ class PowerService:
         step = self._step(start, end, step)
         if known.counter and not each:
             raise BadRequest("counters do not add up to anything", where="metric", hint="ask for power, or for each")
-        singles: tuple[pv.NodeSeries, ...] = ()
+        singles: tuple[NodeSeries, ...] = ()
         if each:
             if len(chosen) > EACH_AT_MOST or len(chosen) * (end - start) / step > CELLS_AT_MOST:
                 raise BadRequest(
@@ -119,10 +122,10 @@ class PowerService:
         total = await self._series.total(metric, self._sorted(chosen)[0], start, end, step=step)
         values = total.sums / np.maximum(total.counts, 1) if metric == "temperature" else total.sums
         times = steps(start, end, step)
-        at = _places(times, total.times)
+        at = places(times, total.times)
         counts = np.zeros(len(times), dtype=np.int64)
         counts[at] = total.counts
-        return pv.PowerHistory(
+        return PowerHistory(
             metric=metric,
             unit=known.unit,
             start=start,
@@ -130,7 +133,7 @@ class PowerService:
             step=step,
             nodes=len(chosen),
             times=tuple(times.tolist()),
-            values=tuple(_known(_spread_out(len(times), at, np.where(total.counts > 0, values, np.nan)))),
+            values=tuple(_known(spread_out(len(times), at, np.where(total.counts > 0, values, np.nan)))),
             counts=tuple(counts.tolist()),
             each=singles,
         )
@@ -153,28 +156,28 @@ class PowerService:
 
     async def _singles(
         self, chosen: Indices, metric: str, start: float, end: float, step: float
-    ) -> tuple[pv.NodeSeries, ...]:
+    ) -> tuple[NodeSeries, ...]:
         uids, order = self._sorted(chosen)
         window = await self._series.window(metric, uids, start, end, step=step)
         at = {uid: place for place, uid in enumerate(window.uids.tolist())}
         times = steps(start, end, step)
-        rows = _places(times, window.times)
+        rows = places(times, window.times)
         nothing = (None,) * len(times)
         found = []
         for index, uid in zip(order.tolist(), uids.tolist(), strict=True):
             place = at.get(uid)
             found.append(
-                pv.NodeSeries(
+                NodeSeries(
                     node=self._nodes.registry.names[index],
                     values=nothing
                     if place is None
-                    else tuple(_known(_spread_out(len(times), rows, window.values[:, place]))),
-                    trouble=pv.Trouble() if place is None else trouble(window.flags, place),
+                    else tuple(_known(spread_out(len(times), rows, window.values[:, place]))),
+                    trouble=Trouble() if place is None else trouble(window.flags, place),
                 )
             )
         return tuple(sorted(found, key=lambda one: one.node))
 
-    async def system(self, who: Principal, start: float | None, end: float | None, step: float) -> pv.SystemPower:
+    async def system(self, who: Principal, start: float | None, end: float | None, step: float) -> SystemPower:
         """What all nodes draw."""
         chosen = self._summed(who)
         start, end = self._span(start, end, RECENT)
@@ -184,16 +187,16 @@ class PowerService:
         latest = await self._latest("power", chosen)
         energy = await self._series.energy(asked, start, end)
         known = float(energy.known.sum()) / len(chosen) if len(chosen) else 0.0
-        return pv.SystemPower(
+        return SystemPower(
             start=start,
             end=end,
             step=step,
-            system=_summary("system", latest.values, _whole(total.sums, total.counts)),
+            system=summary("system", latest.values, whole_sums(total.sums, total.counts)),
             joules=float(np.nansum(energy.joules)),
             known=min(1.0, known),
         )
 
-    async def cabinets(self, who: Principal, start: float | None, end: float | None, step: float) -> pv.CabinetsPower:
+    async def cabinets(self, who: Principal, start: float | None, end: float | None, step: float) -> CabinetsPower:
         """What the nodes of each cabinet draw."""
         chosen = self._summed(who)
         start, end = self._span(start, end, RECENT)
@@ -204,12 +207,12 @@ class PowerService:
         words = self._nodes.registry.location("cabinet")
         codes = words.codes[order]
         groups = codes[np.searchsorted(uids, window.uids)]
-        sums = await asyncio.to_thread(_by_group, window.values, groups, len(words.table))
+        sums = await asyncio.to_thread(by_group, window.values, groups, len(words.table))
         items = [
-            _summary(words.table[code], latest.values[codes == code], sums[:, code])
+            summary(words.table[code], latest.values[codes == code], sums[:, code])
             for code in np.unique(codes).tolist()
         ]
-        return pv.CabinetsPower(start=start, end=end, step=step, items=tuple(sorted(items, key=lambda one: one.name)))
+        return CabinetsPower(start=start, end=end, step=step, items=tuple(sorted(items, key=lambda one: one.name)))
 
     # -- helpers
 
@@ -251,97 +254,7 @@ class PowerService:
         return Latest(uids=uids, times=times[back], values=values[back])
 
 
-def trouble(flags: Flags, place: int | slice) -> pv.Trouble:
-    """What was wrong with one node, or with all of them together."""
-
-    def count(counts: npt.NDArray[np.int64]) -> int:
-        return int(np.sum(counts[place]))
-
-    return pv.Trouble(
-        gaps=count(flags.gaps),
-        resets=count(flags.resets),
-        wraps=count(flags.wraps),
-        absurd=count(flags.absurd),
-        stuck=count(flags.stuck),
-    )
-
-
-def whole(step: float) -> float:
-    """The next longer step that a series has: whole seconds, above a minute whole minutes."""
-    return float(math.ceil(step)) if step <= 60 else 60.0 * math.ceil(step / 60)
-
-
-def steps(start: float, end: float, step: float) -> Floats:
-    """When each step from ``start`` to ``end`` begins: at whole multiples of it."""
-    first = math.floor(start / step)
-    return np.arange(first, max(first + 1, math.ceil(end / step))) * step
-
-
-def led_nodes(controller: Controller) -> Callable[[], Nodes]:
-    """The nodes that this process looks after and that have a controller; the same object while that is so."""
-    kept: tuple[tuple[int, int, int], Nodes] = ((-1, 0, 0), NOBODY)
-
-    def led() -> Nodes:
-        nonlocal kept
-        registry = controller.registry
-        mine = registry.alive & (controller.engine.work.epoch[: registry.size] > 0)
-        # A node that is new or changed has the highest revision; one that is gone is one less.
-        stamp = (int(registry.revisions.max(initial=0)), len(registry), hash(mine.tobytes()))
-        if kept[0] != stamp:
-            roster = registry.roster.nodes
-            here = [i for i in np.flatnonzero(mine).tolist() if (node := roster[i]) is not None and node.bmc]
-            indices = np.array(here, dtype=np.int64)
-            indices = indices[np.argsort(registry.uids[indices], kind="stable")]
-            batch = controller.batch(indices)
-            kept = (stamp, Nodes(uids=np.array(batch.uids, dtype=np.int64), names=batch.names, bmcs=batch.bmcs))
-        return kept[1]
-
-    return led
-
-
 def _known(values: Floats) -> list[float | None]:
     """Numbers for JSON, which has no NaN."""
     rounded = np.round(values.astype(np.float64), 3).tolist()
     return [None if value != value else value for value in rounded]
-
-
-def _places(times: Floats, found: Floats) -> npt.NDArray[np.intp]:
-    """Where among all steps those are that have samples."""
-    return np.minimum(np.searchsorted(times, found - 1e-6), len(times) - 1)
-
-
-def _spread_out(count: int, places: npt.NDArray[np.intp], values: Floats) -> Floats:
-    """One value for each step; NaN for those without samples, so that a gap shows as one."""
-    found = np.full(count, np.nan)
-    found[places] = values
-    return found
-
-
-def _summary(name: str, latest: Floats, sums: Floats) -> pv.PowerSummary:
-    now, known = latest[np.isfinite(latest)], sums[np.isfinite(sums)]
-    least, average, most = (float(f(known)) for f in (np.min, np.mean, np.max)) if len(known) else (None,) * 3
-    return pv.PowerSummary(
-        name=name,
-        nodes=len(latest),
-        measured=len(now),
-        now=float(now.sum()) if len(now) else None,
-        least=least,
-        average=average,
-        most=most,
-    )
-
-
-def _by_group(values: Floats, groups: npt.NDArray[np.int32], count: int) -> Floats:
-    """Sums of each row by group; NaN where too little of the group is known."""
-    sums, seen = np.zeros((len(values), count)), np.zeros((len(values), count), dtype=np.int64)
-    for place, row in enumerate(values):
-        known = np.isfinite(row)
-        seen[place] = np.bincount(groups[known], minlength=count)
-        sums[place] = np.bincount(groups[known], weights=row[known], minlength=count)
-    return _whole(sums, seen)
-
-
-def _whole(sums: Floats, counts: npt.NDArray[np.int64]) -> Floats:
-    """Sums over about as many nodes as ever; what is summed over fewer would pass for a low."""
-    enough = (counts > 0) & (counts >= ENOUGH * counts.max(axis=0, initial=0))
-    return np.where(enough, sums, np.nan)

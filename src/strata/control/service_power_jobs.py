@@ -13,11 +13,13 @@ from contextlib import suppress
 
 import numpy as np
 
-from strata.control import power_views as pv
 from strata.control.power_figures import GONE, brief, compared_with, summed, view
+from strata.control.power_steps import whole
+from strata.control.power_sums import ENOUGH
+from strata.control.power_views.jobs import JobBriefs, JobPower
+from strata.control.power_views.told import JobRefused, JobsTaken, JobsTold
 from strata.control.principal import Principal
 from strata.control.service_base import ServiceBase
-from strata.control.service_power import ENOUGH, whole
 from strata.core import intset
 from strata.core.errors import BadRequest, Denied, NotFound, StrataError
 from strata.core.intset import Runs
@@ -68,14 +70,14 @@ class PowerJobs:
 
     # -- what is told
 
-    async def tell(self, who: Principal, told: pv.JobsTold) -> pv.JobsTaken:
+    async def tell(self, who: Principal, told: JobsTold) -> JobsTaken:
         """Note what happened to jobs."""
         now, unknown = self._now(), 0
         places = await self._places(who, {*(one.nodes for one in told.events), *(one.nodes for one in told.runs)})
-        events, runs, refused = list[Event](), list[Run](), list[pv.JobRefused]()
+        events, runs, refused = list[Event](), list[Run](), list[JobRefused]()
         for event in told.events:
             if event.what == "start" and not event.nodes and not event.apid:
-                refused.append(pv.JobRefused(job=event.job, reason="say on which nodes it starts"))
+                refused.append(JobRefused(job=event.job, reason="say on which nodes it starts"))
                 continue
             uids, lost = places[event.nodes]
             unknown += lost
@@ -116,8 +118,8 @@ class PowerJobs:
         ):
             if note is not None:
                 taken += note.taken
-                refused += [pv.JobRefused(job=job, reason=why) for job, why in note.refused]
-        return pv.JobsTaken(taken=taken, refused=tuple(refused), unknown_nodes=unknown)
+                refused += [JobRefused(job=job, reason=why) for job, why in note.refused]
+        return JobsTaken(taken=taken, refused=tuple(refused), unknown_nodes=unknown)
 
     async def _places(self, who: Principal, nodesets: set[str]) -> dict[str, tuple[Runs, int]]:
         """For each nodeset its uids, and how many of it are no nodes of the fleet. Others have their turn meanwhile."""
@@ -143,16 +145,16 @@ class PowerJobs:
 
     async def jobs(
         self, who: Principal, user: str, since: float | None, limit: int, *, running: bool = False
-    ) -> pv.JobBriefs:
+    ) -> JobBriefs:
         """Jobs, the newest first."""
         now = self._now()
         since = now - 86_400 if since is None else since
         # Others' jobs are not there for who has a scope, and must not crowd out its own.
         found = await self._intervals.newest(user, since, LOOKED_AT if who.scope else limit, running=running)
         seen = [run for run in found if self._visible(who, run)]
-        return pv.JobBriefs(items=tuple(brief(run, now) for run in seen[:limit]))
+        return JobBriefs(items=tuple(brief(run, now) for run in seen[:limit]))
 
-    async def job(self, who: Principal, job: str, apid: str) -> pv.JobPower:
+    async def job(self, who: Principal, job: str, apid: str) -> JobPower:
         """What a job, or an application of it, used."""
         runs = [run for run in await self._intervals.find(job, apid) if self._visible(who, run)]
         if not runs:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from strata.control import power_queue_views as qv
 from strata.control.power_queue import QueueBook, QueueRecord, Running, Waiting
+from strata.control.power_views.queue import QueueTold, QueueView, RunningView, WaitingView
 from strata.control.principal import Principal
 from strata.control.service_base import ServiceBase
 
@@ -15,7 +15,7 @@ class PowerQueue:
         self._nodes = nodes
         self._book = book
 
-    async def tell(self, who: Principal, told: qv.QueueTold) -> qv.QueueView:
+    async def tell(self, who: Principal, told: QueueTold) -> QueueView:
         """Replace what is known of the queue."""
         now = self._nodes.controller.clock.wall()
         record = QueueRecord(
@@ -28,21 +28,21 @@ class PowerQueue:
         await self._book.put(record)
         return self._view(record)
 
-    async def queue(self, who: Principal) -> qv.QueueView:
+    async def queue(self, who: Principal) -> QueueView:
         """What is known of it."""
         return self._view(await self._book.get())
 
-    def _view(self, record: QueueRecord | None) -> qv.QueueView:
+    def _view(self, record: QueueRecord | None) -> QueueView:
         if record is None:
-            return qv.QueueView(time=None, author="", good_until=None, fresh=False, waiting=(), running=())
-        return qv.QueueView(
+            return QueueView(time=None, author="", good_until=None, fresh=False, waiting=(), running=())
+        return QueueView(
             time=record.time,
             author=record.author,
             good_until=record.good_until,
             fresh=self._nodes.controller.clock.wall() < record.good_until,
             waiting=tuple(
-                qv.WaitingView(job=one.job, nodes=one.nodes, queue=one.queue, user=one.user, time_limit=one.time_limit)
+                WaitingView(job=one.job, nodes=one.nodes, queue=one.queue, user=one.user, time_limit=one.time_limit)
                 for one in record.waiting
             ),
-            running=tuple(qv.RunningView(job=one.job, ends=one.ends, cap=one.cap) for one in record.running),
+            running=tuple(RunningView(job=one.job, ends=one.ends, cap=one.cap) for one in record.running),
         )

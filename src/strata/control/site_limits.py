@@ -8,7 +8,7 @@ from strata.control.power_policies import PolicyBook
 from strata.control.settings import PowerSettings
 from strata.control.site_nodes import SiteNodes
 from strata.power.capmc.machine import Parameters
-from strata.power.capping import Limits
+from strata.power.capping.terms import Limits
 from strata.power.policy import Policy
 from strata.power.units import Seconds
 

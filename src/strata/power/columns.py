@@ -61,6 +61,14 @@ class PowerRows(msgspec.Struct, frozen=True, kw_only=True):
     kinds: Sequence[Kind]
 
 
+def placed(among: Uids, uids: Uids) -> tuple[Uids, npt.NDArray[np.bool_]]:
+    """Where each of ``uids`` is in ``among`` (ascending), and which of them are in it at all: of others the place says
+    nothing."""
+    places = np.searchsorted(among, uids).astype(np.int64)
+    there: npt.NDArray[np.bool_] = np.append(among, -1)[places] == uids
+    return places, there
+
+
 class PowerColumns:
     """The newest of everything, for one process. Not safe for threads: written and read in the event loop."""
 

@@ -7,22 +7,23 @@ governor for a machine at a time. When it ends or dies, every node keeps the cap
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import Callable
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from strata.core.errors import Corrupt, StrataError
-from strata.power.capping import SETTLE, Column, Commands, Ledger, Limits, Mask, Ratings, Rows, Use
-from strata.power.plant import UNSEEN, Answers, Look, Plant, Shelf
+from strata.core.errors import Corrupt
+from strata.power.capping.ledger import Ledger
+from strata.power.capping.terms import SETTLE, Column, Commands, Limits, Mask, Ratings, Rows, Use
+from strata.power.governor_belief import Belief
+from strata.power.plant import Answers, Look, Plant, Shelf
 from strata.power.policy import Policy
 from strata.power.policy_queues import first_shares
-from strata.power.policy_step import step
+from strata.power.policy_round import decide
 from strata.power.policy_view import Jobs, View
+from strata.power.recurring import Recurring
 
 log = logging.getLogger(__name__)
 
@@ -30,8 +31,6 @@ GRACE = 5.0
 """Seconds before the end of ``SETTLE`` at which what has not been answered is given up."""
 URGENT = 10.0
 """Seconds to the next round while something is to be lowered or its outcome is not known."""
-HOLD = 600.0
-"""Seconds for which a node counts as starting, or as busy, before it has been seen so: what is seen may be old."""
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +48,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Governor:
-    """One policy, one machine."""
+    """One policy, one machine. A job may begin on an idle node at any moment: such a node counts with its cap."""
 
     def __init__(
         self,
@@ -58,35 +57,28 @@ class Governor:
         plant: Plant,
         shelf: Shelf,
         *,
-        scheduler_asks: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """``scheduler_asks``: idle nodes get no job without ``admit``. Otherwise they count with their caps."""
         self.policy = policy
         self.limits: Limits = policy.limits()
         self._ratings, self._plant, self._shelf, self._clock = ratings, plant, shelf, clock
-        self._asks = scheduler_asks
         count = len(ratings.high)
-        self._queue = first_shares(policy.queues, count) if policy.queues else np.full(count, -1, np.int64)
+        self._queue = first_shares(policy.queues, count)
         self._ledger: Ledger | None = None
-        self._held = np.full(count, -np.inf)
+        self._belief = Belief(count)
         self._changed = np.full(count, -np.inf)
         self._booking = asyncio.Lock()
         self._begun = 0.0
-        self._error = ""
-        self._task: asyncio.Task[None] | None = None
+        trouble = f"power policy {policy.name}: caps stay as they are"
+        self._rounds = Recurring("power governor", self.round, self._pause, trouble=trouble)
 
     async def start(self) -> None:
         """Take over from whoever was before, and go on until ``stop``."""
-        self._task = asyncio.create_task(self._go_on(), name="power governor")
+        await self._rounds.start()
 
     async def stop(self) -> None:
         """Stop. Caps stay as they are."""
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        await self._rounds.stop()
 
     def status(self) -> Status:
         """Where it stands."""
@@ -97,7 +89,7 @@ class Governor:
             allowed_w=allowed,
             in_flight=int(self._ledger.in_flight.sum()) if self._ledger else 0,
             over_w=max(allowed - self.limits.site, 0.0),
-            error=self._error,
+            error=self._rounds.error,
         )
 
     async def round(self) -> None:
@@ -114,34 +106,16 @@ class Governor:
         # What is booked first is kept first: an older ledger never replaces a newer one.
         async with self._booking:
             self._note(ledger, look)
-            believed = self._see(ledger, look.use, now)
-            actions = step(self.policy, now, self._view(ledger, look._replace(use=believed), now))
-            self._queue = actions.queue
-            commands = ledger.propose(now, actions.caps, self.limits, groups=look.job, rank=actions.rank)
-            self._send(ledger, commands, now)
-            on = ledger.boot(actions.on, self.limits, now)
-            self._held[on] = now + HOLD
-            # Or they would count as idle for as long as nobody can see what has become of them.
-            ledger.occupy(actions.off, Use.STOPPING, now)
+            look = look._replace(use=self._belief.see(ledger, look.use, now))
+            decided = decide(self.policy, now, self._view(ledger, look, now), ledger, self.limits, now)
+            self._queue = decided.queue
+            self._changed[decided.commands.rows] = now
+            self._belief.hold(decided.on, now)
             await self._shelf.save(ledger.snapshot())
-        for rows, which in ((on, True), (actions.off, False)):
+        for rows, which in ((decided.on, True), (decided.off, False)):
             if len(rows):
                 await self._plant.switch(rows, which)
-        await self._hand_over(ledger, commands, now)
-
-    async def admit(self, rows: Rows, watts: float) -> bool:
-        """Whether a job may start on idle ``rows`` under a cap of ``watts``; if so it has its power, and its caps."""
-        async with self._booking:
-            ledger, now = self._ledger, self._clock()
-            if ledger is None:
-                return False
-            commands = ledger.launch(rows, np.full(len(rows), watts), self.limits, now, now + SETTLE)
-            if commands is None:
-                return False
-            self._held[rows] = now + HOLD
-            await self._shelf.save(ledger.snapshot())
-        await self._hand_over(ledger, commands, now)
-        return True
+        await self._hand_over(decided.commands, now)
 
     async def power_on(self, rows: Rows) -> Mask:
         """For which of ``rows`` there is power to start, in this order; they have it then. Those that are not off have
@@ -153,10 +127,19 @@ class Governor:
             off = ledger.use[rows] == Use.OFF
             granted = ledger.boot(rows[off], self.limits, now)
             if len(granted):
-                self._held[granted] = now + HOLD
+                self._belief.hold(granted, now)
                 await self._shelf.save(ledger.snapshot())
             found: Mask = ~off | np.isin(rows, granted)
             return found
+
+    @property
+    def knows(self) -> bool:
+        """Whether it has a ledger already."""
+        return self._ledger is not None
+
+    def booting(self) -> Rows:
+        """Nodes that are starting, or were let start."""
+        return np.empty(0, np.int64) if self._ledger is None else np.flatnonzero(self._ledger.use == Use.BOOTING)
 
     # -- caps that somebody else asks for
 
@@ -173,15 +156,6 @@ class Governor:
         after = ceiling.copy()
         after[rows] = watts
         return float(ledger.drawn(after).sum()) - self.limits.site
-
-    @property
-    def knows(self) -> bool:
-        """Whether it has a ledger already."""
-        return self._ledger is not None
-
-    def booting(self) -> Rows:
-        """Nodes that are starting, or were let start."""
-        return np.empty(0, np.int64) if self._ledger is None else np.flatnonzero(self._ledger.use == Use.BOOTING)
 
     def highest(self, rows: Rows) -> Column:
         """What nodes draw without a cap."""
@@ -201,7 +175,8 @@ class Governor:
             asked = np.isin(proposed.rows, rows) & (proposed.watts == targets[proposed.rows])
             commands = Commands(proposed.rows[asked], proposed.watts[asked])
             if len(commands.rows):
-                self._send(ledger, commands, now)
+                ledger.send(commands, now, now + SETTLE)
+                self._changed[commands.rows] = now
                 await self._shelf.save(ledger.snapshot())
             same = ~ledger.in_flight[rows] & (ledger.cap[rows] == watts)
             found: Mask = same | np.isin(rows, commands.rows)
@@ -214,9 +189,29 @@ class Governor:
             self._ledger.confirm(rows[answers.done], watts[answers.done], now)
             self._ledger.refuse(rows[answers.refused], now)
 
-    def _send(self, ledger: Ledger, commands: Commands, now: float) -> None:
-        ledger.send(commands, now, now + SETTLE)
-        self._changed[commands.rows] = now
+    # -- the parts of a round
+
+    def _pause(self) -> float:
+        """What is under way, or still to be lowered, is not left for long."""
+        urgent = self._ledger is not None and (self.status().over_w > 0 or bool(self._ledger.in_flight.any()))
+        return min(self.policy.every, URGENT) if urgent else self.policy.every
+
+    async def _take_over(self, now: float) -> Ledger | None:
+        """The predecessor's ledger. Without one: what nodes say once nothing can be under way any more."""
+        kept = await self._shelf.load()
+        if kept is not None:
+            try:
+                found = Ledger.restore(self._ratings, kept, asks=False)
+            except Corrupt as error:
+                log.warning("power policy %s: %s", self.policy.name, error)
+            else:
+                self._belief.hold(slice(None), now)
+                return found
+        self._begun = self._begun or now
+        if kept is not None and now < self._begun + SETTLE:
+            return None
+        caps = await self._plant.read_caps(np.arange(len(self._ratings.high)))
+        return Ledger(self._ratings, caps=caps, asks=False)
 
     def _note(self, ledger: Ledger, look: Look) -> None:
         """What has become known of nodes and their caps, whoever changed them."""
@@ -227,51 +222,11 @@ class Governor:
             everybody = np.arange(len(ledger))
             ledger.observe(everybody, look.caps, np.nan_to_num(look.caps_at, nan=-np.inf))
 
-    async def _go_on(self) -> None:
-        while True:
-            try:
-                await self.round()
-                self._error = ""
-            except StrataError as error:
-                self._error = str(error)
-                log.warning("power policy %s: %s; caps stay as they are", self.policy.name, error)
-            # What is under way, or still to be lowered, is not left for long.
-            urgent = self._ledger is not None and (self.status().over_w > 0 or bool(self._ledger.in_flight.any()))
-            await asyncio.sleep(min(self.policy.every, URGENT) if urgent else self.policy.every)
-
-    async def _take_over(self, now: float) -> Ledger | None:
-        """The predecessor's ledger. Without one: what nodes say once nothing can be under way any more."""
-        kept = await self._shelf.load()
-        if kept is not None:
-            try:
-                found = Ledger.restore(self._ratings, kept, asks=self._asks)
-            except Corrupt as error:
-                log.warning("power policy %s: %s", self.policy.name, error)
-            else:
-                self._held[:] = now + HOLD
-                return found
-        self._begun = self._begun or now
-        if kept is not None and now < self._begun + SETTLE:
-            return None
-        caps = await self._plant.read_caps(np.arange(len(self._ratings.high)))
-        return Ledger(self._ratings, caps=caps, asks=self._asks)
-
-    def _see(self, ledger: Ledger, looked: NDArray[np.int8], now: float) -> NDArray[np.int8]:
-        """Note what nodes are used for, as far as it is believed; what is."""
-        seen = np.where(looked == UNSEEN, ledger.use, looked)
-        self._held[looked == ledger.use] = -np.inf
-        up = (ledger.use == Use.BOOTING) & (seen == Use.IDLE)
-        doubted = (seen < ledger.use) & ~up & (now < self._held)
-        changed = (seen != ledger.use) & ~doubted
-        for use in np.unique(seen[changed]):
-            ledger.occupy(np.flatnonzero(changed & (seen == use)), Use(int(use)), now)
-        return np.where(doubted, ledger.use, seen)
-
     def _view(self, ledger: Ledger, look: Look, now: float) -> View:
         use, starting = look.use, look.use == Use.BOOTING
         if look.starting is not None:
             # What was let start a moment ago is not seen to yet.
-            starting = look.starting | (starting & np.isfinite(self._held))
+            starting = look.starting | (starting & self._belief.held)
         if look.apart is not None:
             # Neither off nor idle as far as a policy goes: nobody to start or to stop.
             use = np.where(look.apart & (use == Use.OFF), Use.STOPPING, use)
@@ -287,7 +242,7 @@ class Governor:
             waiting=look.waiting,
             room=ledger.room(now, self.limits),
             start=float(ledger.start(np.flatnonzero(use == Use.OFF)).max(initial=0.0)),
-            launch=float(self.policy.nodes.high - self.policy.nodes.idle) if self._asks else 0.0,
+            launch=0.0,
             starting=starting,
         )
 
@@ -302,7 +257,7 @@ class Governor:
         np.maximum.at(changed, look.job[rows], self._changed[rows])
         return look.jobs._replace(cap=cap, changed=changed)
 
-    async def _hand_over(self, ledger: Ledger, commands: Commands, booked: float) -> None:
+    async def _hand_over(self, commands: Commands, booked: float) -> None:
         rows, watts = commands
         if not len(rows):
             return

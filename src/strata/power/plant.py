@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from strata.power.capping import Column, Commands, Mask, Ratings, Rows
+from strata.power.capping.terms import Column, Commands, Mask, Ratings, Rows
 from strata.power.policy_view import Jobs, Waiting
 
 UNSEEN = -1

@@ -28,7 +28,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from strata.power.capping import Limits, Ratings
+from strata.power.capping.terms import Limits, Ratings
 from strata.power.units import Seconds, Watts
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -200,6 +200,11 @@ class Policy(Part, frozen=True):
             raise ValueError("band is its lower edge, and not above limit")
         if sum((self.cap is not None, bool(self.queues), self.over_provisioned is not None)) > 1:
             raise ValueError("only one of cap, queues and over-provisioned can say what caps are")
+
+    @property
+    def sets_caps(self) -> bool:
+        """Whether it says what caps are; otherwise whoever asks does."""
+        return self.cap is not None or bool(self.queues) or self.over_provisioned is not None
 
     def limits(self) -> Limits:
         """What the ledger of caps is held to."""

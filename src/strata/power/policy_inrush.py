@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from strata.power.capping import Mask, Rows
+from strata.power.capping.terms import Mask, Rows
 from strata.power.policy import Inrush
 
 

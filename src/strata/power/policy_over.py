@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from strata.power.capping import Column
+from strata.power.capping.terms import Column
 from strata.power.policy import NodePower, OverProvisioned
 from strata.power.policy_view import Jobs, View
 

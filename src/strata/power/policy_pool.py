@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from strata.power.capping import Rows, Use
+from strata.power.capping.terms import Rows, Use
 from strata.power.policy import IdlePool
 from strata.power.policy_view import View
 

@@ -6,13 +6,16 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from strata.power.capping import Column, Rows, Use
+from strata.power.capping.terms import Column, Rows, Use
 from strata.power.policy import Queue
 from strata.power.policy_view import View
 
 
 def first_shares(queues: Mapping[str, Queue], count: int) -> Rows:
-    """Which queue each of ``count`` nodes serves to begin with. What no queue claims goes to the first."""
+    """Which queue each of ``count`` nodes serves to begin with. What no queue claims goes to the first; -1: there are
+    none, and every node serves any job."""
+    if not queues:
+        return np.full(count, -1, np.int64)
     claims = [queue.nodes for queue in queues.values()]
     found = np.repeat(np.arange(len(claims)), claims)[:count]
     return np.concatenate([found, np.zeros(count - len(found), np.int64)]).astype(np.int64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from strata.power.capping import Use
+from strata.power.capping.terms import Use
 from strata.power.policy import Policy
 from strata.power.policy_inrush import within
 from strata.power.policy_over import over

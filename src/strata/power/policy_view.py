@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from strata.power.capping import Column, Rows
+from strata.power.capping.terms import Column, Rows
 
 
 class Jobs(NamedTuple):

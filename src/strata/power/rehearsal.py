@@ -13,28 +13,20 @@ from collections.abc import Callable
 import msgspec
 import numpy as np
 
-from strata.power.capping import SETTLE, Column, Commands, Ledger, Limits, Mask, Rows, Use
+from strata.power.capping.ledger import Ledger
+from strata.power.capping.terms import SETTLE, Commands, Limits, Rows, Use
 from strata.power.policy import Policy
 from strata.power.policy_queues import first_shares
-from strata.power.policy_step import step
+from strata.power.policy_round import decide
 from strata.power.policy_view import Jobs, View, Waiting
+from strata.power.rehearsal_outcome import Outcome, Tally
 from strata.power.rehearsal_queue import DEPTH, Held, startable
+from strata.power.rehearsal_wire import Delivery, Wire
 from strata.power.rehearsal_world import Machine, World
 from strata.power.trace import Trace
 
 MONDAY = 1767571200.0
 """When rehearsals begin: 2026-01-05, midnight UTC, a Monday."""
-
-
-class Wire(msgspec.Struct, frozen=True, kw_only=True):
-    """What becomes of commands."""
-
-    slowest: int = 8
-    """They take effect after 1 to this many seconds."""
-    lost: float = 0.005
-    """Part of them that never arrive."""
-    unanswered: float = 0.005
-    """Part of them that take effect, and nobody hears of it."""
 
 
 class Death(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,38 +35,6 @@ class Death(msgspec.Struct, frozen=True, kw_only=True):
     after: float
     """Seconds from the beginning."""
     away: float = 180.0
-
-
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rehearsed machine did."""
-
-    name: str
-    days: float
-    jobs: int
-    """Finished."""
-    jobs_per_day: float
-    killed: int
-    """Reached their time limit."""
-    node_hours: float
-    """Work done, as hours of one node without a cap."""
-    busy: float
-    """Part of all node-hours that jobs had."""
-    stretch: float
-    """How many times as long as without caps jobs took, over all nodes; what was killed was for nothing."""
-    stretch_95: float
-    """The same of the one job in twenty that was slowed the most, at least."""
-    mean_wait_s: float
-    energy_kwh: float
-    kwh_per_node_hour: float
-    mean_w: float
-    peak_w: float
-    peak_possible_w: float
-    """The most that could have been drawn at any instant, under the caps that were in force."""
-    over_limit_s: float
-    """How long more was drawn than the site allows."""
-    cap_commands: int
-    starts: int
-    stops: int
 
 
 def rehearse(
@@ -100,7 +60,7 @@ class _Rehearsal:
     ) -> None:
         self.policy, self.machine, self.trace, self.wire, self.death = policy, machine, trace, wire, death
         self.limits: Limits = policy.limits()
-        queue = first_shares(policy.queues, machine.count) if policy.queues else np.full(machine.count, -1, np.int64)
+        queue = first_shares(policy.queues, machine.count)
         first = np.full(machine.count, policy.launch_cap(0, np.inf))
         for at, part in enumerate(policy.queues.values()):
             first[queue == at] = policy.nodes.high if part.cap is None else part.cap
@@ -116,11 +76,7 @@ class _Rehearsal:
         self.caps = np.array([policy.launch_cap(queue, upcap) for queue, upcap in asked])
         self.waiting: list[int] = []
         self.arrived = 0
-        self.stretches: list[float] = []
-        self.killed = 0
-        self.waits: list[float] = []
-        self.work = 0.0
-        self.commands = self.starts = self.stops = 0
+        self.tally = Tally(trace)
         numbers = np.arange(machine.count)
         self.cabinet, self.pdu = numbers // machine.per_cabinet, numbers // machine.per_pdu
 
@@ -141,7 +97,7 @@ class _Rehearsal:
                 self.arrived, free = self.arrived + 1, True
             if free:
                 self.schedule()
-        return self.outcome(end)
+        return self.tally.outcome(self.policy.name or "policy", self.world, end)
 
     def at(self, when: float, what: Callable[[], None]) -> None:
         """Do ``what`` then."""
@@ -165,15 +121,10 @@ class _Rehearsal:
             return
         overdue = self.ledger.overdue(now)
         self.ledger.observe(overdue, self.world.cap[overdue], now)
-        view = self.view()
-        actions = step(self.policy, MONDAY + now, view)
-        self.queue = actions.queue
-        commands = self.ledger.propose(now, actions.caps, self.limits, groups=self.world.slot, rank=actions.rank)
-        self.ledger.send(commands, now, now + SETTLE)
-        on = self.ledger.boot(actions.on, self.limits, now)
+        self.queue, commands, on, off = decide(self.policy, MONDAY + now, self.view(), self.ledger, self.limits, now)
         self.switch(on, Use.BOOTING, Use.IDLE, self.machine.boot_seconds)
-        self.switch(actions.off, Use.STOPPING, Use.OFF, self.machine.stop_seconds)
-        self.starts, self.stops = self.starts + len(on), self.stops + len(actions.off)
+        self.switch(off, Use.STOPPING, Use.OFF, self.machine.stop_seconds)
+        self.tally.starts, self.tally.stops = self.tally.starts + len(on), self.tally.stops + len(off)
         slots = self.world.slot[commands.rows]
         self.world.slots.cap[slots[slots >= 0]] = commands.watts[slots >= 0]
         self.world.slots.changed[slots[slots >= 0]] = now
@@ -230,38 +181,28 @@ class _Rehearsal:
 
     def hand_over(self, commands: Commands) -> None:
         """Give commands to the wire."""
-        rows, watts = commands
-        self.commands += len(rows)
-        delay = self.luck.integers(1, self.wire.slowest + 1, len(rows))
-        fate = self.luck.random(len(rows))
-        arrives = fate >= self.wire.lost
-        answered = fate >= self.wire.lost + self.wire.unanswered
-        for seconds in np.unique(delay[arrives]):
-            now_due = arrives & (delay == seconds)
-            self.at(self.world.now + float(seconds), self.arrival(rows, watts, now_due, now_due & answered))
+        self.tally.commands += len(commands.rows)
+        for delivery in self.wire.carry(commands, self.luck):
+            self.at(self.world.now + delivery.after, self.arrival(delivery))
 
-    def arrival(self, rows: Rows, watts: Column, due: Mask, answered: Mask) -> Callable[[], None]:
+    def arrival(self, delivery: Delivery) -> Callable[[], None]:
         """Commands take effect, and those who live hear most of the answers."""
         sender = self.ledger
 
         def happen() -> None:
-            self.world.set_caps(rows[due], watts[due])
+            self.world.set_caps(*delivery.arrived)
             if self.alive and self.ledger is sender:
-                self.ledger.confirm(rows[answered], watts[answered], self.world.now)
+                self.ledger.confirm(*delivery.answered, self.world.now)
 
         return happen
 
     def finish(self) -> bool:
         """Jobs end."""
         ended = self.world.ended()
-        for job, rows, whole, ran in ended:
-            if whole:
-                self.stretches.append(ran / float(self.trace.seconds[job]))
-                self.work += float(self.trace.seconds[job]) * len(rows)
-            else:
-                self.killed += 1
-            if self.alive:
-                self.ledger.occupy(rows, Use.IDLE, self.world.now)
+        self.tally.count(ended)
+        if self.alive:
+            for job in ended:
+                self.ledger.occupy(job.rows, Use.IDLE, self.world.now)
         return bool(ended)
 
     def schedule(self) -> None:
@@ -301,36 +242,7 @@ class _Rehearsal:
             self.hand_over(commands)
             rows = rows[size:]
             self.waiting.remove(job)
-            self.waits.append(now - float(trace.submit[job]))
-
-    def outcome(self, end: float) -> Outcome:
-        """What came of it. Jobs under way count with the work that they have done."""
-        world, table = self.world, self.world.slots
-        running = table.job >= 0
-        under_way = (self.trace.seconds[table.job[running]] - table.left[running]) * table.nodes[running]
-        hours = (self.work + float(under_way.sum())) / 3600.0
-        days = end / 86400.0
-        return Outcome(
-            name=self.policy.name or "policy",
-            days=days,
-            jobs=len(self.stretches),
-            jobs_per_day=len(self.stretches) / days,
-            killed=self.killed,
-            node_hours=hours,
-            busy=world.busy_seconds / (self.machine.count * end),
-            stretch=world.busy_seconds / 3600.0 / hours if hours else 1.0,
-            stretch_95=float(np.percentile(self.stretches, 95)) if self.stretches else 1.0,
-            mean_wait_s=float(np.mean(self.waits)) if self.waits else 0.0,
-            energy_kwh=world.energy / 3.6e6,
-            kwh_per_node_hour=world.energy / 3.6e6 / hours if hours else 0.0,
-            mean_w=world.energy / end,
-            peak_w=world.peak,
-            peak_possible_w=world.peak_possible,
-            over_limit_s=world.over_seconds,
-            cap_commands=self.commands,
-            starts=self.starts,
-            stops=self.stops,
-        )
+            self.tally.waits.append(now - float(trace.submit[job]))
 
 
 def _dated(jobs: Jobs) -> Jobs:

@@ -8,7 +8,8 @@ import msgspec
 import numpy as np
 
 from strata.power.policy import Policy
-from strata.power.rehearsal import Death, Outcome, rehearse
+from strata.power.rehearsal import Death, rehearse
+from strata.power.rehearsal_outcome import Outcome
 from strata.power.rehearsal_world import Machine
 from strata.power.trace import Trace
 from strata.power.units import Watts

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from strata.power.capping import Column, Rows
+from strata.power.capping.terms import Column, Rows
 
 DEPTH = 200
 """How many waiting jobs are looked at."""

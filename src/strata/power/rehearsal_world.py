@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from strata.power.capping import Column, Ratings, Rows, Use
+from strata.power.capping.terms import Column, Ratings, Rows, Use
 from strata.power.policy_view import Jobs
 from strata.power.trace import LEVELS, Trace
 

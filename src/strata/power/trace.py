@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from strata.power.capping import Column, Rows
+from strata.power.capping.terms import Column, Rows
 
 LEVELS = 32
 """How many different draws a job goes through before they repeat."""

@@ -8,7 +8,7 @@ from strata.api.redfish.forms import resource
 from strata.api.redfish.ids import SYSTEMS
 from strata.api.redfish.needs import ACT, READ_BMC
 from strata.api.redfish.route import Call, Json, Reply, Route, link
-from strata.control.machine_views import BiosView
+from strata.control.machine_views.bmcs import BiosView
 from strata.core.errors import BadRequest, NotOffered
 
 _KIND = "Bios.v1_2_3"

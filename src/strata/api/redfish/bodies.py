@@ -9,7 +9,7 @@ from strata.api.redfish.errors import Rejected, rejected
 from strata.api.redfish.messages import message
 from strata.api.redfish.route import Call, Json, Reply
 from strata.api.redfish.tasks import accepted
-from strata.control.machine_views import ManyOutcome
+from strata.control.machine_views.many import ManyOutcome
 from strata.control.views import JobView
 from strata.core.errors import Refused
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from strata.api.redfish.messages import STRATA, clean
-from strata.control.machine_views import EventView
+from strata.control.machine_views.events import EventView
 
 Json = dict[str, Any]
 

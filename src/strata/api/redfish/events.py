@@ -17,7 +17,7 @@ from strata.api.redfish.messages import STRATA, clean
 from strata.api.redfish.push import ATTEMPTS, RETRY_AFTER, EventPush, Subscription
 from strata.api.redfish.route import ROOT, Call, Json, Reply, Route, Stream, collection, link
 from strata.api.services import Services
-from strata.control.machine_views import EventView
+from strata.control.machine_views.events import EventView
 from strata.control.principal import Principal, Right
 from strata.core.errors import StrataError, Unavailable
 

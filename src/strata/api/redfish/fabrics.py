@@ -9,7 +9,7 @@ from strata.api.redfish.forms import known, plain, resource, status
 from strata.api.redfish.ids import FABRICS
 from strata.api.redfish.needs import READ_HARDWARE
 from strata.api.redfish.route import Call, Json, Route, collection, link
-from strata.control.machine_views import FabricView, LinkView, SwitchView
+from strata.control.machine_views.fabric import FabricView, LinkView, SwitchView
 from strata.core import xname
 from strata.core.errors import BadRequest, NotFound
 

@@ -9,7 +9,7 @@ from math import isfinite
 from typing import Any
 
 from strata.api.redfish.route import Json
-from strata.control.machine_views import ComponentView
+from strata.control.machine_views.inventory import ComponentView
 from strata.hardware.bmc import Severity
 
 HEALTH: dict[str, str] = {"ok": "OK", "warning": "Warning", "critical": "Critical"}

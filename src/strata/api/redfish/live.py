@@ -16,7 +16,8 @@ from weakref import WeakKeyDictionary
 from strata.api.redfish.forms import worst
 from strata.api.redfish.needs import READ_ALERT, READ_BMC, READ_HARDWARE
 from strata.api.redfish.route import Call
-from strata.control import machine_views as m
+from strata.control.machine_views.bmcs import BmcView, NodeReadings, PowerLimitView
+from strata.control.machine_views.inventory import NodeHardware
 from strata.core.errors import BadRequest, DeviceError, NotOffered, StrataError, Unavailable
 from strata.hardware.bmc import Severity
 
@@ -87,10 +88,10 @@ def kept(call: Call) -> Kept:
     return found
 
 
-async def readings(call: Call, node: str) -> m.NodeReadings:
+async def readings(call: Call, node: str) -> NodeReadings:
     """The sensors of a node that the caller may see. Fails where its controller does."""
 
-    async def ask() -> m.NodeReadings:
+    async def ask() -> NodeReadings:
         found = await call.machine.bmcs.sensors(call.who, node)
         if not found:
             raise NotOffered("no controller is known", node=node)
@@ -99,13 +100,13 @@ async def readings(call: Call, node: str) -> m.NodeReadings:
     try:
         said = await kept(call).get(("readings", node), ask)
     except (NotOffered, BadRequest):
-        return m.NodeReadings(node=node, time=time.time(), readings=())
+        return NodeReadings(node=node, time=time.time(), readings=())
     if said.trouble and not said.readings:
         raise Unavailable(said.trouble, where=node, hint="see why: strata hardware show")
     return said
 
 
-async def limits(call: Call, node: str) -> Sequence[m.PowerLimitView]:
+async def limits(call: Call, node: str) -> Sequence[PowerLimitView]:
     """What can be capped; nothing where the hardware has no such thing."""
     try:
         return await kept(call).get(("limits", node), lambda: call.machine.bmcs.limits(call.who, node))
@@ -113,12 +114,12 @@ async def limits(call: Call, node: str) -> Sequence[m.PowerLimitView]:
         return ()
 
 
-async def bmc(call: Call, node: str) -> m.BmcView | None:
+async def bmc(call: Call, node: str) -> BmcView | None:
     """The node's controller, if it answers soon. For one node of many only what is at hand."""
     if call.services.machine is None or not call.who.may(READ_BMC):
         return None
     if call.one_of_many:
-        found: m.BmcView | None = kept(call).at_hand(("bmc", node))
+        found: BmcView | None = kept(call).at_hand(("bmc", node))
         return found
     try:
         async with asyncio.timeout(PATIENCE):
@@ -127,7 +128,7 @@ async def bmc(call: Call, node: str) -> m.BmcView | None:
         return None
 
 
-async def hardware(call: Call, node: str) -> m.NodeHardware | None:
+async def hardware(call: Call, node: str) -> NodeHardware | None:
     """What a node is made of; None: it was not discovered, or that is not for the caller."""
     if call.services.machine is None or not call.who.may(READ_HARDWARE):
         return None

@@ -11,7 +11,8 @@ from strata.api.redfish.ids import MANAGERS, SERVICE_MANAGER, SYSTEMS
 from strata.api.redfish.messages import STRATA
 from strata.api.redfish.needs import READ_ALERT, READ_AUDIT, READ_BMC
 from strata.api.redfish.route import Call, Json, Route, collection, link
-from strata.control.machine_views import EventView, LogEntryView
+from strata.control.machine_views.bmcs import LogEntryView
+from strata.control.machine_views.events import EventView
 from strata.control.service_views import AuditView
 from strata.core.errors import BadRequest, NotFound, NotOffered
 

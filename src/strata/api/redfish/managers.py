@@ -13,7 +13,7 @@ from strata.api.redfish.forms import ENABLED, plain, resource, status, uuid, whe
 from strata.api.redfish.ids import MANAGERS, SERVICE_MANAGER
 from strata.api.redfish.needs import READ, READ_AUDIT, READ_HARDWARE
 from strata.api.redfish.route import Call, Json, Route, collection, link
-from strata.control.machine_views import ControllerSummary
+from strata.control.machine_views.inventory import ControllerSummary
 from strata.core.errors import NotFound
 
 _SELF = f"{MANAGERS}/{SERVICE_MANAGER}"

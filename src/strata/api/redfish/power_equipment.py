@@ -10,7 +10,7 @@ from strata.api.redfish.ids import POWER_EQUIPMENT
 from strata.api.redfish.managers import controllers
 from strata.api.redfish.needs import READ_HARDWARE
 from strata.api.redfish.route import Call, Json, Route, collection, link
-from strata.control.machine_views import ComponentView
+from strata.control.machine_views.inventory import ComponentView
 from strata.core.errors import NotFound
 
 _PDUS = f"{POWER_EQUIPMENT}/RackPDUs"

@@ -21,7 +21,7 @@ import msgspec
 from strata.api.redfish.event_body import Json, event_body
 from strata.control.auth import Commits
 from strata.control.machine import AlertFacade
-from strata.control.machine_views import EventView
+from strata.control.machine_views.events import EventView
 from strata.control.principal import LOCAL_ADMIN, Principal
 from strata.core.errors import BadRequest, NotFound, StrataError
 from strata.store.followed import Followed

@@ -10,7 +10,8 @@ from strata.api.redfish.forms import known, label, maker, number, plain, present
 from strata.api.redfish.ids import CHASSIS
 from strata.api.redfish.needs import ACT, READ, READ_BMC
 from strata.api.redfish.route import Call, Json, Reply, Route, collection, link
-from strata.control.machine_views import ComponentView, NodeReadings, PowerLimitView, ReadingView
+from strata.control.machine_views.bmcs import NodeReadings, PowerLimitView, ReadingView
+from strata.control.machine_views.inventory import ComponentView
 from strata.core.errors import NotFound
 
 _TYPES: Mapping[str, tuple[str, str]] = {

@@ -10,7 +10,7 @@ from strata.api.redfish.forms import label, maker, plain, present, resource, slo
 from strata.api.redfish.ids import CHASSIS, SYSTEMS
 from strata.api.redfish.needs import READ
 from strata.api.redfish.route import Call, Json, Route, collection, link
-from strata.control.machine_views import ComponentView
+from strata.control.machine_views.inventory import ComponentView
 from strata.core.errors import NotFound
 
 _PROTOCOLS = ("PCIe", "SAS", "SATA", "USB", "NVMe", "FC", "iSCSI")

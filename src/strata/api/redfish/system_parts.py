@@ -14,7 +14,7 @@ from strata.api.redfish.forms import known, label, mac, maker, plain, present, r
 from strata.api.redfish.ids import SYSTEMS
 from strata.api.redfish.needs import READ
 from strata.api.redfish.route import Call, Json, Route, collection
-from strata.control.machine_views import ComponentView
+from strata.control.machine_views.inventory import ComponentView
 from strata.core.errors import NotFound
 
 _MEMORY_TYPES = (

@@ -9,8 +9,9 @@ from strata.api.redfish.forms import plain, resource, status, uuid, whole, worst
 from strata.api.redfish.ids import SYSTEMS
 from strata.api.redfish.needs import ACT, READ, READ_BMC
 from strata.api.redfish.route import Call, Json, Reply, Route, collection, link
-from strata.control import machine_views as m
 from strata.control import views as v
+from strata.control.machine_views.bmcs import BmcView
+from strata.control.machine_views.inventory import ComponentView, NodeHardware
 from strata.core.errors import BadRequest
 from strata.hardware.bmc import Boot, BootTarget, PowerAction, Severity
 
@@ -113,7 +114,7 @@ def power_state(view: v.NodeView) -> str | None:
     return on_the_way or {"on": "On", "off": "Off"}.get(power)
 
 
-async def system_status(call: Call, view: v.NodeView, hardware: m.NodeHardware | None) -> Json:
+async def system_status(call: Call, view: v.NodeView, hardware: NodeHardware | None) -> Json:
     """How the node is: its power, its open alerts and faults, and its parts."""
     fact = view.facts.get("power")
     alert = (await live.troubles(call)).get(view.name)
@@ -124,7 +125,7 @@ async def system_status(call: Call, view: v.NodeView, hardware: m.NodeHardware |
     return status(state, own, rollup=worst((own, parts)))
 
 
-def _identity(hardware: m.NodeHardware | None) -> Json:
+def _identity(hardware: NodeHardware | None) -> Json:
     if hardware is None:
         return {"Manufacturer": None, "Model": None, "SerialNumber": None, "UUID": None}
     machine = next((part for part in hardware.components if part.kind == "system"), None)
@@ -138,7 +139,7 @@ def _identity(hardware: m.NodeHardware | None) -> Json:
     }
 
 
-def _summaries(hardware: m.NodeHardware | None) -> Json:
+def _summaries(hardware: NodeHardware | None) -> Json:
     parts = hardware.components if hardware is not None else ()
     processors = [part for part in parts if part.kind == "processor"]
     modules = [part for part in parts if part.kind == "memory"]
@@ -155,13 +156,13 @@ def _summaries(hardware: m.NodeHardware | None) -> Json:
     }
 
 
-def _sum(parts: list[m.ComponentView], fact: str) -> int | None:
+def _sum(parts: list[ComponentView], fact: str) -> int | None:
     """The sum, where every part says how much it has."""
     found = [whole(part, fact) for part in parts]
     return sum(filter(None, found)) if found and None not in found else None
 
 
-def _boot(bmc: m.BmcView | None) -> Json:
+def _boot(bmc: BmcView | None) -> Json:
     boot = bmc.boot if bmc is not None else None
     allowed = list(TARGETS)
     found: Json = {

@@ -14,7 +14,7 @@ from strata.api.redfish.needs import ACT, READ
 from strata.api.redfish.route import Call, Json, Reply, Route, collection, link
 from strata.api.redfish.targets import selector
 from strata.api.redfish.tasks import accepted
-from strata.control.machine_views import FirmwareUpdate
+from strata.control.machine_views.bmcs import FirmwareUpdate
 from strata.core.errors import BadRequest, NotFound
 
 _INVENTORY = f"{UPDATE}/FirmwareInventory"

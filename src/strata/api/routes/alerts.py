@@ -11,7 +11,7 @@ from litestar.params import JSONBody, PathParameter, QueryParameter
 from strata.api.http import seal, unseal
 from strata.api.rights import needs
 from strata.api.services import Asked, Cursor, Limit
-from strata.control import machine_views as m
+from strata.control.machine_views.alerts import Acknowledgement, AlertPage, AlertView, WebhookSpec, WebhookView
 from strata.control.texts import NAME, Out
 
 _TAG = "alerts"
@@ -23,13 +23,13 @@ WebhookPath = Annotated[str, PathParameter(pattern=NAME, max_length=63)]
 class Acknowledged(Out, frozen=True, kw_only=True):
     """The alerts, as they are now."""
 
-    items: tuple[m.AlertView, ...]
+    items: tuple[AlertView, ...]
 
 
 class Webhooks(Out, frozen=True, kw_only=True):
     """All webhooks, by name."""
 
-    items: tuple[m.WebhookView, ...]
+    items: tuple[WebhookView, ...]
 
 
 @get("/v1/alerts", tags=[_TAG], **needs("read", "alert"))
@@ -38,14 +38,14 @@ async def list_alerts(
     everything: Annotated[bool, QueryParameter(name="all", description="Also those that are over.")] = False,
     limit: Limit = 1000,
     cursor: Cursor = None,
-) -> m.AlertPage:
+) -> AlertPage:
     """Alerts, worst first, then newest first; those that are over come last."""
     page = await ask.machine.alerts.alerts(ask.who, all_=everything, limit=limit, after=unseal(cursor))
     return msgspec.structs.replace(page, next=seal(page.next or None) or "")
 
 
 @post("/v1/alerts/acknowledge", tags=[_TAG], status_code=200, **needs("change", "alert", 404, body=True))
-async def acknowledge_alerts(ask: Asked, data: JSONBody[m.Acknowledgement]) -> Acknowledged:
+async def acknowledge_alerts(ask: Asked, data: JSONBody[Acknowledgement]) -> Acknowledged:
     """Say that a person looks after these alerts. One that gets worse, or comes back, is open again."""
     return Acknowledged(items=tuple(await ask.machine.alerts.acknowledge(ask.who, data.ids, data.note)))
 
@@ -57,7 +57,7 @@ async def list_webhooks(ask: Asked) -> Webhooks:
 
 
 @put("/v1/webhooks/{name:str}", tags=[_HOOKS], **needs("change", "webhook", body=True))
-async def put_webhook(ask: Asked, name: WebhookPath, data: JSONBody[m.WebhookSpec]) -> m.WebhookView:
+async def put_webhook(ask: Asked, name: WebhookPath, data: JSONBody[WebhookSpec]) -> WebhookView:
     """Create or replace a webhook. Without a secret, the one that it has stays; delete it first to send unsigned."""
     return await ask.machine.alerts.put_webhook(ask.who, name, data)
 

@@ -9,8 +9,13 @@ from litestar.params import JSONBody, QueryParameter
 
 from strata.api.rights import needs
 from strata.api.services import Asked
-from strata.control import machine_views as m
 from strata.control import views as v
+from strata.control.machine_views.credentials import (
+    BmcCredentialSpec,
+    BmcCredentialView,
+    CertificateAcceptance,
+    RotationRequest,
+)
 from strata.control.texts import PLAIN, Out
 
 _TAG = "hardware credentials"
@@ -24,7 +29,7 @@ Pattern = Annotated[
 class BmcCredentials(Out, frozen=True, kw_only=True):
     """All credentials, by pattern, without secrets."""
 
-    items: tuple[m.BmcCredentialView, ...]
+    items: tuple[BmcCredentialView, ...]
 
 
 @get("/v1/hardware/credentials", tags=[_TAG], **needs("read", "bmc-credential"))
@@ -34,7 +39,7 @@ async def list_bmc_credentials(ask: Asked) -> BmcCredentials:
 
 
 @put("/v1/hardware/credentials", tags=[_TAG], **needs("change", "bmc-credential", 409, body=True))
-async def put_bmc_credential(ask: Asked, data: JSONBody[m.BmcCredentialSpec]) -> m.BmcCredentialView:
+async def put_bmc_credential(ask: Asked, data: JSONBody[BmcCredentialSpec]) -> BmcCredentialView:
     """Create or replace the credential of a pattern of addresses. The most specific pattern that fits counts."""
     return await ask.machine.credentials.put(ask.who, data)
 
@@ -51,7 +56,7 @@ async def delete_bmc_credential(ask: Asked, pattern: Pattern) -> None:
     status_code=202,
     **needs("change", "bmc-credential", 404, 409, body=True),
 )
-async def rotate_bmc_passwords(ask: Asked, data: JSONBody[m.RotationRequest]) -> Response[v.JobView]:
+async def rotate_bmc_passwords(ask: Asked, data: JSONBody[RotationRequest]) -> Response[v.JobView]:
     """Give every selected node's controller a new random password of its own: a job."""
     job = await ask.machine.credentials.rotate(ask.who, data.select)
     return Response(job, status_code=202, headers={"Location": f"/v1/jobs/{job.id}"})
@@ -63,7 +68,7 @@ async def rotate_bmc_passwords(ask: Asked, data: JSONBody[m.RotationRequest]) ->
     status_code=204,
     **needs("change", "bmc-credential", 404, 409, body=True),
 )
-async def accept_bmc_certificate(ask: Asked, data: JSONBody[m.CertificateAcceptance]) -> None:
+async def accept_bmc_certificate(ask: Asked, data: JSONBody[CertificateAcceptance]) -> None:
     """Accept another certificate from a controller than the one that it showed first."""
     await ask.machine.credentials.accept_certificate(ask.who, data)
 

@@ -11,9 +11,19 @@ from msgspec import Meta
 
 from strata.api.rights import answers, needs
 from strata.api.services import Asked, Limit, NodePath, Select
-from strata.control import machine_views as m
 from strata.control import views as v
 from strata.control.machine import Many
+from strata.control.machine_views.bmcs import (
+    BiosView,
+    BmcView,
+    FirmwareUpdate,
+    LogEntryView,
+    NodeFirmware,
+    NodeReadings,
+    PowerLimitView,
+    ServiceSettingsChange,
+    ServiceSettingsView,
+)
 from strata.control.texts import PLAIN, In, Out, SelectText
 from strata.hardware.bmc import Boot as BootOverride
 from strata.hardware.bmc import BootTarget, PowerAction
@@ -68,7 +78,7 @@ class SettingsChange(In, frozen=True, kw_only=True):
     """Time and log servers; absent: left as they are."""
 
     select: SelectText
-    change: m.ServiceSettingsChange
+    change: ServiceSettingsChange
 
 
 class InsertMedia(In, frozen=True, kw_only=True):
@@ -81,25 +91,25 @@ class InsertMedia(In, frozen=True, kw_only=True):
 class Sensors(Out, frozen=True, kw_only=True):
     """Sensors by node."""
 
-    items: tuple[m.NodeReadings, ...]
+    items: tuple[NodeReadings, ...]
 
 
 class FirmwareList(Out, frozen=True, kw_only=True):
     """Firmware by node."""
 
-    items: tuple[m.NodeFirmware, ...]
+    items: tuple[NodeFirmware, ...]
 
 
 class LogEntries(Out, frozen=True, kw_only=True):
     """A controller's own log, oldest first."""
 
-    items: tuple[m.LogEntryView, ...]
+    items: tuple[LogEntryView, ...]
 
 
 class Limits(Out, frozen=True, kw_only=True):
     """What can be capped."""
 
-    items: tuple[m.PowerLimitView, ...]
+    items: tuple[PowerLimitView, ...]
 
 
 def _many(right: Any) -> dict[str, Any]:
@@ -161,7 +171,7 @@ async def set_settings(ask: Asked, data: JSONBody[SettingsChange]) -> Response[M
 
 
 @post("/v1/bmc/firmware", tags=[_TAG], status_code=202, **needs("change", "hardware", 404, 409, body=True))
-async def update_firmware(ask: Asked, data: JSONBody[m.FirmwareUpdate]) -> Response[v.JobView]:
+async def update_firmware(ask: Asked, data: JSONBody[FirmwareUpdate]) -> Response[v.JobView]:
     """Update firmware of the selected nodes, a few at a time; it stops when they fail."""
     job = await ask.machine.bmcs.update_firmware(ask.who, data)
     return Response(job, status_code=202, headers={"Location": f"/v1/jobs/{job.id}"})
@@ -180,7 +190,7 @@ async def list_firmware(ask: Asked, select: Select) -> FirmwareList:
 
 
 @get("/v1/nodes/{name:str}/bmc", **_READ)
-async def show_bmc(ask: Asked, name: NodePath) -> m.BmcView:
+async def show_bmc(ask: Asked, name: NodePath) -> BmcView:
     """The node's controller, as it is now."""
     return await ask.machine.bmcs.info(ask.who, name)
 
@@ -203,13 +213,13 @@ async def show_limits(ask: Asked, name: NodePath) -> Limits:
 
 
 @get("/v1/nodes/{name:str}/bmc/bios", **_READ)
-async def show_bios(ask: Asked, name: NodePath) -> m.BiosView:
+async def show_bios(ask: Asked, name: NodePath) -> BiosView:
     """Firmware settings, in force and staged."""
     return await ask.machine.bmcs.bios(ask.who, name)
 
 
 @get("/v1/nodes/{name:str}/bmc/settings", **_READ)
-async def show_settings(ask: Asked, name: NodePath) -> m.ServiceSettingsView:
+async def show_settings(ask: Asked, name: NodePath) -> ServiceSettingsView:
     """Time and log servers of the node's controller."""
     return await ask.machine.bmcs.settings(ask.who, name)
 

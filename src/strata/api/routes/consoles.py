@@ -13,7 +13,7 @@ from strata.api import sse
 from strata.api.http import AnyRequest, finite
 from strata.api.rights import needs
 from strata.api.services import Asked, NodePath, Select, Time
-from strata.control import machine_views as m
+from strata.control.machine_views.consoles import ConsoleHits, ConsoleLine, ConsoleQuery, ConsoleView
 from strata.control.texts import PLAIN, Out
 
 _TAG = "consoles"
@@ -31,13 +31,13 @@ Dump = Annotated[
 class Consoles(Out, frozen=True, kw_only=True):
     """How consoles are captured, by node."""
 
-    items: tuple[m.ConsoleView, ...]
+    items: tuple[ConsoleView, ...]
 
 
 class ConsoleLines(Out, frozen=True, kw_only=True):
     """Lines of one node, oldest first."""
 
-    items: tuple[m.ConsoleLine, ...]
+    items: tuple[ConsoleLine, ...]
 
 
 class ConsoleDumps(Out, frozen=True, kw_only=True):
@@ -72,10 +72,10 @@ async def search_consoles(
     since: Time = None,
     until: Time = None,
     limit: Annotated[int, QueryParameter(ge=1, le=1000, description="Most lines, the newest.")] = 100,
-) -> m.ConsoleHits:
+) -> ConsoleHits:
     """Lines of the selected nodes that match, newest first. A search ends after ten seconds; `whole` says whether
     anything was left out."""
-    query = m.ConsoleSearch(
+    query = ConsoleQuery(
         select=select,
         text=text,
         regex=regex,

@@ -6,7 +6,7 @@ from litestar import get
 
 from strata.api.rights import needs
 from strata.api.services import Asked, Select
-from strata.control import machine_views as m
+from strata.control.machine_views.fabric import FabricView, SwitchNodes
 from strata.control.texts import Out
 
 _TAG = "fabric"
@@ -15,11 +15,11 @@ _TAG = "fabric"
 class Near(Out, frozen=True, kw_only=True):
     """Nodes by the switch that they are on, most together first; those on no known switch under an empty name."""
 
-    items: tuple[m.SwitchNodes, ...]
+    items: tuple[SwitchNodes, ...]
 
 
 @get("/v1/fabric", tags=[_TAG], **needs("read", "hardware"))
-async def show_fabric(ask: Asked) -> m.FabricView:
+async def show_fabric(ask: Asked) -> FabricView:
     """Switches, links, and what does not fit together."""
     return await ask.machine.fabric.graph(ask.who)
 

@@ -14,7 +14,7 @@ from strata.api import sse
 from strata.api.http import AnyRequest, finite, seal, unseal
 from strata.api.rights import needs, public
 from strata.api.services import Asked, Cursor, Limit, Select, Time
-from strata.control import machine_views as m
+from strata.control.machine_views.events import EventPage
 from strata.control.texts import Out
 from strata.hardware.bmc import Severity
 from strata.hardware.events.inbox import BODY_MOST
@@ -41,7 +41,7 @@ async def list_events(
     since: Time = None,
     limit: Limit = 1000,
     cursor: Cursor = None,
-) -> m.EventPage:
+) -> EventPage:
     """Events of the selected nodes, newest first."""
     page = await ask.machine.alerts.events(ask.who, select, severity, finite(since, "since"), limit, unseal(cursor))
     return msgspec.structs.replace(page, next=seal(page.next or None) or "")

@@ -10,8 +10,17 @@ from litestar.params import JSONBody, QueryParameter
 from strata.api.http import finite, seal, unseal
 from strata.api.rights import needs
 from strata.api.services import Asked, Cursor, JobPath, Limit, NodePath, Select, Time
-from strata.control import machine_views as m
 from strata.control import views as v
+from strata.control.machine_views.discovery import DiscoverRequest, DiscoveryReport
+from strata.control.machine_views.inventory import (
+    ComponentQuery,
+    ComponentView,
+    ControllerSummary,
+    ControllerView,
+    HardwareChange,
+    HardwareConflict,
+    NodeHardware,
+)
 from strata.control.texts import PLAIN, Out
 from strata.hardware.inventory.found import ComponentKind
 
@@ -30,7 +39,7 @@ Text = Annotated[
 class Controllers(Out, frozen=True, kw_only=True):
     """Some controllers, by address."""
 
-    items: tuple[m.ControllerSummary, ...]
+    items: tuple[ControllerSummary, ...]
     next: str | None
     total: int
 
@@ -38,30 +47,30 @@ class Controllers(Out, frozen=True, kw_only=True):
 class Components(Out, frozen=True, kw_only=True):
     """Some components. A page may be short although there are more: go on while there is a ``next``."""
 
-    items: tuple[m.ComponentView, ...]
+    items: tuple[ComponentView, ...]
     next: str | None
 
 
 class Changes(Out, frozen=True, kw_only=True):
     """What has changed, newest first."""
 
-    items: tuple[m.HardwareChange, ...]
+    items: tuple[HardwareChange, ...]
 
 
 class Conflicts(Out, frozen=True, kw_only=True):
     """What does not fit together."""
 
-    items: tuple[m.HardwareConflict, ...]
+    items: tuple[HardwareConflict, ...]
 
 
 @post("/v1/hardware/discover", tags=[_TAG], status_code=202, **needs("create", "hardware", 409, body=True))
-async def discover(ask: Asked, data: JSONBody[m.DiscoverRequest]) -> v.JobView:
+async def discover(ask: Asked, data: JSONBody[DiscoverRequest]) -> v.JobView:
     """Look for controllers, and write down what they are made of. A job: follow it at `/v1/jobs/{job}`."""
     return await ask.machine.inventory.discover(ask.who, data)
 
 
 @get("/v1/hardware/discover/{job:str}", tags=[_TAG], **needs("read", "hardware", 404))
-async def show_discovery(ask: Asked, job: JobPath) -> m.DiscoveryReport:
+async def show_discovery(ask: Asked, job: JobPath) -> DiscoveryReport:
     """What a discovery has come to so far."""
     return await ask.machine.inventory.discovery(ask.who, job)
 
@@ -74,7 +83,7 @@ async def list_controllers(ask: Asked, limit: Limit = 1000, cursor: Cursor = Non
 
 
 @get("/v1/hardware/controller", tags=[_TAG], **needs("read", "hardware", 404))
-async def show_controller(ask: Asked, address: At) -> m.ControllerView:
+async def show_controller(ask: Asked, address: At) -> ControllerView:
     """One controller with all its parts."""
     return await ask.machine.inventory.controller(ask.who, address)
 
@@ -86,7 +95,7 @@ async def forget_controller(ask: Asked, address: At) -> None:
 
 
 @get("/v1/nodes/{name:str}/hardware", tags=[_TAG], **needs("read", "hardware", 404))
-async def node_hardware(ask: Asked, name: NodePath) -> m.NodeHardware:
+async def node_hardware(ask: Asked, name: NodePath) -> NodeHardware:
     """What a node is made of."""
     return await ask.machine.inventory.of_node(ask.who, name)
 
@@ -101,7 +110,7 @@ async def list_components(
     cursor: Cursor = None,
 ) -> Components:
     """Components of the selected nodes (of all controllers, by default)."""
-    query = m.ComponentQuery(select=select, kind=of_kind or "", text=text or "", limit=limit, after=unseal(cursor))
+    query = ComponentQuery(select=select, kind=of_kind or "", text=text or "", limit=limit, after=unseal(cursor))
     page = await ask.machine.inventory.components(ask.who, query)
     return Components(items=page.items, next=seal(page.next or None))
 

@@ -15,7 +15,9 @@ from litestar.response import Stream
 from strata.api.http import AnyRequest, seal, unseal
 from strata.api.rights import needs
 from strata.api.services import Asked, Cursor, Limit, Select, Time
-from strata.control import power_views as pv
+from strata.control.power_views.jobs import JobBriefs, JobPower
+from strata.control.power_views.measured import CabinetsPower, NodePowerPage, PowerHistory, SystemPower
+from strata.control.power_views.told import JOB_ID, JobsTaken, JobsTold
 from strata.control.texts import PLAIN
 
 _TAG = "power"
@@ -45,7 +47,7 @@ Format = Annotated[
     Literal["", "csv", "parquet"], QueryParameter(name="format", description="Default: as `Accept` says, else csv.")
 ]
 Each = Annotated[bool, QueryParameter(description="Also every node's own values (at most 1000 nodes).")]
-JobPath = Annotated[str, PathParameter(pattern=pv.JOB_ID, max_length=64)]
+JobPath = Annotated[str, PathParameter(pattern=JOB_ID, max_length=64)]
 Apid = Annotated[
     str,
     QueryParameter(
@@ -61,7 +63,7 @@ Running = Annotated[bool, QueryParameter(description="Only those that have not e
 @get("/v1/power/nodes", tags=[_TAG], **needs("read", "power", 404))
 async def list_node_power(
     ask: Asked, select: Select = "*", sort: Sort = "", limit: Limit = 1000, cursor: Cursor = None
-) -> pv.NodePowerPage:
+) -> NodePowerPage:
     """What the selected nodes draw now: as last measured, and nothing where that is too long ago."""
     page = await ask.power.measured.nodes(ask.who, select, sort, limit, unseal(cursor))
     return msgspec.structs.replace(page, next=seal(page.next or None) or "")
@@ -76,7 +78,7 @@ async def power_history(
     end: Time = None,
     step: Step = 0.0,
     each: Each = False,
-) -> pv.PowerHistory:
+) -> PowerHistory:
     """A metric of the selected nodes over time; by default their power in the last hour."""
     return await ask.power.measured.history(ask.who, select, metric, start, end, step, each=each)
 
@@ -115,13 +117,13 @@ async def power_samples(
 
 
 @get("/v1/power/system", tags=[_TAG], **needs("read", "power", 410))
-async def system_power(ask: Asked, start: Time = None, end: Time = None, step: Step = 0.0) -> pv.SystemPower:
+async def system_power(ask: Asked, start: Time = None, end: Time = None, step: Step = 0.0) -> SystemPower:
     """What all nodes draw together: now, and over a time (by default five minutes)."""
     return await ask.power.measured.system(ask.who, start, end, step)
 
 
 @get("/v1/power/cabinets", tags=[_TAG], **needs("read", "power", 410))
-async def cabinet_power(ask: Asked, start: Time = None, end: Time = None, step: Step = 0.0) -> pv.CabinetsPower:
+async def cabinet_power(ask: Asked, start: Time = None, end: Time = None, step: Step = 0.0) -> CabinetsPower:
     """What the nodes of each cabinet draw: now, and over a time (by default five minutes)."""
     return await ask.power.measured.cabinets(ask.who, start, end, step)
 
@@ -129,20 +131,20 @@ async def cabinet_power(ask: Asked, start: Time = None, end: Time = None, step: 
 @get("/v1/power/jobs", tags=[_TAG], **needs("read", "power"))
 async def list_job_power(
     ask: Asked, user: User = "", since: Time = None, running: Running = False, limit: Limit = 100
-) -> pv.JobBriefs:
+) -> JobBriefs:
     """Jobs that ran since then (by default: a day ago), the newest first."""
     return await ask.power.jobs.jobs(ask.who, user, since, limit, running=running)
 
 
 @get("/v1/power/jobs/{name:str}", tags=[_TAG], **needs("read", "power", 404, 410))
-async def job_power(ask: Asked, name: JobPath, apid: Apid = "") -> pv.JobPower:
+async def job_power(ask: Asked, name: JobPath, apid: Apid = "") -> JobPower:
     """What a job used: energy, average and highest power, how that is spread over its nodes, and against earlier runs
     of the same user and name."""
     return await ask.power.jobs.job(ask.who, name, apid)
 
 
 @post("/v1/power/jobs", tags=[_TAG], status_code=200, **needs("change", "power", 404, body=True))
-async def tell_jobs(ask: Asked, data: JSONBody[pv.JobsTold]) -> pv.JobsTaken:
+async def tell_jobs(ask: Asked, data: JSONBody[JobsTold]) -> JobsTaken:
     """Tell when and where jobs run, as it happens (``events``) or from accounting (``runs``). What is told twice counts
     once."""
     return await ask.power.jobs.tell(ask.who, data)

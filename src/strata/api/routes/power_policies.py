@@ -7,38 +7,38 @@ from litestar.params import JSONBody
 
 from strata.api.rights import needs
 from strata.api.services import Asked, DocumentPath
-from strata.control import power_views as pv
+from strata.control.power_views.policies import Policies, PolicyDetail, PolicySpec, RehearsalSpec, RehearsalView
 
 _TAG = "power"
 
 
 @get("/v1/power/policies", tags=[_TAG], **needs("read", "power-policy"))
-async def list_policies(ask: Asked) -> pv.Policies:
+async def list_policies(ask: Asked) -> Policies:
     """All policies, and what the site may draw."""
     return await ask.power.policies.policies(ask.who)
 
 
 @get("/v1/power/policies/{name:str}", tags=[_TAG], **needs("read", "power-policy", 404))
-async def show_policy(ask: Asked, name: DocumentPath) -> pv.PolicyDetail:
+async def show_policy(ask: Asked, name: DocumentPath) -> PolicyDetail:
     """One policy, with what it says."""
     return await ask.power.policies.policy(ask.who, name)
 
 
 @put("/v1/power/policies/{name:str}", tags=[_TAG], **needs("change", "power-policy", 409, body=True))
-async def put_policy(ask: Asked, name: DocumentPath, data: JSONBody[pv.PolicySpec]) -> pv.PolicyDetail:
+async def put_policy(ask: Asked, name: DocumentPath, data: JSONBody[PolicySpec]) -> PolicyDetail:
     """Create or replace a policy. Refused unless this very content was rehearsed, or `without_rehearsal` says why not.
     One that is enabled stays enabled, with its new content."""
     return await ask.power.policies.put(ask.who, name, data)
 
 
 @post("/v1/power/policies/{name:str}/enable", tags=[_TAG], status_code=200, **needs("change", "power-policy", 404))
-async def enable_policy(ask: Asked, name: DocumentPath) -> pv.PolicyDetail:
+async def enable_policy(ask: Asked, name: DocumentPath) -> PolicyDetail:
     """Let it run. Another that did does not any more."""
     return await ask.power.policies.enable(ask.who, name)
 
 
 @post("/v1/power/policies/{name:str}/disable", tags=[_TAG], status_code=200, **needs("change", "power-policy", 404))
-async def disable_policy(ask: Asked, name: DocumentPath) -> pv.PolicyDetail:
+async def disable_policy(ask: Asked, name: DocumentPath) -> PolicyDetail:
     """Let it run no longer. Caps stay as they are."""
     return await ask.power.policies.disable(ask.who, name)
 
@@ -50,7 +50,7 @@ async def delete_policy(ask: Asked, name: DocumentPath) -> None:
 
 
 @post("/v1/power/rehearsals", tags=[_TAG], status_code=200, **needs("change", "power-policy", body=True))
-async def note_rehearsal(ask: Asked, data: JSONBody[pv.RehearsalSpec]) -> pv.RehearsalView:
+async def note_rehearsal(ask: Asked, data: JSONBody[RehearsalSpec]) -> RehearsalView:
     """Note that a policy's content was rehearsed, and what came of it."""
     return await ask.power.policies.rehearsed(ask.who, data)
 

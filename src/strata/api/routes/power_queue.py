@@ -7,19 +7,19 @@ from litestar.params import JSONBody
 
 from strata.api.rights import needs
 from strata.api.services import Asked
-from strata.control import power_queue_views as qv
+from strata.control.power_views.queue import QueueTold, QueueView
 
 _TAG = "power"
 
 
 @get("/v1/power/queue", tags=[_TAG], **needs("read", "power-queue"))
-async def show_queue(ask: Asked) -> qv.QueueView:
+async def show_queue(ask: Asked) -> QueueView:
     """Which jobs wait and how long those that run still may, as it was last told, and whether policies go by it."""
     return await ask.power.queue.queue(ask.who)
 
 
 @post("/v1/power/queue", tags=[_TAG], status_code=200, **needs("change", "power-queue", body=True))
-async def tell_queue(ask: Asked, data: JSONBody[qv.QueueTold]) -> qv.QueueView:
+async def tell_queue(ask: Asked, data: JSONBody[QueueTold]) -> QueueView:
     """Tell of the whole queue. It replaces what was told before, and is not gone by after `good_for` seconds."""
     return await ask.power.queue.tell(ask.who, data)
 

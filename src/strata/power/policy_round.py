@@ -1,0 +1,32 @@
+"""One round of a policy, on the machine or in rehearsal: what it asks for, as far as the ledger of caps allows it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from strata.power.capping.ledger import Ledger
+from strata.power.capping.terms import SETTLE, Commands, Limits, Rows, Use
+from strata.power.policy import Policy
+from strata.power.policy_step import step
+from strata.power.policy_view import View
+
+
+class Decided(NamedTuple):
+    """What is to be done; the ledger has it as done. Keep that first."""
+
+    queue: Rows
+    """The queue that each node serves from now on."""
+    commands: Commands
+    on: Rows
+    off: Rows
+
+
+def decide(policy: Policy, when: float, view: View, ledger: Ledger, limits: Limits, now: float) -> Decided:
+    """Ask ``policy`` what to do at the hour ``when``, and book what may be; ``now`` is the ledger's time."""
+    actions = step(policy, when, view)
+    commands = ledger.propose(now, actions.caps, limits, groups=view.job, rank=actions.rank)
+    ledger.send(commands, now, now + SETTLE)
+    on = ledger.boot(actions.on, limits, now)
+    # Or they would count as idle for as long as nobody can see what has become of them.
+    ledger.occupy(actions.off, Use.STOPPING, now)
+    return Decided(actions.queue, commands, on, actions.off)
