@@ -216,7 +216,7 @@ async def _serve(directory: Path, nodes: int) -> None:
 
     identity = Identity(store, sign, alarm)
     profiles = Profiles(store, Ledger(store), Builds(directory / "minos").digest)
-    site = Site(controllers=("https://127.0.0.1:8443",), ca=authority.pem.decode())
+    site = Site(controllers=lambda: ("https://127.0.0.1:8443",), ca=authority.pem.decode())
     ground = Ground(attached=lambda _: False, held=lambda _: False, hold=hold, console_tail=tail)
     boot = BootService(networks, directory_, identity, profiles, site, ground, alarm)
     await identity.start()

@@ -73,7 +73,7 @@ class AgentProcess:
 
     def _wait_inside(self) -> int:
         children = Path(f"/proc/{self._holder.pid}/task/{self._holder.pid}/children")
-        for _ in range(500):
+        for _ in range(6000):
             pids = children.read_text().split()
             if pids and b"sleep" in Path(f"/proc/{pids[0]}/cmdline").read_bytes()[:5]:
                 return int(pids[0])

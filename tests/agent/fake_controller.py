@@ -53,10 +53,12 @@ class Site:
         public = self.release_key.public_key()
         return public.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo).decode()
 
-    def sign_request(self, pem: str, seconds: float) -> tuple[str, float]:
+    def sign_request(self, pem: str) -> tuple[str, float]:
         request = x509.load_pem_x509_csr(pem.encode())
-        certificate = self._sign(request.subject, request.public_key(), seconds=seconds)
-        return certificate.public_bytes(serialization.Encoding.PEM).decode(), time.time() + seconds
+        certificate = self._sign(request.subject, request.public_key())
+        return certificate.public_bytes(
+            serialization.Encoding.PEM
+        ).decode(), certificate.not_valid_after_utc.timestamp()
 
     def release(self, image: Path, *, name: str = "demo", serial: int = 1, **changes: Any) -> dict[str, Any]:
         """A signed release of a squashfs file, whose chunk list lies beside it; `changes` are made before signing."""
@@ -80,9 +82,7 @@ class Site:
         release["signature"] = base64.b64encode(self.release_key.sign(text)).decode()
         return release
 
-    def _sign(
-        self, subject: x509.Name, key: Any, *, authority: bool = False, seconds: float = 86400
-    ) -> x509.Certificate:
+    def _sign(self, subject: x509.Name, key: Any, *, authority: bool = False) -> x509.Certificate:
         now = dt.datetime.now(dt.UTC)
         addresses = [ipaddress.ip_address(address) for address in ("127.0.0.1", "10.0.3.2")]
         builder = (
@@ -92,7 +92,7 @@ class Site:
             .public_key(key)
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - dt.timedelta(minutes=5))
-            .not_valid_after(now + dt.timedelta(seconds=seconds))
+            .not_valid_after(now + dt.timedelta(days=1))
             .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
         )
         if not authority:
@@ -106,7 +106,8 @@ class Controller:
 
     def __init__(self, site: Site, port: int = 0) -> None:
         self.site = site
-        self.life = 86400.0
+        self.told_life: float | None = None  # what the node is told, where that is not the certificate's real life
+        self.shown: list[int] = []  # serial numbers of the certificates that nodes came with
         self.token: str | None = TOKEN
         self.redeemed: list[str] = []
         self.exchanges: list[dict[str, Any]] = []
@@ -122,6 +123,7 @@ class Controller:
         self._epoch = 1
         self._count = 0
         self._newest = 0
+        self._order = (0.0, 0)
         self.changed = threading.Condition()
         self._server = _Server(self, port)
         self.port = self._server.server_address[1]
@@ -150,7 +152,7 @@ class Controller:
             "profile": "default@0123456789ab",
         }
 
-    def wait(self, condition: Callable[[], Any], seconds: float = 30) -> Any:
+    def wait(self, condition: Callable[[], Any], seconds: float = 60) -> Any:
         """Until something is so; its value."""
         deadline = time.monotonic() + seconds
         with self.changed:
@@ -165,8 +167,14 @@ class Controller:
     def state(self) -> dict[str, Any]:
         return self.exchanges[-1]["state"] if self.exchanges else {}
 
-    def wait_state(self, state: str, seconds: float = 30) -> dict[str, Any]:
-        return self.wait(lambda: self.exchanges and self.state()["set"]["state"] == state and self.state(), seconds)
+    def wait_state(self, state: str, digest: str = "") -> dict[str, Any]:
+        """Until the node says that its set, of that digest if one is given, is in this state."""
+
+        def reached() -> dict[str, Any] | None:
+            found = self.state().get("set", {})
+            return self.state() if found.get("state") == state and digest in ("", found["digest"]) else None
+
+        return self.wait(reached)
 
     def send(self, kind: str, *, epoch: int | None = None, name: str = "", **values: Any) -> str:
         """Put a command before the agent; its id."""
@@ -191,8 +199,7 @@ class Controller:
                     return 403, {"title": "Refused", "detail": "the token was redeemed already"}
                 self.token = None
                 self.redeemed.append(body["csr"])
-            pem, expires = self.site.sign_request(body["csr"], self.life)
-            return 200, {"certificate": pem, "expires": expires}
+            return 200, self._certificate(body["csr"])
         if path == "/agent/v1/hello":
             with self.changed:
                 self.hellos.append(body)
@@ -201,9 +208,10 @@ class Controller:
         if certificate is None:
             return 401, {"title": "a client certificate is needed"}
         if path == "/agent/v1/renew":
-            pem, expires = self.site.sign_request(body["csr"], self.life)
-            return 200, {"certificate": pem, "expires": expires}
+            return 200, self._certificate(body["csr"])
         if path == "/agent/v1/exchange":
+            with self.changed:
+                self.shown.append(int(certificate["serialNumber"], 16))
             return self._exchange(body)
         with self.changed:
             if path == "/agent/v1/log":
@@ -215,12 +223,21 @@ class Controller:
             self.changed.notify_all()
         return 200, {}
 
+    def _certificate(self, csr: str) -> dict[str, Any]:
+        pem, expires = self.site.sign_request(csr)
+        return {"certificate": pem, "expires": expires if self.told_life is None else time.time() + self.told_life}
+
     def _exchange(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         deadline = time.monotonic() + body["wait"]
         with self.changed:
-            mine = self._newest = max(self._newest + 1, 1)
-            self.exchanges.append(body)
-            del self.exchanges[:-1000]
+            order = (body["state"]["agent"]["started"], body["seq"])
+            late = order < self._order  # a newer one overtook it on the other connection
+            if not late:
+                self._order = order
+                self._newest += 1
+                self.exchanges.append(body)
+                del self.exchanges[:-1000]
+            mine = self._newest
             acked = []
             for result in body["results"]:
                 self.results[result["id"]] = result
@@ -228,9 +245,9 @@ class Controller:
                 if self.acknowledge:
                     acked.append(result["id"])
             self.changed.notify_all()
-            while not acked and not self._pending and self._newest == mine and time.monotonic() < deadline:
+            while not late and not acked and not self._pending and self._newest == mine and time.monotonic() < deadline:
                 self.changed.wait(deadline - time.monotonic())
-            commands = list(self._pending.values()) if self._newest == mine else []
+            commands = list(self._pending.values()) if self._newest == mine and not late else []
             if commands:
                 self.changed.wait(0.05)  # commands are sent again until their result is there: not in a tight loop
         return 200, {"acked": acked, "commands": commands, "wait": 20}

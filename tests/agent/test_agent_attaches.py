@@ -129,7 +129,7 @@ def node(tmp_path: Path) -> Any:
         yield process
 
 
-async def until(check: Callable[[], bool], seconds: float = 30.0) -> None:
+async def until(check: Callable[[], bool], seconds: float = 60.0) -> None:
     async with asyncio.timeout(seconds):
         while not check():  # noqa: ASYNC110
             await asyncio.sleep(0.05)
@@ -144,8 +144,8 @@ def _runs(site: AgentSite) -> str:
 async def run_on(site: AgentSite, *argv: str, where: str = "") -> ExecResult:
     assert site.services.agents is not None
     execs = site.services.agents.exec
-    run = await execs.begin(LOCAL_ADMIN, ExecRequest(select=NODE, argv=argv, where=where, timeout=10))
-    return (await execs.show(LOCAL_ADMIN, run.id, 0, 20)).items[0]
+    run = await execs.begin(LOCAL_ADMIN, ExecRequest(select=NODE, argv=argv, where=where, timeout=60))
+    return (await execs.show(LOCAL_ADMIN, run.id, 0, 60)).items[0]
 
 
 async def put_set(site: AgentSite, greeting: str) -> None:
@@ -153,7 +153,7 @@ async def put_set(site: AgentSite, greeting: str) -> None:
         name="system",
         release="demo:1",
         argv=("/bin/sh", "/service"),
-        ready=Ready(kind="file", path="/run/ready", within=20),
+        ready=Ready(kind="file", path="/run/ready", within=60),
         files=(File(path="/etc/greeting", content=greeting),),
     )
     assert site.services.agents is not None

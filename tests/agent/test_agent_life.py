@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import threading
 import time
@@ -16,6 +17,7 @@ from fake_controller import Controller, Site, controller
 from strata.agent.boot import take_boot
 from strata.agent.errors import AgentError, Refused, Unreachable
 from strata.agent.link import discovery
+from strata.agent.link import identity as identity_module
 from strata.agent.link.http import post, split_url, tls_context
 from strata.agent.link.identity import Identity
 from strata.agent.paths import Paths
@@ -40,8 +42,9 @@ def test_a_token_is_redeemed_once_and_the_node_attaches_and_runs_commands(tmp_pa
         assert len(site.redeemed) == 1
         assert not (tmp_path / "node/boot.json").exists()
         for path in (tmp_path / "node/run").rglob("*"):
-            assert path.is_dir() or b"one-time-token" not in path.read_bytes()
-            assert path.stat().st_mode & 0o077 == 0, f"{path} is for root alone"
+            with contextlib.suppress(FileNotFoundError):  # it works on: what it writes anew takes another's place
+                assert path.is_dir() or b"one-time-token" not in path.read_bytes()
+                assert path.stat().st_mode & 0o077 == 0, f"{path} is for root alone"
         done = site.do("exec", argv=["sh", "-c", "echo hello; exit 3"], where="minos")
         assert (done["ok"], done["exit"], base64.b64decode(done["output"])) == (False, 3, b"hello\n")
         assert site.wait(lambda: site.inventories)[0]["cpu"]["threads"] >= 1
@@ -50,9 +53,9 @@ def test_a_token_is_redeemed_once_and_the_node_attaches_and_runs_commands(tmp_pa
 def test_an_idle_agent_uses_less_than_a_hundredth_of_a_core(tmp_path: Path) -> None:
     with controller(tmp_path / "site") as site, agent_process(tmp_path / "node") as node:
         node.start(site.boot())
-        site.wait(lambda: len(site.exchanges) >= 2, 60)
+        site.wait(lambda: len(site.exchanges) >= 2, 120)
         first, heard = site.exchanges[-1]["state"], len(site.exchanges)
-        last = site.wait(lambda: len(site.exchanges) >= heard + 2 and site.exchanges[-1]["state"], 60)
+        last = site.wait(lambda: len(site.exchanges) >= heard + 2 and site.exchanges[-1]["state"], 120)
         share = (last["agent"]["cpu_s"] - first["agent"]["cpu_s"]) / (last["uptime"] - first["uptime"])
         print(f"idle over {last['uptime'] - first['uptime']:.0f} s: {share:.3%} of a core")
         assert share < 0.01
@@ -86,25 +89,38 @@ def test_a_result_is_told_again_until_the_controller_has_it(tmp_path: Path) -> N
         assert {name, "other"} <= set(site.exchanges[-1]["doing"])
         site.acknowledge = True
         site.send("exec", argv=["true"], where="minos", name="third")
-        site.wait(lambda: site.exchanges[-1]["results"] == [] and site.results.get("third"), 40)
+        site.wait(lambda: site.exchanges[-1]["results"] == [] and site.results.get("third"))
 
 
 def test_a_certificate_is_renewed_before_it_ends_with_a_new_key(tmp_path: Path) -> None:
     with controller(tmp_path / "site") as site, agent_process(tmp_path / "node") as node:
-        site.life = 6.0
+        site.told_life = 1.5  # it is renewed long before the certificate's real end, whatever this machine is busy with
         node.start(site.boot())
         site.wait(lambda: site.exchanges)
-        before = (tmp_path / "node/run/node.pem").read_bytes()
-        site.life = 3600.0
-        deadline = time.monotonic() + 30
+        site.told_life = None
+        deadline = time.monotonic() + 60
         while "/agent/v1/renew" not in site.requests:  # it looks whenever it has spoken
             assert time.monotonic() < deadline
             assert site.do("exec", argv=["true"], where="minos")["ok"]
             time.sleep(0.1)
-        over = x509.load_pem_x509_certificate(before).not_valid_after_utc.timestamp()
-        time.sleep(max(0.0, over + 1.0 - time.time()))
+        site.wait(lambda: len(set(site.shown)) == 2)
         assert site.do("exec", argv=["true"], where="minos")["ok"]
-        assert (tmp_path / "node/run/node.pem").read_bytes() != before
+        assert site.requests.count("/agent/v1/renew") == 1
+        new = x509.load_pem_x509_certificate((tmp_path / "node/run/node.pem").read_bytes())
+        assert site.shown[-1] == new.serial_number != site.shown[0]
+        assert new.public_key() != x509.load_pem_x509_csr(site.redeemed[0].encode()).public_key()
+
+
+def test_a_certificate_is_due_after_two_thirds_of_its_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with controller(tmp_path / "site") as site:
+        paths = booted(tmp_path / "node", site.boot())
+        identity = Identity(take_boot(paths), paths)
+        site.told_life = 3600.0
+        identity.redeem(site.url)
+        issued = json.loads((paths.run / "identity.json").read_text())["issued"]
+        for after, due in ((2390, False), (2410, True)):
+            monkeypatch.setattr(identity_module.time, "time", lambda after=after: issued + after)
+            assert identity.renew_if_due(site.url) is due
 
 
 def test_a_second_redemption_is_refused_and_said(tmp_path: Path) -> None:
@@ -153,7 +169,7 @@ def test_a_machine_that_nobody_knows_says_hello_until_it_is_adopted(
         assert site.wait(lambda: site.hellos)[0]["macs"] == ["52:54:00:00:00:01"]
         assert not rebooted.is_set()
         site.adopted = True
-        assert rebooted.wait(10)
+        assert rebooted.wait(60)
         machine.join()
 
 

@@ -33,7 +33,7 @@ def node(tmp_path: Path, site: Controller) -> Iterator[AgentProcess]:
 
 
 def member(name: str, release: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    ready = {"kind": "file", "path": "/run/up", "within": 20}
+    ready = {"kind": "file", "path": "/run/up", "within": 60}
     restart = {"most": 3, "backoff": 0.2}
     return {"name": name, "release": release, "mode": "ram", "ready": ready, "restart": restart, **changes}
 
@@ -52,7 +52,7 @@ def test_a_set_is_loaded_started_entered_and_stopped(tmp_path: Path, site: Contr
     system = member("system", release_of(site, tmp_path / "a"), files=[own], env={"GREETING": "good day"})
     compute = image_set("compute", "a", system)
     assert site.do("load", set=compute)["ok"]
-    assert site.wait_state("idle")["set"]["name"] == "compute"
+    assert site.wait_state("idle", compute["digest"])["set"]["name"] == "compute"
     assert site.state()["loaded"] == [compute["digest"]]
     started = site.do("start", digest=compute["digest"])
     assert started["ok"], started
@@ -78,8 +78,7 @@ def test_a_change_leaves_equal_members_alone_and_a_broken_one_goes_back(
     second = image_set("compute", "b", member("system", other), member("side", good))
     changed = site.do("switch", set=second)
     assert changed["ok"], changed
-    after = site.wait_state("active")["set"]
-    assert after["digest"] == second["digest"]
+    after = site.wait_state("active", second["digest"])["set"]
     assert {entry["name"]: entry for entry in after["members"]}["side"] == before["side"]
 
     third = image_set("compute", "c", member("system", broken), member("side", good))
@@ -87,8 +86,7 @@ def test_a_change_leaves_equal_members_alone_and_a_broken_one_goes_back(
     assert not refused["ok"]
     assert "ended with status 4" in refused["error"]
     assert "cannot find my libraries" in refused["error"]
-    back = site.wait_state("active")["set"]
-    assert back["digest"] == second["digest"]
+    back = site.wait_state("active", second["digest"])["set"]
     assert "cannot find my libraries" in back["reason"]
 
 
@@ -99,8 +97,8 @@ def test_a_dead_member_is_started_again_and_given_up_after_some_tries(
     compute = image_set("compute", "a", member("system", release_of(site, tmp_path / "a", once)))
     site.do("load", set=compute)
     site.do("start", digest=compute["digest"])
-    site.wait_state("error")
     fatal = site.wait_state("fatal")["set"]
+    assert "error" in {exchange["state"]["set"]["state"] for exchange in site.exchanges}, "it was said meanwhile"
     assert fatal["members"][0]["restarts"] == 3
     assert "status 7" in fatal["reason"]
     assert site.do("stop")["ok"]
@@ -117,17 +115,15 @@ def test_a_killed_agent_is_started_again_and_its_members_never_notice(
     while not node.inside("pgrep", "-f", "sleep 50"):
         time.sleep(0.05)
     node.kill()
-    heard = len(site.exchanges)
     node.start()
-    site.wait(lambda: len(site.exchanges) > heard)
+    site.wait(lambda: site.state()["agent"]["started"] > before["agent"]["started"])
     after = site.wait_state("active")
     assert after["set"] == before["set"]
-    assert after["agent"]["started"] > before["agent"]["started"]
     assert len(site.redeemed) == 1
     assert site.wait(lambda: site.results.get(unfinished))["unknown"]
     pid = node.inside("pgrep", "-f", "/service").split()[0]
     node.inside("kill", "-9", pid)
-    again = site.wait(lambda: site.state()["set"]["members"][0]["restarts"] == 1 and site.state()["set"], 20)
+    again = site.wait(lambda: site.state()["set"]["members"][0]["restarts"] == 1 and site.state()["set"])
     assert again["name"] == "compute"
     site.wait_state("active")
 
@@ -139,11 +135,14 @@ def test_a_controller_that_goes_away_changes_nothing_and_results_wait_for_it(
     site.do("load", set=compute)
     site.do("start", digest=compute["digest"])
     before = site.wait_state("active")["set"]
-    late = site.send("exec", argv=["sh", "-c", "sleep 1; echo done"], where="minos")
+    word = tmp_path / "word"
+    late = site.send("exec", argv=["sh", "-c", f"until test -e {word}; do sleep 0.1; done; echo done"], where="minos")
     while not node.inside("pgrep", "-f", "echo done"):
         time.sleep(0.05)
     site.close()
-    time.sleep(2)  # the command ends while nobody listens
+    word.touch()
+    while node.inside("pgrep", "-f", "echo done"):  # the command ends while nobody listens
+        time.sleep(0.05)
     back = Controller(site.site, site.port)
     try:
         assert base64.b64decode(back.wait(lambda: back.results.get(late))["output"]) == b"done\n"

@@ -22,6 +22,7 @@ from strata.control.settings import Settings
 from strata.core.errors import DeviceError, Unavailable
 from strata.daemon import provisioning
 from strata.daemon.hardware import Reach, open_machine
+from strata.daemon.neighbours import open_neighbours
 from strata.daemon.power import open_power, open_series
 from strata.daemon.provisioning import Ground, open_provisioning
 from strata.hardware.access.login_check import Accepts
@@ -136,7 +137,11 @@ async def loopback_layers(
         assert services.authority is not None
         ground = Ground(settings, store, ledger, reach, services.authority)
         await ground.start(parts)
-        await open_provisioning(service, services, settings, ground, opened, parts)
+        neighbours = await open_neighbours(
+            service.controller, settings, services.authority, ground.networks, ground.signer, opened.hub.take, parts
+        )
+        services.peers = neighbours.door
+        await open_provisioning(service, services, settings, ground, opened, neighbours, parts)
         service.edits.known = {}  # simulated nodes run whatever name they are given
         series = await open_series(settings, parts)
         power = await open_power(service, settings, reach, series, PowerColumns(), metrics, parts)

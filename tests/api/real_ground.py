@@ -84,8 +84,8 @@ async def live(real: RealService, ids: Ids) -> str:
     async with real.client() as client:
         body = {"select": ",".join(real.nodes[1:3]), "argv": ["uname", "-r"]}
         ids.run = _good(await client.post("/v1/exec", json=body))["id"]
-        async with asyncio.timeout(20):
-            while _good(await client.get(f"/v1/exec/{ids.run}?wait=5"))["state"] == "running":
+        async with asyncio.timeout(60):
+            while _good(await client.get(f"/v1/exec/{ids.run}?after=2&wait=5"))["state"] == "running":
                 pass
     return serial
 

@@ -27,7 +27,7 @@ from strata.control.auth import Authenticator
 from strata.control.ca import Authority
 from strata.control.controller import Controller
 from strata.control.machine import Machine
-from strata.control.machine_views import BmcCredentialSpec
+from strata.control.machine_views.credentials import BmcCredentialSpec
 from strata.control.metrics import Metrics
 from strata.control.principal import LOCAL_ADMIN, Role
 from strata.control.selectors import parse
@@ -132,7 +132,7 @@ class RealService:
 
     async def still(self) -> int:
         """Wait until nobody writes any more; the store's revision."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 before = await self.store.revision()
                 await asyncio.sleep(0.6)  # several turns of the controller's housekeeping
@@ -304,7 +304,7 @@ async def furnish_hardware(real: RealService) -> None:
     consoles.listen(lambda node, _: printed.set() if node == real.nodes[-1] else None)
     for node in real.nodes:
         consoles.append(node, "serial", [f"{node} login:", "no panic: a test"])
-    await asyncio.wait_for(printed.wait(), 5)
+    await asyncio.wait_for(printed.wait(), 60)
     real.dump = (await consoles.keep(real.nodes[0], 1, 2)).rpartition(":")[2]
 
 

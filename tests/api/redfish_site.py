@@ -93,7 +93,7 @@ class RedfishSite(Reach):
 
     async def until_power(self, node: str, power: str) -> None:
         """Until the engine has brought it about."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while await self.power_of(node) != power:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
 

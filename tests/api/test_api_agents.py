@@ -37,7 +37,7 @@ async def http(site: AgentSite) -> AsyncIterator[aiohttp.ClientSession]:
         yield session
 
 
-async def until(check: Callable[[], bool], seconds: float = 15.0) -> None:
+async def until(check: Callable[[], bool], seconds: float = 60.0) -> None:
     """Wait for something that other tasks bring about."""
     deadline = time.monotonic() + seconds
     while not check():
@@ -57,7 +57,7 @@ async def put_set(site: AgentSite, name: str = "compute", **member: Any) -> str:
     return (await site.services.agents.sets.put(LOCAL_ADMIN, name, spec, None)).digest
 
 
-async def exec_on(site: AgentSite, select: str, *argv: str, timeout: float = 5.0) -> dict[str, Any]:
+async def exec_on(site: AgentSite, select: str, *argv: str, timeout: float = 60.0) -> dict[str, Any]:
     async with http_over(site.admin) as http:
         body = {"select": select, "argv": list(argv), "timeout": timeout}
         async with http.post("http://strata/v1/exec", json=body) as reply:
@@ -71,6 +71,18 @@ async def exec_on(site: AgentSite, select: str, *argv: str, timeout: float = 5.0
             items += page["items"]
             if page["state"] != "running" and len(items) == page["done"]:
                 return {item["node"]: item for item in items}
+
+
+async def failure(site: AgentSite, node: str) -> str:
+    """Why the last command to it failed."""
+    assert site.services.agents is not None
+    return (await site.services.agents.agents.agent(LOCAL_ADMIN, node)).failure
+
+
+async def told(site: AgentSite, node: str) -> str:
+    """What the history tells of it."""
+    page = await site.service.history(LOCAL_ADMIN, node, None, None, 100, "")
+    return "\n".join(row.new for row in page.items)
 
 
 # who may speak
@@ -158,17 +170,19 @@ async def test_a_promoted_tag_changes_the_nodes_over_and_a_failure_is_told(
         site.releases.move("debian:12", 2)
         await until(lambda: any(command["kind"] == "switch" for command in agent.took))
         await until(lambda: site.fact(N1, "image") == f"compute@{old[7:19]}")
-        view = await site.services.agents.agents.agent(LOCAL_ADMIN, N1)  # type: ignore[union-attr]
-        assert "not ready within 60 s" in view.failure
+        async with asyncio.timeout(60):
+            while "not ready within 60 s" not in await failure(site, N1):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
         agent.refuse = lambda command: ""
-        await until(lambda: site.fact(N1, "image") == "compute", 30)
-    page = await site.service.history(LOCAL_ADMIN, N1, None, None, 100, "")
-    assert any("not ready within 60 s" in row.new for row in page.items), [row.new for row in page.items]
+        await until(lambda: site.fact(N1, "image") == "compute")
+        async with asyncio.timeout(60):  # the history is written after the fact
+            while "not ready within 60 s" not in await told(site, N1):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
 
 
 async def test_each_node_gets_its_own_words_in_files(site: AgentSite, http: aiohttp.ClientSession) -> None:
     site.releases.move("debian:12", 1)
-    await put_set(site, files=(File(path="/etc/hostname", content="{node} {role} {label:none}{unknown}\n"),))
+    await put_set(site, files=(File(path="/etc/hostname", content="{node} {role} {label:none}{{unknown}}\n"),))
     await want(site, "*", power="on", os="up", image="compute")
     agents = [FakeAgent(http, name) for name in (N1, N2)]
     async with running(*agents):
@@ -232,7 +246,7 @@ async def test_a_reply_that_is_lost_is_made_good_and_nothing_runs_twice(
     agent.lose_replies = 1
     async with running(agent):
         await until(lambda: site.hub.attached(N1))
-        found = await exec_on(site, N1, "true", timeout=20)
+        found = await exec_on(site, N1, "true")
     assert found[N1]["exit"] == 0
     assert len(agent.took) == 1
 
@@ -312,11 +326,13 @@ async def test_a_machine_that_nobody_knows_says_hello_is_adopted_and_told(tmp_pa
 
 async def test_many_hellos_are_bounded(site: AgentSite, http: aiohttp.ClientSession) -> None:
     refused = 0
+    now = time.time()
+    site.now = lambda: now
     for number in range(80):
         hello = {"macs": [f"52:54:00:00:{number // 256:02x}:{number % 256:02x}"]}
         async with http.post("http://strata/agent/v1/hello", json=hello) as reply:
             refused += reply.status == 503
-    assert refused > 0
+    assert refused == 30, "those of a second are listened to"
 
 
 # many
@@ -327,8 +343,8 @@ async def test_five_thousand_agents_attach_and_run_a_command(tmp_path: Path) -> 
     async with agent_site(tmp_path / "s", nodes=count, hold_most=count) as site:
         names = list(site.service.view.names(site.service.registry.select("*")))
         async with crowd(site.socket, names) as agents:
-            await until(lambda: site.hub.held == count, 60)
+            await until(lambda: site.hub.held == count, 200)
             assert site.hub.attached_count == count
-            found = await exec_on(site, "*", "hostname", timeout=60)
+            found = await exec_on(site, "*", "hostname", timeout=200)
             assert all(agent.done == 1 for agent in agents)
         assert len(found) == count and all(item["exit"] == 0 for item in found.values())

@@ -34,7 +34,7 @@ async def auth(store: MemoryStore) -> AsyncIterator[Authenticator]:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Let other tasks run until it holds."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 

@@ -32,7 +32,7 @@ class Site:
         written = asyncio.Event()
         self.log.listen(lambda *_: written.set())
         self.log.append(node, "serial", texts)
-        await asyncio.wait_for(written.wait(), 5)
+        await asyncio.wait_for(written.wait(), 60)
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ class Follower:
     async def lines(self, count: int) -> list[tuple[int, str]]:
         """The next lines: (id, text)."""
         found: list[tuple[int, str]] = []
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while len(found) < count:
                 for event in (await self._chunks.get()).split(b"\n\n"):
                     if event.startswith(b"id:"):
@@ -139,7 +139,7 @@ class Follower:
     async def leave(self) -> None:
         self._gone.set()
         with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.wait_for(self._task, 5)
+            await asyncio.wait_for(self._task, 60)
 
 
 async def test_following_resumes_after_the_last_line_seen(site: Site) -> None:

@@ -110,7 +110,7 @@ async def test_bad_input_gets_a_problem(
         ("POST", "/v1/retries", b'{"select":""}', "must not be empty"),
         ("GET", "/v1/groups/a%20b", None, "a name is 1 to 63 letters"),
         ("DELETE", "/v1/auth/tokens/12", None, "an id is 16 of 0-9 and a-f"),
-        ("DELETE", "/v1/freezes/nothing", None, "must match ^(fleet|(group|node):"),
+        ("DELETE", "/v1/freezes/nothing", None, "must be fleet, group:NAME or node:NAME, such as group:compute"),
     ],
 )
 async def test_what_is_out_of_bounds_is_told_in_words(

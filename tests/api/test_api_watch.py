@@ -39,7 +39,7 @@ class Watcher:
         self.news.set()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not condition():
                 self.news.clear()
                 await self.news.wait()
@@ -70,7 +70,7 @@ async def watching(service: Service, query: str = "", last: str = "") -> AsyncIt
     yield watcher
     watcher.taking.set()
     watcher.left.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await asyncio.wait({task})
 
 
@@ -125,7 +125,7 @@ async def test_a_client_that_takes_nothing_is_dropped_and_costs_no_memory() -> N
         watcher.taking.clear()
         for number in range(100):
             await service.facade.say("node", name=str(number))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while service.services.watching:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
     assert service.facade.watchers == 0

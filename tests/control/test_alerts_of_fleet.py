@@ -32,7 +32,7 @@ COUNT = 8
 
 
 async def until(true: Callable[[], Any]) -> None:
-    async with asyncio.timeout(20):  # the engine by itself looks every 45 s: what it knows sooner, it was told
+    async with asyncio.timeout(30):  # the engine by itself looks every 45 s: what it knows sooner, it was told
         while not true():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 

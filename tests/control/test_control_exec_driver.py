@@ -108,9 +108,9 @@ async def test_an_odd_word_for_one_node_never_crashes(said: str) -> None:
 @pytest.mark.slow
 async def test_the_whole_process_group_is_killed_at_the_time_limit(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
-    driver = sh(f"sleep 300 & echo $! $$ > {pids}; wait", timeout=0.4)
+    driver = sh(f"sleep 300 & echo $! $$ > {pids}; wait", timeout=1.5)
     outcomes = await driver.act(MUTATION, batch("n1"))
-    assert outcomes.codes[0] == Outcome.UNKNOWN and "0.4 s" in outcomes.reasons[0]
+    assert outcomes.codes[0] == Outcome.UNKNOWN and "1.5 s" in outcomes.reasons[0]
     for pid in map(int, pids.read_text().split()):
         await until_gone(pid)
 
@@ -125,7 +125,7 @@ async def test_a_child_left_behind_by_a_good_command_is_killed(tmp_path: Path) -
 
 
 async def until_gone(pid: int) -> None:
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while not gone(pid):
         assert time.monotonic() < deadline, f"process {pid} still runs"
         await asyncio.sleep(0.005)
@@ -134,7 +134,7 @@ async def until_gone(pid: int) -> None:
 async def test_a_cancelled_call_leaves_no_process(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     call = asyncio.create_task(sh(f"echo $$ > {pids}; sleep 300").act(MUTATION, batch("n1")))
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while not (pids.exists() and pids.read_text().strip()):
         assert time.monotonic() < deadline
         await asyncio.sleep(0.005)
@@ -153,7 +153,7 @@ async def test_a_call_cancelled_while_it_starts_leaves_no_process(ticks: int, tm
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while mine := [entry for entry in Path("/proc").glob("[0-9]*/cmdline") if str(tmp_path).encode() in read(entry)]:
         assert time.monotonic() < deadline, mine
         await asyncio.sleep(0.05)
@@ -214,7 +214,7 @@ def descriptors() -> int:
 async def test_a_child_that_left_the_group_keeps_neither_us_nor_our_pipes(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     before = descriptors()
-    driver = sh(f"setsid sh -c 'echo $$ > {pids}; exec sleep 300' & sleep 300", timeout=0.2)
+    driver = sh(f"setsid sh -c 'echo $$ > {pids}; exec sleep 300' & sleep 300", timeout=1.5)
     try:
         many = tuple(f"n{i}" for i in range(3000))
         outcomes = await driver.act(MUTATION, batch(*many))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import stat
-import tempfile
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -130,11 +129,13 @@ events = st.lists(
 @pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(events, st.integers(0, 10), st.integers(1, 6))
-def test_any_past_reads_as_a_list_would_before_and_after_pruning(past: list[tuple], cut: int, segment: int) -> None:
-    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+def test_any_past_reads_as_a_list_would_before_and_after_pruning(
+    tmp_path_factory: pytest.TempPathFactory, past: list[tuple], cut: int, segment: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(history_file, "SEGMENT_ROWS", segment)
         patch.setattr(history_file, "_SLICE", 2)
-        file = HistoryFile(Path(folder) / "h")
+        file = HistoryFile(tmp_path_factory.mktemp("history") / "h")
         for revision, (uids, variable, new, when) in enumerate(past, 1):
             file.append([(revision, row(float(when), variable, new, *uids))], revision)
 

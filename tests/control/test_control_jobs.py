@@ -43,7 +43,7 @@ def jobs(store: Store, work: Any, owner: str = "c1", settings: JobSettings = QUI
 
 async def until(jobs: Jobs, job: str, done: int) -> None:
     """Until the store shows so much progress."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while (await jobs.show(job)).done < done:  # noqa: ASYNC110 - what is watched is the store
             await asyncio.sleep(0)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from strata.control.machine_views import EmergencyReport, EmergencyRequest
+from strata.control.machine_views.emergency import EmergencyReport, EmergencyRequest
 from strata.control.principal import LOCAL_ADMIN, Principal
 from strata.control.service_emergency import EmergencyService
 from strata.control.views import DesireChange
@@ -35,7 +35,7 @@ def inside(machine: SimulatedMachine, log: list[tuple[str, str]], what: str) -> 
 
 def button(machine: SimulatedMachine) -> EmergencyService:
     return EmergencyService(
-        machine.service, machine.controllers.open, machine.controllers.silent, patience=2.0, limit=10.0
+        machine.service, machine.controllers.open, machine.controllers.silent, patience=20.0, limit=60.0
     )
 
 
@@ -48,7 +48,7 @@ async def want(machine: SimulatedMachine, select: str, **values: str) -> None:
     await machine.service.set_desires(LOCAL_ADMIN, DesireChange(select=select, set=values), False)
 
 
-async def until(holds: Callable[[], bool], seconds: float = 30.0) -> None:
+async def until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
     end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end, "it never came to that"
@@ -147,7 +147,7 @@ async def test_the_dead_hold_nobody_up_and_are_named(tmp_path: Path) -> None:
         await service.settled(await service.controller.store.revision())
         begun = time.monotonic()
         report = await press(machine, "n*,ghost,bare", 22)
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < 30
         assert count_on(machine) == 0
         assert report.outcome.done_count == 20
         reasons = {failed.nodes: failed.reason for failed in report.outcome.failed}

@@ -8,13 +8,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
 from strata.control.node_driver import BootWay
 from strata.core.column import Column
 from strata.core.driver import Batch
-from strata.core.errors import DeviceError, NotOffered, OutcomeUnknown
+from strata.core.errors import DeviceError, NotFound, NotOffered, OutcomeUnknown
 from strata.core.state import Outcome
 from strata.hardware.bmc import Boot
 from strata.provisioning.agents.life import HUNG_AFTER
@@ -100,7 +101,7 @@ async def test_a_node_on_which_a_job_may_run_is_not_started_anew(site: Site) -> 
     """Nobody heard of an agent there; something else may run all the same."""
     site.is_()
     site.site.busy[NAME] = "job 7 runs there"
-    assert await site.boot() == (Outcome.FAILED, "not started anew: job 7 runs there")
+    assert await site.boot() == (Outcome.UNTRIED, "not started anew: job 7 runs there")
     assert site.bmc.told == []
 
 
@@ -171,7 +172,7 @@ async def test_a_controller_that_says_no_or_nothing_is_told_as_that(site: Site) 
     assert (await site.boot())[0] == Outcome.UNKNOWN
     assert (await site.boot(valid_until=-1.0))[0] == Outcome.FENCED
     code, reason = await site.boot(bmcs=[""])
-    assert code == Outcome.FAILED and "no controller" in reason
+    assert code == Outcome.UNTRIED and "no controller" in reason
 
 
 @pytest.mark.parametrize(
@@ -193,10 +194,37 @@ async def test_what_an_agent_says_no_to_has_failed(site: Site, error: str, outco
     assert Outcome(outcomes.codes[0]) == outcome and outcomes.reasons[0] == error
 
 
-async def test_nobody_there_and_no_such_set_have_failed_and_say_so(site: Site) -> None:
+async def test_an_image_set_that_cannot_be_run_is_not_tried_on_anybody(site: Site) -> None:
     goals = {"image": Column.same("nothing", 1)}
     outcomes = await site.driver.act(STEPS["load-image"], batch(goals=goals))
-    assert Outcome(outcomes.codes[0]) == Outcome.FAILED and "no such image set" in outcomes.reasons[0]
+    assert Outcome(outcomes.codes[0]) == Outcome.UNTRIED and "no such image set" in outcomes.reasons[0]
+
+
+async def test_a_boot_that_there_is_no_way_for_is_not_tried(site: Site) -> None:
+    async def no_way(name: str) -> BootWay:
+        raise NotFound("there is no minimal OS yet", where=name)
+
+    site.is_()
+    site.driver._ground = msgspec.structs.replace(site.driver._ground, way=no_way)
+    code, reason = await site.boot()
+    assert code == Outcome.UNTRIED and "no minimal OS yet" in reason
+    assert site.bmc.told == []
+
+
+async def test_a_revoked_certificate_shows_in_the_facts_and_is_not_asked_for_again(site: Site) -> None:
+    async with http_over(site.site.socket) as http:
+        agent = FakeAgent(http, NAME)
+        agent.wait = 0
+        await agent.exchange()
+    assert (await site.driver.observe(["identity"], batch()))["identity"].values() == ["issued"]
+    site.is_(generation=1, redeemed=1.0, revoked=("A1",), revoked_by="alice")
+    seen = await site.driver.observe(["os", "identity"], batch())
+    assert (seen["os"].values(), seen["identity"].values()) == (["up"], ["none"])
+    outcomes = await site.driver.act(STEPS["enrol"], batch())
+    assert Outcome(outcomes.codes[0]) == Outcome.UNTRIED and "revoked by alice" in outcomes.reasons[0]
+
+
+async def test_nobody_there_has_failed_and_says_so(site: Site) -> None:
     outcomes = await site.driver.act(STEPS["stop-personality"], batch())
     assert Outcome(outcomes.codes[0]) == Outcome.FAILED and "not attached" in outcomes.reasons[0]
     assert Outcome((await site.driver.act(STEPS["enrol"], batch())).codes[0]) == Outcome.FAILED

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from registry_support import Fleet, a_fleet, spec
 
+from strata.control.led_nodes import led_nodes
 from strata.control.metrics import Metrics
 from strata.control.power_gauges import PowerGauges, drawing
-from strata.control.service_power import led_nodes
 from strata.core.driver import Batch
 from strata.power.columns import PowerColumns
 

@@ -10,7 +10,7 @@ from registry_support import Fleet, YieldingStore, a_fleet, spec
 from strata.control.views import InterfaceSpec
 from strata.core.errors import BadRequest, Conflict
 from strata.core.node import Interface
-from strata.provisioning.addresses import Pool
+from strata.provisioning.addresses import Pool, misplaced
 from strata.provisioning.networks import parse
 
 NETWORKS = parse(
@@ -154,3 +154,53 @@ async def test_a_description_with_a_bad_interface_changes_nothing() -> None:
         with pytest.raises(BadRequest, match="node n1: interface 1"):
             await fleet.edits.replace_node("n1", spec("n1", interfaces=(Interface(mac="x"),)), "alice")
         assert fleet.registry.node("n1").interfaces == ()
+
+
+async def test_an_address_outside_of_every_boot_network_is_refused_with_those_that_there_are() -> None:
+    async with a_fleet() as fleet:
+        fleet.edits.misplaced = misplaced(NETWORKS)
+        wrong, right = Interface(mac=mac(1), address="10.9.0.1"), Interface(mac=mac(2), address="10.78.0.9")
+        specs = [spec("n1", interfaces=(right, wrong)), spec("n2", interfaces=(right,)), spec("n3")]
+        refused, *made = await fleet.edits.create_nodes(specs, "alice")
+        assert refused.status == 400
+        assert "interface 2: 10.9.0.1 is in none of the boot networks: 10.77.0.0/24, 10.78.0.0/24" in refused.error
+        assert [one.status for one in made] == [201, 201]
+        await fleet.settled()
+        with pytest.raises(BadRequest, match=r"in none of the boot networks: 10\.77\.0\.0/24"):
+            await fleet.edits.replace_node("n2", spec("n2", interfaces=(right, wrong)), "alice")
+        with pytest.raises(BadRequest, match="in none of the boot networks"):
+            await fleet.edits.replace_node("n4", spec("n4", interfaces=(wrong,)), "alice")
+
+
+async def test_an_address_that_was_right_once_does_not_keep_anybody_from_editing_the_rest() -> None:
+    async with a_fleet() as fleet:
+        old = Interface(mac=mac(1), address="10.9.0.1")
+        await fleet.edits.create_nodes([spec("n1", interfaces=(old,))], "alice")
+        await fleet.settled()
+        fleet.edits.misplaced = misplaced(NETWORKS)
+        await fleet.edits.replace_node("n1", spec("n1", role="login", interfaces=(old,)), "alice")
+        await fleet.settled()
+        assert (fleet.registry.node("n1").role, addresses(fleet, "n1")) == ("login", ["10.9.0.1"])
+
+
+@pytest.mark.parametrize(
+    ("address", "complaint"),
+    [
+        ("10.76.255.255", "in none of"),
+        ("10.79.0.0", "in none of"),
+        ("0.0.0.0", "in none of"),
+        ("10.77.0.0", "the address of 10.77.0.0/24 itself"),
+        ("10.78.0.255", "of all its machines"),
+        ("10.77.0.1", "the boot server's own"),
+        ("10.77.0.2", ""),
+        ("10.78.0.254", ""),
+    ],
+)
+def test_where_a_node_can_be(address: str, complaint: str) -> None:
+    why = misplaced(NETWORKS)(address)
+    assert complaint in why and bool(why) == bool(complaint)
+
+
+def test_without_an_ipv4_network_any_address_will_do() -> None:
+    only = parse("ipv6: [{prefix: 'fd77::/64', interface: br0}]", source="f")
+    assert misplaced(only)("192.0.2.1") == ""

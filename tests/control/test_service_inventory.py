@@ -11,11 +11,12 @@ import msgspec
 import pytest
 from registry_support import Fleet, a_fleet, spec
 
-from strata.control import machine_views as m
-from strata.control.inventory_discover import Plan, save_plan
 from strata.control.inventory_nodes import NodesByBmc
+from strata.control.inventory_plan import Plan, save_plan
 from strata.control.job_record import PREFIX, encode
 from strata.control.jobs import Jobs, JobSettings
+from strata.control.machine_views.discovery import DiscoverRequest, DiscoveryReport
+from strata.control.machine_views.inventory import ComponentQuery
 from strata.control.principal import Principal
 from strata.control.service_base import ServiceBase
 from strata.control.service_inventory import InventoryService
@@ -96,13 +97,13 @@ class Ground:
         self.nodes = NodesByBmc(fleet.registry)
         self.events: list[HardwareEvent] = []
         self.inventory = Inventory(fleet.store, sink=self.events.extend, node_at=self.nodes.at)
-        settings = DiscoverySettings(scan=ScanSettings(patience=0.2, ipmi=False))
+        settings = DiscoverySettings(scan=ScanSettings(patience=3.0, ipmi=False))
         self.discovery = Discovery({"https": fake, **crawlers}, settings=settings)
         self.service = InventoryService(self.stand, self.inventory, self.discovery, self.nodes)
 
-    async def discover(self, **request: Any) -> tuple[m.DiscoveryReport, dict[str, str]]:
+    async def discover(self, **request: Any) -> tuple[DiscoveryReport, dict[str, str]]:
         """Run a discovery to its end: what it came to, and its errors."""
-        job = await self.service.discover(ADMIN, m.DiscoverRequest(**request))
+        job = await self.service.discover(ADMIN, DiscoverRequest(**request))
         over = await self.stand.jobs_.wait(job.id)
         assert over.state in ("done", "failed"), over
         assert over.done + over.failed >= over.total
@@ -160,7 +161,7 @@ async def test_dead_controllers_hold_nobody_up_and_are_listed() -> None:
     server = BmcServer(SimNodes(20, names=[f"sim{i}" for i in range(20)]))
     await server.start()
     server.nodes.bmc_dead[:2] = True
-    settings = RedfishSettings(timeout=0.5, quick=0.3)
+    settings = RedfishSettings(timeout=3.0, quick=3.0)
     try:
         async with (
             RedfishClient(Credentials("root", "simulated"), settings=settings) as client,
@@ -325,13 +326,13 @@ async def test_components_are_filtered_and_paged(ground: Ground) -> None:
     seen: list[str] = []
     after = ""
     while True:
-        page = await ground.service.components(ADMIN, m.ComponentQuery(kind="memory", limit=4, after=after))
+        page = await ground.service.components(ADMIN, ComponentQuery(kind="memory", limit=4, after=after))
         seen += [part.serial for part in page.items]
         after = page.next
         if not after:
             break
     assert seen == [f"S{number}-{i}" for number in range(1, 6) for i in range(3)]
-    one = await ground.service.components(ADMIN, m.ComponentQuery(select="n00002", text="s2-1"))
+    one = await ground.service.components(ADMIN, ComponentQuery(select="n00002", text="s2-1"))
     assert [(part.node, part.serial) for part in one.items] == [("n00002", "S2-1")]
 
 
@@ -365,13 +366,13 @@ async def test_what_is_outside_the_scope_is_not_there(ground: Ground) -> None:
         await ground.service.controller(bob, "https://bmc2")
     with pytest.raises(NotFound):
         await ground.service.of_node(bob, "n00002")
-    parts = await ground.service.components(bob, m.ComponentQuery())
+    parts = await ground.service.components(bob, ComponentQuery())
     assert {part.node for part in parts.items} == {"n00001"}
     [conflict] = await ground.service.conflicts(bob)
     assert conflict.where == ("https://bmc1",)
     assert {change.node for change in await ground.service.history(bob, "*", None, 10)} <= {"n00001"}
     with pytest.raises(Denied):
-        await ground.service.discover(bob, m.DiscoverRequest(known=True))
+        await ground.service.discover(bob, DiscoverRequest(known=True))
     with pytest.raises(Denied):
         await ground.service.forget(bob, "https://bmc1")
 
@@ -402,7 +403,7 @@ async def test_a_node_that_was_not_discovered_says_what_to_do(ground: Ground) ->
 )
 async def test_bad_input_is_refused_before_a_job_is_begun(ground: Ground, request_: dict[str, Any]) -> None:
     with pytest.raises(BadRequest) as caught:
-        await ground.service.discover(ADMIN, m.DiscoverRequest(**request_))
+        await ground.service.discover(ADMIN, DiscoverRequest(**request_))
     assert "calvin" not in str(caught.value)
     assert await ground.stand.jobs_.recent() == []
 
@@ -410,7 +411,7 @@ async def test_bad_input_is_refused_before_a_job_is_begun(ground: Ground, reques
 async def test_a_discovery_goes_on_where_another_process_left_it(ground: Ground) -> None:
     for number in range(6):
         ground.fake.machine(number)
-    plan = await ground.service.discover(ADMIN, m.DiscoverRequest(addresses=tuple(ground.fake.told), adopt=True))
+    plan = await ground.service.discover(ADMIN, DiscoverRequest(addresses=tuple(ground.fake.told), adopt=True))
     job = await ground.stand.jobs_.show(plan.id)
     await ground.stand.jobs_.wait(plan.id)
     # As the one before would have left it: the first four are done, and its instance is gone.

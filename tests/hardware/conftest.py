@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
+import msgspec
 import pytest
 
 from strata.hardware.redfish.client import Credentials, RedfishClient, RedfishSettings
@@ -39,7 +40,18 @@ async def server(clock: Clock) -> AsyncIterator[BmcServer]:
 
 @pytest.fixture
 async def client(clock: Clock) -> AsyncIterator[RedfishClient]:
-    """Gives up on a reset after 0.2 s and on a read after 0.1 s."""
-    settings = RedfishSettings(timeout=0.2, quick=0.1, max_body=100_000)
+    """Waits long for those that answer: how busy this machine is must not matter. ``impatient`` changes that."""
+    settings = RedfishSettings(timeout=60.0, quick=60.0, max_body=100_000)
     async with RedfishClient(Credentials("root", "simulated"), settings=settings, clock=clock) as found:
         yield found
+
+
+@pytest.fixture
+def impatient(client: RedfishClient) -> Callable[[float, float], None]:
+    """Lets the client give up soon from here on: on a reset after so many seconds, on a read after so many."""
+
+    def hurry(timeout: float, quick: float) -> None:
+        hasty = msgspec.structs.replace(client.settings, timeout=timeout, quick=quick)
+        client.settings = client._wire.settings = hasty
+
+    return hurry

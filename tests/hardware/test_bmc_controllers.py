@@ -75,10 +75,11 @@ async def test_the_scheme_says_who_answers_and_the_same_address_is_the_same_cont
             controllers.open(wrong)
 
 
-async def test_it_is_known_who_is_silent_and_who_is_locked(server, controllers, clock):
+async def test_it_is_known_who_is_silent_and_who_is_locked(server, impatient, controllers, clock):
     address = server.url("n1")
     assert not controllers.silent(address)
     server.nodes.bmc_dead[0] = True
+    impatient(0.2, 0.1)
     with pytest.raises(DeviceError):
         await controllers.open(address).power()
     silence = controllers.silence(address)

@@ -48,7 +48,7 @@ async def log(tmp_path: Path) -> AsyncIterator[ConsoleLog]:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 

@@ -30,11 +30,11 @@ async def test_a_panic_on_a_serial_console_becomes_an_event_with_a_dump(tmp_path
         events.extend(new)
         came.set()
 
-    client = IpmiClient(lambda _: Credentials(USER, PASSWORD), settings=IpmiSettings(timeout=1.0))
+    client = IpmiClient(lambda _: Credentials(USER, PASSWORD), settings=IpmiSettings(timeout=5.0))
     store = IpmiStore(client)
     log = ConsoleLog(tmp_path)
     await log.start()
-    watch = PanicWatch(log, sink, settle=0.2)
+    watch = PanicWatch(log, sink, settle=1.0)
     capture = ConsoleCapture(
         log,
         lambda address: IpmiController(client, store, address),
@@ -46,7 +46,7 @@ async def test_a_panic_on_a_serial_console_becomes_an_event_with_a_dump(tmp_path
         await asyncio.to_thread(bmc.until, sol=True)
         text = "[ 9.1] booting\r\n[ 9.2] \x1b[31mKernel panic - not syncing: VFS\x1b[0m\r\n[ 9.3] CPU: 0\r\n"
         await asyncio.to_thread(bmc.tell, say=text)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await came.wait()
         [event] = events
         assert (event.key, event.node, event.source) == ("console/panic", "n1", "console")

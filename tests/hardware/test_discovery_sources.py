@@ -22,7 +22,7 @@ from strata.virtual.bmc_server import BmcServer
 from strata.virtual.certificate import self_signed
 from strata.virtual.nodes import SimNodes
 
-QUICK = ScanSettings(patience=0.3, answer=2.0, ipmi=False)
+QUICK = ScanSettings(patience=3.0, answer=5.0, ipmi=False)
 
 
 # -- addresses
@@ -228,7 +228,7 @@ async def test_an_rmcp_ping_finds_ipmi() -> None:
     port = with_ipmi.get_extra_info("sockname")[1]
     without, _ = await loop.create_datagram_endpoint(lambda: Rmcp(0x00), local_addr=("127.0.0.6", port))
     try:
-        settings = ScanSettings(patience=0.2)
+        settings = ScanSettings(patience=1.0)
         assert await ping(["127.0.0.4", "127.0.0.5", "127.0.0.6"], settings, port) == {"127.0.0.5"}
         one = range_of("http://127.0.0.4-127.0.0.6:1")
         assert await scan(one.part(0, 3), one, settings=settings, rmcp_port=port) == ["ipmi://127.0.0.5"]
@@ -364,7 +364,7 @@ async def test_a_bare_host_that_only_pongs_speaks_ipmi() -> None:
     transport, _ = await loop.create_datagram_endpoint(lambda: Rmcp(0x81), local_addr=("127.0.0.7", 0))
     try:
         port = transport.get_extra_info("sockname")[1]
-        settings = ScanSettings(patience=0.2)
+        settings = ScanSettings(patience=1.0)
         assert await settle("127.0.0.7", settings=settings, rmcp_port=port) == "ipmi://127.0.0.7"
     finally:
         transport.close()

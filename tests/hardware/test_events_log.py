@@ -45,7 +45,7 @@ async def written(log: EventLog, count: int) -> None:
 async def take(stream: AsyncIterator[object], count: int) -> list[int]:
     """The numbers of the next ``count`` events."""
     found: list[int] = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while len(found) < count:
             found += [number for number, _ in await anext(stream)]  # type: ignore[attr-defined]
     await stream.aclose()  # type: ignore[attr-defined]

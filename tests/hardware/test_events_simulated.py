@@ -113,7 +113,7 @@ class Bench:
     async def events(self, true: Callable[[Sequence[HardwareEvent]], Any]) -> list[HardwareEvent]:
         """All events so far, oldest first, once ``true`` of them."""
         found: list[HardwareEvent] = []
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not true(found):
                 await asyncio.sleep(0.01)
                 found = [event for _, event in await self.hub.log.page(None, "ok", None, None, 1000)][::-1]
@@ -121,7 +121,7 @@ class Bench:
 
 
 async def until(true: Callable[[], Any]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not true():  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 

@@ -63,7 +63,7 @@ def test_a_hundred_thousand_nodes_take_a_moment() -> None:
     chassis = np.arange(size) // 64 + 1
     words = ["", *(f"x{i}" for i in range(1, chassis[-1] + 1))]
     place = Place(Coded(words, chassis.astype(np.int32)), {word: i * 64 for i, word in enumerate(words[1:])})
-    begun = time.perf_counter()
+    begun = time.process_time()
     feeds = feeds_of(size, Coded([""], np.zeros(size, dtype=np.int32)), find, [place], np.zeros(size, dtype=bool))
-    assert time.perf_counter() - begun < 0.25
+    assert time.process_time() - begun < 0.25
     assert feeds.feeders[feeds.kinds[70]] == (64,) and len(feeds.fed_by(64)) == 1

@@ -145,7 +145,7 @@ class Bench:
 
 
 async def until(true: Callable[[], Any]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not true():  # noqa: ASYNC110
             await asyncio.sleep(0.002)
 
@@ -265,6 +265,7 @@ async def test_only_those_that_are_ours_are_looked_at_and_those_that_go_are_left
 @pytest.mark.slow
 async def test_looks_are_bounded_per_second_over_all() -> None:
     bench = Bench(*(f"n{i}" for i in range(300)))
+    begun = time.monotonic()
     async with bench.polling(per_second=100.0, fast=0.001, slow=0.001):
-        await asyncio.sleep(1.0)
-    assert 20 < len(bench.fleet.looked) <= 115
+        await until(lambda: len(bench.fleet.looked) > 100)
+        assert len(bench.fleet.looked) <= 15 + 100 * (time.monotonic() - begun)

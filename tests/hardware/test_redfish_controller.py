@@ -290,7 +290,7 @@ async def test_time_and_log_servers_are_set_and_the_rest_is_left(controller):
 
 
 async def next_of(source) -> object:
-    return await asyncio.wait_for(anext(source), 5)
+    return await asyncio.wait_for(anext(source), 60)
 
 
 async def test_a_console_prints_until_it_is_closed_and_breaks_off_with_an_error(server, controller):

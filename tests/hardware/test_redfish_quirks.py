@@ -283,8 +283,8 @@ async def test_openbmc_has_its_console_where_it_does_not_tell():
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     async with RedfishClient(Credentials("root", "x")) as client:
         printed = RedfishController(client, f"http://127.0.0.1:{runner.addresses[0][1]}").console()
-        assert await asyncio.wait_for(anext(printed), 5) == b""
-        assert await asyncio.wait_for(anext(printed), 5) == b"obmc login: "
+        assert await asyncio.wait_for(anext(printed), 60) == b""
+        assert await asyncio.wait_for(anext(printed), 60) == b"obmc login: "
         await printed.aclose()
     await runner.cleanup()
 

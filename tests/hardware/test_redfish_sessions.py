@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from aiohttp import web
 
-from strata.core.errors import StrataError
+from strata.core.errors import DeviceError, StrataError
 from strata.hardware.redfish.client import Credentials, RedfishClient, RedfishSettings
 from strata.hardware.redfish.controller import RedfishController
 from strata.hardware.redfish.power import read_power
@@ -78,10 +78,16 @@ async def test_a_login_whose_answer_is_lost_leaves_no_session(server, client):
     assert watched.open == 1 and watched.most <= 2
 
 
+async def test_a_controller_that_was_never_reached_is_said_to_be_so_every_time(client):
+    for _ in range(2):
+        with pytest.raises(DeviceError, match="nobody answers at its address"):
+            await read_power(client, "http://127.0.0.1:9/bmc/gone")
+
+
 async def test_a_login_that_is_cancelled_leaves_no_session(server, client):
     server.prank("n1").plan(Trick.SILENT, method="POST")
     asking = asyncio.ensure_future(read_power(client, server.url("n1")))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not server.requests:  # noqa: ASYNC110 - the server has no event for it
             await asyncio.sleep(0)
     asking.cancel()

@@ -215,7 +215,7 @@ def test_whatever_is_heard_no_end_has_two_cables(ports: list[Neighbour | None], 
 def test_ten_thousand_nodes_take_seconds() -> None:
     founds = [node(f"n{i}", i, to(f"leaf{i // 32}", f"{i % 32:02}")) for i in range(10_000)]
     founds += [switch(f"leaf{s}", {f"{p:02}": heard(s * 32 + p) for p in range(32)}) for s in range(313)]
-    begun = time.perf_counter()
+    begun = time.process_time()
     topology = built(*founds)
-    assert time.perf_counter() - begun < 5
+    assert time.process_time() - begun < 5
     assert len(topology.links) == 10_000 and not topology.conflicts

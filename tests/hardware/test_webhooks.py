@@ -101,7 +101,7 @@ class Bench:
         self.hooks = self.make()
 
     def make(self, **settings: float) -> Webhooks:
-        fast = PostSettings(**{"again_after": 0.01, "again_most": 0.02, "timeout": 2.0, "gather": 0.0} | settings)  # type: ignore[arg-type]
+        fast = PostSettings(**{"again_after": 0.01, "again_most": 0.02, "timeout": 60.0, "gather": 0.0} | settings)  # type: ignore[arg-type]
         self.hooks = Webhooks(self.store, Ledger(self.store), self.seal, self.marks, owner="c1", settings=fast)
         return self.hooks
 
@@ -113,7 +113,7 @@ def alert(number: int, **more: Any) -> Alert:
 
 
 async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not true():  # noqa: ASYNC110
             await asyncio.sleep(0.002)
 
@@ -150,7 +150,7 @@ async def test_an_alert_is_delivered_with_a_signature_over_the_body(receiver: Re
 @pytest.mark.parametrize("trick", ["500", "429", "404", "hang up", "redirect", "sleep"])
 async def test_a_receiver_that_fails_is_tried_again_until_it_takes_it(receiver: Receiver, trick: str) -> None:
     bench = Bench()
-    bench.make(timeout=0.2)
+    bench.make(timeout=1.0 if trick == "sleep" else 60.0)
     await bench.hooks.start(())
     receiver.tricks = [trick, trick]
     await bench.hooks.put("alice", "pager", receiver.url, "warning", None)
@@ -169,7 +169,7 @@ async def test_a_dead_receiver_holds_up_no_other_and_no_alert(receiver: Receiver
     await bench.hooks.put("alice", "live", receiver.url, "warning", None)
     begun = time.perf_counter()
     bench.hooks.tell([alert(i) for i in range(50)])
-    assert time.perf_counter() - begun < 0.2
+    assert time.perf_counter() - begun < 2.0
     await until(lambda: len(receiver.told) == 50)
     await until(lambda: bool(bench.hooks.posts["dead"].failing))
     assert "127.0.0.1" not in bench.hooks.posts["dead"].failing

@@ -64,7 +64,7 @@ async def serve(chassis: Path, state: Path) -> None:
         directory,
         identity,
         profiles,
-        Site(controllers=(f"https://{found['server']}:8443",), ca=authority.pem.decode()),
+        Site(controllers=lambda: (f"https://{found['server']}:8443",), ca=authority.pem.decode()),
         Ground(attached=lambda _: False, held=lambda _: False, hold=hold, console_tail=console_tail),
         alarm,
         binaries={"ipxe.efi": Path("/usr/lib/ipxe/ipxe.efi").read_bytes()},

@@ -113,7 +113,7 @@ class Server:
                 self.said.append(json.loads(line))
                 self._news.notify_all()
 
-    def hear(self, *kinds: str, within: float = 20.0) -> dict[str, Any]:
+    def hear(self, *kinds: str, within: float = 60.0) -> dict[str, Any]:
         """The first thing of such a kind that it says (or has said)."""
         deadline = time.monotonic() + within
         with self._news:
@@ -127,6 +127,6 @@ class Server:
         """End it."""
         assert self.process.stdin is not None and self.process.stdout is not None
         self.process.stdin.close()
-        self.process.wait(20)
+        self.process.wait(60)
         self._reader.join()
         self.process.stdout.close()

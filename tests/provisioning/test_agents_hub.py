@@ -264,3 +264,20 @@ async def test_a_command_of_an_agent_that_is_gone_is_not_waited_for(world: World
     world.clock.now += SILENT_AFTER + 1
     world.hub.sweep()
     assert silent.result.result() is None
+
+
+async def test_an_agent_that_is_held_while_the_lead_moves_is_let_go_so_that_it_finds_the_new_leader(
+    world: World,
+) -> None:
+    await world.ask()
+    held = asyncio.create_task(world.ask(wait=20.0))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert world.hub.held == 1
+    world.hub.sweep()
+    assert not held.done(), "who leads it keeps it"
+    world.leads = False
+    world.hub.sweep()
+    assert (await asyncio.wait_for(held, 10)).commands == ()
+    with pytest.raises(Misdirected):
+        await world.ask()

@@ -45,7 +45,7 @@ async def test_a_build_without_a_manifest_boots_all_the_same(tmp_path: Path) -> 
 def test_a_sites_own_crash_hook_is_built_in_and_makes_another_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    support.built()
+    usual = support.built()
     monkeypatch.setenv("STRATA_STATE", str(tmp_path))
     monkeypatch.setattr(build_module, "compressed", lambda archive, cache: archive)
     hook = tmp_path / "hook"
@@ -54,4 +54,4 @@ def test_a_sites_own_crash_hook_is_built_in_and_makes_another_build(
     initrd = (tmp_path / "minos" / "latest" / "initrd").read_bytes()
     assert hook.read_bytes() in initrd
     assert b"last lines of the crashed kernel" not in initrd
-    assert b"vmcore-dmesg" in support.unpack(support.built() / "latest" / "initrd")["etc/strata/crash-hook"]
+    assert b"vmcore-dmesg" in support.unpack(usual / "latest" / "initrd")["etc/strata/crash-hook"]

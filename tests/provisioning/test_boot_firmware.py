@@ -68,7 +68,7 @@ class Chassis:
         command = [*network.prefix_of(self.found.namespace), sys.executable, "-c", code, address]
         subprocess.run(command, input=base64.b64encode(account.encode()), check=True, timeout=60)
 
-    def until(self, text: str, *, after: str = "", limit: float = 90.0) -> str:
+    def until(self, text: str, *, after: str = "", limit: float = 150.0) -> str:
         """Wait until the console has said ``text`` (behind ``after``); all that it said."""
         log = self.directory / "nodes" / self.found.nodes[0].name / "console.log"
         end = time.monotonic() + limit
@@ -83,7 +83,7 @@ class Chassis:
         assert self.ground.stdin is not None and self.ground.stdout is not None
         self.ground.stdin.close()
         try:
-            self.ground.wait(20)
+            self.ground.wait(60)
         finally:
             self.ground.kill()
             self.ground.wait()

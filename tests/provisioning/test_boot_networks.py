@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
 
-from strata.core.errors import BadRequest
+from strata.core.errors import BadRequest, Unavailable
 from strata.provisioning.dhcp.radvd import config_text
 from strata.provisioning.networks import parse, read
 
@@ -26,13 +27,13 @@ ipv6:
 
 def test_a_file_says_what_the_boot_network_consists_of(tmp_path: Path):
     path = tmp_path / "networks.yaml"
-    path.write_text(GOOD)
+    path.write_text(GOOD.replace("br0", "lo"))
     networks = read(path)
     first, second = networks.subnets
     assert (networks.boot_port, networks.unknown, networks.attempts) == (4280, "discover", 5)
     assert (str(first.server), first.gateway, first.lease, first.is_local) == ("10.77.0.1", None, 3600, True)
     assert not second.is_local
-    assert networks.interfaces == ("br0",)
+    assert networks.interfaces == ("lo",)
     assert networks.subnet_of("10.78.3.4") is second
     assert networks.subnet_of("192.0.2.1") is None
     assert networks.subnet_of("nonsense") is None
@@ -103,6 +104,24 @@ def test_a_wrong_file_is_refused_with_the_place_and_what_would_do(text: str, com
     with pytest.raises(BadRequest) as caught:
         parse(text, source="f")
     assert complaint in str(caught.value)
+
+
+@pytest.mark.parametrize(("key", "wrong"), [("subnets[0]", "loo"), ("ipv6[0]", "boot7")])
+def test_an_interface_that_this_machine_lacks_is_named_with_its_file_and_those_that_there_are(
+    tmp_path: Path, key: str, wrong: str
+):
+    path = tmp_path / "networks.yaml"
+    subnet, prefix = (wrong, "lo") if key == "subnets[0]" else ("lo", wrong)
+    path.write_text(
+        f"subnets: [{{network: 10.0.0.0/24, interface: {subnet}, server: 10.0.0.1}}]\n"
+        f"ipv6: [{{prefix: 'fd77::/64', interface: {prefix}}}]\n"
+    )
+    with pytest.raises(Unavailable) as refused:
+        read(path)
+    said = str(refused.value)
+    assert said.startswith(f"{path}: {key}.interface: this machine has no interface {wrong}; it has ")
+    assert all(name in said for name in sorted(name for _, name in socket.if_nameindex())[:12])
+    assert ("Did you mean lo?" in said) == (wrong == "loo")
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path):

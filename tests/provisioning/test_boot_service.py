@@ -122,7 +122,7 @@ async def test_a_node_that_never_arrives_is_held_with_what_its_console_said(tmp_
         status, script = await site.script(1)
         assert status == 200
         assert "is held" in script
-        await asyncio.wait_for(site.told.wait(), 10)
+        await asyncio.wait_for(site.told.wait(), 60)
         reason = site.held["n0001"]
         assert reason.startswith("3 boots in a row did not arrive; its console said: ")
         assert reason.isprintable() and len(reason) <= 500

@@ -96,7 +96,7 @@ def test_a_relay_gets_its_answer_with_its_own_words_from_the_address_that_it_ask
     def relay() -> tuple[bytes, tuple[str, int]]:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
             sock.bind(("10.90.0.1", 67))
-            sock.settimeout(5)
+            sock.settimeout(60)
             sock.sendto(request(p.DISCOVER, mac(99), IPXE | {p.RELAY: words}, relay="10.90.0.1"), (SERVER, 67))
             return sock.recvfrom(2048)
 
@@ -119,7 +119,7 @@ def test_machines_make_their_own_ipv6_addresses_and_learn_the_resolvers(wire: Wi
     def advertised() -> bytes:
         with socket.socket(socket.AF_INET6, socket.SOCK_RAW, socket.IPPROTO_ICMPV6) as sock:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, 255)
-            sock.settimeout(20)
+            sock.settimeout(60)
             index = socket.if_nametoindex("boot")
             sock.sendto(struct.pack("!BBHI", 133, 0, 0, 0), ("ff02::2", 0, 0, index))
             while (packet := sock.recv(2048))[0] != 134:
@@ -131,7 +131,7 @@ def test_machines_make_their_own_ipv6_addresses_and_learn_the_resolvers(wire: Wi
     assert socket.inet_pton(socket.AF_INET6, "fd77::") in advertisement
     assert socket.inet_pton(socket.AF_INET6, "fd77::1") in advertisement
     assert b"\x07cluster\x07example" in advertisement
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while "fd77::" not in ip("-n", wire.theirs, "-6", "address", "show", "dev", "boot"):
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -143,7 +143,7 @@ def test_nothing_outlives_a_server_that_was_killed(wire: Wire, tmp_path: Path):
     assert {name for name, _ in children} >= {"in.tftpd", "radvd"}
     os.kill(server.process.pid, signal.SIGKILL)
     server.stop()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while any(_runs(pid) for _, pid in children):
         assert time.monotonic() < deadline, children
         time.sleep(0.02)
@@ -156,7 +156,7 @@ def test_an_interface_that_goes_and_comes_back_is_served_again(wire: Wire, serve
     ip("-n", wire.theirs, "link", "set", "boot", "address", MACHINE_MAC)
     for name in (wire.ours, wire.theirs):
         ip("-n", name, "link", "set", "boot", "up")
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not (got := leased(wire, "boot", tmp_path)):
         assert time.monotonic() < deadline
     assert got["ip"] == "10.77.0.11"
@@ -179,9 +179,9 @@ def test_a_host_without_ipv6_serves_all_the_same(wire: Wire, tmp_path: Path):
         ("subnets: [{network: 10.77.0.0/24, interface: boot, server: 10.77.0.9}]", "the server's address is not ours"),
         (
             "subnets: [{network: 10.77.0.0/24, interface: nope, server: 10.77.0.1}]",
-            "interface nope: there is no such interface",
+            "subnets[0].interface: this machine has no interface nope; it has boot, lo",
         ),
-        ("ipv6: [{prefix: 'fd77::/64', interface: nope}]", "interface nope: there is no such interface"),
+        ("ipv6: [{prefix: 'fd77::/64', interface: nope}]", "ipv6[0].interface: this machine has no interface nope"),
     ],
 )
 def test_what_cannot_be_served_is_refused_with_the_reason(wire: Wire, tmp_path: Path, networks: str, complaint: str):

@@ -63,7 +63,7 @@ async def test_of_many_redemptions_at_once_exactly_one_wins(site: Boots) -> None
 async def test_two_controllers_cannot_both_redeem_a_token(site: Boots, other: Identity) -> None:
     token = await site.identity.open_boot("n0001", 1)
     csr = make_csr("n0001")[0]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while other.record("n0001").generation != 1:  # noqa: ASYNC110
             await asyncio.sleep(0.01)  # its watch brings the record
     found = await asyncio.gather(site.identity.redeem(token, csr), other.redeem(token, csr), return_exceptions=True)
@@ -147,8 +147,29 @@ async def test_a_revoked_certificate_speaks_for_nobody_until_the_next_boot(site:
     identity = site.identity
     await identity.redeem(await identity.open_boot("n0001", 1), make_csr("n0001")[0])
     serial = identity.record("n0001").serial
-    await identity.revoke("n0001")
+    await identity.revoke("n0001", "alice")
     assert not identity.current("n0001", serial)
+    assert identity.record("n0001").is_revoked
+    await identity.redeem(await identity.open_boot("n0001", 2), make_csr("n0001")[0])
+    assert not identity.record("n0001").is_revoked
+
+
+async def test_the_alarm_about_a_revoked_certificate_says_so_and_by_whom_also_after_the_next_boot(site: Boots) -> None:
+    identity = site.identity
+    await identity.redeem(await identity.open_boot("n0001", 1), make_csr("n0001")[0])
+    first = identity.record("n0001").serial
+    await identity.renew("n0001", first, make_csr("n0001")[0])
+    second = identity.record("n0001").serial
+    await identity.revoke("n0001", "alice")
+    await identity.revoke("n0001", "bob")  # there is nothing left to revoke
+    for serial in (first, second):
+        assert "revoked" in identity.superseded("n0001", serial, "10.0.0.9").detail
+    await identity.redeem(await identity.open_boot("n0001", 2), make_csr("n0001")[0])
+    assert "revoked" in identity.superseded("n0001", second, "10.0.0.9").detail
+    assert site.kinds == ["certificate-revoked"] * 3
+    assert f"certificate {first} was revoked by alice at " in site.alarms[0].message
+    identity.superseded("n0001", "ABC", "10.0.0.9")
+    assert site.kinds[-1] == "certificate-superseded"
 
 
 async def test_a_further_condition_can_refuse_without_spending_the_token(site: Boots) -> None:

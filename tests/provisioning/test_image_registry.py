@@ -62,7 +62,7 @@ async def registry(tmp_path: Path) -> AsyncIterator[str]:
         env={"PATH": os.environ["PATH"], "OTEL_TRACES_EXPORTER": "none"},
     )
     try:
-        async with asyncio.timeout(20), aiohttp.ClientSession() as session:
+        async with asyncio.timeout(60), aiohttp.ClientSession() as session:
             while True:
                 try:
                     async with session.get(f"http://{address}/v2/") as reply:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from strata.core.errors import BadRequest, NotFound
-from strata.provisioning.minos import elf, modules, python, root
+from strata.provisioning.minos import elf, modules, packages, python, root
 from strata.provisioning.minos.packages import Packages
 from strata.provisioning.minos.recipe import recipe
 from strata.provisioning.minos.tree import File, directory, fingerprint, link, pack, regular
@@ -184,6 +184,16 @@ def test_an_unknown_architecture_names_those_that_there_are():
 def test_a_package_name_that_is_an_option_never_reaches_apt(tmp_path: Path):
     with pytest.raises(NotFound, match="no package name"):
         Packages(tmp_path, "amd64").find(["--allow-unauthenticated"])
+
+
+def test_apt_keeps_its_index_in_our_cache_one_for_each_kind_of_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    asked: list[list[str]] = []
+    monkeypatch.setattr(packages, "_run", lambda command, **_: asked.append(command) or "amd64\n")
+    with pytest.raises(NotFound, match="knows no package busybox"):
+        Packages(tmp_path, "amd64").find(["busybox"])
+    index = [[word for word in command if "pkgcache" in word] for command in asked if command[0] == "apt-cache"]
+    kept = tmp_path / "apt-amd64"
+    assert index == [[f"-oDir::Cache::pkgcache={kept / name}"] for name in ("machine.index", "own.index")]
 
 
 def shell(function: str, *arguments: str, **environment: str) -> str:

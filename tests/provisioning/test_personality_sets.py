@@ -46,7 +46,7 @@ class World:
 
     async def told(self) -> None:
         """Until a change was told since this was last asked."""
-        await asyncio.wait_for(self._told.wait(), 5)
+        await asyncio.wait_for(self._told.wait(), 60)
         self._told.clear()
 
     async def put(self, image_set: ImageSet) -> None:
@@ -103,8 +103,39 @@ def test_what_is_not_well_formed_is_refused(text: str) -> None:
 
 
 def test_a_node_finds_its_own_words_and_other_braces_stay() -> None:
-    text = "{node} {nid} {location} {address} {role} {label:rack} {label:none}| {x} ${HOME} {{node}}"
-    assert fill(text, NODE) == "n1 7 x1000c0s0b0n0 10.0.0.1 login r3 | {x} ${HOME} {n1}"
+    text = '{node} {nid} {location} {address} {role} {label:rack}{label:none} | {} { x } {3} {a,b} {"a": {"b": 1}}'
+    assert fill(text, NODE) == 'n1 7 x1000c0s0b0n0 10.0.0.1 login r3 | {} { x } {3} {a,b} {"a": {"b": 1}}'
+    check(one(files=(File(path="/etc/motd", content=text),)))
+
+
+@pytest.mark.parametrize(
+    ("written", "found"),
+    [
+        ("{{node}}", "{node}"),
+        ("{{nodename}}", "{nodename}"),
+        ("{{{node}}}", "{{node}}"),
+        ("{{ node }}", "{{ node }}"),
+        ("${node} ${HOME}", "${node} ${HOME}"),
+        ("awk '{{print}}'", "awk '{print}'"),
+    ],
+)
+def test_a_doubled_brace_is_a_brace_and_a_dollar_leaves_the_word_to_the_shell(written: str, found: str) -> None:
+    check(one(files=(File(path="/x", content=written),)))
+    assert fill(written, NODE) == found
+
+
+@pytest.mark.parametrize("word", ["nodename", "Node", "label:", "labels:rack", "node.name", "hostname"])
+def test_a_word_that_no_node_has_is_refused_with_those_that_there_are(word: str) -> None:
+    with pytest.raises(BadRequest) as refused:
+        check(one(files=(File(path="/etc/hostname", content=f"# the name\n{{{word}}}\n"),)))
+    said = str(refused.value)
+    assert f"{{{word}}} in line 2" in said and "/etc/hostname" in said
+    assert "{node}, {nid}, {location}, {address}, {role}, {label:KEY}" in said
+    assert f"{{{{{word}}}}}" in said, "how to have it all the same"
+
+
+def test_a_set_that_was_stored_before_keeps_the_words_that_no_node_has() -> None:
+    assert fill("{nodename}", NODE) == "{nodename}"
 
 
 async def test_the_digest_is_of_what_runs_and_not_of_what_is_a_nodes_own_or_says_that_it_may(world: World) -> None:

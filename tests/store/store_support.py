@@ -9,7 +9,7 @@ from typing import Any
 
 from strata.store.protocol import Event, Store
 
-LIMIT = 30.0
+LIMIT = 60.0
 """Seconds after which something that should happen has not."""
 
 

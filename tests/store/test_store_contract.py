@@ -407,7 +407,7 @@ async def test_a_key_put_without_its_lease_outlives_it(store: Store) -> None:
 
 @pytest.mark.slow
 async def test_a_lease_that_nobody_renews_ends_by_itself(store: Store) -> None:
-    lease = await store.grant(1)
+    lease = await store.grant(2)
     revision = await store.txn([Put("member", b"", lease)])
     async with watching(store, "member", revision + 1) as watcher:
         assert await watcher.next() == [Event(revision + 1, "member", None)]

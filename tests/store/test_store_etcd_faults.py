@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import aiohttp
 import pytest
@@ -14,7 +15,7 @@ from store_support import watching
 from strata.core.errors import BadRequest, Conflict, Corrupt, OutcomeUnknown, Unavailable
 from strata.store.audit import Ledger, verify
 from strata.store.etcd import EtcdStore
-from strata.store.etcd_http import EtcdSettings
+from strata.store.etcd_http import EtcdSettings, OutOfRange
 from strata.store.etcd_wire import Names, seal
 from strata.store.protocol import Delete, Event, Put
 from support.etcd_cluster import EtcdCluster
@@ -79,7 +80,8 @@ async def test_without_a_majority_nothing_is_acknowledged_and_it_recovers_by_its
     cluster: EtcdCluster, prefix: str
 ) -> None:
     store = EtcdStore(cluster.endpoints, prefix, EtcdSettings(attempt=0.5, patience=1.0))
-    await store.txn([Put("a", b"before")])
+    patient = EtcdStore(cluster.endpoints, prefix, QUICK)
+    await patient.txn([Put("a", b"before")])
     lost = cluster.names[1:]
     for name in lost:
         cluster.pause(name)
@@ -89,7 +91,6 @@ async def test_without_a_majority_nothing_is_acknowledged_and_it_recovers_by_its
         await store.get("a")
     for name in lost:
         await asyncio.to_thread(cluster.resume, name)
-    patient = EtcdStore(cluster.endpoints, prefix, QUICK)
     await patient.txn([Put("a", b"after")])
     entry = await patient.get("a")
     assert entry is not None
@@ -233,3 +234,21 @@ async def _raw_put(store: EtcdStore, key: bytes, value: bytes) -> None:
         session.post(f"http://{store._gateway.endpoints[0]}/v3/kv/put", json=body) as reply,
     ):
         assert reply.status == 200
+
+
+async def test_a_member_that_is_a_little_behind_is_waited_for(
+    cluster: EtcdCluster, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = EtcdStore(cluster.endpoints, prefix, QUICK)
+    await store.txn([Put("a", b"1")])
+    behind, once = [OutOfRange(compacted=False)] * 2, store._gateway.once
+
+    async def late(endpoint: str, path: str, body: Any, kind: Any) -> Any:
+        if endpoint == cluster.endpoint("m2") and body.get("serializable") and behind:
+            raise behind.pop()
+        return await once(endpoint, path, body, kind)
+
+    monkeypatch.setattr(store._gateway, "once", late)
+    assert await store.check() == []
+    assert not behind
+    await store.close()

@@ -140,11 +140,10 @@ def test_a_backup_that_cannot_be_written_says_why(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.tuples(_text, st.binary(max_size=50)), max_size=20))
-def test_what_a_backup_holds_is_what_was_put_in(pairs: list[tuple[str, bytes]]) -> None:
-    import tempfile
-
+def test_what_a_backup_holds_is_what_was_put_in(
+    tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[str, bytes]]
+) -> None:
     entries = [Entry(key, value, 3, 4) for key, value in pairs]
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "backup"
-        write_dump(path, 9, [*entries, Entry("leased", b"", 3, 4, lease=7)])
-        assert list(read_dump(path)) == entries
+    path = tmp_path_factory.mktemp("store") / "backup"
+    write_dump(path, 9, [*entries, Entry("leased", b"", 3, 4, lease=7)])
+    assert list(read_dump(path)) == entries

@@ -56,6 +56,9 @@ class FakeIdentity:
     def current(self, node: str, serial: str) -> bool:
         return serial == self.serials.get(node, "A1")
 
+    async def recognises(self, node: str, serial: str) -> bool:
+        return self.current(node, serial)
+
     def superseded(self, node: str, serial: str, peer: str) -> Denied:
         self.alarms.append((node, serial))
         return Denied("the certificate belongs to an earlier boot", where="certificate-superseded")
@@ -92,6 +95,12 @@ class FakeReleases:
         for told in self._told:
             told(reference)
 
+    def remove(self, reference: str) -> Release:
+        release = self.tags.pop(reference)
+        for told in self._told:
+            told(reference)
+        return release
+
     async def release(self, reference: str) -> Release:
         if reference not in self.tags:
             raise NotFound("no such image", where=reference)
@@ -125,6 +134,8 @@ class AgentSite:
         self.admin = directory / "admin.sock"
         self.asked: dict[str, float] = {}
         self.owners: dict[str, str] = {}
+        self.now: Callable[[], float] = time.time
+        """The time at which strangers speak."""
         self.bmc = bmc
         self.way = BootWay(boot=Boot(target="pxe"))
         self.by_medium: set[str] = set()
@@ -166,7 +177,7 @@ class AgentSite:
 
     def agents(self) -> Agents:
         """What the API needs."""
-        unknown = UnknownMachines(self.owners.get)
+        unknown = UnknownMachines(self.owners.get, clock=lambda: self.now())
         self._sets = ImageSetService(self.service, self.sets)
         return Agents(
             door=AgentDoor(

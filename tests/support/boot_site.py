@@ -111,7 +111,7 @@ class Boots:
             self.directory,
             self.identity,
             self.profiles,
-            Site(controllers=("https://127.0.0.1:8443",), ca=authority.pem.decode(), release_keys=("KEY",)),
+            Site(controllers=lambda: ("https://127.0.0.1:8443",), ca=authority.pem.decode(), release_keys=("KEY",)),
             Ground(
                 attached=self.attached.__contains__,
                 held=self.held.__contains__,
@@ -123,7 +123,7 @@ class Boots:
             binaries={"ipxe.efi": b"MZ" + bytes(1000)},
             builds=Builds(minos),
             media=Media(minos.parent / "media", clock=lambda: self.now) if media else None,
-            limits=Limits(per_peer=512, arrive=0.4, idle=0.8),
+            limits=Limits(per_peer=512, arrive=30.0, idle=30.0),
             clock=lambda: self.now,
         )
 

@@ -6,9 +6,22 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from strata.control import machine_views as m
 from strata.control import views as v
 from strata.control.machine import Many
+from strata.control.machine_views.bmcs import (
+    BiosView,
+    BmcView,
+    FirmwareUpdate,
+    FirmwareView,
+    LogEntryView,
+    NodeFirmware,
+    NodeReadings,
+    PowerLimitView,
+    ReadingView,
+    Scalar,
+    ServiceSettingsChange,
+    ServiceSettingsView,
+)
 from strata.control.principal import Principal
 from strata.core.errors import DeviceError, NotOffered
 from strata.core.nodeset import fold
@@ -37,16 +50,16 @@ class FakeBmcs:
     async def identify(self, who: Principal, select: str, on: bool) -> Many:
         return await self.ground.do(who, select, "identify", str(on))
 
-    async def info(self, who: Principal, node: str) -> m.BmcView:
+    async def info(self, who: Principal, node: str) -> BmcView:
         await self.ground.read(who, node, "info")
         boot = self.ground.boots.get(node, Boot(target="none"))
         media = (Media(id="Cd", kind="CD", image=self.ground.images.get(node, "")),)
-        return m.BmcView(
+        return BmcView(
             node=node, address=address(node), reachable=True, trouble="", identity=IDENTITY, power="on", boot=boot,
             media=media,
         )  # fmt: skip
 
-    async def sensors(self, who: Principal, select: str) -> Sequence[m.NodeReadings]:
+    async def sensors(self, who: Principal, select: str) -> Sequence[NodeReadings]:
         found = []
         for node in await self.ground.facade.node_names(who, select):
             readings, trouble = () if node in self.ground.bare else READINGS, ""
@@ -54,25 +67,25 @@ class FakeBmcs:
                 await self.ground.read(who, node, "sensors")
             except DeviceError as error:
                 readings, trouble = (), str(error)
-            found.append(m.NodeReadings(node=node, time=time.time(), readings=readings, trouble=trouble))
+            found.append(NodeReadings(node=node, time=time.time(), readings=readings, trouble=trouble))
         return found
 
-    async def log(self, who: Principal, node: str, after: str, limit: int) -> Sequence[m.LogEntryView]:
+    async def log(self, who: Principal, node: str, after: str, limit: int) -> Sequence[LogEntryView]:
         await self.ground.read(who, node, "log")
         return [
-            m.LogEntryView(
+            LogEntryView(
                 id=f"/redfish/v1/Systems/1/LogServices/SEL/Entries/{n}", time=float(n), severity="warning",
                 message=f"power supply {n} failed", message_id="", sensor="PSU",
             )
             for n in (1, 2, 3)
         ]  # fmt: skip
 
-    async def limits(self, who: Principal, node: str) -> Sequence[m.PowerLimitView]:
+    async def limits(self, who: Principal, node: str) -> Sequence[PowerLimitView]:
         await self.ground.read(who, node, "limits")
         if node in self.ground.bare:
             raise NotOffered("it cannot be capped", node=node)
         cap = self.ground.caps.get(node)
-        return [m.PowerLimitView(id="/c", name="Node", watts=cap, least=100.0, most=900.0, via="PowerControl")]
+        return [PowerLimitView(id="/c", name="Node", watts=cap, least=100.0, most=900.0, via="PowerControl")]
 
     async def set_limit(self, who: Principal, select: str, limit: str, watts: float | None) -> Many:
         for node in await self.ground.owned(who, select):
@@ -81,37 +94,37 @@ class FakeBmcs:
                 self.ground.caps[node] = watts
         return await self.ground.do(who, select, "limit", str(watts))
 
-    async def bios(self, who: Principal, node: str) -> m.BiosView:
+    async def bios(self, who: Principal, node: str) -> BiosView:
         await self.ground.read(who, node, "bios")
         if node in self.ground.bare:
             raise NotOffered("it has no settings", node=node)
         staged = self.ground.staged.get(node, {})
-        return m.BiosView(node=node, current={"ProcTurbo": "Enabled", "Cores": 64}, staged=staged)
+        return BiosView(node=node, current={"ProcTurbo": "Enabled", "Cores": 64}, staged=staged)
 
-    async def stage_bios(self, who: Principal, select: str, attributes: Mapping[str, m.Scalar]) -> Many:
+    async def stage_bios(self, who: Principal, select: str, attributes: Mapping[str, Scalar]) -> Many:
         for node in await self.ground.owned(who, select):
             self.ground.staged.setdefault(node, {}).update(attributes)
         return await self.ground.do(who, select, "bios", *attributes)
 
-    async def firmware(self, who: Principal, select: str) -> Sequence[m.NodeFirmware]:
+    async def firmware(self, who: Principal, select: str) -> Sequence[NodeFirmware]:
         names = await self.ground.facade.node_names(who, select)
         return [
-            m.NodeFirmware(node=name, firmware=(), trouble="no answer")
+            NodeFirmware(node=name, firmware=(), trouble="no answer")
             if name in self.ground.dead
-            else m.NodeFirmware(node=name, firmware=(FIRMWARE,))
+            else NodeFirmware(node=name, firmware=(FIRMWARE,))
             for name in names
         ]
 
-    async def update_firmware(self, who: Principal, request: m.FirmwareUpdate) -> v.JobView:
+    async def update_firmware(self, who: Principal, request: FirmwareUpdate) -> v.JobView:
         names = await self.ground.owned(who, request.select)
         self.ground.asked.append(("firmware", request.uri, request.apply_time, fold(names)))
         return job("firmware", len(names))
 
-    async def settings(self, who: Principal, node: str) -> m.ServiceSettingsView:
+    async def settings(self, who: Principal, node: str) -> ServiceSettingsView:
         await self.ground.read(who, node, "settings")
-        return m.ServiceSettingsView(node=node, ntp=None, syslog=None)
+        return ServiceSettingsView(node=node, ntp=None, syslog=None)
 
-    async def set_settings(self, who: Principal, select: str, settings: m.ServiceSettingsChange) -> Many:
+    async def set_settings(self, who: Principal, select: str, settings: ServiceSettingsChange) -> Many:
         return await self.ground.do(who, select, "settings")
 
     async def insert_media(self, who: Principal, select: str, image: str) -> Many:
@@ -120,12 +133,12 @@ class FakeBmcs:
         return await self.ground.do(who, select, "media", image)
 
 
-FIRMWARE = m.FirmwareView(id="/f", name="BIOS", version="1.2", updateable=True, component="")
+FIRMWARE = FirmwareView(id="/f", name="BIOS", version="1.2", updateable=True, component="")
 
 
-def _reading(name: str, kind: str, unit: str, value: float | None, **more: Any) -> m.ReadingView:
+def _reading(name: str, kind: str, unit: str, value: float | None, **more: Any) -> ReadingView:
     rest = {"health": "ok", "high": None, "low": None, "doubt": "", **more}
-    return m.ReadingView(name=name, kind=kind, unit=unit, value=value, **rest)
+    return ReadingView(name=name, kind=kind, unit=unit, value=value, **rest)
 
 
 READINGS = (

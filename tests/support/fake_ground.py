@@ -6,10 +6,17 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, TypeVar
 
-from strata.control import machine_views as m
 from strata.control import views as v
 from strata.control.facade import Facade
 from strata.control.machine import Many
+from strata.control.machine_views.alerts import AlertView, WebhookView
+from strata.control.machine_views.consoles import ConsoleLine
+from strata.control.machine_views.credentials import BmcCredentialView
+from strata.control.machine_views.discovery import DiscoveryReport
+from strata.control.machine_views.events import EventView
+from strata.control.machine_views.fabric import FabricView
+from strata.control.machine_views.inventory import ComponentView
+from strata.control.machine_views.many import Failed, ManyOutcome
 from strata.control.principal import LOCAL_ADMIN, Principal
 from strata.core.errors import Denied, DeviceError
 from strata.core.nodeset import fold
@@ -40,24 +47,24 @@ class Ground:
         self.images: dict[str, str] = {}
         self.caps: dict[str, float] = {}
         self.staged: dict[str, dict[str, Any]] = {}
-        self.alerts: list[m.AlertView] = []
-        self.events: list[m.EventView] = []
-        self.graph = m.FabricView(switches=(), links=())
-        self.pdus: tuple[m.ComponentView, ...] = ()
+        self.alerts: list[AlertView] = []
+        self.events: list[EventView] = []
+        self.graph = FabricView(switches=(), links=())
+        self.pdus: tuple[ComponentView, ...] = ()
         self.as_job = False
         """Whether changes of many nodes become jobs."""
         self.endless = True
         """Whether streams go on after what there is."""
-        self.discoveries: dict[str, m.DiscoveryReport] = {}
-        self.hooks: dict[str, m.WebhookView] = {}
-        self.keys: dict[str, m.BmcCredentialView] = {}
-        self.lines: dict[str, list[m.ConsoleLine]] = {}
+        self.discoveries: dict[str, DiscoveryReport] = {}
+        self.hooks: dict[str, WebhookView] = {}
+        self.keys: dict[str, BmcCredentialView] = {}
+        self.lines: dict[str, list[ConsoleLine]] = {}
         """What nodes printed."""
 
     def alert(self, node: str, severity: Severity) -> None:
         """Something is wrong with a node."""
         self.alerts.append(
-            m.AlertView(
+            AlertView(
                 id=f"a{len(self.alerts)}", node=node, bmc=address(node), key="sensor/Fan 1", severity=severity,
                 message="the fan stands still", first=1.0, last=2.0, count=1, state="open", by="", note="", fields={},
             )
@@ -95,8 +102,8 @@ class Ground:
         }
         good = [name for name in names if name not in troubles]
         self.asked.append((*what, fold(good)))
-        failed = tuple(m.Failed(nodes=name, reason=reason) for name, reason in troubles.items())
-        return m.ManyOutcome(done=fold(good), done_count=len(good), failed=failed, failed_count=len(failed))
+        failed = tuple(Failed(nodes=name, reason=reason) for name, reason in troubles.items())
+        return ManyOutcome(done=fold(good), done_count=len(good), failed=failed, failed_count=len(failed))
 
 
 def job(kind: str, total: int) -> v.JobView:

@@ -7,8 +7,20 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from strata.control import machine_views as m
 from strata.control import views as v
+from strata.control.machine_views.discovery import DiscoverRequest, DiscoveryReport
+from strata.control.machine_views.fabric import FabricView, SwitchNodes
+from strata.control.machine_views.inventory import (
+    ComponentPage,
+    ComponentQuery,
+    ComponentView,
+    ControllerPage,
+    ControllerSummary,
+    ControllerView,
+    HardwareChange,
+    HardwareConflict,
+    NodeHardware,
+)
 from strata.control.principal import Principal, Right
 from strata.core.errors import BadRequest, NotFound
 from strata.core.nodeset import fold
@@ -27,91 +39,91 @@ class FakeInventory:
     async def _known(self, who: Principal) -> list[str]:
         return [n for n in await self.ground.facade.node_names(who, "*") if n not in self.ground.undiscovered]
 
-    def _summary(self, node: str) -> m.ControllerSummary:
-        return m.ControllerSummary(
+    def _summary(self, node: str) -> ControllerSummary:
+        return ControllerSummary(
             address=address(node), identity=IDENTITY, seen=1.0, nodes=(node,), machines=1, components={}, trouble=()
         )
 
-    async def _all(self, who: Principal) -> list[m.ControllerSummary]:
+    async def _all(self, who: Principal) -> list[ControllerSummary]:
         found = [self._summary(name) for name in await self._known(who)]
         if self.ground.pdus and not who.scope:
             one = self._summary("")
             found.append(replace(one, address=PDU_ADDRESS, nodes=(), components={"pdu": 1, "outlet": 2}))
         return found
 
-    async def controllers(self, who: Principal, limit: int, after: str) -> m.ControllerPage:
+    async def controllers(self, who: Principal, limit: int, after: str) -> ControllerPage:
         found = await self._all(who)
         if not after.isascii() or not (after or "0").isdigit():
             raise BadRequest("not a cursor that we gave", where="cursor")
         start = int(after or 0)
         following = str(start + limit) if start + limit < len(found) else ""
-        return m.ControllerPage(items=tuple(found[start : start + limit]), next=following, total=len(found))
+        return ControllerPage(items=tuple(found[start : start + limit]), next=following, total=len(found))
 
-    async def controller(self, who: Principal, at: str) -> m.ControllerView:
+    async def controller(self, who: Principal, at: str) -> ControllerView:
         for summary in await self._all(who):
             if summary.address == at:
                 own = parts(summary.nodes[0]) if summary.nodes else self.ground.pdus
-                return m.ControllerView(summary=summary, components=own)
+                return ControllerView(summary=summary, components=own)
         raise NotFound("no such controller", where=at)
 
-    async def of_node(self, who: Principal, node: str) -> m.NodeHardware:
+    async def of_node(self, who: Principal, node: str) -> NodeHardware:
         if node not in await self._known(who):
             raise NotFound("it was not discovered", where=node)
-        return m.NodeHardware(
+        return NodeHardware(
             node=node, controller=address(node), identity=IDENTITY, seen=1.0, serial=f"S-{node}",
             uuid=f"00000000-0000-0000-0000-{sum(map(ord, node)):012x}", components=parts(node),
         )  # fmt: skip
 
-    async def discover(self, who: Principal, request: m.DiscoverRequest) -> v.JobView:
+    async def discover(self, who: Principal, request: DiscoverRequest) -> v.JobView:
         if request.adopt:
             who.require(Right("create", "node"))
         given = (request.addresses, request.csv, request.leases, request.dhcp, request.ranges, request.ssdp)
         if not any((*given, request.known, request.accept)):
             raise BadRequest("nowhere to look")
         begun = replace(job("hardware.discover", len(request.addresses)), id=f"d{len(self.ground.discoveries)}")
-        self.ground.discoveries[begun.id] = m.DiscoveryReport(job=begun.id, silent=len(request.addresses))
+        self.ground.discoveries[begun.id] = DiscoveryReport(job=begun.id, silent=len(request.addresses))
         return begun
 
-    async def discovery(self, who: Principal, job: str) -> m.DiscoveryReport:
+    async def discovery(self, who: Principal, job: str) -> DiscoveryReport:
         if job not in self.ground.discoveries:
             raise NotFound("no such discovery", where="job")
         return self.ground.discoveries[job]
 
-    async def components(self, who: Principal, query: m.ComponentQuery) -> m.ComponentPage:
+    async def components(self, who: Principal, query: ComponentQuery) -> ComponentPage:
         names = set(await self.ground.facade.node_names(who, query.select))
         known = [name for name in await self._known(who) if name in names]
         found = [
             one for name in known for one in parts(name) if query.kind in ("", one.kind) and query.text in one.name
         ]
-        return m.ComponentPage(items=tuple(found[: query.limit]), next="")
+        return ComponentPage(items=tuple(found[: query.limit]), next="")
 
-    async def history(self, who: Principal, select: str, since: float | None, limit: int) -> Sequence[m.HardwareChange]:
+    async def history(self, who: Principal, select: str, since: float | None, limit: int) -> Sequence[HardwareChange]:
         return [
-            m.HardwareChange(
+            HardwareChange(
                 time=1.0, what="added", controller=address(name), node=name, component="", kind="system", old="",
                 new=f"S-{name}", detail="",
             )
             for name in await self.ground.facade.node_names(who, select)
         ][:limit]  # fmt: skip
 
-    async def conflicts(self, who: Principal) -> Sequence[m.HardwareConflict]:
+    async def conflicts(self, who: Principal) -> Sequence[HardwareConflict]:
         known = await self._known(who)
         if len(known) < 2:
             return []
         where = (address(known[0]), address(known[1]))
         hint = "look which machine has it"
-        return [m.HardwareConflict(what="duplicate-serial", value="S-1", where=where, since=1.0, hint=hint)]
+        return [HardwareConflict(what="duplicate-serial", value="S-1", where=where, since=1.0, hint=hint)]
 
     async def forget(self, who: Principal, at: str) -> None:
         found = await self.controller(who, at)
         self.ground.undiscovered.update(found.summary.nodes)
 
 
-def part(node: str, path: str, kind: str, **more: Any) -> m.ComponentView:
+def part(node: str, path: str, kind: str, **more: Any) -> ComponentView:
     """One part of a node."""
     blank = dict.fromkeys(("parent", "slot", "part", "firmware", "shape"), "")
     rest = {"vendor": "Acme", "model": f"Model of {kind}", "serial": f"{node}{path}", "health": "ok", "macs": ()}
-    return m.ComponentView(
+    return ComponentView(
         **{  # type: ignore[arg-type]
             "controller": address(node), "node": node, "id": path, "kind": kind, "name": path.rpartition("/")[2],
             "facts": {}, **blank, **rest, **more,
@@ -119,7 +131,7 @@ def part(node: str, path: str, kind: str, **more: Any) -> m.ComponentView:
     )  # fmt: skip
 
 
-def parts(node: str) -> tuple[m.ComponentView, ...]:
+def parts(node: str) -> tuple[ComponentView, ...]:
     """What every machine is made of."""
     base = "/redfish/v1/Systems/1"
     number = sum(map(ord, node))
@@ -161,9 +173,9 @@ class FakeFabric:
     def __init__(self, ground: Ground) -> None:
         self.ground = ground
 
-    async def graph(self, who: Principal) -> m.FabricView:
+    async def graph(self, who: Principal) -> FabricView:
         return self.ground.graph
 
-    async def near(self, who: Principal, select: str) -> Sequence[m.SwitchNodes]:
+    async def near(self, who: Principal, select: str) -> Sequence[SwitchNodes]:
         names = await self.ground.facade.node_names(who, select)
-        return [m.SwitchNodes(switch="s0", nodes=fold(names), count=len(names))] if names else []
+        return [SwitchNodes(switch="s0", nodes=fold(names), count=len(names))] if names else []

@@ -51,7 +51,7 @@ class FakeIpmiBmc:
 
     def until(self, **fields: Any) -> None:
         """Wait until its state is so."""
-        end = time.monotonic() + 5
+        end = time.monotonic() + 60
         while any(self.state[name] != value for name, value in fields.items()):
             assert time.monotonic() < end, f"not {fields}: {self.state}"
             time.sleep(0.02)

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from strata.control import machine_views as m
 from strata.control.facade import Facade
 from strata.control.machine import Machine
+from strata.control.machine_views.consoles import ConsoleLine
+from strata.control.machine_views.events import EventView
+from strata.control.machine_views.fabric import FabricView, LinkView, SwitchView
 from strata.core.nodeset import fold
 from support.fake_alerts import FakeAlerts, FakeConsoles
 from support.fake_bmcs import FakeBmcs
@@ -38,18 +40,16 @@ def fake_machine(facade: Facade) -> tuple[Machine, Ground]:
 def furnish(ground: Ground, nodes: Sequence[str]) -> None:
     """Cables, PDUs, events and alerts, so that every kind of resource is there."""
     switches = tuple(
-        m.SwitchView(id=f"/redfish/v1/Fabrics/hsn/Switches/s{n}", name=f"s{n}", fabric="hsn", location="x1000c0r0",
+        SwitchView(id=f"/redfish/v1/Fabrics/hsn/Switches/s{n}", name=f"s{n}", fabric="hsn", location="x1000c0r0",
                      model="Slingshot", ports=64, nodes=fold(nodes[n::2]))
         for n in (0, 1)
     )  # fmt: skip
-    cables = [
-        m.LinkView(a=f"{switches[0].id}:p63", b=f"{switches[1].id}:p63", up=True, speed_gbps=200, source="redfish")
-    ]
+    cables = [LinkView(a=f"{switches[0].id}:p63", b=f"{switches[1].id}:p63", up=True, speed_gbps=200, source="redfish")]
     cables += [
-        m.LinkView(a=f"{switches[n % 2].id}:p{n}", b=f"{node}:hsn0", up=None, speed_gbps=None, source="lldp")
+        LinkView(a=f"{switches[n % 2].id}:p{n}", b=f"{node}:hsn0", up=None, speed_gbps=None, source="lldp")
         for n, node in enumerate(nodes[:8])
     ]
-    ground.graph = m.FabricView(switches=switches, links=tuple(cables))
+    ground.graph = FabricView(switches=switches, links=tuple(cables))
     pdu = "/redfish/v1/PowerEquipment/RackPDUs/1"
     ground.pdus = (
         part("", pdu, "pdu", controller=PDU_ADDRESS, name="PDU A", firmware="3"),
@@ -60,13 +60,13 @@ def furnish(ground: Ground, nodes: Sequence[str]) -> None:
     )
     ground.alert(nodes[0], "warning")
     ground.events += [
-        m.EventView(
+        EventView(
             id=n, time=float(n), severity="critical", message="fan\nfailed", source="push", key="sensor/Fan",
             node=nodes[0], bmc=address(nodes[0]), message_id="", fields={},
         )
         for n in (1, 2)
     ]  # fmt: skip
     ground.lines[nodes[0]] = [
-        m.ConsoleLine(id=n, time=float(n), source="serial", text=text)
+        ConsoleLine(id=n, time=float(n), source="serial", text=text)
         for n, text in enumerate(("login:", "Kernel panic - not syncing"), 1)
     ]

@@ -7,9 +7,29 @@ from collections.abc import AsyncIterator
 import msgspec
 
 from strata.api.services import Power
-from strata.control import power_queue_views as qv
-from strata.control import power_views as pv
 from strata.control.facade import Facade
+from strata.control.power_views.jobs import Comparison, JobBrief, JobBriefs, JobPower, Spread
+from strata.control.power_views.measured import (
+    CabinetsPower,
+    NodePower,
+    NodePowerPage,
+    NodeSeries,
+    PowerHistory,
+    PowerSummary,
+    SystemPower,
+    Trouble,
+)
+from strata.control.power_views.policies import (
+    Policies,
+    PolicyDetail,
+    PolicySpec,
+    PolicyView,
+    RehearsalSpec,
+    RehearsalView,
+    SitePowerView,
+)
+from strata.control.power_views.queue import QueueTold, QueueView, RunningView, WaitingView
+from strata.control.power_views.told import JobsTaken, JobsTold
 from strata.control.principal import Principal
 from strata.core.errors import BadRequest, Conflict, NotFound, Refused
 from strata.core.nodeset import expand
@@ -18,18 +38,18 @@ from strata.power.series import metric_named
 
 JOB = "7"
 POLICY = "night"
-_NOTHING = pv.Comparison(
+_NOTHING = Comparison(
     runs=0, average=None, joules_per_node=None, seconds=None, average_change=None, joules_change=None,
     seconds_change=None,
 )  # fmt: skip
-_SPREAD = pv.Spread(least=1.0, average=2.0, most=3.0, deviation=0.5, least_node="n000", most_node="n001")
-_BRIEF = pv.JobBrief(
+_SPREAD = Spread(least=1.0, average=2.0, most=3.0, deviation=0.5, least_node="n000", most_node="n001")
+_BRIEF = JobBrief(
     job=JOB, apid="", user="ada", name="cfd", nodes=2, start=1.0, end=2.0, seconds=1.0, joules=200.0, known=1.0,
     average=100.0, peak=None,
 )  # fmt: skip
-_PART = pv.PowerSummary(name="system", nodes=2, measured=1, now=100.0, least=90.0, average=None, most=110.0)
+_PART = PowerSummary(name="system", nodes=2, measured=1, now=100.0, least=90.0, average=None, most=110.0)
 
-_REHEARSAL = pv.RehearsalView(author="ada", time=1.0, nodes=1000, days=1.0, limit=2000.0, peak=1900.0)
+_REHEARSAL = RehearsalView(author="ada", time=1.0, nodes=1000, days=1.0, limit=2000.0, peak=1900.0)
 
 
 class FakeMeasured:
@@ -38,12 +58,12 @@ class FakeMeasured:
     def __init__(self, facade: Facade) -> None:
         self._facade = facade
 
-    async def nodes(self, who: Principal, select: str, sort: str, limit: int, after: str) -> pv.NodePowerPage:
+    async def nodes(self, who: Principal, select: str, sort: str, limit: int, after: str) -> NodePowerPage:
         if sort not in ("", "power", "-power"):
             raise BadRequest("no order", where="sort")
         names = list(await self._facade.node_names(who, select))[:limit]
         values = {"energy": 1.0, "accel_power": None, "temperature": 40.0, "cap": 0.0}
-        return pv.NodePowerPage(items=tuple(pv.NodePower(node=n, time=1.0, power=100.0, **values) for n in names))
+        return NodePowerPage(items=tuple(NodePower(node=n, time=1.0, power=100.0, **values) for n in names))
 
     async def history(
         self,
@@ -55,14 +75,12 @@ class FakeMeasured:
         step: float,
         *,
         each: bool = False,
-    ) -> pv.PowerHistory:
+    ) -> PowerHistory:
         names = list(await self._facade.node_names(who, select))
         start, end = _span(start, end)
         values = (100.0 * len(names), None)
-        singles = (
-            [pv.NodeSeries(node=n, values=(100.0, None), trouble=pv.Trouble(gaps=1)) for n in names] if each else ()
-        )
-        return pv.PowerHistory(
+        singles = [NodeSeries(node=n, values=(100.0, None), trouble=Trouble(gaps=1)) for n in names] if each else ()
+        return PowerHistory(
             metric=metric, unit=metric_named(metric).unit, start=start, end=end, step=step or 1.0, nodes=len(names),
             times=(start, start + 1), values=values, counts=(len(names), 0), each=tuple(singles),
         )  # fmt: skip
@@ -77,36 +95,36 @@ class FakeMeasured:
 
         return pieces()
 
-    async def system(self, who: Principal, start: float | None, end: float | None, step: float) -> pv.SystemPower:
+    async def system(self, who: Principal, start: float | None, end: float | None, step: float) -> SystemPower:
         start, end = _span(start, end)
-        return pv.SystemPower(start=start, end=end, step=step or 1.0, system=_PART, joules=1.0, known=0.5)
+        return SystemPower(start=start, end=end, step=step or 1.0, system=_PART, joules=1.0, known=0.5)
 
-    async def cabinets(self, who: Principal, start: float | None, end: float | None, step: float) -> pv.CabinetsPower:
+    async def cabinets(self, who: Principal, start: float | None, end: float | None, step: float) -> CabinetsPower:
         start, end = _span(start, end)
-        return pv.CabinetsPower(start=start, end=end, step=step or 1.0, items=(_PART,))
+        return CabinetsPower(start=start, end=end, step=step or 1.0, items=(_PART,))
 
 
 class FakeJobs:
     """Stands in for ``PowerJobs``."""
 
-    async def tell(self, who: Principal, told: pv.JobsTold) -> pv.JobsTaken:
+    async def tell(self, who: Principal, told: JobsTold) -> JobsTaken:
         for one in (*told.events, *told.runs):
             if one.nodes:
                 expand(one.nodes)
-        return pv.JobsTaken(taken=len(told.events) + len(told.runs), refused=(), unknown_nodes=0)
+        return JobsTaken(taken=len(told.events) + len(told.runs), refused=(), unknown_nodes=0)
 
     async def jobs(
         self, who: Principal, user: str, since: float | None, limit: int, *, running: bool = False
-    ) -> pv.JobBriefs:
-        return pv.JobBriefs(items=(_BRIEF,))
+    ) -> JobBriefs:
+        return JobBriefs(items=(_BRIEF,))
 
-    async def job(self, who: Principal, job: str, apid: str) -> pv.JobPower:
+    async def job(self, who: Principal, job: str, apid: str) -> JobPower:
         if job != JOB:
             raise NotFound("nobody told of it", where="job")
-        return pv.JobPower(
+        return JobPower(
             job=job, apid=apid, user="ada", name="cfd", nodeset="n[000-001]", nodes=2, start=1.0, end=None, runs=1,
             seconds=1.0, suspended=0.0, joules=200.0, known=1.0, error=1.0, average=None, peak=None, energy=_SPREAD,
-            power=_SPREAD, highest=_SPREAD, unmeasured=0, trouble=pv.Trouble(), doubt="", each=(),
+            power=_SPREAD, highest=_SPREAD, unmeasured=0, trouble=Trouble(), doubt="", each=(),
             applications=(_BRIEF,), earlier=_NOTHING,
         )  # fmt: skip
 
@@ -119,37 +137,37 @@ class FakePolicies:
         self.enabled = ""
         self.rehearsed_texts = {"limit: 2kW"}
 
-    async def policies(self, who: Principal) -> pv.Policies:
-        site = pv.SitePowerView(
+    async def policies(self, who: Principal) -> Policies:
+        site = SitePowerView(
             limit=2000.0, ramp=None, band=None, policy=self.enabled, controller="test", static=0.0, allowed=100.0,
             over=0.0, in_flight=0, error="",
         )  # fmt: skip
         views = [await self.policy(who, name) for name in sorted(self.texts)]
-        items = [pv.PolicyView(**{n: getattr(one, n) for n in pv.PolicyView.__struct_fields__}) for one in views]
-        return pv.Policies(items=tuple(items), site=site)
+        items = [PolicyView(**{n: getattr(one, n) for n in PolicyView.__struct_fields__}) for one in views]
+        return Policies(items=tuple(items), site=site)
 
-    async def policy(self, who: Principal, name: str) -> pv.PolicyDetail:
+    async def policy(self, who: Principal, name: str) -> PolicyDetail:
         if name not in self.texts:
             raise NotFound("no such power policy", where="policy")
         text = self.texts[name]
-        return pv.PolicyDetail(
+        return PolicyDetail(
             name=name, doc="", enabled=name == self.enabled, limit=2000.0, author="ada", time=1.0, digest="0" * 64,
             rehearsed=_REHEARSAL if text in self.rehearsed_texts else None, unrehearsed="", text=text,
         )  # fmt: skip
 
-    async def put(self, who: Principal, name: str, spec: pv.PolicySpec) -> pv.PolicyDetail:
+    async def put(self, who: Principal, name: str, spec: PolicySpec) -> PolicyDetail:
         parse(spec.text, source=name)
         if spec.text not in self.rehearsed_texts and not spec.without_rehearsal:
             raise Refused("this content was not rehearsed", by="rehearsal", where=name)
         self.texts[name] = spec.text
         return await self.policy(who, name)
 
-    async def enable(self, who: Principal, name: str) -> pv.PolicyDetail:
+    async def enable(self, who: Principal, name: str) -> PolicyDetail:
         await self.policy(who, name)
         self.enabled = name
         return await self.policy(who, name)
 
-    async def disable(self, who: Principal, name: str) -> pv.PolicyDetail:
+    async def disable(self, who: Principal, name: str) -> PolicyDetail:
         await self.policy(who, name)
         self.enabled = ""
         return await self.policy(who, name)
@@ -160,7 +178,7 @@ class FakePolicies:
             raise Conflict("it runs", where=name)
         del self.texts[name]
 
-    async def rehearsed(self, who: Principal, spec: pv.RehearsalSpec) -> pv.RehearsalView:
+    async def rehearsed(self, who: Principal, spec: RehearsalSpec) -> RehearsalView:
         parse(spec.text, source="text")
         self.rehearsed_texts.add(spec.text)
         return _REHEARSAL
@@ -170,17 +188,17 @@ class FakeQueue:
     """Stands in for ``PowerQueue``."""
 
     def __init__(self) -> None:
-        self.view = qv.QueueView(time=None, author="", good_until=None, fresh=False, waiting=(), running=())
+        self.view = QueueView(time=None, author="", good_until=None, fresh=False, waiting=(), running=())
 
-    async def tell(self, who: Principal, told: qv.QueueTold) -> qv.QueueView:
-        self.view = qv.QueueView(
+    async def tell(self, who: Principal, told: QueueTold) -> QueueView:
+        self.view = QueueView(
             time=1.0, author=who.name, good_until=1.0 + told.good_for, fresh=True,
-            waiting=tuple(qv.WaitingView(**msgspec.structs.asdict(one)) for one in told.waiting),
-            running=tuple(qv.RunningView(**msgspec.structs.asdict(one)) for one in told.running),
+            waiting=tuple(WaitingView(**msgspec.structs.asdict(one)) for one in told.waiting),
+            running=tuple(RunningView(**msgspec.structs.asdict(one)) for one in told.running),
         )  # fmt: skip
         return self.view
 
-    async def queue(self, who: Principal) -> qv.QueueView:
+    async def queue(self, who: Principal) -> QueueView:
         return self.view
 
 

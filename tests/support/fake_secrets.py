@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from strata.control import machine_views as m
 from strata.control import views as v
 from strata.control.machine import Many
+from strata.control.machine_views.credentials import BmcCredentialSpec, BmcCredentialView, CertificateAcceptance
+from strata.control.machine_views.emergency import EmergencyReport, EmergencyRequest
+from strata.control.machine_views.many import ManyOutcome
 from strata.control.principal import Principal
 from strata.control.service_emergency import confirmation
 from strata.core.errors import BadRequest, Conflict, NotFound, Refused
@@ -19,13 +21,13 @@ class FakeCredentials:
     def __init__(self, ground: Ground) -> None:
         self.ground = ground
 
-    async def credentials(self, who: Principal) -> Sequence[m.BmcCredentialView]:
+    async def credentials(self, who: Principal) -> Sequence[BmcCredentialView]:
         return [self.ground.keys[pattern] for pattern in sorted(self.ground.keys)]
 
-    async def put(self, who: Principal, spec: m.BmcCredentialSpec) -> m.BmcCredentialView:
+    async def put(self, who: Principal, spec: BmcCredentialSpec) -> BmcCredentialView:
         if "://" not in spec.pattern and spec.pattern != "default":
             raise BadRequest("neither an address nor default", where="pattern")
-        view = m.BmcCredentialView(pattern=spec.pattern, user=spec.user, author=who.name, changed=1.0, used_by=0)
+        view = BmcCredentialView(pattern=spec.pattern, user=spec.user, author=who.name, changed=1.0, used_by=0)
         self.ground.keys[spec.pattern] = view
         return view
 
@@ -39,7 +41,7 @@ class FakeCredentials:
             raise BadRequest("none of the selected nodes has a controller", where="select")
         return job("rotate-bmc-passwords", len(names))
 
-    async def accept_certificate(self, who: Principal, acceptance: m.CertificateAcceptance) -> None:
+    async def accept_certificate(self, who: Principal, acceptance: CertificateAcceptance) -> None:
         if acceptance.address not in {address(name) for name in await self.ground.facade.node_names(who, "*")}:
             raise NotFound("no certificate of it is known", where=acceptance.address)
         if acceptance.sha256:
@@ -52,12 +54,12 @@ class FakeEmergency:
     def __init__(self, ground: Ground) -> None:
         self.ground = ground
 
-    async def power_off(self, who: Principal, request: m.EmergencyRequest) -> m.EmergencyReport:
+    async def power_off(self, who: Principal, request: EmergencyRequest) -> EmergencyReport:
         names = await self.ground.owned(who, request.select)
         if not names:
             raise BadRequest("no node is selected", where="select")
         if request.confirm != confirmation(len(names)):
             raise Refused("that takes power away", by="confirmation", where="confirm")
         outcome: Many = await self.ground.do(who, request.select, "emergency-off")
-        assert isinstance(outcome, m.ManyOutcome)
-        return m.EmergencyReport(outcome=outcome, frozen=tuple(f"node:{name}" for name in names), seconds=0.1)
+        assert isinstance(outcome, ManyOutcome)
+        return EmergencyReport(outcome=outcome, frozen=tuple(f"node:{name}" for name in names), seconds=0.1)

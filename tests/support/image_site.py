@@ -80,7 +80,13 @@ class ImageSite:
         signer = Signer.open(self.directory / "signing")
         self.images = Images(self.directory / "images", self.store, ledger, signer, self.alarms.append)
         await self.images.start()
-        self.service = ImageService(self.images, self.jobs, used_by=lambda reference: self.used.get(reference, ()))
+        self.copies: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+        self.service = ImageService(
+            self.images,
+            self.jobs,
+            used_by=lambda reference: self.used.get(reference, ()),
+            copies=lambda image: self.copies,
+        )
         services = Services(
             facade=cast("Facade", _JobsOnly(self.jobs)),
             authenticator=Authenticator(self.store, ledger),

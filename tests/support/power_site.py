@@ -12,11 +12,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from strata.control import power_views as pv
 from strata.control.cap_sender import CapSender
 from strata.control.power_policies import PolicyBook
 from strata.control.power_queue import QueueBook
 from strata.control.power_running import RunningJobs
+from strata.control.power_views.policies import PolicySpec
 from strata.control.principal import LOCAL_ADMIN
 from strata.control.service_capmc import CapmcService
 from strata.control.service_policies import PolicyService
@@ -90,7 +90,7 @@ class Site:
         now = time.time()
         self.columns.put(uids, cap=np.where(np.isfinite(caps), caps, 0.0), cap_time=now, least=100.0, most=float(MOST))
 
-    async def until(self, what: str, holds: Callable[[], bool], limit: float = 60.0) -> None:
+    async def until(self, what: str, holds: Callable[[], bool], limit: float = 120.0) -> None:
         try:
             async with asyncio.timeout(limit):
                 while not holds():  # noqa: ASYNC110 (facts have no event)
@@ -100,7 +100,7 @@ class Site:
 
     async def run(self, name: str, text: str) -> None:
         """Put a policy, and enable it."""
-        await self.policies.put(LOCAL_ADMIN, name, pv.PolicySpec(text=text, without_rehearsal="a test"))
+        await self.policies.put(LOCAL_ADMIN, name, PolicySpec(text=text, without_rehearsal="a test"))
         await self.policies.enable(LOCAL_ADMIN, name)
 
     async def cap(self, watts: dict[str, float]) -> object:

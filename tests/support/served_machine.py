@@ -73,9 +73,13 @@ class Machine:
         seen = self.nodes.truth("power", self.nodes.all, self.server.clock()).values()
         return np.array(seen) == "on"
 
+    def rows(self, names: Sequence[str]) -> list[int]:
+        """Where nodes are in the columns of all."""
+        return [self.nodes.index[name] for name in names]
+
     def caps(self, names: Sequence[str]) -> list[float]:
         """In force."""
-        return np.minimum(self.nodes.caps[[self.nodes.index[name] for name in names]], MOST).tolist()  # type: ignore[no-any-return]
+        return np.minimum(self.nodes.caps[self.rows(names)], MOST).tolist()  # type: ignore[no-any-return]
 
     @property
     def caps_of_capped(self) -> set[float]:
@@ -138,7 +142,7 @@ class Controller:
             return (await self.ask("GET", "/v1/power/policies"))["site"]  # type: ignore[no-any-return]
         return {}
 
-    async def until(self, what: str, holds: Callable[[dict[str, Any]], bool], limit: float = 60.0) -> None:
+    async def until(self, what: str, holds: Callable[[dict[str, Any]], bool], limit: float = 120.0) -> None:
         site: dict[str, Any] = {}
         try:
             async with asyncio.timeout(limit):

@@ -74,7 +74,7 @@ async def simulated_machine(
         await machine.server.start()
         parts.push_async_callback(machine.server.stop)
         account = Credentials(SIMULATED_ACCOUNT.user, SIMULATED_ACCOUNT.password)
-        machine.controllers = Controllers(RedfishClient(login or account, settings=RedfishSettings(timeout=1.0)))
+        machine.controllers = Controllers(RedfishClient(login or account, settings=RedfishSettings(timeout=10.0)))
         parts.push_async_callback(machine.controllers.close)
         bmc = BmcDriver(machine.controllers)
         parts.push_async_callback(bmc.close)

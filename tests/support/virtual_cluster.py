@@ -49,7 +49,7 @@ class Cluster:
         """``strata ARGUMENTS`` as a program."""
         return [sys.executable, "-m", "strata.cli", *map(str, arguments)]
 
-    def run(self, *arguments: object, limit: float = 60.0) -> Done:
+    def run(self, *arguments: object, limit: float = 120.0) -> Done:
         """``strata ARGUMENTS``, whatever comes of it."""
         done = subprocess.run(
             self.command(*arguments),
@@ -76,28 +76,28 @@ class Cluster:
         ) as process:
             try:
                 yield process
-                process.wait(30)
+                process.wait(60)
             finally:
                 process.kill()
 
-    def strata(self, *arguments: object, limit: float = 60.0) -> Done:
+    def strata(self, *arguments: object, limit: float = 120.0) -> Done:
         """``strata ARGUMENTS``, which must succeed."""
         done = self.run(*arguments, limit=limit)
         assert done.code == 0, f"strata {' '.join(map(str, arguments))}: {done.code}\n{done.out}\n{done.err}"
         return done
 
-    def json(self, *arguments: object, limit: float = 60.0) -> Any:
+    def json(self, *arguments: object, limit: float = 120.0) -> Any:
         """What ``strata ARGUMENTS --json`` says."""
         end = arguments.index("--") if "--" in arguments else len(arguments)
         return self.strata(*arguments[:end], "--json", *arguments[end:], limit=limit).json
 
-    def sh(self, node: str, line: str, *options: str, limit: float = 60.0) -> str:
+    def sh(self, node: str, line: str, *options: str, limit: float = 120.0) -> str:
         """What a shell on a node prints for ``line``."""
         (found,) = self.json("node", "exec", *options, node, "--", "sh", "-c", line, limit=limit)
         assert (found["exit"], found["error"]) == (0, ""), found
         return str(found["output"])
 
-    def inside(self, *argv: str, limit: float = 30.0, text: str = "") -> Done:
+    def inside(self, *argv: str, limit: float = 60.0, text: str = "") -> Done:
         """A command in the nodes' network, beside the service."""
         done = subprocess.run(
             [*network.prefix_of(self.described.namespace), *argv],
@@ -191,7 +191,7 @@ class Cluster:
         self.eventually(f"{', '.join(names)} ready", lambda: self.is_ready(*names), limit)
         return time.monotonic() - began
 
-    def wait_alert(self, text: str, node: str = "", since: float = 0.0, limit: float = 30.0) -> dict[str, Any]:
+    def wait_alert(self, text: str, node: str = "", since: float = 0.0, limit: float = 60.0) -> dict[str, Any]:
         """Until there is an alert that says ``text``."""
 
         def there() -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,7 +53,7 @@ class Done(NamedTuple):
         return json.loads(self.out)
 
 
-def strata(state: Path, *arguments: object, limit: float = 90.0, **environment: str) -> Done:
+def strata(state: Path, *arguments: object, limit: float = 180.0, **environment: str) -> Done:
     """Run ``strata ARGUMENTS`` for the service whose state is in ``state``."""
     base = {name: value for name, value in os.environ.items() if not name.startswith("STRATA_")}
     done = subprocess.run(
@@ -138,7 +138,7 @@ class Program:
         self.signal(signal.SIGCONT)
         self._process.terminate()
         try:
-            self._process.wait(20)
+            self._process.wait(60)
         except subprocess.TimeoutExpired:
             self.kill()
 
@@ -155,7 +155,7 @@ class Simulator(Program):
         self.nodes = nodes
         arguments = ("--nodes", str(nodes), "--scale", str(scale), "--seed", str(seed))
         self.launch("strata.virtual.bmc_server", *arguments)
-        self.address: str = eventually("the simulator listens", self._said, 30.0)
+        self.address: str = eventually("the simulator listens", self._said, 60.0)
 
     def _said(self) -> str:
         assert self.running, self.tail()
@@ -187,6 +187,7 @@ class Controller(Program):
         store: str = "",
         tls: bool = False,
         timeouts: Mapping[str, float] | None = None,
+        more: Sequence[str] = (),
     ) -> None:
         super().__init__(directory / f"{name}.log")
         self.name = name
@@ -196,6 +197,7 @@ class Controller(Program):
             self._arguments += ["--simulator", simulator.address, "--simulated", str(simulator.nodes)]
         self._arguments += ["--listen", "127.0.0.1:0"] if tls else ["--no-tls"]
         self._arguments += ["--store", store] if store else []
+        self._arguments += more
         if timeouts:
             site = directory / "site.yaml"
             site.write_text(json.dumps({"timeouts": timeouts}))
@@ -206,7 +208,7 @@ class Controller(Program):
         """Start it, without waiting."""
         self.launch("strata.cli", *self._arguments)
 
-    def wait_ready(self, limit: float = 60.0) -> None:
+    def wait_ready(self, limit: float = 120.0) -> None:
         """Until it serves."""
 
         def ready() -> bool:

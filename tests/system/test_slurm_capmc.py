@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 from strata.cli.power_squeue import read as read_queue
-from strata.control.power_queue_views import QueueTold
+from strata.control.power_views.queue import QueueTold
 from support.capmc_site import CapmcSite, capmc_site
 from support.front_door import front_door
 
@@ -121,7 +121,7 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
             env=os.environ | {"SLURM_CONF": str(self._config)},
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
         )  # fmt: skip
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             return (await process.communicate())[0].decode()
 
     @property

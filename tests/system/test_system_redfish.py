@@ -40,7 +40,7 @@ def test_no_assertion_of_the_protocol_validator_fails(world: World) -> None:
     controller.start()
     controller.wait_ready()
     url = controller.state / "url"
-    eventually("the front door is open", url.exists, 30.0)
+    eventually("the front door is open", url.exists, 60.0)
     controller.client.request(
         "POST", ACCOUNTS, body={"UserName": "validator", "Password": PASSWORD, "RoleId": "Administrator"}
     )

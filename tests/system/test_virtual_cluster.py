@@ -113,12 +113,23 @@ def wait_booted(cluster: Cluster, node: str, generation: int) -> None:
     assert cluster.generation(node) == generation
 
 
+def wait_story(cluster: Cluster, node: str, since: float, steps: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """What became of the node since then, once the last of the steps is told: the history is written after the fact."""
+
+    def told() -> list[tuple[str, str]]:
+        story = [(one["variable"], one["new"]) for one in cluster.history(node, since)]
+        return story if steps[-1] in story else []
+
+    found: list[tuple[str, str]] = cluster.eventually(f"the story of {node} is told", told, CHANGE)
+    return found
+
+
 def test_a_machine_that_lost_its_power_comes_back_by_itself(cluster: Cluster, trouble: Trouble):
     wait_booted(cluster, BIOS, trouble.generations[BIOS] + 1)
 
     assert cluster.qemu(BIOS) not in (0, trouble.killed)
-    story = [(one["variable"], one["new"]) for one in cluster.history(BIOS, trouble.began)]
     steps = [("power", "off"), ("power", "on"), ("os", "up"), ("image", "demo"), ("personality", "active")]
+    story = wait_story(cluster, BIOS, trouble.began, steps)
     assert [step for step in story if step in steps] == steps
     assert causes(cluster, BIOS, trouble.began) == ["power-on", "boot", "load-image", "start-personality"]
 
@@ -129,8 +140,8 @@ def test_a_kernel_that_panics_raises_an_alert_and_boots_again(cluster: Cluster, 
 
     wait_booted(cluster, UEFI, trouble.generations[UEFI] + 1)
     assert cluster.sh(UEFI, BOOT_ID) != trouble.boots[UEFI]
-    story = [(one["variable"], one["new"]) for one in cluster.history(UEFI, trouble.began)]
     steps = [("os", "up"), ("image", "demo"), ("personality", "active")]
+    story = wait_story(cluster, UEFI, trouble.began, steps)
     assert [step for step in story if step in steps] == steps
     assert ("os", "down") in story or ("os", "hung") in story
 
@@ -171,14 +182,14 @@ def test_a_personality_that_is_killed_runs_again(cluster: Cluster):
         cluster.eventually(
             f"its member was started again on {node}",
             lambda node=node: cluster.agent(node)["members"][0]["restarts"] == 1,
-            30,
+            60,
         )
+    for node in BOTH:
+        story = wait_story(cluster, node, began, [("personality", "active")])
+        assert ("personality", "error") in story
     cluster.wait_ready(*BOTH, limit=60)
     for node in BOTH:
         assert containers(cluster, node) != before[node]
-        story = [one["new"] for one in cluster.history(node, began) if one["variable"] == "personality"]
-        assert story[-1] == "active"
-        assert "error" in story
     assert {node: cluster.sh(node, BOOT_ID) for node in BOTH} == boots
 
 
@@ -401,7 +412,7 @@ def test_a_boot_that_does_not_arrive_again_and_again_is_held(cluster: Cluster, g
     told = ghost.get(boot_url(cluster, f"script?mac={GHOST_MAC}"))
 
     assert f"node {GHOST} is held" in told.text
-    cluster.eventually("it is held", lambda: cluster.node(GHOST)["hold"], 10)
+    cluster.eventually("it is held", lambda: cluster.node(GHOST)["hold"], 60)
     assert "5 boots in a row did not arrive" in str(cluster.node(GHOST)["hold"])
     assert ghost.get(boot_url(cluster, f"fragment/{GHOST}/{cluster.generation(GHOST) + 1}")).status == 403
     cluster.wait_alert("boot-failed", GHOST)
@@ -434,7 +445,7 @@ import os, socket, ssl
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 
 def ask(port, text, tls=False):
-    line = socket.create_connection(("SERVER", port), 10)
+    line = socket.create_connection(("SERVER", port), 60)
     if tls:
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -495,11 +506,11 @@ def test_secrets_are_nowhere_but_where_they_belong(cluster: Cluster, secrets: li
     needles = [secret.encode() for secret in secrets]
     meant = {cluster.folder / "bmc.password"}
 
-    found = [
-        str(path)
-        for path in cluster.state.rglob("*")
-        if path.is_file() and path not in meant and any(needle in path.read_bytes() for needle in needles)
-    ]
+    found = []
+    for path in cluster.state.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):  # it works on: what it writes anew takes another's place
+            if path.is_file() and path not in meant and any(needle in path.read_bytes() for needle in needles):
+                found.append(str(path))
     for process in Path("/proc").iterdir():
         for name in ("cmdline", "environ") if process.name.isdigit() else ():
             with contextlib.suppress(OSError):
@@ -579,7 +590,7 @@ def test_down_leaves_nothing_even_after_everything_was_killed(cluster: Cluster):
     assert chassis is not None
     for process in (cluster.service, chassis):
         os.kill(process.pid, signal.SIGKILL)
-    cluster.eventually("they are gone", lambda: not (cluster.service.alive or chassis.alive), 10)
+    cluster.eventually("they are gone", lambda: not (cluster.service.alive or chassis.alive), 60)
 
     cluster.strata("down", limit=120)
 

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+_MOST = 16  # controllers that are remembered
+
+
 class Boot:
     """One boot of this node: who it is, who its controllers are, what it booted, and the token until it is redeemed."""
 
@@ -48,6 +51,20 @@ def take_boot(paths: Paths) -> Boot:
     if not isinstance(values, dict):
         raise AgentError(f"no boot.json: neither {paths.given} (from the boot fragment) nor {paths.boot} is there")
     return Boot(values)
+
+
+def learn_controllers(boot: Boot, told: str, paths: Paths) -> bool:
+    """Add controllers that came since this node booted; whether there were any. None is forgotten: one that is away may
+    come back before the others do."""
+    known = boot.controllers
+    new = [url for url in told.split()[:_MOST] if url.startswith("https://") and len(url) <= 256 and url not in known]
+    if not new:
+        return False
+    known[:] = (known + new)[-_MOST:]  # in place: whoever asks controllers in turn has this very list
+    values = load_json(paths.boot)
+    if isinstance(values, dict):
+        save_json(paths.boot, {**values, "controllers": known})
+    return True
 
 
 def forget_token(paths: Paths) -> None:

@@ -6,7 +6,7 @@ import threading
 import time
 
 from . import VERSION
-from .boot import Boot
+from .boot import Boot, learn_controllers
 from .commands import Commands, Job
 from .errors import AgentError, CommandFailed, Refused
 from .files import read_text
@@ -42,7 +42,7 @@ class Node:
         self._metrics = Metrics(paths)
         self._health = Health(paths)
         self._attached = threading.Event()
-        self.exchange = Exchange(boot.controllers, self._identity, self._report, self._take, self.logs.say)
+        self.exchange = Exchange(boot.controllers, self._identity, self._report, self._take, self._learn, self.logs.say)
         self.personality = Personality(paths, self._identity, boot.controllers, self.logs, self.exchange.changed, crun)
         handlers = {
             "load": self.personality.load,
@@ -83,7 +83,8 @@ class Node:
             pause = min(_LONGEST_PAUSE, pause * 2)
 
     def _report(self) -> dict[str, Any]:
-        state = {
+        results, doing = self._commands.results(), self._commands.doing()
+        state = {  # after the results: a command that is told as done shows in the state that comes with it
             "uptime": float((read_text(self._paths.proc("uptime"), 64).split() or ["0"])[0]),
             "agent": {"version": VERSION, "started": self._started, "cpu_s": round(time.process_time(), 3)},
             "profile": self._boot.profile,
@@ -96,14 +97,18 @@ class Node:
             "generation": self._boot.generation,
             "boot_id": self._boot_id,
             "state": state,
-            "results": self._commands.results(),
-            "doing": self._commands.doing(),
+            "results": results,
+            "doing": doing,
         }
 
     def _take(self, reply: dict[str, Any], date: str) -> None:
         self._attached.set()
         self._health.clock(date)
         self._commands.take(reply)
+
+    def _learn(self, controllers: str) -> None:
+        if learn_controllers(self._boot, controllers, self._paths):
+            self.logs.say(f"there are more controllers now: {', '.join(self._boot.controllers)}")
 
     def _send_logs(self) -> None:
         self.logs.run(lambda lines: self._post("/agent/v1/log", {"lines": lines}))

@@ -35,6 +35,9 @@ INVENTORY_MOST = 256 * 1024
 LOG_MOST = 2**20
 HELLO_MOST = 64 * 1024
 
+CONTROLLERS = b"x-strata-controllers"
+"""The header that tells agents where controllers are."""
+
 _T = TypeVar("_T")
 _exchange = msgspec.json.Decoder(Exchange).decode
 _hello = msgspec.json.Decoder(Hello).decode
@@ -55,6 +58,8 @@ class AgentDoor(msgspec.Struct, frozen=True, kw_only=True):
     """Takes what a node says of its hardware: JSON, bounded."""
     logged: Callable[[str, Sequence[tuple[float, str, str]]], None]
     """Takes lines that a node's kernel and containers wrote."""
+    controllers: Callable[[], tuple[str, ...]] = lambda: ()
+    """Where agents find this controller and the others: one that came after a node had booted is news to it."""
 
 
 async def agents_app(
@@ -74,13 +79,16 @@ async def agents_app(
             said = _decoded(_hello, await _body(receive, HELLO_MOST))
             body = _encode({"adopted": door.unknown.hello(said, peer_of(scope)), "wait": WAIT})
         else:
-            node = _node(scope, who, door.identity)
+            node = await _node(scope, who, door.identity)
             body = await _answer(route, node, receive, door)
         kind = b"application/json"
     except Exception as error:
         problem = problem_of(error)
         status, body, kind = problem.status, _encode(problem), MEDIA_TYPE.encode()
     headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), _NO_STORE]
+    if route == "exchange" and door is not None and (urls := door.controllers()):
+        # Also where it is sent elsewhere: it may not know yet where that is.
+        headers.append((CONTROLLERS, " ".join(urls).encode()))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
     return status
@@ -101,13 +109,13 @@ async def _answer(route: str, node: str, receive: Receive, door: AgentDoor) -> b
     raise NotFound("agents have no such path", where=route[:40])
 
 
-def _node(scope: Scope, who: Principal | Unauthenticated, identity: Identity) -> str:
+async def _node(scope: Scope, who: Principal | Unauthenticated, identity: Identity) -> str:
     """The node that asks: its certificate must be the one of its present boot."""
     if not isinstance(who, Principal):
         raise who
     if who.role != "node" or who.via != "certificate":
         raise Denied("only a node speaks here, and shows its certificate", where=who.name)
-    if not identity.current(who.name, who.credential):
+    if not await identity.recognises(who.name, who.credential):
         raise identity.superseded(who.name, who.credential, peer_of(scope))
     return who.name
 

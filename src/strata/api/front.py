@@ -3,7 +3,7 @@
 There is one front per door. On the *admin* door (a socket that only the owner can open) whoever shows no credential is
 the local administrator. On the *front* door only nginx speaks, and what it says about a client certificate is
 believed. ``GET /v1/nodes/{name}`` and ``GET /v1/health`` are answered here: dispatch would be most of their cost.
-``/redfish``, ``/capmc`` and ``/agent`` go to applications of their own.
+``/redfish``, ``/capmc``, ``/agent`` and ``/peer`` go to applications of their own.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from strata.api.agents import ROUTES as AGENT_ROUTES
 from strata.api.agents import agents_app, is_agents
 from strata.api.capmc import capmc_app, is_capmc
 from strata.api.http import is_fresh, node_tag
+from strata.api.peers import is_peers, peers_app, route_of
 from strata.api.problem import MEDIA_TYPE, problem_of
 from strata.api.redfish.app import PREFIX, RedfishApp
 from strata.api.redfish.routes import ROUTES
@@ -120,6 +121,13 @@ class Front:
                 self._metrics.route("POST", route).done(status, time.perf_counter() - began)
                 if status >= 400:
                     _record(method, route, status, began, who)
+            elif is_peers(path):
+                door = self._services.peers
+                status = await peers_app(scope, receive, send, self._controller(given, twice), door)
+                route = route_of(path, door)
+                self._metrics.route("POST", route).done(status, time.perf_counter() - began)
+                if status >= 400:
+                    _record(method, route, status, began, who)
             else:
                 scope[WHO] = who
                 scope[SERVICES] = self._services
@@ -139,11 +147,16 @@ class Front:
                 return self._authenticator.token(token.strip())
             if self._door == "admin":
                 return LOCAL_ADMIN
-            return self._authenticator.certificate(
-                given.get(b"x-strata-client-verify", b"").decode("latin-1"),
-                given.get(b"x-strata-client-serial", b"").decode("latin-1"),
-                given.get(b"x-strata-client-dn", b"").decode("latin-1"),
-            )
+            return self._authenticator.certificate(*_shown(given))
+        except Unauthenticated as error:
+            return error
+
+    def _controller(self, given: dict[bytes, bytes], twice: bool) -> str | Unauthenticated:
+        """Which controller asks. Only what nginx says of a certificate counts; nobody on this machine is one."""
+        if twice or self._door != "front" or b"authorization" in given:
+            return Unauthenticated("only another controller speaks here, and shows its certificate")
+        try:
+            return self._authenticator.controller(*_shown(given))
         except Unauthenticated as error:
             return error
 
@@ -251,6 +264,15 @@ class Front:
             status, time.perf_counter() - began
         )
         _record(scope["method"], route, status, began, scope.get(WHO))
+
+
+def _shown(given: dict[bytes, bytes]) -> tuple[str, str, str]:
+    """What nginx says of the client's certificate: whether it is good, its serial, its subject."""
+    verify, serial, subject = (
+        given.get(name, b"").decode("latin-1")
+        for name in (b"x-strata-client-verify", b"x-strata-client-serial", b"x-strata-client-dn")
+    )
+    return verify, serial, subject
 
 
 def _is_redfish(path: str) -> bool:

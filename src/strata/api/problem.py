@@ -6,13 +6,13 @@ Says what was wrong, where, and what to do; never shows what an unexpected error
 from __future__ import annotations
 
 import logging
-import re
 
 import msgspec
 from litestar.exceptions import HTTPException, ValidationException
 
 from strata.control.logs import request_id
 from strata.core.errors import Conflict, StrataError
+from strata.core.forms import in_words
 from strata.core.redact import redact
 
 log = logging.getLogger(__name__)
@@ -42,16 +42,6 @@ _HINTS = {
     404: "GET /v1/openapi.json lists all paths",
     405: "the Allow header lists what would be accepted",
     413: "split the request into smaller ones",
-}
-
-# Msgspec's: Expected `int` >= 1; Expected `str` of length <= 63; Expected `str` matching regex '^[0-9]$(?!\\n)'.
-_BOUND = re.compile(r"Expected `\w+`( of length)? ([<>]=) ([\d.]+)")
-_PATTERN = re.compile(r"Expected `str` matching regex '(.*?)\$\(\?!\\\\n\)'")
-_FORMS = {
-    r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}": "a name is 1 to 63 letters, digits and '-_.', first a letter or digit",
-    r"^[A-Za-z0-9][A-Za-z0-9_.@-]{0,62}": "a name is 1 to 63 letters, digits and '-_.@', first a letter or digit",
-    r"^[0-9a-f]{16}": "an id is 16 of 0-9 and a-f",
-    r"^[0-9A-Fa-f]{1,40}": "a serial number is up to 40 of 0-9 and A-F",
 }
 
 
@@ -124,26 +114,11 @@ def _validation(error: ValidationException) -> tuple[str, str]:
     parts = [item for item in found if isinstance(item, dict)]
     if not parts:
         return error.detail, ""
-    detail = "; ".join(_plain(str(item.get("message", ""))) for item in parts)
+    detail = "; ".join(in_words(str(item.get("message", ""))) for item in parts)
     where = ", ".join(
         " ".join(str(getattr(item[k], "value", item[k])) for k in ("source", "key") if item.get(k)) for item in parts
     )
     return detail, where
-
-
-def _plain(message: str) -> str:
-    """What msgspec says of a value out of bounds, in words."""
-    if found := _BOUND.match(message):
-        length, sign, number = found.groups()
-        if length and (sign, number) == (">=", "1"):
-            words = "must not be empty"
-        else:
-            words = f"must be {'at least' if sign == '>=' else 'at most'} {number}{' long' if length else ''}"
-    elif found := _PATTERN.match(message):
-        words = _FORMS.get(found[1], f"must match {found[1]}")
-    else:
-        return message
-    return words + message[found.end() :]
 
 
 def _cut(text: str) -> str:

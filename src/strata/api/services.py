@@ -11,6 +11,7 @@ from litestar.di import NamedDependency
 from litestar.params import PathParameter, QueryParameter, SkipValidation
 
 from strata.api.agents import AgentDoor
+from strata.api.peers import PeerDoor
 from strata.api.redfish.push import EventPush
 from strata.api.rights import WHO
 from strata.control.auth import Authenticator
@@ -86,6 +87,8 @@ class Services(msgspec.Struct, kw_only=True):
     """Nodes' agents; None: this service has none."""
     images: ImageService | None = None
     """The repository of images; None: this service has none."""
+    peers: PeerDoor | None = None
+    """What other controllers are answered; None: nothing."""
     logins: Logins | None = None
     """Accounts with passwords, and sessions; None: only tokens and certificates are known."""
     event_push: EventPush | None = None

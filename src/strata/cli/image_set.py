@@ -27,6 +27,9 @@ FIELDS = (
     ls.number("revision", shown=False),
 )
 
+DERIVED = ("digest", "problem", "releases", "wanted", "running", "revision")
+"""What ``show --json`` adds to what a set's owners wrote. ``put`` takes no notice of these, and of nothing else."""
+
 
 def _short(digest: str) -> str:
     return digest.removeprefix("sha256:")[:12] or "-"
@@ -54,10 +57,10 @@ def list_(session: Session, view: ls.Listing) -> None:
 @ls.json_option
 @pass_session
 def show(session: Session, name: str, as_json: bool) -> None:
-    """Show one image set, and what its tags stand for now.
+    """Show one image set, and what its tags stand for now. 'image-set put' takes what --json prints.
 
     \b
-    Example: strata image-set show compute
+    Example: strata image-set show compute --json > compute.json
     """
     from strata.cli.client import segment
 
@@ -69,16 +72,17 @@ def show(session: Session, name: str, as_json: bool) -> None:
 @ls.json_option
 @pass_session
 def put(session: Session, file: Path, as_json: bool) -> None:
-    """Create or replace the image set that FILE (YAML; - is standard input) describes.
+    """Create or replace the image set that FILE (YAML or JSON; - is standard input) describes.
 
-    Nodes whose desire for 'image' is its name change over, without a reboot.
+    Nodes whose desire for 'image' is its name change over, without a reboot. What 'show --json' adds to a set (digest,
+    problem, releases, wanted, running, revision) may be in the file, and is worked out anew.
 
     \b
     Example: strata image-set put compute.yaml
     """
     from strata.cli.client import segment
 
-    body = _read(file)
+    body = {key: value for key, value in _read(file).items() if key not in DERIVED}
     name = body.pop("name", None)
     if not isinstance(name, str):
         raise BadRequest("a set has a name", where=str(file), hint="name: compute")
@@ -106,13 +110,17 @@ def delete(session: Session, name: str, as_json: bool) -> None:
 
 
 def _read(file: Path) -> dict[str, Any]:
+    import json
     import sys
 
     import yaml
 
     try:
         text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
-        found = yaml.safe_load(text)
+        try:
+            found = json.loads(text)  # what is JSON is not quite YAML: escaped characters, numbers such as 1e3
+        except ValueError:
+            found = yaml.safe_load(text)
     except (OSError, UnicodeDecodeError) as error:
         raise BadRequest(f"cannot be read: {getattr(error, 'strerror', None) or error}", where=str(file)) from None
     except yaml.YAMLError as error:

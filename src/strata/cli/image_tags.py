@@ -26,7 +26,14 @@ FIELDS = (
     ls.Field("since", lambda item: when(item["since"]), key=lambda item: item["since"]),
     ls.plain("author"),
     ls.Field("here", lambda item: "yes" if item["here"] else "no", shown=False),
+    ls.Field("controllers", lambda item: copies(item), key=lambda item: len(item["on"]), shown=False),
 )
+
+
+def copies(item: Json) -> str:
+    """On how many of the controllers an image is."""
+    having, lacking = len(item["on"]), len(item["not_on"])
+    return f"{having} of {having + lacking}" if having + lacking else "-"
 
 
 def reference(ctx: click.Context, param: click.Parameter, value: str) -> str:
@@ -68,7 +75,10 @@ def list_(session: Session, view: ls.Listing) -> None:
     \b
     Example: strata image list --sort -size
     """
-    ls.show(session, FIELDS, items(session.client.get("/v1/images")), view)
+    found = items(session.client.get("/v1/images"))
+    several = any(len(item["on"]) + len(item["not_on"]) > 1 for item in found)
+    fields = [field._replace(shown=field.shown or (several and field.name == "controllers")) for field in FIELDS]
+    ls.show(session, fields, found, view)
 
 
 @click.command()
@@ -232,6 +242,14 @@ def gc(session: Session, dry_run: bool, keep: float, as_json: bool) -> None:
     )
 
 
+def _where(found: Json) -> str:
+    """The controllers that have an image, if there are several."""
+    if len(found["on"]) + len(found["not_on"]) < 2:
+        return ""
+    lacking = f"; not yet on {', '.join(found['not_on'])}" if found["not_on"] else ""
+    return f"{copies(found)}: {', '.join(found['on'])}{lacking}" if found["on"] else f"none{lacking}"
+
+
 def report(session: Session, found: Json, as_json: bool) -> None:
     """Print one image."""
     if as_json:
@@ -254,6 +272,7 @@ def report(session: Session, found: Json, as_json: bool) -> None:
             ("source", found["source"]),
             ("since", f"{when(found['since'])} by {found['author']}"),
             ("here", "" if found["here"] else "no: this controller lacks the files"),
+            ("controllers", _where(found)),
         )
     )
     out.line()

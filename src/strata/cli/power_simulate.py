@@ -17,7 +17,7 @@ from strata.cli.times import span
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from strata.power.rehearsal import Outcome
+    from strata.power.rehearsal_outcome import Outcome
 
 _FILE = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
 _LARGEST = 200_000

@@ -64,7 +64,7 @@ def parse_watts(option: str, text: str) -> float:
 @click.option("--topology", type=FILE, help="How nodes are cabled to switches (YAML or CSV).")
 @click.option("--networks", type=FILE, help="On which networks nodes boot (YAML). Default: none are booted.")
 @click.option("--netns", default="", metavar="NAME", help="Live in this network namespace, where the networks are.")
-@click.option("--agent-url", default="", metavar="URL", help="Where nodes' agents find this service.")
+@click.option("--agent-url", default="", metavar="URL", help="Where agents and other controllers find this service.")
 @click.option("--site-power-limit", default="", metavar="WATTS", help="What all nodes may draw, such as 2MW.")
 @click.option("--site-power-ramp", default="", metavar="WATTS", help="By how much that rises in a minute at most.")
 @click.option("--site-power-band", default="", metavar="WATTS", help="Below this, caps are not lowered.")

@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from strata.control.ca import CONTROLLER_UNIT
 from strata.control.principal import ROLES, Principal, Role
 from strata.control.service_views import CertificateView, NewToken, TokenRequest, TokenView
 from strata.core.errors import BadRequest, NotFound, Unauthenticated
@@ -35,6 +36,7 @@ _PREFIX = "auth/"
 _SUBJECT = re.compile(
     r"(?P<scope>(?:OU=scope:[A-Za-z0-9_.-]+,)*)OU=role:(?P<role>[a-z-]+),CN=(?P<name>[A-Za-z0-9_.@-]+),O=Strata\Z"
 )
+_CONTROLLER = re.compile(rf"OU={CONTROLLER_UNIT},CN=(?P<name>[A-Za-z0-9_.-]+),O=Strata\Z")
 _GROUP = re.compile(r"OU=scope:([A-Za-z0-9_.-]+),")
 
 
@@ -151,22 +153,33 @@ class Authenticator:
 
     def certificate(self, verify: str, serial: str, subject: str) -> Principal:
         """Who holds this certificate, from what the front door verified; ``Unauthenticated`` unless all is right."""
+        match, serial = self._shown(_SUBJECT, verify, serial, subject)
+        role = next((role for role in ROLES if role == match["role"]), None)
+        if role is None:
+            raise Unauthenticated("the client certificate names a role that does not exist")
+        scope = tuple(reversed(_GROUP.findall(match["scope"])))
+        return Principal(name=match["name"], role=role, scope=scope, via="certificate", credential=serial)
+
+    def controller(self, verify: str, serial: str, subject: str) -> str:
+        """Which controller shows this certificate; ``Unauthenticated`` unless it is one of a controller. Such a
+        certificate has no role: it is good for nothing else."""
+        match, _ = self._shown(_CONTROLLER, verify, serial, subject)
+        return match["name"]
+
+    def _shown(self, shape: re.Pattern[str], verify: str, serial: str, subject: str) -> tuple[re.Match[str], str]:
+        """The parts of a subject of that shape, and the serial, of a certificate that is good."""
         if verify != "SUCCESS":
             raise Unauthenticated(
                 "no token, and no client certificate from Strata's own authority",
                 hint="ask an administrator for one of these",
             )
         serial = serial.upper().lstrip("0")
-        match = _SUBJECT.match(subject)
+        match = shape.match(subject)
         if match is None or not _SERIAL.match(serial):
             raise Unauthenticated("the client certificate is not one for clients of Strata")
         if serial in self._revoked:
             raise Unauthenticated("the client certificate was revoked", hint="ask an administrator for a new one")
-        role = next((role for role in ROLES if role == match["role"]), None)
-        if role is None:
-            raise Unauthenticated("the client certificate names a role that does not exist")
-        scope = tuple(reversed(_GROUP.findall(match["scope"])))
-        return Principal(name=match["name"], role=role, scope=scope, via="certificate", credential=serial)
+        return match, serial
 
     # tokens
 

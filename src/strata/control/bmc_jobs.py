@@ -14,9 +14,9 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from strata.control import machine_views as m
 from strata.control.columns import Indices
 from strata.control.job_record import Step
+from strata.control.machine_views.many import Failed, ManyOutcome
 from strata.control.service import Service
 from strata.core import intset
 from strata.core.driver import Batch
@@ -222,14 +222,14 @@ def _why(error: StrataError) -> str:
     return f"not known whether it was done: {error}" if isinstance(error, OutcomeUnknown) else str(error)
 
 
-def many_outcome(done: Sequence[str], failed: Mapping[str, str]) -> m.ManyOutcome:
+def many_outcome(done: Sequence[str], failed: Mapping[str, str]) -> ManyOutcome:
     """What became of a request for many nodes; those that failed for the same reason come together."""
     by_reason: dict[str, list[str]] = defaultdict(list)
     for name, reason in failed.items():
         by_reason[reason].append(name)
-    return m.ManyOutcome(
+    return ManyOutcome(
         done=fold(done),
         done_count=len(done),
-        failed=tuple(m.Failed(nodes=fold(names), reason=reason) for reason, names in by_reason.items()),
+        failed=tuple(Failed(nodes=fold(names), reason=reason) for reason, names in by_reason.items()),
         failed_count=len(failed),
     )

@@ -32,6 +32,9 @@ RENEW_SERVER_BEFORE = 10 * 86400
 SKEW = 300
 """Seconds by which a certificate begins in the past: nodes' clocks differ."""
 
+CONTROLLER_UNIT = "strata-controller"
+"""What stands in place of a role in the certificate of a controller."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,62}\Z")
 _GROUP = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}\Z")
 
@@ -93,6 +96,11 @@ class Authority:
         return self._certificate.public_bytes(serialization.Encoding.PEM)
 
     @property
+    def fingerprint(self) -> str:
+        """Of the root certificate: SHA-256, in hexadecimal."""
+        return self._certificate.fingerprint(hashes.SHA256()).hex()
+
+    @property
     def certificate_path(self) -> Path:
         """Where the root certificate lies."""
         return self._directory / "ca.crt"
@@ -146,6 +154,17 @@ class Authority:
             )
         return self._issue(name, role, scope, ttl, key, b"")
 
+    def issue_controller(self, name: str, ttl: float) -> Issued:
+        """A client certificate for a controller, by which others of the same authority know it. There is no other way
+        to one: whatever is issued for people, services and nodes carries a role, and nothing of it is taken from a
+        signing request."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = _subject(name, CONTROLLER_UNIT)
+        certificate = self._builder(subject, key.public_key(), ttl, ExtendedKeyUsageOID.CLIENT_AUTH).sign(
+            self._key, hashes.SHA256()
+        )
+        return _issued(certificate, _key_pem(key))
+
     def _issue(
         self,
         name: str,
@@ -155,31 +174,17 @@ class Authority:
         key: CertificatePublicKeyTypes,
         private: bytes,
     ) -> Issued:
-        if not _NAME.match(name):
-            raise BadRequest("a name is 1 to 63 letters, digits and '_.@-'", where=repr(name)[:80])
         for group in scope:
             if not _GROUP.match(group):
                 raise BadRequest("a group's name is 1 to 63 letters, digits and '_.-'", where=repr(group)[:80])
-        subject = x509.Name(
-            [
-                x509.NameAttribute(NameOID.ORGANIZATION_NAME, "Strata"),
-                x509.NameAttribute(NameOID.COMMON_NAME, name),
-                x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, f"role:{role}"),
-                *(x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, f"scope:{group}") for group in scope),
-            ]
-        )
+        subject = _subject(name, f"role:{role}", *(f"scope:{group}" for group in scope))
         address = f"strata://role/{role}" + (f"?scope={','.join(scope)}" if scope else "")
         certificate = (
             self._builder(subject, key, ttl, ExtendedKeyUsageOID.CLIENT_AUTH)
             .add_extension(x509.SubjectAlternativeName([x509.UniformResourceIdentifier(address)]), critical=False)
             .sign(self._key, hashes.SHA256())
         )
-        return Issued(
-            serial=f"{certificate.serial_number:X}",
-            certificate=certificate.public_bytes(serialization.Encoding.PEM),
-            key=private,
-            expires=certificate.not_valid_after_utc.timestamp(),
-        )
+        return _issued(certificate, private)
 
     def _builder(
         self,
@@ -214,6 +219,28 @@ class Authority:
             return False
         lasts = certificate.not_valid_after_utc.timestamp() - self._clock() > RENEW_SERVER_BEFORE
         return lasts and list(names) == wanted and key.public_key() == certificate.public_key()
+
+
+def _subject(name: str, *units: str) -> x509.Name:
+    """Whom a client certificate is for. Every part is ours: a unit decides what its holder may do."""
+    if not _NAME.match(name):
+        raise BadRequest("a name is 1 to 63 letters, digits and '_.@-'", where=repr(name)[:80])
+    return x509.Name(
+        [
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "Strata"),
+            x509.NameAttribute(NameOID.COMMON_NAME, name),
+            *(x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, unit) for unit in units),
+        ]
+    )
+
+
+def _issued(certificate: x509.Certificate, key: bytes) -> Issued:
+    return Issued(
+        serial=f"{certificate.serial_number:X}",
+        certificate=certificate.public_bytes(serialization.Encoding.PEM),
+        key=key,
+        expires=certificate.not_valid_after_utc.timestamp(),
+    )
 
 
 def _make_root(key: ec.EllipticCurvePrivateKey, now: float) -> x509.Certificate:

@@ -68,6 +68,8 @@ class NodeEdits(Editor):
 
     addresses: Addresses | None = None
     """How interfaces come to addresses; None: they have those that their owners gave them."""
+    misplaced: Callable[[str], str] | None = None
+    """Why no node can have an address; empty: one can. None: nobody knows of networks, and any will do."""
 
     async def create_nodes(self, specs: Sequence[Described], author: str) -> list[NodeResult]:
         """Create many. One result per spec, in order: 201, 400 (bad in itself, or twice in the request), 409 (the name,
@@ -79,6 +81,7 @@ class NodeEdits(Editor):
         for at, spec in enumerate(specs):
             try:
                 node = checked_node(spec)
+                self._check_places(node)
                 own.take(node)
                 good.append((at, node))
             except BadRequest as error:
@@ -171,6 +174,7 @@ class NodeEdits(Editor):
             entry = await self.store.get(key)
             expected_revision(f"node {name}", expected, entry.modified if entry else 0)
             if entry is None:
+                self._check_places(node)
                 node = msgspec.structs.replace(node, uid=claim.next_uid)
                 claim.next_uid += 1
             else:
@@ -180,6 +184,7 @@ class NodeEdits(Editor):
                 )
                 if node == before:
                     return entry.modified
+                self._check_places(node, before.interfaces)
             node = self._addressed({interface.address for interface in node.interfaces})(node)
             self._check_free(node)
             expect = {key: entry.modified if entry else 0, NEXT_UID: claim.modified}
@@ -236,6 +241,20 @@ class NodeEdits(Editor):
             return _Claim(1, 0)
         await self.registry.reached(entry.modified)
         return _Claim(msgspec.msgpack.decode(entry.value, type=int), entry.modified)
+
+    def _check_places(self, node: Node, before: Sequence[Interface] = ()) -> None:
+        """Raise ``BadRequest`` if an interface is given an address that it cannot be reached at. One that it had
+        ``before`` may stay: networks change, and the rest of the node can be edited all the same."""
+        if self.misplaced is None:
+            return
+        had = {interface.address for interface in before}
+        for at, interface in enumerate(node.interfaces, 1):
+            if interface.address and interface.address not in had and (why := self.misplaced(interface.address)):
+                raise BadRequest(
+                    why,
+                    where=f"node {node.name}: interface {at}",
+                    hint="give it an address of a boot network, or none: then it gets the next free one",
+                )
 
     def _check_free(self, node: Node) -> None:
         """Raise ``Conflict`` if another node has the name, the place, the NID or something of an interface."""

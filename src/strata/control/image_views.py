@@ -45,6 +45,10 @@ class ImageRow(Out, frozen=True, kw_only=True):
     author: str
     here: bool
     """Whether this controller has the files."""
+    on: tuple[str, ...] = ()
+    """The controllers that have all of it."""
+    not_on: tuple[str, ...] = ()
+    """The controllers that are still to get it."""
 
 
 class LayerView(Out, frozen=True, kw_only=True):

@@ -70,11 +70,15 @@ class Leadership:
         self._lease = 0
         self._valid_until = -math.inf
         self._poke = asyncio.Event()
+        self._announced: dict[str, bytes] = {}
+        self._written: tuple[int, dict[str, bytes]] = (0, {})
         self.baton = False
         """Whether we may use what is left over. Passing it on comes after everything that we did with it, in the
         store's order; so the next one knows of all that."""
         self.epochs: dict[int, int] = {}
         """Shards that we lead, and since which revision."""
+        self.since: dict[int, float] = {}
+        """Since when we lead them, on the clock."""
         self.holders: dict[int, tuple[str, int]] = {}
         """Every shard's leader and epoch, as last seen."""
 
@@ -86,6 +90,11 @@ class Leadership:
     def poke(self) -> None:
         """Something about the leaders changed: look now rather than at the next renewal."""
         self._poke.set()
+
+    def announce(self, key: str, value: bytes) -> None:
+        """Keep a record in the store for as long as this controller is there."""
+        self._announced[key] = value
+        self.poke()
 
     async def run(self) -> None:
         """Renew and take what is free, until cancelled."""
@@ -123,6 +132,7 @@ class Leadership:
             self._set_baton(False)
         for shard in shards:
             self.epochs.pop(shard, None)
+            self.since.pop(shard, None)
         if shards:
             self._lost(shards)
 
@@ -156,6 +166,10 @@ class Leadership:
         entries = {entry.key: entry for entry in (await self._store.range("controller/")).entries}
         if mine not in entries or entries[mine].lease != self._lease:
             await self._store.txn([Put(mine, self._value(), self._lease)])
+        wanted = (self._lease, dict(self._announced))
+        if wanted != self._written and self._announced:
+            await self._store.txn([Put(key, value, self._lease) for key, value in self._announced.items()])
+        self._written = wanted
         return sorted(key.removeprefix("controller/") for key in {*entries, mine})
 
     async def _give_back(self, share: int) -> None:
@@ -199,6 +213,7 @@ class Leadership:
             await self._gained(gained)
             if self._clock() < self._valid_until:
                 self.epochs |= gained
+                self.since |= dict.fromkeys(gained, self._clock())
                 self.holders |= {shard: (self._me.controller, epoch) for shard, epoch in gained.items()}
             else:
                 self._lost(list(gained))

@@ -11,12 +11,39 @@ from typing import Protocol
 
 import msgspec
 
-from strata.control import machine_views as m
 from strata.control import views as v
+from strata.control.machine_views.alerts import AlertPage, AlertView, WebhookSpec, WebhookView
+from strata.control.machine_views.bmcs import (
+    BiosView,
+    BmcView,
+    FirmwareUpdate,
+    LogEntryView,
+    NodeFirmware,
+    NodeReadings,
+    PowerLimitView,
+    ServiceSettingsChange,
+    ServiceSettingsView,
+)
+from strata.control.machine_views.consoles import ConsoleHits, ConsoleLine, ConsoleQuery, ConsoleView
+from strata.control.machine_views.credentials import BmcCredentialSpec, BmcCredentialView, CertificateAcceptance
+from strata.control.machine_views.discovery import DiscoverRequest, DiscoveryReport
+from strata.control.machine_views.emergency import EmergencyReport, EmergencyRequest
+from strata.control.machine_views.events import EventPage, EventView
+from strata.control.machine_views.fabric import FabricView, SwitchNodes
+from strata.control.machine_views.inventory import (
+    ComponentPage,
+    ComponentQuery,
+    ControllerPage,
+    ControllerView,
+    HardwareChange,
+    HardwareConflict,
+    NodeHardware,
+)
+from strata.control.machine_views.many import ManyOutcome
 from strata.control.principal import Principal
 from strata.hardware.bmc import Boot, PowerAction
 
-Many = m.ManyOutcome | v.JobView
+Many = ManyOutcome | v.JobView
 """What became of a request for many nodes; for very many it is a job, to be looked at later."""
 
 
@@ -36,19 +63,19 @@ class BmcFacade(Protocol):
         """Switch the identify light."""
         ...
 
-    async def info(self, who: Principal, node: str) -> m.BmcView:
+    async def info(self, who: Principal, node: str) -> BmcView:
         """What is known of the node's controller: identity, health of the connection, boot override, media, limits."""
         ...
 
-    async def sensors(self, who: Principal, select: str) -> Sequence[m.NodeReadings]:
+    async def sensors(self, who: Principal, select: str) -> Sequence[NodeReadings]:
         """Sensors of each node, read now. A node that cannot be read says why."""
         ...
 
-    async def log(self, who: Principal, node: str, after: str, limit: int) -> Sequence[m.LogEntryView]:
+    async def log(self, who: Principal, node: str, after: str, limit: int) -> Sequence[LogEntryView]:
         """The system event log of the node's controller."""
         ...
 
-    async def limits(self, who: Principal, node: str) -> Sequence[m.PowerLimitView]:
+    async def limits(self, who: Principal, node: str) -> Sequence[PowerLimitView]:
         """What can be capped, and to what it is."""
         ...
 
@@ -56,7 +83,7 @@ class BmcFacade(Protocol):
         """Cap (None: uncap). ``limit`` empty: the node's own."""
         ...
 
-    async def bios(self, who: Principal, node: str) -> m.BiosView:
+    async def bios(self, who: Principal, node: str) -> BiosView:
         """Firmware settings, current and staged."""
         ...
 
@@ -66,19 +93,19 @@ class BmcFacade(Protocol):
         """Stage settings for the next restart."""
         ...
 
-    async def firmware(self, who: Principal, select: str) -> Sequence[m.NodeFirmware]:
+    async def firmware(self, who: Principal, select: str) -> Sequence[NodeFirmware]:
         """What firmware there is."""
         ...
 
-    async def update_firmware(self, who: Principal, request: m.FirmwareUpdate) -> v.JobView:
+    async def update_firmware(self, who: Principal, request: FirmwareUpdate) -> v.JobView:
         """A tracked update of many nodes."""
         ...
 
-    async def settings(self, who: Principal, node: str) -> m.ServiceSettingsView:
+    async def settings(self, who: Principal, node: str) -> ServiceSettingsView:
         """Time and log servers of the node's controller."""
         ...
 
-    async def set_settings(self, who: Principal, select: str, settings: m.ServiceSettingsChange) -> Many:
+    async def set_settings(self, who: Principal, select: str, settings: ServiceSettingsChange) -> Many:
         """Change them."""
         ...
 
@@ -90,35 +117,35 @@ class BmcFacade(Protocol):
 class InventoryFacade(Protocol):
     """What hardware there is, and was. Components of nodes outside the caller's scope are not there."""
 
-    async def discover(self, who: Principal, request: m.DiscoverRequest) -> v.JobView:
+    async def discover(self, who: Principal, request: DiscoverRequest) -> v.JobView:
         """Look for controllers; a tracked job. With ``adopt`` it makes nodes of the machines behind them."""
         ...
 
-    async def discovery(self, who: Principal, job: str) -> m.DiscoveryReport:
+    async def discovery(self, who: Principal, job: str) -> DiscoveryReport:
         """What a discovery has come to so far."""
         ...
 
-    async def controllers(self, who: Principal, limit: int, after: str) -> m.ControllerPage:
+    async def controllers(self, who: Principal, limit: int, after: str) -> ControllerPage:
         """Discovered controllers, by address."""
         ...
 
-    async def controller(self, who: Principal, address: str) -> m.ControllerView:
+    async def controller(self, who: Principal, address: str) -> ControllerView:
         """One of them, with all its parts."""
         ...
 
-    async def of_node(self, who: Principal, node: str) -> m.NodeHardware:
+    async def of_node(self, who: Principal, node: str) -> NodeHardware:
         """The hardware of a node: its machine and the parts that are in it. ``NotFound`` if it was not discovered."""
         ...
 
-    async def components(self, who: Principal, query: m.ComponentQuery) -> m.ComponentPage:
+    async def components(self, who: Principal, query: ComponentQuery) -> ComponentPage:
         """Components of the fleet, filtered."""
         ...
 
-    async def history(self, who: Principal, select: str, since: float | None, limit: int) -> Sequence[m.HardwareChange]:
+    async def history(self, who: Principal, select: str, since: float | None, limit: int) -> Sequence[HardwareChange]:
         """What was added, removed, swapped or moved; newest first."""
         ...
 
-    async def conflicts(self, who: Principal) -> Sequence[m.HardwareConflict]:
+    async def conflicts(self, who: Principal) -> Sequence[HardwareConflict]:
         """What does not fit together: duplicate MACs and serials, swapped controllers, two nodes in one place."""
         ...
 
@@ -132,27 +159,27 @@ class AlertFacade(Protocol):
 
     async def events(
         self, who: Principal, select: str, severity: str, since: float | None, limit: int, after: str
-    ) -> m.EventPage:
+    ) -> EventPage:
         """Events, newest first."""
         ...
 
-    async def follow(self, who: Principal, select: str, since: int | None) -> AsyncIterator[Sequence[m.EventView]]:
+    async def follow(self, who: Principal, select: str, since: int | None) -> AsyncIterator[Sequence[EventView]]:
         """Events as they come, from after sequence number ``since`` on (None: from now). Ended by ``aclose()``."""
         ...
 
-    async def alerts(self, who: Principal, *, all_: bool, limit: int, after: str) -> m.AlertPage:
+    async def alerts(self, who: Principal, *, all_: bool, limit: int, after: str) -> AlertPage:
         """Open alerts, worst and newest first; ``all_``: also those that are over."""
         ...
 
-    async def acknowledge(self, who: Principal, ids: Sequence[str], note: str) -> Sequence[m.AlertView]:
+    async def acknowledge(self, who: Principal, ids: Sequence[str], note: str) -> Sequence[AlertView]:
         """Say that a person looks after them."""
         ...
 
-    async def webhooks(self, who: Principal) -> Sequence[m.WebhookView]:
+    async def webhooks(self, who: Principal) -> Sequence[WebhookView]:
         """Where alerts are sent."""
         ...
 
-    async def put_webhook(self, who: Principal, name: str, spec: m.WebhookSpec) -> m.WebhookView:
+    async def put_webhook(self, who: Principal, name: str, spec: WebhookSpec) -> WebhookView:
         """Create or replace one. Its secret is kept and never shown."""
         ...
 
@@ -168,11 +195,11 @@ class AlertFacade(Protocol):
 class FabricFacade(Protocol):
     """How things are cabled."""
 
-    async def graph(self, who: Principal) -> m.FabricView:
+    async def graph(self, who: Principal) -> FabricView:
         """Switches, ports and links."""
         ...
 
-    async def near(self, who: Principal, select: str) -> Sequence[m.SwitchNodes]:
+    async def near(self, who: Principal, select: str) -> Sequence[SwitchNodes]:
         """Which of the selected nodes share a switch, as nodesets: placement hints."""
         ...
 
@@ -180,19 +207,19 @@ class FabricFacade(Protocol):
 class ConsoleFacade(Protocol):
     """What consoles print."""
 
-    async def consoles(self, who: Principal, select: str) -> Sequence[m.ConsoleView]:
+    async def consoles(self, who: Principal, select: str) -> Sequence[ConsoleView]:
         """Which consoles are captured, and how well."""
         ...
 
-    async def tail(self, who: Principal, node: str, lines: int) -> Sequence[m.ConsoleLine]:
+    async def tail(self, who: Principal, node: str, lines: int) -> Sequence[ConsoleLine]:
         """The last lines."""
         ...
 
-    async def search(self, who: Principal, query: m.ConsoleSearch) -> m.ConsoleHits:
+    async def search(self, who: Principal, query: ConsoleQuery) -> ConsoleHits:
         """Lines that match, over many nodes."""
         ...
 
-    async def follow(self, who: Principal, node: str, since: int | None) -> AsyncIterator[Sequence[m.ConsoleLine]]:
+    async def follow(self, who: Principal, node: str, since: int | None) -> AsyncIterator[Sequence[ConsoleLine]]:
         """Lines as they come, from after ``since`` on (None: from now). Ended by ``aclose()``."""
         ...
 
@@ -200,7 +227,7 @@ class ConsoleFacade(Protocol):
         """The excerpts that are kept of a node's troubles, oldest first, as ``FIRST-LAST``."""
         ...
 
-    async def dump(self, who: Principal, node: str, lines: str) -> Sequence[m.ConsoleLine]:
+    async def dump(self, who: Principal, node: str, lines: str) -> Sequence[ConsoleLine]:
         """The lines of one of them: what an event's ``dump`` (``console:NODE:FIRST-LAST``) refers to."""
         ...
 
@@ -208,11 +235,11 @@ class ConsoleFacade(Protocol):
 class BmcCredentialFacade(Protocol):
     """Who we are to the controllers. Secrets go in and never come out."""
 
-    async def credentials(self, who: Principal) -> Sequence[m.BmcCredentialView]:
+    async def credentials(self, who: Principal) -> Sequence[BmcCredentialView]:
         """All of them, without secrets."""
         ...
 
-    async def put(self, who: Principal, spec: m.BmcCredentialSpec) -> m.BmcCredentialView:
+    async def put(self, who: Principal, spec: BmcCredentialSpec) -> BmcCredentialView:
         """Create or replace the credential of a pattern of addresses."""
         ...
 
@@ -224,7 +251,7 @@ class BmcCredentialFacade(Protocol):
         """Give every selected node's controller a new random password of its own; a tracked job."""
         ...
 
-    async def accept_certificate(self, who: Principal, acceptance: m.CertificateAcceptance) -> None:
+    async def accept_certificate(self, who: Principal, acceptance: CertificateAcceptance) -> None:
         """Accept another certificate from a controller than the one that was seen first."""
         ...
 
@@ -232,7 +259,7 @@ class BmcCredentialFacade(Protocol):
 class EmergencyFacade(Protocol):
     """The red button."""
 
-    async def power_off(self, who: Principal, request: m.EmergencyRequest) -> m.EmergencyReport:
+    async def power_off(self, who: Principal, request: EmergencyRequest) -> EmergencyReport:
         """Freeze the selection, then take its power away at once: no guard, no budget. Needs the right words."""
         ...
 

@@ -156,7 +156,8 @@ class NodeDriver:
             labels[profile] = self._ground.profile(profile)
         return {
             "minos": profile if seen.profile and labels[profile] == seen.profile else seen.profile or UNKNOWN,
-            "identity": "issued",  # it spoke, and only a certificate lets it
+            # It spoke, and only a certificate lets it; unless that was taken from it since.
+            "identity": "none" if self._identity.record(name).is_revoked else "issued",
             "image": self._image(name, agent),
             "personality": seen.set_state if seen.set_state in PERSONALITY else UNKNOWN,
         }
@@ -176,7 +177,8 @@ class NodeDriver:
     # -- acting
 
     async def act(self, mutation: Mutation, batch: Batch) -> Outcomes:
-        """Carry out ``mutation``; what the agents could not be told, or said no to, has failed."""
+        """Carry out ``mutation``; what the agents could not be told, or said no to, has failed. Where there is nothing
+        to tell them (an image set that cannot be run), nothing was tried."""
         if mutation.name == "boot":
             return await self._boot(mutation, batch)
         if mutation.name == "enrol":
@@ -190,11 +192,14 @@ class NodeDriver:
         for place, name in enumerate(batch.names):
             try:
                 kind, body = self._command(mutation, name, goals[place])
+            except StrataError as error:
+                outcomes.codes[place], outcomes.reasons[place] = Outcome.UNTRIED, str(error)
+                continue
+            try:
                 epoch = int(batch.epochs[place])
                 told[place] = self._hub.send(name, kind, body, epoch=epoch, timeout=mutation.timeout)
             except StrataError as error:
-                outcomes.codes[place] = Outcome.FAILED
-                outcomes.reasons[place] = str(error)
+                outcomes.codes[place], outcomes.reasons[place] = Outcome.FAILED, str(error)
         await self._wait([command.result for command in told.values()], mutation.timeout)
         for place, command in told.items():
             outcomes.codes[place], reason = _outcome(command)
@@ -233,11 +238,16 @@ class NodeDriver:
 
     def _enrol(self, batch: Batch) -> Outcomes:
         """Nodes enrol by themselves while they boot; here one only learns whether they have."""
-        codes = np.array(
-            [Outcome.DONE if self._hub.attached(name) else Outcome.FAILED for name in batch.names], dtype=np.int8
-        )
-        missing = {int(place): "its agent is not attached" for place in np.flatnonzero(codes)}
-        return Outcomes(codes, missing)
+        codes = np.full(len(batch), Outcome.DONE, dtype=np.int8)
+        reasons: dict[int, str] = {}
+        for place, name in enumerate(batch.names):
+            record = self._identity.record(name)
+            if record.is_revoked:
+                codes[place] = Outcome.UNTRIED
+                reasons[place] = f"its certificate was revoked by {record.revoked_by}: it gets another when it boots"
+            elif not self._hub.attached(name):
+                codes[place], reasons[place] = Outcome.FAILED, "its agent is not attached"
+        return Outcomes(codes, reasons)
 
     async def _boot(self, mutation: Mutation, batch: Batch) -> Outcomes:
         codes = np.full(len(batch), Outcome.DONE, dtype=np.int8)
@@ -254,12 +264,17 @@ class NodeDriver:
             refusals = await self._ground.may_lose(batch.take(np.array(cold, dtype=np.int64)))
             for place, why in zip(cold, refusals, strict=True):
                 if why:
-                    codes[place], reasons[place] = Outcome.FAILED, f"not started anew: {why}"
+                    codes[place], reasons[place] = Outcome.UNTRIED, f"not started anew: {why}"
             cold = [place for place in cold if place not in reasons]
 
         async def one(place: int, _: Place) -> None:
             try:
-                await self._start(batch, place, mutation.timeout)
+                way, address = await self._way(batch, place)
+            except StrataError as error:
+                codes[place], reasons[place] = Outcome.UNTRIED, str(error)
+                return
+            try:
+                await self._start(batch, place, way, address, mutation.timeout)
             except StrataError as error:
                 unknown, fenced = isinstance(error, OutcomeUnknown), isinstance(error, Conflict)
                 codes[place] = Outcome.UNKNOWN if unknown else Outcome.FENCED if fenced else Outcome.FAILED
@@ -287,12 +302,15 @@ class NodeDriver:
         begun = [at for at in (self._ground.asked(name), record.opened) if at > record.redeemed]
         return self._wall() - max(lit, *begun, 0.0) <= ON_ITS_WAY
 
-    async def _start(self, batch: Batch, place: int, limit: float) -> None:
-        """Have the node's controller start it from the network."""
+    async def _way(self, batch: Batch, place: int) -> tuple[BootWay, str]:
+        """How the node is to be started, and where its controller is."""
         address = batch.bmcs[place] if place < len(batch.bmcs) else ""
         if not address:
             raise StrataError("it does not boot by itself, and has no controller", where=batch.names[place])
-        way = await self._ground.way(batch.names[place])
+        return await self._ground.way(batch.names[place]), address
+
+    async def _start(self, batch: Batch, place: int, way: BootWay, address: str, limit: float) -> None:
+        """Have the node's controller start it from the network."""
         controller = self._ground.open(address)
         if way.media:
             await controller.insert_media("")  # what is in the drive would be in the way

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
 from strata.control import agent_views as a
 from strata.control import views as v
+from strata.control.elsewhere import Elsewhere
 from strata.control.principal import Principal
 from strata.control.service import Service
-from strata.core.errors import BadRequest, Conflict
+from strata.core.errors import BadRequest, Conflict, NotFound, StrataError
 from strata.provisioning.agents.hub import Hub
 from strata.provisioning.agents.inventories import Inventories
 from strata.provisioning.agents.unknown import Machine, UnknownMachines
 from strata.provisioning.agents.wire import State
+
+log = logging.getLogger(__name__)
 
 _decode = msgspec.json.Decoder(State).decode
 
@@ -29,6 +35,7 @@ class AgentService:
         hub: Hub,
         unknown: UnknownMachines,
         inventories: Inventories,
+        elsewhere: Elsewhere | None = None,
         *,
         monotonic: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
@@ -37,12 +44,20 @@ class AgentService:
         self._hub = hub
         self._unknown = unknown
         self._inventories = inventories
+        self._elsewhere = elsewhere
         self._monotonic = monotonic
         self._wall = wall
 
     async def agent(self, who: Principal, name: str) -> a.AgentView:
-        """What a node's agent last said."""
+        """What a node's agent last said, to whichever controller."""
         self._service.index(who, name)
+        peer = self._elsewhere.leader(name) if self._elsewhere is not None else None
+        if self._elsewhere is None or peer is None:
+            return self.agent_here(name)
+        return msgspec.json.decode(await self._elsewhere.ask(peer, "agent", name), type=a.AgentView)
+
+    def agent_here(self, name: str) -> a.AgentView:
+        """What it last said to this controller."""
         agent = self._hub.get(name)
         if agent is None or agent.seen is None:
             return _view(name, State())
@@ -59,19 +74,65 @@ class AgentService:
         )
 
     async def inventory(self, who: Principal, name: str) -> a.InventoryView:
-        """What it said of its hardware."""
+        """What it said of its hardware. It says that once a boot, to one controller: the newest is what counts."""
         self._service.index(who, name)
-        found = await self._inventories.get(name)
+        told = [await self.inventory_here(name), *await self._all_others("inventory", name, a.InventoryView | None)]
+        found: list[a.InventoryView] = [view for view in told if view is not None]
+        if not found:
+            raise NotFound("the node's agent has not told what it runs on", where=name)
+        return max(found, key=lambda view: view.time)
+
+    async def inventory_here(self, name: str) -> a.InventoryView | None:
+        """What it said to this controller; None: nothing."""
+        try:
+            found = await self._inventories.get(name)
+        except NotFound:
+            return None
         return a.InventoryView(node=name, time=found.time, inventory=found.tree)
 
     async def unknown(self, who: Principal) -> a.UnknownMachines:
         """The machines that wait to be adopted."""
         self._service.need_whole_fleet(who, "machines that nobody knows")
-        return a.UnknownMachines(items=tuple(map(_machine, self._unknown.all())))
+        return a.UnknownMachines(items=await self._strangers())
+
+    def unknown_here(self) -> tuple[a.UnknownMachine, ...]:
+        """Those that spoke to this controller."""
+        return tuple(map(_machine, self._unknown.all()))
+
+    async def _strangers(self) -> tuple[a.UnknownMachine, ...]:
+        """Those that spoke to any controller, each as it last described itself; the newest first."""
+        told = [self.unknown_here(), *await self._all_others("unknown", None, tuple[a.UnknownMachine, ...])]
+        last: dict[str, a.UnknownMachine] = {}
+        for machine in sorted((machine for part in told for machine in part), key=lambda machine: machine.last):
+            last[machine.mac] = machine
+        return tuple(sorted(last.values(), key=lambda machine: -machine.first))
+
+    async def _stranger(self, mac: str) -> a.UnknownMachine:
+        try:
+            return _machine(self._unknown.get(mac))
+        except NotFound:
+            for machine in await self._strangers():
+                if mac.lower() in machine.macs:
+                    return machine
+            raise
+
+    async def _all_others(self, route: str, question: Any, kind: Any) -> list[Any]:
+        """What every other controller answers; one that is away is left out."""
+        if self._elsewhere is None:
+            return []
+        elsewhere = self._elsewhere
+        asked = (elsewhere.ask(peer, route, question) for peer in elsewhere.peers.others())
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, StrataError):
+                log.warning("a controller was not heard", extra={"about": route, "reason": str(answer)})
+            elif isinstance(answer, BaseException):
+                raise answer
+        return [msgspec.json.decode(answer, type=kind) for answer in answers if isinstance(answer, msgspec.Raw)]
 
     async def adopt(self, who: Principal, mac: str, wanted: a.AdoptMachine) -> v.NodeView:
         """Make a node of one: it boots as that the next time that it says hello."""
-        machine = self._unknown.get(mac)
+        machine = await self._stranger(mac)
         first = v.InterfaceSpec(mac=machine.mac, address=wanted.address, name="boot")
         others = (v.InterfaceSpec(mac=other) for other in machine.macs if other != machine.mac)
         spec = v.NodeSpec(
@@ -89,7 +150,17 @@ class AgentService:
     async def forget(self, who: Principal, mac: str) -> None:
         """Not to be shown any more, until it says hello again."""
         self._service.need_whole_fleet(who, "machines that nobody knows")
-        self._unknown.forget(mac)
+        elsewhere = await self._all_others("forget", mac, bool)
+        if not self.forget_here(mac) and not any(elsewhere):
+            self._unknown.get(mac)  # says that nobody knows it
+
+    def forget_here(self, mac: str) -> bool:
+        """Whether this controller knew it."""
+        try:
+            self._unknown.forget(mac)
+        except NotFound:
+            return False
+        return True
 
 
 def _machine(machine: Machine) -> a.UnknownMachine:

@@ -10,9 +10,10 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from strata.control import machine_views as m
 from strata.control.columns import Mask
 from strata.control.controller import Controller
+from strata.control.machine_views.alerts import AlertPage, AlertView, WebhookSpec, WebhookView
+from strata.control.machine_views.events import EventPage, EventView
 from strata.control.principal import Principal
 from strata.control.registry import Registry
 from strata.control.service_base import ServiceBase
@@ -36,7 +37,7 @@ class AlertService:
 
     async def events(
         self, who: Principal, select: str, severity: str, since: float | None, limit: int, after: str
-    ) -> m.EventPage:
+    ) -> EventPage:
         """Events at least as severe, newest first."""
         least = severity or "ok"
         if least not in RANK:
@@ -48,16 +49,16 @@ class AlertService:
             names = [self._nodes.registry.names[index] for index in chosen.tolist()]
         rows = await self._hub.log.page(names, least, since, before, limit + 1)
         following = str(rows[limit - 1][0]) if len(rows) > limit else ""
-        return m.EventPage(items=tuple(_event(*row) for row in rows[:limit]), next=following)
+        return EventPage(items=tuple(_event(*row) for row in rows[:limit]), next=following)
 
-    async def follow(self, who: Principal, select: str, since: int | None) -> AsyncIterator[Sequence[m.EventView]]:
+    async def follow(self, who: Principal, select: str, since: int | None) -> AsyncIterator[Sequence[EventView]]:
         """Check the selector, then return the events from after ``since`` on."""
         self._nodes.seen(who, select)
         return self._followed(who, select, await self._hub.log.follow(since))
 
     async def _followed(
         self, who: Principal, select: str, stream: AsyncIterator[Sequence[tuple[int, HardwareEvent]]]
-    ) -> AsyncIterator[Sequence[m.EventView]]:
+    ) -> AsyncIterator[Sequence[EventView]]:
         everything = not who.scope and select in _EVERYTHING
         async with aclosing(stream):  # type: ignore[type-var]
             async for batch in stream:
@@ -76,7 +77,7 @@ class AlertService:
 
     # alerts
 
-    async def alerts(self, who: Principal, *, all_: bool, limit: int, after: str) -> m.AlertPage:
+    async def alerts(self, who: Principal, *, all_: bool, limit: int, after: str) -> AlertPage:
         """Open ones, worst and newest first; ``all_``: also those that are over, after them."""
         seen = self._visible(who)
         acknowledgements = dict(self._hub.alerts.acknowledgements)
@@ -84,9 +85,9 @@ class AlertService:
         # 100,000 of them take a tenth of a second to sort: not in the event loop.
         found, more, standing = await asyncio.to_thread(_choose, seen, all_, limit, place)
         items = tuple(_alert(alert, acknowledgements.get(alert.id)) for alert in found)
-        return m.AlertPage(items=items, next=_place_text(found[-1]) if more else "", open=standing)
+        return AlertPage(items=items, next=_place_text(found[-1]) if more else "", open=standing)
 
-    async def acknowledge(self, who: Principal, ids: Sequence[str], note: str) -> Sequence[m.AlertView]:
+    async def acknowledge(self, who: Principal, ids: Sequence[str], note: str) -> Sequence[AlertView]:
         """Say that a person looks after them."""
         mask = self._nodes.scope(who)
         alerts = self._hub.alerts
@@ -112,12 +113,12 @@ class AlertService:
 
     # webhooks
 
-    async def webhooks(self, who: Principal) -> Sequence[m.WebhookView]:
+    async def webhooks(self, who: Principal) -> Sequence[WebhookView]:
         """Where alerts are sent, by name."""
         self._nodes.need_whole_fleet(who, "webhooks")
         return [self._webhook(name) for name in sorted(self._hub.webhooks.records)]
 
-    async def put_webhook(self, who: Principal, name: str, spec: m.WebhookSpec) -> m.WebhookView:
+    async def put_webhook(self, who: Principal, name: str, spec: WebhookSpec) -> WebhookView:
         """Create or replace one; without a secret, the one that it has stays."""
         self._nodes.need_whole_fleet(who, "a webhook")
         _check_url(spec.url)
@@ -130,9 +131,9 @@ class AlertService:
         self._nodes.need_whole_fleet(who, "a webhook")
         await self._hub.webhooks.delete(who.name, name)
 
-    def _webhook(self, name: str) -> m.WebhookView:
+    def _webhook(self, name: str) -> WebhookView:
         record, post = self._hub.webhooks.find(name), self._hub.webhooks.posts[name]
-        return m.WebhookView(
+        return WebhookView(
             name=name,
             url=record.url,
             least=record.least,
@@ -227,8 +228,8 @@ def _sequence(text: str) -> int | None:
     raise BadRequest("not a cursor of this list", where="cursor", hint="begin again without it")
 
 
-def _event(seq: int, event: HardwareEvent) -> m.EventView:
-    return m.EventView(
+def _event(seq: int, event: HardwareEvent) -> EventView:
+    return EventView(
         id=seq,
         time=event.time,
         severity=event.severity,
@@ -242,9 +243,9 @@ def _event(seq: int, event: HardwareEvent) -> m.EventView:
     )
 
 
-def _alert(alert: Alert, acknowledgement: Acknowledgement | None) -> m.AlertView:
+def _alert(alert: Alert, acknowledgement: Acknowledgement | None) -> AlertView:
     held = acknowledgement if holds(acknowledgement, alert) else None
-    return m.AlertView(
+    return AlertView(
         id=alert.id,
         node=alert.node,
         bmc=alert.bmc,

@@ -12,11 +12,24 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 
-from strata.control import machine_views as m
 from strata.control import views as v
 from strata.control.bmc_jobs import BmcJobs, Deed, many_outcome
 from strata.control.columns import Indices
 from strata.control.machine import Many
+from strata.control.machine_views.bmcs import (
+    BiosView,
+    BmcView,
+    FirmwareUpdate,
+    FirmwareView,
+    LogEntryView,
+    NodeFirmware,
+    NodeReadings,
+    PowerLimitView,
+    ReadingView,
+    Scalar,
+    ServiceSettingsChange,
+    ServiceSettingsView,
+)
 from strata.control.principal import Principal
 from strata.control.service import Service
 from strata.core import intset
@@ -75,13 +88,13 @@ class BmcService:
             raise BadRequest(f"{watts:g} W is not a cap", where="watts")
         return await self._do(who, select, Deed(what="limit", text=limit, watts=watts))
 
-    async def stage_bios(self, who: Principal, select: str, attributes: Mapping[str, m.Scalar]) -> Many:
+    async def stage_bios(self, who: Principal, select: str, attributes: Mapping[str, Scalar]) -> Many:
         """Settings for the next restart."""
         if not attributes:
             raise BadRequest("give at least one attribute", where="attributes")
         return await self._do(who, select, Deed(what="bios", attributes=dict(attributes)))
 
-    async def set_settings(self, who: Principal, select: str, settings: m.ServiceSettingsChange) -> Many:
+    async def set_settings(self, who: Principal, select: str, settings: ServiceSettingsChange) -> Many:
         """Time and log servers."""
         if settings.ntp is None and settings.syslog is None:
             raise BadRequest("nothing to change", where="settings", hint="give ntp or syslog servers")
@@ -92,7 +105,7 @@ class BmcService:
         """The virtual drives."""
         return await self._do(who, select, Deed(what="media", text=image))
 
-    async def update_firmware(self, who: Principal, request: m.FirmwareUpdate) -> v.JobView:
+    async def update_firmware(self, who: Principal, request: FirmwareUpdate) -> v.JobView:
         """A few at a time, stopping when they fail."""
         nodes = self._fleet.owned(who, request.select)
         arguments = {
@@ -125,19 +138,19 @@ class BmcService:
 
     # -- one node
 
-    async def info(self, who: Principal, node: str) -> m.BmcView:
+    async def info(self, who: Principal, node: str) -> BmcView:
         """The controller as it is now."""
         address = self._address(who, node)
         if not address:
-            return m.BmcView(node=node, address="", reachable=False, trouble="the node has no controller's address")
+            return BmcView(node=node, address="", reachable=False, trouble="the node has no controller's address")
         try:
             controller = self._open(address)
             identity, power = await controller.identity(), await controller.power()
         except StrataError as error:
-            return m.BmcView(node=node, address=address, reachable=False, trouble=str(error))
+            return BmcView(node=node, address=address, reachable=False, trouble=str(error))
         boot = await _offered(controller.boot)
         media = await _offered(controller.media)
-        return m.BmcView(
+        return BmcView(
             node=node,
             address=address,
             reachable=True,
@@ -148,10 +161,10 @@ class BmcService:
             media=tuple(media or ()),
         )
 
-    async def log(self, who: Principal, node: str, after: str, limit: int) -> Sequence[m.LogEntryView]:
+    async def log(self, who: Principal, node: str, after: str, limit: int) -> Sequence[LogEntryView]:
         """The system event log."""
         return [
-            m.LogEntryView(
+            LogEntryView(
                 id=entry.id,
                 time=entry.time,
                 severity=entry.severity,
@@ -162,48 +175,48 @@ class BmcService:
             for entry in await self._controller(who, node).log(after=after, limit=limit)
         ]
 
-    async def limits(self, who: Principal, node: str) -> Sequence[m.PowerLimitView]:
+    async def limits(self, who: Principal, node: str) -> Sequence[PowerLimitView]:
         """Caps."""
         return [
-            m.PowerLimitView(id=one.id, name=one.name, watts=one.watts, least=one.least, most=one.most, via=one.via)
+            PowerLimitView(id=one.id, name=one.name, watts=one.watts, least=one.least, most=one.most, via=one.via)
             for one in await self._controller(who, node).power_limits()
         ]
 
-    async def bios(self, who: Principal, node: str) -> m.BiosView:
+    async def bios(self, who: Principal, node: str) -> BiosView:
         """Firmware settings."""
         found = await self._controller(who, node).bios()
-        return m.BiosView(node=node, current=found.current, staged=found.staged)
+        return BiosView(node=node, current=found.current, staged=found.staged)
 
-    async def settings(self, who: Principal, node: str) -> m.ServiceSettingsView:
+    async def settings(self, who: Principal, node: str) -> ServiceSettingsView:
         """Time and log servers."""
         found = await self._controller(who, node).settings()
-        return m.ServiceSettingsView(node=node, ntp=found.ntp, syslog=found.syslog)
+        return ServiceSettingsView(node=node, ntp=found.ntp, syslog=found.syslog)
 
     # -- reading many
 
-    async def sensors(self, who: Principal, select: str) -> Sequence[m.NodeReadings]:
+    async def sensors(self, who: Principal, select: str) -> Sequence[NodeReadings]:
         """Sensors, read now."""
 
-        async def read(node: str, controller: Controller) -> m.NodeReadings:
+        async def read(node: str, controller: Controller) -> NodeReadings:
             readings = await controller.readings()
-            return m.NodeReadings(
+            return NodeReadings(
                 node=node, time=self._fleet.controller.clock.wall(), readings=tuple(map(_reading, readings))
             )
 
-        def lost(node: str, trouble: str) -> m.NodeReadings:
-            return m.NodeReadings(node=node, time=self._fleet.controller.clock.wall(), readings=(), trouble=trouble)
+        def lost(node: str, trouble: str) -> NodeReadings:
+            return NodeReadings(node=node, time=self._fleet.controller.clock.wall(), readings=(), trouble=trouble)
 
         return await self._read(who, select, read, lost)
 
-    async def firmware(self, who: Principal, select: str) -> Sequence[m.NodeFirmware]:
+    async def firmware(self, who: Principal, select: str) -> Sequence[NodeFirmware]:
         """Firmware, read now."""
 
-        async def read(node: str, controller: Controller) -> m.NodeFirmware:
+        async def read(node: str, controller: Controller) -> NodeFirmware:
             found = await controller.firmware()
-            return m.NodeFirmware(
+            return NodeFirmware(
                 node=node,
                 firmware=tuple(
-                    m.FirmwareView(
+                    FirmwareView(
                         id=one.id,
                         name=one.name,
                         version=one.version,
@@ -214,9 +227,7 @@ class BmcService:
                 ),
             )
 
-        return await self._read(
-            who, select, read, lambda node, why: m.NodeFirmware(node=node, firmware=(), trouble=why)
-        )
+        return await self._read(who, select, read, lambda node, why: NodeFirmware(node=node, firmware=(), trouble=why))
 
     async def _read(
         self,
@@ -268,8 +279,8 @@ async def _offered(call: Callable[[], Awaitable[T]]) -> T | None:
         return None
 
 
-def _reading(one: Reading) -> m.ReadingView:
-    return m.ReadingView(
+def _reading(one: Reading) -> ReadingView:
+    return ReadingView(
         name=one.name,
         kind=one.kind,
         unit=one.unit,

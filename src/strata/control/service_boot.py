@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import numpy as np
 
 from strata.control import boot_views as b
@@ -77,20 +79,26 @@ class BootControl:
         first = int(np.searchsorted(names, after, side="right")) if after and names else 0
         page = names[first : first + limit]
         more = first + limit < len(names)
-        return b.BootStatusPage(items=tuple(map(self._status, page)), next=page[-1] if more else None)
+        return b.BootStatusPage(
+            items=tuple(await asyncio.gather(*map(self._status, page))), next=page[-1] if more else None
+        )
 
     async def revoke(self, who: Principal, node: str) -> b.BootStatusView:
-        """Make the node's certificate good for nothing."""
+        """Make the node's certificate good for nothing. Facts show it at once: nobody waits until it is missed."""
         self._service.index(who, node)
         await self._service.ledger.commit(who.name, "boot.revoke", node, [])
-        await self._identity.revoke(node)
-        return self._status(node)
+        await self._identity.revoke(node, who.name)
+        self._boot.cut_off(node)
+        return await self._status(node)
 
     def medium(self, name: str) -> str | None:
         """The file of a boot medium that may be fetched now, by the name that only its node's controller was told."""
         return self._boot.medium_file(name)
 
-    def _status(self, name: str) -> b.BootStatusView:
+    async def _status(self, name: str) -> b.BootStatusView:
+        attached = self._boot.ground.attached(name)
+        if not isinstance(attached, bool):
+            attached = bool(await attached)
         record, asked = self._identity.record(name), self._boot.asked(name)
         return b.BootStatusView(
             node=name,
@@ -102,7 +110,7 @@ class BootControl:
             redeemed=record.redeemed or None,
             serial=record.serial,
             expires=record.ends or None,
-            attached=self._boot.ground.attached(name),
+            attached=attached,
             held=self._boot.ground.held(name),
         )
 

@@ -12,6 +12,7 @@ from strata.control.principal import Principal
 from strata.control.service_base import ServiceBase
 from strata.core.errors import Conflict, Denied
 from strata.core.nodeset import fold
+from strata.engine.work import Wait
 
 
 class BrakeService(ServiceBase):
@@ -44,6 +45,7 @@ class BrakeService(ServiceBase):
         breakers = self.controller.engine.courses.breakers
         stopped = [number for number, breaker in enumerate(breakers) if breaker.stopped_since is not None]
         waiting = np.isin(work.next[nodes], stopped)  # it failed elsewhere, and they are not even tried
+        waiting |= work.wait[nodes] == Wait.BACKOFF  # what its step needs was not there
         troubled = nodes[(work.failures[nodes] > 0) | work.fault[nodes] | (work.relapses[nodes] > 0) | waiting]
         done = await self.edits.retry(troubled, who.name)
         return await self._many(done)

@@ -14,7 +14,6 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from strata.control import machine_views as m
 from strata.control.bmc_jobs import Deed
 from strata.control.cap_jobs import CapBooks, CapJobs
 from strata.control.cap_sender import CapSender
@@ -22,6 +21,8 @@ from strata.control.capmc_records import CapmcRecords
 from strata.control.capmc_states import states_of
 from strata.control.columns import Indices, Mask
 from strata.control.machine import Machine
+from strata.control.machine_views.emergency import EmergencyRequest
+from strata.control.machine_views.inventory import ComponentView
 from strata.control.principal import Principal, Right
 from strata.control.service import Service
 from strata.control.service_emergency import confirmation
@@ -250,7 +251,7 @@ class CapmcView:
     async def emergency_off(self, uids: Uids, reason: str) -> Mapping[int, str]:
         """Take power away now."""
         names = self.names(uids)
-        request = m.EmergencyRequest(select=fold(names), reason=reason, confirm=confirmation(len(uids)))
+        request = EmergencyRequest(select=fold(names), reason=reason, confirm=confirmation(len(uids)))
         report = await self._service.machine.emergency.power_off(self._who, request)
         failed: dict[int, str] = {}
         for one in report.outcome.failed:
@@ -309,7 +310,7 @@ class CapmcView:
         return Spans(uids=uids, spans=found.spans) if len(uids) else None
 
 
-def _drive(part: m.ComponentView) -> Drive:
+def _drive(part: ComponentView) -> Drive:
     size = part.facts.get("capacity_bytes", 0)
     left = part.facts.get("life_left", 100)
     life = int(left) if isinstance(left, int | float) else 100

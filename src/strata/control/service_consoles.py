@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 
-from strata.control import machine_views as m
+from strata.control.machine_views.consoles import ConsoleHit, ConsoleHits, ConsoleLine, ConsoleQuery, ConsoleView
 from strata.control.principal import Principal
 from strata.control.service_base import ServiceBase
 from strata.hardware.consoles.capture import ConsoleCapture
@@ -27,7 +27,7 @@ class ConsoleService:
         self._search = search
         self._capture = capture
 
-    async def consoles(self, who: Principal, select: str) -> Sequence[m.ConsoleView]:
+    async def consoles(self, who: Principal, select: str) -> Sequence[ConsoleView]:
         """Which consoles are captured, and how well."""
         found = []
         for count, name in enumerate(self._names(who, select), 1):
@@ -36,12 +36,12 @@ class ConsoleService:
                 await asyncio.sleep(0)
         return found
 
-    async def tail(self, who: Principal, node: str, lines: int) -> Sequence[m.ConsoleLine]:
+    async def tail(self, who: Principal, node: str, lines: int) -> Sequence[ConsoleLine]:
         """The last lines."""
         self._fleet.index(who, node)
         return _shown(await self._log.tail(node, lines))
 
-    async def search(self, who: Principal, query: m.ConsoleSearch) -> m.ConsoleHits:
+    async def search(self, who: Principal, query: ConsoleQuery) -> ConsoleHits:
         """Lines that match, newest first."""
         nodes = self._names(who, query.select)
         if self._log.loaded:  # most nodes of a fleet may never have printed anything
@@ -50,17 +50,17 @@ class ConsoleService:
             nodes, query.text, regex=query.regex, since=query.since, until=query.until, limit=query.limit
         )
         lines = _shown([line for _, line in hits.lines])
-        items = (m.ConsoleHit(node=node, line=line) for (node, _), line in zip(hits.lines, lines, strict=True))
-        return m.ConsoleHits(items=tuple(items), whole=hits.whole)
+        items = (ConsoleHit(node=node, line=line) for (node, _), line in zip(hits.lines, lines, strict=True))
+        return ConsoleHits(items=tuple(items), whole=hits.whole)
 
-    async def follow(self, who: Principal, node: str, since: int | None) -> AsyncIterator[Sequence[m.ConsoleLine]]:
+    async def follow(self, who: Principal, node: str, since: int | None) -> AsyncIterator[Sequence[ConsoleLine]]:
         """Lines as they come; they end when the caller may not see the node any more."""
         self._fleet.index(who, node)
         return self._followed(who, node, await self._log.follow(node, since))
 
     async def _followed(
         self, who: Principal, node: str, batches: AsyncIterator[Sequence[Line]]
-    ) -> AsyncIterator[Sequence[m.ConsoleLine]]:
+    ) -> AsyncIterator[Sequence[ConsoleLine]]:
         async with aclosing(batches):  # type: ignore[type-var]
             async for batch in batches:
                 if self._fleet.find(who, node) < 0:
@@ -72,7 +72,7 @@ class ConsoleService:
         self._fleet.index(who, node)
         return await self._log.dumps(node)
 
-    async def dump(self, who: Principal, node: str, lines: str) -> Sequence[m.ConsoleLine]:
+    async def dump(self, who: Principal, node: str, lines: str) -> Sequence[ConsoleLine]:
         """The lines of one of them."""
         self._fleet.index(who, node)
         return _shown(await self._log.dump(node, lines))
@@ -80,9 +80,9 @@ class ConsoleService:
     def _names(self, who: Principal, select: str) -> Sequence[str]:
         return self._fleet.view.names(self._fleet.seen(who, select))
 
-    def _console(self, name: str) -> m.ConsoleView:
+    def _console(self, name: str) -> ConsoleView:
         status, stream = self._capture.status(name), self._log.known(name)
-        return m.ConsoleView(
+        return ConsoleView(
             node=name,
             way=status.way if status else "none",
             connected=status.connected if status else False,
@@ -93,5 +93,5 @@ class ConsoleService:
         )
 
 
-def _shown(lines: Sequence[Line]) -> tuple[m.ConsoleLine, ...]:
-    return tuple(m.ConsoleLine(id=line.id, time=line.time, source=line.source, text=line.text) for line in lines)
+def _shown(lines: Sequence[Line]) -> tuple[ConsoleLine, ...]:
+    return tuple(ConsoleLine(id=line.id, time=line.time, source=line.source, text=line.text) for line in lines)

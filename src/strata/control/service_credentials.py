@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from strata.control import machine_views as m
 from strata.control import views as v
 from strata.control.job_record import Step
+from strata.control.machine_views.credentials import BmcCredentialSpec, BmcCredentialView, CertificateAcceptance
 from strata.control.principal import Principal
 from strata.control.service_base import ServiceBase
 from strata.core import intset
@@ -81,13 +81,13 @@ class BmcCredentialService:
         if ops:
             await self._service.ledger.commit_many("strata", "bmc-credential.reseal", f"{len(ops)}", ops, expect)
 
-    async def credentials(self, who: Principal) -> Sequence[m.BmcCredentialView]:
+    async def credentials(self, who: Principal) -> Sequence[BmcCredentialView]:
         """All of them, without secrets."""
         used = await self._uses()
         records = self._credentials.records
         return [_view(records[pattern], used[pattern]) for pattern in sorted(records)]
 
-    async def put(self, who: Principal, spec: m.BmcCredentialSpec) -> m.BmcCredentialView:
+    async def put(self, who: Principal, spec: BmcCredentialSpec) -> BmcCredentialView:
         """Create or replace the credential of a pattern."""
         self._service.need_whole_fleet(who, "a credential of controllers")
         pattern = _pattern(spec.pattern)
@@ -135,7 +135,7 @@ class BmcCredentialService:
         arguments = {"uids": intset.pack(uids), "author": who.name}
         return (await self._service.jobs_.start(JOB, who.name, len(uids), arguments)).view()
 
-    async def accept_certificate(self, who: Principal, acceptance: m.CertificateAcceptance) -> None:
+    async def accept_certificate(self, who: Principal, acceptance: CertificateAcceptance) -> None:
         """Accept another certificate from a controller than the one that was seen first."""
         self._service.need_whole_fleet(who, "the certificate of a controller")
         try:
@@ -199,9 +199,9 @@ def _pattern(text: str) -> str:
         raise BadRequest("neither an address nor a pattern of some", where="pattern", hint="https://10.0.0.*") from None
 
 
-def _view(record: CredentialRecord, used: int) -> m.BmcCredentialView:
+def _view(record: CredentialRecord, used: int) -> BmcCredentialView:
     doubt = "a change of its password was interrupted; rotate it again" if record.pending else ""
-    return m.BmcCredentialView(
+    return BmcCredentialView(
         pattern=record.pattern,
         user=record.user,
         author=record.author,

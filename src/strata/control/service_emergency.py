@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from strata.control import machine_views as m
 from strata.control.bmc_jobs import many_outcome
 from strata.control.columns import Indices
 from strata.control.editor import check_words, encode, folded
 from strata.control.feed_driver import FeedDriver
+from strata.control.machine_views.emergency import EmergencyReport, EmergencyRequest
 from strata.control.principal import Principal
 from strata.control.service_base import ServiceBase
 from strata.core.column import Column
@@ -72,7 +72,7 @@ class EmergencyService:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def power_off(self, who: Principal, request: m.EmergencyRequest) -> m.EmergencyReport:
+    async def power_off(self, who: Principal, request: EmergencyRequest) -> EmergencyReport:
         """Freeze the selection, then take its power away at once. Needs the right words."""
         begun = time.monotonic()
         indices = self._service.owned(who, request.select)
@@ -98,7 +98,7 @@ class EmergencyService:
         with contextlib.suppress(StrataError):  # what was done is done, and is reported
             detail = {"off": len(done), "failed": len(failed)}
             await self._service.ledger.commit(who.name, "emergency-off.ended", folded(done), [], None, detail)
-        return m.EmergencyReport(outcome=many_outcome(done, failed), frozen=frozen, seconds=round(seconds, 3))
+        return EmergencyReport(outcome=many_outcome(done, failed), frozen=frozen, seconds=round(seconds, 3))
 
     async def _freeze(self, who: Principal, indices: Indices, nodes: Sequence[Node], reason: str) -> tuple[str, ...]:
         """Write down what is about to happen, then the freezes; return when the engine knows of them."""

@@ -6,17 +6,20 @@ Equal outputs are kept once: a hundred thousand nodes that say the same cost no 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
 from strata.control import agent_views as a
+from strata.control.elsewhere import Elsewhere
+from strata.control.exec_agents import Answer, Order, on_agents, on_peer
 from strata.control.principal import Principal
 from strata.control.service import Service
 from strata.core.errors import BadRequest, NotFound, StrataError, Unavailable
 from strata.core.nodeset import fold
-from strata.provisioning.agents.hub import Command, Hub
+from strata.provisioning.agents.hub import Hub
 from strata.provisioning.agents.wire import Result
 
 MOST_RUNS = 64
@@ -26,8 +29,6 @@ MOST_OUTPUT = 64 * 2**20
 """Bytes of different output that one run keeps; what comes beyond is cut off."""
 MOST_ITEMS = 10_000
 
-_SENT_AT_ONCE = 500
-_GRACE = 10.0  # seconds beyond the command's own limit: the agent ends it and tells
 _AUDIT_ARGV = 200
 
 
@@ -45,14 +46,18 @@ class Run:
         self.cancelled = False
         self.results: list[a.ExecResult] = []
         self.failed = 0
-        self.commands: set[Command] = set()
+        self.unanswered = dict.fromkeys(names)
         self.task: asyncio.Task[None] | None = None
+        self.parts: list[asyncio.Task[None]] = []
         self._outputs: dict[str, str] = {}
         self._kept = 0
         self._news = asyncio.Event()
 
     def add(self, node: str, result: Result | None, error: str = "") -> None:
         """One node has answered, or will not."""
+        if node not in self.unanswered:
+            return
+        del self.unanswered[node]
         output, cut = self._keep(result.output if result else b"")
         code = result.exit if result else None
         if result is not None:
@@ -113,9 +118,18 @@ class Run:
 class ExecService:
     """Runs commands. ``close`` cancels what is under way."""
 
-    def __init__(self, service: Service, hub: Hub, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        service: Service,
+        hub: Hub,
+        elsewhere: Elsewhere | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """``elsewhere``: the way to agents of other controllers; None: there are none."""
         self._service = service
         self._hub = hub
+        self._elsewhere = elsewhere
         self._clock = clock
         self._runs: OrderedDict[str, Run] = OrderedDict()
 
@@ -155,8 +169,8 @@ class ExecService:
     def _cancel(self, run: Run) -> None:
         if run.ended is None:
             run.cancelled = True
-            for command in list(run.commands):
-                self._hub.cancel(command)
+            for part in run.parts:
+                part.cancel()
 
     def _find(self, who: Principal, ident: str) -> Run:
         run = self._runs.get(ident)
@@ -174,31 +188,39 @@ class ExecService:
             raise Unavailable(f"{MOST_RUNS} runs are under way already", hint="wait until one of them is over")
 
     async def _work(self, run: Run) -> None:
-        request = run.request
-        body = {"argv": list(request.argv), "where": request.where}
         try:
             async with asyncio.TaskGroup() as group:
-                for place, name in enumerate(run.names):
-                    if run.cancelled:
-                        run.add(name, None, "cancelled")
-                        continue
-                    try:
-                        command = self._hub.send(name, "exec", body, timeout=request.timeout)
-                    except StrataError as error:
-                        run.add(name, None, error.detail)
-                        continue
-                    run.commands.add(command)
-                    group.create_task(self._one(run, command))
-                    if place % _SENT_AT_ONCE == _SENT_AT_ONCE - 1:
-                        await asyncio.sleep(0)
+                if not run.cancelled:
+                    run.parts = [
+                        group.create_task(self._part(run, names, answers)) for names, answers in self._ways(run)
+                    ]
+            for name in list(run.unanswered):
+                run.add(name, None, "cancelled")
         finally:
             run.end()
 
-    async def _one(self, run: Run, command: Command) -> None:
-        done, _ = await asyncio.wait({command.result}, timeout=run.request.timeout + _GRACE)
-        run.commands.discard(command)
-        result = command.result.result() if done else None
-        if not done:
-            self._hub.cancel(command)
-        missing = "cancelled" if run.cancelled else "its agent gave no answer"
-        run.add(command.node, result, "" if result else missing)
+    def _ways(self, run: Run) -> Iterator[tuple[Sequence[str], AsyncIterator[Answer]]]:
+        """Who is asked for which nodes: our own agents, and each of the other controllers once."""
+        request = run.request
+        order = Order(argv=request.argv, where=request.where, timeout=request.timeout)
+        if self._elsewhere is None:
+            yield run.names, on_agents(self._hub, run.names, order)
+            return
+        found = self._elsewhere.sort(run.names)
+        for name, why in found.nowhere.items():
+            run.add(name, None, why)
+        yield found.here, on_agents(self._hub, found.here, order)
+        for peer, names in found.there.items():
+            yield names, on_peer(self._elsewhere.client, peer, names, order)
+
+    async def _part(self, run: Run, names: Sequence[str], answers: AsyncIterator[Answer]) -> None:
+        """Take what comes from one of them; whom it does not answer for has failed."""
+        why = "no answer came"
+        try:
+            async with contextlib.aclosing(answers):  # type: ignore[type-var]
+                async for answer in answers:
+                    run.add(answer.node, answer.result, answer.error)
+        except StrataError as error:
+            why = error.detail
+        for name in names:
+            run.add(name, None, why)

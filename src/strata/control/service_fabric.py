@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from strata.control import machine_views as m
+from strata.control.machine_views.fabric import FabricView, LinkView, SwitchNodes, SwitchView
 from strata.control.principal import Principal
 from strata.control.service_base import ServiceBase
 from strata.core.errors import Unavailable
@@ -43,7 +43,7 @@ class FabricService:
         self._made: tuple[float, Topology] | None = None
         self._making = asyncio.Lock()
 
-    async def graph(self, who: Principal) -> m.FabricView:
+    async def graph(self, who: Principal) -> FabricView:
         """Switches, ports and links."""
         topology = await self._topology()
         sees = self._sight(who)
@@ -57,9 +57,9 @@ class FabricService:
         def seen(end: End) -> bool:
             return end.owner in shown if end.kind == "switch" else sees(end.owner)
 
-        return m.FabricView(
+        return FabricView(
             switches=tuple(
-                m.SwitchView(
+                SwitchView(
                     id=switch.id,
                     name=switch.name,
                     fabric=switch.fabric,
@@ -71,7 +71,7 @@ class FabricService:
                 for switch in map(topology.switches.__getitem__, sorted(shown))
             ),
             links=tuple(
-                m.LinkView(a=str(link.a), b=str(link.b), up=link.up, speed_gbps=link.speed_gbps, source=link.source)
+                LinkView(a=str(link.a), b=str(link.b), up=link.up, speed_gbps=link.speed_gbps, source=link.source)
                 for link in topology.links
                 if seen(link.a) and seen(link.b)
             ),
@@ -79,12 +79,12 @@ class FabricService:
             conflicts=() if who.scope else tuple(topology.conflicts),
         )
 
-    async def near(self, who: Principal, select: str) -> Sequence[m.SwitchNodes]:
+    async def near(self, who: Principal, select: str) -> Sequence[SwitchNodes]:
         """Which of the selected nodes share a switch."""
         names = self._service.view.names(self._service.seen(who, select))
         topology = await self._topology()
         return [
-            m.SwitchNodes(switch=switch, nodes=fold(nodes), count=len(nodes)) for switch, nodes in topology.near(names)
+            SwitchNodes(switch=switch, nodes=fold(nodes), count=len(nodes)) for switch, nodes in topology.near(names)
         ]
 
     async def topology(self) -> Topology:

@@ -28,10 +28,17 @@ class ImageService:
     """The repository, on behalf of somebody."""
 
     def __init__(
-        self, images: Images, jobs: Jobs, *, used_by: Callable[[str], Sequence[str]] = lambda reference: ()
+        self,
+        images: Images,
+        jobs: Jobs,
+        *,
+        used_by: Callable[[str], Sequence[str]] = lambda reference: (),
+        copies: Callable[[str], tuple[tuple[str, ...], tuple[str, ...]]] = lambda image: ((), ()),
     ) -> None:
-        """``used_by``: the image sets that a tag is in."""
+        """``used_by``: the image sets that a tag is in. ``copies``: the controllers that have an image, and those that
+        lack it."""
         self._images = images
+        self._copies = copies
         self._used_by = used_by
         self._jobs = jobs
         jobs.register("image-import", self._import)
@@ -206,6 +213,7 @@ class ImageService:
     def _row(self, tagged: Tagged) -> iv.ImageRow:
         release = tagged.release
         made = self._images.catalogue.made.get(release.image)
+        on, not_on = self._copies(release.image)
         return iv.ImageRow(
             name=release.name,
             tag=release.tag,
@@ -216,6 +224,8 @@ class ImageService:
             since=tagged.since,
             author=tagged.author,
             here=self._images.is_here(release),
+            on=on,
+            not_on=not_on,
         )
 
     def _view(self, reference: str) -> iv.ImageView:

@@ -5,8 +5,15 @@ A document is refused unless its very content was rehearsed, or somebody says wh
 
 from __future__ import annotations
 
-from strata.control import power_views as pv
 from strata.control.power_policies import PolicyBook, PolicyRecord, Rehearsal, digest_of
+from strata.control.power_views.policies import (
+    Policies,
+    PolicyDetail,
+    PolicySpec,
+    PolicyView,
+    RehearsalSpec,
+    RehearsalView,
+)
 from strata.control.principal import Principal
 from strata.control.service_base import ServiceBase
 from strata.control.site_power import SitePower
@@ -22,15 +29,15 @@ class PolicyService:
         self._book = book
         self._site = site
 
-    async def policies(self, who: Principal) -> pv.Policies:
+    async def policies(self, who: Principal) -> Policies:
         """All."""
-        return pv.Policies(items=tuple(self._view(one) for one in self._book.policies), site=self._site.view())
+        return Policies(items=tuple(self._view(one) for one in self._book.policies), site=self._site.view())
 
-    async def policy(self, who: Principal, name: str) -> pv.PolicyDetail:
+    async def policy(self, who: Principal, name: str) -> PolicyDetail:
         """One, with what it says."""
         return self._detail(self._book.get(name))
 
-    async def put(self, who: Principal, name: str, spec: pv.PolicySpec) -> pv.PolicyDetail:
+    async def put(self, who: Principal, name: str, spec: PolicySpec) -> PolicyDetail:
         """Create or replace."""
         self._nodes.need_whole_fleet(who, "a power policy")
         said = parse(spec.text, source=name)
@@ -55,12 +62,12 @@ class PolicyService:
         )
         return self._detail(await self._book.put(record))
 
-    async def enable(self, who: Principal, name: str) -> pv.PolicyDetail:
+    async def enable(self, who: Principal, name: str) -> PolicyDetail:
         """Let it run; another that did does not any more."""
         self._nodes.need_whole_fleet(who, "a power policy")
         return self._detail(await self._book.enable(who.name, name, self._now()))
 
-    async def disable(self, who: Principal, name: str) -> pv.PolicyDetail:
+    async def disable(self, who: Principal, name: str) -> PolicyDetail:
         """Let it run no longer; caps stay as they are."""
         self._nodes.need_whole_fleet(who, "a power policy")
         self._book.get(name)
@@ -71,7 +78,7 @@ class PolicyService:
         self._nodes.need_whole_fleet(who, "a power policy")
         await self._book.delete(who.name, name)
 
-    async def rehearsed(self, who: Principal, spec: pv.RehearsalSpec) -> pv.RehearsalView:
+    async def rehearsed(self, who: Principal, spec: RehearsalSpec) -> RehearsalView:
         """Note that a content was rehearsed."""
         parse(spec.text, source="text")
         if spec.peak > spec.limit:
@@ -88,13 +95,13 @@ class PolicyService:
         await self._book.note_rehearsal(rehearsal)
         return _rehearsal(rehearsal)
 
-    def _view(self, record: PolicyRecord) -> pv.PolicyView:
+    def _view(self, record: PolicyRecord) -> PolicyView:
         detail = self._detail(record)
-        return pv.PolicyView(**{name: getattr(detail, name) for name in pv.PolicyView.__struct_fields__})
+        return PolicyView(**{name: getattr(detail, name) for name in PolicyView.__struct_fields__})
 
-    def _detail(self, record: PolicyRecord) -> pv.PolicyDetail:
+    def _detail(self, record: PolicyRecord) -> PolicyDetail:
         said, rehearsal = record.policy(), self._book.rehearsal(record.digest)
-        return pv.PolicyDetail(
+        return PolicyDetail(
             name=record.name,
             doc=said.doc,
             enabled=record.enabled,
@@ -111,7 +118,7 @@ class PolicyService:
         return self._nodes.controller.clock.wall()
 
 
-def _rehearsal(one: Rehearsal) -> pv.RehearsalView:
-    return pv.RehearsalView(
+def _rehearsal(one: Rehearsal) -> RehearsalView:
+    return RehearsalView(
         author=one.author, time=one.time, nodes=one.nodes, days=one.days, limit=one.limit_w, peak=one.peak_w
     )

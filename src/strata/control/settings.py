@@ -117,8 +117,8 @@ class ProvisioningSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Network namespace in which the service lives, with the boot networks. Default: empty, where it is started. Images
     are built where it is started in any case: building needs Debian's packages."""
     url: str = ""
-    """Where agents find this controller (``https://10.77.0.1:8443``). Default: empty, the front door's port at the
-    server's address on the first boot network."""
+    """Where agents and other controllers find this one (``https://10.77.0.1:8443``). Default: empty, the front door's
+    port at the server's address on the first boot network; without boot networks, at the address that it listens on."""
 
 
 class PowerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -281,6 +281,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         for path in self.models:
             if not path.is_file():
                 raise BadRequest("no such file", where=f"--model {path}")
+        url = self.provisioning.url
+        if url and not (url.startswith("https://") and urlsplit(url).hostname):
+            raise BadRequest(f"{url[:80]!r} is not https://HOST:PORT", where="--agent-url")
         networks = self.provisioning.networks
         if networks is not None and not networks.is_file():
             raise BadRequest("no such file", where=f"--networks {networks}")

@@ -27,6 +27,8 @@ ValueText = Annotated[str, Meta(pattern=PLAIN, min_length=1, max_length=256)]
 SelectText = Annotated[str, Meta(pattern=PLAIN, min_length=1, max_length=1_000_000)]
 ReasonText = Annotated[str, Meta(pattern=PLAIN, min_length=1, max_length=500)]
 NoteText = Annotated[str, Meta(pattern=PLAIN, max_length=500)]
+AddressText = Annotated[str, Meta(pattern=PLAIN, min_length=1, max_length=256)]
+SecretText = Annotated[str, Meta(min_length=1, max_length=1024)]
 ScopeText = Annotated[str, Meta(pattern=FREEZE_SCOPE, max_length=70)]
 RevisionNumber = Annotated[int, Meta(ge=0, le=2**53)]
 

@@ -16,7 +16,9 @@ import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
+import msgspec
 import uvloop
 
 from strata.api.nginx import Nginx, free_port, worker_account
@@ -36,7 +38,7 @@ from strata.control.no_workload import NoWorkload
 from strata.control.service import Service
 from strata.control.service_capmc import CapmcService
 from strata.control.sessions import Sessions
-from strata.control.settings import ListenSettings, Settings
+from strata.control.settings import Settings
 from strata.control.told_driver import ToldDriver
 from strata.core.driver import Driver
 from strata.core.errors import StrataError, Unavailable
@@ -44,6 +46,7 @@ from strata.core.model import Layer, Model
 from strata.core.modelfile import ExecSpec, parse
 from strata.daemon.hardware import Reach, open_machine
 from strata.daemon.namespace import enter
+from strata.daemon.neighbours import open_neighbours, reachable
 from strata.daemon.power import SitePowerDriver, open_power, open_series
 from strata.daemon.provisioning import Ground, boot_files, open_provisioning
 from strata.hardware.bmc_driver import BmcDriver
@@ -111,6 +114,10 @@ async def _serve(settings: Settings, way_out: Sequence[str]) -> None:
 @contextlib.asynccontextmanager
 async def running(settings: Settings, way_out: Sequence[str] = ()) -> AsyncIterator[Service]:
     """A whole controller, for as long as the block lasts. ``way_out``: stands before commands that need a network."""
+    if settings.listen.tls and not settings.listen.port:
+        # Known before anybody is told of it.
+        listen = msgspec.structs.replace(settings.listen, port=free_port(settings.listen.host))
+        settings = msgspec.structs.replace(settings, listen=listen)
     built_in = tuple(LAYERS[name] for name in settings.layers)
     layers, specs = _site(settings.models, built_in)
     model = Model.of(*built_in, POWER, *layers)
@@ -160,8 +167,18 @@ async def running(settings: Settings, way_out: Sequence[str] = ()) -> AsyncItera
         await _simulated_fleet(service, settings)
         hardware = await open_machine(service, settings, reach, parts)
         services.machine = hardware.machine
+        neighbours = await open_neighbours(
+            controller,
+            settings,
+            authority,
+            ground.networks if ground is not None else None,
+            ground.signer if ground is not None else None,
+            hardware.hub.take,
+            parts,
+        )
+        services.peers = neighbours.door
         if ground is not None:
-            await open_provisioning(service, services, settings, ground, hardware, parts)
+            await open_provisioning(service, services, settings, ground, hardware, neighbours, parts)
         series, columns = await open_series(settings, parts), PowerColumns()
         power = await open_power(service, settings, reach, series, columns, metrics, parts)
         services.power, room.site = power.power, power.site
@@ -185,7 +202,9 @@ async def running(settings: Settings, way_out: Sequence[str] = ()) -> AsyncItera
         )
         await event_push.start(services.machine.alerts)
         parts.push_async_callback(event_push.stop)
-        await _open_doors(settings, services, authority, ground, parts)
+        await _open_doors(settings, services, authority, ground, neighbours.peers.me.url, parts)
+        if settings.listen.tls:
+            neighbours.peers.introduce()
         parts.push_async_callback(service.jobs_.close)
         upkeep = asyncio.create_task(_upkeep(service, settings, [hardware.prune, _forgetting(series)]), name="upkeep")
         parts.push_async_callback(_cancelled, upkeep)
@@ -217,6 +236,7 @@ async def _open_doors(
     services: Services,
     authority: Authority,
     ground: Ground | None,
+    public_url: str,
     parts: contextlib.AsyncExitStack,
 ) -> None:
     """The local socket, and nginx in front of the other one."""
@@ -237,13 +257,14 @@ async def _open_doors(
     networks = ground.networks if ground is not None else None
     servers = [str(subnet.server) for subnet in networks.subnets] if networks is not None else []
     names = dict.fromkeys(("localhost", socket.gethostname(), listen.host, "127.0.0.1", *servers, *listen.names))
+    names[urlsplit(public_url).hostname or "localhost"] = None
     wanted = [name for name in names if name not in ("0.0.0.0", "::", "*")]
     authority.renew_server(wanted)
     certificate, key = authority.server_paths
     door = FrontDoor(
         directory=settings.nginx_dir,
         host=listen.host,
-        port=listen.port or free_port(listen.host),
+        port=listen.port,
         upstream=settings.front_socket,
         certificate=certificate,
         key=key,
@@ -259,16 +280,9 @@ async def _open_doors(
     parts.push_async_callback(nginx.stop)
     renewal = asyncio.create_task(_renew(authority, wanted, nginx), name="certificate renewal")
     parts.push_async_callback(_cancelled, renewal)
-    url.write_text(f"https://{_reachable(listen)}:{door.port}\n", encoding="utf-8")
+    url.write_text(f"https://{reachable(listen)}:{door.port}\n", encoding="utf-8")
     parts.callback(url.unlink, missing_ok=True)
     log.info("front door open", extra={"host": listen.host, "port": door.port})
-
-
-def _reachable(listen: ListenSettings) -> str:
-    """What to call the front door where it is open on every address."""
-    if listen.host not in ("0.0.0.0", "::", "[::]", "*"):
-        return listen.host
-    return listen.names[0] if listen.names else socket.gethostname()
 
 
 async def _renew(authority: Authority, names: list[str], nginx: Nginx) -> None:

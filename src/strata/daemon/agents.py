@@ -13,7 +13,9 @@ import msgspec
 
 from strata.api.agents import AgentDoor
 from strata.api.services import Agents
+from strata.control.elsewhere import Elsewhere
 from strata.control.node_driver import BootWay, Ground, NodeDriver
+from strata.control.peer_answers import LimitsWanted
 from strata.control.service import Service
 from strata.control.service_agents import AgentService
 from strata.control.service_alerts import led_here, look_soon
@@ -61,6 +63,7 @@ class AgentLayer:
         self._identity = identity
         self._logged = logged
         self._service: Service | None = None
+        self._elsewhere: Elsewhere | None = None
         self._exec: ExecService | None = None
         self._set_service: ImageSetService | None = None
         self.hub = Hub(
@@ -84,11 +87,12 @@ class AgentLayer:
         )
         self.driver = NodeDriver(self.hub, identity, self.sets, ground)
 
-    async def start(self, service: Service) -> Agents:
-        """Begin to listen; what the API needs."""
+    async def start(self, service: Service, elsewhere: Elsewhere) -> Agents:
+        """Begin to listen; what the API needs. ``elsewhere``: the way to the agents of other controllers."""
         self._service = service
+        self._elsewhere = elsewhere
         self._set_service = ImageSetService(service, self.sets)
-        self._exec = ExecService(service, self.hub)
+        self._exec = ExecService(service, self.hub, elsewhere)
         await self.sets.start()
         await self.hub.start()
         return Agents(
@@ -98,8 +102,9 @@ class AgentLayer:
                 unknown=self.unknown,
                 inventoried=self.inventories.put,
                 logged=self._logged,
+                controllers=elsewhere.peers.urls,
             ),
-            agents=AgentService(service, self.hub, self.unknown, self.inventories),
+            agents=AgentService(service, self.hub, self.unknown, self.inventories, elsewhere),
             exec=self._exec,
             sets=self._set_service,
         )
@@ -113,7 +118,16 @@ class AgentLayer:
         await self.inventories.close()
 
     async def limits(self, node: str, wanted: Mapping[str, int]) -> Mapping[str, Any]:
-        """Have a node's agent set limits of its processors; what is in force afterwards."""
+        """Have a node's agent set limits of its processors, wherever it is attached; what is in force afterwards."""
+        peer = self._elsewhere.leader(node) if self._elsewhere is not None else None
+        if self._elsewhere is None or peer is None:
+            return await self.limits_here(node, wanted)
+        asked = LimitsWanted(node=node, wanted=dict(wanted))
+        told = await self._elsewhere.ask(peer, "limits", asked, patience=3 * LIMITS_TIMEOUT)
+        return msgspec.json.decode(told, type=dict[str, Any])
+
+    async def limits_here(self, node: str, wanted: Mapping[str, int]) -> Mapping[str, Any]:
+        """The same, by an agent that is attached to this controller."""
         result = await self.hub.send(node, "limits", wanted, timeout=LIMITS_TIMEOUT).result
         if result is None or not result.ok:
             raise DeviceError(result.error if result else "its agent gave no answer", node=node, request="limits")

@@ -11,6 +11,7 @@ import numpy as np
 
 from strata.api.services import Power
 from strata.control.cap_sender import CapSender
+from strata.control.led_nodes import led_nodes
 from strata.control.metrics import Metrics
 from strata.control.power_gauges import PowerGauges
 from strata.control.power_policies import PolicyBook
@@ -19,7 +20,7 @@ from strata.control.power_running import RunningJobs
 from strata.control.registry import Registry
 from strata.control.service import Service
 from strata.control.service_policies import PolicyService
-from strata.control.service_power import PowerService, led_nodes
+from strata.control.service_power import PowerService
 from strata.control.service_power_jobs import PowerJobs
 from strata.control.service_power_queue import PowerQueue
 from strata.control.settings import Settings

@@ -16,6 +16,10 @@ from strata.api.nginx import worker_account
 from strata.api.services import Services
 from strata.control.ca import Authority, Issued
 from strata.control.node_driver import BootWay
+from strata.control.peer_answers import agent_routes
+from strata.control.peer_boot import BootElsewhere
+from strata.control.peer_files import ROUTE as READ
+from strata.control.peer_files import PeerFiles
 from strata.control.service import Service
 from strata.control.service_boot import BootControl, wanted_profile
 from strata.control.service_images import ImageService
@@ -24,17 +28,18 @@ from strata.core.errors import NotFound
 from strata.core.node import Node
 from strata.daemon.agents import AgentLayer
 from strata.daemon.hardware import Opened, Reach
+from strata.daemon.neighbours import Neighbours
 from strata.hardware.bmc import Boot
 from strata.hardware.consoles.text import clean
 from strata.hardware.events.event import EventSink, HardwareEvent
-from strata.provisioning.addresses import Pool
+from strata.provisioning.addresses import Pool, misplaced
 from strata.provisioning.alarm import Alarm
 from strata.provisioning.boot.builds import Builds
 from strata.provisioning.boot.fragment import Site
 from strata.provisioning.boot.media import Media
 from strata.provisioning.boot.nginx_files import BootFiles
 from strata.provisioning.boot.profiles import DEFAULT, Profiles
-from strata.provisioning.boot.service import BootService
+from strata.provisioning.boot.service import Asked, BootService
 from strata.provisioning.boot.service import Ground as BootGround
 from strata.provisioning.dhcp.responder import Heard
 from strata.provisioning.dhcp.service import DhcpService
@@ -44,6 +49,7 @@ from strata.provisioning.identity.alarms import FoldedAlarms
 from strata.provisioning.identity.identity import Identity
 from strata.provisioning.images.repository import Images
 from strata.provisioning.networks import Networks, read
+from strata.provisioning.replication.replication import Replication
 from strata.provisioning.signing import Signer
 from strata.store.audit import Ledger
 from strata.store.protocol import Store
@@ -75,6 +81,7 @@ class Ground:
         self.logged: Callable[[str, Sequence[tuple[float, str, str]]], None] = lambda node, lines: None
         self.measured: Callable[[str, Mapping[str, Any]], None] = lambda node, metrics: None
         self.sighted: Callable[[str, str, str, str], None] = lambda mac, address, vendor_class, hostname: None
+        self.elsewhere: BootElsewhere | None = None
         self.networks: Networks | None = None
         if settings.provisioning.networks is not None:
             self.networks = read(settings.provisioning.networks)
@@ -175,15 +182,23 @@ class Ground:
             self.sighted(machine.mac, machine.address, machine.vendor_class, machine.hostname)
 
     def _asked(self, name: str) -> float:
-        if self.boot is None:
-            return 0.0
-        asked = self.boot.asked(name)
+        asked = self.boot.asked(name) if self.boot is not None else Asked()
+        fragment, script = asked.fragment, asked.script
+        if self.elsewhere is not None:
+            fragment = max(fragment, self.elsewhere.fragment(name))
+            script = max(script, self.elsewhere.script(name))
         # Who waits for a medium asks in vain.
-        return asked.fragment if self._by_medium(name) else max(asked.script, asked.fragment)
+        return fragment if self._by_medium(name) else max(script, fragment)
 
 
 async def open_provisioning(
-    service: Service, services: Services, settings: Settings, ground: Ground, hardware: Opened, parts: AsyncExitStack
+    service: Service,
+    services: Services,
+    settings: Settings,
+    ground: Ground,
+    hardware: Opened,
+    neighbours: Neighbours,
+    parts: AsyncExitStack,
 ) -> None:
     """Everything that answers machines and agents, for as long as ``parts`` is open."""
 
@@ -197,11 +212,41 @@ async def open_provisioning(
     refreshing = asyncio.create_task(_follow_nodes(service, ground.directory), name="node directory")
     parts.push_async_callback(_ended, refreshing)
     service.edits.known = {"image": ground.agents.sets.get, "minos": ground.profiles.get}
-    services.images = ImageService(ground.images, service.jobs_, used_by=ground.agents.sets.using)
-    services.agents = await ground.agents.start(service)
+    replication = Replication(
+        service.controller.store,
+        service.ledger,
+        ground.images,
+        settings.minos_dir,
+        ground.signer,
+        ground.alarms,
+        me=neighbours.peers.me.controller,
+        announce=service.controller.leadership.announce,
+        others=lambda: [peer.controller for peer in neighbours.peers.others()],
+        read=PeerFiles(neighbours.peers, neighbours.elsewhere.client).read,
+    )
+    await replication.start()
+    parts.push_async_callback(replication.stop)
+    ground.builds.shared = replication.builds.latest
+    services.images = ImageService(
+        ground.images, service.jobs_, used_by=ground.agents.sets.using, copies=replication.holdings.copies
+    )
+    services.agents = await ground.agents.start(service, neighbours.elsewhere)
     parts.push_async_callback(ground.agents.stop)
+    ground.elsewhere = elsewhere = BootElsewhere(
+        ground.agents.hub,
+        neighbours.elsewhere,
+        led_for=_led_for(service),
+        arrived=lambda name: ground.identity.record(name).redeemed > 0,
+    )
+    parts.push_async_callback(elsewhere.close)
+    routes = neighbours.door.routes
+    routes.update(agent_routes(ground.agents.hub, services.agents.agents, ground.agents.limits_here))
+    routes.update(elsewhere.routes())
+    routes[READ] = replication.library.answer
     if ground.networks is not None:
-        ground.boot = await _open_boot(service, settings, ground, ground.networks, hardware, parts)
+        ground.boot = await _open_boot(
+            service, settings, ground, elsewhere, ground.networks, hardware, neighbours, parts
+        )
         services.boot = BootControl(service, ground.boot, ground.profiles, ground.identity)
 
 
@@ -209,8 +254,10 @@ async def _open_boot(
     service: Service,
     settings: Settings,
     ground: Ground,
+    elsewhere: BootElsewhere,
     networks: Networks,
     hardware: Opened,
+    neighbours: Neighbours,
     parts: AsyncExitStack,
 ) -> BootService:
     """DHCP, TFTP and the boot server on the networks."""
@@ -237,13 +284,14 @@ async def _open_boot(
         ground.identity,
         ground.profiles,
         Site(
-            controllers=(agent_url(settings, networks),),
+            controllers=neighbours.peers.urls,
             ca=ground.authority.pem.decode(),
             release_keys=(ground.signer.public_pem,),
         ),
         BootGround(
-            attached=ground.agents.hub.attached,
-            begun=ground.agents.hub.begins_anew,
+            attached=elsewhere.attached,
+            asked=elsewhere.asked,
+            begun=elsewhere.begun,
             held=held,
             hold=hold,
             console_tail=console_tail,
@@ -257,18 +305,24 @@ async def _open_boot(
     await boot.start()
     parts.push_async_callback(boot.stop)
     service.edits.addresses = lambda is_taken: Pool(networks, is_taken).assign
+    service.edits.misplaced = misplaced(networks)
     dhcp = DhcpService(networks, ground.directory, settings.state_dir, alarm=ground.alarms, heard=ground.heard)
     await dhcp.start()
     parts.push_async_callback(dhcp.stop)
     return boot
 
 
-def agent_url(settings: Settings, networks: Networks) -> str:
-    """Where agents find this controller."""
-    if settings.provisioning.url:
-        return settings.provisioning.url.rstrip("/")
-    server = networks.subnets[0].server if networks.subnets else networks.ipv6[0].prefix[1]
-    return f"https://{f'[{server}]' if server.version == 6 else server}:{settings.listen.port}"
+def _led_for(service: Service) -> Callable[[str], float]:
+    """For how many seconds this controller has led a node."""
+    controller = service.controller
+
+    def seconds(name: str) -> float:
+        index = controller.registry.find(name)
+        shard = int(controller.registry.uids[index]) % controller.settings.shards if index >= 0 else -1
+        since = controller.leadership.since.get(shard)
+        return controller.clock.now() - since if since is not None else 0.0
+
+    return seconds
 
 
 def boot_files(settings: Settings, networks: Networks | None) -> BootFiles | None:

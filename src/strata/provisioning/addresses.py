@@ -1,7 +1,9 @@
-"""Which address a node's interface gets that was given none: the next free one of a subnet, and it keeps it."""
+"""Which addresses nodes can have, and which one an interface gets that was given none: the next free one of a subnet,
+and it keeps it."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from ipaddress import IPv4Address
 
@@ -9,6 +11,34 @@ import msgspec
 
 from strata.core.node import Interface
 from strata.provisioning.networks import Networks, Span, Subnet
+
+_MOST_SHOWN = 12
+"""Of a list in an error."""
+
+
+def misplaced(networks: Networks) -> Callable[[str], str]:
+    """What tells why no node can have an address: it is in none of the networks, or somebody else's by what they say.
+    Empty: one can. A hundred thousand may be asked about at once."""
+    ordered = sorted(networks.subnets, key=lambda subnet: int(subnet.network.network_address))
+    firsts = [int(subnet.network.network_address) for subnet in ordered]
+    lasts = [int(subnet.network.broadcast_address) for subnet in ordered]
+    servers = {int(subnet.server) for subnet in ordered}
+    names = [str(subnet.network) for subnet in networks.subnets]
+    shown = ", ".join(names[:_MOST_SHOWN]) + (f" and {len(names) - _MOST_SHOWN} more" if names[_MOST_SHOWN:] else "")
+
+    def why(address: str) -> str:
+        number = int(IPv4Address(address))
+        at = bisect_right(firsts, number) - 1
+        if at < 0 or number > lasts[at]:
+            return f"{address} is in none of the boot networks: {shown}"
+        if number in (firsts[at], lasts[at]):
+            return f"{address} is the address of {ordered[at].network} itself, or of all its machines"
+        if number in servers:
+            return f"{address} is the boot server's own address"
+        return ""
+
+    # Where there is no IPv4 network, addresses are nobody's business here.
+    return why if ordered else lambda address: ""
 
 
 class Pool:

@@ -14,6 +14,7 @@ AlarmKind = Literal[
     "boot-data-refused",
     "rogue-machine",
     "certificate-superseded",
+    "certificate-revoked",
     "boot-failed",
     "image-refused",
 ]

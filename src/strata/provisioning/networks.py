@@ -1,4 +1,4 @@
-"""The networks that machines boot from, as their owners describe them in one YAML file. Opens no socket.
+"""The networks that machines boot from, as their owners describe them in one YAML file. Serves nothing.
 
 ::
 
@@ -20,6 +20,8 @@ from __future__ import annotations
 
 import difflib
 import re
+import socket
+from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -27,7 +29,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from strata.core.errors import BadRequest
+from strata.core.errors import BadRequest, Unavailable
 from strata.core.yamltree import tree
 
 Unknown = Literal["ignore", "discover"]
@@ -39,6 +41,9 @@ Port = Annotated[int, Meta(ge=1, le=65534)]
 
 MOST_DISCOVERED = 1024
 """Machines that are no nodes can hold this many addresses of a subnet at once."""
+
+_MOST_SHOWN = 12
+"""Of a list in an error."""
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -152,13 +157,39 @@ class Networks(_Part, frozen=True, kw_only=True):
 
 
 def read(path: Path) -> Networks:
-    """The networks in a file; ``BadRequest`` says what is wrong with it and where."""
+    """The networks in a file, for this machine to serve; ``BadRequest`` says what is wrong with it and where,
+    ``Unavailable`` which of its interfaces is not here."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise BadRequest(f"cannot read it: {reason}", where=str(path)) from None
-    return parse(text, source=str(path))
+    networks = parse(text, source=str(path))
+    require_interfaces(networks, str(path))
+    return networks
+
+
+def require_interfaces(networks: Networks, source: str) -> None:
+    """Raise ``Unavailable`` if one of the interfaces is not on this machine."""
+    there = sorted(name for _, name in socket.if_nameindex())
+    described: Sequence[tuple[str, Sequence[Subnet | Prefix]]] = (
+        ("subnets", networks.subnets),
+        ("ipv6", networks.ipv6),
+    )
+    for key, parts in described:
+        for at, part in enumerate(parts):
+            if part.interface not in there:
+                raise _no_interface(part.interface, there, f"{source}: {key}[{at}].interface")
+
+
+def _no_interface(name: str, there: list[str], where: str) -> Unavailable:
+    close = difflib.get_close_matches(name, there, 1)
+    shown = ", ".join(there[:_MOST_SHOWN]) + (f" and {len(there) - _MOST_SHOWN} more" if there[_MOST_SHOWN:] else "")
+    return Unavailable(
+        f"this machine has no interface {name}; it has {shown}" + (f". Did you mean {close[0]}?" if close else ""),
+        where=where,
+        hint=f"name one of these in the file, or see that {name} is there before the service starts",
+    )
 
 
 def parse(text: str, *, source: str) -> Networks:
@@ -223,7 +254,7 @@ def _words(said: str, kind: Any) -> str:
     if said.startswith("Expected `bool`"):
         return "expected true or false"
     if said.startswith("Expected `str` matching regex"):
-        return "expected a name (letters, digits, '-', '_' and '.')"
+        return "expected a name (letters, digits, '-', '_' and '.'), such as br0 or cluster.example"
     return (said[:1].lower() + said[1:])[:300]
 
 

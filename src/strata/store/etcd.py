@@ -175,7 +175,7 @@ class EtcdStore:
         digests: dict[str, str] = {}
         for endpoint in self._gateway.endpoints:
             try:
-                digests[endpoint] = await self._check_member(endpoint, revision, found)
+                digests[endpoint] = await self._check_when_there(endpoint, revision, found)
             except (NotAsked, Unanswered, OutOfRange, StrataError) as error:
                 found.append(f"member {endpoint} cannot be read through: {error}")
         if len(set(digests.values())) > 1:
@@ -314,6 +314,18 @@ class EtcdStore:
             where=self._gateway.where,
             hint="read before trying again",
         )
+
+    async def _check_when_there(self, endpoint: str, revision: int, found: list[str]) -> str:
+        """Check a member; one that is a little behind gets the time to come to that revision."""
+        settings, clock = self._gateway.settings, asyncio.get_running_loop().time
+        deadline = clock() + settings.patience
+        while True:
+            try:
+                return await self._check_member(endpoint, revision, found)
+            except OutOfRange as error:
+                if error.compacted or clock() > deadline:
+                    raise
+            await asyncio.sleep(settings.pause)
 
     async def _check_member(self, endpoint: str, revision: int, found: list[str]) -> str:
         """Read what one member itself has, verify it, and return its digest."""

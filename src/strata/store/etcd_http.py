@@ -55,7 +55,7 @@ class OutOfRange(Exception):
     """The revision asked for is compacted, or in the future."""
 
     def __init__(self, compacted: bool) -> None:
-        super().__init__(compacted)
+        super().__init__("the revision is compacted" if compacted else "it has not come to the revision")
         self.compacted = compacted
 
 

@@ -35,12 +35,14 @@ class Exchange:
         identity: Identity,
         report: Callable[[], dict[str, Any]],
         take: Callable[[dict[str, Any], str], None],
+        learn: Callable[[str], None],
         say: Callable[[str], None],
     ) -> None:
         self._controllers = controllers
         self._identity = identity
         self._report = report
         self._take = take
+        self._learn = learn
         self._say = say
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._sequence = 0
@@ -131,6 +133,8 @@ class Exchange:
                 return
             self._held.remove(entry)
             reply = connection.head()
+            # A refusal tells too: whoever sends us elsewhere says where that may be.
+            self._learn(reply.headers.get("x-strata-controllers", ""))
             value = answer(connection, reply)
         except Unreachable:
             connection.close()

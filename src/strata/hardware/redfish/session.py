@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import NoReturn
 from urllib.parse import urlsplit
 
+import aiohttp
+
 from strata.core.errors import DeviceError, OutcomeUnknown, StrataError
 from strata.hardware.redfish.bmc import SESSIONS, Bmc, Credentials, Json, items, path_of
 from strata.hardware.redfish.reply import judge
@@ -103,7 +105,12 @@ class Sessions:
             if bmc.ghosts and not await self._tidy(bmc, who.user, {"Authorization": who.basic()}):
                 raise DeviceError("a session of ours may still be open, and could not be looked for", node=bmc.base)
             before, bmc.ghosts = bmc.ghosts, True  # until we know better: the caller may be cancelled, too
-            reply = await self._wire.send(bmc, "POST", SESSIONS, Raw(who.login(), JSON), {}, harmless=True)
+            try:
+                reply = await self._wire.send(bmc, "POST", SESSIONS, Raw(who.login(), JSON), {}, harmless=True)
+            except DeviceError as wrong:
+                if isinstance(wrong.__cause__, aiohttp.ClientConnectorError):
+                    bmc.ghosts = before  # never connected, so nothing can be open
+                raise
             if reply.status >= 400:
                 bmc.ghosts = before
             if reply.status in (401, 403):

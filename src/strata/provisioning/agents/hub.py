@@ -381,9 +381,12 @@ class Hub:
             self.sweep()
 
     def sweep(self) -> None:
-        """Note who has been silent for too long."""
+        """Note who has been silent for too long, and send those away whose nodes others lead now."""
         now = self._clock()
         gone = []
+        for agent in self._agents.values():
+            if agent.poll is not None and not self._leads(agent.name):
+                _resolve(agent.poll, False)
         for agent in self._agents.values():
             silence = now - agent.contact
             if silence <= SILENT_AFTER:

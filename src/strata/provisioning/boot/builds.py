@@ -21,6 +21,8 @@ class Builds:
 
     def __init__(self, root: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.root = root
+        self.shared: Callable[[], str] = lambda: ""
+        """Which build all controllers call the latest; empty: they have not said, or it is not here yet."""
         self._clock = clock
         self._known: dict[str, tuple[float, str]] = {}
         self._digests: dict[str, Mapping[str, str]] = {}
@@ -48,7 +50,9 @@ class Builds:
 
     def _look(self, which: str) -> str:
         link = self.root / LATEST
-        digest = link.readlink().name if which == LATEST and link.is_symlink() else which
+        digest = which
+        if which == LATEST:
+            digest = self.shared() or (link.readlink().name if link.is_symlink() else which)
         if not _DIGEST.match(digest) or not all((self.root / digest / name).is_file() for name in (KERNEL, INITRD)):
             what = "no minimal OS was built yet" if which == LATEST else f"there is no minimal OS {which[:12]}"
             raise NotFound(what, where=str(self.root), hint="strata minos build")

@@ -6,7 +6,7 @@ The kernel unpacks it into memory; the agent reads ``etc/strata/boot.json`` and 
 from __future__ import annotations
 
 import gzip
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -21,8 +21,8 @@ PATH = "etc/strata/boot.json"
 class Site(msgspec.Struct, frozen=True, kw_only=True):
     """What every node is told: where its controllers are, and whom to trust."""
 
-    controllers: tuple[str, ...]
-    """``https://10.77.0.1:8443``: in the order in which they are tried."""
+    controllers: Callable[[], tuple[str, ...]]
+    """``https://10.77.0.1:8443``: those that are there now, in the order in which they are tried."""
     ca: str
     """PEM of the authority that vouches for controllers."""
     release_keys: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ def node_fragment(
         {
             "node": node.name,
             "generation": generation,
-            "controllers": site.controllers,
+            "controllers": site.controllers(),
             "ca": site.ca,
             "token": token,
             "release_keys": site.release_keys,
@@ -60,7 +60,7 @@ def node_fragment(
 
 def discovery_fragment(site: Site, now: float) -> bytes:
     """The fragment of a machine that is no node: whom to tell about itself, and no token."""
-    return _pack({"discovery": True, "controllers": site.controllers, "ca": site.ca}, now)
+    return _pack({"discovery": True, "controllers": site.controllers(), "ca": site.ca}, now)
 
 
 def _interfaces(networks: Networks, node: Node) -> list[dict[str, Any]]:

@@ -105,10 +105,12 @@ class Profiles:
     async def put(self, name: str, profile: Profile, author: str, expected: int | None = None) -> None:
         """Create or replace; ``expected`` is the revision that it must have."""
         if not _NAME.match(name):
-            raise BadRequest("a profile's name is 1 to 63 letters, digits, '-', '_' and '.'", where=repr(name)[:80])
+            raise BadRequest(
+                "a profile's name is 1 to 63 letters, digits, '-', '_' and '.', such as debug", where=repr(name)[:80]
+            )
         if not _MINOS.match(profile.minos):
             raise BadRequest(
-                "expected 'latest' or the 12 digits that 'strata minos list' shows",
+                "expected 'latest' or the 12 digits that 'strata minos list' shows, such as 0123456789ab",
                 where=f"minos {profile.minos[:80]!r}",
             )
         if profile.minos != LATEST:

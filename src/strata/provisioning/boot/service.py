@@ -11,6 +11,7 @@ import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Literal
 from urllib.parse import unquote
 
 import msgspec
@@ -43,16 +44,18 @@ _WAITS = {str(wait): wait for wait in (*(scripts.FIRST_WAIT * 2**step for step i
 class Ground(msgspec.Struct, frozen=True, kw_only=True):
     """What the boot service asks of the rest of the controller, about nodes by name."""
 
-    attached: Callable[[str], bool]
-    """Whether the node's agent is there."""
+    attached: Callable[[str], bool | Awaitable[bool | None]]
+    """Whether the node's agent is there. Another controller may have to be asked; None: nobody knows now."""
     held: Callable[[str], bool]
     """Whether somebody took the node out of automation."""
     hold: Callable[[str, str], Awaitable[None]]
     """Take it out, for a reason."""
     console_tail: Callable[[str], Awaitable[str]]
     """What its console printed last."""
+    asked: Callable[[str, Literal["script", "fragment"]], None] = lambda _, what: None
+    """It asked for something to boot, and gets it."""
     begun: Callable[[str], None] = lambda _: None
-    """A new boot of it has begun; the one before is over."""
+    """A new boot of it has begun, or has to: whoever spoke for the one before does so no more."""
     profile_of: Callable[[str], str] = lambda _: DEFAULT
     """The boot profile that its owners want."""
 
@@ -156,9 +159,13 @@ class BootService:
             return _held(name, self._again(name, str(subnet.server), f"mac={found.mac}")).decode()
         return self._boot_script(node, str(subnet.server), f"mac={found.mac}", scripts.FIRST_WAIT).decode()
 
+    def cut_off(self, name: str) -> None:
+        """Whatever runs on the node does not speak for it any more: it is looked at now, and may boot anew."""
+        self.ground.begun(name)
+
     # scripts
 
-    def _script(self, request: Request, name: str | None) -> Answer:
+    def _script(self, request: Request, name: str | None) -> Answer | Awaitable[Answer]:
         query = dict(part.partition("=")[::2] for part in request.query.split("&")[:8])
         mac = unquote(query.get("mac", "")).lower().replace("-", ":")
         if not _MAC.match(mac):
@@ -173,10 +180,15 @@ class BootService:
         again = self._again(name, request.server, f"mac={mac}")
         if self.ground.held(name):
             return Answer(_held(name, again))
-        believed = self.ground.attached(name)
-        if believed and not request.agent.startswith(b"iPXE/"):
+        return self._knowing(name, lambda attached: self._script_of(request, node, mac, wait, again, attached))
+
+    def _script_of(
+        self, request: Request, node: Node, mac: str, wait: int, again: str, attached: bool | None
+    ) -> Answer:
+        name = node.name
+        if attached and not request.agent.startswith(b"iPXE/"):
             return self._refused(name, request.peer, "the boot script of a running node was asked for")
-        if believed or self._is_settling(name):
+        if attached is not False or self._is_settling(name):
             # The node may have crashed a moment ago: until its agent is missed, it waits.
             told = f"node {name} is believed to run, asking again in {scripts.BELIEVED_WAIT} seconds"
             return Answer(scripts.waiting_script(told, scripts.BELIEVED_WAIT, again))
@@ -185,6 +197,7 @@ class BootService:
             return Answer(_held(name, again))
         if not request.head:
             self._seen(name).script = self._clock()
+            self.ground.asked(name, "script")
         if self._is_by_medium(name):
             told = f"node {name} boots from a medium only, which its controller gets when Strata boots it"
             return Answer(scripts.waiting_script(told, scripts.HELD_WAIT, again))
@@ -241,17 +254,23 @@ class BootService:
             return _NOTHING
         if not self._is_own(node, peer):
             return self._refused(name, peer, "the boot data of a node was asked for from elsewhere")
-        if self.ground.attached(name):
+        return self._knowing(name, lambda attached: self._fragment_of(request, node, int(generation), attached))
+
+    def _fragment_of(
+        self, request: Request, node: Node, generation: int, attached: bool | None
+    ) -> Answer | Awaitable[Answer]:
+        name, peer = node.name, request.peer
+        if attached:
             return self._refused(name, peer, "the boot data of a running node was asked for")
         if self.ground.held(name) or self._gave_up(name):
             return self._refused(name, peer, "the boot data of a node that is held was asked for")
         if self._is_by_medium(name):
             return self._refused(name, peer, "the boot data of a node that boots from a medium was asked for")
-        if self._is_settling(name):
+        if attached is None or self._is_settling(name):
             return Answer(b"not known yet whether the node runs: ask again\n", 503)
         if request.head:
             return Answer(b"", kind=_ARCHIVE)
-        return self._open(node, int(generation), peer)
+        return self._open(node, generation, peer)
 
     async def _open(self, node: Node, generation: int, peer: str) -> Answer:
         try:
@@ -264,6 +283,7 @@ class BootService:
             log.warning("no boot data", extra={"node": node.name, "reason": str(error)})
             return Answer(b"not now: ask again\n", 503)
         self._seen(node.name).fragment = self._clock()
+        self.ground.asked(node.name, "fragment")
         self.ground.begun(node.name)
         body = node_fragment(self._site, self._networks, node, generation, token, label, minos, self._clock())
         return Answer(body, kind=_ARCHIVE)
@@ -292,7 +312,7 @@ class BootService:
         fragment = node_fragment(self._site, self._networks, node, generation, token, label, minos, now)
         parameters = self._profiles.parameters(profile)
         file = await self._media.add(name, generation, build, parameters, fragment, now + TOKEN_TTL)
-        return f"{self._site.controllers[0]}/v1/boot/media/{file}"
+        return f"{self._site.controllers()[0]}/v1/boot/media/{file}"
 
     def medium_file(self, name: str) -> str | None:
         """The file of a medium; None: there is none of that name, or its token is spent."""
@@ -313,6 +333,13 @@ class BootService:
 
     def _is_own(self, node: Node, peer: str) -> bool:
         return self._directory.by_address(peer) is node
+
+    def _knowing(
+        self, name: str, then: Callable[[bool | None], Answer | Awaitable[Answer]]
+    ) -> Answer | Awaitable[Answer]:
+        """Go on with whether the node's agent is attached, at once where that is known here."""
+        attached = self.ground.attached(name)
+        return then(attached) if isinstance(attached, bool) else _once_known(attached, then)
 
     def _is_settling(self, name: str) -> bool:
         """Whether the node may be running for all that is known yet: it arrived with its last boot."""
@@ -350,6 +377,13 @@ class BootService:
 
 
 _NOTHING = Answer(b"there is nothing here\n", 404)
+
+
+async def _once_known(
+    asked: Awaitable[bool | None], then: Callable[[bool | None], Answer | Awaitable[Answer]]
+) -> Answer:
+    answer = then(await asked)
+    return answer if isinstance(answer, Answer) else await answer
 
 
 def _held(name: str, again: str) -> bytes:

@@ -16,7 +16,7 @@ from strata.provisioning.dhcp.radvd import radvd
 from strata.provisioning.dhcp.responder import Counts, Heard, Responder
 from strata.provisioning.dhcp.tftp import IPXE, PORT, fill, require_free, tftp
 from strata.provisioning.directory import Directory
-from strata.provisioning.networks import Networks
+from strata.provisioning.networks import Networks, require_interfaces
 
 log = logging.getLogger(__name__)
 
@@ -49,10 +49,8 @@ class DhcpService:
 
     async def start(self) -> None:
         """Serve. Either all of it runs afterwards, or nothing and ``Unavailable`` says why."""
-        for prefix in self._networks.ipv6:
-            _require_interface(prefix.interface)
+        require_interfaces(self._networks, "boot networks")
         for subnet in self._networks.subnets:
-            _require_interface(subnet.interface)
             _require_own(str(subnet.server), subnet.interface)
         async with AsyncExitStack() as stack:
             for interface in self._networks.interfaces:
@@ -93,15 +91,6 @@ class DhcpService:
         if self._running is not None:
             await self._running.aclose()
             self._running = None
-
-
-def _require_interface(name: str) -> None:
-    try:
-        socket.if_nametoindex(name)
-    except OSError:
-        raise Unavailable(
-            "there is no such interface", where=f"interface {name}", hint="ip link shows what there is"
-        ) from None
 
 
 def _require_own(address: str, interface: str) -> None:

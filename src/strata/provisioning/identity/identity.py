@@ -98,8 +98,19 @@ class Identity:
         record = self._records.get(node)
         return bool(serial) and serial in (record.serial, record.former)
 
+    async def recognises(self, node: str, serial: str) -> bool:
+        """The same, but the store is asked before it is denied: another controller may have issued it just now."""
+        if not self.current(node, serial):
+            await self._records.refresh(node)
+        return self.current(node, serial)
+
     def superseded(self, node: str, serial: str, peer: str) -> Denied:
         """The refusal of a certificate that is not current, after raising the alarm."""
+        record = self._records.get(node)
+        if serial in record.revoked:
+            when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(record.revoked_at))
+            told = f"certificate {serial[:40]} was revoked by {record.revoked_by or 'somebody'} at {when}"
+            return self._refuse("certificate-revoked", node, peer, told)
         return self._refuse(
             "certificate-superseded", node, peer, f"certificate {serial[:40]} belongs to an earlier boot of the node"
         )
@@ -132,17 +143,27 @@ class Identity:
         """Count the node's failed boots from none again."""
         await self._records.change(node, lambda record: msgspec.structs.replace(record, attempts=0))
 
-    async def revoke(self, node: str) -> None:
-        """Make the node's certificate good for nothing; its next boot gets a new one."""
-        await self._records.change(node, lambda record: msgspec.structs.replace(record, serial="", former="", ends=0.0))
+    async def revoke(self, node: str, by: str) -> None:
+        """Make the node's certificate good for nothing, in the name of ``by``; its next boot gets a new one."""
+
+        def take(record: BootRecord) -> BootRecord:
+            serials = tuple(filter(None, (record.serial, record.former)))
+            if not serials:
+                return record  # it has none: whoever took the last one stays on record
+            return msgspec.structs.replace(
+                record, serial="", former="", ends=0.0, revoked=serials, revoked_by=by, revoked_at=self._clock()
+            )
+
+        await self._records.change(node, take)
 
     async def redeem(self, text: str, csr: bytes, peer: str = "") -> Certificate:
         """The certificate for the boot that the token belongs to. Exactly one redemption wins."""
         token = parse_token(text)
         if token is None:
             raise self._refuse("token-foreign", "", peer, "not a token of ours")
-        record = self._records.get(token.node)
-        self._judge(token, record, peer)
+        if self._records.get(token.node).generation < token.generation:
+            await self._records.refresh(token.node)  # another controller may have begun the boot just now
+        self._judge(token, self._records.get(token.node), peer)
         name, owner = common_name(csr), self._owner(peer)
         if name != token.node or owner not in (None, token.node):
             asked = name if name != token.node else owner
@@ -163,7 +184,7 @@ class Identity:
 
     async def renew(self, node: str, serial: str, csr: bytes, peer: str = "") -> Certificate:
         """A new certificate for a node that shows a current one."""
-        if not self.current(node, serial):
+        if not await self.recognises(node, serial):
             raise self.superseded(node, serial, peer)
         if common_name(csr) != node:
             raise self._refuse("token-foreign", node, peer, "a certificate for another name was asked for")
@@ -203,6 +224,7 @@ _TOLD = {
     "token-stale": "the token has expired or belongs to an earlier boot",
     "token-foreign": "the token is not good for this",
     "certificate-superseded": "the certificate belongs to an earlier boot",
+    "certificate-revoked": "the certificate was revoked",
     "boot-data-refused": "this boot has begun before, or is not the next one",
 }
 

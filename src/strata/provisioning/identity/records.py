@@ -46,6 +46,15 @@ class BootRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """When the certificate in force expires."""
     attempts: int = 0
     """Generations in a row that nobody redeemed, this one included."""
+    revoked: tuple[str, ...] = ()
+    """The certificates that a person revoked last; also after the node got another."""
+    revoked_by: str = ""
+    revoked_at: float = 0.0
+
+    @property
+    def is_revoked(self) -> bool:
+        """The node's certificate was taken from it, and it has not booted since."""
+        return bool(self.revoked) and not self.serial
 
     def __repr__(self) -> str:
         return f"BootRecord({self.generation}, attempts={self.attempts}, serial={self.serial!r})"
@@ -104,6 +113,11 @@ class Records:
     def get(self, node: str) -> BootRecord:
         """The record of ``node``; an empty one if it never booted."""
         return self._records.get(node, _NEW)
+
+    async def refresh(self, node: str) -> None:
+        """Read the record of ``node`` anew: another controller may have changed it a moment ago."""
+        if node not in self._busy:
+            await self._read_again(node)
 
     async def change(self, node: str, decide: Decide) -> BootRecord:
         """Replace the record by what ``decide`` makes of it, durably. It is asked again when somebody else was

@@ -5,8 +5,9 @@ Implements ``release.Releases``. Knows nothing of files.
 
 from __future__ import annotations
 
+import secrets
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
@@ -20,6 +21,10 @@ from strata.store.followed import Followed
 from strata.store.protocol import Delete, Op, Put, Store
 
 _ATTEMPTS = 20
+_GONE_KEPT = 90 * 86400.0
+"""Seconds that controllers which are away have to come back and learn what garbage collection removed."""
+_GONE_MOST = 5000
+"""Files that one record of it names."""
 
 
 class Catalogue:
@@ -33,6 +38,7 @@ class Catalogue:
         self.names: dict[str, r.Name] = {}
         self.made: dict[str, r.Made] = {}
         self._told: list[Callable[[str], None]] = []
+        self._changed: list[Callable[[], None]] = []
         self._followed = Followed(store, "image/", self._take, self._clear)
 
     async def start(self) -> None:
@@ -52,6 +58,10 @@ class Catalogue:
     def on_change(self, told: Callable[[str], None]) -> None:
         """Call ``told(reference)`` whenever a tag comes to stand for something else, or is gone."""
         self._told.append(told)
+
+    def on_any_change(self, told: Callable[[], None]) -> None:
+        """Call ``told()`` whenever anything is different: then other files may be needed."""
+        self._changed.append(told)
 
     def tagged(self, reference: str) -> r.Tagged:
         """The same with since when and by whom."""
@@ -160,10 +170,24 @@ class Catalogue:
         for start in range(0, len(gone), 100):
             part = gone[start : start + 100]
             ops: list[Op] = [Delete(r.MADE + check_digest(made.image)) for made in part]
-            revision = await self._ledger.commit(author, "image.gc", f"{len(part)} images", ops)
+            files = [check_digest(digest) for made in part for digest in made.digests]
+            revision = await self._ledger.commit(author, "image.gc", f"{len(part)} images", [*ops, *_gone(files)])
             for op in ops:
                 self._followed.wrote(op.key, None, revision)
         return gone
+
+    async def removed(self, author: str, files: Collection[str]) -> None:
+        """Tell the other controllers of files (hexadecimal digests) that belong to nothing and are removed here."""
+        now = time.time()
+        old = [
+            Delete(entry.key)
+            for entry in (await self._store.range(r.GONE)).entries
+            if r.decode_gone(entry.value).time < now - _GONE_KEPT
+        ]
+        for put in _gone(sorted(files)):
+            await self._ledger.commit(author, "image.gc", f"{len(files)} files", [put])
+        if old:
+            await self._ledger.commit(author, "image.gc", "what is long gone", old[: self._ledger.room])
 
     def forgotten(self, before: float) -> list[r.Made]:
         """The images that ``forget`` would forget."""
@@ -256,6 +280,11 @@ class Catalogue:
         self.made.clear()
 
     def _take(self, key: str, value: bytes | None) -> None:
+        self._take_record(key, value)
+        for told in self._changed:
+            told()
+
+    def _take_record(self, key: str, value: bytes | None) -> None:
         if key.startswith(r.MADE):
             image = f"sha256:{key.removeprefix(r.MADE)}"
             if value is None:
@@ -278,6 +307,17 @@ class Catalogue:
 def _is_the_same(release: Release, made: r.Made) -> bool:
     """Whether nodes would notice no difference: the same files, run in the same way."""
     return release.squashfs == made.squashfs and release.config == made.config
+
+
+def _gone(files: Sequence[str]) -> list[Op]:
+    now = time.time()
+    return [
+        Put(
+            f"{r.GONE}{int(now * 1000):013d}-{secrets.token_hex(8)}",
+            r.encode(r.Gone(time=now, files=tuple(files[start : start + _GONE_MOST]))),
+        )
+        for start in range(0, len(files), _GONE_MOST)
+    ]
 
 
 def _younger(name: r.Name, before: float) -> r.Name:

@@ -19,7 +19,7 @@ import msgspec
 from strata.core.errors import BadRequest, StrataError, Unavailable
 from strata.provisioning.images import oci
 from strata.provisioning.images.archive import stack, take
-from strata.provisioning.images.layers import check_file, unpack
+from strata.provisioning.images.layers import check_file, file_digest, unpack
 from strata.provisioning.images.records import LayerRecord, Made
 from strata.provisioning.images.release import ImageConfig, Release
 from strata.provisioning.images.shelf import Shelf, place
@@ -94,6 +94,7 @@ def _made(shelf: Shelf, image: str, source: str, work: Path, most: int) -> Made:
         say("making the squashfs")
         squashfs = work / "image.squashfs"
         done = squash(tree, tars, squashfs, work / "listing.gz", processors=min(2, os.cpu_count() or 1))
+    listing = file_digest(work / "listing.gz")
     place(work / "image.chunks", shelf.chunks(done.chunks))
     place(squashfs, shelf.squashfs(done.squashfs))
     place(work / "listing.gz", shelf.listing(image))
@@ -120,6 +121,7 @@ def _made(shelf: Shelf, image: str, source: str, work: Path, most: int) -> Made:
         left_out=done.left_out,
         created=time.time(),
         source=source[:300],
+        listing=listing,
     )
 
 

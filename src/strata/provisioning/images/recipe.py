@@ -21,6 +21,7 @@ import yaml
 from msgspec import Meta
 
 from strata.core.errors import BadRequest
+from strata.core.forms import in_words
 from strata.provisioning.images.release import ImageConfig, parse_reference
 
 RECIPE = "recipe.yaml"
@@ -93,7 +94,7 @@ def parse_recipe(text: str) -> Recipe:
         line = f", line {mark.line + 1}" if mark else ""
         raise BadRequest("is not YAML", where=f"recipe{line}") from None
     except (msgspec.ValidationError, RecursionError) as error:
-        raise BadRequest(str(error)[:300], where="recipe", hint="see the how-to about images") from None
+        raise BadRequest(in_words(str(error))[:300], where="recipe", hint="see the how-to about images") from None
     if recipe.parent:
         parse_reference(recipe.parent)
     if recipe.suite and (recipe.from_ != DEBIAN or not _SUITE.match(recipe.suite)):

@@ -12,6 +12,7 @@ from strata.provisioning.images.release import ImageConfig, Release
 
 NAMES = "image/name/"
 MADE = "image/made/"
+GONE = "image-gone/"
 MOST_PAST = 50
 """Former meanings of a name's tags that are remembered."""
 
@@ -44,6 +45,8 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     created: float
     source: str = ""
     """Where it came from, in words."""
+    listing: str = ""
+    """Digest of the list of its files; empty: made when that was not kept."""
 
     @property
     def digests(self) -> tuple[str, ...]:
@@ -66,6 +69,14 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
     until: float
     author: str
     deleted: bool
+
+
+class Gone(msgspec.Struct, frozen=True, kw_only=True):
+    """Files that garbage collection removed: every controller removes them, unless something needs them again."""
+
+    time: float
+    files: tuple[str, ...]
+    """Their digests, in hexadecimal digits."""
 
 
 class Name(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,3 +136,4 @@ def no_such(reference: str) -> NotFound:
 encode = msgspec.msgpack.Encoder().encode
 decode_name = msgspec.msgpack.Decoder(Name).decode
 decode_made = msgspec.msgpack.Decoder(Made).decode
+decode_gone = msgspec.msgpack.Decoder(Gone).decode

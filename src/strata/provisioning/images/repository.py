@@ -1,15 +1,16 @@
 """The repository of images on one controller: its files, the catalogue that all controllers share, and what is done.
 
-Implements ``release.Releases``. A controller that shares the store but not the files knows every release and serves
-those whose files it has: importing the same image there brings them, under the same release.
+Implements ``release.Releases``. A controller knows every release in the store and serves those whose files it has;
+``strata.provisioning.replication`` brings the others.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -68,6 +69,8 @@ class Images:
         self.shelf = Shelf(directory)
         self.catalogue = Catalogue(store, ledger, signer, alarm)
         self.uploads = Uploads(self.shelf)
+        self.making = 0
+        """Images that are being made here now: files of theirs belong to nothing yet."""
         self._readers = readers
         self._logins = logins
         self._prefix = prefix
@@ -78,8 +81,8 @@ class Images:
         await asyncio.to_thread(self.shelf.open, readers=self._readers)
         await asyncio.to_thread(self.shelf.sweep_work)
         await self.catalogue.start()
-        self._write_index()
-        self.catalogue.on_change(lambda _: self._write_index())
+        self.write_index()
+        self.catalogue.on_change(lambda _: self.write_index())
 
     async def stop(self) -> None:
         """End the watch."""
@@ -119,10 +122,11 @@ class Images:
             source="imported from an archive",
             most=self._most,
         )
-        pressed = await press(order, log)
-        assert pressed.made is not None
-        told = None if unsigned else pressed.release
-        return await self.catalogue.put(author, pressed.made, reference, told=told)
+        with self._makes():
+            pressed = await press(order, log)
+            assert pressed.made is not None
+            told = None if unsigned else pressed.release
+            return await self.catalogue.put(author, pressed.made, reference, told=told)
 
     async def take_remote(self, author: str, remote: str, reference: str, log: Path) -> Release:
         """Import from a registry."""
@@ -131,17 +135,20 @@ class Images:
             with log.open("a", encoding="utf-8") as file:
                 file.write(f"{text}\n")
 
-        manifest = await registry.pull(self.shelf, remote, say, most=self._most, logins=self._logins)
-        order = Order(root=str(self.shelf.root), manifest=manifest, source=f"imported from {remote}", most=self._most)
-        pressed = await press(order, log)
-        assert pressed.made is not None
-        return await self.catalogue.put(author, pressed.made, reference)
+        with self._makes():
+            manifest = await registry.pull(self.shelf, remote, say, most=self._most, logins=self._logins)
+            source = f"imported from {remote}"
+            order = Order(root=str(self.shelf.root), manifest=manifest, source=source, most=self._most)
+            pressed = await press(order, log)
+            assert pressed.made is not None
+            return await self.catalogue.put(author, pressed.made, reference)
 
     async def build(self, author: str, upload: str, reference: str, log: Path) -> Release:
         """Build from an uploaded recipe or Containerfile, with the files beside it."""
-        pressed = await build(self.shelf, self.uploads.path(upload), self._parent, log, self._prefix)
-        assert pressed.made is not None
-        return await self.catalogue.put(author, pressed.made, reference)
+        with self._makes():
+            pressed = await build(self.shelf, self.uploads.path(upload), self._parent, log, self._prefix)
+            assert pressed.made is not None
+            return await self.catalogue.put(author, pressed.made, reference)
 
     # -- looking
 
@@ -181,13 +188,13 @@ class Images:
         used = self.catalogue.digests(without=images, before=before)
         files = await asyncio.to_thread(self.shelf.unused, used, older=min(_SETTLED, keep))
         if not dry_run:
+            if files:
+                await self.catalogue.removed(author, {path.name.partition(".")[0] for path, _ in files})
             for path, _ in files:
                 path.unlink(missing_ok=True)
         return Swept(images=tuple(sorted(images)), files=len(files), bytes=sum(size for _, size in files))
 
-    # -- inside
-
-    def _write_index(self) -> None:
+    def write_index(self) -> None:
         """Say in the OCI layout what tags stand for, as far as its blobs are here."""
         entries = []
         for name in self.catalogue.names.values():
@@ -197,10 +204,24 @@ class Images:
                     entries.append((tagged.release.reference, tagged.release.image, blob.stat().st_size))
         self.shelf.write_index(oci.new_index(sorted(entries)))
 
+    # -- inside
+
+    @contextlib.contextmanager
+    def _makes(self) -> Iterator[None]:
+        self.making += 1
+        try:
+            yield
+        finally:
+            self.making -= 1
+
     def _parent(self, reference: str) -> tuple[Made, Release]:
         made, release = self.catalogue.find(reference), self.catalogue.tagged(reference).release
         if not self.shelf.squashfs(made.squashfs).exists() or not self.shelf.listing(made.image).exists():
-            raise NotFound("its files are not on this controller", where=reference)
+            raise NotFound(
+                "its files are not on this controller",
+                where=reference,
+                hint=f"build where they are, or wait: strata image show {reference} tells",
+            )
         return made, release
 
     def _check_files(self, release: Release, made: Made | None) -> list[str]:

@@ -2,7 +2,8 @@
 
 ``blobs/sha256`` and ``oci-layout`` are what any OCI tool understands. ``squashfs`` and ``chunks`` are served to nodes
 by nginx, whose account reads them through the group; nobody else can list or open them. ``listings`` say which files
-an image holds. ``work``, ``uploads`` and ``logs`` hold what is not finished, or was said about it.
+an image holds. ``work``, ``uploads``, ``incoming`` (from other controllers) and ``logs`` hold what is not finished, or
+was said about it.
 """
 
 from __future__ import annotations
@@ -21,9 +22,15 @@ from strata.core.errors import BadRequest, NotFound
 from strata.provisioning.images.release import check_digest
 
 SERVED = ("squashfs", "chunks")
-_PRIVATE = ("blobs", "blobs/sha256", "listings", "work", "uploads", "logs")
+_PRIVATE = ("blobs", "blobs/sha256", "listings", "work", "uploads", "incoming", "logs")
 _LOGS_KEPT = 7 * 86400.0
-_KINDS = {"blobs/sha256": "", "squashfs": ".squashfs", "chunks": "", "listings": ".gz"}
+KINDS = {
+    "blobs": ("blobs/sha256", ""),
+    "squashfs": ("squashfs", ".squashfs"),
+    "chunks": ("chunks", ""),
+    "listings": ("listings", ".gz"),
+}
+"""Kind of file → its folder, and what stands behind the digest in its name."""
 
 
 class Shelf:
@@ -48,21 +55,31 @@ class Shelf:
         if not layout.exists():
             layout.write_text('{"imageLayoutVersion":"1.0.0"}\n', encoding="ascii")
 
+    def path(self, kind: str, name: str) -> Path:
+        """Where the file of a kind is, or would be, that is named by these hexadecimal digits."""
+        folder, ending = KINDS[kind]
+        return self.root / folder / f"{name}{ending}"
+
+    def names(self, kind: str) -> set[str]:
+        """Hexadecimal digits that name files of a kind here. Looks at the disk."""
+        folder, ending = KINDS[kind]
+        return {path.name.removesuffix(ending) for path in (self.root / folder).iterdir()}
+
     def blob(self, digest: str) -> Path:
         """Where a blob is, or would be."""
-        return self.root / "blobs/sha256" / check_digest(digest)
+        return self.path("blobs", check_digest(digest))
 
     def squashfs(self, digest: str) -> Path:
         """The file that nodes mount."""
-        return self.root / "squashfs" / f"{check_digest(digest)}.squashfs"
+        return self.path("squashfs", check_digest(digest))
 
     def chunks(self, digest: str) -> Path:
         """The list of its chunks' digests."""
-        return self.root / "chunks" / check_digest(digest)
+        return self.path("chunks", check_digest(digest))
 
     def listing(self, manifest: str) -> Path:
         """The files of the image with this manifest."""
-        return self.root / "listings" / f"{check_digest(manifest)}.gz"
+        return self.path("listings", check_digest(manifest))
 
     def upload(self, ident: str) -> Path:
         """What a client is sending."""
@@ -147,7 +164,7 @@ class Shelf:
         keep = {check_digest(digest) for digest in used}
         cut = time.time() - older
         found = []
-        for folder, ending in _KINDS.items():
+        for folder, ending in KINDS.values():
             for path in sorted((self.root / folder).iterdir()):
                 status = path.lstat()
                 if path.name.removesuffix(ending) not in keep and status.st_mtime <= cut:

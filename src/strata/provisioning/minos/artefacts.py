@@ -22,6 +22,10 @@ KERNEL = "vmlinuz"
 INITRD = "initrd"
 MANIFEST = "manifest.json"
 SIGNATURE = "manifest.sig"
+PARTS = (KERNEL, INITRD, MANIFEST, SIGNATURE)
+"""Every file of a build."""
+REMOVED = ".removed"
+"""Folder of empty files, one for each build that somebody removed: until all controllers know of it."""
 _DIGITS = 12
 _BUILD = re.compile(r"[0-9a-f]{12}")
 
@@ -91,10 +95,11 @@ class Artefacts:
             ):
                 _write(part / name, data)
             part.chmod(0o755)
-            if target.exists() and self._problems(digest, signer.public_pem):
+            if target.exists() and _problems(target, digest, signer.public_pem):
                 shutil.rmtree(target)
             if not target.exists():
                 part.rename(target)
+            (self.root / REMOVED / digest).unlink(missing_ok=True)
         finally:
             shutil.rmtree(part, ignore_errors=True)
         self.choose(digest)
@@ -120,46 +125,55 @@ class Artefacts:
             ) from None
         return Artefact(digest=digest, manifest=manifest, path=path, latest=digest == self._latest())
 
-    def choose(self, name: str) -> str:
-        """Make a build the latest; its digest."""
+    def choose(self, name: str, *, at: int = 0) -> str:
+        """Make a build the latest; its digest. ``at``: when that was decided, in nanoseconds, if not now."""
         digest = self._resolve(name)
         part = self.root / f".{LATEST}.{os.getpid()}"
         part.unlink(missing_ok=True)
         part.symlink_to(digest)
+        if at:
+            os.utime(part, ns=(at, at), follow_symlinks=False)
         part.replace(self.root / LATEST)
         return digest
 
     def problems(self, name: str, public_pem: str) -> list[str]:
         """What is wrong with a build: its signature, or a file that is not as its manifest says. Empty: nothing."""
-        return self._problems(self._resolve(name), public_pem)
+        digest = self._resolve(name)
+        return _problems(self.root / digest, digest, public_pem)
 
     def remove(self, name: str) -> str:
-        """Delete a build that is not the latest; its digest."""
+        """Delete a build that is not the latest, and leave word of it for the other controllers; its digest."""
+        digest = self.discard(name)
+        (self.root / REMOVED).mkdir(exist_ok=True)
+        (self.root / REMOVED / digest).touch()
+        return digest
+
+    def adopt(self, part: Path, digest: str, public_pem: str, *, at: int) -> None:
+        """Keep a build that another controller made, whose files are in ``part``. ``at``: when it was made, in
+        nanoseconds."""
+        if problems := _problems(part, digest, public_pem):
+            raise Corrupt(
+                "; ".join(problems), where=f"minOS {digest}", hint="have the same signing key on all controllers"
+            )
+        for name in PARTS:
+            with (part / name).open("rb") as file:
+                os.fsync(file.fileno())
+            (part / name).chmod(0o644)
+        part.chmod(0o755)
+        os.utime(part, ns=(at, at))
+        part.rename(self.root / digest)
+
+    def discard(self, name: str) -> str:
+        """Delete a build that is not the latest, here only; its digest."""
         digest = self._resolve(name)
         if digest == self._latest():
             raise Conflict(
                 "it is the latest, which nodes boot", where=f"minOS {digest}", hint="make another one the latest first"
             )
-        shutil.rmtree(self.root / digest)
+        aside = Path(tempfile.mkdtemp(prefix=".removed-", dir=self.root))
+        (self.root / digest).rename(aside / digest)  # nobody sees half of it
+        shutil.rmtree(aside)
         return digest
-
-    def _problems(self, digest: str, public_pem: str) -> list[str]:
-        path = self.root / digest
-        found = []
-        try:
-            text = (path / MANIFEST).read_bytes()
-            signature = (path / SIGNATURE).read_bytes()
-            manifest = msgspec.json.decode(text, type=Manifest)
-        except (OSError, msgspec.MsgspecError) as error:
-            return [f"its manifest cannot be read: {type(error).__name__}"]
-        if hashlib.sha256(text).hexdigest()[:_DIGITS] != digest:
-            found.append(f"{MANIFEST} is not the one that {digest} names")
-        if not verify(public_pem, text, signature):
-            found.append(f"{SIGNATURE} is not by this site's key")
-        for name, part in ((KERNEL, manifest.vmlinuz), (INITRD, manifest.initrd)):
-            if not _is(path / name, part):
-                found.append(f"{name} is not as its manifest says")
-        return found
 
     def _latest(self) -> str:
         try:
@@ -187,6 +201,24 @@ class Artefacts:
 def encode(manifest: Manifest) -> bytes:
     """The bytes that are signed."""
     return msgspec.json.format(msgspec.json.encode(manifest, order="sorted"), indent=2) + b"\n"
+
+
+def _problems(path: Path, digest: str, public_pem: str) -> list[str]:
+    found = []
+    try:
+        text = (path / MANIFEST).read_bytes()
+        signature = (path / SIGNATURE).read_bytes()
+        manifest = msgspec.json.decode(text, type=Manifest)
+    except (OSError, msgspec.MsgspecError) as error:
+        return [f"its manifest cannot be read: {type(error).__name__}"]
+    if hashlib.sha256(text).hexdigest()[:_DIGITS] != digest:
+        found.append(f"{MANIFEST} is not the one that {digest} names")
+    if not verify(public_pem, text, signature):
+        found.append(f"{SIGNATURE} is not by this site's key")
+    for name, part in ((KERNEL, manifest.vmlinuz), (INITRD, manifest.initrd)):
+        if not _is(path / name, part):
+            found.append(f"{name} is not as its manifest says")
+    return found
 
 
 def _is(path: Path, part: Part) -> bool:

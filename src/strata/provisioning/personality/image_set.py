@@ -1,14 +1,15 @@
 """An image set as its owners write it: which images a node runs, and how. Pure: knows no store and no release.
 
 The text of ``files`` may hold ``{node}``, ``{nid}``, ``{location}``, ``{address}``, ``{role}`` and ``{label:KEY}``:
-each node gets its own.
+each node gets its own. ``{{node}}`` stands for ``{node}`` itself; ``${node}`` is a shell's, and any other brace
+(``{}``, ``{ a b }``, JSON) is just a brace.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Literal
 
 import msgspec
@@ -29,7 +30,9 @@ PathText = Annotated[str, Meta(pattern=_PATH, max_length=255)]
 Word = Annotated[str, Meta(max_length=4096, pattern=r"^[^\u0000]*$(?!\n)")]
 Argv = Annotated[tuple[Word, ...], Meta(max_length=128)]
 
-_HOLE = re.compile(r"\{(node|nid|location|address|role|label:[A-Za-z0-9_./-]{1,63})\}")
+_LABEL = "label:"
+_WORD = r"[A-Za-z_][A-Za-z0-9_.:/-]{0,127}"
+_HOLE = re.compile(rf"\{{\{{({_WORD})\}}\}}|(?<!\$)\{{({_WORD})\}}")
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -112,25 +115,46 @@ def check(image_set: ImageSet) -> None:
         for path in (*(file.path for file in member.files), *(mount.target for mount in member.mounts)):
             if posixpath.normpath(path) != path or path == "/":
                 raise BadRequest("a path has no '..', no '//' and no '/' at its end", where=f"{where}, {path[:80]}")
+        for file in member.files:
+            _check_holes(file, f"{where}, {file.path[:80]}")
     if sum(len(file.content.encode()) for member in image_set.members for file in member.files) > MOST_FILES_BYTES:
         raise BadRequest(
             f"all files together have at most {MOST_FILES_BYTES} bytes", where=f"image set {image_set.name}"
         )
 
 
+_WORDS: Mapping[str, Callable[[Node], str]] = {
+    "node": lambda node: node.name,
+    "nid": lambda node: "" if node.nid is None else str(node.nid),
+    "location": lambda node: node.location,
+    "address": lambda node: next((interface.address for interface in node.interfaces if interface.address), ""),
+    "role": lambda node: node.role,
+}
+
+
 def fill(text: str, node: Node) -> str:
-    """``text`` with the node's own words. Braces that mean nothing here stay as they are."""
+    """``text`` with the node's own words."""
 
     def word(found: re.Match[str]) -> str:
-        name = found[1]
-        if name.startswith("label:"):
-            return node.labels.get(name.removeprefix("label:"), "")
-        return {
-            "node": node.name,
-            "nid": "" if node.nid is None else str(node.nid),
-            "location": node.location,
-            "address": next((interface.address for interface in node.interfaces if interface.address), ""),
-            "role": node.role,
-        }[name]
+        literal, name = found[1], found[2]
+        if literal:
+            return f"{{{literal}}}"
+        if name.startswith(_LABEL):
+            return node.labels.get(name.removeprefix(_LABEL), "")
+        return _WORDS[name](node) if name in _WORDS else found[0]
 
     return _HOLE.sub(word, text)
+
+
+def _check_holes(file: File, where: str) -> None:
+    for found in _HOLE.finditer(file.content):
+        name = found[2]
+        if name is None or name in _WORDS or (name.startswith(_LABEL) and name != _LABEL):
+            continue
+        line = file.content.count("\n", 0, found.start()) + 1
+        known = ", ".join(f"{{{word}}}" for word in (*_WORDS, "label:KEY"))
+        raise BadRequest(
+            f"there is nothing to put in place of {{{name[:40]}}} in line {line}; known are {known}",
+            where=where,
+            hint=f"to have it as it stands, write {{{{{name[:40]}}}}}",
+        )

@@ -1,0 +1,289 @@
+"""Minimal OSes on every controller, and one answer to which is the latest.
+
+``strata minos`` changes a folder, with or without a running service. Each controller tells the store what somebody did
+in its folder, and does in its folder what the store says: builds come and go everywhere, and whoever chose last
+decides. A new latest counts when every controller that is there can serve it, and then for all at once; else a node
+that one of them booted would look wrong to another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from strata.core.errors import Conflict, StrataError
+from strata.provisioning.minos.artefacts import REMOVED, Artefacts
+from strata.provisioning.replication.build_files import (
+    BuildFile,
+    Folder,
+    is_digest,
+    read_build,
+    read_folder,
+    wanted_files,
+)
+from strata.provisioning.replication.copying import Copier
+from strata.provisioning.replication.holdings import Holdings
+from strata.provisioning.replication.putting_off import PuttingOff
+from strata.provisioning.signing import Signer
+from strata.store.audit import Ledger
+from strata.store.followed import Followed
+from strata.store.protocol import Put, Store
+
+log = logging.getLogger(__name__)
+
+BUILDS = "minos/build/"
+LATEST_KEY = "minos/latest"
+LOOK_EVERY = 1.0
+"""Seconds between two looks at the folder."""
+WAIT_FOR_OTHERS = 600.0
+"""Seconds after which a new latest counts although a controller that is there could not get it."""
+AUTHOR = "strata"
+_INCOMING = ".incoming-"
+
+
+class BuildRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A build that there is, or was. Times are in nanoseconds, by the clocks of those who did it."""
+
+    files: dict[str, BuildFile]
+    added: int
+    removed: int = 0
+
+    @property
+    def there(self) -> bool:
+        """Whether controllers ought to have it."""
+        return self.added > self.removed
+
+
+class LatestRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The build that nodes boot unless their profile names another."""
+
+    digest: str
+    chosen: int
+    """When, in nanoseconds."""
+    controller: str
+    """Where."""
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_build = msgspec.msgpack.Decoder(BuildRecord).decode
+_decode_latest = msgspec.msgpack.Decoder(LatestRecord).decode
+
+
+class SharedBuilds:
+    """``start``, ``stop``."""
+
+    def __init__(
+        self,
+        store: Store,
+        ledger: Ledger,
+        artefacts: Artefacts,
+        signer: Signer,
+        holdings: Holdings,
+        copier: Copier,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._ledger = ledger
+        self._artefacts = artefacts
+        self._signer = signer
+        self._holdings = holdings
+        self._copier = copier
+        self._clock = clock
+        self._records: dict[str, BuildRecord] = {}
+        self._latest: LatestRecord | None = None
+        self._followed = Followed(store, "minos/", self._take, self._forget)
+        self._sound: dict[str, int] = {}
+        """Builds here whose every byte was checked, and when they were made."""
+        self._unsound: dict[str, int] = {}
+        self._waiting: tuple[str, float] = ("", 0.0)
+        """The build that somebody chose here and others lack, and since when that is so."""
+        self._put_off = PuttingOff(clock)
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begin."""
+        await self._followed.start()
+        await asyncio.to_thread(self._sweep)
+        self._task = asyncio.create_task(self._run(), name="minimal OSes of all controllers")
+
+    async def stop(self) -> None:
+        """End; what is under way is gone on with at the next start."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        await self._followed.stop()
+
+    def latest(self) -> str:
+        """The build that all controllers call the latest, if it is here; else empty."""
+        return self._latest.digest if self._latest is not None and self._latest.digest in self._sound else ""
+
+    async def look(self) -> None:
+        """Bring the folder and the store together, once."""
+        folder = await asyncio.to_thread(read_folder, self._artefacts.root)
+        await self._check(folder)
+        await self._tell(folder)
+        await self._discard(folder)
+        self._holdings.has_builds(self._sound)
+        await self._level_latest(folder)
+        await self._fetch_lacking(folder)
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self.look()
+            except (StrataError, OSError) as error:
+                log.warning("minimal OSes are not level with the other controllers", extra={"reason": str(error)})
+            await asyncio.sleep(LOOK_EVERY)
+
+    # the folder and the store
+
+    def _sweep(self) -> None:
+        """Remove what an interrupted removal left, and beginnings of builds that are not wanted any more."""
+        for path in self._artefacts.root.glob(".removed-*"):
+            shutil.rmtree(path, ignore_errors=True)
+        for path in self._artefacts.root.glob(f"{_INCOMING}*"):
+            record = self._records.get(path.name.removeprefix(_INCOMING))
+            if record is None or not record.there:
+                shutil.rmtree(path, ignore_errors=True)
+
+    async def _check(self, folder: Folder) -> None:
+        """Look at every byte of what is new in the folder: only what is sound is given to others."""
+        for known in (self._sound, self._unsound):
+            for digest in [digest for digest, added in known.items() if folder.builds.get(digest) != added]:
+                del known[digest]
+        for digest, added in folder.builds.items():
+            if digest in self._sound or digest in self._unsound:
+                continue
+            problems = await asyncio.to_thread(self._artefacts.problems, digest, self._signer.public_pem)
+            (self._unsound if problems else self._sound)[digest] = added
+            if problems:
+                log.error("a minimal OS is not sound", extra={"build": digest, "problems": problems})
+
+    async def _tell(self, folder: Folder) -> None:
+        """Tell the store what somebody did here."""
+        for digest, removed in folder.removed.items():
+            record = self._records.get(digest)
+            if record is not None and record.there:
+                gone = msgspec.structs.replace(record, removed=max(removed, record.added))
+                await self._commit("minos.remove", digest, BUILDS + digest, gone)
+            (self._artefacts.root / REMOVED / digest).unlink(missing_ok=True)
+        for digest, added in self._sound.items():
+            record = self._records.get(digest)
+            if record is None or (not record.there and added > record.removed):
+                files = await asyncio.to_thread(read_build, self._artefacts.root / digest)
+                await self._commit("minos.add", digest, BUILDS + digest, BuildRecord(files=files, added=added))
+
+    async def _discard(self, folder: Folder) -> None:
+        """Remove what somebody removed on another controller."""
+        for digest, added in folder.builds.items():
+            record = self._records.get(digest)
+            if record is None or record.there or added > record.removed or digest == folder.latest:
+                continue
+            await asyncio.to_thread(self._artefacts.discard, digest)
+            self._sound.pop(digest, None)
+            log.info("minimal OS removed, as on another controller", extra={"build": digest})
+
+    # which is the latest
+
+    async def _level_latest(self, folder: Folder) -> None:
+        told = self._latest
+        if told is not None and folder.latest == told.digest:
+            return
+        if told is not None and folder.chosen <= told.chosen:
+            if told.digest in self._sound:
+                await asyncio.to_thread(self._artefacts.choose, told.digest, at=told.chosen)
+            return
+        if folder.latest in self._sound and self._others_ready(folder.latest):
+            latest = LatestRecord(digest=folder.latest, chosen=folder.chosen, controller=self._holdings.me)
+            await self._commit("minos.choose", folder.latest, LATEST_KEY, latest)
+
+    def _others_ready(self, digest: str) -> bool:
+        """Whether all controllers that are there can serve it, or had time enough."""
+        lacking = set(self._holdings.others()) - set(self._holdings.with_build(digest))
+        if not lacking:
+            return True
+        now = self._clock()
+        if self._waiting[0] != digest:
+            self._waiting = (digest, now)
+        if now - self._waiting[1] < WAIT_FOR_OTHERS:
+            return False
+        log.error("controllers cannot get a minimal OS", extra={"build": digest, "controllers": sorted(lacking)})
+        return True
+
+    # fetching
+
+    async def _fetch_lacking(self, folder: Folder) -> None:
+        """Fetch the builds that another controller has and this one lacks, the newest first."""
+        lacking = [
+            (-record.added, digest)
+            for digest, record in self._records.items()
+            if record.there and digest not in folder.builds and digest not in folder.removed
+        ]
+        for _, digest in sorted(lacking):
+            sources = self._holdings.with_build(digest)
+            attempt = (digest, *sources)  # another source is another chance
+            if not sources or self._put_off.seconds(attempt) > 0:
+                continue
+            try:
+                await self._fetch(digest, self._records[digest], sources)
+                self._put_off.done(attempt)
+            except (StrataError, OSError) as error:
+                self._put_off.failed(attempt)
+                log.warning("a minimal OS was not fetched", extra={"build": digest, "reason": str(error)})
+
+    async def _fetch(self, digest: str, record: BuildRecord, sources: Sequence[str]) -> None:
+        began = self._clock()
+        part = self._artefacts.root / f"{_INCOMING}{digest}"
+        await asyncio.to_thread(part.mkdir, mode=0o700, parents=True, exist_ok=True)
+        for name, file in wanted_files(digest, record.files).items():
+            await self._copier.copy(file, part / name, sources)
+        now = self._records.get(digest)
+        if now is None or not now.there:  # removed meanwhile
+            await asyncio.to_thread(shutil.rmtree, part, ignore_errors=True)
+            return
+        public = self._signer.public_pem
+        await asyncio.to_thread(self._artefacts.adopt, part, digest, public, at=record.added)
+        log.info("minimal OS fetched", extra={"build": digest, "seconds": round(self._clock() - began, 2)})
+
+    # the store
+
+    async def _commit(self, action: str, digest: str, key: str, record: BuildRecord | LatestRecord) -> None:
+        entry = await self._store.get(key)
+        known: Mapping[str, int] = {key: entry.modified if entry else 0}
+        if entry is not None and not self._is_known(key, entry.value):
+            return  # another was faster: the next look decides anew
+        value = _encode(record)
+        try:
+            revision = await self._ledger.commit(AUTHOR, action, f"minOS {digest}", [Put(key, value)], known)
+        except Conflict as error:
+            if error.where != key:
+                raise
+            return
+        self._followed.wrote(key, value, revision)
+        log.info("minimal OS told to all controllers", extra={"build": digest, "what": action})
+
+    def _is_known(self, key: str, value: bytes) -> bool:
+        known = self._latest if key == LATEST_KEY else self._records.get(key.removeprefix(BUILDS))
+        return known is not None and _encode(known) == value
+
+    def _take(self, key: str, value: bytes | None) -> None:
+        try:
+            if key == LATEST_KEY:
+                self._latest = None if value is None else _decode_latest(value)
+            elif is_digest(digest := key.removeprefix(BUILDS)):
+                self._records.pop(digest, None)
+                if value is not None:
+                    self._records[digest] = _decode_build(value)
+        except msgspec.MsgspecError:
+            log.error("a record of minimal OSes cannot be read", extra={"key": key})
+
+    def _forget(self) -> None:
+        self._records.clear()
+        self._latest = None

@@ -1,0 +1,182 @@
+"""Keeps this controller's image files level with the catalogue: fetches what it lacks, removes what is gone.
+
+Looks at the catalogue and at the disk, never at what happened before; so it goes on after a restart, and what was
+removed from the catalogue is not brought back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from strata.core.errors import StrataError, Unavailable
+from strata.provisioning.images import records
+from strata.provisioning.images.release import check_digest
+from strata.provisioning.images.repository import Images
+from strata.provisioning.images.shelf import KINDS, place
+from strata.provisioning.replication.copying import Copier, Wanted
+from strata.provisioning.replication.holdings import Holdings
+from strata.provisioning.replication.image_files import ImageFiles, missing, needed
+from strata.provisioning.replication.putting_off import PuttingOff
+from strata.store.followed import Followed
+from strata.store.protocol import Store
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY = 30.0
+"""Seconds between two looks when nobody says that anything changed."""
+
+
+class ImageCopies:
+    """``start``, ``stop``."""
+
+    def __init__(
+        self,
+        store: Store,
+        images: Images,
+        holdings: Holdings,
+        copier: Copier,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._images = images
+        self._shelf = images.shelf
+        self._holdings = holdings
+        self._copier = copier
+        self._gone: dict[str, frozenset[str]] = {}
+        self._followed = Followed(store, records.GONE, self._take_gone, self._gone.clear)
+        self._changed = asyncio.Event()
+        self._put_off = PuttingOff(clock)
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begin; the catalogue is there already."""
+        self._images.catalogue.on_any_change(self._changed.set)
+        self._holdings.on_change(self._changed.set)
+        await self._followed.start()
+        self._task = asyncio.create_task(self._run(), name="copies of images")
+
+    async def stop(self) -> None:
+        """Leave what is under way for the next start."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        await self._followed.stop()
+
+    async def _run(self) -> None:
+        while True:
+            self._changed.clear()
+            wait = LOOK_EVERY
+            try:
+                wait = await self._round()
+            except (StrataError, OSError) as error:
+                log.warning("images are not level with the other controllers", extra={"reason": str(error)})
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._changed.wait()
+
+    async def _round(self) -> float:
+        """Fetch one image, if one can be fetched, and see to the rest; seconds until the next round."""
+        await self._remove_gone()
+        catalogue = self._images.catalogue
+        images = await asyncio.to_thread(needed, dict(catalogue.names), dict(catalogue.made))
+        lacking = await asyncio.to_thread(missing, self._shelf, images)
+        self._holdings.has_images(image.image for image in images if image.image not in lacking)
+        await asyncio.to_thread(self._drop_parts, {file.name for files in lacking.values() for file in files})
+        for image in images:
+            sources = self._holdings.with_image(image.image) if image.image in lacking else []
+            attempt = (image.image, *sources)  # another source is another chance
+            if not sources or self._put_off.seconds(attempt) > 0:
+                continue
+            try:
+                await self._fetch(image, lacking[image.image], sources)
+                self._put_off.done(attempt)
+            except (StrataError, OSError) as error:
+                self._put_off.failed(attempt)
+                log.warning("an image was not fetched", extra={"image": image.image[:19], "reason": str(error)})
+            return 0.0
+        return min(LOOK_EVERY, self._put_off.soonest)
+
+    async def _fetch(self, image: ImageFiles, files: Sequence[Wanted], sources: Sequence[str]) -> None:
+        began = time.monotonic()
+        log.info("fetching an image", extra={"image": image.image[:19], "files": len(files), "sources": list(sources)})
+        for file in files:
+            path = self._path(file.name)
+            if path.exists():  # another image brought it
+                continue
+            part = self._shelf.root / "incoming" / file.name.replace("/", "-")
+            chunks = await asyncio.to_thread(self._chunks, file.chunks) if file.chunks else b""
+            await self._copier.copy(file, part, sources, chunks=chunks)
+            if not self._is_needed(image.image):
+                raise Unavailable("it was removed meanwhile", where=image.image[:19])
+            await asyncio.to_thread(place, part, path)
+        self._images.write_index()
+        log.info("image fetched", extra={"image": image.image[:19], "seconds": round(time.monotonic() - began, 2)})
+
+    def _chunks(self, name: str) -> bytes:
+        """The list that a squashfs is checked by as it comes. A damaged one would make liars of all who give it."""
+        path = self._path(name)
+        data = path.read_bytes()
+        if hashlib.sha256(data).hexdigest() != path.name:
+            path.unlink()
+            raise Unavailable("the list of its chunks was damaged: it is fetched anew", where=name)
+        return data
+
+    def _is_needed(self, image: str) -> bool:
+        catalogue = self._images.catalogue
+        return image in catalogue.made or any(
+            release.image == image
+            for name in catalogue.names.values()
+            for release in (*(t.release for t in name.tags.values()), *(p.release for p in name.past))
+        )
+
+    async def _remove_gone(self) -> None:
+        """Remove files that garbage collection removed on another controller."""
+        if not self._gone:
+            return
+        here = await asyncio.to_thread(lambda: {name for kind in KINDS for name in self._shelf.names(kind)})
+        gone = here.intersection(set().union(*self._gone.values()))
+        if not gone or self._images.making:
+            return
+        # From here to the renaming nothing else runs: no image can begin to be made of these files.
+        gone -= {check_digest(digest) for digest in self._images.catalogue.digests()}
+        if not gone:
+            return
+        aside = self._shelf.root / "work" / f"gone-{secrets.token_hex(8)}"
+        aside.mkdir()
+        for kind in KINDS:
+            for name in gone:
+                with contextlib.suppress(FileNotFoundError):
+                    self._shelf.path(kind, name).rename(aside / f"{kind}-{name}")
+        log.info("removing what garbage collection removed elsewhere", extra={"files": len(gone)})
+        await asyncio.to_thread(shutil.rmtree, aside, ignore_errors=True)
+
+    def _drop_parts(self, wanted: set[str]) -> None:
+        """Forget beginnings of files that are not wanted any more."""
+        keep = {name.replace("/", "-") for name in wanted}
+        for part in (self._shelf.root / "incoming").iterdir():
+            if part.name not in keep:
+                part.unlink(missing_ok=True)
+
+    def _path(self, name: str) -> Path:
+        kind, _, digits = name.partition("/")
+        return self._shelf.path(kind, digits)
+
+    def _take_gone(self, key: str, value: bytes | None) -> None:
+        self._gone.pop(key, None)
+        if value is not None:
+            try:
+                self._gone[key] = frozenset(records.decode_gone(value).files)
+            except msgspec.MsgspecError:
+                log.error("what garbage collection removed cannot be read", extra={"key": key})
+        self._changed.set()

@@ -1,0 +1,110 @@
+"""Every text that is held against a pattern: what is wrong with it is told in words, never as a regular expression."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import inspect
+
+from strata.api.app import openapi_schema
+from strata.control.agent_views import AdoptMachine, ImageSetSpec
+from strata.control.boot_views import ProfileSpec
+from strata.control.texts import In
+from strata.control.views import NodeSpec
+from strata.core.errors import BadRequest
+from strata.core.forms import FORMS, in_words, meaning
+from strata.provisioning.images.recipe import Recipe, parse_recipe
+
+
+def in_schema(tree: Any) -> Iterator[str]:
+    """The patterns in an OpenAPI document."""
+    if isinstance(tree, dict):
+        if isinstance(tree.get("pattern"), str):
+            yield tree["pattern"]
+        for below in tree.values():
+            yield from in_schema(below)
+    elif isinstance(tree, list):
+        for below in tree:
+            yield from in_schema(below)
+
+
+def in_types(*types: type) -> Iterator[str]:
+    """The patterns of all texts in some structs, and in what these hold."""
+    seen: set[int] = set()
+    left: list[Any] = list(inspect.multi_type_info(types))
+    while left:
+        one = left.pop()
+        if id(one) in seen or not isinstance(one, (inspect.Type, inspect.Field)):
+            continue
+        seen.add(id(one))
+        if isinstance(one, inspect.StrType) and one.pattern:
+            yield one.pattern
+        for name in one.__struct_fields__:
+            found = getattr(one, name)
+            left += found if isinstance(found, tuple) else [found]
+
+
+def everything() -> set[str]:
+    """All patterns that something from outside is held against."""
+    taken: list[type] = [Recipe]
+    families: list[type] = [In]
+    while families:
+        below = families.pop().__subclasses__()
+        taken += below
+        families += below
+    return {*in_schema(openapi_schema()), *in_types(*taken)}
+
+
+def test_every_pattern_is_explained_and_every_explanation_is_of_a_pattern() -> None:
+    used = everything()
+    assert len(used) > 30
+    assert not [pattern for pattern in used if not meaning(pattern)]
+    assert {meaning(pattern) for pattern in used} == set(FORMS.values())
+
+
+def test_an_explanation_is_words_and_an_example_that_would_be_accepted() -> None:
+    for pattern, words in FORMS.items():
+        assert not re.search(r"[\\^$]|\[[aA0]|\{\d", words), words
+        for example in re.findall(r"such as:? ([^,;]*?)(?:,| or |$)", words):
+            if "..." not in example and " of '" not in example:
+                assert re.fullmatch(f"(?:{pattern})", example.strip("'")), (pattern, example)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "said"),
+    [
+        (ProfileSpec, {"minos": "newest"}, "must be latest, or a build's 12 digits"),
+        (AdoptMachine, {"name": "n1", "address": "ten"}, "an IPv4 address, such as 10.77.0.15"),
+        (NodeSpec, {"name": "n1", "interfaces": [{"mac": "52:54"}]}, "such as 52:54:00:12:34:56 - at `$.interfaces[0]"),
+        (NodeSpec, {"name": "n 1"}, "a name is 1 to 63 letters"),
+        (
+            ImageSetSpec,
+            {"members": [{"name": "a", "release": "x:1", "files": [{"path": "etc/x"}]}]},
+            "a path begins with '/', and is one line, such as /etc/motd - at `$.members[0].files[0].path`",
+        ),
+        (
+            ImageSetSpec,
+            {"members": [{"name": "a", "release": "x:1", "env": {"A=B": "c"}}]},
+            "the name of an environment variable is letters, digits and '_'",
+        ),
+    ],
+)
+def test_a_wrong_value_is_told_what_would_do(kind: type, body: dict[str, Any], said: str) -> None:
+    with pytest.raises(msgspec.ValidationError) as refused:
+        msgspec.convert(body, kind)
+    assert said in in_words(str(refused.value))
+
+
+def test_a_recipe_says_it_in_words_too() -> None:
+    with pytest.raises(BadRequest, match="3 or 4 octal digits, such as '0644'"):
+        parse_recipe("from: scratch\nfiles: [{path: /x, content: y, mode: rwx}]")
+
+
+def test_a_pattern_that_nobody_explained_is_not_shown_either() -> None:
+    assert in_words("Expected `str` matching regex '^zz+$' - at `$.x`") == (
+        "is written in a way that is not accepted - at `$.x`"
+    )

@@ -1,0 +1,157 @@
+"""Who the other controllers are: how they come and go, and who of them is believed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+
+import msgspec
+import pytest
+
+from strata.control.leadership import Holder, Leadership
+from strata.control.peers import Peer, Peers
+from strata.control.settings import LeadershipSettings
+from strata.store.memory import MemoryStore
+from strata.store.protocol import Put
+
+
+def peer(name: str, **other: str) -> Peer:
+    fields = {"url": f"https://{name}:8443", "fingerprint": "CA", "signing": "KEY", **other}
+    return Peer(controller=name, **fields)
+
+
+class Known:
+    """What ``alpha`` knows of the others."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.store = store
+        self.troubles: list[tuple[str, str]] = []
+        self.announced: dict[str, bytes] = {}
+        self.peers = Peers(
+            store,
+            peer("alpha"),
+            announce=self.announced.__setitem__,
+            compared=lambda found, trouble: self.troubles.append((found.controller, trouble)),
+        )
+
+    async def comes(self, found: Peer, key: str = "", lease: int = 0) -> None:
+        value = msgspec.msgpack.encode(found)
+        await self.store.txn([Put(f"peer/{key or found.controller}", value, lease)])
+
+
+@pytest.fixture
+async def known() -> AsyncIterator[Known]:
+    store = MemoryStore()
+    made = Known(store)
+    await made.peers.start()
+    yield made
+    await made.peers.stop()
+    await store.close()
+
+
+async def until(check: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not check():
+        assert time.monotonic() < deadline, "it did not come about"
+        await asyncio.sleep(0.005)
+
+
+async def test_nodes_are_told_of_this_controller_first_and_then_of_all_others(known: Known) -> None:
+    assert known.peers.urls() == ("https://alpha:8443",)
+    await known.comes(peer("gamma"))
+    await known.comes(peer("beta"))
+    await until(lambda: len(known.peers.others()) == 2)
+    assert known.peers.urls() == ("https://alpha:8443", "https://beta:8443", "https://gamma:8443")
+    assert known.troubles == [("gamma", ""), ("beta", "")]
+
+
+async def test_a_controller_that_goes_is_forgotten_with_its_lease(known: Known) -> None:
+    lease = await known.store.grant(60)
+    await known.comes(peer("beta"), lease=lease)
+    await until(lambda: known.peers.get("beta") is not None)
+    await known.store.revoke(lease)
+    await until(lambda: known.peers.get("beta") is None)
+    assert known.peers.urls() == ("https://alpha:8443",)
+
+
+async def test_a_controller_with_another_authority_is_not_believed_and_told_of(known: Known) -> None:
+    await known.comes(peer("beta", fingerprint="OTHER"))
+    await until(lambda: bool(known.troubles))
+    [(name, trouble)] = known.troubles
+    assert name == "beta"
+    assert "authority of its own" in trouble
+    assert "copy ca/" in trouble
+    assert known.peers.others() == ()
+    assert known.peers.get("beta") is None
+    assert known.peers.urls() == ("https://alpha:8443",)
+
+
+async def test_a_controller_with_another_signing_key_is_spoken_to_and_told_of(known: Known) -> None:
+    await known.comes(peer("beta", signing="OTHER"))
+    await until(lambda: bool(known.troubles))
+    assert "copy signing/" in known.troubles[0][1]
+    assert [found.controller for found in known.peers.others()] == ["beta"]
+    await known.comes(peer("beta"))
+    await until(lambda: len(known.troubles) == 2)
+    assert known.troubles[1] == ("beta", "")
+
+
+async def test_nobody_speaks_for_another_and_nothing_unreadable_or_without_tls_counts(known: Known) -> None:
+    await known.comes(peer("beta"), key="gamma")
+    await known.comes(peer("alpha", fingerprint="OTHER"))
+    await known.comes(peer("delta", url="http://delta:8443"))
+    await known.store.txn([Put("peer/broken", b"\xff")])
+    await known.comes(peer("last"))
+    await until(lambda: known.peers.get("last") is not None)
+    assert [found.controller for found in known.peers.others()] == ["last"]
+
+
+async def test_what_is_announced_lives_with_the_lease_and_returns_with_a_new_one() -> None:
+    store = MemoryStore()
+
+    async def gained(shards: dict[int, int]) -> None: ...
+    async def quiet() -> None: ...
+    async def reached(revision: int) -> None: ...
+
+    leadership = Leadership(
+        store,
+        LeadershipSettings(shards=2, lease=60.0, renew_every=0.01),
+        Holder("alpha", "1"),
+        asyncio.get_running_loop().time,
+        gained=gained,
+        lost=lambda shards: None,
+        moved=lambda: None,
+        quiet=quiet,
+        reached=reached,
+    )
+    running = asyncio.create_task(leadership.run())
+
+    async def lease_of(key: str) -> int:
+        entry = await store.get(key)
+        return entry.lease if entry is not None and entry.value == b"here" else 0
+
+    async def changed_from(*leases: int) -> int:
+        deadline = time.monotonic() + 30
+        while (now := await lease_of("peer/alpha")) in leases:
+            assert time.monotonic() < deadline, "it did not come about"
+            await asyncio.sleep(0.005)
+        return now
+
+    try:
+        leadership.announce("peer/alpha", b"here")
+        first = await changed_from(0)
+        entry = await store.get("shard/0000")
+        assert entry is not None
+        assert entry.lease == first, "the same lease as that of what it leads"
+        assert leadership.since.keys() == {0, 1}
+        await store.revoke(first)
+        await changed_from(0, first)
+    finally:
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+    await leadership.resign()
+    assert await store.get("peer/alpha") is None
+    await store.close()
