@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import ssl
 from pathlib import Path
 
+import pytest
+
 from strata.agent.boot import learn_controllers, take_boot
+from strata.agent.errors import Unreachable
+from strata.agent.link.http import Connection
 from strata.agent.paths import Paths
 
 FIRST, SECOND = "https://10.77.0.1:8443", "https://10.77.0.2:8443"
@@ -46,3 +51,20 @@ def test_the_list_does_not_grow_without_end(tmp_path: Path) -> None:
         learn_controllers(boot, f"https://10.0.0.{number}:8443", paths)
     assert len(boot.controllers) == 16
     assert boot.controllers[-1] == "https://10.0.0.99:8443"
+
+
+def test_what_cannot_be_kept_is_known_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    paths = booted(tmp_path)
+    boot = take_boot(paths)
+    monkeypatch.setattr("strata.agent.boot.save_json", full)
+    assert learn_controllers(boot, SECOND, paths)
+    assert boot.controllers == [FIRST, SECOND]
+
+
+@pytest.mark.parametrize("host", ["a..b", f"{'x' * 70}.y"])
+def test_a_name_that_no_host_can_have_is_one_that_cannot_be_reached(host: str) -> None:
+    with pytest.raises(Unreachable, match="cannot be reached"):
+        Connection(f"https://{host}:8443", ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))

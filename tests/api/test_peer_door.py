@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, MutableMapping
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -15,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from strata.api.peers import PeerDoor
+from strata.api.peers import PeerDoor, peers_app
 from strata.control.ca import CONTROLLER_UNIT, Authority, write_private
 from strata.control.peer_client import ADDRESSEE, CERTIFICATE_TTL, PeerClient
 from strata.control.peers import Peer
@@ -193,6 +194,18 @@ async def test_the_certificate_is_made_anew_at_half_of_its_life_and_nobody_else_
     assert file.read_bytes() != first
 
 
+async def test_many_that_ask_at_once_share_one_certificate(site: Site) -> None:
+    assert await asyncio.gather(*(site.client.call(site.peer, "echo") for _ in range(20))) == [b"beta: "] * 20
+    site.now += CERTIFICATE_TTL
+    assert await asyncio.gather(*(site.client.call(site.peer, "echo") for _ in range(20))) == [b"beta: "] * 20
+
+
+async def test_a_certificate_that_cannot_be_written_is_an_error_of_ours(site: Site) -> None:
+    client = PeerClient(site.opened.authority, "beta", site.directory / "not-there")
+    with pytest.raises(Unavailable, match="cannot write its certificate: No such file"):
+        await client.call(site.peer, "echo")
+
+
 async def test_what_comes_in_lines_is_there_as_it_comes_and_ends_when_nobody_reads(site: Site) -> None:
     more, ended = asyncio.Event(), asyncio.Event()
 
@@ -240,6 +253,24 @@ async def test_a_question_that_makes_no_sense_and_an_answer_that_breaks_off_are_
         _ = [line async for line in site.client.lines(site.peer, "refused", b"")]
     with pytest.raises(OutcomeUnknown, match="controller alpha broke off"):
         _ = [line async for line in site.client.lines(site.peer, "broken", b"")]
+
+
+async def test_the_front_door_is_asked_to_put_no_answer_aside_on_its_disk() -> None:
+    door, sent = PeerDoor("alpha"), list[MutableMapping[str, Any]]()
+
+    async def piece(who: str, body: bytes) -> bytes:
+        return b"part of a file"
+
+    async def receive() -> MutableMapping[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    door.routes["piece"] = piece
+    scope = {"method": "POST", "path": "/peer/v1/piece", "headers": [(ADDRESSEE.lower().encode(), b"alpha")]}
+    assert await peers_app(scope, receive, send, "beta", door) == 200
+    assert (b"x-accel-buffering", b"no") in sent[0]["headers"]
 
 
 async def test_a_controller_answers_nothing_that_another_was_asked(site: Site) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from strata.control.agent_views import AgentView, ExecRequest, ExecView
-from strata.control.elsewhere import Elsewhere
+from strata.control.elsewhere import Elsewhere, Sorted
 from strata.control.peer_answers import Handler, LimitsWanted, agent_routes
 from strata.control.peer_boot import BootElsewhere
 from strata.control.peers import Peer
@@ -182,8 +182,8 @@ class _Epochs:
     def __init__(self, site: Site) -> None:
         self._site = site
 
-    def __getitem__(self, index: int) -> int:
-        return int(NODES[index] in self._site.led)
+    def __getitem__(self, index: Any) -> Any:
+        return np.array([int(name in self._site.led) for name in NODES])[index]
 
 
 @pytest.fixture
@@ -250,6 +250,21 @@ async def test_a_controller_that_dies_half_way_fails_only_the_nodes_that_had_not
     errors = [item.error for item in done.items if item.error]
     assert errors == ["controller beta broke off"] * (len(B) - 2)
     assert len(done.items) == len(NODES)
+
+
+async def test_a_run_that_breaks_off_leaves_no_node_without_an_answer(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    alpha, _ = await both_attached(wire)
+
+    def broken(peer: Peer, route: str) -> Handler:
+        raise RuntimeError("a fault of our own")
+
+    monkeypatch.setattr(wire, "handler", broken)
+    done = await alpha.result(await alpha.run("hostname"))
+    assert {item.node for item in done.items} == set(NODES)
+    assert {item.error for item in done.items if item.node in B} == {"not known: the run broke off"}
+    assert "a run broke off" in caplog.text
 
 
 async def test_an_agent_that_is_not_attached_to_its_leader_is_told_of_with_the_leaders_name(wire: Wire) -> None:
@@ -329,13 +344,65 @@ async def test_questions_that_are_asked_together_go_together_and_fail_alone(wire
     alpha, beta = wire.sites["alpha"], wire.sites["beta"]
     peer = alpha.elsewhere.leader(B[0])
     assert peer is not None
-    asked = [alpha.elsewhere.ask(peer, "limits", LimitsWanted(node=name, wanted={"max_khz": 1})) for name in B]
+    asked = [
+        alpha.elsewhere.ask(peer, "limits", LimitsWanted(node=name, wanted={"max_khz": 1}), dict[str, int])
+        for name in B
+    ]
     told = await asyncio.gather(*asked, return_exceptions=True)
     assert wire.calls == [("beta", "limits")]
     assert [limit.node for limit in beta.limited] == B
     assert isinstance(told[0], Unavailable)
     assert str(told[0]) == "its agent said no (controller beta)"
-    assert {bytes(answer) for answer in told[1:] if isinstance(answer, msgspec.Raw)} == {b'{"max_khz":1}'}
+    assert told[1:] == [{"max_khz": 1}] * (len(B) - 1)
+
+
+async def test_a_controller_of_another_version_is_told_of_and_spoils_nothing(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alpha, _ = await both_attached(wire)
+
+    async def call(*_: Any, **__: Any) -> bytes:
+        return b'[{"value": "something new"}]'
+
+    monkeypatch.setattr(wire, "call", call)
+    with pytest.raises(OutcomeUnknown, match="controller beta makes no sense"):
+        await alpha.agents.agent(LOCAL_ADMIN, B[0])
+    assert (await alpha.agents.unknown(LOCAL_ADMIN)).items == ()
+    assert await known(alpha.boot.attached(B[0])) is None, "the node waits"
+
+
+async def test_nodes_are_sorted_as_one_by_one(wire: Wire) -> None:
+    alpha = wire.sites["alpha"]
+    found = alpha.elsewhere.sort([*NODES, "nobody"])
+    assert sorted(found.here) == A
+    assert {peer.controller: sorted(names) for peer, names in found.there.items()} == {"beta": B}
+    assert found.nowhere == {"nobody": "no such node"}
+    alpha.holders.pop(1)
+    assert alpha.elsewhere.sort(NODES).nowhere == dict.fromkeys(B, "no controller leads it at the moment")
+    assert alpha.elsewhere.sort([]) == Sorted(here=[], there={}, nowhere={})
+
+
+async def test_whoever_waits_for_an_answer_when_asking_ends_is_told(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("strata.control.elsewhere._MOST_AT_ONCE", 2)
+    alpha = wire.sites["alpha"]
+    begun = asyncio.Event()
+
+    async def call(*_: Any, **__: Any) -> bytes:
+        begun.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(wire, "call", call)
+    peer = alpha.elsewhere.leader(B[0])
+    assert peer is not None
+    asked = [asyncio.ensure_future(alpha.elsewhere.ask(peer, "agent", name, AgentView)) for name in B]
+    await begun.wait()
+    await alpha.elsewhere.close()
+    async with asyncio.timeout(10):
+        told = await asyncio.gather(*asked, return_exceptions=True)
+    assert {str(error) for error in told} == {"this controller is stopping"}
 
 
 # boots
@@ -364,6 +431,16 @@ async def test_while_nobody_knows_whether_a_node_runs_it_waits(wire: Wire) -> No
     assert await known(alpha.boot.attached(B[0])) is None, "its leader cannot be asked"
     alpha.holders.pop(1)
     assert await known(alpha.boot.attached(B[0])) is None, "it has no leader"
+
+
+async def test_a_leader_that_is_away_is_told_of_once_however_many_nodes_ask(
+    wire: Wire, caplog: pytest.LogCaptureFixture
+) -> None:
+    alpha = wire.sites["alpha"]
+    wire.cut.add("beta")
+    for name in B * 10:
+        assert await known(alpha.boot.attached(name)) is None
+    assert [record.message for record in caplog.records] == ["not known whether a node runs: it waits"]
 
 
 async def test_the_leader_learns_what_a_node_asked_another_controller_for(wire: Wire) -> None:

@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -13,6 +15,9 @@ import pytest
 from strata.control.leadership import Holder, Leadership
 from strata.control.peers import Peer, Peers
 from strata.control.settings import LeadershipSettings
+from strata.core.errors import BadRequest
+from strata.daemon.neighbours import _compared
+from strata.daemon.provisioning import _led_for
 from strata.store.memory import MemoryStore
 from strata.store.protocol import Put
 
@@ -98,34 +103,96 @@ async def test_a_controller_with_another_signing_key_is_spoken_to_and_told_of(kn
     assert known.troubles[1] == ("beta", "")
 
 
+async def test_one_that_does_not_fit_and_goes_is_told_of_too(known: Known) -> None:
+    lease = await known.store.grant(60)
+    await known.comes(peer("beta", fingerprint="OTHER"), lease=lease)
+    await until(lambda: len(known.troubles) == 1)
+    await known.store.revoke(lease)
+    await until(lambda: len(known.troubles) == 2)
+    assert known.troubles[1] == ("beta", "")
+
+
+def test_an_alert_about_a_controller_is_raised_once_and_ends_also_after_a_restart() -> None:
+    told: list[tuple[str, str]] = []
+    compared = _compared(lambda events: told.extend((event.key, event.severity) for event in events))
+    for trouble in ("another authority", "another authority", "", ""):
+        compared(peer("beta"), trouble)
+    assert told == [("controller/beta", "critical"), ("controller/beta", "ok")]
+    told.clear()
+    started_anew = _compared(lambda events: told.extend((event.key, event.severity) for event in events))
+    started_anew(peer("beta"), "")
+    assert told == [("controller/beta", "ok")], "what was raised before may be open yet"
+
+
 async def test_nobody_speaks_for_another_and_nothing_unreadable_or_without_tls_counts(known: Known) -> None:
     await known.comes(peer("beta"), key="gamma")
     await known.comes(peer("alpha", fingerprint="OTHER"))
-    await known.comes(peer("delta", url="http://delta:8443"))
+    for number, url in enumerate(("http://delta:8443", "https://d:1 https://e:1", "https://d:1\r\nSet-Cookie: a", "")):
+        await known.comes(peer(f"delta{number}", url=url))
     await known.store.txn([Put("peer/broken", b"\xff")])
     await known.comes(peer("last"))
     await until(lambda: known.peers.get("last") is not None)
     assert [found.controller for found in known.peers.others()] == ["last"]
 
 
-async def test_what_is_announced_lives_with_the_lease_and_returns_with_a_new_one() -> None:
-    store = MemoryStore()
-
+def leadership_of(store: MemoryStore, clock: Callable[[], float]) -> Leadership:
     async def gained(shards: dict[int, int]) -> None: ...
     async def quiet() -> None: ...
     async def reached(revision: int) -> None: ...
 
-    leadership = Leadership(
+    return Leadership(
         store,
         LeadershipSettings(shards=2, lease=60.0, renew_every=0.01),
         Holder("alpha", "1"),
-        asyncio.get_running_loop().time,
+        clock,
         gained=gained,
         lost=lambda shards: None,
         moved=lambda: None,
         quiet=quiet,
         reached=reached,
     )
+
+
+async def test_a_leader_that_slept_does_not_claim_to_have_listened() -> None:
+    store, now = MemoryStore(), [1000.0]
+    leadership = leadership_of(store, lambda: now[0])
+    await leadership._tick()
+    controller = SimpleNamespace(
+        leadership=leadership,
+        registry=SimpleNamespace(find=lambda name: 0, uids=[0]),
+        settings=SimpleNamespace(shards=2),
+        clock=SimpleNamespace(now=lambda: now[0]),
+    )
+    led_for = _led_for(cast("Any", SimpleNamespace(controller=controller)))
+    now[0] += 50.0
+    assert led_for("n1") == 50.0
+    now[0] += 60.0
+    assert led_for("n1") == 0.0, "another may lead it by now, and its agent speak to that one"
+    await store.close()
+
+
+async def test_who_cannot_be_announced_leads_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore()
+    leadership, txn = leadership_of(store, lambda: 1000.0), store.txn
+
+    async def picky(ops: Any, **more: Any) -> int:
+        if any(op.key.startswith("holding/") for op in ops):
+            raise BadRequest("too large")
+        return await txn(ops, **more)
+
+    monkeypatch.setattr(store, "txn", picky)
+    leadership.announce("holding/alpha", b"much")
+    await leadership._tick()
+    assert leadership.epochs.keys() == {0, 1}
+    monkeypatch.setattr(store, "txn", txn)
+    await leadership._tick()
+    assert await store.get("holding/alpha") is not None, "it is tried again"
+    await store.close()
+
+
+async def test_what_is_announced_lives_with_the_lease_and_returns_with_a_new_one() -> None:
+    store = MemoryStore()
+    leadership = leadership_of(store, asyncio.get_running_loop().time)
     running = asyncio.create_task(leadership.run())
 
     async def lease_of(key: str) -> int:

@@ -235,6 +235,18 @@ async def test_many_that_fall_silent_together_are_our_own_fault(world: World) ->
     assert not world.hub.many_lost(), "it is over some time"
 
 
+async def test_agents_that_went_to_another_leader_are_not_lost(world: World) -> None:
+    for i in range(10):
+        await world.ask(f"n{i}")
+    world.leads = False
+    for i in range(10, 20):
+        with pytest.raises(Misdirected):
+            await world.ask(f"n{i}")
+    world.clock.now += SILENT_AFTER + 1
+    world.hub.sweep()
+    assert world.hub.attached_count == 0 and not world.hub.many_lost()
+
+
 async def test_what_is_measured_is_handed_on(world: World) -> None:
     await world.ask(state={"metrics": {"energy_j": {"package-0": 5.0}}})
     assert world.measured == [("n1", {"energy_j": {"package-0": 5.0}})]

@@ -15,8 +15,9 @@ from strata.provisioning.identity.alarms import NODES, QUIET, FoldedAlarms
 from strata.provisioning.identity.identity import TOKEN_TTL, Identity, Redemption
 from strata.provisioning.identity.records import PREFIX
 from strata.provisioning.identity.tokens import new_token, parse_token
+from strata.store.followed import Followed
 from strata.store.open import open_store
-from strata.store.protocol import Put
+from strata.store.protocol import Entry, Put
 from support.boot_site import Boots, address_of, booting, make_csr
 from support.etcd_cluster import EtcdCluster
 
@@ -49,6 +50,36 @@ async def test_a_token_is_redeemed_once(site: Boots) -> None:
     token = await site.identity.open_boot("n0001", 1)
     await site.identity.redeem(token, make_csr("n0001")[0])
     assert await refused(site, token) == "token-replayed"
+
+
+async def test_made_up_names_leave_nothing_behind(site: Boots, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[str] = []
+    monkeypatch.setattr(Followed, "wrote", lambda _, key, value, revision: taken.append(key))
+    for number in range(10):
+        assert await refused(site, new_token(f"made-up-{number}", 7).text) == "token-foreign"
+    assert taken == []
+
+
+async def test_a_boot_that_begins_while_its_record_is_looked_for_is_not_overlooked(
+    site: Boots, other: Identity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    get, begun = site.store.get, asyncio.Event()
+
+    async def slow(key: str) -> Entry | None:
+        found = await get(key)
+        if not begun.is_set():
+            begun.set()
+            await site.identity.open_boot("n0001", 1)
+        return found
+
+    early = new_token("n0001", 1).text
+    with monkeypatch.context() as patched:
+        patched.setattr(site.store, "get", slow)
+        with pytest.raises(Denied):
+            await other.redeem(early, make_csr("n0001")[0])
+    async with asyncio.timeout(10):
+        while other.record("n0001").generation != 1:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
 
 
 async def test_of_many_redemptions_at_once_exactly_one_wins(site: Boots) -> None:

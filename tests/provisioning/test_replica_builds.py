@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from strata.provisioning.boot.builds import Builds
 from strata.provisioning.minos.artefacts import REMOVED
+from strata.provisioning.replication.builds import LATEST_KEY, LatestRecord
 from strata.provisioning.signing import Signer
+from strata.store.protocol import Put
 from support.fake_controllers import FakeController, FakeControllers, until
 
 pytestmark = pytest.mark.slow
@@ -79,6 +83,25 @@ async def test_whoever_chose_last_decides_for_all_also_while_one_was_away(
     assert names(a) == names(b) == sorted([one, two])
 
 
+async def test_a_choice_counts_also_where_the_clock_was_set_back_since_the_last(
+    site: FakeControllers, a: FakeController
+) -> None:
+    one, two = a.build("one").digest, a.build("two").digest
+    await until(lambda: a.replication.builds.latest() == two)
+    await a.stop()
+    ahead = time.time_ns() + 3600 * 10**9
+    a.artefacts.choose(two, at=ahead)
+    record = LatestRecord(digest=two, chosen=ahead, controller="a")
+    await site.store.txn([Put(LATEST_KEY, msgspec.msgpack.encode(record))])
+    await a.start()
+    await until(lambda: a.replication.builds.latest() == two)
+    a.artefacts.choose(one)
+    await until(lambda: a.replication.builds.latest() == one)
+    assert link(a) == one
+    (a.artefacts.root / "latest").unlink()
+    await until(lambda: link(a) == one)
+
+
 async def test_a_new_latest_counts_for_all_at_once_when_all_have_it(a: FakeController, b: FakeController) -> None:
     one = a.build("one").digest
     await until(lambda: link(b) == one)
@@ -131,6 +154,21 @@ async def test_a_build_that_somebody_removed_goes_everywhere_and_does_not_come_b
     await until(lambda: names(c) == [two])
     assert names(a) == [two]
     assert not list((a.artefacts.root / REMOVED).iterdir())
+
+
+async def test_a_removal_that_another_was_faster_than_is_told_again(
+    a: FakeController, b: FakeController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = a.build("one").digest, a.build("two").digest
+    await until(lambda: names(b) == sorted([one, two]) and link(b) == two)
+    builds, late = a.replication.builds, [False]
+    is_known = builds._is_known
+    monkeypatch.setattr(
+        builds, "_is_known", lambda key, value: is_known(key, value) and bool(late.pop() if late else 1)
+    )
+    a.artefacts.remove(one)
+    await until(lambda: names(b) == [two])
+    assert names(a) == [two]
 
 
 async def test_a_removed_build_can_be_built_again(a: FakeController, b: FakeController) -> None:

@@ -13,6 +13,7 @@ from strata.store import feed as feed_module
 from strata.store.dump import DumpWriter, read_dump, write_dump
 from strata.store.etcd import EtcdStore
 from strata.store.etcd_wire import Names, seal, unseal
+from strata.store.followed import Followed
 from strata.store.keys import end_of
 from strata.store.memory import MemoryStore
 from strata.store.open import open_store
@@ -26,6 +27,25 @@ from strata.store.sqlite import SqliteStore
 def test_an_address_that_names_no_store_is_refused_with_the_forms_that_do(url: str) -> None:
     with pytest.raises(BadRequest, match="etcd://HOST:PORT"):
         open_store(url)
+
+
+async def test_what_was_read_before_a_change_and_comes_after_it_changes_nothing() -> None:
+    store, seen = MemoryStore(), dict[str, bytes | None]()
+    await store.txn([Put("a/n", b"old")])
+    followed = Followed(store, "a/", seen.__setitem__, seen.clear)
+    await followed.start()
+    try:
+        old = await store.get("a/n")
+        assert old is not None
+        await store.txn([Put("a/n", b"new")])
+        async with asyncio.timeout(10):
+            while seen["a/n"] != b"new":  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+        followed.wrote("a/n", old.value, old.modified)
+        assert seen["a/n"] == b"new"
+    finally:
+        await followed.stop()
+        await store.close()
 
 
 async def test_an_address_names_its_store(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 
 from .errors import AgentError
@@ -63,7 +64,8 @@ def learn_controllers(boot: Boot, told: str, paths: Paths) -> bool:
     known[:] = (known + new)[-_MOST:]  # in place: whoever asks controllers in turn has this very list
     values = load_json(paths.boot)
     if isinstance(values, dict):
-        save_json(paths.boot, {**values, "controllers": known})
+        with contextlib.suppress(OSError):  # a full disk costs a restarted agent this, and this one nothing
+            save_json(paths.boot, {**values, "controllers": known})
     return True
 
 

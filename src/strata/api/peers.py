@@ -29,7 +29,7 @@ BODY_MOST = 64 * 2**20
 
 _JSON = (b"content-type", b"application/json")
 _NO_STORE = (b"cache-control", b"no-store")
-# nginx passes on what comes as it comes.
+# nginx passes on what comes as it comes, and does not put pieces of files aside on a disk that may be full.
 _AT_ONCE = (b"x-accel-buffering", b"no")
 _ADDRESSEE = ADDRESSEE.lower().encode()
 _encode = msgspec.json.Encoder().encode
@@ -76,7 +76,7 @@ async def peers_app(
     except Exception as error:
         problem = problem_of(error)
         status, answer, headers = problem.status, _encode(problem), [(b"content-type", MEDIA_TYPE.encode())]
-    headers += [(b"content-length", b"%d" % len(answer)), _NO_STORE]
+    headers += [(b"content-length", b"%d" % len(answer)), _NO_STORE, _AT_ONCE]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": answer})
     return status

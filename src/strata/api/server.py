@@ -55,11 +55,15 @@ class ApiServer:
             peers = own | ({self._front_user[0]} if self._front_user else set())
             await self._listen(create_app(self._services, "front"), self._front, peers, self._front_user)
 
-    async def stop(self) -> None:
-        """Send watchers away, finish what is under way, and remove the sockets."""
+    def quiet(self) -> None:
+        """Send watchers and agents away: whoever is in front of us need not wait for them."""
         self._services.stopping.set()
         if self._services.agents is not None:
             self._services.agents.door.hub.quiet()
+
+    async def stop(self) -> None:
+        """Finish what is under way, and remove the sockets."""
+        self.quiet()
         for server, _, _ in self._running:
             server.should_exit = True
         for _, task, path in self._running:

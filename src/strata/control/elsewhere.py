@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from strata.control.controller import Controller
 from strata.control.peer_client import PeerClient
@@ -19,6 +20,8 @@ from strata.core.errors import NotFound, OutcomeUnknown, StrataError, Unavailabl
 
 _GATHER = 0.01  # seconds in which questions to one controller are gathered
 _MOST_AT_ONCE = 5000
+_OURS, _NOWHERE = -1, -2  # in place of the number of a shard: led here; no such node
+_NO_NODE = "no such node"
 
 _encode = msgspec.json.Encoder().encode
 
@@ -67,10 +70,14 @@ class Elsewhere:
         controller = self._controller
         index = controller.registry.find(name)
         if index < 0:
-            raise NotFound("no such node", where=name)
+            raise NotFound(_NO_NODE, where=name)
         if controller.engine.work.epoch[index] > 0:
             return None
-        shard = int(controller.registry.uids[index]) % controller.settings.shards
+        return self._holder(int(controller.registry.uids[index]) % controller.settings.shards, name)
+
+    def _holder(self, shard: int, name: str) -> Peer | None:
+        """The other controller that leads a shard, which ``name`` is in."""
+        controller = self._controller
         holder, _ = controller.leadership.holders.get(shard, ("", 0))
         if holder == controller.name:
             return None
@@ -87,19 +94,28 @@ class Elsewhere:
 
     def sort(self, names: Sequence[str]) -> Sorted:
         """Whom to ask for which nodes."""
+        controller, registry = self._controller, self._controller.registry
+        indices = np.array([registry.find(name) for name in names], dtype=np.int64)
+        shards = np.full(len(names), _NOWHERE, dtype=np.int64)
+        known = np.flatnonzero(indices >= 0)
+        led = controller.engine.work.epoch[indices[known]] > 0
+        shards[known] = np.where(led, _OURS, registry.uids[indices[known]] % controller.settings.shards)
         found = Sorted(here=[], there={}, nowhere={})
-        for name in names:
+        for shard in np.unique(shards).tolist():
+            part = [names[place] for place in np.flatnonzero(shards == shard).tolist()]
             try:
-                peer = self.leader(name)
+                if shard == _NOWHERE:
+                    raise NotFound(_NO_NODE)
+                peer = self._holder(shard, part[0]) if shard != _OURS else None
+                (found.here if peer is None else found.there.setdefault(peer, [])).extend(part)
             except StrataError as error:
-                found.nowhere[name] = error.detail
-                continue
-            (found.here if peer is None else found.there.setdefault(peer, [])).append(name)
+                found.nowhere.update(dict.fromkeys(part, error.detail))
         return found
 
-    async def ask(self, peer: Peer, route: str, question: Any, *, patience: float = 10.0) -> msgspec.Raw:
-        """What the other controller answers to one of many questions on ``route``; an error of ours where it has no
-        answer, or none within ``patience`` seconds."""
+    async def ask(self, peer: Peer, route: str, question: Any, kind: Any, *, patience: float = 10.0) -> Any:
+        """What the other controller answers to one of many questions on ``route``: a ``kind``. An error of ours where
+        it has no answer, or none within ``patience`` seconds, or one that makes no sense: it may be of another
+        version."""
         answer: asyncio.Future[msgspec.Raw] = asyncio.get_running_loop().create_future()
         key = (peer, route, patience)
         if key not in self._waiting:
@@ -108,18 +124,27 @@ class Elsewhere:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         self._waiting[key].append((question, answer))
-        return await answer
+        value = await answer
+        try:
+            return msgspec.json.decode(value, type=kind)
+        except msgspec.MsgspecError:
+            raise _nonsense(peer) from None
 
     async def _flush(self, key: _Batch) -> None:
         try:
             await asyncio.sleep(_GATHER)
         finally:
             waiting = self._waiting.pop(key)
-        for first in range(0, len(waiting), _MOST_AT_ONCE):
-            await self._send(*key, waiting[first : first + _MOST_AT_ONCE])
+        try:
+            for first in range(0, len(waiting), _MOST_AT_ONCE):
+                await self._send(*key, waiting[first : first + _MOST_AT_ONCE])
+        finally:
+            for _, answer in waiting:
+                if not answer.done():
+                    answer.set_exception(Unavailable("this controller is stopping"))
 
     async def _send(self, peer: Peer, route: str, patience: float, waiting: Sequence[_Waiting]) -> None:
-        fault: StrataError | None = Unavailable("this controller is stopping")
+        fault: StrataError | None = None
         answers: list[Told] = []
         try:
             questions = _encode([question for question, _ in waiting])
@@ -130,16 +155,15 @@ class Elsewhere:
             fault = error
         except msgspec.MsgspecError:
             fault = _nonsense(peer)
-        finally:
-            for place, (_, answer) in enumerate(waiting):
-                if answer.done():
-                    continue  # nobody waits for it any more
-                if fault is not None:
-                    answer.set_exception(fault)
-                elif answers[place].error:
-                    answer.set_exception(Unavailable(f"{answers[place].error} (controller {peer.controller})"))
-                else:
-                    answer.set_result(answers[place].value)
+        for place, (_, answer) in enumerate(waiting):
+            if answer.done():
+                continue  # nobody waits for it any more
+            if fault is not None:
+                answer.set_exception(fault)
+            elif answers[place].error:
+                answer.set_exception(Unavailable(f"{answers[place].error} (controller {peer.controller})"))
+            else:
+                answer.set_result(answers[place].value)
 
 
 def _nonsense(peer: Peer) -> OutcomeUnknown:

@@ -168,8 +168,11 @@ class Leadership:
             await self._store.txn([Put(mine, self._value(), self._lease)])
         wanted = (self._lease, dict(self._announced))
         if wanted != self._written and self._announced:
-            await self._store.txn([Put(key, value, self._lease) for key, value in self._announced.items()])
-        self._written = wanted
+            try:
+                await self._store.txn([Put(key, value, self._lease) for key, value in self._announced.items()])
+                self._written = wanted
+            except StrataError as error:  # whom the others do not find can lead all the same
+                log.warning("the other controllers are not told", extra={"error": str(error)})
         return sorted(key.removeprefix("controller/") for key in {*entries, mine})
 
     async def _give_back(self, share: int) -> None:

@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 ATTACHED, NEWS = "boot/attached", "boot/news"
 SETTLING = 45.0
 """Seconds for which a new leader does not know which nodes run: their agents come to it meanwhile."""
+WARN_EVERY = 60.0
+"""Seconds between two warnings for the same reason."""
 
 
 class BootNews(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +59,7 @@ class BootElsewhere:
         self._clock = clock
         self._tasks: set[asyncio.Task[None]] = set()
         self._told: dict[str, tuple[float, float]] = {}
+        self._warned: dict[str, float] = {}
 
     async def close(self) -> None:
         """Tell nobody any more."""
@@ -71,12 +74,13 @@ class BootElsewhere:
         try:
             peer = self._elsewhere.leader(name)
         except StrataError as error:
-            return _unknown(name, error)
+            self._warn("not known whether a node runs: it waits", name, error)
+            return _unknown()
         if peer is not None:
             return self._attached_there(peer, name)
         if (known := self._attached_here(name)) is not None:
             return known
-        return _unknown(name, None)
+        return _unknown()
 
     def asked(self, name: str, what: Literal["script", "fragment"]) -> None:
         """The node asked for something to boot here."""
@@ -121,9 +125,10 @@ class BootElsewhere:
 
     async def _attached_there(self, peer: Peer, name: str) -> bool | None:
         try:
-            return msgspec.json.decode(await self._elsewhere.ask(peer, ATTACHED, name), type=bool | None)
+            known: bool | None = await self._elsewhere.ask(peer, ATTACHED, name, bool | None)
+            return known
         except StrataError as error:
-            await _unknown(name, error)
+            self._warn("not known whether a node runs: it waits", name, error)
             return None
 
     def _tell(self, name: str, what: Literal["script", "fragment", "begun"]) -> bool:
@@ -141,11 +146,17 @@ class BootElsewhere:
 
     async def _told_to(self, peer: Peer, what: BootNews) -> None:
         try:
-            await self._elsewhere.ask(peer, NEWS, what)
+            await self._elsewhere.ask(peer, NEWS, what, None)
         except StrataError as error:
-            log.warning("a controller was not told of a boot", extra={"node": what.node, "reason": str(error)})
+            self._warn("a controller was not told of a boot", what.node, error)
+
+    def _warn(self, what: str, node: str, error: StrataError) -> None:
+        """Once a while for each reason: a controller that is away concerns all nodes that boot meanwhile."""
+        now = self._clock()
+        if now - self._warned.get(error.detail, -WARN_EVERY) >= WARN_EVERY:
+            self._warned = {why: at for why, at in self._warned.items() if now - at < WARN_EVERY} | {error.detail: now}
+            log.warning(what, extra={"node": node, "reason": error.detail})
 
 
-async def _unknown(name: str, error: StrataError | None) -> None:
-    if error is not None:
-        log.warning("not known whether a node runs: it waits", extra={"node": name, "reason": str(error)})
+async def _unknown() -> None:
+    """Nobody knows."""

@@ -52,6 +52,7 @@ class PeerClient:
         self._http: aiohttp.ClientSession | None = None
         self._tls: ssl.SSLContext | None = None
         self._renew_at = 0.0
+        self._renewing = asyncio.Lock()
 
     async def close(self) -> None:
         """Close the connections."""
@@ -94,7 +95,9 @@ class PeerClient:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         tls = await self._context()
         if self._http is None:
-            self._http = aiohttp.ClientSession(auto_decompress=False, read_bufsize=2**20)
+            # Commands hold their connections for as long as they run: nothing else may have to wait for those.
+            connector = aiohttp.TCPConnector(limit=0)
+            self._http = aiohttp.ClientSession(connector=connector, auto_decompress=False, read_bufsize=2**20)
         try:
             async with self._http.post(
                 f"{peer.url}{PREFIX}{route}",
@@ -118,10 +121,16 @@ class PeerClient:
 
     async def _context(self) -> ssl.SSLContext:
         """TLS that believes the shared authority alone, and shows that this is a controller."""
-        if self._tls is None or self._clock() >= self._renew_at:
-            self._tls = await asyncio.to_thread(self._new_context)
-            self._renew_at = self._clock() + CERTIFICATE_TTL / 2
-        return self._tls
+        async with self._renewing:  # many ask at once, and there is one file
+            if self._tls is None or self._clock() >= self._renew_at:
+                try:
+                    self._tls = await asyncio.to_thread(self._new_context)
+                except OSError as error:
+                    raise Unavailable(
+                        f"this controller cannot write its certificate: {error.strerror}", where=str(self._file)
+                    ) from None
+                self._renew_at = self._clock() + CERTIFICATE_TTL / 2
+            return self._tls
 
     def _new_context(self) -> ssl.SSLContext:
         issued = self._authority.issue_controller(self._me, CERTIFICATE_TTL)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from strata.control.settings import is_front_url
 from strata.store.followed import Followed
 from strata.store.protocol import Store
 
@@ -43,7 +44,7 @@ class Peers:
         compared: Callable[[Peer, str], None] = lambda peer, trouble: None,
     ) -> None:
         """``announce``: keeps a record in the store for as long as this controller lives. ``compared``: takes every
-        controller that comes, and in what it does not fit to this one and what to do; empty: it does."""
+        controller that comes, and in what it does not fit to this one and what to do; empty: it does, or it went."""
         self.me = me
         self._announce = announce
         self._compared = compared
@@ -79,13 +80,15 @@ class Peers:
         name = key.removeprefix(PREFIX)
         before = self._found.pop(name, None)
         if value is None:
+            if before is not None:
+                self._compared(before, "")  # whom nobody can compare disagrees with nobody
             return
         try:
             peer = msgspec.msgpack.decode(value, type=Peer)
         except msgspec.MsgspecError:
             log.error("a controller introduces itself unreadably", extra={"controller": name})
             return
-        if name == self.me.controller or peer.controller != name or not peer.url.startswith("https://"):
+        if name == self.me.controller or peer.controller != name or not is_front_url(peer.url):
             return
         self._found[name] = peer
         if peer != before:

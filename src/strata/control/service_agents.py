@@ -54,7 +54,8 @@ class AgentService:
         peer = self._elsewhere.leader(name) if self._elsewhere is not None else None
         if self._elsewhere is None or peer is None:
             return self.agent_here(name)
-        return msgspec.json.decode(await self._elsewhere.ask(peer, "agent", name), type=a.AgentView)
+        view: a.AgentView = await self._elsewhere.ask(peer, "agent", name, a.AgentView)
+        return view
 
     def agent_here(self, name: str) -> a.AgentView:
         """What it last said to this controller."""
@@ -121,14 +122,14 @@ class AgentService:
         if self._elsewhere is None:
             return []
         elsewhere = self._elsewhere
-        asked = (elsewhere.ask(peer, route, question) for peer in elsewhere.peers.others())
+        asked = (elsewhere.ask(peer, route, question, kind) for peer in elsewhere.peers.others())
         answers = await asyncio.gather(*asked, return_exceptions=True)
         for answer in answers:
             if isinstance(answer, StrataError):
                 log.warning("a controller was not heard", extra={"about": route, "reason": str(answer)})
             elif isinstance(answer, BaseException):
                 raise answer
-        return [msgspec.json.decode(answer, type=kind) for answer in answers if isinstance(answer, msgspec.Raw)]
+        return [answer for answer in answers if not isinstance(answer, BaseException)]
 
     async def adopt(self, who: Principal, mac: str, wanted: a.AdoptMachine) -> v.NodeView:
         """Make a node of one: it boots as that the next time that it says hello."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import secrets
 import time
 from collections import OrderedDict
@@ -21,6 +22,8 @@ from strata.core.errors import BadRequest, NotFound, StrataError, Unavailable
 from strata.core.nodeset import fold
 from strata.provisioning.agents.hub import Hub
 from strata.provisioning.agents.wire import Result
+
+log = logging.getLogger(__name__)
 
 MOST_RUNS = 64
 KEEP = 600.0
@@ -194,9 +197,11 @@ class ExecService:
                     run.parts = [
                         group.create_task(self._part(run, names, answers)) for names, answers in self._ways(run)
                     ]
-            for name in list(run.unanswered):
-                run.add(name, None, "cancelled")
+        except Exception:
+            log.exception("a run broke off", extra={"run": run.id})
         finally:
+            for name in list(run.unanswered):
+                run.add(name, None, "cancelled" if run.cancelled else "not known: the run broke off")
             run.end()
 
     def _ways(self, run: Run) -> Iterator[tuple[Sequence[str], AsyncIterator[Answer]]]:

@@ -26,6 +26,12 @@ SOCKET_PATH_MAX = 107
 """Bytes that Linux takes for the path of a unix socket (``sun_path`` less its NUL)."""
 
 _CONTROLLER_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}\Z")
+_FRONT_URL = re.compile(r"https://(?:[A-Za-z0-9][A-Za-z0-9_.-]{0,252}|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?\Z")
+
+
+def is_front_url(url: str) -> bool:
+    """Whether a front door can be reached there: a scheme, a host and a port, and nothing else."""
+    return _FRONT_URL.match(url) is not None
 
 
 class StoreSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -282,7 +288,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             if not path.is_file():
                 raise BadRequest("no such file", where=f"--model {path}")
         url = self.provisioning.url
-        if url and not (url.startswith("https://") and urlsplit(url).hostname):
+        if url and not is_front_url(url.rstrip("/")):
             raise BadRequest(f"{url[:80]!r} is not https://HOST:PORT", where="--agent-url")
         networks = self.provisioning.networks
         if networks is not None and not networks.is_file():

@@ -278,6 +278,7 @@ async def _open_doors(
     nginx = Nginx(door)
     await nginx.start()
     parts.push_async_callback(nginx.stop)
+    parts.callback(server.quiet)  # before nginx finishes what is under way
     renewal = asyncio.create_task(_renew(authority, wanted, nginx), name="certificate renewal")
     parts.push_async_callback(_cancelled, renewal)
     url.write_text(f"https://{reachable(listen)}:{door.port}\n", encoding="utf-8")

@@ -123,8 +123,10 @@ class AgentLayer:
         if self._elsewhere is None or peer is None:
             return await self.limits_here(node, wanted)
         asked = LimitsWanted(node=node, wanted=dict(wanted))
-        told = await self._elsewhere.ask(peer, "limits", asked, patience=3 * LIMITS_TIMEOUT)
-        return msgspec.json.decode(told, type=dict[str, Any])
+        told: dict[str, Any] = await self._elsewhere.ask(
+            peer, "limits", asked, dict[str, Any], patience=3 * LIMITS_TIMEOUT
+        )
+        return told
 
     async def limits_here(self, node: str, wanted: Mapping[str, int]) -> Mapping[str, Any]:
         """The same, by an agent that is attached to this controller."""

@@ -59,21 +59,22 @@ async def open_neighbours(
 
 
 def _compared(events: EventSink) -> Callable[[Peer, str], None]:
-    """Raises an alert for a controller that does not fit to this one, and ends it when it does."""
-    unfit: set[str] = set()
+    """Raises an alert for a controller that does not fit to this one, and ends it when it does, or goes: also one that
+    was raised before this controller was started anew, which may have been the remedy."""
+    said: dict[str, str] = {}
 
     def compared(peer: Peer, trouble: str) -> None:
+        if said.get(peer.controller) == trouble:
+            return
+        said[peer.controller] = trouble
         if trouble:
             log.error("a controller does not fit to this one", extra={"peer": peer.controller, "reason": trouble})
-        elif peer.controller not in unfit:
-            return
-        (unfit.add if trouble else unfit.discard)(peer.controller)
         events(
             [
                 HardwareEvent(
                     time=time.time(),
                     severity="critical" if trouble else "ok",
-                    message=trouble or f"controller {peer.controller} fits to the others again",
+                    message=trouble or f"controller {peer.controller} fits to the others, or is not there any more",
                     source="strata",
                     key=f"controller/{peer.controller}",
                 )

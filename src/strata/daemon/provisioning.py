@@ -317,6 +317,7 @@ def _led_for(service: Service) -> Callable[[str], float]:
     controller = service.controller
 
     def seconds(name: str) -> float:
+        controller.leadership.lapse()  # one that slept may lead no more, and has heard nobody meanwhile
         index = controller.registry.find(name)
         shard = int(controller.registry.uids[index]) % controller.settings.shards if index >= 0 else -1
         since = controller.leadership.since.get(shard)

@@ -45,8 +45,8 @@ class Followed:
             self._task = None
 
     def wrote(self, key: str, value: bytes | None, revision: int) -> None:
-        """Somebody here changed ``key``: who wrote reads what was written."""
-        if revision > self._own.get(key, 0):
+        """Somebody here changed ``key``, or read it: who wrote reads what was written."""
+        if revision > max(self._revision, self._own.get(key, 0)):  # else the watch brought it, or a newer one
             self._own[key] = revision
             self._take(key, value)
 

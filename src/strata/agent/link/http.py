@@ -59,12 +59,12 @@ class Connection:
         self._buffer = bytearray()
         try:
             plain = socket.create_connection((host, port), timeout)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # a name that no host can have is the latter
             raise Unreachable(f"{url} cannot be reached: {error}") from None
         try:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket = context.wrap_socket(plain, server_hostname=host)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             plain.close()
             raise Unreachable(f"{url}: no TLS session: {error}") from None
 

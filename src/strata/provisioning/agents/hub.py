@@ -393,7 +393,8 @@ class Hub:
                 break
             if agent.attached:
                 self._detach(agent)
-                self._lost[agent.name] = now
+                if self._leads(agent.name):  # else it speaks to whoever does
+                    self._lost[agent.name] = now
             if silence > FORGET_AFTER:
                 gone.append(agent.name)
         for name in gone:

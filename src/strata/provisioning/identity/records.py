@@ -143,12 +143,18 @@ class Records:
             future.exception()  # whoever asked may have left
 
     async def _read_again(self, node: str) -> None:
-        entry = await self._store.get(PREFIX + node)
-        if entry is None:
-            self._followed.wrote(PREFIX + node, None, await self._store.revision())
-        else:
-            self._followed.wrote(entry.key, entry.value, entry.modified)
+        key = PREFIX + node
+        entry = await self._store.get(key)
+        if entry is not None:
+            self._followed.wrote(key, entry.value, entry.modified)
             self._revisions[node] = entry.modified
+            return
+        self._revisions.pop(node, None)
+        if node in self._records:
+            # Whoever comes after that revision is not missed: it is read before it is looked again.
+            revision = await self._store.revision()
+            if await self._store.get(key) is None:
+                self._followed.wrote(key, None, revision)
 
     async def _write(self) -> None:
         most = min(_MOST, self._store.max_ops)

@@ -97,6 +97,8 @@ class SharedBuilds:
         self._clock = clock
         self._records: dict[str, BuildRecord] = {}
         self._latest: LatestRecord | None = None
+        self._level: LatestRecord | None = None
+        """The one that the folder was last seen to agree with."""
         self._followed = Followed(store, "minos/", self._take, self._forget)
         self._sound: dict[str, int] = {}
         """Builds here whose every byte was checked, and when they were made."""
@@ -172,7 +174,8 @@ class SharedBuilds:
             record = self._records.get(digest)
             if record is not None and record.there:
                 gone = msgspec.structs.replace(record, removed=max(removed, record.added))
-                await self._commit("minos.remove", digest, BUILDS + digest, gone)
+                if not await self._commit("minos.remove", digest, BUILDS + digest, gone):
+                    continue
             (self._artefacts.root / REMOVED / digest).unlink(missing_ok=True)
         for digest, added in self._sound.items():
             record = self._records.get(digest)
@@ -195,13 +198,17 @@ class SharedBuilds:
     async def _level_latest(self, folder: Folder) -> None:
         told = self._latest
         if told is not None and folder.latest == told.digest:
+            self._level = told
             return
-        if told is not None and folder.chosen <= told.chosen:
+        # What was level once was changed by somebody here since, whatever the clock says that was set back meanwhile.
+        changed_here = told == self._level and folder.latest in self._sound
+        if told is not None and folder.chosen <= told.chosen and not changed_here:
             if told.digest in self._sound:
                 await asyncio.to_thread(self._artefacts.choose, told.digest, at=told.chosen)
             return
         if folder.latest in self._sound and self._others_ready(folder.latest):
-            latest = LatestRecord(digest=folder.latest, chosen=folder.chosen, controller=self._holdings.me)
+            chosen = max(folder.chosen, told.chosen + 1) if told is not None else folder.chosen
+            latest = LatestRecord(digest=folder.latest, chosen=chosen, controller=self._holdings.me)
             await self._commit("minos.choose", folder.latest, LATEST_KEY, latest)
 
     def _others_ready(self, digest: str) -> bool:
@@ -254,20 +261,22 @@ class SharedBuilds:
 
     # the store
 
-    async def _commit(self, action: str, digest: str, key: str, record: BuildRecord | LatestRecord) -> None:
+    async def _commit(self, action: str, digest: str, key: str, record: BuildRecord | LatestRecord) -> bool:
+        """Whether it is told; False: another was faster, and the next look decides anew."""
         entry = await self._store.get(key)
         known: Mapping[str, int] = {key: entry.modified if entry else 0}
         if entry is not None and not self._is_known(key, entry.value):
-            return  # another was faster: the next look decides anew
+            return False
         value = _encode(record)
         try:
             revision = await self._ledger.commit(AUTHOR, action, f"minOS {digest}", [Put(key, value)], known)
         except Conflict as error:
             if error.where != key:
                 raise
-            return
+            return False
         self._followed.wrote(key, value, revision)
         log.info("minimal OS told to all controllers", extra={"build": digest, "what": action})
+        return True
 
     def _is_known(self, key: str, value: bytes) -> bool:
         known = self._latest if key == LATEST_KEY else self._records.get(key.removeprefix(BUILDS))
