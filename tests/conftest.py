@@ -1,8 +1,9 @@
 """Shared fixtures. ``tests/support`` holds the helpers that several rooms use."""
 
+import logging
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,3 +40,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     twice = [nodeid for nodeid, count in Counter(item.nodeid for item in items).items() if count > 1]
     if twice:
         raise pytest.UsageError(f"several tests have the same id: {', '.join(twice[:5])}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Generator[None, object, object]:
+    """Logging is the process's: whatever a test, or a request in it, changes there ends with it."""
+    before = {logger: (logger.level, logger.disabled, logger.propagate) for logger in _loggers()}
+    disabled = logging.root.manager.disable
+    result = yield
+    logging.disable(disabled)
+    for logger in _loggers():
+        level, logger.disabled, logger.propagate = before.get(logger, (logging.NOTSET, False, True))
+        logger.setLevel(level)
+    return result
+
+
+def _loggers() -> list[logging.Logger]:
+    known = logging.root.manager.loggerDict
+    ours = [
+        logger for name, logger in known.items() if name.startswith("strata") and isinstance(logger, logging.Logger)
+    ]
+    return [logging.root, *ours]

@@ -138,7 +138,14 @@ async def loopback_layers(
         ground = Ground(settings, store, ledger, reach, services.authority)
         await ground.start(parts)
         neighbours = await open_neighbours(
-            service.controller, settings, services.authority, ground.networks, ground.signer, opened.hub.take, parts
+            service.controller,
+            settings,
+            services.authority,
+            ground.networks,
+            ground.signer,
+            reach.seal,
+            opened.hub.take,
+            parts,
         )
         services.peers = neighbours.door
         await open_provisioning(service, services, settings, ground, opened, neighbours, parts)

@@ -15,7 +15,7 @@ import pytest
 from strata.control.leadership import Holder, Leadership
 from strata.control.peers import Peer, Peers
 from strata.control.settings import LeadershipSettings
-from strata.core.errors import BadRequest
+from strata.core.errors import BadRequest, Conflict
 from strata.daemon.neighbours import _compared
 from strata.daemon.provisioning import _led_for
 from strata.store.memory import MemoryStore
@@ -23,7 +23,7 @@ from strata.store.protocol import Put
 
 
 def peer(name: str, **other: str) -> Peer:
-    fields = {"url": f"https://{name}:8443", "fingerprint": "CA", "signing": "KEY", **other}
+    fields = {"url": f"https://{name}:8443", "fingerprint": "CA", "signing": "KEY", "sealing": "SEAL", **other}
     return Peer(controller=name, **fields)
 
 
@@ -38,6 +38,7 @@ class Known:
             store,
             peer("alpha"),
             announce=self.announced.__setitem__,
+            opens=("SEAL", "OLD"),
             compared=lambda found, trouble: self.troubles.append((found.controller, trouble)),
         )
 
@@ -86,8 +87,8 @@ async def test_a_controller_with_another_authority_is_not_believed_and_told_of(k
     await until(lambda: bool(known.troubles))
     [(name, trouble)] = known.troubles
     assert name == "beta"
-    assert "authority of its own" in trouble
-    assert "copy ca/" in trouble
+    assert "authority that nodes of alpha do not believe" in trouble
+    assert "copy ca/ into" in trouble
     assert known.peers.others() == ()
     assert known.peers.get("beta") is None
     assert known.peers.urls() == ("https://alpha:8443",)
@@ -96,11 +97,19 @@ async def test_a_controller_with_another_authority_is_not_believed_and_told_of(k
 async def test_a_controller_with_another_signing_key_is_spoken_to_and_told_of(known: Known) -> None:
     await known.comes(peer("beta", signing="OTHER"))
     await until(lambda: bool(known.troubles))
-    assert "copy signing/" in known.troubles[0][1]
+    assert "copy signing/ into" in known.troubles[0][1]
     assert [found.controller for found in known.peers.others()] == ["beta"]
     await known.comes(peer("beta"))
     await until(lambda: len(known.troubles) == 2)
     assert known.troubles[1] == ("beta", "")
+
+
+async def test_all_that_does_not_fit_is_told_at_once(known: Known) -> None:
+    await known.comes(peer("old", sealing="OLD"))  # a key that was there before is still held
+    await known.comes(peer("beta", fingerprint="OTHER", signing="OTHER", sealing="OTHER"))
+    await until(lambda: len(known.troubles) == 2)
+    assert known.troubles[0] == ("old", "")
+    assert "copy ca/, signing/, secrets.key into its state directory" in known.troubles[1][1]
 
 
 async def test_one_that_does_not_fit_and_goes_is_told_of_too(known: Known) -> None:
@@ -135,15 +144,15 @@ async def test_nobody_speaks_for_another_and_nothing_unreadable_or_without_tls_c
     assert [found.controller for found in known.peers.others()] == ["last"]
 
 
-def leadership_of(store: MemoryStore, clock: Callable[[], float]) -> Leadership:
+def leadership_of(store: MemoryStore, clock: Callable[[], float], name: str = "alpha", shards: int = 2) -> Leadership:
     async def gained(shards: dict[int, int]) -> None: ...
     async def quiet() -> None: ...
     async def reached(revision: int) -> None: ...
 
     return Leadership(
         store,
-        LeadershipSettings(shards=2, lease=60.0, renew_every=0.01),
-        Holder("alpha", "1"),
+        LeadershipSettings(shards=shards, lease=60.0, renew_every=0.01),
+        Holder(name, "1"),
         clock,
         gained=gained,
         lost=lambda shards: None,
@@ -168,6 +177,24 @@ async def test_a_leader_that_slept_does_not_claim_to_have_listened() -> None:
     assert led_for("n1") == 50.0
     now[0] += 60.0
     assert led_for("n1") == 0.0, "another may lead it by now, and its agent speak to that one"
+    await store.close()
+
+
+async def test_a_controller_that_divides_the_fleet_otherwise_is_refused() -> None:
+    store = MemoryStore()
+    alpha = leadership_of(store, lambda: 1000.0)
+    await alpha.agree()
+    same, other = leadership_of(store, lambda: 1000.0, "beta"), leadership_of(store, lambda: 1000.0, "gamma", shards=3)
+    await same.agree()
+    with pytest.raises(Conflict, match=r"\(alpha, beta\) divide the fleet into 2 shards, this one into 3") as refused:
+        await other.agree()
+    assert "--shards 2" in refused.value.hint
+    assert await store.get("controller/gamma") is None, "it is not counted among them"
+    await alpha.resign()
+    await same.resign()
+    await other.agree()
+    with pytest.raises(Conflict, match=r"\(gamma\) divide the fleet into 3 shards"):
+        await alpha.agree()
     await store.close()
 
 

@@ -105,6 +105,9 @@ def _finish_set(
                 f"{answer['changed']} of {many(len(answer['results']), 'node')} changed, revision {answer['revision']}"
             )
         _complain(session, wrong)
+        if not answer["results"]:
+            out.note(f"no node is all of this: {select}; a comma between names means any of them: n1,n2")
+            return 1
     if failed or not waiting:
         return 1 if failed else 0
     found = converge.wait(session.client, select, out, timeout=timeout, revision=revision)

@@ -20,6 +20,7 @@ SET = "demo"
 """The image set that nodes run."""
 
 RECIPE = Path(__file__).parent / "demo" / "recipe.yaml"
+SECOND = RECIPE.with_name("second.yaml")
 """What the image is built from."""
 
 

@@ -34,7 +34,7 @@ TRY = (
     "strata node exec @compute -- uname -a  # a command on all of them",
     "strata virtual login n0001             # a shell on one of them",
     "strata virtual kill n0001              # its power fails; strata node history n0001 tells what became of it",
-    f"strata image build {up_image.RECIPE} --name demo --tag 2",
+    f"strata image build {up_image.SECOND} --name demo --tag 2",
     "strata image promote demo:2 demo:1     # another image, without a reboot",
     "strata console n0001                   # what its kernel said",
     "strata down                            # all of it away again",

@@ -147,6 +147,7 @@ class Controller:
         for key, value in await self.intents.listed():
             self._hear_of(Event(0, key, value))
         self.trouble = ""
+        await self.leadership.agree()
         for work in (self._follow, self._run, self.leadership.run, self._housekeeping):
             task = asyncio.create_task(work(), name=work.__qualname__)
             task.add_done_callback(self._ended)

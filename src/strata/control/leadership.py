@@ -9,6 +9,7 @@ longer than a request takes, and fences settle the rest.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 from collections.abc import Awaitable, Callable
@@ -21,6 +22,10 @@ from strata.store.protocol import Delete, Put, Store
 
 log = logging.getLogger(__name__)
 
+MEMBER = "controller/"
+"""Keys of the controllers that are there."""
+SHARDS = "shards"
+"""The key of how many parts the fleet is divided into."""
 
 BATON = "baton"
 """The key of who may use what the shares of a budget leave over."""
@@ -96,6 +101,29 @@ class Leadership:
         self._announced[key] = value
         self.poke()
 
+    async def agree(self) -> None:
+        """See that all controllers divide the fleet alike, before this one leads any part of it: under different
+        numbers a node would have two leaders, or none. ``Conflict`` if they do not."""
+        self._lease = await self._store.grant(self._settings.lease)
+        await self._members()  # before looking: of two that come at once with different numbers, one sees the other
+        while True:
+            found = await self._store.get(SHARDS)
+            told = msgspec.msgpack.decode(found.value, type=int) if found is not None else 0
+            if told == self._settings.shards:
+                return
+            others = [name for name in await self._members() if name != self._me.controller]
+            if told and others:
+                await self.resign()
+                raise Conflict(
+                    f"the other controllers ({', '.join(others)}) divide the fleet into {told} shards, "
+                    f"this one into {self._settings.shards}",
+                    where="--shards",
+                    hint=f"start it with --shards {told}; to change the number, stop all controllers first",
+                )
+            value = msgspec.msgpack.encode(self._settings.shards)
+            with contextlib.suppress(Conflict):  # somebody was faster: look again
+                await self._store.txn([Put(SHARDS, value)], expect={SHARDS: found.modified if found else 0})
+
     async def run(self) -> None:
         """Renew and take what is free, until cancelled."""
         while True:
@@ -162,8 +190,8 @@ class Leadership:
 
     async def _members(self) -> list[str]:
         """The controllers that are there, ourselves among them."""
-        mine = f"controller/{self._me.controller}"
-        entries = {entry.key: entry for entry in (await self._store.range("controller/")).entries}
+        mine = f"{MEMBER}{self._me.controller}"
+        entries = {entry.key: entry for entry in (await self._store.range(MEMBER)).entries}
         if mine not in entries or entries[mine].lease != self._lease:
             await self._store.txn([Put(mine, self._value(), self._lease)])
         wanted = (self._lease, dict(self._announced))
@@ -173,7 +201,7 @@ class Leadership:
                 self._written = wanted
             except StrataError as error:  # whom the others do not find can lead all the same
                 log.warning("the other controllers are not told", extra={"error": str(error)})
-        return sorted(key.removeprefix("controller/") for key in {*entries, mine})
+        return sorted(key.removeprefix(MEMBER) for key in {*entries, mine})
 
     async def _give_back(self, share: int) -> None:
         extra = sorted(self.epochs)[share:]

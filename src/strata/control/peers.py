@@ -7,7 +7,7 @@ other by the certificates of one authority; one that came with an authority of i
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import msgspec
 
@@ -30,6 +30,8 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
     """Of the authority whose certificates it shows and believes."""
     signing: str = ""
     """Of the key that it signs releases with; empty: it signs none."""
+    sealing: str = ""
+    """Of the key that it seals secrets in the store with."""
 
 
 class Peers:
@@ -41,12 +43,15 @@ class Peers:
         me: Peer,
         *,
         announce: Callable[[str, bytes], None],
+        opens: Collection[str] = (),
         compared: Callable[[Peer, str], None] = lambda peer, trouble: None,
     ) -> None:
-        """``announce``: keeps a record in the store for as long as this controller lives. ``compared``: takes every
+        """``announce``: keeps a record in the store for as long as this controller lives. ``opens``: the keys by which
+        this one opens sealed secrets. ``compared``: takes every
         controller that comes, and in what it does not fit to this one and what to do; empty: it does, or it went."""
         self.me = me
         self._announce = announce
+        self._opens = opens
         self._compared = compared
         self._found: dict[str, Peer] = {}
         self._followed = Followed(store, PREFIX, self._take, self._found.clear)
@@ -95,16 +100,17 @@ class Peers:
             self._compared(peer, self._trouble(peer))
 
     def _trouble(self, peer: Peer) -> str:
+        """In what the other does not fit to this one, all of it, and what to do."""
+        mine, found = self.me.controller, {}
         if peer.fingerprint != self.me.fingerprint:
-            return (
-                f"controller {peer.controller} has a certificate authority of its own: it is not spoken to, and nodes "
-                f"that {self.me.controller} boots do not believe it; stop one of them, copy ca/ in its state directory "
-                "from the other, and start it again"
-            )
+            found["ca/"] = f"has a certificate authority that nodes of {mine} do not believe, and is not spoken to"
         if peer.signing and self.me.signing and peer.signing != self.me.signing:
-            return (
-                f"controller {peer.controller} signs releases with a key of its own: nodes that {self.me.controller} "
-                "boots refuse them; stop one of them, copy signing/ in its state directory from the other, and start "
-                "it again"
-            )
-        return ""
+            found["signing/"] = f"signs images with a key that nodes of {mine} do not believe"
+        if peer.sealing and peer.sealing not in self._opens:
+            found["secrets.key"] = f"seals passwords with a key that {mine} does not have"
+        if not found:
+            return ""
+        return (
+            f"controller {peer.controller} {'; '.join(found.values())}. Stop the one that is new here, copy "
+            f"{', '.join(found)} into its state directory from the other, and start it again"
+        )

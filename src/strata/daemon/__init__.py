@@ -173,6 +173,7 @@ async def running(settings: Settings, way_out: Sequence[str] = ()) -> AsyncItera
             authority,
             ground.networks if ground is not None else None,
             ground.signer if ground is not None else None,
+            reach.seal,
             hardware.hub.take,
             parts,
         )

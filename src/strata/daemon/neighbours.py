@@ -17,6 +17,7 @@ from strata.control.elsewhere import Elsewhere
 from strata.control.peer_client import PeerClient
 from strata.control.peers import Peer, Peers
 from strata.control.settings import ListenSettings, Settings
+from strata.hardware.access.sealing import Seal
 from strata.hardware.events.event import EventSink, HardwareEvent
 from strata.provisioning.networks import Networks
 from strata.provisioning.signing import Signer
@@ -38,6 +39,7 @@ async def open_neighbours(
     authority: Authority,
     networks: Networks | None,
     signer: Signer | None,
+    seal: Seal,
     events: EventSink,
     parts: AsyncExitStack,
 ) -> Neighbours:
@@ -47,8 +49,11 @@ async def open_neighbours(
         url=front_url(settings, networks),
         fingerprint=authority.fingerprint,
         signing=hashlib.sha256(signer.public_pem.encode()).hexdigest() if signer is not None else "",
+        sealing=seal.key_ids[0],
     )
-    peers = Peers(controller.store, me, announce=controller.leadership.announce, compared=_compared(events))
+    peers = Peers(
+        controller.store, me, announce=controller.leadership.announce, opens=seal.key_ids, compared=_compared(events)
+    )
     await peers.start()
     parts.push_async_callback(peers.stop)
     client = PeerClient(authority, me.controller, settings.state_dir)

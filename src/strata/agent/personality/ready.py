@@ -30,3 +30,14 @@ def is_ready(member: Member, pid: int, command: list[str]) -> bool:
             return False
         return done.returncode == 0
     return True
+
+
+def awaited(member: Member) -> str:
+    """What did not come about, in words."""
+    if member.ready_kind == "file":
+        return f"there is no {member.ready_path}"
+    if member.ready_kind == "tcp":
+        return f"nobody answers at port {member.ready_port}"
+    if member.ready_kind == "command":
+        return f"{member.ready_argv[0]} does not succeed"
+    return "it did not start"

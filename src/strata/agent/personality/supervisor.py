@@ -24,7 +24,7 @@ from ..link.logs import Logs
 from ..paths import Paths
 from .container import Crun, end_process, hears, runtime_config
 from .member import Member
-from .ready import is_ready
+from .ready import awaited, is_ready
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -194,7 +194,8 @@ class Supervisor:
                 elif waiting and time.monotonic() > deadline:
                     self._stop(pid, gone)
                     tail = self._logs.tail(self.member.name)
-                    return f"not ready within {self.member.ready_within:g} s" + (f": {tail}" if tail else "")
+                    why = f"not ready within {self.member.ready_within:g} s: {awaited(self.member)}"
+                    return why + (f"; it said last: {tail}" if tail else "")
                 pause = min(1.0, pause * 1.5)
         except ProcessLookupError:
             self._listen()

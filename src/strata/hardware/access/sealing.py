@@ -44,6 +44,11 @@ class Seal:
         self._ciphers = {_id_of(key): AESGCM(key) for key in keys}
         self._first = _id_of(keys[0])
 
+    @property
+    def key_ids(self) -> tuple[str, ...]:
+        """What the keys are known by, the one that seals first; they say nothing of the keys."""
+        return (self._first.hex(), *(name.hex() for name in self._ciphers if name != self._first))
+
     def __repr__(self) -> str:
         return f"Seal({self.where})"
 
