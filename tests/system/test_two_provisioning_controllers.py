@@ -207,10 +207,10 @@ def test_a_controller_with_keys_of_its_own_is_told_of_on_both(world: World, etcd
 
     def told(controller: Controller) -> bool:
         alerts = controller.client.get("/v1/alerts")["items"]
-        return any("has a certificate authority of its own" in alert["message"] for alert in alerts)
+        return any("copy ca/, signing/, secrets.key into" in alert["message"] for alert in alerts)
 
     for controller in both:
-        eventually("it is told of", lambda controller=controller: told(controller), 30)
+        eventually("it is told of", lambda controller=controller: told(controller), 60)
     eventually("they share", lambda: both[0].leads() == {"alpha": SHARDS // 2, "beta": SHARDS // 2}, 30)
     both[0].client.request("POST", "/v1/nodes", body={"nodes": [{"name": name} for name in NAMES]})
     done = strata(both[0].state, "node", "exec", "*", "--minos", "--json", "--", "true")
