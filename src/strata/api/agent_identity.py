@@ -12,13 +12,13 @@ import msgspec
 from msgspec import Meta
 
 from strata.api.problem import MEDIA_TYPE, problem_of
+from strata.api.raw_body import Receive, whole_body
 from strata.api.rights import WHO
 from strata.control.principal import Principal
 from strata.core.errors import BadRequest, Denied, Unauthenticated
 from strata.provisioning.identity.identity import Certificate, Identity
 
 Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 BODY_MOST = 16 * 1024
@@ -56,7 +56,7 @@ async def redeem(scope: Scope, receive: Receive, send: Send, identity: Identity)
     """A certificate for a token; nobody is known yet."""
 
     async def certificate() -> Certificate:
-        asked = _decoded(_redeem, await _body(receive))
+        asked = _decoded(_redeem, await whole_body(receive, BODY_MOST))
         return await identity.redeem(asked.token, asked.csr.encode(), peer_of(scope))
 
     await _answer(scope, send, certificate)
@@ -71,7 +71,7 @@ async def renew(scope: Scope, receive: Receive, send: Send, identity: Identity) 
             raise who if isinstance(who, Unauthenticated) else Unauthenticated("no certificate was shown")
         if who.role != "node" or who.via != "certificate":
             raise Denied("only a node renews its certificate, and shows the one that it has", where=who.name)
-        asked = _decoded(_renew, await _body(receive))
+        asked = _decoded(_renew, await whole_body(receive, BODY_MOST))
         return await identity.renew(who.name, who.credential, asked.csr.encode(), peer_of(scope))
 
     await _answer(scope, send, certificate)
@@ -106,18 +106,3 @@ def _decoded(decode: Callable[[bytes], _T], body: bytes) -> _T:
     except (msgspec.DecodeError, RecursionError):
         # What was sent is not repeated: it may hold a token.
         raise BadRequest("not the JSON that belongs here", where="body", hint='{"token": …, "csr": …}') from None
-
-
-async def _body(receive: Receive) -> bytes:
-    parts: list[bytes] = []
-    size = 0
-    while True:
-        event = await receive()
-        if event["type"] == "http.disconnect":
-            raise BadRequest("the request broke off", where="body")
-        parts.append(event.get("body", b""))
-        size += len(parts[-1])
-        if size > BODY_MOST:
-            raise BadRequest(f"a request has at most {BODY_MOST} bytes", where="body")
-        if not event.get("more_body"):
-            return b"".join(parts)

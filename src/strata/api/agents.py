@@ -15,6 +15,7 @@ import msgspec
 
 from strata.api.agent_identity import peer_of, redeem, renew
 from strata.api.problem import MEDIA_TYPE, problem_of
+from strata.api.raw_body import Receive, whole_body
 from strata.control.principal import Principal
 from strata.core.errors import BadRequest, Denied, NotFound, Unauthenticated, Unavailable
 from strata.provisioning.agents.hub import Hub
@@ -23,7 +24,6 @@ from strata.provisioning.agents.wire import Exchange, Hello, LogLines
 from strata.provisioning.identity.identity import Identity
 
 Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 log = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ async def agents_app(
         if route in ("redeem", "renew"):
             return await _identity(route, scope, receive, send, door.identity)
         if route == "hello":
-            said = _decoded(_hello, await _body(receive, HELLO_MOST))
+            said = _decoded(_hello, await whole_body(receive, HELLO_MOST))
             body = _encode({"adopted": door.unknown.hello(said, peer_of(scope)), "wait": WAIT})
         else:
             node = await _node(scope, who, door.identity)
@@ -96,15 +96,15 @@ async def agents_app(
 
 async def _answer(route: str, node: str, receive: Receive, door: AgentDoor) -> bytes:
     if route == "exchange":
-        request = _decoded(_exchange, await _body(receive, EXCHANGE_MOST))
+        request = _decoded(_exchange, await whole_body(receive, EXCHANGE_MOST))
         return _encode(await door.hub.exchange(node, request))
     if route == "inventory":
-        body = await _body(receive, INVENTORY_MOST)
+        body = await whole_body(receive, INVENTORY_MOST)
         _decoded(_tree, body)
         await door.inventoried(node, body)
         return _OK
     if route == "log":
-        door.logged(node, _decoded(_lines, await _body(receive, LOG_MOST)).lines)
+        door.logged(node, _decoded(_lines, await whole_body(receive, LOG_MOST)).lines)
         return _OK
     raise NotFound("agents have no such path", where=route[:40])
 
@@ -130,25 +130,6 @@ async def _identity(route: str, scope: Scope, receive: Receive, send: Send, iden
 
     await (redeem if route == "redeem" else renew)(scope, receive, sent, identity)
     return status
-
-
-async def _body(receive: Receive, most: int) -> bytes:
-    event = await receive()
-    if event["type"] == "http.request" and not event.get("more_body"):
-        body: bytes = event.get("body", b"")
-        if len(body) <= most:
-            return body
-    parts: list[bytes] = []
-    size = 0
-    while event["type"] == "http.request":
-        parts.append(event.get("body", b""))
-        size += len(parts[-1])
-        if size > most:
-            raise BadRequest(f"a request has at most {most} bytes here", where="body")
-        if not event.get("more_body"):
-            return b"".join(parts)
-        event = await receive()
-    raise BadRequest("the request broke off", where="body")
 
 
 def _decoded(decode: Callable[[bytes], _T], body: bytes) -> _T:

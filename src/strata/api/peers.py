@@ -15,12 +15,12 @@ from typing import Any
 import msgspec
 
 from strata.api.problem import MEDIA_TYPE, problem_of
+from strata.api.raw_body import Receive, whole_body
 from strata.control.peer_answers import Handler
 from strata.control.peer_client import ADDRESSEE, PREFIX
 from strata.core.errors import BadRequest, NotFound, Unauthenticated, Unavailable
 
 Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ async def peers_app(
         handler = door.routes.get(name) if door is not None else None
         if handler is None:
             raise NotFound("this controller answers no such question", where=name[:80])
-        answer = await handler(who, await _body(receive))
+        answer = await handler(who, await whole_body(receive, BODY_MOST))
         if not isinstance(answer, bytes):
             return await _stream(answer, receive, send)
         status, headers = 200, [_JSON]
@@ -132,18 +132,3 @@ async def _send_all(pieces: AsyncIterator[bytes], send: Send) -> None:
 async def _gone(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-async def _body(receive: Receive) -> bytes:
-    parts: list[bytes] = []
-    size = 0
-    while True:
-        event = await receive()
-        if event["type"] != "http.request":
-            raise BadRequest("the request broke off", where="body")
-        parts.append(event.get("body", b""))
-        size += len(parts[-1])
-        if size > BODY_MOST:
-            raise BadRequest(f"a request has at most {BODY_MOST} bytes here", where="body")
-        if not event.get("more_body"):
-            return b"".join(parts)
