@@ -16,10 +16,11 @@ TOOLS := nginx etcd etcdctl dot ipmitool curl openssl pg_ctlcluster slurmctld sc
 # While it is there, Debian starts no daemon that it installs: we start our own, elsewhere.
 NO_START := /usr/sbin/policy-rc.d
 SEEDS ?= 1000
+SEED ?= 1
 NODES ?= 256
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up up-simulated down test test-fast lint sim bench docs lock clean
+.PHONY: help setup up up-simulated down test test-fast test-late lint sim bench docs lock clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -59,6 +60,9 @@ test-fast: setup  ## Tests without servers, under 90 seconds
 
 test: setup lint  ## All tests, as CI runs them
 	.venv/bin/pytest -q -n 2 --dist loadfile
+
+test-late: setup  ## All tests while everything comes late by chance, to find races: make test-late SEED=7
+	.venv/bin/pytest -q -n 2 --dist loadfile --late $(SEED)
 
 sim: setup  ## The whole controller under seeded faults in virtual time: make sim SEEDS=1000
 	$(PY) tests/simulation/run.py --seeds $(SEEDS)

@@ -1,6 +1,7 @@
 """Shared fixtures. ``tests/support`` holds the helpers that several rooms use."""
 
 import logging
+import os
 import sys
 from collections import Counter
 from collections.abc import Generator, Iterator
@@ -18,6 +19,20 @@ sys.path.insert(0, str(Path(__file__).parent))
 # What an example may cost is the machine's business, not the property's: a loaded machine must not fail a test.
 settings.register_profile("strata", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("strata")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--late", metavar="SEED", help="let everything come late by chance, to find races (see support/late)"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    seed = config.getoption("--late")
+    if seed:
+        from support.late import be_late
+
+        be_late(f"{seed} {os.environ.get('PYTEST_XDIST_WORKER', '')}")
 
 
 @pytest.fixture(scope="session")
