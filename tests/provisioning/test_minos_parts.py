@@ -1,15 +1,19 @@
 """The parts of the minimal OS's build, each by itself."""
 
+import ctypes
+import errno
 import json
 import lzma
+import shutil
 import struct
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from strata.core.errors import BadRequest, NotFound
-from strata.provisioning.minos import elf, modules, packages, python, root
+from strata.provisioning.minos import elf, modules, packages, python, root, standin
 from strata.provisioning.minos.packages import Packages
 from strata.provisioning.minos.recipe import recipe
 from strata.provisioning.minos.tree import File, directory, fingerprint, link, pack, regular
@@ -111,6 +115,25 @@ def test_an_elf_file_that_is_cut_off_is_no_elf_file():
     assert elf.read(whole, (".modinfo",)) is not None
     assert all(elf.read(whole[:size]) is None for size in (0, 5, 20, len(whole) // 2))
     assert elf.read(b"\x7fELF\x02\x01" + b"\xff" * 200) is None
+
+
+def test_a_stand_in_has_what_the_program_asks_for_and_every_function_says_that_it_is_not_supported(tmp_path: Path):
+    path = tmp_path / "libsystemd.so.0"
+    crun = Path(shutil.which("crun") or "/no/crun").read_bytes()
+    functions = elf.imports(crun, path.name)
+    assert functions["sd_notify"].startswith("LIBSYSTEMD_")
+    header = elf.read(crun)
+    assert header is not None
+    path.write_bytes(standin.library(path.name, header.machine, functions))
+    found = ctypes.CDLL(str(path))
+    assert {getattr(found, name)() for name in functions} == {-errno.ENOSYS}
+    done = subprocess.run(["crun", "--version"], env={"LD_LIBRARY_PATH": str(tmp_path)}, capture_output=True, text=True)
+    assert done.returncode == 0 and "crun version" in done.stdout, done.stderr
+
+
+def test_a_program_takes_nothing_of_a_library_that_it_does_not_name():
+    assert elf.imports(Path(sys.executable).resolve().read_bytes(), "libsystemd.so.0") == {}
+    assert elf.imports(module().data, "libsystemd.so.0") == {}
 
 
 def test_the_same_files_make_the_same_archive_in_whatever_order_they_came():

@@ -2,6 +2,7 @@
 
 import fcntl
 import hashlib
+import lzma
 import os
 import shutil
 import subprocess
@@ -40,9 +41,9 @@ def built() -> Path:
     return place / "minos"
 
 
-def make(output: Path, signing: Path, arch: str = "x86_64", cache: Path = PACKAGES) -> None:
+def make(output: Path, signing: Path, arch: str = "x86_64", cache: Path = PACKAGES, kernel: str = "") -> None:
     """Build into ``output``, with packages that are shared."""
-    build(recipe(arch), AGENT, cache, Artefacts(output), Signer.open(signing))
+    build(recipe(arch), AGENT, cache, Artefacts(output), Signer.open(signing), kernel=kernel)
 
 
 def packages_only(into: Path) -> Path:
@@ -63,8 +64,12 @@ def initrd_with(extra: Mapping[str, File], into: Path) -> Path:
 def unpack(initrd: Path) -> dict[str, bytes]:
     """The regular files of an initrd."""
     with tempfile.TemporaryDirectory() as folder:
-        archive = subprocess.run(["zstd", "-dcq", initrd], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
-        subprocess.run(["cpio", "-id", "--quiet", "--no-absolute-filenames"], input=archive, cwd=folder, check=True)
+        data = initrd.read_bytes()
+        while data:
+            archive = lzma.LZMADecompressor()
+            plain = archive.decompress(data)
+            subprocess.run(["cpio", "-id", "--quiet", "--no-absolute-filenames"], input=plain, cwd=folder, check=True)
+            data = archive.unused_data
         return {
             str(path.relative_to(folder)): path.read_bytes()
             for path in Path(folder).rglob("*")

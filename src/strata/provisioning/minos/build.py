@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import lzma
 import os
 import re
-import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -18,7 +18,8 @@ from strata.provisioning.minos.tree import File, Tree, fingerprint, pack
 from strata.provisioning.signing import Signer
 
 STEPS = 6
-_KEPT = 4
+_KEPT = 8
+_KERNEL_FILTERS = {lzma.FILTER_X86: b"CONFIG_XZ_DEC_X86"}
 Progress = Callable[[int, str], None]
 """Called with how many of ``STEPS`` are done, and what is being done now."""
 
@@ -68,10 +69,12 @@ def build(
     release, kernel_image = _image(recipe, kernel_files)
     progress(4, "putting the file tree together")
     chosen = modules.select(kernel_files, release, extra, hardware)
-    tree = root.system(recipe, files, sources, crash_hook) | chosen
+    system = root.system(recipe, files, sources, crash_hook)
+    tree = system | chosen
     progress(5, "compressing the initrd")
-    archive = pack(tree)
-    initrd = compressed(archive, cache)
+    # Two archives, which the kernel takes one after the other: what makes programs smaller makes modules larger.
+    archives = (pack(system), recipe.filters), (pack(chosen), ())
+    initrd = b"".join(compressed(archive, cache, filters) for archive, filters in archives)
     manifest = Manifest(
         arch=recipe.arch,
         kernel=release,
@@ -79,7 +82,7 @@ def build(
         agent=_digest(sources),
         files=fingerprint(tree),
         modules=tuple(sorted(path.rpartition("/")[2].removesuffix(".ko") for path in chosen if path.endswith(".ko"))),
-        unpacked=len(archive),
+        unpacked=sum(len(archive) for archive, _ in archives),
         vmlinuz=_part(kernel_image),
         initrd=_part(initrd),
     )
@@ -104,8 +107,8 @@ def _kernel(packages: Packages, name: str) -> Package:
 
 
 def _carried(name: str) -> bool:
-    # A program beside the one that is taken of its package speaks to Xen, with a dozen libraries.
-    return name.startswith(("lib", "python3", "zlib")) and not name.startswith("libxen")
+    # Beside what is taken of a package, a program speaks to Xen, with a dozen libraries. systemd has a stand-in.
+    return name.startswith(("lib", "python3", "zlib")) and not name.startswith(("libxen", "libsystemd"))
 
 
 def _useful(path: str) -> bool:
@@ -118,33 +121,34 @@ def _image(recipe: Recipe, files: Mapping[str, File]) -> tuple[str, bytes]:
         if path.startswith(f"boot/{recipe.image}-"):
             release = path.removeprefix(f"boot/{recipe.image}-")
             config = files.get(f"boot/config-{release}", File(0)).data
-            if b"CONFIG_RD_ZSTD=y" not in config:
-                raise Unavailable(f"kernel {release} cannot unpack zstd", where="minos build", hint="use a newer one")
+            for one in (b"CONFIG_RD_XZ", *(_KERNEL_FILTERS[one] for one in recipe.filters)):
+                if one + b"=y" not in config.splitlines():
+                    raise Unavailable(
+                        f"kernel {release} cannot unpack the initrd: it is without {one.decode()}",
+                        where="minos build",
+                        hint="name another linux-image package",
+                    )
             return release, files[path].data
     raise Unavailable("the kernel's package holds no kernel", where="minos build", hint="name a linux-image package")
 
 
-def compressed(archive: bytes, cache: Path) -> bytes:
+def compressed(archive: bytes, cache: Path, filters: Iterable[int] = ()) -> bytes:
     """The archive as nodes fetch it. Compressing is most of a build: earlier results are kept, and checked."""
-    kept = cache / f"initrd-{hashlib.sha256(archive).hexdigest()[:16]}.zst"
-    if kept.exists() and _zstd(["-dc"], kept.read_bytes(), check=False) == archive:
-        data = kept.read_bytes()
-    else:
-        # One thread: with more, where blocks end would depend on how many there are.
-        data = _zstd(["-18", "--single-thread", "-c"], archive)
-        _keep(kept, data)
-    # The kernel takes another archive after this one only where a word begins.
-    return data + bytes(-len(data) % 4)
+    chain = [*({"id": one} for one in filters), {"id": lzma.FILTER_LZMA2, "preset": 6}]
+    kept = cache / f"initrd-{hashlib.sha256(archive + repr(chain).encode()).hexdigest()[:16]}.xz"
+    if kept.exists() and _unpacks_to(kept.read_bytes(), archive):
+        return kept.read_bytes()
+    # The kernel knows this check only. What comes out is whole words: another archive may follow.
+    data = lzma.compress(archive, check=lzma.CHECK_CRC32, filters=chain)
+    _keep(kept, data)
+    return data
 
 
-def _zstd(options: list[str], data: bytes, *, check: bool = True) -> bytes:
+def _unpacks_to(data: bytes, archive: bytes) -> bool:
     try:
-        done = subprocess.run(["zstd", "-q", *options], input=data, capture_output=True, timeout=600)
-    except FileNotFoundError:
-        raise Unavailable("zstd is not installed", where="minos build", hint="apt-get install zstd") from None
-    if check and done.returncode:
-        raise Unavailable(f"zstd failed: {done.stderr.decode(errors='replace')[:200]}", where="minos build")
-    return done.stdout
+        return lzma.decompress(data) == archive
+    except lzma.LZMAError:
+        return False
 
 
 def _keep(path: Path, data: bytes) -> None:
@@ -152,7 +156,7 @@ def _keep(path: Path, data: bytes) -> None:
     part = path.with_name(f".{path.name}.{os.getpid()}")
     part.write_bytes(data)
     part.replace(path)
-    older = sorted(path.parent.glob("initrd-*.zst"), key=lambda one: one.stat().st_mtime)[:-_KEPT]
+    older = sorted(path.parent.glob("initrd-*"), key=lambda one: one.stat().st_mtime)[:-_KEPT]
     for one in older:
         one.unlink(missing_ok=True)
 

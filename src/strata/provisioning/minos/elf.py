@@ -10,6 +10,9 @@ AARCH64 = 183
 
 _HEADER = struct.Struct("<16xHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
+_NEED = struct.Struct("<HHIII")
+_VERSION = struct.Struct("<IHHII")
 _DYNAMIC = 6
 _STRINGS = 3
 _NEEDED = 1
@@ -32,6 +35,27 @@ def read(data: bytes, sections: tuple[str, ...] = ()) -> Elf | None:
         return _read(data, sections)
     except (struct.error, IndexError, OverflowError, ValueError):
         return None
+
+
+def imports(data: bytes, library: str) -> dict[str, str]:
+    """The functions that a program takes from ``library``, with the version of each, as far as it names versions."""
+    parts = (".dynsym", ".dynstr", ".gnu.version", ".gnu.version_r")
+    found = read(data, parts)
+    symbols, strings, numbers, needs = (found.sections.get(part, b"") if found else b"" for part in parts)
+    versions: dict[int, str] = {}
+    at = 0
+    while needs:
+        _, count, file, auxiliary, following = _NEED.unpack_from(needs, at)
+        row = at + auxiliary
+        for _ in range(count if _string(strings, file) == library else 0):
+            _, _, number, name, step = _VERSION.unpack_from(needs, row)
+            versions[number] = _string(strings, name)
+            row += step
+        if not following:
+            break
+        at += following
+    named = zip(_SYMBOL.iter_unpack(symbols), struct.iter_unpack("<H", numbers), strict=False)
+    return {_string(strings, symbol[0]): versions[number] for symbol, (number,) in named if number in versions}
 
 
 def _read(data: bytes, wanted: tuple[str, ...]) -> Elf:

@@ -1,4 +1,7 @@
-"""Which kernel modules go into the initrd, and the tables by which they are loaded for the hardware that is there."""
+"""Which kernel modules go into the initrd, and the tables by which they are loaded for the hardware that is there.
+
+Modules are carried as they are, not stripped: kernels want their signatures under secure boot.
+"""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from strata.core.errors import Unavailable
-from strata.provisioning.minos import elf, modules, python
-from strata.provisioning.minos.recipe import PROGRAMS, SETTINGS, Recipe
+from strata.provisioning.minos import elf, modules, python, standin
+from strata.provisioning.minos.recipe import PROGRAMS, SETTINGS, STAND_INS, Recipe
 from strata.provisioning.minos.tree import File, Tree, directory, link, regular
 
 CRASH_HOOK = "etc/strata/crash-hook"
@@ -71,9 +71,11 @@ def _libraries(recipe: Recipe, files: Mapping[str, File], users: Iterable[File])
     """Every library that ``users`` need, at the first place where the loader looks, and the loader itself."""
     folder = f"lib/{recipe.triplet}"
     found: Tree = {}
+    functions: dict[str, dict[str, str]] = {}
     waiting = list(users)
     while waiting:
-        header = elf.read(waiting.pop().data)
+        data = waiting.pop().data
+        header = elf.read(data)
         if header is None:
             continue
         if header.machine != recipe.machine:
@@ -82,9 +84,13 @@ def _libraries(recipe: Recipe, files: Mapping[str, File], users: Iterable[File])
         if loader and header.interpreter != f"/{folder}/{loader}":
             found[header.interpreter.lstrip("/")] = link(f"/{folder}/{loader}")
         for name in (*header.needed, *([loader] if loader else [])):
-            if f"{folder}/{name}" not in found:
+            if name in STAND_INS:
+                functions[name] = functions.get(name, {}) | elf.imports(data, name)
+            elif f"{folder}/{name}" not in found:
                 found[f"{folder}/{name}"] = _library(recipe, files, name)
                 waiting.append(found[f"{folder}/{name}"])
+    for name, used in functions.items():
+        found[f"{folder}/{name}"] = regular(standin.library(name, recipe.machine, used), executable=True)
     return found
 
 
