@@ -10,7 +10,7 @@ import numpy as np
 
 from simulation.network import CANARY
 from simulation.world import DESTRUCTIVE, WATTS, World
-from strata.control import views as v
+from strata.control.fleet_views.desires import DesireChange
 from strata.control.principal import LOCAL_ADMIN
 from strata.control.registry import Registry
 from strata.core.errors import StrataError
@@ -48,7 +48,7 @@ def _check_repeats(world: World, node: int) -> None:
 
 def promise_3_a_failure_of_strata_never_hurts_a_running_job(world: World) -> None:
     """No job loses its node through anything that we did."""
-    lost = np.flatnonzero(world.sim.jobs_lost)
+    lost = np.flatnonzero(world.sim.jobs.lost)
     if len(lost):
         world.broken(3, f"{len(lost)} nodes lost a job, {world.sim.names[lost[0]]} first")
 
@@ -110,7 +110,7 @@ async def promise_1_an_acknowledged_desire_is_never_lost(world: World) -> None:
     registry = Registry(world.store, world.model)
     await registry.load()
     for name, image in world.wanted.items():
-        stands = {d.variable: d.values for d in registry.desires_of(name)}.get("image")
+        stands = {d.variable: d.values for d in registry.desires.of(registry.index_of(name))}.get("image")
         if stands != (image,):
             world.broken(1, f"{name} should have image {image}; the store says {stands}")
 
@@ -132,7 +132,7 @@ async def promise_8_bad_input_changes_nothing(world: World) -> None:
     for wanted in ({"power": ["sideways"]}, {"colour": ["red"]}, {"power": ["unknown"]}, {"image": [""]}):
         before = (await world.store.range("desire/")).entries
         try:
-            change = msgspec.convert({"select": "*", "set": wanted}, v.DesireChange)
+            change = msgspec.convert({"select": "*", "set": wanted}, DesireChange)
             await service.set_desires(LOCAL_ADMIN, change, False)
             world.broken(8, f"{wanted} was accepted")
         except (StrataError, msgspec.ValidationError):

@@ -22,9 +22,10 @@ import numpy as np
 from simulation.mechanisms import ALL, Mechanisms
 from simulation.network import Line, LinkedDriver, LinkedStore, Weather
 from strata.control import documents, executor, logs
-from strata.control import views as v
-from strata.control.controller import Clock, Controller
+from strata.control.clock import Clock
+from strata.control.controller import Controller
 from strata.control.edits import Edits
+from strata.control.fleet_views.desires import ApplyRequest
 from strata.control.principal import LOCAL_ADMIN
 from strata.control.service import Service
 from strata.control.settings import LeadershipSettings, Settings
@@ -180,7 +181,7 @@ async def _nothing(*_: object) -> None:
 
 
 async def _abandon(controller: Controller) -> None:
-    tasks = [*controller._tasks, *controller._beginning, *controller.executor._tasks]
+    tasks = [*controller._tasks, *controller._acts._beginning, *controller.executor._tasks]
     controller.executor._queues.clear()
     for task in tasks:
         task.cancel()
@@ -280,7 +281,7 @@ class World:
         await service.edits.create_nodes(nodes, "operator")
         await service.settled(await self.store.revision())
         document = {"name": "ready", "select": "*", "set": READY}
-        await service.apply(LOCAL_ADMIN, msgspec.convert({"documents": [document]}, v.ApplyRequest))
+        await service.apply(LOCAL_ADMIN, msgspec.convert({"documents": [document]}, ApplyRequest))
         self.plot.weather = calm
         for member in self.members:
             member.line.weather = calm

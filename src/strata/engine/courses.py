@@ -1,7 +1,7 @@
 """The course of a mutation on its nodes: how it begins, what comes of it, how it ends.
 
     launch → ACTING → done → SETTLING → the fact shows it        → succeeded
-                  │              ├──── it went elsewhere, or not in time → failed → back-off → fault
+                  │              ├──── it went elsewhere, cannot come, or not in time → failed → back-off → fault
                   └── refused ───┘
 
 Knows nothing of why a mutation is started (``strata.engine.reconciler``) or whether it may be
@@ -21,6 +21,7 @@ from strata.core.model import UNKNOWN, Model, Mutation
 from strata.core.state import Outcome
 from strata.engine.breaker import Breaker
 from strata.engine.effects import Act, Change
+from strata.engine.prospects import Prospects
 from strata.engine.settings import EngineSettings
 from strata.engine.sight import Sight
 from strata.engine.table import NEVER, FleetTable
@@ -64,6 +65,7 @@ class Courses:
         """By number, as ``Work.mutation`` and ``Work.next`` hold them."""
         self.numbers = {mutation.name: number for number, mutation in enumerate(self.mutations)}
         self.breakers = [Breaker(settings) for _ in self.mutations]
+        self._prospects = Prospects(model, table, work, settings.hopeless_after)
         self._touched = [tuple(v for v in model.effects(m) if v != m.variable) for m in self.mutations]
         self._next_generation = 1
         self._open: dict[int, int] = {}  # generation → nodes that have not ended
@@ -186,9 +188,11 @@ class Courses:
             self._end(nodes[~reached & (work.repeat_at[nodes] <= now)])
             under_way = work.phase[nodes] == Phase.SETTLING
             astray = moved & ~reached & under_way
-            overdue = ~reached & ~astray & under_way & (work.deadline[nodes] <= now)
+            waiting = ~reached & ~astray & under_way
+            self._give_up(number, nodes[waiting], now)
+            overdue = waiting & (work.deadline[nodes] <= now)  # what was given up has none
             resumed = np.isin(work.generation[nodes], list(self._resumed))
-            self._never_begun(number, nodes[overdue & resumed], now)
+            self._never_begun(number, nodes[overdue & resumed], now, f"did not show in {mutation.timeout:g} s")
             overdue &= ~resumed
             if astray.any():
                 said = {int(n): f"{mutation.variable} went to {column.words[column.fact[n]]}" for n in nodes[astray]}
@@ -236,6 +240,11 @@ class Courses:
         if reason is not None:
             work.reasons.update(dict.fromkeys(nodes.tolist(), reason))
 
+    def forgive_failures(self, nodes: Indices) -> None:
+        """What failed has been done, or need not be."""
+        self.work.failures[nodes] = 0
+        self.work.failed[nodes] = -1
+
     def fault(self, nodes: Indices, now: float) -> None:
         """Stop in a named fault state. Tried once more after a long while, or when a person or a new desire says so."""
         if not len(nodes):
@@ -256,21 +265,35 @@ class Courses:
         if not len(nodes):
             return
         self._end(nodes)
-        self.work.failures[nodes] = 0
+        # A step on the way to the one that failed says nothing of that: switched on anew, it may fail to boot again.
+        self.forgive_failures(nodes[np.isin(self.work.failed[nodes], (-1, number))])
         for node in nodes.tolist() if self.work.reasons else ():
             self.work.reasons.pop(node, None)
         self.breakers[number].succeeded(now, len(nodes))
         self.work.touch(nodes, Urgency.NEWS)
 
-    def _never_begun(self, number: int, nodes: Indices, now: float) -> None:
-        """What was written down before a crash has not shown in all its time: look, and do it now. Nobody failed."""
-        if not len(nodes):
+    def _give_up(self, number: int, nodes: Indices, now: float) -> None:
+        """End what cannot end well any more, rather than wait for all its time."""
+        hopeless = self._prospects.hopeless(number, nodes)
+        if not hopeless:
             return
         mutation = self.mutations[number]
+        ended = np.array(list(hopeless), dtype=np.int64)
+        resumed = np.isin(self.work.generation[ended], list(self._resumed))
+        for what in dict.fromkeys(hopeless.values()):
+            alike = np.fromiter((said == what for said in hopeless.values()), dtype=bool, count=len(ended))
+            self._never_begun(number, ended[resumed & alike], now, f"did not show: {what}")
+        waited = f"while it waited for {mutation.variable} to be {mutation.to}"
+        self._fail(number, ended[~resumed], now, {node: f"{what} {waited}" for node, what in hopeless.items()}, "")
+
+    def _never_begun(self, number: int, nodes: Indices, now: float, what: str) -> None:
+        """What was written down before a crash has not shown, and will not: look, and do it now. Nobody failed."""
+        if not len(nodes):
+            return
         self._end(nodes)
         self._disbelieve(number, nodes, now)
         self.work.touch(nodes, Urgency.NEWS)
-        self.event(nodes, f"{mutation.name}, begun before a restart, did not show in {mutation.timeout:g} s")
+        self.event(nodes, f"{self.mutations[number].name}, begun before a restart, {what}")
 
     def _disbelieve(self, number: int, nodes: Indices, now: float) -> None:
         """Believe what the mutation says to believe when it went wrong."""
@@ -288,6 +311,7 @@ class Courses:
         self.breakers[number].failed(now, nodes.tolist())
         self._events({node: f"{mutation.name} failed: {said.get(node) or default}" for node in nodes.tolist()})
         self.work.failures[nodes] += 1
+        self.work.failed[nodes] = number
         exhausted = self.work.failures[nodes] >= self.settings.failures_to_fault
         self.wait_after_failure(nodes[~exhausted], None, now)
         self.fault(nodes[exhausted], now)
@@ -348,7 +372,7 @@ class Courses:
         work.generation[nodes] = generation
         work.since[nodes] = work.acted_at[nodes] = now
         work.deadline[nodes] = now + self.mutations[number].timeout
-        work.repeat_at[nodes] = NEVER
+        work.repeat_at[nodes] = work.hopeless_since[nodes] = NEVER
         work.start_fact[nodes] = self.table.columns[self.mutations[number].variable].fact[nodes]
         if len(nodes):
             self._open[generation] = len(nodes)

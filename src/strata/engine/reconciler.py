@@ -94,7 +94,8 @@ class Engine:
     def forgive(self, nodes: Indices) -> None:
         """Forget failures, back-off and faults: the owners want something new, or a person says to try again."""
         work = self.work
-        work.failures[nodes] = work.relapses[nodes] = 0
+        self.courses.forgive_failures(nodes)
+        work.relapses[nodes] = 0
         work.not_before[nodes] = 0
         work.refused_by[nodes] = -1
         work.fault[nodes] = False
@@ -235,6 +236,7 @@ class Engine:
         work.urgency[nodes] = Urgency.ROUTINE
         work.ready_since[nodes] = np.where(work.was_ready[nodes], work.ready_since[nodes], now)
         work.was_ready[nodes] = True
+        self.courses.forgive_failures(nodes)
         well = nodes[work.fault[nodes] & (work.epoch[nodes] > 0)]
         if len(well):
             self.courses.event(well, "fault cleared: at its goal")

@@ -21,6 +21,9 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     blind_look: float = 2.0
     """A node that could not be seen is looked at again after this, then each time twice as long, up to the refresh
     interval: dead controllers cost little."""
+    hopeless_after: float = 60.0
+    """A step whose effect cannot come any more (the node that boots has no power) has failed when that was seen for
+    this long: longer than power that is cycled stays off."""
     repeat_unknown: float = 30.0
     """An idempotent step whose outcome is unknown is sent again when its effect has not shown for this long..."""
     repeat_every: float = 300.0

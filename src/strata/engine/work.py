@@ -67,6 +67,7 @@ _FIELDS: dict[str, tuple[str, float]] = {
     "since": ("float64", 0),
     "deadline": ("float64", NEVER),
     "repeat_at": ("float64", NEVER),  # an idempotent step is sent again then
+    "hopeless_since": ("float64", NEVER),  # when it was first seen that its effect cannot come
     "acted_at": ("float64", -NEVER),  # looks begun before this saw an older world
     "start_fact": ("int32", 0),
     "poll": ("float64", 0),
@@ -74,6 +75,7 @@ _FIELDS: dict[str, tuple[str, float]] = {
     "wait_on": ("int16", -1),  # which budget
     "refused_by": ("int16", -1),  # the guard that last said no
     "failures": ("int32", 0),
+    "failed": ("int32", -1),  # the mutation that failed last, by number
     "relapses": ("int32", 0),
     "was_ready": ("bool", 0),
     "ready_since": ("float64", NEVER),
@@ -103,6 +105,7 @@ class Work:
     since: np.ndarray[tuple[int], np.dtype[np.float64]]
     deadline: np.ndarray[tuple[int], np.dtype[np.float64]]
     repeat_at: np.ndarray[tuple[int], np.dtype[np.float64]]
+    hopeless_since: np.ndarray[tuple[int], np.dtype[np.float64]]
     acted_at: np.ndarray[tuple[int], np.dtype[np.float64]]
     start_fact: np.ndarray[tuple[int], np.dtype[np.int32]]
     poll: np.ndarray[tuple[int], np.dtype[np.float64]]
@@ -110,6 +113,7 @@ class Work:
     wait_on: np.ndarray[tuple[int], np.dtype[np.int16]]
     refused_by: np.ndarray[tuple[int], np.dtype[np.int16]]
     failures: np.ndarray[tuple[int], np.dtype[np.int32]]
+    failed: np.ndarray[tuple[int], np.dtype[np.int32]]
     relapses: np.ndarray[tuple[int], np.dtype[np.int32]]
     was_ready: np.ndarray[tuple[int], np.dtype[np.bool_]]
     ready_since: np.ndarray[tuple[int], np.dtype[np.float64]]
