@@ -29,12 +29,18 @@ def server(short_dir: Path) -> Iterator[FakeServer]:
         yield fake
 
 
-@pytest.fixture
-def run(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run ``strata ARGUMENTS`` where the state directory is that of the fake service."""
+@pytest.fixture(autouse=True)
+def by_itself(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No command reaches a service that happens to run on this machine: the state directory is that of the test, and
+    of its fake service if it has one."""
     for name in [name for name in os.environ if name.startswith("STRATA_")] + ["NO_COLOR"]:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("STRATA_STATE", str(short_dir))
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run ``strata ARGUMENTS``."""
 
     def go(*arguments: object, stdin: str = "") -> Result:
         out, err = io.StringIO(), io.StringIO()

@@ -41,6 +41,8 @@ class FakeServer:
         self.groups: dict[str, Json] = {}
         self.documents: dict[str, Json] = {}
         self.jobs: dict[str, Json] = {}
+        self.jobs_linger = False
+        """They end some time after they were cancelled."""
         self.freezes: dict[str, Json] = {}
         self.tokens: dict[str, Json] = {}
         self.audit: list[Json] = []
@@ -450,6 +452,8 @@ def cancel_job(fake: FakeServer, call: Call) -> Json:
     job = show_job(fake, call)
     if job["state"] != "running":
         raise Refusal(409, f"the job is {job['state']}", title="Conflict", where=call.name)
+    if fake.jobs_linger:
+        return job
     fake.jobs[call.name]["state"] = "cancelled"
     return {**job, "state": "cancelled"}
 

@@ -11,6 +11,7 @@ from fake_server import FakeServer
 SITE = """\
 kind: nodes
 nodes: n[1-3]
+role: compute
 labels: {rack: "7"}
 ---
 kind: group
@@ -57,7 +58,7 @@ def test_a_dry_run_changes_nothing(server: FakeServer, run: Run, site: Path) -> 
     assert (server.nodes, server.groups, server.documents) == ({}, {}, {})
 
 
-def test_only_nodes_that_differ_are_replaced_at_the_revision_that_was_seen(
+def test_only_nodes_that_differ_are_changed_at_the_revision_that_was_seen(
     server: FakeServer, run: Run, site: Path
 ) -> None:
     run("apply", "-f", site)
@@ -69,6 +70,18 @@ def test_only_nodes_that_differ_are_replaced_at_the_revision_that_was_seen(
     assert [request[1] for request in puts] == ["/v1/nodes/n2"]
     assert puts[0][2]["if-match"] == f'"{before}"'
     assert server.nodes["n2"]["role"] == "compute"
+
+
+def test_what_a_file_does_not_say_of_a_node_stays(server: FakeServer, run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "n1.yaml"
+    file.write_text("kind: node\nname: n1\nnid: 7\nbmc: 10.1.0.7\nlocation: x1000c0s0b0n0\n")
+    run("apply", "-f", file)
+    file.write_text("kind: node\nname: n1\nlabels: {rack: '7'}\n")
+    assert run("apply", "-f", file).lines[-1] == "1 changed, 0 unchanged"
+    node = server.nodes["n1"]
+    assert (node["nid"], node["bmc"], node["location"]) == (7, "10.1.0.7", "x1000c0s0b0n0")
+    assert node["labels"] == {"rack": "7"}
+    assert run("apply", "-f", file).out == "0 changed, 1 unchanged\n"
 
 
 def test_a_node_that_somebody_else_changed_meanwhile_is_reported(server: FakeServer, run: Run, site: Path) -> None:

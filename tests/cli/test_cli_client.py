@@ -201,8 +201,20 @@ def test_an_event_that_was_cut_off_is_not_delivered() -> None:
 
 @given(st.text(max_size=20))
 def test_a_name_stays_one_part_of_the_path(name: str) -> None:
-    assert "/" not in segment(name)
-    assert "?" not in segment(name)
+    try:
+        part = segment(name)
+    except BadRequest:
+        assert name in ("", ".", "..") or "/" in name
+    else:
+        assert part
+        assert "/" not in part
+        assert "?" not in part
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../a"])
+def test_what_would_lead_to_another_path_is_no_name(name: str) -> None:
+    with pytest.raises(BadRequest, match="is not a name"):
+        segment(name)
 
 
 def test_a_query_leaves_out_what_was_not_given() -> None:

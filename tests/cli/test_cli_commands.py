@@ -77,6 +77,14 @@ def test_a_job_is_cancelled_once(server: FakeServer, run: Run) -> None:
     assert run("jobs", "cancel", "j1").code == 5
 
 
+def test_a_cancel_that_is_only_asked_for_yet_says_so(server: FakeServer, run: Run) -> None:
+    server.job(10, steps=9)
+    server.jobs_linger = True
+    result = run("jobs", "cancel", "j1")
+    assert "state     running" in result.out
+    assert result.err.startswith("asked to stop; it ends after what it does now")
+
+
 # brakes
 
 

@@ -99,7 +99,7 @@ def test_an_error_names_the_place_and_what_would_do(tmp_path: Path, text: str, w
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(BadRequest, match=r"nope\.yaml: cannot read it: No such file"):
+    with pytest.raises(BadRequest, match=r"nope\.yaml: cannot be read: No such file"):
         read_bundle([tmp_path / "nope.yaml"])
 
 

@@ -61,6 +61,7 @@ class Power:
         self.told: list[Json] = []
         self.job = a_job()
         self.each: list[Json] = []
+        self.unit = "W"
         self.taken: Json = {}
 
     def nodes(self, _: FakeServer, call: Call) -> Json:
@@ -77,7 +78,8 @@ class Power:
     def history(self, _: FakeServer, call: Call) -> Json:
         self.queries.append(call.query)
         return {
-            "metric": call.query["metric"], "unit": "W", "start": 1.7e9, "end": 1.7e9 + 30, "step": 10.0, "nodes": 2,
+            "metric": call.query["metric"], "unit": self.unit, "nodes": 2,
+            "start": 1.7e9, "end": 1.7e9 + 30, "step": 10.0,
             "times": [1.7e9, 1.7e9 + 10, 1.7e9 + 20], "values": [100.0, None, 300.0], "counts": [2, 0, 1],
             "each": self.each,
         }  # fmt: skip
@@ -159,6 +161,45 @@ def test_a_history_of_each_has_a_line_for_each(server: FakeServer, run: Run, pow
     assert done.lines == [
         "time,n1,n2", "2023-11-14T22:13:20Z,1.0,", "2023-11-14T22:13:30Z,2.0,", "2023-11-14T22:13:40Z,3.0,",
     ]  # fmt: skip
+
+
+def test_a_history_of_energy_is_what_each_node_used_in_each_step(
+    server: FakeServer, run: Run, power: Power, tmp_path: Path
+) -> None:
+    power.unit = "J"
+    power.each = [
+        {"node": "n1", "values": [9e6, 9e6 + 500, 9e6 + 2500], "trouble": TROUBLE},
+        {"node": "n2", "values": [9e6, 100.0, None], "trouble": TROUBLE},
+    ]
+    asked = ("power", "history", "n[1-2]", "--metric", "energy")
+    done = run(*asked)
+    assert done.code == 0, done.err
+    assert "·▁█" in done.lines[1] and "500 J" in done.lines[1] and "2 kJ" in done.lines[1]
+    assert "···" in done.lines[2], "a counter that fell was reset"
+    assert run(*asked, "--each", "--csv").lines[1:] == [
+        "2023-11-14T22:13:20Z,,", "2023-11-14T22:13:30Z,500.0,", "2023-11-14T22:13:40Z,2000.0,",
+    ]  # fmt: skip
+    assert run(*asked, "--plot", tmp_path / "e.svg").code == 0
+    assert power.queries[0]["each"] == "true"
+
+
+def test_a_step_has_a_length(server: FakeServer, run: Run, power: Power, tmp_path: Path) -> None:
+    for more in ((), ("--parquet", tmp_path / "p.parquet")):
+        done = run("power", "history", "--step", "0s", *more)
+        assert done.code == 2 and "--step" in done.err and power.queries == []
+
+
+def test_the_names_of_curves_do_not_lie_on_them() -> None:
+    times = [1.7e9 + 10 * place for place in range(10)]
+    lines = [draw.Line(name, [400.0] * 10) for name in ("n00001", "n00002-of-the-long-names-that-nobody-likes", "x")]
+    drawn = draw.scene("power", "W", times, lines)
+    right = max(x for stroke in drawn.strokes for x, _ in stroke.points)
+    names = {text.text: text for text in drawn.texts if text.colour != "#000"}
+    assert list(names) == ["n00001", "n00002-of-the-long-names-that-..", "x"]
+    for text in names.values():
+        assert text.anchor == "start" and right < text.x < text.x + 6 * len(text.text) <= drawn.width
+    alone = draw.scene("power", "W", times, lines[:1])
+    assert max(x for stroke in alone.strokes for x, _ in stroke.points) == draw.WIDTH - draw.RIGHT
 
 
 def test_a_history_as_csv_says_how_many_nodes_each_value_is_of(server: FakeServer, run: Run, power: Power) -> None:

@@ -64,6 +64,7 @@ def test_every_option_arrives(run: Run, started: list[s.Settings], short_dir: Pa
         (["--simulated", "8"], 1, "--simulator URL"),
         (["--simulator", "h:9", "--simulated", "8"], 1, "http://HOST:PORT"),
         (["--model", "absent.yaml"], 1, "absent.yaml"),
+        (["--node-rules", "absent.ini"], 1, "absent.ini"),
         (["--controller-id", "a b"], 1, "controller-id"),
         (["--state-dir", "/" + "x" * 200], 1, "shorter --state-dir"),
     ],

@@ -6,7 +6,9 @@ import io
 import json
 from pathlib import Path
 
+import fake_server
 import pytest
+from fake_server import Call, FakeServer
 
 from strata.cli.main import run
 
@@ -39,6 +41,26 @@ def test_the_policy_is_compared_with_what_is_done_without_one(policy: str, capsy
         "Against static 250 W",
         "Against uncapped, 37 nodes",
     ]
+
+
+@pytest.mark.slow
+def test_only_the_service_of_the_state_directory_is_told(
+    policy: str, server: FakeServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told: list[dict[str, object]] = []
+
+    def rehearsed(_: FakeServer, call: Call) -> dict[str, object]:
+        told.append(call.body)
+        return {}
+
+    route = ("POST", "/v1/power/rehearsals", "", rehearsed)
+    monkeypatch.setattr(fake_server, "ROUTES", [*fake_server.ROUTES, route])
+    asked = ("--policy", policy, "--nodes", "60", "--days", "0.1", "--alone")
+    assert simulate(capsys, *asked)[0] == 0
+    assert [one["text"] for one in told] == [POLICY]
+    monkeypatch.setenv("STRATA_STATE", str(Path(policy).parent))
+    assert simulate(capsys, *asked)[0] == 0
+    assert len(told) == 1
 
 
 @pytest.mark.slow

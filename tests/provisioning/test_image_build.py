@@ -120,11 +120,43 @@ async def test_links_in_a_parent_lead_nowhere_else(site: Site, tmp_path: Path) -
 
 async def test_a_script_that_fails_is_said_and_leaves_nothing(site: Site) -> None:
     await site.take(an_image(a_system()), "base:1")
-    with pytest.raises(BadRequest, match="status 7"):
-        await build(site, "child:1", "from: base:1\nrun: ['echo about to fail; exit 7']\n")
+    scripts = '["mkdir /a", "echo one; echo about to fail; exit 7", "mkdir /b"]'
+    with pytest.raises(BadRequest) as failed:
+        await build(site, "child:1", f"from: base:1\nrun: {scripts}\n")
+    assert failed.value.where == "recipe, run"
+    assert failed.value.detail == (
+        "script 2 of 3 (echo one; echo about to fail; exit 7) failed with status 7: one | about to fail"
+    )
     assert "about to fail" in site.log.read_text()
     assert "child" not in site.images.catalogue.names
     assert list((site.images.shelf.root / "work").iterdir()) == []
+
+
+async def test_a_script_that_fails_is_told_of_shortly_and_without_its_secrets(site: Site) -> None:
+    await site.take(an_image(a_system()), "base:1")
+    script = f"echo before; echo password=hunter2 {'x' * 200}; for i in 1 2 3 4 5; do echo line $i; done; false"
+    with pytest.raises(BadRequest) as failed:
+        await build(site, "child:1", f"from: base:1\nrun: [mkdir /a, '{script}']\n")
+    told = failed.value.detail
+    assert told.startswith("script 2 of 2 (echo before; echo [hidden] xxx")
+    assert told.endswith("failed with status 1: line 3 | line 4 | line 5")
+    assert "hunter2" not in told
+    assert len(told) < 400
+    with pytest.raises(BadRequest, match=r"\(exit 3\) failed with status 3: it said nothing"):
+        await build(site, "child:1", "from: base:1\nrun: [exit 3]\n")
+
+
+async def test_a_file_that_cannot_be_put_in_is_named(site: Site) -> None:
+    await site.take(an_image(a_system()), "base:1")
+    with pytest.raises(BadRequest, match="cannot write /etc/old"):
+        await build(site, "child:1", "from: base:1\nfiles: [{path: /etc/old/new, content: x}]\n")
+
+
+async def test_a_containerfile_that_fails_names_its_step(site: Site) -> None:
+    await site.take(an_image(a_system()), "base:1")
+    text = "FROM localhost/base:1\nRUN echo about to fail; exit 7\n"
+    with pytest.raises(BadRequest, match=r"about to fail.*STEP.*RUN echo about to fail.*exit status 7"):
+        await build(site, "child:1", text, name="Containerfile")
 
 
 async def test_a_containerfile_is_built_on_an_image_of_ours(site: Site) -> None:
@@ -149,7 +181,7 @@ async def test_what_comes_with_a_build_cannot_leave_its_place(site: Site, tmp_pa
     ("text", "says"),
     [
         ("from: [", "not YAML"),
-        ("from: debian\nwhat: x", "unknown field"),
+        ("from: debian\nwhat: x", "unknown key 'what'; accepted are from, suite"),
         ("from: Not/AName", "name:tag"),
         ("from: scratch\npackages: [a]", "packages need a system"),
         ("from: debian\npackages: ['a; rm -rf /']", "not the name of a Debian package"),

@@ -14,6 +14,7 @@ import pytest
 from strata.api.nginx import Nginx, free_port
 from strata.api.nginx_config import FrontDoor
 from strata.control.ca import Authority, Issued, write_private
+from strata.control.principal import RIGHTS
 from strata.provisioning.images.shelf import Shelf
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
@@ -122,6 +123,11 @@ async def test_no_other_path_leads_to_a_file(served: Served, path: str) -> None:
     assert answer.status_code in (400, 404, 500, 503)
     assert b"a layer" not in answer.content
     assert DATA[:64] not in answer.content
+
+
+def test_a_node_cannot_ask_which_files_there_are() -> None:
+    # Certificates of earlier boots still fetch files until they end: only those whose names they were told then.
+    assert {str(right) for right in RIGHTS["node"]} == {"read self"}
 
 
 async def test_many_ranges_at_once_do_not_multiply_the_answer(served: Served) -> None:

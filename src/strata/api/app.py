@@ -13,7 +13,7 @@ from litestar.openapi.spec import Components, SecurityScheme
 
 import strata
 from strata.api.front import Door, Front
-from strata.api.http import AnyRequest, StrictRequest, is_conditional
+from strata.api.http import AnyRequest, StrictRequest, is_conditional, taken_types
 from strata.api.problem import MEDIA_TYPE, Problem, problem_of
 from strata.api.rights import check_right, require_rights
 from strata.api.routes import HANDLERS
@@ -85,7 +85,7 @@ def create_app(services: Services, door: Door) -> Front:
 
 
 def _to_problem(request: AnyRequest, error: Exception) -> Response[Problem]:
-    problem = problem_of(error, conditional=is_conditional(request))
+    problem = problem_of(error, conditional=is_conditional(request), taken=taken_types(request))
     headers = dict(getattr(error, "headers", None) or {})
     if problem.status == 401:
         headers["WWW-Authenticate"] = "Bearer"

@@ -8,13 +8,13 @@ import contextlib
 import math
 import re
 import zlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
 from litestar import Request
 
-from strata.control.views import NodeView
+from strata.control.fleet_views.nodes import NodeView
 from strata.core.errors import BadRequest, Conflict, NotFound
 
 AnyRequest = Request[Any, Any, Any]
@@ -113,6 +113,12 @@ def is_conditional(request: AnyRequest) -> bool:
     """Whether the request names a state that it expects, on a route where that means something."""
     honoured = getattr(request.scope.get("route_handler"), "opt", {}).get(CONDITIONAL, False)
     return honoured and ("if-match" in request.headers or "if-none-match" in request.headers)
+
+
+def taken_types(request: AnyRequest) -> Mapping[str, Any]:
+    """The types of what the request's handler takes, by name."""
+    signature = getattr(request.scope.get("route_handler"), "parsed_fn_signature", None)
+    return {name: field.annotation for name, field in signature.parameters.items()} if signature is not None else {}
 
 
 def wants_async(request: AnyRequest) -> bool:

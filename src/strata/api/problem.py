@@ -6,6 +6,9 @@ Says what was wrong, where, and what to do; never shows what an unexpected error
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
 
 import msgspec
 from litestar.exceptions import HTTPException, ValidationException
@@ -20,6 +23,7 @@ log = logging.getLogger(__name__)
 MEDIA_TYPE = "application/problem+json"
 
 _LONGEST = 400
+_BODY = "data"  # what handlers call it
 
 _TITLES = {
     400: "Bad request",
@@ -59,8 +63,11 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """The current revision, where somebody else was first."""
 
 
-def problem_of(error: BaseException, *, conditional: bool = False) -> Problem:
-    """The problem that tells ``error`` to a client. ``conditional``: the request named the revision it expects."""
+def problem_of(
+    error: BaseException, *, conditional: bool = False, taken: Mapping[str, Any] = MappingProxyType({})
+) -> Problem:
+    """The problem that tells ``error`` to a client. ``conditional``: the request named the revision it expects.
+    ``taken``: the types of what the handler takes, by its names; the body's is ``data``."""
     if isinstance(error, Conflict) and conditional:
         return _problem(412, error.detail, where=error.where, hint=error.hint, revision=error.revision or None)
     if isinstance(error, StrataError):
@@ -69,7 +76,7 @@ def problem_of(error: BaseException, *, conditional: bool = False) -> Problem:
             error.status, error.detail, title=error.title, where=error.where, hint=error.hint, revision=revision
         )
     if isinstance(error, ValidationException):
-        return _problem(400, *_validation(error))
+        return _problem(400, *_validation(error, taken))
     if isinstance(error, HTTPException) and error.status_code < 500:
         status = error.status_code
         return _problem(status, _DETAILS.get(status, error.detail), hint=_HINTS.get(status, ""))
@@ -108,17 +115,23 @@ def _problem(
     )
 
 
-def _validation(error: ValidationException) -> tuple[str, str]:
+def _validation(error: ValidationException, taken: Mapping[str, Any]) -> tuple[str, str]:
     """Detail and place, from what Litestar found."""
     found = error.extra if isinstance(error.extra, list) else []
     parts = [item for item in found if isinstance(item, dict)]
     if not parts:
         return error.detail, ""
-    detail = "; ".join(in_words(str(item.get("message", ""))) for item in parts)
+    detail = "; ".join(_in_words(item, taken) for item in parts)
     where = ", ".join(
         " ".join(str(getattr(item[k], "value", item[k])) for k in ("source", "key") if item.get(k)) for item in parts
     )
     return detail, where
+
+
+def _in_words(item: dict[str, Any], taken: Mapping[str, Any]) -> str:
+    key, in_body = str(item.get("key", "")), item.get("source") == "body"
+    place = key if in_body and key != _BODY else ""
+    return in_words(str(item.get("message", "")), taken.get(_BODY if in_body else key), place)
 
 
 def _cut(text: str) -> str:

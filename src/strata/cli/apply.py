@@ -48,6 +48,8 @@ _NODE_DEFAULTS: dict[str, object] = {
 def apply(session: Session, paths: tuple[Path, ...], dry_run: bool, prune: bool, as_json: bool) -> None:
     """Apply nodes, groups and desires from YAML files. Applying twice changes nothing the second time.
 
+    Of a node that exists, only what a file says is changed; 'strata node edit' empties a field.
+
     \b
     Example: strata apply -f site/ --dry-run
     A file holds documents parted by '---':
@@ -94,7 +96,7 @@ def _change(kind: str, name: str, action: str, detail: str = "") -> Json:
 
 
 def _nodes(session: Session, bundle: Bundle, *, dry_run: bool) -> list[Json]:
-    """Create the nodes that are missing and replace those that differ; nodes are reported folded."""
+    """Create the nodes that are missing and change those that differ; nodes are reported folded."""
     from strata.cli.client import segment
     from strata.cli.node_change import create
     from strata.core.errors import StrataError
@@ -114,9 +116,11 @@ def _nodes(session: Session, bundle: Bundle, *, dry_run: bool) -> list[Json]:
                 failed.setdefault(str(result["error"]), []).append(str(result["node"]))
         for spec in stale:
             # The revision that we compared with: somebody else's change in between is a conflict, not a loss.
-            match = {"If-Match": f'"{there[spec["name"]]["revision"]}"'}
+            old = there[spec["name"]]
+            body = {key: old[key] for key in _NODE_DEFAULTS if key in old} | spec
+            match = {"If-Match": f'"{old["revision"]}"'}
             try:
-                client.request("PUT", f"/v1/nodes/{segment(spec['name'])}", body=spec, headers=match)
+                client.request("PUT", f"/v1/nodes/{segment(spec['name'])}", body=body, headers=match)
             except StrataError as error:
                 failed.setdefault(error.detail, []).append(str(spec["name"]))
     bad = {name for names in failed.values() for name in names}
@@ -129,8 +133,10 @@ def _nodes(session: Session, bundle: Bundle, *, dry_run: bool) -> list[Json]:
 
 
 def _differs(spec: Json, item: Json) -> bool:
+    """Whether a field that the file names is another there. What it does not name (often found out about the machine
+    by discovery) is not the file's."""
     known = {**item, "interfaces": _as_told(spec.get("interfaces", []), item.get("interfaces", []))}
-    return any(spec.get(key, default) != known.get(key, default) for key, default in _NODE_DEFAULTS.items())
+    return any(spec[key] != known.get(key, default) for key, default in _NODE_DEFAULTS.items() if key in spec)
 
 
 def _as_told(told: list[Json], there: list[Json]) -> list[Json]:

@@ -175,6 +175,8 @@ def create_cert(
             body["csr"] = csr.read_text(encoding="ascii")
         except (OSError, UnicodeDecodeError):
             raise BadRequest("cannot read the request; it must be a PEM file", where=str(csr)) from None
+        if not body["csr"].strip():
+            raise BadRequest("the request is empty; it must be a PEM file", where=str(csr))
     made: Json = session.client.request("POST", "/v1/auth/certificates", body=body).body
     for part, path in files.items():
         _write_secret(path, made[part])

@@ -254,8 +254,13 @@ def query(params: Params | None) -> str:
     return "?" + urlencode(given, quote_via=quote) if given else ""
 
 
+_NO_NAMES = ("", ".", "..")  # another path would come of them
+
+
 def segment(name: str) -> str:
     """A name as one part of a path."""
+    if name in _NO_NAMES or "/" in name:
+        raise BadRequest("is not a name", where=repr(name)[:80], hint="'list' shows the names")
     return quote(name, safe="@:")
 
 

@@ -20,11 +20,11 @@ from __future__ import annotations
 
 import csv
 import io
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from strata.cli.reading import read_text
 from strata.core.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -96,19 +96,11 @@ def _spread(paths: Iterable[Path]) -> Iterator[Path]:
         yield from inside
 
 
-def _read(path: Path) -> str:
-    try:
-        return sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise BadRequest(f"cannot read it: {reason}", where=str(path)) from None
-
-
 def _documents(path: Path) -> Iterator[tuple[str, Any]]:
     """Each document with a name for its place."""
     import yaml
 
-    text = _read(path)
+    text = read_text(path)
     try:
         for number, document in enumerate(yaml.load_all(text, Loader=_loader()), 1):
             if document not in (None, ""):
@@ -244,7 +236,7 @@ def _interfaces(told: Any, place: str) -> list[Json]:
 
 
 def _csv(path: Path) -> list[Json]:
-    rows = csv.DictReader(io.StringIO(_read(path)))
+    rows = csv.DictReader(io.StringIO(read_text(path)))
     found = []
     for row in rows:
         place = f"{path} line {rows.line_num}"

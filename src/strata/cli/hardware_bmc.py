@@ -9,6 +9,7 @@ import click
 
 from strata.cli import exits
 from strata.cli import listing as ls
+from strata.cli.numbers import Between
 from strata.cli.output import Column, many
 from strata.cli.session import Session, pass_session
 from strata.cli.words import complete_node, complete_select, items, no_blank, select_help
@@ -182,7 +183,7 @@ LIMITS = (
 @select_help
 @click.command()
 @SELECT
-@click.option("--set", "watts", type=click.FloatRange(1, 1e6, max_open=True), help="Cap to this many watts.")
+@click.option("--set", "watts", type=Between(1, 1e6, max_open=True), help="Cap to this many watts.")
 @click.option("--clear", is_flag=True, help="Take the cap off.")
 @click.option("--limit", default="", metavar="ID", help="What to cap [default: the node].")
 @ls.listing(LIMITS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,10 +11,10 @@ import click
 from strata.cli import exits
 from strata.cli import listing as ls
 from strata.cli.output import Output, many
+from strata.cli.reading import read_text
 from strata.cli.session import Session, pass_session
 from strata.cli.times import WHEN, when
 from strata.cli.words import complete_node, complete_select, items, select_help
-from strata.core.errors import BadRequest
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
@@ -336,10 +335,4 @@ def _text(path: str | None) -> str:
     """The contents of a file, or of standard input."""
     if not path:
         return ""
-    if path == "-":
-        return sys.stdin.read()
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        detail = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise BadRequest(f"cannot be read: {detail}", where=path) from None
+    return read_text(Path(path))

@@ -13,6 +13,7 @@ import click
 from strata.cli import exits
 from strata.cli import listing as ls
 from strata.cli.image_tags import complete_image, path_of, reference, report
+from strata.cli.reading import read_text
 from strata.cli.session import Session, pass_session
 from strata.core.errors import BadRequest, StrataError
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from strata.cli.output import Output
 
 _REGISTRY = "docker://"
+_LAYOUT = ("oci-layout", "index.json", "blobs")
 _RECIPES = ("recipe.yaml", "Containerfile", "Dockerfile")
 
 PATH = click.Path(path_type=Path)
@@ -90,6 +92,8 @@ def export(session: Session, image: str, file: Path, as_json: bool) -> None:
 
     if not file.absolute().parent.is_dir():
         raise BadRequest("no such directory", where=str(file.absolute().parent))
+    if file.is_dir():
+        raise BadRequest("is a directory", where=str(file), hint="name the file to write")
     part = file.with_name(f".{file.name}.part")
     try:
         with part.open("wb") as into:
@@ -108,9 +112,10 @@ def send_recipe(client: Client, out: Output, recipe: Path) -> str:
     from strata.cli.image_transfer import Upload
 
     found = _recipe_in(recipe)
+    beside = _named_in(found) if found.suffix in (".yaml", ".yml") else None
     with Upload(client, out, f"sending {found.name}") as upload, upload.tar() as tar:
-        if found.suffix in (".yaml", ".yml"):
-            _add_recipe(tar, found)
+        if beside is not None:
+            _add_recipe(tar, found, beside)
         else:
             _add_context(tar, found)
     return upload.ident
@@ -124,12 +129,13 @@ def send_file(client: Client, out: Output, source: Path) -> str:
         raise BadRequest(
             "no such file", where=str(source), hint=f"an image in a registry is written {_REGISTRY}HOST/NAME"
         )
-    if source.is_dir() and not (source / "oci-layout").is_file():
-        raise BadRequest("is not an OCI layout: it has no file 'oci-layout'", where=str(source))
+    missing = [name for name in _LAYOUT if not (source / name).exists()] if source.is_dir() else []
+    if missing:
+        raise BadRequest(f"is not an OCI layout: it has no {missing[0]!r}", where=str(source))
     with Upload(client, out, f"sending {source.name}") as upload:
         if source.is_dir():
             with upload.tar() as tar:
-                for name in ("oci-layout", "index.json", "blobs"):
+                for name in _LAYOUT:
                     tar.add(source / name, arcname=name)
         else:
             upload.total = source.stat().st_size
@@ -150,17 +156,25 @@ def _recipe_in(path: Path) -> Path:
     return path
 
 
-def _add_recipe(tar: tarfile.TarFile, recipe: Path) -> None:
+def _named_in(recipe: Path) -> list[str]:
+    """The files beside the recipe that it names."""
+    from strata.provisioning.images.recipe import parse_recipe
+
+    files = parse_recipe(read_text(recipe)).files
+    names = list(dict.fromkeys(os.path.normpath(file.source) for file in files if file.source is not None))
+    for name in names:
+        if not (recipe.parent / name).is_file():
+            raise BadRequest("no such file beside the recipe", where=f"{recipe}: files, {name}")
+    return names
+
+
+def _add_recipe(tar: tarfile.TarFile, recipe: Path, beside: list[str]) -> None:
     """The recipe and the files that it names, and nothing else that lies beside it."""
-    from strata.provisioning.images.recipe import RECIPE, parse_recipe
+    from strata.provisioning.images.recipe import RECIPE
 
     tar.add(recipe, arcname=RECIPE, filter=_nobodys)
-    files = parse_recipe(recipe.read_text(encoding="utf-8")).files
-    for name in dict.fromkeys(os.path.normpath(file.source) for file in files if file.source is not None):
-        source = recipe.parent / name
-        if not source.is_file():
-            raise BadRequest("no such file beside the recipe", where=f"{recipe}: files, {name}")
-        tar.add(source.resolve(), arcname=name, filter=_nobodys)
+    for name in beside:
+        tar.add((recipe.parent / name).resolve(), arcname=name, filter=_nobodys)
 
 
 def _add_context(tar: tarfile.TarFile, containerfile: Path) -> None:

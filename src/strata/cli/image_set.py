@@ -9,6 +9,7 @@ import click
 
 from strata.cli import listing as ls
 from strata.cli.output import Column
+from strata.cli.reading import read_text
 from strata.cli.session import Session, pass_session
 from strata.cli.words import complete_image_set, items
 from strata.core.errors import BadRequest
@@ -111,22 +112,32 @@ def delete(session: Session, name: str, as_json: bool) -> None:
 
 def _read(file: Path) -> dict[str, Any]:
     import json
-    import sys
 
     import yaml
 
+    text = read_text(file)
     try:
-        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
         try:
             found = json.loads(text)  # what is JSON is not quite YAML: escaped characters, numbers such as 1e3
         except ValueError:
             found = yaml.safe_load(text)
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadRequest(f"cannot be read: {getattr(error, 'strerror', None) or error}", where=str(file)) from None
+    except yaml.MarkedYAMLError as error:
+        line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise BadRequest(f"not YAML: {error.problem or error.context}", where=f"{file}{line}") from None
     except yaml.YAMLError as error:
-        raise BadRequest(f"not YAML: {error}".replace("\n", " "), where=str(file)) from None
+        raise BadRequest(f"not YAML: {str(error)[:200]}".replace("\n", " "), where=str(file)) from None
+    except (ValueError, RecursionError):
+        raise BadRequest("is nested too deeply, or has a number that is too long", where=str(file)) from None
     if not isinstance(found, dict):
         raise BadRequest("an image set is a mapping with name and members", where=str(file))
+    try:
+        json.dumps(found, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        raise BadRequest(
+            "holds something besides texts, numbers, true, false, lists and mappings",
+            where=str(file),
+            hint="write dates, and what else YAML takes for something, in quotes",
+        ) from None
     return found
 
 

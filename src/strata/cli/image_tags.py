@@ -107,6 +107,8 @@ def diff(session: Session, before: str, after: str, as_json: bool) -> None:
     \b
     Example: strata image diff debian:12 debian:candidate
     """
+    if not after:
+        raise click.BadParameter("'' is not an image", param_hint="AFTER")
     found = session.client.get(f"{path_of(before)}/diff", {"other": after})
     differs = found["added"] + found["removed"] + found["changed"]
     if as_json:

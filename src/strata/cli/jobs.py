@@ -74,8 +74,12 @@ def cancel(session: Session, job: str, as_json: bool) -> None:
     Example: strata jobs cancel 7f3a
     """
     from strata.cli.client import segment
+    from strata.cli.progress import FINISHED
 
-    _report(session, session.client.request("POST", f"/v1/jobs/{segment(job)}/cancel").body, as_json)
+    found = session.client.request("POST", f"/v1/jobs/{segment(job)}/cancel").body
+    _report(session, found, as_json)
+    if found["state"] not in FINISHED:
+        session.out.note(f"asked to stop; it ends after what it does now (strata jobs wait {found['id']} waits for it)")
 
 
 @jobs.command()

@@ -147,7 +147,8 @@ def run(arguments: Sequence[str]) -> int:
         print(f"strata: {clean(error)}", file=sys.stderr)
         return exits.of(error)
     except OSError as error:
-        print(f"strata: {clean(error)}", file=sys.stderr)
+        place = f"{error.filename}: " if error.filename else ""
+        print(f"strata: {clean(f'{place}{error.strerror or error}')}", file=sys.stderr)
         return exits.ERROR
     except Exception as error:
         if verbose:

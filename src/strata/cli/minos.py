@@ -85,8 +85,8 @@ def build(
         cache=cache,
         kernel=kernel,
         extra=modules,
-        hardware=hardware.read().split() if hardware is not None else None,
-        crash_hook=crash_hook.read() if crash_hook is not None else None,
+        hardware=_modaliases(hardware) if hardware is not None else None,
+        crash_hook=_program(crash_hook) if crash_hook is not None else None,
     )
     if as_json:
         session.out.json(_row(made) | {"path": str(made.path)})
@@ -172,7 +172,8 @@ def choose(session: Session, build: str, output: Path | None, as_json: bool) -> 
     \b
     Example: strata minos choose 1ffefbb74207
     """
-    digest = _artefacts(session, output).choose(build)
+    builds = _artefacts(session, output)
+    digest = builds.choose(builds.get(build).digest)  # which it does not get if it cannot be read
     _done(session, {"latest": digest}, f"{digest} is the latest", as_json)
 
 
@@ -189,6 +190,24 @@ def remove(session: Session, build: str, output: Path | None, as_json: bool) -> 
     """
     digest = _artefacts(session, output).remove(build)
     _done(session, {"removed": digest}, f"removed {digest}", as_json)
+
+
+def _modaliases(file: TextIO) -> list[str]:
+    try:
+        found = file.read().split()
+    except UnicodeDecodeError:
+        raise click.BadParameter("it is not UTF-8 text", param_hint="--hardware") from None
+    if not found:
+        hint = "cat /sys/bus/*/devices/*/modalias prints those of a machine"
+        raise click.BadParameter(f"it names no device ({hint})", param_hint="--hardware")
+    return found
+
+
+def _program(file: BinaryIO) -> bytes:
+    found = file.read()
+    if not found:
+        raise click.BadParameter("it is empty", param_hint="--crash-hook")
+    return found
 
 
 _PARTS = ("vmlinuz", "initrd")

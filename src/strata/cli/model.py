@@ -6,7 +6,6 @@ Without a file it is about the layers that Strata brings along. Everything heavy
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -173,17 +172,13 @@ def show(file: Path | None, as_json: bool) -> None:
 
 
 def _load(file: Path | None) -> ModelFile:
-    from strata.core.errors import BadRequest
+    from strata.cli.reading import read_text
     from strata.core.model import Layer
     from strata.core.modelfile import ModelFile, parse
 
     if file is None:
         return ModelFile(source="built-in model", layer=Layer(), below=built_in())
-    try:
-        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadRequest(f"cannot be read: {error}", where=str(file)) from None
-    return parse(text, source=str(file), layers=built_in())
+    return parse(read_text(file), source=str(file), layers=built_in())
 
 
 def built_in() -> tuple[Layer, ...]:

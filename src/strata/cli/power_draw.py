@@ -19,6 +19,9 @@ GAP = "·"
 WIDTH, HEIGHT = 960, 360
 LEFT, RIGHT, TOP, BOTTOM = 72, 16, 36, 40
 COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#ff7f0e", "#9467bd", "#8c564b", "#17becf", "#7f7f7f")
+LETTER = 7
+"""Room that a letter needs, at most as a rule."""
+NAME_AT_MOST = 32
 LINES = len(COLOURS)
 """Nodes that one plot shows by themselves."""
 
@@ -55,6 +58,15 @@ def shrunk(values: Values, width: int) -> list[float | None]:
         part = values[place * len(values) // width : max((place + 1) * len(values) // width, 1)]
         known = [value for value in part if value is not None]
         found.append(sum(known) / len(known) if known else None)
+    return found
+
+
+def rises(counter: Values) -> list[float | None]:
+    """By how much a counter rose in each step: nothing in the first, beside a gap, and where it was reset."""
+    found: list[float | None] = [None] * min(len(counter), 1)
+    for before, after in itertools.pairwise(counter):
+        known = before is not None and after is not None and after >= before
+        found.append(after - before if known else None)  # type: ignore[operator]
     return found
 
 
@@ -107,14 +119,17 @@ def scene(title: str, unit: str, times: Sequence[float], lines: Sequence[Line]) 
     ticks = _ticks(min([0.0, *known]), max([1.0, *known]))
     low, high = ticks[0], ticks[-1]
     first, last = (times[0], max(times[-1], times[0] + 1)) if times else (0.0, 1.0)
+    names = [_short(clean(line.name)) for line in lines] if len(lines) > 1 else []
+    # The names stand beside the curves: on them, one would hide the other.
+    edge = WIDTH - RIGHT - (8 + LETTER * max(map(len, names)) if names else 0)
 
     def x(time: float) -> float:
-        return LEFT + (time - first) / (last - first) * (WIDTH - LEFT - RIGHT)
+        return LEFT + (time - first) / (last - first) * (edge - LEFT)
 
     def y(value: float) -> float:
         return HEIGHT - BOTTOM - (value - low) / (high - low) * (HEIGHT - TOP - BOTTOM)
 
-    strokes = [Stroke([(LEFT, y(tick)), (WIDTH - RIGHT, y(tick))], "#ddd") for tick in ticks]
+    strokes = [Stroke([(LEFT, y(tick)), (edge, y(tick))], "#ddd") for tick in ticks]
     texts = [Text(LEFT, 22, clean(title)[:200], large=True)]
     for tick in ticks:
         label = show_watts(tick) if unit == "W" else f"{tick:.6g} {unit}"
@@ -126,9 +141,13 @@ def scene(title: str, unit: str, times: Sequence[float], lines: Sequence[Line]) 
     for number, line in enumerate(lines):
         colour = COLOURS[number % LINES]
         strokes += [Stroke(points, colour, 1.5) for points in _parts(times, line.values, x, y)]
-        if len(lines) > 1:
-            texts.append(Text(WIDTH - RIGHT, TOP + 14 * number, clean(line.name)[:200], "end", colour))
+        if names:
+            texts.append(Text(edge + 8, TOP + 8 + 14 * number, names[number], "start", colour))
     return Scene(WIDTH, HEIGHT, strokes, texts)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= NAME_AT_MOST else name[: NAME_AT_MOST - 2] + ".."
 
 
 def svg(title: str, unit: str, times: Sequence[float], lines: Sequence[Line]) -> str:

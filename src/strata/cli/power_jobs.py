@@ -145,7 +145,9 @@ EACH = (
 
 def _notes(found: Json) -> list[str]:
     notes = []
-    if found["unmeasured"]:
+    if found["joules"] is None:
+        notes.append("nothing was measured of it")
+    elif found["unmeasured"]:
         notes.append(f"nothing is known of {many(found['unmeasured'], 'node')}: the energy is that of the others")
     elif found["known"] < 0.995:
         notes.append("the energy is that of the time that was measured; nothing is filled in")

@@ -85,7 +85,7 @@ def put(session: Session, file: Path, name: str, without_rehearsal: str, as_json
     \b
     Example: strata power policy put over-provisioned.yaml
     """
-    from strata.cli.power_simulate import read_text
+    from strata.cli.reading import read_text
     from strata.power.policy_file import parse
 
     text = read_text(file)

@@ -7,6 +7,7 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from strata.cli import listing as ls
+from strata.cli.numbers import Between
 from strata.cli.output import many
 from strata.cli.session import Session, pass_session
 from strata.cli.times import span, when
@@ -52,7 +53,7 @@ def list_(session: Session, view: ls.Listing) -> None:
 @click.argument("file", type=click.File("r", encoding="utf-8", errors="replace"), default="-")
 @click.option(
     "--good-for",
-    type=click.FloatRange(10, 86_400),
+    type=Between(10, 86_400),
     default=600.0,
     show_default=True,
     help="Seconds after which policies do not go by it any more.",

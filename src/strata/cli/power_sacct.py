@@ -77,7 +77,7 @@ def _from_json(text: str) -> Iterator[dict[str, Any]]:
                 nodes = step.get("nodes", {})
                 where = nodes.get("range") or ",".join(nodes.get("list") or ()) if isinstance(nodes, dict) else nodes
                 yield from _of_json(str(job["job_id"]), name, user, told.get("name", ""), where or "", step["time"])
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise BadRequest(
             f"not what sacct --json prints: {type(error).__name__} {str(error)[:80]}", where="accounting"
         ) from None

@@ -132,7 +132,8 @@ def top(session: Session, select: tuple[str, ...], count: int, by: str, lowest: 
 @select_help
 @click.command()
 @SELECT
-@click.option("--metric", type=click.Choice(METRICS), default="power", show_default=True, help="What was measured.")
+@click.option("--metric", type=click.Choice(METRICS), default="power", show_default=True,
+              help="What was measured; of energy, what each node used in each step.")  # fmt: skip
 @click.option("--since", "start", type=WHEN, default="1h", show_default=True, help="From when: 1h (ago), or a date.")
 @click.option("--until", "end", type=WHEN, default="now", show_default=True, help="To when.")
 @click.option("--step", type=Duration(), help="Length of one step [default: about 240 steps].")
@@ -170,6 +171,8 @@ def history(
     """
     from strata.cli import power_draw as draw
 
+    if step is not None and step <= 0:
+        raise click.BadParameter("a step is longer than that", param_hint="'--step'")
     if parquet is not None:
         _export(session, parquet, " ".join(select) or "*", metric, start, end, step)
         return
@@ -183,6 +186,8 @@ def history(
     }
     found = session.client.get("/v1/power/history", asked)
     lines = [draw.Line(one["node"], one["values"]) for one in found["each"]]
+    if metric == "energy":
+        lines = [draw.Line(line.name, draw.rises(line.values)) for line in lines]
     if metric != "energy" and not each:
         lines = [draw.Line(" ".join(select) or "system", found["values"])]
     if plot is not None:
@@ -241,7 +246,8 @@ def _sparklines(session: Session, found: Json, lines: list[draw.Line]) -> None:
     from strata.cli import power_draw as draw
 
     def text(value: float) -> str:
-        return watts(value) if found["unit"] == "W" else f"{value:,.6g} {found['unit']}"
+        shown = {"W": watts, "J": joules}.get(found["unit"])
+        return shown(value) if shown else f"{value:,.6g} {found['unit']}"
 
     rows: list[Json] = []
     for line in lines:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ import click
 
 from strata.cli import exits
 from strata.cli.listing import json_option
+from strata.cli.numbers import Between
 from strata.cli.output import Column
 from strata.cli.session import Session, pass_session
 from strata.cli.times import span
@@ -40,9 +40,9 @@ _COLUMNS = (
 @click.option("--nodes", type=click.IntRange(1, _LARGEST), default=1000, show_default=True, help="Size of the machine.")
 @click.option("--limit", metavar="WATTS", help="What the site allows, such as 2MW [default: as the policy says]")
 @click.option("--trace", type=_FILE, help="Recorded jobs: SWF, or what sacct -P prints [default: generated]")
-@click.option("--days", type=click.FloatRange(0, 31, min_open=True), default=1.0, show_default=True)
+@click.option("--days", type=Between(0, 31, min_open=True), default=1.0, show_default=True)
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="The same seed, the same day.")
-@click.option("--load", type=click.FloatRange(0, 10, min_open=True), default=1.1, show_default=True,
+@click.option("--load", type=Between(0, 10, min_open=True), default=1.1, show_default=True,
               help="Generated jobs ask for so many times what the nodes can do.")  # fmt: skip
 @click.option("--die-after", metavar="TIME", help="The controller dies in its first change of caps after so long: 6h.")
 @click.option("--alone", is_flag=True, help="Only the policy, without what it is compared with.")
@@ -76,6 +76,7 @@ def simulate(
     \b
     Example: strata power simulate --policy site.yaml --nodes 8000 --limit 2MW
     """
+    from strata.cli.reading import read_text
     from strata.core.errors import BadRequest
     from strata.power.policy_file import parse
     from strata.power.rehearsal import Death
@@ -166,12 +167,3 @@ def _quantity(option: str, read: Callable[[str], float], text: str) -> float:
         return float(read(text))
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint=option) from None
-
-
-def read_text(file: Path) -> str:
-    from strata.core.errors import BadRequest
-
-    try:
-        return sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadRequest(f"cannot be read: {error}", where=str(file)) from None

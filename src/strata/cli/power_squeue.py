@@ -41,7 +41,7 @@ def read(text: str) -> Queue:
                     waiting.append((_number(job.get("priority")) or 0.0, _waiting(job)))
             elif any(state in states for state in _LIVE):
                 running.append({"job": str(job["job_id"]), "ends": _number(job.get("end_time"))})
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise BadRequest(
             f"not what squeue --json prints: {type(error).__name__} {str(error)[:80]}", where="queue"
         ) from None

@@ -68,6 +68,7 @@ def parse_watts(option: str, text: str) -> float:
 @click.option("--site-power-limit", default="", metavar="WATTS", help="What all nodes may draw, such as 2MW.")
 @click.option("--site-power-ramp", default="", metavar="WATTS", help="By how much that rises in a minute at most.")
 @click.option("--site-power-band", default="", metavar="WATTS", help="Below this, caps are not lowered.")
+@click.option("--node-rules", type=FILE, help="What CAPMC tells schedulers about switching nodes (INI).")
 @click.option("--telemetry", default="", metavar="URL", help="Keep samples in postgresql://HOST/DB. Default: a file.")
 @click.option("--secrets-key", type=FILE, help="Key that seals secrets in the store. Default: one of its own.")
 @click.option("--no-consoles", is_flag=True, help="Do not capture serial consoles.")
@@ -100,6 +101,7 @@ def serve(
     site_power_limit: str,
     site_power_ramp: str,
     site_power_band: str,
+    node_rules: Path | None,
     telemetry: str,
     secrets_key: Path | None,
     no_consoles: bool,
@@ -147,6 +149,7 @@ def serve(
             ramp=parse_watts("--site-power-ramp", site_power_ramp),
             band=parse_watts("--site-power-band", site_power_band),
             telemetry=telemetry,
+            rules=node_rules.absolute() if node_rules else None,
         ),
         logs=s.LogSettings(level=log_level, format=log_format),
     )

@@ -17,6 +17,7 @@ from strata.cli import background as bg
 from strata.cli import exits
 from strata.cli import up_simulated as simulated
 from strata.cli.converge import MOVING
+from strata.cli.numbers import Between
 from strata.cli.output import counts
 from strata.cli.session import Session, pass_session
 from strata.cli.times import DURATION, span
@@ -49,7 +50,7 @@ STATE_DIR = click.option(
 @click.option("--seed", type=int, help="Simulated: draws the fleet. Default: 0.")
 @click.option(
     "--time-scale",
-    type=click.FloatRange(0, min_open=True),
+    type=Between(0, min_open=True),
     help="Simulated: how fast it boots. Default: 20.",
 )
 @click.option(

@@ -46,7 +46,7 @@ def virtual() -> None:
 @virtual.command()
 @click.option("--nodes", type=click.IntRange(1, 200), default=4, show_default=True, help="How many.")
 @click.option("--uefi", type=click.IntRange(0, 200), default=0, show_default=True, help="So many of them with UEFI.")
-@click.option("--memory", type=click.IntRange(128), default=768, show_default=True, help="MiB of each node.")
+@click.option("--memory", type=click.IntRange(128, 1 << 20), default=768, show_default=True, help="MiB of each node.")
 @click.option("--network", default="10.77.0.0/24", show_default=True, help="Of the nodes; the server has its first.")
 @click.option("--host-link/--no-host-link", default=True, show_default=True, help="An address for this machine, too.")
 @DIRECTORY

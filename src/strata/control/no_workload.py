@@ -1,4 +1,4 @@
-"""Stands in for a workload manager where Strata runs without the layers above the hardware: no job is known of."""
+"""Stands in for a workload manager where there is none: without the platform layer, or before the site connects one."""
 
 from __future__ import annotations
 
@@ -11,9 +11,13 @@ from strata.core.model import Mutation
 
 
 class NoWorkload:
-    """Implements ``strata.core.driver.Driver``, for guards only."""
+    """Implements ``strata.core.driver.Driver``: sees nothing, does nothing, and answers for ``no-running-job``."""
 
     name = "workload"
+
+    def __init__(self, *, expected: bool = False) -> None:
+        """``expected``: the platform layer is here, so that jobs are Strata's business, and nobody knows of them."""
+        self._expected = expected
 
     async def act(self, mutation: Mutation, batch: Batch) -> Outcomes:
         """It carries out nothing."""
@@ -24,6 +28,9 @@ class NoWorkload:
         return {}
 
     async def permits(self, guard: str, batch: Batch) -> Sequence[str]:
-        """``no-running-job``: yes. Whoever takes the hardware layer alone looks after jobs elsewhere."""
-        no = "" if guard == "no-running-job" else f"nobody here knows the guard {guard}"
+        """``no-running-job``: yes. Whoever takes the lower layers alone looks after jobs elsewhere."""
+        if guard != "no-running-job":
+            no = f"nobody here knows the guard {guard}"
+        else:
+            no = "no workload manager is known here, so that a job may be running" if self._expected else ""
         return [no] * len(batch)

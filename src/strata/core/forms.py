@@ -1,12 +1,16 @@
 r"""What is wrong with a value, in words and with an example, instead of the regular expression that it does not match.
 
 ``in_words`` takes what msgspec says of a value; the table below knows every pattern that texts from outside are held
-against (a test goes through all of them). Patterns end in ``$(?!\n)``, which is left out here.
+against (a test goes through all of them). Patterns end in ``$(?!\n)``, which is left out here. Of a word or a key that
+is not accepted it says which would be, where it is told the type.
 """
 
 from __future__ import annotations
 
 import re
+from typing import Any
+
+from strata.core.accepted import keys_at, no_key, none_of, words_at
 
 _END = r"$(?!\n)"
 
@@ -77,6 +81,20 @@ FORMS = {
 # Expected `int` >= 1; Expected `str` of length <= 63; Expected `str` matching regex '^[0-9]$(?!\\n)' - at `$.name`
 _BOUND = re.compile(r"Expected `\w+`( of length)? ([<>]=) ([\d.]+)")
 _PATTERN = re.compile(r"Expected `str` matching regex '(.*?)'(?= - at |\Z)", re.DOTALL)
+_TYPE = re.compile(r"Expected `([\w| ]+)`, got `(\w+)`")
+_MISSING = re.compile(r"Object missing required field `(\w+)`")
+_TYPES = {
+    "array": "a list",
+    "object": "a mapping (key: value)",
+    "str": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "null": "nothing",
+}
+_WORD = re.compile(r"Invalid enum value (.*?)(?= - at |\Z)", re.DOTALL)
+_KEY = re.compile(r"Object contains unknown field `(.*?)`(?= - at |\Z)", re.DOTALL)
+_PLACE = re.compile(r" - at `(?:key in )?\$\.?(.*)`\Z", re.DOTALL)
 _SAID = {repr(pattern)[1:-1]: words for pattern, words in FORMS.items()}  # msgspec writes patterns as Python does
 
 
@@ -85,8 +103,12 @@ def meaning(pattern: str) -> str:
     return FORMS.get(pattern.removesuffix(_END).removesuffix("$"), "")
 
 
-def in_words(message: str) -> str:
-    """What msgspec says of a value that is out of bounds or written in another way than it must be, in words."""
+def in_words(message: str, kind: Any = None, place: str = "") -> str:
+    """What msgspec says of a value that is out of bounds or written in another way than it must be, in words.
+
+    ``kind``: the type that the value should have had, by which accepted words and keys are named. ``place``: where in
+    it the value is, if the message itself does not say.
+    """
     if found := _BOUND.match(message):
         length, sign, number = found.groups()
         if length and (sign, number) == (">=", "1"):
@@ -96,6 +118,18 @@ def in_words(message: str) -> str:
     elif found := _PATTERN.match(message):
         bare = found[1].removesuffix(repr(_END)[1:-1]).removesuffix("$")
         words = _SAID.get(bare, "is written in a way that is not accepted")
+    elif kind is not None and ((found := _WORD.match(message)) or (found := _KEY.match(message))):
+        told = _PLACE.search(message)
+        place = told[1] if told else place
+        accepted = (words_at if found.re is _WORD else keys_at)(kind, place)
+        if not accepted:
+            return message
+        words = (none_of if found.re is _WORD else no_key)(found[1], accepted)
+    elif found := _MISSING.match(message):
+        words = f"{found[1]} is missing"
+    elif (found := _TYPE.match(message)) and {*found[1].split(" | "), found[2]} <= set(_TYPES):
+        expected = [_TYPES[one] for one in found[1].split(" | ") if one != "null"]
+        words = f"must be {' or '.join(expected)}, not {_TYPES[found[2]]}"
     else:
         return message
     return words + message[found.end() :]

@@ -20,6 +20,7 @@ from strata.core.errors import BadRequest, StrataError, Unavailable
 from strata.provisioning.images import archive
 from strata.provisioning.images.commands import press, run, workplace
 from strata.provisioning.images.furnish import Furnishing
+from strata.provisioning.images.last_words import last_words
 from strata.provisioning.images.layers import unpack
 from strata.provisioning.images.press import Order, Pressed
 from strata.provisioning.images.recipe import CONTAINERFILE, DEBIAN, RECIPE, Recipe, parse_recipe
@@ -169,17 +170,15 @@ async def _from_containerfile(
 
 
 async def _must(command: list[str], log: Path, what: str) -> None:
+    since = log.stat().st_size if log.exists() else 0
     status, _ = await run(command, log=log)
     if status:
-        last = await asyncio.to_thread(_last_line, log)
-        raise BadRequest(f"{what} could not be made: {last}", where=command[0], hint="see the whole log")
-
-
-def _last_line(log: Path) -> str:
-    with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - 2000))
-        lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
-    return lines[-1][:300] if lines else "it said nothing"
+        last = await asyncio.to_thread(last_words, log, since)
+        raise BadRequest(
+            f"{what} could not be made: {last or f'it said nothing (status {status})'}",
+            where=command[0],
+            hint="see the whole log",
+        )
 
 
 def _open_context(context: Path, files: Path, work: Path) -> None:

@@ -22,6 +22,7 @@ import msgspec
 
 from strata.core.errors import BadRequest, StrataError
 from strata.provisioning.images.confinement import confine
+from strata.provisioning.images.last_words import OwnLog, one_line
 from strata.provisioning.images.press import Pressed, say
 from strata.provisioning.images.recipe import Recipe
 from strata.provisioning.images.squash import FileLine, read_listing
@@ -80,10 +81,11 @@ def furnish(order: Furnishing) -> None:
                     ["apt-get", "clean"],
                     ["sh", "-c", "rm -rf /var/lib/apt/lists/*"],
                 ):
-                    _run_inside(root, command)
+                    _run_inside(root, command, " ".join(command[:2]), "recipe, packages")
             for number, script in enumerate(recipe.run, 1):
-                say(f"running script {number} of {len(recipe.run)}")
-                _run_inside(root, ["/bin/sh", "-euc", script])
+                step = f"script {number} of {len(recipe.run)}"
+                say(f"running {step}")
+                _run_inside(root, ["/bin/sh", "-euc", script], f"{step} ({one_line(script)})", "recipe, run")
     known = {line.path: line for line in read_listing(Path(order.parent_listing))} if order.parent_listing else {}
     say("writing the layer")
     write_layer(root, known, Path(order.layer))
@@ -179,6 +181,7 @@ def _content(context: Path, source: str | None, text: str | None) -> bytes:
 
 def _inside(root: Path, work: Callable[[], None]) -> None:
     """Do ``work`` in a child whose root is ``root``."""
+    log = OwnLog()
     child = os.fork()
     if child == 0:
         status = 1
@@ -192,10 +195,13 @@ def _inside(root: Path, work: Callable[[], None]) -> None:
             os._exit(status)
     _, status = os.waitpid(child, 0)
     if status:
-        raise BadRequest("a file of the recipe cannot be put in", where="recipe, files", hint="see the log")
+        why = log.last_words() or f"status {status}"
+        raise BadRequest(f"a file of the recipe cannot be put in: {why}", where="recipe, files", hint="see the log")
 
 
-def _run_inside(root: Path, command: list[str]) -> None:
+def _run_inside(root: Path, command: list[str], step: str, where: str) -> None:
+    """``step``: the command in words, for people who wrote the recipe."""
+    log = OwnLog()
     try:
         done = subprocess.run(
             command,
@@ -207,10 +213,14 @@ def _run_inside(root: Path, command: list[str]) -> None:
             preexec_fn=lambda: confine(root),
         )
     except FileNotFoundError:
-        raise BadRequest(f"the image has no {command[0]}", where="recipe, run") from None
+        raise BadRequest(f"the image has no {command[0]}", where=where) from None
     if done.returncode:
-        name = "a script" if command[0] == "/bin/sh" else " ".join(command[:2])
-        raise BadRequest(f"{name} failed with status {done.returncode}", where="recipe, run", hint="see the log")
+        ended = (
+            f"failed with status {done.returncode}"
+            if done.returncode > 0
+            else f"was ended by signal {-done.returncode}"
+        )
+        raise BadRequest(f"{step} {ended}: {log.last_words() or 'it said nothing'}", where=where, hint="see the log")
 
 
 @contextlib.contextmanager

@@ -93,8 +93,12 @@ def parse_recipe(text: str) -> Recipe:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
         raise BadRequest("is not YAML", where=f"recipe{line}") from None
-    except (msgspec.ValidationError, RecursionError) as error:
-        raise BadRequest(in_words(str(error))[:300], where="recipe", hint="see the how-to about images") from None
+    except msgspec.ValidationError as error:
+        raise BadRequest(
+            in_words(str(error), Recipe)[:300], where="recipe", hint="see the how-to about images"
+        ) from None
+    except (RecursionError, ValueError):
+        raise BadRequest("is nested too deeply, or has a number that is too long", where="recipe") from None
     if recipe.parent:
         parse_reference(recipe.parent)
     if recipe.suite and (recipe.from_ != DEBIAN or not _SUITE.match(recipe.suite)):

@@ -1,0 +1,55 @@
+"""Where no workload manager is connected: nothing is seen, one line says so, and only lower layers switch nodes off."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from strata.control.no_workload import NoWorkload
+from strata.control.settings import LayerName, ListenSettings, Settings
+from strata.core.column import Column
+from strata.core.driver import Batch
+from strata.core.node import Node
+from strata.daemon import running
+
+TWO = Batch(names=("n1", "n2"), uids=np.array([1, 2]))
+ALL: tuple[LayerName, ...] = ("hardware", "provisioning", "platform")
+
+
+async def test_with_the_lower_layers_alone_jobs_are_somebody_elses_business() -> None:
+    assert await NoWorkload().permits("no-running-job", TWO) == ["", ""]
+    assert all(await NoWorkload().permits("another", TWO))
+
+
+async def test_where_jobs_are_our_business_nobody_says_that_none_runs() -> None:
+    refusals = await NoWorkload(expected=True).permits("no-running-job", TWO)
+    assert refusals == ["no workload manager is known here, so that a job may be running"] * 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layers", [ALL[:1], ALL[:2], ALL])
+async def test_what_is_missing_is_said_once_and_only_where_it_is_missed(
+    layers: tuple[LayerName, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    observe, looked = NoWorkload.observe, asyncio.Event()
+
+    async def seen(self: NoWorkload, variables: Sequence[str], batch: Batch) -> Mapping[str, Column]:
+        looked.set()
+        return await observe(self, variables, batch)
+
+    monkeypatch.setattr(NoWorkload, "observe", seen)
+    settings = Settings(state_dir=tmp_path, controller_id="c1", layers=layers, listen=ListenSettings(tls=False))
+    with caplog.at_level(logging.WARNING, "strata"):
+        async with running(settings) as service:
+            await service.edits.create_nodes([Node(name="n1", uid=0)], "tester")
+            if "platform" in layers:
+                async with asyncio.timeout(60):
+                    await looked.wait()
+    said = [record.getMessage() for record in caplog.records]
+    assert sum("no workload manager is known" in line for line in said) == ("platform" in layers)
+    assert "look failed" not in said
