@@ -20,9 +20,10 @@ from strata.core.node import Interface, Node
 from strata.provisioning.alarm import Alarm
 from strata.provisioning.boot.builds import Builds
 from strata.provisioning.boot.fragment import Site
+from strata.provisioning.boot.ground import Ground
 from strata.provisioning.boot.nginx_files import BootFiles
 from strata.provisioning.boot.profiles import Profiles
-from strata.provisioning.boot.service import BootService, Ground
+from strata.provisioning.boot.service import BootService
 from strata.provisioning.dhcp.service import DhcpService
 from strata.provisioning.directory import Directory
 from strata.provisioning.identity.identity import Identity

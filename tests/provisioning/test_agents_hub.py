@@ -10,8 +10,9 @@ import msgspec
 import pytest
 
 from strata.core.errors import BadRequest, Denied, Unavailable
-from strata.provisioning.agents.hub import MOST_PENDING, RESEND_AFTER, SILENT_AFTER, Hub, Misdirected, Reply
-from strata.provisioning.agents.wire import Exchange, Result
+from strata.provisioning.agents.agent import MOST_PENDING, RESEND_AFTER
+from strata.provisioning.agents.hub import SILENT_AFTER, Hub, Misdirected
+from strata.provisioning.agents.wire import Exchange, Reply, Result
 
 
 class Clock:

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-import msgspec
 import pytest
 
 from strata.core.errors import Denied
@@ -25,12 +24,9 @@ def led_elsewhere(site: Boots, attached: bool | None) -> list[tuple[str, str]]:
         await asyncio.sleep(0)
         return attached
 
-    site.service.ground = msgspec.structs.replace(
-        site.service.ground,
-        attached=asked,
-        asked=lambda name, what: told.append((name, what)),
-        begun=lambda name: told.append((name, "begun")),
-    )
+    site.is_attached = asked
+    site.asked = lambda name, what: told.append((name, what))
+    site.begun = lambda name: told.append((name, "begun"))
     return told
 
 

@@ -12,7 +12,7 @@ import pytest
 from strata.core.errors import BadRequest, Denied
 from strata.provisioning.alarm import Alarm
 from strata.provisioning.identity.alarms import NODES, QUIET, FoldedAlarms
-from strata.provisioning.identity.identity import TOKEN_TTL, Identity, Redemption
+from strata.provisioning.identity.identity import TOKEN_TTL, UNHEARD, Identity, Redemption
 from strata.provisioning.identity.records import PREFIX
 from strata.provisioning.identity.tokens import new_token, parse_token
 from strata.store.followed import Followed
@@ -134,6 +134,25 @@ async def test_a_made_up_token_is_refused(site: Boots) -> None:
     await site.identity.open_boot("n0001", 1)
     for made_up in (new_token("n0001", 1).text, new_token("n0001", 9).text, new_token("nobody", 1).text, "x" * 200, ""):
         assert await refused(site, made_up) == "token-foreign"
+
+
+async def test_a_token_that_cannot_be_good_costs_no_look_into_the_store(
+    site: Boots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    get, looked = site.store.get, list[str]()
+
+    async def counted(key: str) -> Entry | None:
+        looked.append(key)
+        return await get(key)
+
+    monkeypatch.setattr(site.store, "get", counted)
+    await site.identity.open_boot("n0001", 1)
+    assert await refused(site, new_token("n0001", 1).text) == "token-foreign"
+    assert await refused(site, new_token("n0001", 2 + UNHEARD).text) == "token-foreign"
+    assert await refused(site, new_token("n0001", 2).text, peer=address_of(2)) == "token-foreign"
+    assert looked == []
+    assert await refused(site, new_token("n0001", 1 + UNHEARD).text, peer=address_of(1)) == "token-foreign"
+    assert looked == [PREFIX + "n0001"]
 
 
 async def test_a_wrong_signing_request_spends_no_token(site: Boots) -> None:

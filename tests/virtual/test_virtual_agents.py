@@ -93,7 +93,7 @@ async def test_power_is_not_the_agents_to_switch(server, driver):
 
 
 async def test_only_the_workload_driver_answers_guards(server, driver):
-    server.nodes.run_job(np.array([1]), until=1e9)
+    server.nodes.jobs.run(np.array([1]), until=1e9)
     workload = AgentDriver("workload", server.address, SIMULATED_ACCOUNT)
     answers = await workload.permits("no-running-job", batch("n00001", "n00002"))
     assert answers == ["", "a job runs on n00002"]
@@ -126,6 +126,9 @@ async def test_a_gateway_that_answers_badly_leaves_the_outcome_unknown(reply, ou
     assert (await driver.act(BOOT, batch("n1"))).codes.tolist() == [outcome]
     await driver.close()
     listener.close()
+    async with asyncio.timeout(60):
+        while connections:  # noqa: ASYNC110
+            await asyncio.sleep(0.002)
     await listener.wait_closed()
 
 

@@ -90,7 +90,7 @@ async def test_a_node_that_is_not_simulated_fails_and_is_not_seen(by_uid):
 
 async def test_the_guard_names_the_node_on_which_a_job_runs():
     nodes = SimNodes(3)
-    nodes.run_job(np.array([1]), until=5)
+    nodes.jobs.run(np.array([1]), until=5)
     driver = SimDriver("workload", nodes, Clock())
     assert list(await driver.permits("no-running-job", batch(nodes))) == ["", "a job runs on n00002", ""]
 

@@ -166,7 +166,7 @@ def test_a_repeated_fence_is_refused_and_counted():
     assert act(nodes, "power-on") == [Outcome.DONE]
     assert act(nodes, "power-on") == [Outcome.FENCED]
     assert nodes.effects.of(0) == [(1, 1, "power-on")]
-    assert nodes.fenced.tolist() == [1]
+    assert nodes.fences.refused.tolist() == [1]
 
 
 def test_an_older_leader_is_refused_whatever_its_generation():
@@ -187,7 +187,7 @@ def test_a_duplicated_request_takes_effect_once():
     nodes = SimNodes(200, faults=Faults(duplicated=0.5))
     act(nodes, "power-on")
     assert nodes.effects.twice() == []
-    assert 50 < nodes.fenced.sum() < 150
+    assert 50 < nodes.fences.refused.sum() < 150
 
 
 def test_a_duplicated_request_without_fencing_takes_effect_twice():
@@ -309,7 +309,7 @@ def test_a_panic_resets_the_machine_and_leaves_the_power_on():
 
 def test_a_dead_agent_hurts_no_job():
     nodes = ready()
-    nodes.run_job(nodes.all, until=100)
+    nodes.jobs.run(nodes.all, until=100)
     nodes.kill_agent(nodes.all, now=1)
     assert look(nodes, "os", 50) == ["hung"]
     assert look(nodes, "workload", 50) == ["in"]
@@ -320,7 +320,7 @@ def test_hazards_strike_by_themselves_at_about_their_rate():
     nodes = ready(1000, faults=Faults(power_losses=0.1))
     off = look(nodes, "power", 3600).count("off")
     assert 60 < off < 130
-    assert nodes.struck["power_losses"] == off
+    assert nodes.hazards.struck["power_losses"] == off
 
 
 # -- jobs
@@ -328,16 +328,16 @@ def test_hazards_strike_by_themselves_at_about_their_rate():
 
 def test_leaving_the_workload_manager_waits_for_the_job():
     nodes = ready()
-    nodes.run_job(nodes.all, until=500)
+    nodes.jobs.run(nodes.all, until=500)
     act(nodes, "leave-workload")
     assert look(nodes, "workload", 499) == ["in"]
     assert look(nodes, "workload", 501) == ["out"]
-    assert nodes.jobs_lost.sum() == 0
+    assert nodes.jobs.lost.sum() == 0
 
 
 def test_a_workload_manager_may_say_drained_while_a_job_runs():
     nodes = ready(faults=Faults(drain_lies=1))
-    nodes.run_job(nodes.all, until=500)
+    nodes.jobs.run(nodes.all, until=500)
     act(nodes, "leave-workload")
     assert look(nodes, "workload", 100) == ["out"]
     assert nodes.job_running(nodes.all, 100).all()
@@ -345,9 +345,9 @@ def test_a_workload_manager_may_say_drained_while_a_job_runs():
 
 def test_taking_a_node_down_under_a_job_is_counted():
     nodes = ready()
-    nodes.run_job(nodes.all, until=500)
+    nodes.jobs.run(nodes.all, until=500)
     act(nodes, "power-off")
-    assert nodes.jobs_lost.tolist() == [1]
+    assert nodes.jobs.lost.tolist() == [1]
 
 
 def test_jobs_come_by_themselves_and_none_starts_on_a_node_that_drains():
@@ -362,7 +362,7 @@ def test_jobs_come_by_themselves_and_none_starts_on_a_node_that_drains():
 
 def test_a_busy_node_draws_more_than_an_idle_one_and_that_more_than_one_that_is_off():
     nodes = ready(2)
-    nodes.run_job(np.array([1]), until=100)
+    nodes.jobs.run(np.array([1]), until=100)
     idle, busy = nodes.watts(nodes.all, 0)
     off = SimNodes(1).watts(np.array([0]), 0)[0]
     assert 0 < off < idle < busy
@@ -392,7 +392,7 @@ def play(seed: int, parts: int) -> tuple[list[object], ...]:
             codes += acted.codes.tolist()
         outcomes.append(codes)
         outcomes.append([look(nodes, name, now + 30) for name in VARIABLES])
-    return outcomes, sorted(nodes.effects.rows.tolist()), [nodes.struck]
+    return outcomes, sorted(nodes.effects.rows.tolist()), [nodes.hazards.struck]
 
 
 @pytest.mark.slow

@@ -155,7 +155,7 @@ class AgentLayer:
         index = self._index(name)
         if self._service is None or index < 0 or VARIABLE not in self._service.controller.model.variables:
             return ""
-        goals = self._service.registry.goals(VARIABLE)
+        goals = self._service.registry.desires.goals(VARIABLE)
         wanted = goals.table[int(goals.codes[index])]
         return wanted[0] if wanted else ""
 

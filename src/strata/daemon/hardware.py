@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from strata.control.inventory_nodes import NodesByBmc
 from strata.control.machine import Machine
+from strata.control.open_alerts import open_alerts
 from strata.control.service import Service
 from strata.control.service_alerts import AlertService, bmc_addresses, led_here, look_soon
 from strata.control.service_bmcs import BmcService
@@ -134,6 +135,7 @@ async def open_machine(service: Service, settings: Settings, reach: Reach, parts
         looked=look_soon(service.controller),
         settings=EventSettings(public_url=hardware.public_url),
     )
+    service.troubles = open_alerts(hub.alerts)
     nodes = NodesByBmc(service.registry)
     inventory = Inventory(store, sink=hub.take, node_at=nodes.at)
     await inventory.start()

@@ -134,7 +134,12 @@ def leaf_of(i: int) -> tuple[int, int]:
 
 def has_gpus(i: int, count: int) -> bool:
     """Whether the ``i``-th of ``count`` nodes is a GPU node."""
-    return i >= count - _gpu_nodes(count)
+    return i >= first_gpu(count)
+
+
+def first_gpu(count: int) -> int:
+    """The first GPU node of ``count`` nodes: all that follow are, too."""
+    return count - _gpu_nodes(count)
 
 
 _PLAIN = {"simulated": "true"}

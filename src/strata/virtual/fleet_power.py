@@ -10,8 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from strata.core.errors import DeviceError
+from strata.virtual.fleet import GPUS
 from strata.virtual.nodes import SimNodes
 from strata.virtual.redfish_tree import Account
+from strata.virtual.tree_accelerators import LEAST as GPU_LEAST
+from strata.virtual.tree_accelerators import MOST as GPU_MOST
 from strata.virtual.tree_chassis import SUPPLIES, SUPPLY_WATTS
 from strata.virtual.tree_power import LEAST, MOST
 
@@ -22,7 +25,8 @@ HOTTEST, HEAT = 31.0, 0.05
 
 
 class FleetReadings(msgspec.Struct, frozen=True):
-    """On the wire: each column is 64-bit little-endian floats, one per name; NaN where a controller is dead."""
+    """On the wire: each column is 64-bit little-endian floats, one per name; NaN where a controller is dead, or has
+    no such thing."""
 
     names: Sequence[str]
     columns: Mapping[str, bytes]
@@ -33,14 +37,23 @@ def encode(nodes: SimNodes, now: float) -> bytes:
     everybody = nodes.all
     watts = np.round(nodes.watts(everybody, now), 1)
     dead = nodes.bmc_dead
+    accelerated = np.where(nodes.all >= nodes.electricity.first_gpu, float(GPUS), np.nan)
+    gpu_caps = accelerated * 0.0
+    gpu_caps[nodes.electricity.first_gpu :] = np.where(
+        np.isfinite(nodes.electricity.gpu_caps), nodes.electricity.gpu_caps, 0.0
+    ).sum(axis=1)
     columns = {
         "power": watts,
         "energy": np.round(nodes.joules(everybody, now), 1),
         "temperature": np.round(HOTTEST + HEAT * watts, 1),
-        "cap": np.where(np.isfinite(nodes.caps), nodes.caps, 0.0),
+        "cap": np.where(np.isfinite(nodes.electricity.caps), nodes.electricity.caps, 0.0),
         "least": np.full(nodes.count, float(LEAST)),
         "most": np.full(nodes.count, float(MOST)),
         "supply": np.full(nodes.count, float(SUPPLIES * SUPPLY_WATTS)),
+        "accel-power": np.round(nodes.gpu_watts(everybody, now), 1).sum(axis=1),
+        "accel-cap": gpu_caps,
+        "accel-least": accelerated * GPU_LEAST,
+        "accel-most": accelerated * GPU_MOST,
     }
     packed = {name: np.where(dead, np.nan, column).astype("<f8").tobytes() for name, column in columns.items()}
     return msgspec.msgpack.encode(FleetReadings(nodes.names, packed))

@@ -55,8 +55,8 @@ class FleetRoutes:
             "twice": nodes.effects.twice(),
             "idle": nodes.effects.idle(),
             "repeated": {nodes.names[node]: taken for node, taken in nodes.effects.repeated().items()},
-            "fenced": int(nodes.fenced.sum()),
-            "jobs_lost": int(nodes.jobs_lost.sum()),
+            "fenced": int(nodes.fences.refused.sum()),
+            "jobs_lost": int(nodes.jobs.lost.sum()),
         }
         if self._plant is not None:
             book["plant"] = self._plant.effects

@@ -9,6 +9,7 @@ import numpy as np
 
 from strata.core.errors import BadRequest
 from strata.virtual import (
+    tree_accelerators,
     tree_bios,
     tree_boot,
     tree_chassis,
@@ -47,7 +48,7 @@ FLAVOURS = (
 
 _MODULES = (
     tree_services, tree_system, tree_boot, tree_bios, tree_network, tree_chassis, tree_power, tree_sensors, tree_log,
-    tree_events, tree_update,
+    tree_events, tree_update, tree_accelerators,
 )  # fmt: skip
 
 
@@ -183,6 +184,10 @@ class NodeBmc(Bmc):
         """Kilowatt hours, as summed up from look to look."""
         return round(float(self.site.nodes.joules(self.idx, now)[0]) / 3.6e6, 6)
 
+    def gpu_watts(self, gpu: int, now: float) -> float:
+        """What one of its accelerators draws."""
+        return round(float(self.site.nodes.gpu_watts(self.idx, now)[0, gpu]), 1)
+
     def reading(self, sensor: str, now: float) -> float:
         """What a sensor shows."""
         found = self.readings.get(sensor)
@@ -204,7 +209,12 @@ class NodeBmc(Bmc):
     @property
     def cap(self) -> float | None:
         """Watts that the node may draw; None: as much as it likes."""
-        found = float(self.site.nodes.caps[self.node])
+        found = float(self.site.nodes.electricity.caps[self.node])
+        return None if found == float("inf") else found
+
+    def gpu_cap(self, gpu: int) -> float | None:
+        """Watts that one of its accelerators may draw; None: as much as it likes."""
+        found = float(self.site.nodes.electricity.gpu_caps[self.node - self.site.nodes.electricity.first_gpu, gpu])
         return None if found == float("inf") else found
 
     # -- what happens

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from strata.virtual import tree_drawn
@@ -70,7 +71,7 @@ def _environment(bmc: NodeBmc, call: Call) -> Json:
 
 def _set_environment(bmc: NodeBmc, call: Call) -> Reply:
     limit = only(read_json(call.request.body), PowerLimitWatts=(dict,)).get("PowerLimitWatts")
-    return _set_point(bmc, limit if isinstance(limit, dict) else {})
+    return _cap(bmc, wanted_cap(limit if isinstance(limit, dict) else {}))
 
 
 def _controls(bmc: NodeBmc, call: Call) -> Json:
@@ -95,28 +96,29 @@ def _control(bmc: NodeBmc, call: Call) -> Json:
 
 
 def _set_control(bmc: NodeBmc, call: Call) -> Reply:
-    return _set_point(bmc, dict(read_json(call.request.body)))
+    return _cap(bmc, wanted_cap(read_json(call.request.body)))
 
 
 def _mode(bmc: NodeBmc) -> str:
     return "Disabled" if bmc.cap is None else "Automatic"
 
 
-def _set_point(bmc: NodeBmc, wanted: Json) -> Reply:
+def wanted_cap(wanted: Mapping[str, object]) -> float | None:
+    """The watts that a change of a set point asks for; None: no cap."""
     only(wanted, SetPoint=(int, float), ControlMode=(str,))
     if wanted.get("ControlMode") not in (None, "Automatic", "Disabled"):
         refuse(400, "PropertyValueNotInList", "ControlMode is Automatic or Disabled.")
     if wanted.get("ControlMode") == "Disabled":
-        return _cap(bmc, None)
+        return None
     if "SetPoint" not in wanted:
         refuse(400, "PropertyMissing", "SetPoint is missing.")
-    return _cap(bmc, wanted["SetPoint"])
+    return wanted["SetPoint"]  # type: ignore[return-value]
 
 
 def _cap(bmc: NodeBmc, watts: object) -> Reply:
     if watts is not None and (type(watts) not in (int, float) or not LEAST <= watts <= MOST):  # type: ignore[operator]
         refuse(400, "PropertyValueOutOfRange", f"The limit is from {LEAST} to {MOST} W, or null for none.")
-    bmc.site.nodes.set_cap(bmc.idx, watts)  # type: ignore[arg-type]
+    bmc.site.nodes.electricity.set_cap(bmc.idx, watts)  # type: ignore[arg-type]
     return done()
 
 

@@ -142,6 +142,7 @@ def _processor(bmc: NodeBmc, call: Call) -> Json | None:
             Socket=name,
             FirmwareVersion=bmc.updates.versions(call.now)[name],
             MemorySummary={"TotalMemorySizeMiB": GPU_MIB},
+            EnvironmentMetrics=link(f"{call.path}/EnvironmentMetrics"),
             Status=OK,
             Location=slot("Slot", name),
         )

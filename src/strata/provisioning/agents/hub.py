@@ -8,7 +8,6 @@ nothing twice. Knows neither HTTP nor what a command means.
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
 import time
 from collections import OrderedDict
@@ -18,21 +17,16 @@ from typing import Any
 import msgspec
 
 from strata.core.errors import BadRequest, Denied, Unavailable
-from strata.provisioning.agents.wire import MOST_WAIT, Exchange, Result, State
-
-log = logging.getLogger(__name__)
+from strata.provisioning.agents.agent import MOST_PENDING, RESEND_AFTER, Agent, Command, Seen
+from strata.provisioning.agents.news import News
+from strata.provisioning.agents.wire import MOST_WAIT, Exchange, Reply, Result, State
 
 SILENT_AFTER = 60.0
 """Seconds without a word after which an agent counts as gone."""
-RESEND_AFTER = 5.0
-"""Seconds after which a command that the agent does not seem to have is sent again."""
 FORGET_AFTER = 7 * 86400.0
 """Seconds after which what a silent agent last said is forgotten."""
-MOST_PENDING = 64
-"""Commands that one agent may have before it."""
 
 _SLACK = 15.0  # seconds beyond a command's own limit until its result is not waited for any more
-_GATHER = 0.05  # seconds in which changes are gathered before they are told
 _SWEEP = 5.0
 
 _decode_state = msgspec.json.Decoder(State).decode
@@ -43,79 +37,6 @@ class Misdirected(Unavailable):
 
     status = 421
     title = "Misdirected"
-
-
-class Seen(msgspec.Struct, frozen=True):
-    """The part of an agent's state that decisions rest on."""
-
-    generation: int
-    boot_id: str
-    profile: str
-    set_name: str
-    set_digest: str
-    set_state: str
-    reason: str
-    loaded: tuple[str, ...]
-    healthy: bool
-
-
-class Command:
-    """One thing that an agent was told to do. ``result`` is done with None where no answer came."""
-
-    __slots__ = ("_body", "expiry", "id", "kind", "node", "received", "result", "sent")
-
-    def __init__(
-        self, node: str, ident: str, kind: str, body: Mapping[str, Any], result: asyncio.Future[Result | None]
-    ):
-        self.node = node
-        self.id = ident
-        self.kind = kind
-        self._body = body
-        self.result = result
-        self.sent = 0.0
-        """When it last was put into a reply (monotonic); 0: never."""
-        self.received = False
-        self.expiry: asyncio.TimerHandle | None = None
-
-    def __repr__(self) -> str:
-        return f"Command({self.id}, {self.kind}, {self.node})"
-
-    @property
-    def wire(self) -> Mapping[str, Any]:
-        """As it is sent."""
-        return {"id": self.id, "kind": self.kind, **self._body}
-
-
-class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent is answered."""
-
-    acked: tuple[str, ...]
-    commands: tuple[Mapping[str, Any], ...]
-    wait: float
-
-
-class Agent:
-    """One agent, as this controller knows it."""
-
-    __slots__ = ("attached", "contact", "failure", "name", "outbox", "poll", "seen", "seq", "since", "started", "state")
-
-    def __init__(self, name: str, now: float) -> None:
-        self.name = name
-        self.attached = False
-        self.contact = now
-        """When it last spoke (monotonic)."""
-        self.since = now
-        """When it attached."""
-        self.started = 0.0
-        self.seq = -1
-        self.seen: Seen | None = None
-        self.state = b""
-        """What it last said, as it said it."""
-        self.poll: asyncio.Future[bool] | None = None
-        """Done with True when there is something to say, False when the time is over or a newer request came."""
-        self.outbox: dict[str, Command] = {}
-        self.failure = ""
-        """What went wrong with the last command that failed, until one succeeds."""
 
 
 class Hub:
@@ -137,15 +58,13 @@ class Hub:
         Each costs the front door two connections."""
         self._known = known
         self._leads = leads
-        self._tell = changed
+        self._news = News(changed)
         self._measured = measured
         self._hold_most = hold_most
         self._clock = clock
         self._agents: OrderedDict[str, Agent] = OrderedDict()  # the one that was silent longest first
         self._instance = secrets.token_hex(4)
         self._count = 0
-        self._news: set[str] = set()
-        self._telling: asyncio.TimerHandle | None = None
         self._sweeper: asyncio.Task[None] | None = None
         self._lost: OrderedDict[str, float] = OrderedDict()
         self._stopping = False
@@ -166,16 +85,14 @@ class Hub:
             self._sweeper.cancel()
             await asyncio.gather(self._sweeper, return_exceptions=True)
             self._sweeper = None
-        if self._telling is not None:
-            self._telling.cancel()
-            self._telling = None
+        self._news.stop()
         for agent in self._agents.values():
-            for command in list(agent.outbox.values()):
-                self._end(agent, command, None)
+            agent.end_all()
 
     def quiet(self) -> None:
         """Hold nobody any more: the service is about to stop."""
         self._stopping = True
+        self._news.hush()
         for agent in self._agents.values():
             if agent.poll is not None:
                 _resolve(agent.poll, False)
@@ -207,7 +124,7 @@ class Hub:
     def begins_anew(self, name: str) -> None:
         """A new boot of the node has begun: whatever ran there is over, and is to be looked at so."""
         self.cut_off(name)
-        self._note(name)
+        self._news.note(name)
 
     def forget(self, name: str) -> None:
         """The node is gone for good."""
@@ -234,13 +151,13 @@ class Hub:
                 agent.outbox[ident].received = True
         if not self._leads(name):
             raise Misdirected("another controller leads this node", where=name, hint="try the next controller")
-        commands = self._ready(agent, arrived)
+        commands = agent.ready(arrived)
         if not commands and request.wait > 0:
             if self._stopping or self.held >= self._hold_most:
                 # It was heard. An agent that is refused backs off, and one that is answered at once asks at once.
                 raise Unavailable("nobody is held here now", where=name, hint="come again in a while")
             if await self._hold(agent, self._patience(agent, request.wait)):
-                commands = self._ready(agent, self._clock())
+                commands = agent.ready(self._clock())
         return Reply(
             acked=acked, commands=tuple(command.wire for command in commands), wait=min(request.wait, MOST_WAIT)
         )
@@ -261,8 +178,7 @@ class Hub:
                 agent.poll = None
 
     def _patience(self, agent: Agent, wanted: float) -> float:
-        doubtful = any(command.sent and not command.received for command in agent.outbox.values())
-        return min(wanted, MOST_WAIT, RESEND_AFTER if doubtful else MOST_WAIT)
+        return min(wanted, MOST_WAIT, RESEND_AFTER if agent.in_doubt else MOST_WAIT)
 
     def _hear(self, name: str, request: Exchange, state: State, now: float) -> tuple[Agent, bool]:
         """Note what was said. Second: whether it is news, and not a request that a newer one has overtaken."""
@@ -279,8 +195,7 @@ class Hub:
         if same_boot and started == agent.started and request.seq <= agent.seq:
             return agent, False
         if before is not None and not same_boot:
-            for command in list(agent.outbox.values()):
-                self._end(agent, command, None)  # whatever it was doing ended with the boot
+            agent.end_all()  # whatever it was doing ended with the boot
         if agent.poll is not None:
             _resolve(agent.poll, False)
             agent.poll = None
@@ -301,9 +216,9 @@ class Hub:
             agent.attached, agent.since = True, now
             self.attached_count += 1
             self._lost.pop(name, None)
-            self._note(name)
+            self._news.note(name)
         elif agent.seen != before:
-            self._note(name)
+            self._news.note(name)
         if state.metrics:
             self._measured(name, state.metrics)
         return agent, True
@@ -313,8 +228,8 @@ class Hub:
         if command is None:
             return  # told before, or before we began: acknowledged all the same
         agent.failure = "" if result.ok else f"{command.kind}: {result.error}"[:500]
-        self._end(agent, command, result)
-        self._note(agent.name)
+        agent.end(command, result)
+        self._news.note(agent.name)
 
     # -- what they are told --------------------------------------------------------------------------------------------
 
@@ -336,7 +251,7 @@ class Hub:
         ident = f"{self._instance}-{self._count}"
         fence = {"epoch": epoch} if epoch else {}
         command = Command(name, ident, kind, {**(body or {}), **fence, "timeout": timeout}, loop.create_future())
-        command.expiry = loop.call_later(timeout + _SLACK, self._expire, agent, command)
+        command.expiry = loop.call_later(timeout + _SLACK, agent.end, command, None)
         agent.outbox[ident] = command
         if agent.poll is not None:
             _resolve(agent.poll, True)
@@ -348,30 +263,9 @@ class Hub:
         if agent is None or command.id not in agent.outbox:
             return
         sent = command.sent
-        self._end(agent, command, None)
+        agent.end(command, None)
         if sent and self.attached(command.node) and len(agent.outbox) < MOST_PENDING:
             self.send(command.node, "cancel", {"of": command.id}, timeout=30.0)
-
-    def _ready(self, agent: Agent, now: float) -> list[Command]:
-        """What to put into a reply now."""
-        out = [
-            command
-            for command in agent.outbox.values()
-            if not command.received and (not command.sent or now - command.sent >= RESEND_AFTER)
-        ]
-        for command in out:
-            command.sent = now
-        return out
-
-    def _end(self, agent: Agent, command: Command, result: Result | None) -> None:
-        agent.outbox.pop(command.id, None)
-        if command.expiry is not None:
-            command.expiry.cancel()
-        if not command.result.done():
-            command.result.set_result(result)
-
-    def _expire(self, agent: Agent, command: Command) -> None:
-        self._end(agent, command, None)
 
     # -- who fell silent -----------------------------------------------------------------------------------------------
 
@@ -406,20 +300,8 @@ class Hub:
         if agent.attached:
             agent.attached = False
             self.attached_count -= 1
-            self._note(agent.name)
-        for command in list(agent.outbox.values()):
-            self._end(agent, command, None)  # who waits for it looks at the node instead
-
-    def _note(self, name: str) -> None:
-        """Something changed about the node: tell soon, together with what else changes."""
-        self._news.add(name)
-        if self._telling is None and not self._stopping:
-            self._telling = asyncio.get_running_loop().call_later(_GATHER, self._told)
-
-    def _told(self) -> None:
-        self._telling = None
-        news, self._news = self._news, set()
-        self._tell(news)
+            self._news.note(agent.name)
+        agent.end_all()  # who waits for it looks at the node instead
 
 
 def _resolve(poll: asyncio.Future[bool], value: bool) -> None:

@@ -5,6 +5,7 @@ Fields that we do not know are ignored: an agent may be newer than its controlle
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -96,6 +97,15 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
     results: Annotated[tuple[Result, ...], Meta(max_length=1024)] = ()
     doing: Annotated[tuple[Ident, ...], Meta(max_length=1024)] = ()
     """Commands that it has and is at. One that it does not name here is sent again now and then."""
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent is answered."""
+
+    acked: tuple[str, ...]
+    """Results that it need not send again."""
+    commands: tuple[Mapping[str, Any], ...]
+    wait: float
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True):

@@ -91,6 +91,11 @@ class Profiles:
         """The digest of the minimal OS that a profile boots now; ``NotFound`` if there is none."""
         return self._minos(self.get(name).minos)
 
+    def is_by_medium(self, name: str) -> bool:
+        """Whether nodes boot the profile from a medium only; of one that is not there, no."""
+        found = self._profiles.get(name)
+        return found is not None and found.method == "media"
+
     def label(self, name: str) -> str:
         """What a node says of itself that was booted with the profile as it is now: ``name@<12 hex>``. Another minimal
         OS or other parameters make another label."""

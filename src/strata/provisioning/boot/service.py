@@ -6,61 +6,43 @@ once per generation, and never while the node's agent is attached, since then so
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Literal
 from urllib.parse import unquote
 
 import msgspec
 
-from strata.core.errors import Denied, NotFound, Refused, StrataError, Unavailable
+from strata.core.errors import Denied, NotFound, StrataError
 from strata.core.node import Node
 from strata.provisioning.alarm import Alarm, AlarmSink
 from strata.provisioning.boot import script as scripts
+from strata.provisioning.boot.addresses import Addresses
 from strata.provisioning.boot.builds import Builds
-from strata.provisioning.boot.fragment import Site, discovery_fragment, node_fragment
+from strata.provisioning.boot.failed import FailedBoots
+from strata.provisioning.boot.fragment import Site, discovery_fragment
+from strata.provisioning.boot.ground import Ground
 from strata.provisioning.boot.http import Answer, HttpServer, Limits, Request
 from strata.provisioning.boot.media import Media
+from strata.provisioning.boot.media_boots import MediaBoots
+from strata.provisioning.boot.opener import Opener
 from strata.provisioning.boot.profiles import DEFAULT, Profiles
 from strata.provisioning.directory import Directory
-from strata.provisioning.identity.identity import TOKEN_TTL, Identity
+from strata.provisioning.identity.identity import Identity
 from strata.provisioning.networks import Networks
 
 log = logging.getLogger(__name__)
 
 SETTLING = 45.0
 """Seconds after its start in which the service does not know which nodes run: their agents come back meanwhile."""
-TAIL = 400
-"""Characters of a node's console that are shown as the reason why it is held."""
 
 _MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}\Z")
 _ARCHIVE, _BINARY = b"application/x-cpio", b"application/efi"
 _WAITS = {str(wait): wait for wait in (*(scripts.FIRST_WAIT * 2**step for step in range(5)), scripts.LONGEST_WAIT)}
 
 
-class Ground(msgspec.Struct, frozen=True, kw_only=True):
-    """What the boot service asks of the rest of the controller, about nodes by name."""
-
-    attached: Callable[[str], bool | Awaitable[bool | None]]
-    """Whether the node's agent is there. Another controller may have to be asked; None: nobody knows now."""
-    held: Callable[[str], bool]
-    """Whether somebody took the node out of automation."""
-    hold: Callable[[str, str], Awaitable[None]]
-    """Take it out, for a reason."""
-    console_tail: Callable[[str], Awaitable[str]]
-    """What its console printed last."""
-    asked: Callable[[str, Literal["script", "fragment"]], None] = lambda _, what: None
-    """It asked for something to boot, and gets it."""
-    begun: Callable[[str], None] = lambda _: None
-    """A new boot of it has begun, or has to: whoever spoke for the one before does so no more."""
-    profile_of: Callable[[str], str] = lambda _: DEFAULT
-    """The boot profile that its owners want."""
-
-
-class Asked(msgspec.Struct, kw_only=True):
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """When a node last asked for what (Unix seconds; 0: not since this service runs)."""
 
     script: float = 0.0
@@ -97,34 +79,32 @@ class BootService:
         self.ground = ground
         self._alarm = alarm
         self._binaries = binaries or {}
-        self._builds = builds
-        self._media = media
         self._settling = settling
         self._clock = clock
         self._began = clock()
-        self._asked: dict[str, Asked] = {}
-        self._holding: dict[str, asyncio.Task[None]] = {}
+        self._scripts: dict[str, float] = {}
+        self._addresses = Addresses(networks, profiles, builds)
+        self._opener = Opener(networks, identity, profiles, self._addresses, site, clock)
+        self._failed = FailedBoots(networks, identity, ground, alarm)
+        self.media = MediaBoots(directory, identity, profiles, site, ground, self._opener, self._failed, builds, media)
         self.server = HttpServer(self.answer, limits=limits)
 
     async def start(self, *, port: int | None = None) -> None:
         """Listen on our address in every subnet. ``port``: another than the networks say."""
         hosts = list(dict.fromkeys(str(subnet.server) for subnet in self._networks.subnets))
         self._began = self._clock()
-        if self._media is not None:
-            await self._media.start()
+        await self.media.start()
         await self.server.start(hosts, self._networks.boot_port if port is None else port)
 
     async def stop(self) -> None:
         """Close the doors and finish what was begun."""
         await self.server.stop()
-        if self._holding:
-            await asyncio.wait(self._holding.values())
-        if self._media is not None:
-            await self._media.stop()
+        await self._failed.stop()
+        await self.media.stop()
 
     def asked(self, node: str) -> Asked:
         """When the node last asked for something."""
-        return self._asked.get(node) or Asked()
+        return Asked(script=self._scripts.get(node, 0.0), fragment=self._opener.opened.get(node, 0.0))
 
     def answer(self, request: Request) -> Answer | Awaitable[Answer]:
         """What a machine gets. A GET of a fragment is the only thing that changes anything."""
@@ -156,7 +136,7 @@ class BootService:
                 hint="give it one: strata node edit NODE --interface mac=...,address=...",
             )
         if self.ground.held(name):
-            return _held(name, self._again(name, str(subnet.server), f"mac={found.mac}")).decode()
+            return _held(name, self._addresses.script(name, str(subnet.server), f"mac={found.mac}")).decode()
         return self._boot_script(node, str(subnet.server), f"mac={found.mac}", scripts.FIRST_WAIT).decode()
 
     def cut_off(self, name: str) -> None:
@@ -177,7 +157,7 @@ class BootService:
         if not self._is_own(node, request.peer):
             return self._refused(node.name, request.peer, "the boot script of a node was asked for from elsewhere")
         name = node.name
-        again = self._again(name, request.server, f"mac={mac}")
+        again = self._addresses.script(name, request.server, f"mac={mac}")
         if self.ground.held(name):
             return Answer(_held(name, again))
         return self._knowing(name, lambda attached: self._script_of(request, node, mac, wait, again, attached))
@@ -192,13 +172,13 @@ class BootService:
             # The node may have crashed a moment ago: until its agent is missed, it waits.
             told = f"node {name} is believed to run, asking again in {scripts.BELIEVED_WAIT} seconds"
             return Answer(scripts.waiting_script(told, scripts.BELIEVED_WAIT, again))
-        if self._gave_up(name):
-            self._hold(name)
+        if self._failed.too_many(name):
+            self._failed.hold(name)
             return Answer(_held(name, again))
         if not request.head:
-            self._seen(name).script = self._clock()
+            self._scripts[name] = self._clock()
             self.ground.asked(name, "script")
-        if self._is_by_medium(name):
+        if self._profiles.is_by_medium(self.ground.profile_of(name)):
             told = f"node {name} boots from a medium only, which its controller gets when Strata boots it"
             return Answer(scripts.waiting_script(told, scripts.HELD_WAIT, again))
         try:
@@ -209,10 +189,10 @@ class BootService:
             return Answer(scripts.waiting_script(told, scripts.HELD_WAIT, again))
 
     def _boot_script(self, node: Node, server: str, query: str, wait: int) -> bytes:
-        base = f"http://{server}:{self._port}"
         generation = self._identity.record(node.name).generation + 1
-        kernel = self._kernel(self.ground.profile_of(node.name), server)
-        return scripts.boot_script(node.name, generation, base, kernel, self._again(node.name, server, query), wait)
+        kernel = self._addresses.kernel(self.ground.profile_of(node.name), server)
+        again = self._addresses.script(node.name, server, query)
+        return scripts.boot_script(node.name, generation, self._addresses.base(server), kernel, again, wait)
 
     def _unknown(self, request: Request, mac: str, wait: int) -> Answer:
         if self._networks.unknown != "discover":
@@ -220,31 +200,14 @@ class BootService:
                 Alarm(kind="rogue-machine", message=f"an unknown machine ({mac}) wants to boot", peer=request.peer)
             )
             return Answer(b"no such node\n", 403)
-        again = f"http://{request.server}:{self._port}/boot/script?mac={mac}"
+        base = self._addresses.base(request.server)
+        again = f"{base}/boot/script?mac={mac}"
         try:
-            kernel = self._kernel(DEFAULT, request.server)
+            kernel = self._addresses.kernel(DEFAULT, request.server)
         except NotFound:
             told = "there is nothing to boot yet"
             return Answer(scripts.waiting_script(told, scripts.HELD_WAIT, again))
-        return Answer(scripts.discovery_script(f"http://{request.server}:{self._port}", kernel, again, wait))
-
-    def _kernel(self, profile: str, server: str) -> scripts.Kernel:
-        base = f"http://{server}:{self._port + 1}/{self._profiles.minos(profile)}"
-        return scripts.Kernel(base=base, parameters=self._profiles.parameters(profile))
-
-    def _minos(self, node: Node, profile: str) -> dict[str, str]:
-        """Where a running node finds the kernel and initrd of its boot, and their digests; empty where it cannot."""
-        subnets = (self._networks.subnet_of(interface.address) for interface in node.interfaces)
-        server = next((str(subnet.server) for subnet in subnets if subnet is not None), None)
-        digests = self._builds.digests(self._profiles.minos(profile)) if self._builds is not None else None
-        return {"url": self._kernel(profile, server).base, **digests} if server and digests else {}
-
-    def _again(self, name: str, server: str, query: str) -> str:
-        return f"http://{server}:{self._port}/boot/script/{name}?{query}"
-
-    @property
-    def _port(self) -> int:
-        return self._networks.boot_port
+        return Answer(scripts.discovery_script(base, kernel, again, wait))
 
     # fragments
 
@@ -262,9 +225,9 @@ class BootService:
         name, peer = node.name, request.peer
         if attached:
             return self._refused(name, peer, "the boot data of a running node was asked for")
-        if self.ground.held(name) or self._gave_up(name):
+        if self.ground.held(name) or self._failed.too_many(name):
             return self._refused(name, peer, "the boot data of a node that is held was asked for")
-        if self._is_by_medium(name):
+        if self._profiles.is_by_medium(self.ground.profile_of(name)):
             return self._refused(name, peer, "the boot data of a node that boots from a medium was asked for")
         if attached is None or self._is_settling(name):
             return Answer(b"not known yet whether the node runs: ask again\n", 503)
@@ -274,60 +237,15 @@ class BootService:
 
     async def _open(self, node: Node, generation: int, peer: str) -> Answer:
         try:
-            profile = self.ground.profile_of(node.name)
-            label, minos = self._profiles.label(profile), self._minos(node, profile)
-            token = await self._identity.open_boot(node.name, generation, peer)
+            body = await self._opener.open(node, generation, self.ground.profile_of(node.name), peer)
         except Denied:
             return Answer(b"this boot has begun before\n", 403)
         except StrataError as error:
             log.warning("no boot data", extra={"node": node.name, "reason": str(error)})
             return Answer(b"not now: ask again\n", 503)
-        self._seen(node.name).fragment = self._clock()
         self.ground.asked(node.name, "fragment")
         self.ground.begun(node.name)
-        body = node_fragment(self._site, self._networks, node, generation, token, label, minos, self._clock())
         return Answer(body, kind=_ARCHIVE)
-
-    # media
-
-    async def medium(self, name: str) -> str:
-        """Begin a boot of ``name`` from a medium: the address that its controller shall fetch it from, over TLS."""
-        node = self._directory.by_name(name)
-        if node is None:
-            raise NotFound("no such node", where=name)
-        if self._media is None or self._builds is None:
-            raise Unavailable("this service makes no boot media", where=name)
-        if self.ground.held(name):
-            raise Refused("the node is held", by="hold", where=name, hint="strata node release NODE")
-        if self._gave_up(name):
-            self._hold(name)
-            raise Refused("the node did not arrive too often, and is held", by="hold", where=name)
-        profile = self.ground.profile_of(name)
-        label, build = self._profiles.label(profile), self._builds.root / self._profiles.minos(profile)
-        generation = self._identity.record(name).generation + 1
-        token = await self._identity.open_boot(name, generation)
-        now = self._clock()
-        self._seen(name).fragment = now
-        minos = self._minos(node, profile)
-        fragment = node_fragment(self._site, self._networks, node, generation, token, label, minos, now)
-        parameters = self._profiles.parameters(profile)
-        file = await self._media.add(name, generation, build, parameters, fragment, now + TOKEN_TTL)
-        return f"{self._site.controllers()[0]}/v1/boot/media/{file}"
-
-    def medium_file(self, name: str) -> str | None:
-        """The file of a medium; None: there is none of that name, or its token is spent."""
-        medium = self._media.find(name) if self._media is not None else None
-        if medium is None or self._media is None:
-            return None
-        record = self._identity.record(medium.node)
-        if record.generation != medium.generation or record.redeemed:
-            self._media.remove(medium.node)
-            return None
-        return medium.file
-
-    def _is_by_medium(self, name: str) -> bool:
-        profile = self._profiles.all.get(self.ground.profile_of(name))
-        return profile is not None and profile.method == "media"
 
     # who may
 
@@ -349,32 +267,6 @@ class BootService:
         self._alarm(Alarm(kind="boot-data-refused", message=message, node=name, peer=peer))
         return Answer(b"this is not for you\n", 403)
 
-    # failed boots
-
-    def _gave_up(self, name: str) -> bool:
-        return self._identity.record(name).attempts >= self._networks.attempts
-
-    def _hold(self, name: str) -> None:
-        if name not in self._holding:
-            self._holding[name] = asyncio.get_running_loop().create_task(self._hold_now(name), name=f"hold {name}")
-
-    async def _hold_now(self, name: str) -> None:
-        """Hold the node, then count anew: when a person releases it, it gets all its tries again."""
-        attempts = self._identity.record(name).attempts
-        try:
-            tail = _plain(await self.ground.console_tail(name))[-TAIL:]
-            reason = f"{attempts} boots in a row did not arrive" + (f"; its console said: {tail}" if tail else "")
-            await self.ground.hold(name, reason)
-            await self._identity.forgive(name)
-            self._alarm(Alarm(kind="boot-failed", message=f"{attempts} boots in a row did not arrive", node=name))
-        except StrataError as error:
-            log.warning("a node that does not boot could not be held", extra={"node": name, "reason": str(error)})
-        finally:
-            del self._holding[name]
-
-    def _seen(self, name: str) -> Asked:
-        return self._asked.setdefault(name, Asked())
-
 
 _NOTHING = Answer(b"there is nothing here\n", 404)
 
@@ -388,8 +280,3 @@ async def _once_known(
 
 def _held(name: str, again: str) -> bytes:
     return scripts.waiting_script(f"node {name} is held, see strata node show {name}", scripts.HELD_WAIT, again)
-
-
-def _plain(text: str) -> str:
-    """What a console printed, on one line and without what could move somebody's cursor."""
-    return " ".join("".join(char if char.isprintable() else " " for char in text).split())

@@ -51,8 +51,10 @@ class Request(msgspec.Struct, gc=False):
 
     def text(self, code: int) -> str:
         """An option as text that a log can hold: at most 255 characters."""
-        found = self.options.get(code, b"").decode("ascii", "replace")
-        return "".join(one if one.isprintable() else "?" for one in found)
+        found = self.options.get(code)
+        if not found:
+            return ""
+        return "".join(one if one.isprintable() else "?" for one in found.decode("ascii", "replace"))
 
 
 def parse(packet: bytes) -> Request | None:

@@ -7,16 +7,16 @@ included), ``changed`` when the process began (True) or ended (False).
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import shutil
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from strata.core import process as ps
 from strata.core.errors import DeviceError, StrataError, Unavailable
 from strata.virtual.qemu import command as qemu
+from strata.virtual.qemu.actions import Actions
 from strata.virtual.qemu.description import MachineDescription, guest_mark
 from strata.virtual.qemu.lifeline import Lifeline
 from strata.virtual.qemu.network import tool
@@ -26,10 +26,7 @@ from strata.virtual.qemu.sockets import listening, short
 
 CONTROL, LINE, LOG, PROCESS = "control.socket", "line.socket", "qemu.log", "qemu.process"
 """Names in a node's folder."""
-_log = logging.getLogger(__name__)
 _KILL_PATIENCE = 20.0
-_LEAVE_PATIENCE = 5.0
-"""Seconds for what is being done to the machine when its controller ends."""
 
 
 class Machine:
@@ -42,17 +39,15 @@ class Machine:
         self.changed: Callable[[bool], None] = lambda on: None
         self.booted: Callable[[], None] = lambda: None
         self._chassis = chassis
+        self._actions = Actions(node.name)
         self._first = ""
         self._http = False
         self._life: Lifeline | None = None
         self._announced = False
         self._qmp: Qmp | None = None
         self._ending: set[Qmp] = set()
-        self._lock = asyncio.Lock()
         self._starting = False
         self._missed: set[str] = set()
-        self._acts: set[asyncio.Task[None]] = set()
-        self._aside: set[asyncio.Task[None]] = set()
         self._return: asyncio.Task[None] | None = None
 
     @property
@@ -94,11 +89,7 @@ class Machine:
 
     async def leave(self) -> None:
         """Let go of it. The process goes on."""
-        await _end(self._aside)
-        if self._acts:
-            await asyncio.wait(self._acts, timeout=_LEAVE_PATIENCE)
-        await _end(self._acts)
-        await _end(self._aside)  # what those may have left behind
+        await self._actions.stop()
         if self._life is not None:
             self._life.close()
         if self._qmp is not None:
@@ -117,12 +108,12 @@ class Machine:
             if not self.alive:
                 await self._start()
 
-        await self._act(work)
+        await self._actions.alone(work)
 
     async def kill(self) -> None:
         """Power off, at once, if it is on."""
         self._stay_off()
-        await self._act(self._kill)
+        await self._actions.alone(self._kill)
 
     async def restart(self) -> None:
         """The reset button."""
@@ -136,7 +127,7 @@ class Machine:
             else:
                 await self._ask("system_reset")
 
-        await self._act(work)
+        await self._actions.alone(work)
 
     async def cycle(self) -> None:
         """Off and on; on, if it was off."""
@@ -145,7 +136,7 @@ class Machine:
             await self._kill()
             await self._start()
 
-        await self._act(work)
+        await self._actions.alone(work)
 
     async def press(self) -> None:
         """The power button: an operating system that listens shuts down."""
@@ -158,7 +149,7 @@ class Machine:
         life = self._life
         await self.press()
         if life is not None:
-            self._return = self._later(self._start_after(life, patience))
+            self._return = self._actions.later(self._start_after(life, patience))
 
     async def nmi(self) -> None:
         """A non-maskable interrupt."""
@@ -194,23 +185,6 @@ class Machine:
         """Whether a reset would not do: what the firmware may boot over is fixed when QEMU starts."""
         return (self._first == "http") != self._http
 
-    async def _act(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do it alone, and to its end even if whoever asked is gone: half a power cycle is a machine that is off."""
-
-        async def alone() -> None:
-            async with self._lock:
-                await work()
-
-        task = asyncio.get_running_loop().create_task(alone())
-        self._acts.add(task)
-        task.add_done_callback(self._acted)
-        await asyncio.shield(task)
-
-    def _acted(self, task: asyncio.Task[None]) -> None:
-        self._acts.discard(task)
-        if not task.cancelled():
-            task.exception()  # whoever asked has it, if there is anybody still
-
     async def _start(self) -> None:
         self._http = self._first == "http"
         self._starting, self._missed = True, set()
@@ -235,9 +209,9 @@ class Machine:
         self.changed(True)
         self.booted()
         if "boot" in self._missed:
-            self._later(self.boot_from(self._first))
+            self._actions.later(self.boot_from(self._first))
         if "medium" in self._missed:
-            self._later(self.medium_changed())
+            self._actions.later(self.medium_changed())
 
     def _prepare(self) -> None:
         (self.home / LOG).unlink(missing_ok=True)
@@ -301,7 +275,7 @@ class Machine:
         if event != "RESET" or not life.look():
             return
         if self._must_restart:
-            self._later(self._replace(life))
+            self._actions.later(self._replace(life))
         else:
             self.booted()
 
@@ -313,7 +287,7 @@ class Machine:
                 await self._kill()
                 await self._start()
 
-        await self._act(work)
+        await self._actions.alone(work)
 
     async def _ask(self, name: str, **arguments: object) -> Any:
         if not self.alive:
@@ -322,25 +296,8 @@ class Machine:
             raise Unavailable("its control channel is not there", where=self.node.name)
         return await self._qmp.ask(name, **arguments)
 
-    def _later(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._aside.add(task)
-        task.add_done_callback(self._done)
-        return task
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._aside.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            _log.error("%s: %s", self.node.name, task.exception())
-
     def _last_words(self) -> str:
         try:
             return (self.home / LOG).read_text(errors="replace").strip()[-500:]
         except OSError:
             return ""
-
-
-async def _end(tasks: set[asyncio.Task[None]]) -> None:
-    for task in list(tasks):
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
