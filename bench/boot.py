@@ -33,8 +33,9 @@ from strata.core.node import Interface, Node
 from strata.provisioning.alarm import Alarm
 from strata.provisioning.boot.builds import Builds
 from strata.provisioning.boot.fragment import Site
+from strata.provisioning.boot.ground import Ground
 from strata.provisioning.boot.profiles import Profiles
-from strata.provisioning.boot.service import BootService, Ground
+from strata.provisioning.boot.service import BootService
 from strata.provisioning.directory import Directory
 from strata.provisioning.identity.identity import Identity
 from strata.provisioning.networks import parse

@@ -20,10 +20,10 @@ import uvloop
 from fleet import GOAL, LIFTED, MUTATIONS, all_ready, controlled, describe, in_process, over_sockets, simulator
 from measure import Figures, Gauge, arguments, cpu_seconds, main, own_peak_mb, peak_mb, say, scratch, show
 
+from strata.control.fleet_views.desires import DocumentSpec
 from strata.control.metrics import Metrics
 from strata.control.principal import LOCAL_ADMIN
 from strata.control.service import Service
-from strata.control.views import DocumentSpec
 from strata.core.driver import Driver
 
 

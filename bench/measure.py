@@ -133,11 +133,19 @@ def show(figures: Mapping[str, Any], *, as_json: bool) -> None:
 
 def main(run: Callable[[], None]) -> NoReturn:
     """Run a script; SIGTERM ends it the way Ctrl-C does, so that it cleans up."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    code = 130
+
+    def end(*_: object) -> None:
+        nonlocal code
+        code = 143
+        # An exception raised here could come up in a place that swallows it; asyncio ends its main task instead.
+        signal.raise_signal(signal.SIGINT)
+
+    signal.signal(signal.SIGTERM, end)
     try:
         run()
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(code)
     sys.exit(0)
 
 

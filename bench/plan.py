@@ -28,9 +28,10 @@ from strata.api.server import ApiServer
 from strata.api.services import Services
 from strata.control.auth import Authenticator
 from strata.control.ca import Authority
+from strata.control.fleet_views.desires import DesireChange, DocumentSpec
+from strata.control.fleet_views.plans import PlanRequest
 from strata.control.principal import LOCAL_ADMIN
 from strata.control.service import Service
-from strata.control.views import DesireChange, DocumentSpec, PlanRequest
 from strata.core.column import Column
 from strata.core.driver import Batch, Driver, Outcomes
 from strata.core.model import Mutation

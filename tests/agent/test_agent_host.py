@@ -82,11 +82,14 @@ def test_null_takes_a_limit_back_and_what_is_not_named_stays(machine: Paths) -> 
         ({"governor": "turbo"}, "not offered"),
         ({"max_khz": "fast"}, "whole number"),
         ({"cstate_max": -1}, "whole number"),
+        ({"cstate_max": 4}, "choose from 0 to 3"),
+        ({"min_khz": 3000000}, "above the maximum in force"),
     ],
 )
 def test_a_limit_that_makes_no_sense_changes_nothing(machine: Paths, wanted: dict[str, Any], why: str) -> None:
     real_cpufreq(machine)
     limits = Limits(machine)
+    limits.apply({"max_khz": 2500000})
     before = limits.in_force()
     with pytest.raises(CommandFailed, match=why):
         limits.apply(wanted)
@@ -99,6 +102,29 @@ def test_a_virtual_machine_gets_a_stand_in_that_says_so_and_a_real_one_without_c
     put(machine.proc("cpuinfo"), "processor : 0\nflags : fpu aes\n")
     with pytest.raises(CommandFailed, match="no frequency control"):
         Limits(machine)
+
+
+def test_the_stand_in_has_the_files_of_a_kernel_and_its_clock_follows_the_limits(machine: Paths) -> None:
+    limits = Limits(machine)
+    now = limits.in_force()
+    assert now["available_khz"][0] == now["hardware_khz"][0] < now["khz"] == now["available_khz"][-1]
+    assert in_force(limits.apply({"max_khz": 2100000}))["khz"] == 2000000, "one that it has"
+    assert in_force(limits.apply({"governor": "powersave"}))["khz"] == 1000000
+    policy = machine.run / "cpu/cpufreq/policy0"
+    assert {path.name for path in policy.iterdir()} == {
+        "cpuinfo_min_freq", "cpuinfo_max_freq", "scaling_min_freq", "scaling_max_freq", "scaling_cur_freq",
+        "scaling_available_frequencies", "scaling_governor", "scaling_available_governors",
+    }  # fmt: skip
+
+
+def test_a_kernel_that_lists_its_clocks_is_quoted(machine: Paths) -> None:
+    cpu = real_cpufreq(machine)
+    assert "available_khz" not in Limits(machine).in_force(), "any value in between will do"
+    for number in range(2):
+        put(cpu / f"cpufreq/policy{number}/scaling_available_frequencies", "3500000 2000000 800000 \n")
+        put(cpu / f"cpufreq/policy{number}/scaling_cur_freq", 1900000 + number)
+    now = Limits(machine).in_force()
+    assert (now["available_khz"], now["khz"]) == ([800000, 2000000, 3500000], 1900001)
 
 
 def test_energy_counters_are_named_by_package_and_absent_where_there_are_none(machine: Paths) -> None:

@@ -11,7 +11,25 @@ from typing import Any
 import msgspec
 
 from strata.control import service_views as s
-from strata.control import views as v
+from strata.control.fleet_views.brakes import FreezeView, HoldPage, HoldView
+from strata.control.fleet_views.desires import (
+    ApplyReport,
+    ApplyRequest,
+    DesireChange,
+    DesireResult,
+    DesireView,
+    DocumentChange,
+    DocumentSpec,
+    DocumentView,
+)
+from strata.control.fleet_views.groups import GroupSpec, GroupView, MemberChange
+from strata.control.fleet_views.history import HistoryPage, PastView, TransitionView
+from strata.control.fleet_views.jobs import JobPage, JobView
+from strata.control.fleet_views.nodes import FactView, FoldedView, NodePage, NodeQuery, NodeSpec, NodeView, State
+from strata.control.fleet_views.plans import PlanReport, PlanRequest, PlanView
+from strata.control.fleet_views.results import ManyResult, NodeResult
+from strata.control.fleet_views.watch import EventKind, WatchEvent
+from strata.control.fleet_views.why import WhyView
 from strata.control.places import ancestor_finder
 from strata.control.principal import Principal
 from strata.control.texts import Wanted, wanted_values
@@ -32,19 +50,19 @@ class FakeFacade:
 
     def __init__(self, nodes: int = 0) -> None:
         self.revision = 100
-        self.nodes: dict[str, v.NodeView] = {}
+        self.nodes: dict[str, NodeView] = {}
         self.groups_: dict[str, tuple[set[str], str, int]] = {}
-        self.documents_: dict[str, v.DocumentView] = {}
-        self.holds_: dict[str, v.HoldView] = {}
-        self.freezes_: dict[str, v.FreezeView] = {}
-        self.jobs_: dict[str, v.JobView] = {}
-        self.events: list[v.WatchEvent] = []
+        self.documents_: dict[str, DocumentView] = {}
+        self.holds_: dict[str, HoldView] = {}
+        self.freezes_: dict[str, FreezeView] = {}
+        self.jobs_: dict[str, JobView] = {}
+        self.events: list[WatchEvent] = []
         self.changed = asyncio.Condition()
         self.watchers = 0
         self.reason = ""
         self.broken: Exception | None = None
         for number in range(nodes):
-            self._put_node(v.NodeSpec(name=f"n{number:03d}"))
+            self._put_node(NodeSpec(name=f"n{number:03d}"))
 
     # helpers
 
@@ -52,14 +70,14 @@ class FakeFacade:
         self.revision += 1
         return self.revision
 
-    def _put_node(self, spec: v.NodeSpec, uid: int | None = None) -> v.NodeView:
+    def _put_node(self, spec: NodeSpec, uid: int | None = None) -> NodeView:
         revision = self._next()
-        view = v.NodeView(
+        view = NodeView(
             **{f: getattr(spec, f) for f in spec.__struct_fields__},
             uid=len(self.nodes) if uid is None else uid,
             groups=(),
             state="unknown",
-            facts={"power": v.FactView(value="unknown", seen=None, source="bmc", age=None)},
+            facts={"power": FactView(value="unknown", seen=None, source="bmc", age=None)},
             desires={},
             hold=None,
             frozen="",
@@ -74,7 +92,7 @@ class FakeFacade:
     def _sees(self, who: Principal, name: str) -> bool:
         return not who.scope or any(name in self.groups_.get(g, (set(),))[0] for g in who.scope)
 
-    def _find(self, who: Principal, name: str) -> v.NodeView:
+    def _find(self, who: Principal, name: str) -> NodeView:
         if self.broken is not None:
             raise self.broken
         if name not in self.nodes or not self._sees(who, name):
@@ -112,15 +130,15 @@ class FakeFacade:
         if expected is not None and (now or 0) != expected:
             raise Conflict("it has changed since", revision=now or 0)
 
-    async def say(self, event: v.EventKind, **data: Any) -> None:
+    async def say(self, event: EventKind, **data: Any) -> None:
         """Make an event happen."""
         async with self.changed:
-            self.events.append(v.WatchEvent(revision=self._next(), event=event, data=data))
+            self.events.append(WatchEvent(revision=self._next(), event=event, data=data))
             self.changed.notify_all()
 
     # nodes
 
-    async def nodes_page(self, who: Principal, query: v.NodeQuery) -> v.NodePage:
+    async def nodes_page(self, who: Principal, query: NodeQuery) -> NodePage:
         found = [self.nodes[name] for name in self._select(who, query.select)]
         found = [node for node in found if query.state in (None, node.state)]
         key = query.sort.lstrip("-")
@@ -130,11 +148,11 @@ class FakeFacade:
         begin = int(query.after or 0)
         end = begin + query.limit
         following = str(end) if end < len(found) else None
-        return v.NodePage(items=tuple(found[begin:end]), next=following, total=len(found), revision=self.revision)
+        return NodePage(items=tuple(found[begin:end]), next=following, total=len(found), revision=self.revision)
 
-    async def nodes_folded(self, who: Principal, select: str, state: v.State | None) -> v.FoldedView:
+    async def nodes_folded(self, who: Principal, select: str, state: State | None) -> FoldedView:
         names = ",".join(self._select(who, select))
-        return v.FoldedView(nodeset=names, total=len(self.nodes), by_state={"unknown": names}, revision=self.revision)
+        return FoldedView(nodeset=names, total=len(self.nodes), by_state={"unknown": names}, revision=self.revision)
 
     async def node_names(self, who: Principal, select: str) -> Sequence[str]:
         kind, _, place = select.partition(":")
@@ -159,20 +177,20 @@ class FakeFacade:
         names = await self.node_names(who, select)
         return sorted({place for name in names if (place := find(self.nodes[name].location))})
 
-    async def node(self, who: Principal, name: str) -> v.NodeView:
+    async def node(self, who: Principal, name: str) -> NodeView:
         return self._find(who, name)
 
-    async def create_nodes(self, who: Principal, specs: Sequence[v.NodeSpec]) -> Sequence[v.NodeResult]:
+    async def create_nodes(self, who: Principal, specs: Sequence[NodeSpec]) -> Sequence[NodeResult]:
         results = []
         for spec in specs:
             if spec.name in self.nodes:
-                results.append(v.NodeResult(node=spec.name, ok=False, status=409, error="exists already"))
+                results.append(NodeResult(node=spec.name, ok=False, status=409, error="exists already"))
             else:
                 self._put_node(spec)
-                results.append(v.NodeResult(node=spec.name, ok=True, status=201))
+                results.append(NodeResult(node=spec.name, ok=True, status=201))
         return results
 
-    async def replace_node(self, who: Principal, name: str, spec: v.NodeSpec, expected: int | None) -> v.NodeView:
+    async def replace_node(self, who: Principal, name: str, spec: NodeSpec, expected: int | None) -> NodeView:
         old = self.nodes.get(name)
         self._expect(old.revision if old else None, expected)
         check_node_name(name)
@@ -184,38 +202,36 @@ class FakeFacade:
         del self.nodes[name]
         self._next()
 
-    async def why(self, who: Principal, name: str) -> v.WhyView:
-        return v.WhyView(node=name, state=self._find(who, name).state, summary="nobody has looked at it yet")
+    async def why(self, who: Principal, name: str) -> WhyView:
+        return WhyView(node=name, state=self._find(who, name).state, summary="nobody has looked at it yet")
 
-    async def plan_node(self, who: Principal, name: str, desires: Mapping[str, Sequence[str]]) -> v.PlanView:
+    async def plan_node(self, who: Principal, name: str, desires: Mapping[str, Sequence[str]]) -> PlanView:
         self._find(who, name)
         self._check({key: tuple(values) for key, values in desires.items()})
-        return v.PlanView(node=name, status="observe", observe=("power",))
+        return PlanView(node=name, status="observe", observe=("power",))
 
     async def history(
         self, who: Principal, name: str, since: float | None, until: float | None, limit: int, after: str
-    ) -> v.HistoryPage:
+    ) -> HistoryPage:
         self._find(who, name)
-        change = v.TransitionView(time=1.0, variable="power", old="unknown", new="off", source="bmc", cause="observe")
-        return v.HistoryPage(items=(change,), next=None if after else "1")
+        change = TransitionView(time=1.0, variable="power", old="unknown", new="off", source="bmc", cause="observe")
+        return HistoryPage(items=(change,), next=None if after else "1")
 
-    async def past(self, who: Principal, name: str, time: float) -> v.PastView:
+    async def past(self, who: Principal, name: str, time: float) -> PastView:
         self._find(who, name)
         if time < 1000:
             raise Compacted("nothing is kept from then", oldest=1000)
-        return v.PastView(node=name, time=time, facts={"power": "unknown"})
+        return PastView(node=name, time=time, facts={"power": "unknown"})
 
     # desires
 
-    async def set_desires(
-        self, who: Principal, change: v.DesireChange, asynchronous: bool
-    ) -> v.DesireResult | v.JobView:
+    async def set_desires(self, who: Principal, change: DesireChange, asynchronous: bool) -> DesireResult | JobView:
         names = self._select(who, change.select, write=True)
         self._check(change.set)
         if change.if_match is not None and change.if_match < self.revision:
             raise Conflict("desires have changed since", revision=self.revision)
         if asynchronous or len(names) > 1000:
-            job = v.JobView(
+            job = JobView(
                 id=f"j{len(self.jobs_)}",
                 kind="desires",
                 state="running",
@@ -232,32 +248,32 @@ class FakeFacade:
         revision = self._next()
         for name in names:
             wanted = {
-                key: v.DesireView(values=wanted_values(values), author=who.name, revision=revision, origin="node")
+                key: DesireView(values=wanted_values(values), author=who.name, revision=revision, origin="node")
                 for key, values in change.set.items()
             }
             kept = {k: d for k, d in self.nodes[name].desires.items() if k not in change.unset}
             self.nodes[name] = msgspec.structs.replace(self.nodes[name], desires=kept | wanted, stamp=revision)
-        results = tuple(v.NodeResult(node=name, ok=True) for name in names)
-        return v.DesireResult(results=results, changed=len(names), revision=revision)
+        results = tuple(NodeResult(node=name, ok=True) for name in names)
+        return DesireResult(results=results, changed=len(names), revision=revision)
 
-    async def plan_many(self, who: Principal, request: v.PlanRequest) -> v.PlanReport:
+    async def plan_many(self, who: Principal, request: PlanRequest) -> PlanReport:
         names = self._select(who, request.select)
         self._check(request.set)
-        return v.PlanReport(nodes=len(names), classes=(), totals={})
+        return PlanReport(nodes=len(names), classes=(), totals={})
 
-    async def documents(self, who: Principal) -> Sequence[v.DocumentView]:
+    async def documents(self, who: Principal) -> Sequence[DocumentView]:
         return [self.documents_[name] for name in sorted(self.documents_)]
 
-    async def document(self, who: Principal, name: str) -> v.DocumentView:
+    async def document(self, who: Principal, name: str) -> DocumentView:
         if name not in self.documents_:
             raise NotFound("no such document", where=name)
         return self.documents_[name]
 
-    async def put_document(self, who: Principal, spec: v.DocumentSpec, expected: int | None) -> v.DocumentView:
+    async def put_document(self, who: Principal, spec: DocumentSpec, expected: int | None) -> DocumentView:
         old = self.documents_.get(spec.name)
         self._expect(old.revision if old else None, expected)
         self._check(spec.set)
-        view = v.DocumentView(
+        view = DocumentView(
             name=spec.name,
             select=spec.select,
             set={key: wanted_values(values) for key, values in spec.set.items()},
@@ -273,44 +289,44 @@ class FakeFacade:
         self._expect((await self.document(who, name)).revision, expected)
         del self.documents_[name]
 
-    async def apply(self, who: Principal, request: v.ApplyRequest) -> v.ApplyReport:
+    async def apply(self, who: Principal, request: ApplyRequest) -> ApplyReport:
         changes = []
         for spec in request.documents:
             self._check(spec.set)
             action = "changed" if spec.name in self.documents_ else "created"
             if not request.dry_run:
                 await self.put_document(who, spec, None)
-            changes.append(v.DocumentChange(name=spec.name, action=action, nodes=0))
-        return v.ApplyReport(changes=tuple(changes), dry_run=request.dry_run, revision=self.revision)
+            changes.append(DocumentChange(name=spec.name, action=action, nodes=0))
+        return ApplyReport(changes=tuple(changes), dry_run=request.dry_run, revision=self.revision)
 
     # brakes
 
-    async def holds(self, who: Principal, limit: int, after: str) -> v.HoldPage:
+    async def holds(self, who: Principal, limit: int, after: str) -> HoldPage:
         found = [hold for name, hold in sorted(self.holds_.items()) if name > after and self._sees(who, name)]
         following = found[limit - 1].node if len(found) > limit else None
-        return v.HoldPage(items=tuple(found[:limit]), next=following, total=len(self.holds_))
+        return HoldPage(items=tuple(found[:limit]), next=following, total=len(self.holds_))
 
-    async def hold(self, who: Principal, select: str, reason: str) -> v.ManyResult:
+    async def hold(self, who: Principal, select: str, reason: str) -> ManyResult:
         names = self._select(who, select, write=True)
         for name in names:
-            self.holds_[name] = v.HoldView(node=name, reason=reason, author=who.name, since=time.time())
-        return v.ManyResult(changed=len(names), nodeset=",".join(names), revision=self._next())
+            self.holds_[name] = HoldView(node=name, reason=reason, author=who.name, since=time.time())
+        return ManyResult(changed=len(names), nodeset=",".join(names), revision=self._next())
 
-    async def release(self, who: Principal, select: str) -> v.ManyResult:
+    async def release(self, who: Principal, select: str) -> ManyResult:
         names = [name for name in self._select(who, select, write=True) if self.holds_.pop(name, None)]
-        return v.ManyResult(changed=len(names), nodeset=",".join(names), revision=self._next())
+        return ManyResult(changed=len(names), nodeset=",".join(names), revision=self._next())
 
-    async def retry(self, who: Principal, select: str) -> v.ManyResult:
+    async def retry(self, who: Principal, select: str) -> ManyResult:
         names = [name for name in self._select(who, select, write=True) if self.nodes[name].state == "faulted"]
-        return v.ManyResult(changed=len(names), nodeset=",".join(names), revision=self._next())
+        return ManyResult(changed=len(names), nodeset=",".join(names), revision=self._next())
 
-    async def freezes(self, who: Principal) -> Sequence[v.FreezeView]:
+    async def freezes(self, who: Principal) -> Sequence[FreezeView]:
         return list(self.freezes_.values())
 
-    async def freeze(self, who: Principal, scope: str, reason: str) -> v.FreezeView:
+    async def freeze(self, who: Principal, scope: str, reason: str) -> FreezeView:
         if who.scope and scope not in {f"group:{g}" for g in who.scope}:
             raise Denied("outside your groups", where=scope)
-        self.freezes_[scope] = v.FreezeView(scope=scope, reason=reason, author=who.name, since=time.time())
+        self.freezes_[scope] = FreezeView(scope=scope, reason=reason, author=who.name, since=time.time())
         return self.freezes_[scope]
 
     async def thaw(self, who: Principal, scope: str) -> None:
@@ -319,14 +335,14 @@ class FakeFacade:
 
     # groups
 
-    async def groups(self, who: Principal) -> Sequence[v.GroupView]:
+    async def groups(self, who: Principal) -> Sequence[GroupView]:
         return [await self.group(who, name) for name in sorted(self.groups_) if not who.scope or name in who.scope]
 
-    async def group(self, who: Principal, name: str) -> v.GroupView:
+    async def group(self, who: Principal, name: str) -> GroupView:
         if name not in self.groups_ or (who.scope and name not in who.scope):
             raise NotFound("no such group", where=name)
         members, description, revision = self.groups_[name]
-        return v.GroupView(
+        return GroupView(
             name=name,
             description=description,
             members=",".join(sorted(members)),
@@ -334,7 +350,7 @@ class FakeFacade:
             revision=revision,
         )
 
-    async def put_group(self, who: Principal, name: str, spec: v.GroupSpec, expected: int | None) -> v.GroupView:
+    async def put_group(self, who: Principal, name: str, spec: GroupSpec, expected: int | None) -> GroupView:
         members, _, revision = self.groups_.get(name, (set(), "", None))
         self._expect(revision, expected)
         if isinstance(spec.members, str):
@@ -346,7 +362,7 @@ class FakeFacade:
         self._expect((await self.group(who, name)).revision, expected)
         del self.groups_[name]
 
-    async def change_members(self, who: Principal, name: str, change: v.MemberChange) -> v.GroupView:
+    async def change_members(self, who: Principal, name: str, change: MemberChange) -> GroupView:
         view = await self.group(who, name)
         add = set(self._select(who, change.add)) if change.add else set()
         remove = set(self._select(who, change.remove)) if change.remove else set()
@@ -355,16 +371,16 @@ class FakeFacade:
 
     # jobs
 
-    async def jobs(self, who: Principal, limit: int, after: str) -> v.JobPage:
+    async def jobs(self, who: Principal, limit: int, after: str) -> JobPage:
         found = [job for ident, job in sorted(self.jobs_.items()) if ident > after]
-        return v.JobPage(items=tuple(found[:limit]), next=found[limit - 1].id if len(found) > limit else None)
+        return JobPage(items=tuple(found[:limit]), next=found[limit - 1].id if len(found) > limit else None)
 
-    async def job(self, who: Principal, job: str) -> v.JobView:
+    async def job(self, who: Principal, job: str) -> JobView:
         if job not in self.jobs_:
             raise NotFound("no such job", where=job)
         return self.jobs_[job]
 
-    async def cancel_job(self, who: Principal, job: str) -> v.JobView:
+    async def cancel_job(self, who: Principal, job: str) -> JobView:
         view = await self.job(who, job)
         if view.finished is not None:
             raise Conflict("it has ended already", where=job)
@@ -373,11 +389,11 @@ class FakeFacade:
 
     # the service
 
-    async def watch(self, who: Principal, select: str, since: int | None) -> AsyncIterator[Sequence[v.WatchEvent]]:
+    async def watch(self, who: Principal, select: str, since: int | None) -> AsyncIterator[Sequence[WatchEvent]]:
         self._select(who, select)
         return self._changes(self.revision if since is None else since)
 
-    async def _changes(self, since: int) -> AsyncIterator[Sequence[v.WatchEvent]]:
+    async def _changes(self, since: int) -> AsyncIterator[Sequence[WatchEvent]]:
         self.watchers += 1
         try:
             while True:

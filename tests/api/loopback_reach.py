@@ -20,11 +20,12 @@ from strata.control.service import Service
 from strata.control.service_credentials import BmcCredentialService
 from strata.control.settings import Settings
 from strata.core.errors import DeviceError, Unavailable
-from strata.daemon import provisioning
+from strata.daemon import boot
+from strata.daemon.ground import Ground
 from strata.daemon.hardware import Reach, open_machine
 from strata.daemon.neighbours import open_neighbours
 from strata.daemon.power import open_power, open_series
-from strata.daemon.provisioning import Ground, open_provisioning
+from strata.daemon.provisioning import open_provisioning
 from strata.hardware.access.login_check import Accepts
 from strata.hardware.controllers import Controllers
 from strata.hardware.events.hub import EventHub
@@ -132,7 +133,7 @@ async def loopback_layers(
         hub.webhooks._http = cast("Any", _NoHttp())
         rotation = cast("BmcCredentialService", opened.machine.credentials)._rotation
         rotation._accepts = {"http": _near(rotation._accepts["http"], reach)}
-        parts.enter_context(mock.patch.object(provisioning, "DhcpService", _NoDhcp))
+        parts.enter_context(mock.patch.object(boot, "DhcpService", _NoDhcp))
         parts.enter_context(mock.patch.object(registry, "pull", _near_registries(registry.pull)))
         assert services.authority is not None
         ground = Ground(settings, store, ledger, reach, services.authority)

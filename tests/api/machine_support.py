@@ -9,7 +9,7 @@ import httpx
 import msgspec
 from redfish_support import RedfishService
 
-from strata.control import views as v
+from strata.control.fleet_views.nodes import FactView, NodeSpec
 from strata.virtual.fleet import simulated_nodes
 from support.fake_machine import furnish
 
@@ -27,12 +27,12 @@ class MachineService(RedfishService):
 
     def put(self, name: str, location: str = "") -> None:
         """Another node."""
-        self.facade._put_node(v.NodeSpec(name=name, location=location))
+        self.facade._put_node(NodeSpec(name=name, location=location))
 
     def see(self, node: str, power: str, **more: Any) -> None:
         """What is believed of a node's power."""
         view = self.facade.nodes[node]
-        fact = v.FactView(value=power, seen=1.0, source="bmc", age=1.0)
+        fact = FactView(value=power, seen=1.0, source="bmc", age=1.0)
         self.facade.nodes[node] = msgspec.structs.replace(view, facts={**view.facts, "power": fact}, **more)
 
     def furnish(self) -> None:

@@ -26,6 +26,7 @@ from strata.api.services import Services
 from strata.control.auth import Authenticator
 from strata.control.ca import Authority
 from strata.control.controller import Controller
+from strata.control.fleet_views.nodes import NodeSpec
 from strata.control.machine import Machine
 from strata.control.machine_views.credentials import BmcCredentialSpec
 from strata.control.metrics import Metrics
@@ -41,11 +42,10 @@ from strata.control.settings import (
     Settings,
     StoreSettings,
 )
-from strata.control.views import NodeSpec
 from strata.core.model import Model
 from strata.core.node import Interface, Node
 from strata.daemon import BUILT_IN
-from strata.daemon.provisioning import Ground
+from strata.daemon.ground import Ground
 from strata.hardware.events.event import HardwareEvent
 from strata.hardware.events.hub import EventHub
 from strata.store.open import open_store

@@ -111,6 +111,14 @@ async def test_bad_input_gets_a_problem(
         ("GET", "/v1/groups/a%20b", None, "a name is 1 to 63 letters"),
         ("DELETE", "/v1/auth/tokens/12", None, "an id is 16 of 0-9 and a-f"),
         ("DELETE", "/v1/freezes/nothing", None, "must be fleet, group:NAME or node:NAME, such as group:compute"),
+        (
+            "PUT",
+            "/v1/image-sets/a",
+            b'{"members":[{"name":"a","release":"x:1","mode":"rom"}]}',
+            "'rom' is none of: demand, ram",
+        ),
+        ("POST", "/v1/retries", b'{"selekt":"n1"}', "unknown key 'selekt'; accepted are select"),
+        ("GET", "/v1/power/history?metric=volts", None, "'volts' is none of: accel-power, cap, energy"),
     ],
 )
 async def test_what_is_out_of_bounds_is_told_in_words(

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
-from msgspec import inspect
+from msgspec import Meta, inspect
 
 from strata.api.app import openapi_schema
 from strata.control.agent_views import AdoptMachine, ImageSetSpec
 from strata.control.boot_views import ProfileSpec
+from strata.control.fleet_views.nodes import NodeSpec
 from strata.control.texts import In
-from strata.control.views import NodeSpec
 from strata.core.errors import BadRequest
 from strata.core.forms import FORMS, in_words, meaning
 from strata.provisioning.images.recipe import Recipe, parse_recipe
@@ -91,12 +91,32 @@ def test_an_explanation_is_words_and_an_example_that_would_be_accepted() -> None
             {"members": [{"name": "a", "release": "x:1", "env": {"A=B": "c"}}]},
             "the name of an environment variable is letters, digits and '_'",
         ),
+        (
+            ImageSetSpec,
+            {"members": [{"name": "a", "release": "x:1", "mode": "rom"}]},
+            "'rom' is none of: demand, ram (did you mean ram?) - at `$.members[0].mode`",
+        ),
+        (
+            ImageSetSpec,
+            {"members": [{"name": "a", "release": "x:1", "ready": {"kind": "7"}}]},
+            "'7' is none of: command, file, started, tcp - at `$.members[0].ready.kind`",
+        ),
+        (
+            ImageSetSpec,
+            {"members": [{"name": "a", "release": "x:1", "ready": {"kinds": "tcp"}}]},
+            "unknown key 'kinds'; accepted are kind, path, port, argv, within (did you mean kind?)",
+        ),
+        (ProfileSpec, {"method": "pxe"}, "'pxe' is none of: http, ipxe, media"),
+        (ImageSetSpec, {"members": 3}, "must be a list, not a whole number - at `$.members`"),
+        (ImageSetSpec, {"members": [{"name": "a", "release": 1.5}]}, "must be text, not a number"),
+        (ImageSetSpec, {}, "members is missing"),
+        (NodeSpec, {"name": "n1", "nid": "x"}, "must be a whole number, not text"),
     ],
 )
 def test_a_wrong_value_is_told_what_would_do(kind: type, body: dict[str, Any], said: str) -> None:
     with pytest.raises(msgspec.ValidationError) as refused:
         msgspec.convert(body, kind)
-    assert said in in_words(str(refused.value))
+    assert said in in_words(str(refused.value), kind)
 
 
 def test_a_recipe_says_it_in_words_too() -> None:
@@ -108,3 +128,45 @@ def test_a_pattern_that_nobody_explained_is_not_shown_either() -> None:
     assert in_words("Expected `str` matching regex '^zz+$' - at `$.x`") == (
         "is written in a way that is not accepted - at `$.x`"
     )
+
+
+class Tagged(msgspec.Struct, tag="x"):
+    """One of two kinds of object."""
+
+    colour: Literal["red", "green"]
+
+
+class Other(msgspec.Struct, tag="y"):
+    """The other."""
+
+    size: int = 0
+
+
+class Deep(msgspec.Struct):
+    """Places of all sorts."""
+
+    by_name: dict[str, Tagged] = {}
+    maybe: Literal["a", "b"] | None = None
+    either: Tagged | Other | None = None
+    pairs: list[tuple[int, Annotated[Literal["one", "two"], Meta(description="a word")]]] = []
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"by_name": {"n.1": {"type": "x", "colour": "blue"}}}, "'blue' is none of: green, red"),
+        ({"maybe": "c"}, "'c' is none of: a, b"),
+        ({"either": {"type": "x", "colour": "blue"}}, "'blue' is none of: green, red"),
+        ({"pairs": [[1, "one"], [2, "three"]]}, "'three' is none of: one, two"),
+    ],
+)
+def test_accepted_words_are_found_wherever_the_field_is(body: dict[str, Any], said: str) -> None:
+    with pytest.raises(msgspec.ValidationError) as refused:
+        msgspec.convert(body, Deep)
+    assert in_words(str(refused.value), Deep).startswith(said)
+
+
+def test_what_is_accepted_is_not_made_up_where_nobody_knows() -> None:
+    said = "Invalid enum value 'x' - at `$.nowhere[...].at[3].all`"
+    assert in_words(said, Deep) == said
+    assert in_words(said) == said

@@ -26,8 +26,8 @@ from strata.api.nginx_config import FrontDoor, config_text
 from strata.api.server import ApiServer
 from strata.api.streams import STREAMS
 from strata.control.ca import Authority, Issued, write_private
+from strata.control.fleet_views.nodes import NodeSpec
 from strata.control.principal import LOCAL_ADMIN
-from strata.control.views import NodeSpec
 from strata.core.errors import BadRequest, Unavailable
 from strata.hardware.events.inbox import BODY_MOST
 from support.fake_machine import furnish

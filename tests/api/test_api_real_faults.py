@@ -52,7 +52,7 @@ async def test_no_get_changes_anything(real: RealService, client: httpx.AsyncCli
     await provide(real, ids)
     await live(real, ids)
     assert real.ground.boot is not None
-    medium = (await real.ground.boot.medium("n00003")).rpartition("/")[2]
+    medium = (await real.ground.boot.media.begin("n00003")).rpartition("/")[2]
     policy = {"text": "name: cap\nlimit: 10 kW\n", "without_rehearsal": "a test"}
     made = await client.put("/v1/power/policies/cap", json=policy)
     assert made.status_code == 200, made.text
@@ -158,14 +158,14 @@ async def test_labels_and_values_that_a_reader_makes_up_are_not_kept(
 ) -> None:
     registry = real.service.registry
     await client.get("/v1/nodes?select=label:accelerator")
-    goals = {name: len(registry.goals(name).table) for name in registry.model.variables}
+    goals = {name: len(registry.desires.goals(name).table) for name in registry.model.variables}
     labels = len(registry.roster._labels)
     for number in range(3):
         assert (await client.get(f"/v1/nodes?select=label:made-up-{number}")).json()["total"] == 0
         document = {"name": "d", "select": "*", "set": {"image": f"made-up-{number}"}}
         assert (await client.post("/v1/plan", json={"documents": [document]})).status_code == 200
     assert len(registry.roster._labels) == labels
-    assert {name: len(registry.goals(name).table) for name in registry.model.variables} == goals
+    assert {name: len(registry.desires.goals(name).table) for name in registry.model.variables} == goals
 
 
 async def test_a_freeze_that_is_thawed_at_the_same_time_is_a_conflict(real: RealService) -> None:

@@ -14,8 +14,8 @@ from strata.api.redfish.events import SSE
 from strata.api.rights import handlers_of
 from strata.api.streams import STREAMS, is_stream
 from strata.control.ca import Authority
+from strata.control.fleet_views.watch import WatchEvent
 from strata.control.principal import Principal
-from strata.control.views import WatchEvent
 from support.fake_machine import furnish
 
 

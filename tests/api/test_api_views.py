@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import subprocess
 import sys
 
 import msgspec
 import pytest
 
-from strata.control import service_views, views
+import strata.control
+from strata.control.fleet_views.desires import DesireChange
+from strata.control.fleet_views.why import NextStep, WhyView
 from strata.control.texts import wanted_values
 
+MODULES = [
+    one.name for one in pkgutil.walk_packages(strata.control.__path__, "strata.control.") if "_views" in one.name
+]
 EVERY = [
     kind
-    for module in (views, service_views)
+    for module in (importlib.import_module(name) for name in MODULES)
     for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind.__module__ == module.__name__
 ]
@@ -24,7 +31,7 @@ EVERY = [
 def test_a_value_with_control_characters_or_without_bounds_is_refused(value: str, several: bool) -> None:
     body = msgspec.json.encode({"select": "*", "set": {"power": [value] if several else value}})
     with pytest.raises(msgspec.ValidationError):
-        msgspec.json.decode(body, type=views.DesireChange)
+        msgspec.json.decode(body, type=DesireChange)
 
 
 def test_one_value_and_a_list_of_one_mean_the_same() -> None:
@@ -32,20 +39,20 @@ def test_one_value_and_a_list_of_one_mean_the_same() -> None:
 
 
 def test_what_goes_out_has_a_form_that_comes_back() -> None:
-    view = views.WhyView(node="n1", state="waiting", summary="s", next=views.NextStep(mutation="m"))
-    assert msgspec.json.decode(msgspec.json.encode(view), type=views.WhyView) == view
+    view = WhyView(node="n1", state="waiting", summary="s", next=NextStep(mutation="m"))
+    assert msgspec.json.decode(msgspec.json.encode(view), type=WhyView) == view
 
 
 @pytest.mark.slow
 def test_decoding_every_record_leaves_the_interpreter_sound() -> None:
     # msgspec can corrupt memory on certain unions (see texts.py); that shows when the process ends.
     script = (
-        "import msgspec, gc\nfrom strata.control import views, service_views\n"
-        "for module in (views, service_views):\n"
-        "    for kind in list(vars(module).values()):\n"
+        "import gc, importlib, msgspec\nfrom strata.control.fleet_views.desires import DesireChange\n"
+        f"for name in {MODULES}:\n"
+        "    for kind in list(vars(importlib.import_module(name)).values()):\n"
         "        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):\n"
         "            msgspec.json.Decoder(kind); msgspec.json.schema(kind)\n"
-        'msgspec.json.decode(b\'{"select":"*","set":{"a":["b"],"c":"d"}}\', type=views.DesireChange)\n'
+        'msgspec.json.decode(b\'{"select":"*","set":{"a":["b"],"c":"d"}}\', type=DesireChange)\n'
         "gc.collect()\n"
     )
     done = subprocess.run([sys.executable, "-X", "dev", "-c", script], capture_output=True, check=False)

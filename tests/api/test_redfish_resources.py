@@ -8,8 +8,7 @@ import httpx
 import pytest
 from machine_support import ROOT, MachineService, get, members
 
-from strata.control import views as v
-from strata.control.views import DoingView
+from strata.control.fleet_views.nodes import DoingView, State
 from support.fake_machine import address
 
 N0 = f"{ROOT}/Systems/n000"
@@ -347,4 +346,4 @@ async def test_an_address_survives_being_an_id(client: httpx.AsyncClient, servic
 def test_what_a_node_can_be_is_a_state_that_has_a_health() -> None:
     from strata.api.redfish.systems import _HEALTH
 
-    assert set(_HEALTH) <= set(v.State.__args__)  # type: ignore[attr-defined]
+    assert set(_HEALTH) <= set(State.__args__)  # type: ignore[attr-defined]

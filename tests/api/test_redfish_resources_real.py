@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from real_service import real_service
 
+from strata.control.fleet_views.nodes import NodeSpec
 from strata.control.principal import LOCAL_ADMIN, Principal
-from strata.control.views import NodeSpec
 from strata.core.errors import Denied, NotFound
 
 pytestmark = pytest.mark.slow

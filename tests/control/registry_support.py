@@ -72,7 +72,7 @@ class Fleet:
 
     def goal(self, variable: str, name: str) -> tuple[str, ...]:
         """What is wanted of one node."""
-        column = self.registry.goals(variable)
+        column = self.registry.desires.goals(variable)
         return column.table[column.codes[self.registry.index_of(name)]]
 
     async def create(self, *names: str) -> None:

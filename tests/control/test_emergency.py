@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from strata.control.fleet_views.desires import DesireChange
 from strata.control.machine_views.emergency import EmergencyReport, EmergencyRequest
 from strata.control.principal import LOCAL_ADMIN, Principal
 from strata.control.service_emergency import EmergencyService
-from strata.control.views import DesireChange
 from strata.core.errors import BadRequest, Denied, Refused
 from strata.virtual.fleet import PER_CHASSIS, chassis_name, outlet_name
 from support.simulated_machine import SimulatedMachine, simulated_machine
@@ -77,7 +77,7 @@ async def test_it_goes_off_stays_off_and_comes_back_after_the_thaw(tmp_path: Pat
         await want(machine, "role:compute", power="on")
         nodes = len(machine.service.registry.select("role:compute"))
         await until(lambda: machine.service.controller.counts()["ready"] == nodes)
-        machine.nodes.run_job(machine.nodes.all[:40], until=1e9)
+        machine.nodes.jobs.run(machine.nodes.all[:40], until=1e9)
         everything = COUNT + 2 * machine.plant.chassis
         report = await press(machine, "*", everything)
         assert report.outcome.failed == () and report.outcome.done_count == everything
@@ -121,7 +121,7 @@ async def test_the_wrong_words_do_nothing_and_tell_the_right_ones(tmp_path: Path
                 await button(machine).power_off(LOCAL_ADMIN, request)
         with pytest.raises(BadRequest):
             await press(machine, "state:faulted", 0)
-        assert not machine.service.registry.freezes and not machine.log()
+        assert not machine.service.registry.brakes.freezes and not machine.log()
 
 
 async def test_it_reaches_no_further_than_the_caller(tmp_path: Path) -> None:

@@ -208,9 +208,9 @@ async def test_the_button_and_the_cables_by_command() -> None:
         said = await here.run("emergency-off", "n0000[1-2]", "--reason", "fire", "--confirm", "power off 2 nodes")
         assert said.startswith("off: 2 nodes in") and "n[00001-00002]" in said
         assert "strata thaw --node 'n[00001-00002]'" in here.said[-1]
-        assert set(here.machine.service.registry.freezes) == {"node:n00001", "node:n00002"}
+        assert set(here.machine.service.registry.brakes.freezes) == {"node:n00001", "node:n00002"}
         await here.run("thaw", "--node", "n[00001-00002]")
-        assert not here.machine.service.registry.freezes
+        assert not here.machine.service.registry.brakes.freezes
 
         tree = await here.run("fabric", "show")
         assert tree.splitlines() == [

@@ -97,6 +97,18 @@ async def test_a_boot_that_arrived_is_over_and_the_next_one_is_begun(site: Site)
     assert "cycle" in site.bmc.told
 
 
+async def test_a_node_that_lost_its_power_on_its_way_is_not_on_it_any_more(site: Site) -> None:
+    """It finds nothing to boot by itself: nobody else begins its next boot."""
+    site.is_(generation=1, opened=time.time() - 20)
+    site.site.asked[NAME] = time.time() - 30
+    site.site.by_medium.add(NAME)
+    assert await site.boot() == (Outcome.DONE, "")
+    assert site.bmc.told == [], "it is on its way"
+    site.driver.lost_power([NAME])
+    assert await site.boot() == (Outcome.DONE, "")
+    assert "cycle" in site.bmc.told
+
+
 async def test_a_node_on_which_a_job_may_run_is_not_started_anew(site: Site) -> None:
     """Nobody heard of an agent there; something else may run all the same."""
     site.is_()

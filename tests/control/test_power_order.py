@@ -12,12 +12,13 @@ import msgspec
 import numpy as np
 import pytest
 
+from strata.control.batches import batch_of
 from strata.control.controller import Controller
 from strata.control.feed_driver import FeedDriver
+from strata.control.fleet_views.desires import DesireChange
 from strata.control.principal import LOCAL_ADMIN
 from strata.control.service import Service
 from strata.control.settings import LeadershipSettings, Settings
-from strata.control.views import DesireChange
 from strata.core.column import Column
 from strata.core.driver import Batch, Outcomes
 from strata.core.model import Model, Mutation
@@ -256,7 +257,7 @@ async def test_a_hundred_thousand_nodes_are_answered_in_a_moment(tmp_path: Path)
         await service.settled(await service.controller.store.revision())
         driver = FeedDriver(service.registry, service.controller.engine, time.monotonic)
         nodes = np.flatnonzero(service.registry.alive)
-        batch = service.controller.batch(nodes)
+        batch = batch_of(service.registry, nodes)
         await driver.permits("fed", batch)
         for guard in ("fed", "feeds-nothing"):
             begun = time.process_time()

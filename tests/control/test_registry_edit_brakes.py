@@ -71,12 +71,12 @@ async def test_a_hold_keeps_its_first_author_until_it_is_released() -> None:
         done = await fleet.edits.hold(fleet.at("n1", "n2"), "disk", "bob")
         assert fleet.names(done.nodes) == ["n2"]
         await fleet.settled()
-        assert {name: hold.author for name, hold in fleet.registry.holds.items()} == {"n1": "alice", "n2": "bob"}
-        assert fleet.registry.held.tolist() == [True, True]
+        assert {name: hold.author for name, hold in fleet.registry.brakes.holds.items()} == {"n1": "alice", "n2": "bob"}
+        assert fleet.registry.brakes.held.tolist() == [True, True]
         done = await fleet.edits.release(fleet.at("n1"), "carol")
         assert fleet.names(done.nodes) == ["n1"]
         await fleet.settled()
-        assert fleet.registry.held.tolist() == [False, True]
+        assert fleet.registry.brakes.held.tolist() == [False, True]
         assert fleet.names(fleet.told[-1].holds_changed) == ["n1"]
         assert not len((await fleet.edits.release(fleet.at("n1"), "carol")).nodes)
 
@@ -101,7 +101,7 @@ async def test_a_hold_that_was_set_anew_is_not_released_by_who_saw_the_old_one(
         done = await fleet.edits.release(fleet.at("n1", "n2"), "carol")
         assert fleet.names(done.nodes) == ["n2"]
         await fleet.settled()
-        assert fleet.registry.holds["n1"].reason == "smoke!"
+        assert fleet.registry.brakes.holds["n1"].reason == "smoke!"
 
 
 @pytest.mark.parametrize("scope", ["", "rack:7", "group:", "node:n9", "group:g"])
@@ -122,7 +122,7 @@ async def test_a_brake_without_a_reason_is_refused() -> None:
 
 async def test_freezes_cover_their_scope_and_members_that_come_later() -> None:
     async with a_fleet("n1", "n2", "n3") as fleet:
-        frozen = lambda: fleet.names(fleet.registry.frozen.nonzero()[0])  # noqa: E731
+        frozen = lambda: fleet.names(fleet.registry.brakes.frozen.nonzero()[0])  # noqa: E731
         await fleet.edits.put_group("g", fleet.at("n1"), "alice")
         await fleet.settled()
         await fleet.edits.freeze("group:g", "outage", "alice")
@@ -133,7 +133,7 @@ async def test_freezes_cover_their_scope_and_members_that_come_later() -> None:
         await fleet.settled()
         assert frozen() == ["n2", "n3"]
         assert fleet.names(fleet.told[-1].freezes_changed) == ["n1", "n2"]
-        assert [fleet.registry.frozen_by(i) for i in fleet.at("n1", "n2", "n3")] == ["", "group:g", "node:n3"]
+        assert [fleet.registry.brakes.frozen_by(i) for i in fleet.at("n1", "n2", "n3")] == ["", "group:g", "node:n3"]
         await fleet.edits.freeze("fleet", "storm", "alice")
         await fleet.settled()
         await fleet.create("n4")

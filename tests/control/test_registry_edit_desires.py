@@ -72,7 +72,7 @@ async def test_two_writers_of_one_row_both_win_when_they_write_different_nodes_o
             other.edits.set_desires(one.at("n1"), {"os": "up"}, [], "dave"),
         )
         await one.settled()
-        assert {d.variable: (d.values, d.author) for d in one.registry.desires_of("n1")} == {
+        assert {d.variable: (d.values, d.author) for d in one.registry.desires.of(one.registry.index_of("n1"))} == {
             "power": (("on",), "alice"),
             "image": (("v1",), "carol"),
             "os": (("up",), "dave"),
@@ -125,7 +125,7 @@ async def test_a_fleet_over_many_rows_is_set_in_bounded_transactions(monkeypatch
         assert done.changed.all()
         await fleet.settled()
         assert await store.revision() - revision == 7, "21 rows of 12 kB, three to a transaction"
-        assert (fleet.registry.goals("power").codes == 1).all()
+        assert (fleet.registry.desires.goals("power").codes == 1).all()
 
 
 async def test_applying_documents_tells_what_changed_and_prunes_only_when_asked() -> None:
@@ -150,8 +150,8 @@ async def test_applying_documents_tells_what_changed_and_prunes_only_when_asked(
         assert done.changes[1].detail == "priority 0 → 3; image v1 → v2"
         assert done.revision == revision + 1, "all in one transaction"
         await fleet.settled()
-        assert sorted(fleet.registry.documents) == ["a", "b", "d"]
-        assert fleet.registry.documents["a"].document.author == "alice", "an unchanged one keeps its author"
+        assert sorted(fleet.registry.desires.documents) == ["a", "b", "d"]
+        assert fleet.registry.desires.documents["a"].document.author == "alice", "an unchanged one keeps its author"
         again = await edits.apply_documents([document("a")], "bob")
         assert {c.action for c in again.changes} == {"unchanged"} and await fleet.store.revision() == done.revision
 
@@ -177,4 +177,4 @@ async def test_a_document_is_replaced_and_deleted_only_by_who_has_seen_it() -> N
         with pytest.raises(NotFound):
             await fleet.edits.delete_document("a", "carol")
         await fleet.settled()
-        assert not np.any(fleet.registry.goals("image").codes)
+        assert not np.any(fleet.registry.desires.goals("image").codes)

@@ -38,8 +38,8 @@ async def test_a_fleet_fits_through_small_transactions(etcd_cluster: EtcdCluster
         fresh = Registry(store, MODEL)
         await fresh.load()
         for registry in (fleet.registry, fresh):
-            assert len(registry) == 2499 and registry.held.sum() == 99
-            assert len(registry.documents) == 150
-            assert (registry.goals("power").codes[registry.alive] == 1).all()
+            assert len(registry) == 2499 and registry.brakes.held.sum() == 99
+            assert len(registry.desires.documents) == 150
+            assert (registry.desires.goals("power").codes[registry.alive] == 1).all()
         assert (await verify(store)).ok
     await store.close()

@@ -135,7 +135,7 @@ def follow(fleet: Fleet, told: dict[tuple[str, int], tuple[str, ...]], heard: in
             for variable in VARIABLES:
                 told.pop((variable, index), None)
         for variable, nodes in changes.goals_changed.items():
-            column = fleet.registry.goals(variable)
+            column = fleet.registry.desires.goals(variable)
             for index in nodes.tolist():
                 told[variable, index] = column.table[column.codes[index]]
 
@@ -144,11 +144,11 @@ def check(registry: Registry, naive: Naive, told: dict[tuple[str, int], tuple[st
     assert {name for name in registry.names if name} == set(naive.nodes)
     for name in naive.nodes:
         index = registry.index_of(name)
-        desires = {desire.variable: desire.values for desire in registry.desires_of(name)}
+        desires = {desire.variable: desire.values for desire in registry.desires.of(registry.index_of(name))}
         for variable in VARIABLES:
             goal = naive.goal(name, variable)
             expected = () if goal is None else (goal,)
-            column = registry.goals(variable)
+            column = registry.desires.goals(variable)
             assert column.table[column.codes[index]] == expected
             assert desires.get(variable, ()) == expected
             assert told is None or told.get((variable, index), ()) == expected
@@ -161,12 +161,12 @@ async def test_the_node_itself_rules_over_documents_and_unsetting_gives_way_to_t
         )
         await fleet.edits.set_desires(fleet.at("n1"), {"image": "mine"}, [], "bob")
         await fleet.settled()
-        [own] = fleet.registry.desires_of("n1")
+        [own] = fleet.registry.desires.of(fleet.registry.index_of("n1"))
         assert (own.values, own.author, own.origin) == (("mine",), "bob", "node")
         assert own.revision == fleet.registry.revision
         await fleet.edits.set_desires(fleet.at("n1"), {}, ["image"], "bob")
         await fleet.settled()
-        [given_by] = fleet.registry.desires_of("n1")
+        [given_by] = fleet.registry.desires.of(fleet.registry.index_of("n1"))
         assert (given_by.values, given_by.author, given_by.origin) == (("v1",), "alice", "d")
 
 
@@ -175,7 +175,7 @@ async def test_several_values_are_one_goal_in_whatever_order_they_are_given() ->
         await fleet.edits.set_desires(fleet.at("n1"), {"image": ["b", "a"]}, [], "alice")
         await fleet.edits.set_desires(fleet.at("n2"), {"image": ("a", "b", "a")}, [], "alice")
         await fleet.settled()
-        codes = fleet.registry.goals("image").codes
+        codes = fleet.registry.desires.goals("image").codes
         assert codes[0] == codes[1] != 0
         assert fleet.names(fleet.registry.select("want:image=b")) == ["n1", "n2"]
 
@@ -186,10 +186,10 @@ async def test_a_preview_tells_what_would_be_wanted_and_changes_nothing() -> Non
         await fleet.edits.set_desires(fleet.at("n2"), {"image": "mine"}, [], "alice")
         await fleet.settled()
         document = DesireDocument(name="d", select="n1", set={"power": ("off",), "image": ("v1",)})
-        seen = fleet.registry.preview(fleet.at("n1", "n2"), {"os": ("up",)}, [document])
+        seen = fleet.registry.desires.preview(fleet.at("n1", "n2"), {"os": ("up",)}, [document])
         assert seen == {"power": [("off",), ()], "image": [("v1",), ("mine",)], "os": [("up",), ("up",)]}
         assert fleet.goal("power", "n1") == ("on",) and fleet.goal("os", "n1") == ()
-        assert fleet.registry.documents["d"].document.select == "*"
+        assert fleet.registry.desires.documents["d"].document.select == "*"
 
 
 @pytest.mark.parametrize(
@@ -220,4 +220,4 @@ async def test_a_bad_document_is_refused_and_nothing_is_written(document: Desire
                 await attempt
             assert words in str(caught.value)
         assert await fleet.store.revision() == revision
-        assert not np.any(fleet.registry.goals("power").codes)
+        assert not np.any(fleet.registry.desires.goals("power").codes)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from registry_support import Fleet, YieldingStore, a_fleet, spec
 
-from strata.control.views import InterfaceSpec
+from strata.control.fleet_views.nodes import InterfaceSpec
 from strata.core.errors import BadRequest, Conflict
 from strata.core.node import Interface
 from strata.provisioning.addresses import Pool, misplaced

@@ -24,11 +24,11 @@ def picture(registry: Registry) -> dict[str, object]:
     return {
         name: (
             registry.node(name),
-            bool(registry.held[at]),
-            bool(registry.frozen[at]),
-            registry.groups_of(at),
-            registry.desires_of(name),
-            [registry.goals(v).table[registry.goals(v).codes[at]] for v in MODEL.variables],
+            bool(registry.brakes.held[at]),
+            bool(registry.brakes.frozen[at]),
+            registry.groups.of(at),
+            registry.desires.of(registry.index_of(name)),
+            [registry.desires.goals(v).table[registry.desires.goals(v).codes[at]] for v in MODEL.variables],
             registry.location("cabinet").get(at),
             registry.label("rack").get(at),
         )
@@ -122,7 +122,7 @@ async def test_a_name_that_comes_back_is_another_node() -> None:
         assert changes.removed.tolist() != changes.added.tolist()
         at = behind.index_of("n1")
         assert behind.uids[at] > first
-        assert not behind.held[at] and behind.desires_of("n1") == []
+        assert not behind.brakes.held[at] and behind.desires.of(at) == []
 
 
 async def test_who_came_and_went_within_one_batch_was_never_here() -> None:
@@ -153,10 +153,10 @@ async def test_a_member_or_override_that_is_known_before_its_node_counts_when_th
         row = rows.edit({}, 0, np.array([99]), {"image": ("v1",)}, "alice").row
         registry.apply([Event(revision + 1, "group/g", msgspec.msgpack.encode(group))])
         registry.apply([Event(revision + 2, "desire/node/000000", rows.encode(row))])
-        assert not registry.group_mask("g").any()
+        assert not registry.groups.mask("g").any()
         changes = registry.apply([came("n9", 99, revision + 3)])
         at = registry.index_of("n9")
-        assert registry.group_mask("g")[at] and registry.groups_of(at) == ("g",)
+        assert registry.groups.mask("g")[at] and registry.groups.of(at) == ("g",)
         assert fleet.goal("power", "n9") == ("on",) and fleet.goal("image", "n9") == ("v1",)
         assert set(changes.goals_changed) == {"power", "image"}
 

@@ -11,8 +11,10 @@ import msgspec
 import pytest
 
 from strata.control import service_bmcs
-from strata.control import views as v
 from strata.control.bmc_jobs import Deed
+from strata.control.fleet_views.groups import GroupSpec
+from strata.control.fleet_views.jobs import JobView
+from strata.control.fleet_views.nodes import NodeSpec
 from strata.control.job_record import Job
 from strata.control.machine_views.bmcs import FirmwareUpdate, ServiceSettingsChange
 from strata.control.machine_views.many import ManyOutcome
@@ -56,7 +58,7 @@ async def test_a_wish_for_a_state_is_a_desire_that_the_engine_fulfils(site: Site
     assert (outcome.done, outcome.failed) == ("n[00001-00002]", ())
     await site.until(lambda: site.machine.on("n00001") and site.machine.on("n00002"))
     assert not site.machine.on("n00003")
-    [desire] = site.service.registry.desires_of("n00001")
+    [desire] = site.service.registry.desires.of(site.service.registry.index_of("n00001"))
     assert (desire.variable, desire.values, desire.origin) == ("power", ("on",), "node")
 
 
@@ -114,8 +116,8 @@ async def test_boot_light_cap_and_settings_reach_the_device_and_are_read_back(si
 
 
 async def test_a_node_that_cannot_be_reached_says_why_and_holds_nobody_up(site: Site) -> None:
-    spec = v.NodeSpec(name="lost", bmc="http://127.0.0.1:9")
-    await site.service.create_nodes(LOCAL_ADMIN, [spec, v.NodeSpec(name="bare")])
+    spec = NodeSpec(name="lost", bmc="http://127.0.0.1:9")
+    await site.service.create_nodes(LOCAL_ADMIN, [spec, NodeSpec(name="bare")])
     found = {one.node: one for one in await site.bmcs.sensors(LOCAL_ADMIN, "n00001,lost,bare")}
     assert any(reading.kind == "temperature" for reading in found["n00001"].readings)
     assert not found["n00001"].trouble
@@ -130,7 +132,7 @@ async def test_a_node_that_cannot_be_reached_says_why_and_holds_nobody_up(site: 
 
 async def test_a_scope_limits_what_is_seen_and_changed(site: Site) -> None:
     service = site.service
-    await service.put_group(LOCAL_ADMIN, "mine", v.GroupSpec(members="n00001"), None)
+    await service.put_group(LOCAL_ADMIN, "mine", GroupSpec(members="n00001"), None)
     mine = Principal(name="ann", role="operator", scope=("mine",))
     with pytest.raises(Denied):
         await site.bmcs.identify(mine, "n[00001-00002]", True)
@@ -162,7 +164,7 @@ async def test_every_change_is_in_the_audit_log(site: Site) -> None:
 async def test_very_many_nodes_are_a_job(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service_bmcs, "AT_ONCE", 3)
     accepted = await site.bmcs.identify(LOCAL_ADMIN, "n[00001-00006]", True)
-    assert isinstance(accepted, v.JobView)
+    assert isinstance(accepted, JobView)
     job = await site.ended(accepted.id)
     assert (job.state, job.done, job.failed) == ("done", 6, 0)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +20,24 @@ from strata.api.services import Power, Services
 from strata.control.auth import Authenticator
 from strata.control.fleet_view import FleetView
 from strata.control.metrics import Metrics
+from strata.control.power_policies import PolicyBook
 from strata.control.power_queue import QueueBook
 from strata.control.power_views.told import JobEvent, JobsTaken, JobsTold
 from strata.control.principal import LOCAL_ADMIN, Principal
 from strata.control.service_base import ServiceBase
+from strata.control.service_policies import PolicyService
 from strata.control.service_power import PowerService
 from strata.control.service_power_jobs import PowerJobs
 from strata.control.service_power_queue import PowerQueue
 from strata.core.errors import BadRequest, Denied, NotFound
 from strata.power.interval_records import Run, Summary
 from strata.power.intervals import Intervals
+from strata.power.policy_file import parse
 from strata.power.series import Samples, Series
 from strata.power.series_columns import ColumnSeries
 from strata.store.audit import Ledger
 
+EXAMPLES = sorted((Path(__file__).parents[2] / "docs" / "how-to" / "examples").glob("*.yaml"))
 NOW = 1_800_000_000.0
 SCOPED = Principal(name="slurm", role="workload-manager", scope=("mine",))
 
@@ -66,6 +71,8 @@ class Bench:
         self.power = PowerService(nodes, series, lambda: 10.0)
         self.jobs = PowerJobs(nodes, series, intervals, lambda: 10.0)
         self.queue = PowerQueue(nodes, QueueBook(fleet.store))
+        self.book = PolicyBook(fleet.store, Ledger(fleet.store))
+        self.policies = PolicyService(nodes, self.book, None)  # type: ignore[arg-type]
 
     def uid(self, name: str) -> int:
         return self.fleet.registry.node(name).uid
@@ -88,7 +95,7 @@ class Bench:
             facade=None,  # type: ignore[arg-type]
             authenticator=Authenticator(store, Ledger(store)),
             metrics=Metrics(),
-            power=Power(measured=self.power, jobs=self.jobs, policies=None, queue=self.queue),  # type: ignore[arg-type]
+            power=Power(measured=self.power, jobs=self.jobs, policies=self.policies, queue=self.queue),
         )
         transport = httpx.ASGITransport(app=create_app(services, "admin"))
         return httpx.AsyncClient(transport=transport, base_url="http://strata")
@@ -222,6 +229,20 @@ async def test_cabinets_are_summed_by_place(bench: Bench) -> None:
     ]
 
 
+async def test_the_history_of_counters_is_that_of_each_node(bench: Bench) -> None:
+    await bench.steady(NOW - 600, NOW, n1=100, n2=300)
+    found = await bench.power.history(LOCAL_ADMIN, "n[1-3]", "energy", NOW - 300, NOW, 60.0, each=True)
+    assert [one.node for one in found.each] == ["n1", "n2", "n3"]
+    first, second, none = (one.values for one in found.each)
+    for values, joules in ((first, 6000), (second, 18_000)):
+        rises = [b - a for a, b in pairwise(values) if a is not None and b is not None]
+        assert len(rises) >= 3 and rises == [joules] * len(rises)
+    assert set(none) == {None} == set(found.values), "counters of different nodes add up to nothing"
+    assert max(found.counts) == 2
+    with pytest.raises(BadRequest, match="do not add up"):
+        await bench.power.history(LOCAL_ADMIN, "n1", "energy", None, None, 0.0)
+
+
 async def test_nothing_measured_is_not_zero(bench: Bench) -> None:
     found = await bench.power.system(LOCAL_ADMIN, None, None, 0.0)
     assert (found.system.now, found.system.average, found.known) == (None, None, 0.0)
@@ -290,6 +311,57 @@ async def test_what_a_run_came_to_is_kept_with_it(bench: Bench) -> None:
     (one,) = (await bench.jobs.jobs(LOCAL_ADMIN, "ada", None, 10)).items
     assert one.joules == pytest.approx(200_000, rel=0.02) and one.average == pytest.approx(100, rel=0.02)
     assert (await bench.jobs.jobs(LOCAL_ADMIN, "eve", None, 10)).items == ()
+
+
+async def test_the_figures_that_were_kept_outlive_the_samples(bench: Bench, tmp_path: Path) -> None:
+    await bench.steady(NOW - 3600, NOW - 1000, n1=100, n2=300)
+    await ran(bench, NOW - 3000, NOW - 2000)
+    before = await bench.jobs.job(LOCAL_ADMIN, "7", "")
+    other = ColumnSeries.in_file(tmp_path / "other.db", clock=lambda: NOW)
+    await other.start()
+    after = await Bench(bench.fleet, other, bench.intervals).jobs.job(LOCAL_ADMIN, "7", "")
+    assert before.joules == pytest.approx(400_000)
+    for name in ("joules", "known", "error", "average", "seconds", "unmeasured"):
+        assert getattr(after, name) == getattr(before, name), name
+    assert (after.power.average, after.highest.most) == (before.power.average, before.highest.most)
+    assert (after.peak, after.energy.most, after.each[0].joules) == (None, None, None)
+    assert "its samples are gone" in after.doubt and before.doubt == ""
+    await other.close()
+
+
+async def test_what_nobody_measured_is_no_figure(bench: Bench) -> None:
+    await ran(bench, NOW - 3000, NOW - 2000)
+    found = await bench.jobs.job(LOCAL_ADMIN, "7", "")
+    assert (found.joules, found.average, found.peak, found.unmeasured) == (None, None, None, 2)
+    assert [one.joules for one in found.each] == [None, None]
+    (one,) = (await bench.jobs.jobs(LOCAL_ADMIN, "", None, 10)).items
+    assert (one.joules, one.known) == (None, 0.0)
+
+
+async def test_an_application_is_compared_with_applications_of_other_jobs(bench: Bench) -> None:
+    await bench.steady(NOW - 9000, NOW - 1000, n1=100, n2=100)
+    for job, begin in (("6001", NOW - 8000), ("6002", NOW - 4000)):
+        await told(bench, event("start", begin, job, nodes="n[1-2]", user="ada", name="cfd"))
+        for step in range(2):
+            at = begin + 100 + 500 * step
+            await told(bench, event("start", at, job, apid=f"{job}.{step}"))
+            await told(bench, event("end", at + 400, job, apid=f"{job}.{step}"))
+        await told(bench, event("end", begin + 1200, job))
+    for apid, runs in (("6001.0", 0), ("6001.1", 0), ("6002.0", 2), ("6002.1", 2)):
+        assert (await bench.jobs.job(LOCAL_ADMIN, apid[:4], apid)).earlier.runs == runs, apid
+    assert (await bench.jobs.job(LOCAL_ADMIN, "6002", "")).earlier.runs == 1
+
+
+async def test_a_maximum_is_not_below_the_average(bench: Bench) -> None:
+    uids = np.array([bench.uid("n1")], dtype=np.int64)
+    batch = []
+    for at in range(0, 601, 10):  # a burst between any two looks: only the counter has it
+        batch.append(Samples(metric="power", time=NOW - 2000 + at, uids=uids, values=np.array([780.0])))
+        batch.append(Samples(metric="energy", time=NOW - 2000 + at, uids=uids, values=np.array([802.0 * at])))
+    await bench.series.append(batch)
+    await ran(bench, NOW - 1900, NOW - 1500, nodes="n1")
+    found = await bench.jobs.job(LOCAL_ADMIN, "7", "")
+    assert (found.average, found.peak, found.highest.most) == pytest.approx((802.0, 802.0, 802.0))
 
 
 async def test_runs_are_summed_up_soon_after_they_have_ended(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -413,6 +485,7 @@ async def test_samples_come_as_a_file_of_the_format_that_is_asked_for(bench: Ben
             assert pq.read_table(io.BytesIO(answer.content)).num_rows == 2 * 11
         for wrong in ("format=xml", "step=90", "metric=beauty", "start=9&end=8"):
             assert (await client.get(f"/v1/power/samples?{wrong}")).status_code == 400
+        assert (await client.get("/v1/power/samples?format=xml")).json()["where"] == "query format"
 
 
 async def test_a_job_on_nodes_that_are_all_elsewhere_used_nothing_that_is_known(bench: Bench) -> None:
@@ -421,7 +494,19 @@ async def test_a_job_on_nodes_that_are_all_elsewhere_used_nothing_that_is_known(
     async with bench.client() as client:
         answer = await client.get("/v1/power/jobs/7")
         assert answer.status_code == 200, answer.text
-        assert (answer.json()["nodes"], answer.json()["joules"], answer.json()["average"]) == (0, 0, None)
+        assert (answer.json()["nodes"], answer.json()["joules"], answer.json()["average"]) == (0, None, None)
+
+
+async def test_every_policy_that_is_shipped_as_an_example_can_be_put(bench: Bench) -> None:
+    policies = [path.read_text() for path in EXAMPLES if "\nextends:" not in path.read_text()]
+    assert len(policies) == 3
+    await bench.book.start()
+    async with bench.client() as client:
+        for text in policies:
+            name = parse(text, source="example").name
+            answer = await client.put(f"/v1/power/policies/{name}", json={"text": text, "without_rehearsal": "a test"})
+            assert answer.status_code == 200, answer.text
+    await bench.book.stop()
 
 
 async def test_the_queue_is_told_as_a_whole_and_is_not_gone_by_for_ever(bench: Bench) -> None:

@@ -116,6 +116,7 @@ async def test_the_driver_leaves_the_silent_of_another_protocol_alone_for_a_whil
     assert (await driver.observe(["power"], told))["power"].values() == ["unknown", "off"]
     await driver.observe(["power"], told)
     assert silent.asked == 1  # type: ignore[attr-defined]
+    assert controllers.silence("other://a").why == "no answer"
     outcomes = await driver.act(POWER_ON, told)
     assert outcomes.codes.tolist() == [Outcome.FAILED, Outcome.DONE]
     assert "not tried" in outcomes.reasons[0]

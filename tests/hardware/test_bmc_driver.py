@@ -62,7 +62,7 @@ async def test_a_repeated_fence_is_fenced(server, driver):
     outcomes = await driver.act(POWER_ON, batch(server))
     assert outcomes.codes.tolist() == [Outcome.FENCED] * 6
     assert server.nodes.effects.twice() == []
-    assert server.nodes.fenced.sum() == 6
+    assert server.nodes.fences.refused.sum() == 6
 
 
 async def test_nothing_begins_after_the_lead_ran_out(server, driver, clock):

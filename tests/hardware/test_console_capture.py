@@ -119,11 +119,14 @@ async def test_nodes_come_go_and_move(log: ConsoleLog) -> None:
 
 
 async def test_a_virtual_serial_port_is_a_socket(log: ConsoleLog, tmp_path: Path) -> None:
+    hung_up = asyncio.Event()
+
     async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"SeaBIOS\r\n")
         await writer.drain()
         await reader.read()
         writer.close()
+        hung_up.set()
 
     server = await asyncio.start_unix_server(speak, tmp_path / "serial")
     capture = ConsoleCapture(log, lambda address: FakeConsole(), lambda: {"n1": f"unix:{tmp_path / 'serial'}"})
@@ -132,6 +135,8 @@ async def test_a_virtual_serial_port_is_a_socket(log: ConsoleLog, tmp_path: Path
     status = capture.status("n1")
     assert status is not None and status.way == "socket"
     await capture.stop()
+    async with asyncio.timeout(60):
+        await hung_up.wait()
     server.close()
     await server.wait_closed()
 

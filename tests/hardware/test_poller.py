@@ -70,7 +70,7 @@ class FakeFleet:
     def silent(self, address: str) -> bool:
         return address in self.silences
 
-    def missed(self, address: str) -> None: ...
+    def missed(self, address: str, why: str) -> None: ...
     def answered(self, address: str) -> None: ...
 
 
@@ -225,6 +225,18 @@ async def test_a_controller_that_is_left_alone_is_not_asked_and_said_to_be_silen
         ("bmc/silent", "warning", "n1"),
         ("bmc/silent", "ok", "n1"),
     ]
+
+
+async def test_why_a_controller_is_left_alone_is_told_where_that_is_known() -> None:
+    bench = Bench("n1", "n2")
+    bench.fleet.silences["http://n1"] = Silence(0.0, float("inf"), "its password cannot be opened")
+    bench.fleet.silences["http://n2"] = Silence(0.0, float("inf"))
+    async with bench.polling():
+        await until(lambda: len(bench.events) == 2)
+    assert {event.node: event.message for event in bench.events} == {
+        "n1": "cannot be looked at: its password cannot be opened",
+        "n2": "cannot be looked at: it does not answer",
+    }
 
 
 async def test_what_a_controller_does_badly_does_not_keep_us_from_the_rest() -> None:

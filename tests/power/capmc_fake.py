@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from strata.core.errors import StrataError
 from strata.power.capmc.machine import STATES, CapChange, Drive, NodeTable, Parameters, Rules, Spans, Switch
 from strata.power.columns import PowerColumns, PowerRows, Uids
-from strata.power.inband import Inband
+from strata.power.inband import Attribute, Inband, Value
 from strata.power.series import Counts, Energy, Flags, GroupTotals, Latest, Refusals, Samples, Total, Window
 
 
@@ -89,7 +90,9 @@ class FakeMachine:
 
     def __init__(self, states: Mapping[int, str], *, zone: dt.tzinfo = dt.UTC, service: Sequence[int] = ()) -> None:
         self.zone = zone
+        self.fresh = 30.0
         self.rules = Rules()
+        self.trouble = ""
         self.parameters = Parameters()
         self.series = FakeSeries()
         self.inband: Inband | None = None
@@ -109,6 +112,7 @@ class FakeMachine:
             uids=nids,
             states=np.array([STATES.index(states[nid]) for nid in nids.tolist()], dtype=np.int8),
             compute=~np.isin(nids, service),
+            feeds=np.zeros(len(nids), dtype=np.bool_),
         )
 
     def now(self) -> float:
@@ -116,6 +120,11 @@ class FakeMachine:
 
     def nodes(self) -> NodeTable:
         return self._table
+
+    def those(self, uids: Uids) -> NodeTable:
+        at = np.searchsorted(self._table.uids, uids)
+        cells = {name: getattr(self._table, name)[at] for name in ("nids", "uids", "states", "compute", "feeds")}
+        return NodeTable(**cells)
 
     def rows(self, uids: Uids) -> PowerRows:
         return self.columns.rows(uids)
@@ -139,6 +148,9 @@ class FakeMachine:
     def below(self, place: str) -> Uids:
         return self._table.uids
 
+    def feeders(self, uids: Uids) -> Uids:
+        return np.empty(0, dtype=np.int64)
+
     def group(self, name: str) -> Uids | None:
         return self._table.uids if name == "all" else None
 
@@ -161,6 +173,14 @@ class FakeMachine:
             self.capped.append((change.control, pairs))
             self.columns.put(change.uids, **{"cap" if change.control == "node" else "accel_cap": change.watts})
         return self.failing
+
+    async def set_limits(
+        self, uids: Uids, changes: Sequence[tuple[Attribute, int]]
+    ) -> Mapping[int, Sequence[Value] | StrataError]:
+        assert self.inband is not None
+        names = self.names(uids)
+        done = await self.inband.set(names, changes)
+        return {uid: done[name] for uid, name in zip(uids.tolist(), names, strict=True)}
 
     async def emergency_off(self, uids: Uids, reason: str) -> Mapping[int, str]:
         return {}

@@ -45,6 +45,14 @@ async def test_a_filter_shows_only_what_it_names() -> None:
     assert (status, found["err_msg"]) == (400, "invalid filter string: show_none")
 
 
+async def test_a_filter_or_a_source_that_does_not_exist_is_refused() -> None:
+    _, found = await ask(machine(), "get_node_status", filter="show_all|bogus")
+    assert found == {"e": 400, "err_msg": "invalid filter string: bogus"}
+    _, found = await ask(machine(), "get_node_status", source="bogus")
+    assert found == {"e": 400, "err_msg": "unknown status source 'bogus'"}
+    assert (await ask(machine(), "get_node_status", source="Redfish", filter="show_ready"))[1]["ready"] == [1, 2, 3, 4]
+
+
 async def test_a_node_of_which_nothing_is_known_is_listed_all_the_same() -> None:
     _, found = await ask(machine({1: "ready", 2: "undefined"}), "get_node_status")
     assert sorted(nid for key, nids in found.items() if isinstance(nids, list) for nid in nids) == [1, 2]
@@ -80,7 +88,7 @@ async def test_a_node_that_cannot_be_switched_is_told_and_the_others_are_not() -
 async def test_nodes_that_are_not_ready_have_no_cap_to_tell() -> None:
     some = machine({1: "ready", 2: "off", 3: "ready"})
     some.columns.put(np.array([3]), cap=np.nan)
-    _, found = await ask(some, "get_power_cap")
+    _, found = await ask(some, "get_power_cap", nids=[1, 2, 3])
     assert (found["e"], found["err_msg"]) == (52, "Invalid exchange")
     assert found["nids"] == [
         {"nid": 1, "controls": [{"name": "node", "val": 0}]},
@@ -142,6 +150,27 @@ async def test_computed_biases_even_out_what_was_drawn() -> None:
     assert (await ask(some, "get_power_bias", nids=[2]))[1]["nids"] == [{"nid": 2, "power-bias": 1.015471}]
     await ask(some, "clr_power_bias")
     assert some.kept["bias"] == {}
+
+
+async def test_a_bias_is_for_compute_nodes_each_once() -> None:
+    some = machine(service=[4])
+    given = [{"nid": 4, "power-bias": 1.1}, {"nid": 1, "power-bias": 0.9}, {"nid": 1, "power-bias": 1.2}]
+    status, found = await ask(some, "set_power_bias", nids=given)
+    assert (status, found["e"], found["err_msg"]) == (200, 22, "Invalid argument")
+    assert found["nids"] == [
+        {"nid": 4, "e": 22, "err_msg": "Invalid type, not a compute node"},
+        {"nid": 1, "e": 22, "err_msg": "Duplicate NID"},
+    ]
+    assert some.kept == {}
+
+
+async def test_health_tells_of_trouble() -> None:
+    some = machine()
+    assert (await ask(some, "health"))[1] == {
+        "e": 0, "err_msg": "", "readiness": "Ready", "vault": "not used", "hsm": "4 nodes",
+    }  # fmt: skip
+    some.trouble = "the store is away"
+    assert (await ask(some, "health"))[1]["readiness"] == "Not ready: the store is away"
 
 
 async def test_the_spread_of_energies_is_that_of_the_whole_population() -> None:

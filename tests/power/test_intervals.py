@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -123,7 +124,7 @@ async def test_accounting_tells_of_runs_that_nobody_told_of(book: Intervals) -> 
 async def test_what_a_run_came_to_is_forgotten_when_the_run_changes(book: Intervals) -> None:
     await book.tell([START, at("end", 2000.0)])
     (run,) = await book.unsummed(9e9, 10)
-    summary = Summary(joules=1.0, known=1.0, seconds=1000.0, nodes=4, average=2.0, peak=3.0)
+    summary = Summary(joules=1.0, known=1.0, seconds=1000.0, nodes=4, average=2.0, peak=3.0, together=8.0)
     await book.sum_up(run, summary)
     assert (await book.find("1"))[0].summary == summary
     assert await book.unsummed(9e9, 10) == []
@@ -131,6 +132,17 @@ async def test_what_a_run_came_to_is_forgotten_when_the_run_changes(book: Interv
     assert (await book.find("1"))[0].summary is None
     await book.sum_up(run, summary)
     assert (await book.find("1"))[0].summary is None, "it is the sum of another time"
+
+
+async def test_accounting_that_says_the_same_again_leaves_what_a_run_came_to(book: Intervals) -> None:
+    run = Run(job="1", user="ada", name="cfd", start=1000.0, end=2000.0, uids=((1, 4),))
+    await book.account([run])
+    summary = Summary(joules=1.0, known=1.0, seconds=1000.0, nodes=4, average=2.0, peak=3.0, together=8.0)
+    await book.sum_up(run, summary)
+    await book.account([run])
+    assert (await book.find("1"))[0].summary == summary
+    await book.account([msgspec.structs.replace(run, end=2100.0)])
+    assert (await book.find("1"))[0].summary is None
 
 
 async def test_earlier_runs_are_of_the_same_user_and_name(book: Intervals) -> None:

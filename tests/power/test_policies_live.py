@@ -45,7 +45,7 @@ async def test_the_idle_pool_stops_what_nobody_needs_and_starts_what_a_waiting_j
         await controller.ask("PUT", "/v1/documents/base", base)
         busy = COMPUTE[:4]
         await runs(controller, "1", busy)
-        machine.nodes.run_job(machine.nodes.all[machine.rows(busy)], until=float("inf"))
+        machine.nodes.jobs.run(machine.nodes.all[machine.rows(busy)], until=float("inf"))
 
         def on() -> int:
             return int(machine.on[machine.rows(COMPUTE)].sum())

@@ -35,6 +35,7 @@ def test_an_empty_section_has_its_defaults() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
+        ("name: capped queues", "site.yaml: name: 'capped queues' is no name: 1 to 63 letters, digits"),
         ("limit: 2XW", "site.yaml: limit: '2XW' is not a power such as 250W, 1.5kW, 2MW"),
         ("limt: 2MW", "site.yaml: unknown key 'limt'; did you mean 'limit'? accepted are name, "),
         ("every: often", "every: 'often' is not a length of time"),

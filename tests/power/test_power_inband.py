@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from strata.core.errors import BadRequest, NotOffered
-from strata.power.inband import FREQUENCIES, SLEEPS, Sysfs, VirtualNodes, read, write
+from strata.power.inband import FREQUENCIES, SLEEPS, Sysfs, Value, VirtualNodes, read, troubles, write
 
 
 @pytest.fixture
@@ -49,6 +49,18 @@ def test_a_change_that_fails_does_not_keep_the_next_from_being_made(tree: Sysfs)
     assert value.value == 2000000
 
 
+def test_what_the_processor_cannot_have_changes_nothing_not_even_what_it_could(tree: Sysfs) -> None:
+    done = write(tree, [("freq-min", 1400000), ("freq-max", 9999999), ("sleep-limit", 1)])
+    assert [one.trouble.partition(" ")[0] for one in done] == ["not", "freq-max:", "not"]  # type: ignore[union-attr]
+    assert [one.value for one in read(tree, ["freq-min", "freq-max", "sleep-limit"])] == [1200000, 2601000, 5]  # type: ignore[union-attr]
+
+
+def test_the_last_setting_of_a_limit_says_whether_it_is_as_it_was_asked_to_be() -> None:
+    low, high = Value(trouble="too low"), Value(2, 1.0)
+    assert troubles(["min", "max", "min"], [low, high, high]) == ""
+    assert troubles(["min", "max", "sleep"], [low, high, low]) == "min, sleep: too low"
+
+
 def test_a_kernel_without_such_files_offers_nothing(tmp_path: Path) -> None:
     with pytest.raises(NotOffered):
         Sysfs(tmp_path).choices("freq")
@@ -61,3 +73,9 @@ async def test_nodes_keep_their_own_limits(tmp_path: Path) -> None:
     await nodes.set(["a"], [("sleep-limit", 0)])
     found = await nodes.get(["a", "b"], ["sleep-limit"])
     assert [one[0].value for one in found.values()] == [0, 5]  # type: ignore[index]
+
+
+async def test_the_clock_of_a_virtual_node_stays_within_its_limits(tmp_path: Path) -> None:
+    nodes = VirtualNodes(tmp_path)
+    await nodes.set(["a"], [("freq-max", 2000000)])
+    assert (await nodes.get(["a"], ["freq"]))["a"][0].value == 2000000  # type: ignore[index]

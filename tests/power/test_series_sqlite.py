@@ -69,6 +69,18 @@ async def test_what_was_flushed_survives_a_kill_at_any_moment(tmp_path: Path) ->
         second = int(seconds[-1]) + 1
 
 
+async def test_nobody_else_can_read_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "telemetry.db"
+    path.touch(mode=0o644)
+    series = series_in(path)
+    await series.start()
+    await series.append(steady(BEGIN, 10, {1: 100.0}))
+    await series.flush()
+    modes = {one.name: one.stat().st_mode & 0o777 for one in tmp_path.iterdir()}
+    assert f"{path.name}-wal" in modes and set(modes.values()) == {0o600}
+    await series.close()
+
+
 async def test_a_file_has_one_writer(tmp_path: Path) -> None:
     one, two = series_in(tmp_path / "t.db"), series_in(tmp_path / "t.db")
     await one.start()

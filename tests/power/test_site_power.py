@@ -133,7 +133,11 @@ async def test_the_idle_pool_stops_nodes_by_desires_and_starts_only_those_again(
         await site.run("few", "limit: 30kW\nevery: 1s\nidle-pool: {low: 1, high: 3, after: 1s}")
         await site.until("three are left", lambda: on() == 3)
         stopped = next(name for name in names[1:] if not site.machine.on(name))
-        [desire] = [one for one in site.service.registry.desires_of(stopped) if one.variable == "power"]
+        [desire] = [
+            one
+            for one in site.service.registry.desires.of(site.service.registry.index_of(stopped))
+            if one.variable == "power"
+        ]
         assert (desire.values, desire.author) == (("off",), "policy:few")
         await site.until("and seen to be", lambda: site.site.view().allowed == 3 * MOST)
         await site.run("many", "limit: 30kW\nevery: 1s\nidle-pool: {low: 8, high: 8, after: 1s}")

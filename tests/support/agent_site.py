@@ -171,7 +171,7 @@ class AgentSite:
         return [self.busy.get(name, "") for name in batch.names]
 
     def _desired(self, name: str) -> str:
-        goals = self.service.registry.goals("image")
+        goals = self.service.registry.desires.goals("image")
         wanted = goals.table[int(goals.codes[self.service.registry.index_of(name)])]
         return wanted[0] if wanted else ""
 
@@ -216,7 +216,7 @@ async def agent_site(
         controller_id="test",
         store=StoreSettings(url="memory:"),
         leadership=LeadershipSettings(shards=2),
-        engine=EngineSettings(first_poll=0.05, longest_poll=0.5, backoff=0.2, blind_look=0.1),
+        engine=EngineSettings(first_poll=0.05, longest_poll=0.5, hopeless_after=1.0, backoff=0.2, blind_look=0.1),
     )
     async with contextlib.AsyncExitStack() as parts:
         if store is None:

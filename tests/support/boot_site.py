@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gzip
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,11 @@ from strata.core.node import Interface, Node
 from strata.provisioning.alarm import Alarm
 from strata.provisioning.boot.builds import Builds
 from strata.provisioning.boot.fragment import PATH, Site
+from strata.provisioning.boot.ground import Ground
 from strata.provisioning.boot.http import Limits
 from strata.provisioning.boot.media import Media
 from strata.provisioning.boot.profiles import Profiles
-from strata.provisioning.boot.service import BootService, Ground
+from strata.provisioning.boot.service import BootService
 from strata.provisioning.directory import Directory
 from strata.provisioning.identity.identity import Identity
 from strata.provisioning.networks import Networks, parse
@@ -98,6 +99,9 @@ class Boots:
         self.alarms: list[Alarm] = []
         self.told = asyncio.Event()
         self.attached: set[str] = set()
+        self.is_attached: Callable[[str], bool | Awaitable[bool | None]] = self.attached.__contains__
+        self.asked: Callable[[str, str], None] = lambda name, what: None
+        self.begun: Callable[[str], None] = lambda name: None
         self.held: dict[str, str] = {}
         self.profile: dict[str, str] = {}
         self.tail = "Kernel panic - not syncing"
@@ -113,7 +117,9 @@ class Boots:
             self.profiles,
             Site(controllers=lambda: ("https://127.0.0.1:8443",), ca=authority.pem.decode(), release_keys=("KEY",)),
             Ground(
-                attached=self.attached.__contains__,
+                attached=lambda name: self.is_attached(name),
+                asked=lambda name, what: self.asked(name, what),
+                begun=lambda name: self.begun(name),
                 held=self.held.__contains__,
                 hold=self._hold,
                 console_tail=self._tail,

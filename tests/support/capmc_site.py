@@ -9,12 +9,13 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
+import pytest
 
 from strata.api.server import ApiServer
 from strata.api.services import Services
@@ -24,8 +25,9 @@ from strata.control.cap_sender import CapSender
 from strata.control.metrics import Metrics
 from strata.control.principal import LOCAL_ADMIN
 from strata.control.service_capmc import CapmcService, CapmcView
+from strata.control.service_emergency import EmergencyService
 from strata.power.columns import Kind, PowerColumns
-from strata.power.inband import VirtualNodes
+from strata.power.inband import Inband, VirtualNodes
 from strata.store.protocol import Put
 from support.fake_machine import fake_machine
 from support.simulated_machine import SimulatedMachine, simulated_machine
@@ -44,19 +46,21 @@ READY = {
 class CapmcSite:
     """All of it."""
 
-    def __init__(self, machine: SimulatedMachine, directory: Path) -> None:
+    def __init__(self, machine: SimulatedMachine, directory: Path, inband: Inband | None = None) -> None:
         self.machine = machine
         self.service = machine.service
         self.columns = PowerColumns()
         self.socket = directory / "capmc.sock"
         BmcJobs(machine.service, machine.controllers.open)
         hardware, _ = fake_machine(machine.service)
+        self.emergency = EmergencyService(machine.service, machine.controllers.open, machine.controllers.silent)
+        hardware = msgspec.structs.replace(hardware, emergency=self.emergency)
         self.capmc = CapmcService(
             machine.service,
             hardware,
             self.columns,
             CapSender(machine.service, machine.controllers.open, self.columns),
-            inband=VirtualNodes(directory / "inband"),
+            inband=inband or VirtualNodes(directory / "inband"),
         )
         self.services = Services(
             facade=machine.service,
@@ -93,6 +97,19 @@ class CapmcSite:
             while not self.view.nodes().ready.all():  # noqa: ASYNC110 (facts have no event)
                 await asyncio.sleep(0.05)
 
+    async def post(self, call: str, **body: Any) -> Any:
+        """Ask as the command's ``json`` does; the reply."""
+        return await self.ask("json", "-r", f"/capmc/{call}", stdin=json.dumps(body).encode())
+
+    async def until(self, what: str, holds: Callable[[], bool | Awaitable[bool]]) -> None:
+        """Wait for what follows from a request."""
+        try:
+            async with asyncio.timeout(60):
+                while not (await found if isinstance(found := holds(), Awaitable) else found):  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            pytest.fail(f"not within a minute: {what}")
+
     async def run(self, *arguments: str, stdin: bytes | None = None, program: str = "capmc") -> tuple[int, str, str]:
         """Run a command: status, output, errors."""
         return await asyncio.to_thread(run_command, program, arguments, self.environment, stdin)
@@ -122,19 +139,24 @@ def run_command(
 
 
 @contextlib.asynccontextmanager
-async def capmc_site(directory: Path, count: int, *, labels: dict[str, str] | None = None) -> AsyncIterator[CapmcSite]:
+async def capmc_site(
+    directory: Path, count: int, *, labels: dict[str, str] | None = None, inband: Inband | None = None
+) -> AsyncIterator[CapmcSite]:
     """Started; the nodes are ready and measured."""
     async with simulated_machine(directory, count, on=True) as machine:
-        site = CapmcSite(machine, directory)
+        site = CapmcSite(machine, directory, inband)
         if labels:
             await _label(site, labels)
         await site.boot()
         site.measure()
         server = ApiServer(site.services, site.socket)
         await server.start()
+        await site.capmc.start()
         try:
             yield site
         finally:
+            await site.emergency.stop()
+            await site.capmc.stop()
             await server.stop()
 
 

@@ -7,8 +7,8 @@ import itertools
 from strata.api.agents import AgentDoor
 from strata.api.services import Agents
 from strata.control import agent_views as a
-from strata.control import views as v
 from strata.control.facade import Facade
+from strata.control.fleet_views.nodes import NodeSpec, NodeView
 from strata.control.principal import Principal
 from strata.core.errors import BadRequest, Conflict, NotFound
 from strata.provisioning.agents.hub import Hub
@@ -50,9 +50,9 @@ class FakeAgentService:
         )  # fmt: skip
         return a.UnknownMachines(items=tuple(items))
 
-    async def adopt(self, who: Principal, mac: str, wanted: a.AdoptMachine) -> v.NodeView:
+    async def adopt(self, who: Principal, mac: str, wanted: a.AdoptMachine) -> NodeView:
         self._check(mac)
-        result = (await self._facade.create_nodes(who, [v.NodeSpec(name=wanted.name)]))[0]
+        result = (await self._facade.create_nodes(who, [NodeSpec(name=wanted.name)]))[0]
         if not result.ok:
             raise (Conflict if result.status == 409 else BadRequest)(result.error, where=wanted.name)
         return await self._facade.node(who, wanted.name)

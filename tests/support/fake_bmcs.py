@@ -6,7 +6,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from strata.control import views as v
+from strata.control.fleet_views.desires import DesireChange
+from strata.control.fleet_views.jobs import JobView
 from strata.control.machine import Many
 from strata.control.machine_views.bmcs import (
     BiosView,
@@ -38,7 +39,7 @@ class FakeBmcs:
     async def power(self, who: Principal, select: str, action: PowerAction, *, force: bool = False) -> Many:
         if action in ("on", "off"):
             await self.ground.facade.set_desires(
-                who, v.DesireChange(select=select, set={"power": action}), asynchronous=False
+                who, DesireChange(select=select, set={"power": action}), asynchronous=False
             )
         return await self.ground.do(who, select, "power", action)
 
@@ -115,7 +116,7 @@ class FakeBmcs:
             for name in names
         ]
 
-    async def update_firmware(self, who: Principal, request: FirmwareUpdate) -> v.JobView:
+    async def update_firmware(self, who: Principal, request: FirmwareUpdate) -> JobView:
         names = await self.ground.owned(who, request.select)
         self.ground.asked.append(("firmware", request.uri, request.apply_time, fold(names)))
         return job("firmware", len(names))

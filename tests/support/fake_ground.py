@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, TypeVar
 
-from strata.control import views as v
 from strata.control.facade import Facade
+from strata.control.fleet_views.jobs import JobView
 from strata.control.machine import Many
 from strata.control.machine_views.alerts import AlertView, WebhookView
 from strata.control.machine_views.consoles import ConsoleLine
@@ -106,9 +106,9 @@ class Ground:
         return ManyOutcome(done=fold(good), done_count=len(good), failed=failed, failed_count=len(failed))
 
 
-def job(kind: str, total: int) -> v.JobView:
+def job(kind: str, total: int) -> JobView:
     """Work that has begun."""
-    return v.JobView(
+    return JobView(
         id="j1", kind=kind, state="running", total=total, done=0, failed=0, errors=(), author="t", created=1.0,
         finished=None,
     )  # fmt: skip

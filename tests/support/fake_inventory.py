@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from strata.control import views as v
+from strata.control.fleet_views.jobs import JobView
 from strata.control.machine_views.discovery import DiscoverRequest, DiscoveryReport
 from strata.control.machine_views.fabric import FabricView, SwitchNodes
 from strata.control.machine_views.inventory import (
@@ -74,7 +74,7 @@ class FakeInventory:
             uuid=f"00000000-0000-0000-0000-{sum(map(ord, node)):012x}", components=parts(node),
         )  # fmt: skip
 
-    async def discover(self, who: Principal, request: DiscoverRequest) -> v.JobView:
+    async def discover(self, who: Principal, request: DiscoverRequest) -> JobView:
         if request.adopt:
             who.require(Right("create", "node"))
         given = (request.addresses, request.csv, request.leases, request.dhcp, request.ranges, request.ssdp)

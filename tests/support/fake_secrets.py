@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from strata.control import views as v
+from strata.control.fleet_views.jobs import JobView
 from strata.control.machine import Many
 from strata.control.machine_views.credentials import BmcCredentialSpec, BmcCredentialView, CertificateAcceptance
 from strata.control.machine_views.emergency import EmergencyReport, EmergencyRequest
@@ -35,7 +35,7 @@ class FakeCredentials:
         if self.ground.keys.pop(pattern, None) is None:
             raise NotFound("no credential has this pattern", where=pattern)
 
-    async def rotate(self, who: Principal, select: str) -> v.JobView:
+    async def rotate(self, who: Principal, select: str) -> JobView:
         names = await self.ground.owned(who, select)
         if not names:
             raise BadRequest("none of the selected nodes has a controller", where="select")

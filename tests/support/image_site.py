@@ -16,11 +16,11 @@ from strata.api.server import ApiServer
 from strata.api.services import Services
 from strata.control.auth import Authenticator
 from strata.control.facade import Facade
+from strata.control.fleet_views.jobs import JobView
 from strata.control.jobs import Jobs, JobSettings
 from strata.control.metrics import Metrics
 from strata.control.principal import Principal
 from strata.control.service_images import ImageService
-from strata.control.views import JobView
 from strata.provisioning.alarm import Alarm
 from strata.provisioning.images.repository import Images
 from strata.provisioning.signing import Signer

@@ -64,18 +64,18 @@ class Site:
         self._watch()
 
     def _watch(self) -> None:
-        nodes, set_cap = self.machine.nodes, self.machine.nodes.set_cap
+        nodes, set_cap = self.machine.nodes, self.machine.nodes.electricity.set_cap
 
         def watched(idx: np.ndarray, watts: float | None) -> None:  # type: ignore[type-arg]
             set_cap(idx, watts)
             self.peak = max(self.peak, self.total)
 
-        nodes.set_cap = watched  # type: ignore[method-assign, assignment]
+        nodes.electricity.set_cap = watched  # type: ignore[method-assign, assignment]
 
     @property
     def caps(self) -> list[float]:
         """In force, as the nodes know; without one, the most that a node draws."""
-        return np.minimum(self.machine.nodes.caps, float(MOST)).tolist()  # type: ignore[no-any-return]
+        return np.minimum(self.machine.nodes.electricity.caps, float(MOST)).tolist()  # type: ignore[no-any-return]
 
     @property
     def total(self) -> float:
@@ -86,7 +86,7 @@ class Site:
         registry = self.service.registry
         uids = registry.uids[registry.roles.where("compute") & registry.alive]
         names = [registry.names[i] for i in registry.indices_of(uids).tolist()]
-        caps = self.machine.nodes.caps[[self.machine.nodes.index[name] for name in names]]
+        caps = self.machine.nodes.electricity.caps[[self.machine.nodes.index[name] for name in names]]
         now = time.time()
         self.columns.put(uids, cap=np.where(np.isfinite(caps), caps, 0.0), cap_time=now, least=100.0, most=float(MOST))
 

@@ -42,12 +42,12 @@ class Machine:
         """Of each change of a cap: the node, its cap before and after; without one, the most that it draws."""
         self.fatal = -1
         self.process: asyncio.subprocess.Process | None = None
-        set_cap, act = self.nodes.set_cap, self.nodes.act
+        set_cap, act = self.nodes.electricity.set_cap, self.nodes.act
 
         def watched(idx: np.ndarray, watts: float | None) -> None:  # type: ignore[type-arg]
-            before = np.minimum(self.nodes.caps[idx], MOST)
+            before = np.minimum(self.nodes.electricity.caps[idx], MOST)
             set_cap(idx, watts)
-            after = np.minimum(self.nodes.caps[idx], MOST)
+            after = np.minimum(self.nodes.electricity.caps[idx], MOST)
             self.changes += zip(idx.tolist(), before.tolist(), after.tolist(), strict=True)
             self.peak = max(self.peak, self.total)
             self.fatal -= 1
@@ -59,13 +59,13 @@ class Machine:
             self.peak = max(self.peak, self.total)
             return found
 
-        self.nodes.set_cap = watched  # type: ignore[method-assign, assignment]
+        self.nodes.electricity.set_cap = watched  # type: ignore[method-assign, assignment]
         self.nodes.act = acted  # type: ignore[method-assign, assignment]
 
     @property
     def total(self) -> float:
         """Watts that the nodes may draw now."""
-        return float(np.minimum(self.nodes.caps, MOST)[self.on].sum())
+        return float(np.minimum(self.nodes.electricity.caps, MOST)[self.on].sum())
 
     @property
     def on(self) -> np.ndarray:  # type: ignore[type-arg]
@@ -79,12 +79,12 @@ class Machine:
 
     def caps(self, names: Sequence[str]) -> list[float]:
         """In force."""
-        return np.minimum(self.nodes.caps[self.rows(names)], MOST).tolist()  # type: ignore[no-any-return]
+        return np.minimum(self.nodes.electricity.caps[self.rows(names)], MOST).tolist()  # type: ignore[no-any-return]
 
     @property
     def caps_of_capped(self) -> set[float]:
         """The caps that there are: some nodes (for logins, say) have none, and never get one."""
-        return set(self.nodes.caps[np.isfinite(self.nodes.caps)].tolist())
+        return set(self.nodes.electricity.caps[np.isfinite(self.nodes.electricity.caps)].tolist())
 
 
 class Controller:

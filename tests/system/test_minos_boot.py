@@ -34,8 +34,10 @@ if [ ! -e /run/probed ]; then
     echo "PROBE resolver $(cat /etc/resolv.conf)"
     echo "PROBE modules $(lsmod | awk '{print $1}' | sort | tr '\\n' ' ')"
     echo "PROBE mounts $(awk '{print $2 "=" $3}' /proc/mounts | tr '\\n' ' ')"
-    mkdir -p /run/box/rootfs/bin
+    mkdir -p /run/box/rootfs/bin /run/box/rootfs/lib
     cp /bin/busybox /run/box/rootfs/bin/sh
+    cp -a /lib64 /run/box/rootfs
+    cp -a /lib/*-linux-gnu /run/box/rootfs/lib
     cd /run/box
     crun spec
     sed -i 's/"terminal": true/"terminal": false/' config.json

@@ -29,6 +29,11 @@ def nid_list(text: str) -> list[int]:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def _apid(text: str) -> int | str:
+    """A number where it is one, as the first of these services had them."""
+    return int(text) if text.isdecimal() else text
+
+
 def _nids(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
     parser.add_argument("-n", "--nids", type=nid_list, required=required, metavar="LIST", help="such as 1,4,7-10")
 
@@ -84,7 +89,7 @@ def _drives(parser: argparse.ArgumentParser) -> None:
 
 
 def _who(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-a", "--apid", type=int)
+    parser.add_argument("-a", "--apid", type=_apid, help="such as 122232, or 4711.0 (a step)")
     parser.add_argument("-j", "--job", "--jobid", "--job-id", dest="job_id", metavar="JOB")
     _nids(parser)
 

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
+from strata.control.batches import batch_of
 from strata.control.columns import Indices
 from strata.control.job_record import Step
 from strata.control.machine_views.many import Failed, ManyOutcome
@@ -33,6 +34,7 @@ _CHUNK = 1000  # nodes per step of a job
 _UPDATE_TAKES = 3600.0
 _POLL = 2.0
 _OFF = ("off", "graceful-off")
+_RESTARTS = ("cycle", "graceful-restart")
 _LOST = "the service was restarted meanwhile: look whether it was done, then ask again"
 
 
@@ -72,7 +74,7 @@ class BmcJobs:
 
     async def carry_out(self, deed: Deed, nodes: Indices) -> dict[str, str]:
         """Do it for every node, side by side; why it was not done, by name."""
-        batch = self._fleet.controller.batch(nodes)
+        batch = batch_of(self._fleet.registry, nodes)
         failed = await self._refusals(deed, batch, nodes)
 
         async def one(controller: Controller) -> None:
@@ -81,6 +83,10 @@ class BmcJobs:
         failed |= await self._each(batch, one, failed)
         if deed.what == "power":
             self._fleet.controller.look_at(nodes)
+            if deed.action in _RESTARTS:
+                done = nodes[[name not in failed for name in batch.names]]
+                for listener in self._fleet.controller.restarted:
+                    listener(done)
         return failed
 
     async def _refusals(self, deed: Deed, batch: Batch, nodes: Indices) -> dict[str, str]:
@@ -89,7 +95,7 @@ class BmcJobs:
         # That the site has no power for it holds for everybody, insist as they may.
         asked = [CAPS] if deed.what == "limit" else [ROOM] if deed.what == "power" and deed.action not in _OFF else []
         if deed.what == "power" and not deed.force:
-            frozen = np.flatnonzero(self._fleet.registry.frozen[nodes]).tolist()
+            frozen = np.flatnonzero(self._fleet.registry.brakes.frozen[nodes]).tolist()
             refused = {batch.names[i]: "frozen: thaw it, or insist with force" for i in frozen}
             asked.insert(0, "no-running-job")
         for guard in asked:
@@ -145,7 +151,7 @@ class BmcJobs:
                 )
                 await _followed(controller, task)
 
-            failed = await self._each(self._fleet.controller.batch(nodes), one, {})
+            failed = await self._each(batch_of(self._fleet.registry, nodes), one, {})
             yield Step(position=begin + size, done=len(nodes) - len(failed), failed=sorted(failed.items()))
             if len(failed) > len(nodes) / 10:
                 raise Conflict(

@@ -18,8 +18,10 @@ def bucket_keys(budget: Budget, registry: Registry) -> list[Keys]:
     if kind == "fleet":
         return [np.where(alive, 0, -1).astype(np.int32)]
     if kind == "group":
-        names = [name] if name else sorted(registry.group_names())
-        return [np.where(registry.group_mask(n) & alive, 0, -1).astype(np.int32) for n in names if n in registry.groups]
+        names = [name] if name else sorted(registry.groups)
+        return [
+            np.where(registry.groups.mask(n) & alive, 0, -1).astype(np.int32) for n in names if n in registry.groups
+        ]
     words = registry.label(name) if kind == "label" else registry.location(kind)
     # Word 0 is "none": a node without that location or label is not braked by this budget.
     return [np.where(alive, words.codes - 1, -1).astype(np.int32)]

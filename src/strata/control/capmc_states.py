@@ -11,6 +11,7 @@ from strata.control.columns import Indices, Mask
 from strata.control.service_base import ServiceBase
 from strata.engine.explain import STATES as OURS
 from strata.engine.explain import states
+from strata.hardware.feeds import CHASSIS, OUTLET
 from strata.power.capmc.machine import STATES
 
 _OFF, _ON, _READY, _STANDBY, _DISABLED, _UNDEFINED = (
@@ -23,6 +24,7 @@ def states_of(fleet: ServiceBase, nodes: Indices) -> tuple[npt.NDArray[np.int8],
 
     ``ready``: its image runs (or, where nobody tells of images, its OS; or, where nobody tells of that, it has power).
     ``standby``: on the way there, or silent. ``disabled``: a person took it out of automation and it does not run.
+    An outlet or a chassis is ``on`` or ``off``.
     Flags: ``alert`` faulted, ``resvd`` held or frozen, ``warn`` no way to its goal.
     """
     power = _facts(fleet, "power", nodes)
@@ -39,12 +41,15 @@ def states_of(fleet: ServiceBase, nodes: Indices) -> tuple[npt.NDArray[np.int8],
         runs = os == "up" if personality is None else personality == "active"
         found[on & runs] = _READY
     registry = fleet.registry
-    held = registry.held[nodes]
+    # An outlet or a chassis runs nothing that could be ready.
+    feeds = (registry.roles.where(CHASSIS) | registry.roles.where(OUTLET))[nodes]
+    found[on & feeds] = _ON
+    held = registry.brakes.held[nodes]
     found[held & (found != _READY)] = _DISABLED
     ours = states(fleet.controller.engine, nodes)
     return found, {
         "alert": ours == OURS.index("faulted"),
-        "resvd": held | registry.frozen[nodes],
+        "resvd": held | registry.brakes.frozen[nodes],
         "warn": ours == OURS.index("unreachable"),
     }
 

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from strata.control.columns import Mask
-from strata.control.selectors import Fleet, Selector, parse
+from strata.control.selectable import Fleet
+from strata.control.selectors import Selector, parse
 from strata.core.errors import BadRequest
 from strata.core.model import Model
 

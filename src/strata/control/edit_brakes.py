@@ -62,7 +62,7 @@ class BrakeEdits(Editor):
         if scope == "fleet":
             return
         if kind == "group" and name:
-            self.registry.group_mask(name)
+            self.registry.groups.mask(name)
         elif kind == "node" and name:
             self.registry.index_of(name)
         else:

@@ -11,7 +11,7 @@ from strata.control import overrides as rows
 from strata.control.columns import Indices, Mask
 from strata.control.documents import DesireDocument, Standing, ValueSet, checked, value_sets
 from strata.control.editor import ATTEMPTS, Editor, encode, expected_revision, folded, too_contended
-from strata.control.views import ApplyReport, DocumentChange
+from strata.control.fleet_views.desires import ApplyReport, DocumentChange
 from strata.core.errors import BadRequest, Conflict, NotFound
 from strata.store.protocol import Delete, Entry, Op, Put
 

@@ -15,8 +15,8 @@ import msgspec
 
 from strata.control import overrides as rows
 from strata.control.editor import ATTEMPTS, BATCH_BYTES, Editor, encode, expected_revision, folded, too_contended
+from strata.control.fleet_views.results import NodeResult
 from strata.control.node_interfaces import DescribedInterface, checked_interfaces, claims_of, with_known_addresses
-from strata.control.views import NodeResult
 from strata.core import intset
 from strata.core.errors import BadRequest, Conflict, NotFound, StrataError, Unavailable
 from strata.core.node import ARCHITECTURES, Group, Interface, Node, check_label, check_node_name

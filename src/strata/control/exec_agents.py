@@ -18,7 +18,8 @@ from msgspec import Meta
 from strata.control.peer_client import PeerClient
 from strata.control.peers import Peer
 from strata.core.errors import BadRequest, OutcomeUnknown, StrataError
-from strata.provisioning.agents.hub import Command, Hub
+from strata.provisioning.agents.agent import Command
+from strata.provisioning.agents.hub import Hub
 from strata.provisioning.agents.wire import Result
 
 ROUTE = "exec"

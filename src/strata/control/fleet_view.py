@@ -8,9 +8,12 @@ import re
 import numpy as np
 import numpy.typing as npt
 
-from strata.control import views as v
 from strata.control.columns import Indices, Mask
 from strata.control.controller import Controller
+from strata.control.fleet_views.brakes import HoldView
+from strata.control.fleet_views.desires import DesireView
+from strata.control.fleet_views.nodes import DoingView, FactView, NodeView, State
+from strata.control.fleet_views.why import Blocker, NextStep, WhyView
 from strata.core.errors import BadRequest
 from strata.core.model import UNKNOWN
 from strata.engine.explain import STATES, explain, state_of, states
@@ -46,7 +49,7 @@ class FleetView:
 
     # nodes
 
-    def node(self, index: int) -> v.NodeView:
+    def node(self, index: int) -> NodeView:
         """One node, whole."""
         registry, engine, clock = self._registry, self._engine, self._controller.clock
         node, work, now = registry.node_at(index), engine.work, clock.now()
@@ -55,21 +58,21 @@ class FleetView:
         for name, column in engine.table.columns.items():
             seen = column.seen.item(index)
             known = math.isfinite(seen)
-            facts[name] = v.FactView(
+            facts[name] = FactView(
                 value=column.words[column.fact.item(index)],
                 seen=epoch + seen if known else None,
                 source=column.sources[column.source.item(index)],
                 age=now - seen if known else None,
             )
-        hold = registry.holds.get(node.name)
+        hold = registry.brakes.holds.get(node.name)
         doing = None
         if work.phase[index] != Phase.IDLE:
-            doing = v.DoingView(
+            doing = DoingView(
                 mutation=engine.courses.mutations[work.mutation[index]].name,
                 since=clock.to_wall(float(work.since[index])),
                 deadline=clock.to_wall(float(min(work.deadline[index], now + 1e9))),
             )
-        return v.NodeView(
+        return NodeView(
             name=node.name,
             uid=node.uid,
             location=node.location,
@@ -78,27 +81,27 @@ class FleetView:
             architecture=node.architecture,
             labels=node.labels,
             bmc=node.bmc,
-            groups=registry.groups_of(index),
+            groups=registry.groups.of(index),
             interfaces=node.interfaces,
             state=self.state(index),
             facts=facts,
             desires={
-                desire.variable: v.DesireView(
+                desire.variable: DesireView(
                     values=desire.values, author=desire.author, revision=desire.revision, origin=desire.origin
                 )
-                for desire in registry.desires_of(node.name)
+                for desire in registry.desires.of(index)
             },
             hold=None
             if hold is None
-            else v.HoldView(node=node.name, reason=hold.reason, author=hold.author, since=hold.since),
-            frozen=registry.frozen_by(index),
+            else HoldView(node=node.name, reason=hold.reason, author=hold.author, since=hold.since),
+            frozen=registry.brakes.frozen_by(index),
             doing=doing,
             fault=work.reasons.get(index, "failed too often") if work.fault[index] else "",
             revision=int(registry.revisions[index]),
             stamp=self._controller.changes,
         )
 
-    def state(self, index: int) -> v.State:
+    def state(self, index: int) -> State:
         """One word for a node."""
         return STATES[state_of(self._engine, index)]  # type: ignore[return-value]
 
@@ -130,24 +133,26 @@ class FleetView:
         names = self._registry.names
         return [names[index] for index in nodes.tolist()]
 
-    def why(self, index: int) -> v.WhyView:
+    def why(self, index: int) -> WhyView:
         """The long answer."""
         clock = self._controller.clock
         said = explain(self._engine, index, clock.now())
         name = self._registry.names[index]
-        blockers = [v.Blocker(kind=b.kind, name=b.name, detail=b.detail) for b in said.blockers]
+        blockers = [Blocker(kind=b.kind, name=b.name, detail=b.detail) for b in said.blockers]
         for place, blocker in enumerate(blockers):
-            if blocker.kind == "hold" and (hold := self._registry.holds.get(name)) is not None:
+            if blocker.kind == "hold" and (hold := self._registry.brakes.holds.get(name)) is not None:
                 detail = f"{hold.reason} ({hold.author}); nothing acts on it until a person releases it"
-                blockers[place] = v.Blocker(kind="hold", name=name, detail=detail)
-            if blocker.kind == "freeze" and (freeze := self._registry.freezes.get(self._registry.frozen_by(index))):
+                blockers[place] = Blocker(kind="hold", name=name, detail=detail)
+            if blocker.kind == "freeze" and (
+                freeze := self._registry.brakes.freezes.get(self._registry.brakes.frozen_by(index))
+            ):
                 detail = f"{freeze.reason} ({freeze.author}); nothing is started until it is thawed"
-                blockers[place] = v.Blocker(kind="freeze", name=freeze.scope, detail=detail)
+                blockers[place] = Blocker(kind="freeze", name=freeze.scope, detail=detail)
         following = None
         if said.mutation or said.observe:
             when = clock.to_wall(said.when) if said.when is not None and np.isfinite(said.when) else None
-            following = v.NextStep(mutation=said.mutation or None, observe=said.observe, when=when)
-        return v.WhyView(
+            following = NextStep(mutation=said.mutation or None, observe=said.observe, when=when)
+        return WhyView(
             node=name,
             state=said.state,  # type: ignore[arg-type]
             summary=said.summary,

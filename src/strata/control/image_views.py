@@ -6,8 +6,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from strata.control.fleet_views.jobs import JobView
 from strata.control.texts import PLAIN, In, Out
-from strata.control.views import JobView
 
 IMAGE_NAME = r"^[a-z0-9][a-z0-9._-]{0,62}$(?!\n)"
 IMAGE_TAG = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}$(?!\n)"

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from strata.control.edits import Edits
+from strata.control.fleet_views.nodes import InterfaceSpec, NodeSpec
 from strata.control.inventory_nodes import SERIAL, NodesByBmc
 from strata.control.machine_views.discovery import NotAdopted
 from strata.control.node_interfaces import MOST, is_mac
-from strata.control.views import InterfaceSpec, NodeSpec
 from strata.core.errors import BadRequest, StrataError
 from strata.core.node import Interface, Node, check_label, check_node_name
 from strata.hardware.discovery.sources import Candidate, bare

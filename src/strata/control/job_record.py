@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from strata.control.views import JobError, JobView
+from strata.control.fleet_views.jobs import JobError, JobView
 
 PREFIX = "job/"
 MOST_ERRORS = 100

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from strata.control.batches import batch_of
 from strata.control.controller import Controller
 from strata.power.collector import NOBODY, Nodes
 
@@ -25,7 +26,7 @@ def led_nodes(controller: Controller) -> Callable[[], Nodes]:
             here = [i for i in np.flatnonzero(mine).tolist() if (node := roster[i]) is not None and node.bmc]
             indices = np.array(here, dtype=np.int64)
             indices = indices[np.argsort(registry.uids[indices], kind="stable")]
-            batch = controller.batch(indices)
+            batch = batch_of(registry, indices)
             kept = (stamp, Nodes(uids=np.array(batch.uids, dtype=np.int64), names=batch.names, bmcs=batch.bmcs))
         return kept[1]
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-from strata.control import views as v
+from strata.control.fleet_views.jobs import JobView
 from strata.control.machine_views.alerts import AlertPage, AlertView, WebhookSpec, WebhookView
 from strata.control.machine_views.bmcs import (
     BiosView,
@@ -43,7 +43,7 @@ from strata.control.machine_views.many import ManyOutcome
 from strata.control.principal import Principal
 from strata.hardware.bmc import Boot, PowerAction
 
-Many = ManyOutcome | v.JobView
+Many = ManyOutcome | JobView
 """What became of a request for many nodes; for very many it is a job, to be looked at later."""
 
 
@@ -97,7 +97,7 @@ class BmcFacade(Protocol):
         """What firmware there is."""
         ...
 
-    async def update_firmware(self, who: Principal, request: FirmwareUpdate) -> v.JobView:
+    async def update_firmware(self, who: Principal, request: FirmwareUpdate) -> JobView:
         """A tracked update of many nodes."""
         ...
 
@@ -117,7 +117,7 @@ class BmcFacade(Protocol):
 class InventoryFacade(Protocol):
     """What hardware there is, and was. Components of nodes outside the caller's scope are not there."""
 
-    async def discover(self, who: Principal, request: DiscoverRequest) -> v.JobView:
+    async def discover(self, who: Principal, request: DiscoverRequest) -> JobView:
         """Look for controllers; a tracked job. With ``adopt`` it makes nodes of the machines behind them."""
         ...
 
@@ -247,7 +247,7 @@ class BmcCredentialFacade(Protocol):
         """Forget one."""
         ...
 
-    async def rotate(self, who: Principal, select: str) -> v.JobView:
+    async def rotate(self, who: Principal, select: str) -> JobView:
         """Give every selected node's controller a new random password of its own; a tracked job."""
         ...
 

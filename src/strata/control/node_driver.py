@@ -23,7 +23,8 @@ from strata.core.node import Node
 from strata.core.state import Outcome
 from strata.hardware.bmc import Boot, Controller
 from strata.hardware.pace import Pace, Place
-from strata.provisioning.agents.hub import Agent, Command, Hub
+from strata.provisioning.agents.agent import Agent, Command
+from strata.provisioning.agents.hub import Hub
 from strata.provisioning.agents.life import Signs, Word, os_word
 from strata.provisioning.identity.identity import Identity
 from strata.provisioning.personality.sets import ImageSets
@@ -298,8 +299,9 @@ class NodeDriver:
     def _is_on_its_way(self, name: str) -> bool:
         record = self._identity.record(name)
         lit = self._lit.get(name, 0.0) if self._ground.by_itself(name) else 0.0
-        # What it asked for before it arrived belongs to a boot that is over.
-        begun = [at for at in (self._ground.asked(name), record.opened) if at > record.redeemed]
+        # What it asked for before it arrived, or lost its power, belongs to a boot that is over.
+        over = max(record.redeemed, self._dark.get(name, 0.0))
+        begun = [at for at in (self._ground.asked(name), record.opened) if at > over]
         return self._wall() - max(lit, *begun, 0.0) <= ON_ITS_WAY
 
     async def _way(self, batch: Batch, place: int) -> tuple[BootWay, str]:

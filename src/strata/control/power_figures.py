@@ -20,7 +20,11 @@ EACH_AT_MOST = 1000
 GONE = " (gone)"
 """Behind the uid of a node that is no more; no name has spaces."""
 
+LOST = 0.005
+"""The share of a run's time that may be known of it no more before the figures that were kept are the better ones."""
+
 Floats = npt.NDArray[np.float64]
+NOTHING: Floats = np.empty(0)
 
 
 def view(
@@ -33,14 +37,13 @@ def view(
     parts: Sequence[Run],
     compared: Comparison,
 ) -> JobPower:
-    """The long answer; ``names`` are those of ``used.uids``."""
-    seconds = run.seconds(now)
-    active = max(1e-9, sum(end - start for start, end in run.spans(now)))
-    measured = used.known > 0
-    averages = np.full(len(names), np.nan)
-    np.divide(used.joules, used.known * active, out=averages, where=measured)
+    """The long answer; ``names`` are those of ``used.uids``. Where less is left of the samples than there was when the
+    run was summed up, its figures are those that were kept then."""
+    spent, kept = summed(run, used, now), lost(run, used)
+    figures = spent if kept is None else kept
+    measured, averages, peaks = _each(used, _active(run, now))
     order = np.argsort(-used.joules, kind="stable")[:EACH_AT_MOST]
-    total = _total(used, active)
+    together = _maybe(figures.together)
     return JobPower(
         job=run.job,
         apid=run.apid,
@@ -51,25 +54,25 @@ def view(
         start=run.start,
         end=run.end,
         runs=runs,
-        seconds=seconds,
-        suspended=max(0.0, (now if run.end is None else run.end) - run.start - seconds),
-        joules=float(used.joules.sum()),
-        known=float(used.known.mean()) if len(names) else 0.0,
-        error=float(used.error.sum()),
-        average=total,
-        peak=peak,
-        energy=_spread(np.where(measured, used.joules, np.nan), names),
-        power=_spread(averages, names),
-        highest=_spread(used.peak, names),
-        unmeasured=int((~measured).sum()),
+        seconds=spent.seconds,
+        suspended=max(0.0, (now if run.end is None else run.end) - run.start - spent.seconds),
+        joules=figures.joules if figures.known > 0 else None,
+        known=figures.known,
+        error=figures.error,
+        average=together,
+        peak=None if kept is not None or peak is None else max(peak, together or 0.0),
+        energy=_spread(np.where(measured, used.joules, np.nan) if kept is None else NOTHING, names),
+        power=_spread(averages, names) if kept is None else _only(average=_maybe(kept.average)),
+        highest=_spread(peaks, names) if kept is None else _only(most=_maybe(kept.peak)),
+        unmeasured=figures.unmeasured,
         trouble=trouble(used.flags, slice(None)),
-        doubt=run.doubt or ("when it was suspended is not known" if run.unplaced else ""),
+        doubt=run.doubt or _doubt(run, kept),
         each=tuple(
             JobNode(
                 node=names[i],
-                joules=float(used.joules[i]),
+                joules=float(used.joules[i]) if measured[i] else None,
                 average=_maybe(averages[i]),
-                peak=_maybe(used.peak[i]),
+                peak=_maybe(peaks[i]),
                 known=float(used.known[i]),
                 counted=bool(used.counted[i]),
                 trouble=trouble(used.flags, i),
@@ -81,25 +84,45 @@ def view(
     )
 
 
-def _total(used: Energy, active: float) -> float | None:
-    """Watts of all nodes together: the sum of what each drew on average while it was measured."""
-    measured = used.known > 0
-    if not measured.any():
-        return None
-    return float((used.joules[measured] / (used.known[measured] * active)).sum())
+def lost(run: Run, used: Energy) -> Summary | None:
+    """The figures that were kept, where the samples do not say as much any more."""
+    known = float(used.known.mean()) if len(used.uids) else 0.0
+    return run.summary if run.summary is not None and run.summary.known > known + LOST else None
+
+
+def _doubt(run: Run, kept: Summary | None) -> str:
+    if kept is not None:
+        return "its samples are gone: the figures are those that were kept of it; of its nodes there are none"
+    return "when it was suspended is not known" if run.unplaced else ""
+
+
+def _active(run: Run, now: float) -> float:
+    return max(1e-9, sum(end - start for start, end in run.spans(now)))
+
+
+def _each(used: Energy, active: float) -> tuple[npt.NDArray[np.bool_], Floats, Floats]:
+    """Which nodes were measured, what each drew on average, and at most. What a node drew between two looks is in its
+    counter only: so its highest power is at least its average."""
+    measured: npt.NDArray[np.bool_] = used.known > 0
+    averages = np.full(len(used.uids), np.nan)
+    np.divide(used.joules, used.known * active, out=averages, where=measured)
+    return measured, averages, np.fmax(used.peak, averages)
 
 
 def summed(run: Run, used: Energy, now: float) -> Summary:
     """What a run came to."""
-    active = max(1e-9, sum(end - start for start, end in run.spans(now)))
-    total, measured = _total(used, active), int((used.known > 0).sum())
+    measured, averages, peaks = _each(used, _active(run, now))
+    some = bool(measured.any())
     return Summary(
         joules=float(used.joules.sum()),
         known=float(used.known.mean()) if len(used.uids) else 0.0,
         seconds=run.seconds(now),
         nodes=len(used.uids),
-        average=math.nan if total is None else total / measured,
-        peak=float(np.nanmax(used.peak)) if measured and np.isfinite(used.peak).any() else math.nan,
+        average=float(averages[measured].mean()) if some else math.nan,
+        peak=float(peaks[measured].max()) if some else math.nan,
+        together=float(averages[measured].sum()) if some else math.nan,
+        error=float(used.error.sum()),
+        unmeasured=int((~measured).sum()),
     )
 
 
@@ -142,7 +165,7 @@ def brief(run: Run, now: float) -> JobBrief:
         start=run.start,
         end=run.end,
         seconds=run.seconds(now),
-        joules=summary.joules if summary else None,
+        joules=summary.joules if summary and summary.known > 0 else None,
         known=summary.known if summary else None,
         average=_maybe(summary.average) if summary else None,
         peak=_maybe(summary.peak) if summary else None,
@@ -152,7 +175,7 @@ def brief(run: Run, now: float) -> JobBrief:
 def _spread(values: Floats, names: Sequence[str]) -> Spread:
     known = np.flatnonzero(np.isfinite(values))
     if not len(known):
-        return Spread(least=None, average=None, most=None, deviation=None, least_node="", most_node="")
+        return _only()
     low, high = known[np.argmin(values[known])], known[np.argmax(values[known])]
     return Spread(
         least=float(values[low]),
@@ -162,6 +185,11 @@ def _spread(values: Floats, names: Sequence[str]) -> Spread:
         least_node=names[int(low)],
         most_node=names[int(high)],
     )
+
+
+def _only(*, average: float | None = None, most: float | None = None) -> Spread:
+    """Of single nodes nothing is known."""
+    return Spread(least=None, average=average, most=most, deviation=None, least_node="", most_node="")
 
 
 def _maybe(value: float) -> float | None:

@@ -151,7 +151,7 @@ class FleetPlant:
         registry = self._fleet.registry
         ours = np.isin(self._uids, self._parked.uids)
         kept_off = registry.wanted("power", "off")[nodes] & ~ours
-        return (nodes < 0) | registry.held[nodes] | registry.frozen[nodes] | kept_off
+        return (nodes < 0) | registry.brakes.held[nodes] | registry.brakes.frozen[nodes] | kept_off
 
     @staticmethod
     def _codes(nodes: Indices, codes: npt.NDArray[np.int32]) -> Rows:

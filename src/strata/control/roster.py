@@ -88,6 +88,11 @@ class Roster:
         found: Indices = np.where((known[places] == uids) & (uids >= 0), order[places], -1)
         return found
 
+    def living(self, nodes: Indices) -> Indices:
+        """Those of some indices that are some node's."""
+        living: Indices = nodes[self.alive[nodes]]
+        return living
+
     def label(self, key: str) -> Words:
         """The values of one label; built when it is first asked for, then kept up. One that no node has is not kept:
         readers may ask for anything."""

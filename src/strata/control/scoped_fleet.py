@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from strata.control.columns import Mask, Words
+from strata.control.groups import Groups
 from strata.control.registry import Registry
 
 
 class ScopedFleet:
-    """What selectors ask of a registry (``selectors.Fleet``), limited to the nodes of ``mask``."""
+    """What selectors ask of a registry (``selectable.Fleet``), limited to the nodes of ``mask``."""
 
     def __init__(self, registry: Registry, mask: Mask) -> None:
         self._registry = registry
@@ -41,6 +42,11 @@ class ScopedFleet:
         """As in the registry."""
         return self._registry.architectures
 
+    @property
+    def groups(self) -> Groups:
+        """As in the registry."""
+        return self._registry.groups
+
     def find(self, name: str) -> int:
         """The index of a node, or -1."""
         index = self._registry.find(name)
@@ -53,14 +59,6 @@ class ScopedFleet:
     def location(self, kind: str) -> Words:
         """As in the registry."""
         return self._registry.location(kind)
-
-    def group_names(self) -> Iterable[str]:
-        """As in the registry."""
-        return self._registry.group_names()
-
-    def group_mask(self, name: str) -> Mask:
-        """As in the registry."""
-        return self._registry.group_mask(name)
 
     def wanted(self, variable: str, value: str) -> Mask:
         """As in the registry."""

@@ -10,6 +10,7 @@ from strata.control.controller import Controller
 from strata.control.edits import Edits
 from strata.control.fleet_view import FleetView
 from strata.control.jobs import Jobs, JobSettings
+from strata.control.open_alerts import nothing_known
 from strata.control.service_brakes import BrakeService
 from strata.control.service_desires import DesireService
 from strata.control.service_groups import GroupService
@@ -31,6 +32,7 @@ class Service(NodeService, PlanService, DesireService, BrakeService, GroupServic
         self.edits = Edits(self.registry, self.ledger)
         self.view = FleetView(controller)
         self.settings = settings
+        self.troubles = nothing_known  # until the hardware layer is there
         self.jobs_ = Jobs(
             controller.store,
             self.ledger,

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from strata.control import agent_views as a
-from strata.control import views as v
 from strata.control.elsewhere import Elsewhere
+from strata.control.fleet_views.nodes import InterfaceSpec, NodeSpec, NodeView
 from strata.control.principal import Principal
 from strata.control.service import Service
 from strata.core.errors import BadRequest, Conflict, NotFound, StrataError
@@ -131,12 +131,12 @@ class AgentService:
                 raise answer
         return [answer for answer in answers if not isinstance(answer, BaseException)]
 
-    async def adopt(self, who: Principal, mac: str, wanted: a.AdoptMachine) -> v.NodeView:
+    async def adopt(self, who: Principal, mac: str, wanted: a.AdoptMachine) -> NodeView:
         """Make a node of one: it boots as that the next time that it says hello."""
         machine = await self._stranger(mac)
-        first = v.InterfaceSpec(mac=machine.mac, address=wanted.address, name="boot")
-        others = (v.InterfaceSpec(mac=other) for other in machine.macs if other != machine.mac)
-        spec = v.NodeSpec(
+        first = InterfaceSpec(mac=machine.mac, address=wanted.address, name="boot")
+        others = (InterfaceSpec(mac=other) for other in machine.macs if other != machine.mac)
+        spec = NodeSpec(
             name=wanted.name,
             location=wanted.location,
             role=wanted.role,

@@ -12,8 +12,10 @@ from strata.control.jobs import Jobs
 from strata.control.principal import Principal
 from strata.control.registry import Registry
 from strata.control.scoped_fleet import ScopedFleet
-from strata.control.selectors import Fleet, parse, unknown_nodes
+from strata.control.selectable import Fleet
+from strata.control.selectors import parse
 from strata.control.settings import Settings
+from strata.control.unknown_nodes import unknown_nodes
 from strata.core.errors import Denied
 from strata.store.audit import Ledger
 
@@ -36,7 +38,7 @@ class ServiceBase:
         mask = np.zeros(self.registry.size, dtype=np.bool_)
         for group in who.scope:
             if group in self.registry.groups:
-                mask |= self.registry.group_mask(group)
+                mask |= self.registry.groups.mask(group)
         return mask
 
     def fleet(self, who: Principal) -> Fleet:
@@ -68,7 +70,7 @@ class ServiceBase:
         kind, _, name = scope.partition(":")
         if kind == "node":
             return self.find(who, name) >= 0
-        return name in self.registry.groups and bool(np.any(mask & self.registry.group_mask(name)))
+        return name in self.registry.groups and bool(np.any(mask & self.registry.groups.mask(name)))
 
     def owned(self, who: Principal, select: str) -> Indices:
         """The selected nodes, all of which the caller must be allowed to change."""

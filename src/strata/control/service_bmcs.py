@@ -12,9 +12,11 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 
-from strata.control import views as v
+from strata.control.batches import batch_of
 from strata.control.bmc_jobs import BmcJobs, Deed, many_outcome
 from strata.control.columns import Indices
+from strata.control.fleet_views.desires import DesireChange
+from strata.control.fleet_views.jobs import JobView
 from strata.control.machine import Many
 from strata.control.machine_views.bmcs import (
     BiosView,
@@ -64,9 +66,9 @@ class BmcService:
         state = _POWER.get(action)
         if state is None:
             return await self._do(who, select, Deed(what="power", action=action, force=force))
-        change = v.DesireChange(select=select, set={"power": state})
+        change = DesireChange(select=select, set={"power": state})
         result = await self._fleet.set_desires(who, change, asynchronous=False)
-        if isinstance(result, v.JobView):
+        if isinstance(result, JobView):
             return result
         failed = {one.node: one.error or "refused" for one in result.results if not one.ok}
         done = [one.node for one in result.results if one.ok]
@@ -105,7 +107,7 @@ class BmcService:
         """The virtual drives."""
         return await self._do(who, select, Deed(what="media", text=image))
 
-    async def update_firmware(self, who: Principal, request: FirmwareUpdate) -> v.JobView:
+    async def update_firmware(self, who: Principal, request: FirmwareUpdate) -> JobView:
         """A few at a time, stopping when they fail."""
         nodes = self._fleet.owned(who, request.select)
         arguments = {
@@ -243,7 +245,7 @@ class BmcService:
                 where="select",
                 hint="ask in parts; whole-fleet readings come from telemetry",
             )
-        batch = self._fleet.controller.batch(nodes)
+        batch = batch_of(self._fleet.registry, nodes)
         found: dict[str, T] = {}
 
         async def one(which: tuple[str, str], _: Place) -> None:

@@ -93,7 +93,7 @@ class BootControl:
 
     def medium(self, name: str) -> str | None:
         """The file of a boot medium that may be fetched now, by the name that only its node's controller was told."""
-        return self._boot.medium_file(name)
+        return self._boot.media.file(name)
 
     async def _status(self, name: str) -> b.BootStatusView:
         attached = self._boot.ground.attached(name)
@@ -124,7 +124,9 @@ class BootControl:
         if VARIABLE not in self._service.controller.model.variables:
             return
         registry = self._service.registry
-        nodes = np.flatnonzero(registry.goals(VARIABLE).codes if name == DEFAULT else registry.wanted(VARIABLE, name))
+        nodes = np.flatnonzero(
+            registry.desires.goals(VARIABLE).codes if name == DEFAULT else registry.wanted(VARIABLE, name)
+        )
         if len(nodes):
             self._service.controller.want_anew(nodes)
 
@@ -135,6 +137,6 @@ def wanted_profile(service: Service, node: str) -> str:
     if VARIABLE not in service.controller.model.variables:
         return DEFAULT
     index = service.registry.find(node)
-    goals = service.registry.goals(VARIABLE)
+    goals = service.registry.desires.goals(VARIABLE)
     wanted = goals.table[goals.codes[index]] if index >= 0 else ()
     return wanted[0] if wanted else DEFAULT

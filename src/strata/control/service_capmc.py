@@ -17,27 +17,34 @@ import numpy.typing as npt
 from strata.control.bmc_jobs import Deed
 from strata.control.cap_jobs import CapBooks, CapJobs
 from strata.control.cap_sender import CapSender
+from strata.control.capmc_boots import CapmcBoots
+from strata.control.capmc_drives import drives_of
+from strata.control.capmc_places import at_places, below, feeders
 from strata.control.capmc_records import CapmcRecords
 from strata.control.capmc_states import states_of
-from strata.control.columns import Indices, Mask
+from strata.control.columns import Indices
+from strata.control.feed_driver import FeedDriver
+from strata.control.limit_jobs import FROZEN, Became, LimitJobs
 from strata.control.machine import Machine
 from strata.control.machine_views.emergency import EmergencyRequest
-from strata.control.machine_views.inventory import ComponentView
 from strata.control.principal import Principal, Right
 from strata.control.service import Service
 from strata.control.service_emergency import confirmation
 from strata.core import intset
-from strata.core.errors import NotFound, Unavailable
+from strata.core.errors import Unavailable
+from strata.core.local_zone import LOCAL
 from strata.core.nodeset import fold
+from strata.hardware.feeds import CHASSIS, OUTLET
 from strata.power.capmc import staged
 from strata.power.capmc.machine import CapChange, Drive, NodeTable, Parameters, Rules, Spans, Switch
+from strata.power.collector import CollectorSettings
 from strata.power.columns import PowerColumns, PowerRows, Uids
-from strata.power.inband import Inband
+from strata.power.inband import Attribute, Inband
 from strata.power.series import Energy, Series
 
 _PRESS = Right("create", "emergency")
-_MOST_DRIVES = 10_000
-FROZEN = "frozen: nothing is started until a person lifts it"
+_SELF = Principal(name="strata", role="admin")
+HELD = "held: a person took it out of automation, and has not given it back"
 
 Ran = Callable[[str, str], Awaitable[Spans | None]]
 """``ran(job, apid)``: when and where it ran."""
@@ -49,7 +56,6 @@ class _Known(msgspec.Struct):
     stamp: tuple[int, int]
     nids: npt.NDArray[np.int64]
     nodes: Indices
-    compute: Mask
 
 
 class CapmcService:
@@ -78,11 +84,25 @@ class CapmcService:
         self.kept = CapmcRecords(fleet.controller.store, fleet.ledger)
         self.series = series
         self.inband = inband
+        self.limits = LimitJobs(fleet, inband) if inband is not None else None
         self.ran = ran
         self.rules = rules or Rules()
         self.parameters = parameters
         self.zone = zone
-        self._known = _Known((-1, -1), *(np.empty(0, np.int64),) * 2, np.empty(0, np.bool_))
+        self.feeds = FeedDriver(fleet.registry, fleet.controller.engine, fleet.controller.clock.now)
+        self._boots = CapmcBoots(fleet, self._booted)
+        self._known = _Known((-1, -1), *(np.empty(0, np.int64),) * 2)
+
+    async def start(self) -> None:
+        """Note from now on with which settings nodes boot."""
+        await self._boots.start()
+
+    async def stop(self) -> None:
+        """Note it no more."""
+        await self._boots.stop()
+
+    async def _booted(self, uids: Uids) -> None:
+        await staged.booted(self.of(_SELF), uids[self.fleet.registry.indices_of(uids) >= 0])
 
     def of(self, who: Principal) -> CapmcView:
         """The machine as ``who`` may see and use it."""
@@ -99,9 +119,8 @@ class CapmcService:
                 if node is not None and node.nid is not None
             )
             nodes = np.array([index for _, index in pairs], dtype=np.int64)
-            compute = registry.roles.where("compute")[nodes] if len(nodes) else np.empty(0, np.bool_)
             nids = np.array([nid for nid, _ in pairs], dtype=np.int64)
-            self._known = _Known(stamp, nids, nodes, compute)
+            self._known = _Known(stamp, nids, nodes)
         return self._known
 
 
@@ -117,28 +136,49 @@ class CapmcView:
         self.parameters = service.parameters()
         self.series = service.series
         self.inband = service.inband
-        self.zone = service.zone or dt.datetime.now().astimezone().tzinfo or dt.UTC
+        self.zone = service.zone or LOCAL
         self._table: NodeTable | None = None
+
+    @property
+    def trouble(self) -> str:
+        """Why the controller cannot serve; empty: it can."""
+        return self._fleet.controller.trouble
+
+    @property
+    def fresh(self) -> float:
+        """Three looks at a node: 30 s, as CAPMC has it, unless the fleet is so large that they are fewer."""
+        return 3 * CollectorSettings().interval(len(self._registry))
 
     def now(self) -> float:
         """Unix seconds."""
         return self._fleet.controller.clock.wall()
 
     def nodes(self) -> NodeTable:
-        """All nodes of the caller; the same for the whole of a request."""
+        """The caller's nodes that have a NID; the same for the whole of a request."""
         if self._table is None:
             known, mask = self._service.known(), self._fleet.scope(self._who)
             seen = slice(None) if mask is None else mask[known.nodes]
-            nodes = known.nodes[seen]
-            states, flags = states_of(self._fleet, nodes)
-            self._table = NodeTable(
-                nids=known.nids[seen],
-                uids=self._registry.uids[nodes],
-                states=states,
-                compute=known.compute[seen],
-                flags=flags,
-            )
+            self._table = self._described(known.nids[seen], known.nodes[seen])
         return self._table
+
+    def those(self, uids: Uids) -> NodeTable:
+        """These nodes, with a NID or without."""
+        known, nodes = self._service.known(), self._registry.indices_of(uids)
+        nids = np.full(self._registry.size, -1, dtype=np.int64)
+        nids[known.nodes] = known.nids
+        return self._described(nids[nodes], nodes)
+
+    def _described(self, nids: npt.NDArray[np.int64], nodes: Indices) -> NodeTable:
+        states, flags = states_of(self._fleet, nodes)
+        roles = self._registry.roles
+        return NodeTable(
+            nids=nids,
+            uids=self._registry.uids[nodes],
+            states=states,
+            compute=roles.where("compute")[nodes],
+            feeds=(roles.where(CHASSIS) | roles.where(OUTLET))[nodes],
+            flags=flags,
+        )
 
     def rows(self, uids: Uids) -> PowerRows:
         """What is known of their power."""
@@ -166,32 +206,22 @@ class CapmcView:
 
     def at_places(self, places: Sequence[str]) -> Sequence[int]:
         """The uid of the node at each place, or with that name."""
-        roster, mask = self._registry.roster, self._fleet.scope(self._who)
-        found = []
-        for place in places:
-            index = roster.at_location(place)
-            index = roster.find(place) if index < 0 else index
-            visible = index >= 0 and (mask is None or bool(mask[index]))
-            found.append(int(roster.uids[index]) if visible else -1)
-        return found
+        return at_places(self._registry, self._fleet.scope(self._who), places)
 
     def below(self, place: str) -> Uids:
-        """Every node in a component."""
-        everybody = self._registry.alive
-        mask = self._fleet.scope(self._who)
-        if place not in ("s0", "all"):
-            inside = np.zeros(self._registry.size, dtype=np.bool_)
-            for index, node in enumerate(self._registry.roster.nodes):
-                if node is not None and node.location.startswith(place):
-                    inside[index] = not node.location[len(place) : len(place) + 1].isdigit()
-            everybody = everybody & inside
-        return np.sort(self._registry.uids[everybody if mask is None else everybody & mask])
+        """Every node in a component, itself included."""
+        return np.sort(self._registry.uids[below(self._registry, self._fleet.scope(self._who), place)])
+
+    def feeders(self, uids: Uids) -> Uids:
+        """What gives power to nodes, up to the outlet."""
+        nodes = self._registry.indices_of(uids)
+        return np.sort(self._registry.uids[feeders(self._service.feeds, self._fleet.scope(self._who), nodes)])
 
     def group(self, name: str) -> Uids | None:
         """The members of a group."""
         if name not in self._registry.groups:
             return None
-        members, mask = self._registry.group_mask(name), self._fleet.scope(self._who)
+        members, mask = self._registry.groups.mask(name), self._fleet.scope(self._who)
         if mask is not None:
             if name not in self._who.scope and not (members & mask).any():
                 return None
@@ -209,11 +239,14 @@ class CapmcView:
     # changing
 
     async def switch(self, uids: Uids, to: Switch, *, reason: str, force: bool) -> Mapping[int, str]:
-        """On and off are desires, which the engine fulfils with all its brakes; a restart is done at once."""
+        """On and off are desires, which the engine fulfils with all its brakes; a restart is done at once. Whoever is
+        frozen or held is left as it is, and told."""
         nodes = self._registry.indices_of(uids)
-        frozen = self._registry.frozen[nodes]
-        if frozen.any():
-            return dict.fromkeys(uids[frozen].tolist(), FROZEN)
+        held, frozen = self._registry.brakes.held[nodes], self._registry.brakes.frozen[nodes]
+        braked = dict.fromkeys(uids[held].tolist(), HELD) | dict.fromkeys(uids[frozen].tolist(), FROZEN)
+        uids, nodes = uids[~held & ~frozen], nodes[~held & ~frozen]
+        if not len(uids):
+            return braked
         names = fold(self._fleet.view.names(nodes))
         detail = {"reason": reason[:500], "nodes": len(uids)}
         await self._fleet.ledger.commit(self._who.name, f"capmc.node_{to}", names[:1000], [], None, detail)
@@ -228,9 +261,7 @@ class CapmcView:
                 await self._desire(uids[off], "on")
         else:
             await self._desire(uids, to)
-        if to != "off":
-            await staged.booted(self, uids)
-        return {}
+        return braked
 
     async def _desire(self, uids: Uids, power: str) -> None:
         more = {"set": {"power": (power,)}, "unset": (), "author": self._who.name, "if_match": None}
@@ -247,6 +278,12 @@ class CapmcView:
     async def set_caps(self, changes: Sequence[CapChange]) -> Mapping[int, str]:
         """Set caps, as a tracked job."""
         return await self._service.caps.set_caps(self._who.name, changes)
+
+    async def set_limits(self, uids: Uids, changes: Sequence[tuple[Attribute, int]]) -> Mapping[int, Became]:
+        """Set limits in their kernels, as a tracked job."""
+        if self._service.limits is None:
+            raise Unavailable("the kernels of this service's nodes cannot be reached")
+        return await self._service.limits.set_limits(self._who.name, uids, changes)
 
     async def emergency_off(self, uids: Uids, reason: str) -> Mapping[int, str]:
         """Take power away now."""
@@ -284,16 +321,9 @@ class CapmcView:
 
     async def drives(self, uids: Uids) -> Mapping[int, Sequence[Drive]]:
         """From the inventory."""
-        found: dict[int, Sequence[Drive]] = {}
-        for uid, name in zip(uids[:_MOST_DRIVES].tolist(), self.names(uids[:_MOST_DRIVES]), strict=True):
-            try:
-                hardware = await self._service.machine.inventory.of_node(self._who, name)
-            except NotFound:
-                continue
-            drives = [_drive(part) for part in hardware.components if part.kind == "drive"]
-            if drives:
-                found[uid] = drives
-        return found
+        names = self.names(uids)
+        found = await drives_of(self._service.machine.inventory, self._who, names)
+        return {uid: found[name] for uid, name in zip(uids.tolist(), names, strict=True) if name in found}
 
     async def energy(self, uids: Uids, start: float, end: float) -> Energy:
         """What they used."""
@@ -308,17 +338,3 @@ class CapmcView:
             return None
         uids = np.intersect1d(found.uids, self.nodes().uids)
         return Spans(uids=uids, spans=found.spans) if len(uids) else None
-
-
-def _drive(part: ComponentView) -> Drive:
-    size = part.facts.get("capacity_bytes", 0)
-    left = part.facts.get("life_left", 100)
-    life = int(left) if isinstance(left, int | float) else 100
-    return Drive(
-        model=part.model,
-        serial=part.serial,
-        size=int(size) if isinstance(size, int | float) else 0,
-        firmware=part.firmware,
-        life_remaining=life,
-        percent_used=100 - life,
-    )

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from strata.control import views as v
+from strata.control.fleet_views.jobs import JobView
 from strata.control.job_record import Step
 from strata.control.machine_views.credentials import BmcCredentialSpec, BmcCredentialView, CertificateAcceptance
 from strata.control.principal import Principal
@@ -120,7 +120,7 @@ class BmcCredentialService:
         )
         self._credentials.wrote(pattern, None, revision)
 
-    async def rotate(self, who: Principal, select: str) -> v.JobView:
+    async def rotate(self, who: Principal, select: str) -> JobView:
         """Give every selected node's controller a new random password of its own; a tracked job."""
         registry = self._service.registry
         nodes = self._service.owned(who, select)

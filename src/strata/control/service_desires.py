@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from strata.control import views as v
 from strata.control.columns import Indices, Mask
 from strata.control.documents import DesireDocument, Standing, value_sets
+from strata.control.fleet_views.desires import (
+    ApplyReport,
+    ApplyRequest,
+    DesireChange,
+    DesireResult,
+    DocumentSpec,
+    DocumentView,
+)
+from strata.control.fleet_views.jobs import JobView
+from strata.control.fleet_views.results import NodeResult
 from strata.control.job_record import Step
 from strata.control.principal import Principal
 from strata.control.service_base import ServiceBase
@@ -27,9 +36,7 @@ class DesireService(ServiceBase):
         """Say how whole-fleet work is done."""
         self.jobs_.register("set-desires", self._set_many)
 
-    async def set_desires(
-        self, who: Principal, change: v.DesireChange, asynchronous: bool
-    ) -> v.DesireResult | v.JobView:
+    async def set_desires(self, who: Principal, change: DesireChange, asynchronous: bool) -> DesireResult | JobView:
         """Set and unset, at once or as a job."""
         nodes = self.owned(who, change.select)
         self.edits.checked_change(change.set, change.unset)
@@ -46,12 +53,12 @@ class DesireService(ServiceBase):
         done = await self.edits.set_desires(nodes, change.set, change.unset, who.name, change.if_match)
         await self.settled(done.revision)
         results = tuple(
-            v.NodeResult(node=name, ok=False, status=409, error=done.conflicts[place])
+            NodeResult(node=name, ok=False, status=409, error=done.conflicts[place])
             if place in done.conflicts
-            else v.NodeResult(node=name, ok=True)
+            else NodeResult(node=name, ok=True)
             for place, name in enumerate(names)
         )
-        return v.DesireResult(results=results, changed=int(done.changed.sum()), revision=done.revision)
+        return DesireResult(results=results, changed=int(done.changed.sum()), revision=done.revision)
 
     async def _set_many(self, arguments: Mapping[str, Any], position: Any) -> AsyncIterator[Step]:
         uids = intset.unpack(arguments["uids"])
@@ -66,19 +73,22 @@ class DesireService(ServiceBase):
             failed = [(names[place], why) for place, why in done.conflicts.items()]
             yield Step(position=start + _CHUNK, done=len(nodes) - len(failed), failed=failed)
 
-    async def documents(self, who: Principal) -> Sequence[v.DocumentView]:
+    async def documents(self, who: Principal) -> Sequence[DocumentView]:
         """All documents, by name."""
         mask = self.scope(who)
-        return [self._document(self.registry.documents[name], mask) for name in sorted(self.registry.documents)]
+        return [
+            self._document(self.registry.desires.documents[name], mask)
+            for name in sorted(self.registry.desires.documents)
+        ]
 
-    async def document(self, who: Principal, name: str) -> v.DocumentView:
+    async def document(self, who: Principal, name: str) -> DocumentView:
         """One document."""
-        standing = self.registry.documents.get(name)
+        standing = self.registry.desires.documents.get(name)
         if standing is None:
             raise NotFound(f"no such document: {name[:80]}", where="document")
         return self._document(standing, self.scope(who))
 
-    async def put_document(self, who: Principal, spec: v.DocumentSpec, expected: int | None) -> v.DocumentView:
+    async def put_document(self, who: Principal, spec: DocumentSpec, expected: int | None) -> DocumentView:
         """Create or replace."""
         self.need_whole_fleet(who, "a document")
         await self.settled(await self.edits.put_document(self._record(spec, who), who.name, expected))
@@ -89,7 +99,7 @@ class DesireService(ServiceBase):
         self.need_whole_fleet(who, "a document")
         await self.settled(await self.edits.delete_document(name, who.name, expected))
 
-    async def apply(self, who: Principal, request: v.ApplyRequest) -> v.ApplyReport:
+    async def apply(self, who: Principal, request: ApplyRequest) -> ApplyReport:
         """Make the documents be these."""
         self.need_whole_fleet(who, "applying documents")
         documents = [self._record(spec, who) for spec in request.documents]
@@ -98,13 +108,13 @@ class DesireService(ServiceBase):
             await self.settled(report.revision)
         return report
 
-    def _record(self, spec: v.DocumentSpec, who: Principal) -> DesireDocument:
+    def _record(self, spec: DocumentSpec, who: Principal) -> DesireDocument:
         wanted = value_sets(self.controller.model, spec.set)
         return DesireDocument(name=spec.name, select=spec.select, set=wanted, priority=spec.priority, author=who.name)
 
-    def _document(self, standing: Standing, scope: Mask | None) -> v.DocumentView:
+    def _document(self, standing: Standing, scope: Mask | None) -> DocumentView:
         document = standing.document
-        return v.DocumentView(
+        return DocumentView(
             name=document.name,
             select=document.select,
             set=document.set,

@@ -108,7 +108,7 @@ class EmergencyService:
         ops: list[Op] = [
             Put(f"freeze/{scope}", encode(Freeze(scope=scope, reason=said, author=who.name, since=since)))
             for scope in scopes
-            if scope not in self._service.registry.freezes
+            if scope not in self._service.registry.brakes.freezes
         ]
         names, ledger = folded(node.name for node in nodes), self._service.ledger
         detail = {"reason": reason, "nodes": len(nodes)}
@@ -125,7 +125,7 @@ class EmergencyService:
             return ["fleet"]
         # A group that is not the caller's is none of its business, and may have other members tomorrow.
         for name in sorted(set(registry.groups).intersection(who.scope) if who.scope else registry.groups):
-            mask = registry.group_mask(name)
+            mask = registry.groups.mask(name)
             if int(mask.sum()) == len(indices) and mask[indices].all():
                 return [f"group:{name}"]
         return [f"node:{node.name}" for node in nodes]

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec import UnsetType
 
-from strata.control import views as v
 from strata.control.columns import NOBODY
+from strata.control.fleet_views.groups import GroupSpec, GroupView, MemberChange
 from strata.control.principal import Principal
 from strata.control.service_base import ServiceBase
 from strata.core.errors import NotFound
@@ -18,17 +18,17 @@ from strata.core.nodeset import fold
 class GroupService(ServiceBase):
     """Groups."""
 
-    async def groups(self, who: Principal) -> Sequence[v.GroupView]:
+    async def groups(self, who: Principal) -> Sequence[GroupView]:
         """All groups (those of the scope), by name."""
         return [self._group(name) for name in sorted(self.registry.groups) if not who.scope or name in who.scope]
 
-    async def group(self, who: Principal, name: str) -> v.GroupView:
+    async def group(self, who: Principal, name: str) -> GroupView:
         """One group."""
         if name not in self.registry.groups or (who.scope and name not in who.scope):
             raise NotFound(f"no such group: {name[:80]}", where="group", hint="list them with: strata group list")
         return self._group(name)
 
-    async def put_group(self, who: Principal, name: str, spec: v.GroupSpec, expected: int | None) -> v.GroupView:
+    async def put_group(self, who: Principal, name: str, spec: GroupSpec, expected: int | None) -> GroupView:
         """Create or replace."""
         self.need_whole_fleet(who, "a group")
         members = None
@@ -43,7 +43,7 @@ class GroupService(ServiceBase):
         self.need_whole_fleet(who, "a group")
         await self.settled(await self.edits.delete_group(name, who.name, expected))
 
-    async def change_members(self, who: Principal, name: str, change: v.MemberChange) -> v.GroupView:
+    async def change_members(self, who: Principal, name: str, change: MemberChange) -> GroupView:
         """Add and remove members."""
         self.need_whole_fleet(who, "a group")
         add, remove = (
@@ -52,9 +52,9 @@ class GroupService(ServiceBase):
         await self.settled(await self.edits.change_members(name, who.name, add=add, remove=remove))
         return self._group(name)
 
-    def _group(self, name: str) -> v.GroupView:
-        nodes = np.flatnonzero(self.registry.group_mask(name))
-        return v.GroupView(
+    def _group(self, name: str) -> GroupView:
+        nodes = np.flatnonzero(self.registry.groups.mask(name))
+        return GroupView(
             name=name,
             description=self.registry.groups[name].description,
             members=fold(self.view.names(nodes)),

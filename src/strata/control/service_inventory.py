@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from msgspec.structs import replace
 
-from strata.control import views as v
+from strata.control.fleet_views.jobs import JobView
 from strata.control.inventory_adopt import check_template
 from strata.control.inventory_conflicts import conflicts
 from strata.control.inventory_discover import KIND, DiscoverWork
@@ -72,7 +72,7 @@ class InventoryService:
 
     # -- discovery
 
-    async def discover(self, who: Principal, request: DiscoverRequest) -> v.JobView:
+    async def discover(self, who: Principal, request: DiscoverRequest) -> JobView:
         """Look for controllers; a tracked job."""
         self._service.need_whole_fleet(who, "discovery")
         if request.adopt:

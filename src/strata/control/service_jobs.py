@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from strata.control import views as v
+from strata.control.fleet_views.jobs import JobPage, JobView
 from strata.control.job_record import Job
 from strata.control.principal import Principal
 from strata.control.service_base import ServiceBase
@@ -12,17 +12,17 @@ from strata.core.errors import NotFound
 class JobService(ServiceBase):
     """Jobs."""
 
-    async def jobs(self, who: Principal, limit: int, after: str) -> v.JobPage:
+    async def jobs(self, who: Principal, limit: int, after: str) -> JobPage:
         """Jobs, newest first (with a scope: one's own)."""
         found = [job for job in await self.jobs_.recent(limit=2**31, after=after) if _sees(who, job)]
         following = found[limit - 1].id if len(found) > limit else None
-        return v.JobPage(items=tuple(job.view() for job in found[:limit]), next=following)
+        return JobPage(items=tuple(job.view() for job in found[:limit]), next=following)
 
-    async def job(self, who: Principal, job: str) -> v.JobView:
+    async def job(self, who: Principal, job: str) -> JobView:
         """One job."""
         return (await self._find(who, job)).view()
 
-    async def cancel_job(self, who: Principal, job: str) -> v.JobView:
+    async def cancel_job(self, who: Principal, job: str) -> JobView:
         """Ask it to stop."""
         await self._find(who, job)
         return (await self.jobs_.cancel(job, who.name)).view()

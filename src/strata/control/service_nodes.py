@@ -5,9 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+import msgspec
 import numpy as np
 
-from strata.control import views as v
+from strata.control.fleet_views.history import HistoryPage, PastView, TransitionView
+from strata.control.fleet_views.nodes import FoldedView, NodePage, NodeQuery, NodeSpec, NodeView, State
+from strata.control.fleet_views.results import NodeResult
+from strata.control.fleet_views.why import WhyView
+from strata.control.open_alerts import Told
 from strata.control.principal import Principal
 from strata.control.service_base import ServiceBase
 from strata.core.errors import Unavailable
@@ -20,20 +25,22 @@ _numbers = re.compile(r"\d+").findall
 class NodeService(ServiceBase):
     """Nodes."""
 
-    async def nodes_page(self, who: Principal, query: v.NodeQuery) -> v.NodePage:
+    troubles: Told
+
+    async def nodes_page(self, who: Principal, query: NodeQuery) -> NodePage:
         """A page of the selected nodes."""
         nodes = self.seen(who, query.select)
         if query.state is not None:
             nodes = nodes[self.view.state_mask(query.state)[nodes]]
         part, following = self.view.page(self.view.order(nodes, query.sort), query.after, query.limit)
-        return v.NodePage(
+        return NodePage(
             items=tuple(self.view.node(index) for index in part.tolist()),
             next=following,
             total=len(nodes),
             revision=self.controller.changes,
         )
 
-    async def nodes_folded(self, who: Principal, select: str, state: v.State | None) -> v.FoldedView:
+    async def nodes_folded(self, who: Principal, select: str, state: State | None) -> FoldedView:
         """The selected nodes in few words."""
         nodes = self.seen(who, select)
         numbers = states(self.controller.engine, nodes)
@@ -43,7 +50,7 @@ class NodeService(ServiceBase):
         by_state = {
             STATES[number]: fold(self.view.names(nodes[numbers == number])) for number in np.unique(numbers).tolist()
         }
-        return v.FoldedView(
+        return FoldedView(
             nodeset=fold(self.view.names(nodes)),
             total=len(nodes),
             by_state=by_state,  # type: ignore[arg-type]
@@ -62,18 +69,18 @@ class NodeService(ServiceBase):
         # Of one kind all have the same letters: their numbers are what they are sorted by.
         return sorted(found, key=lambda place: tuple(map(int, _numbers(place))))
 
-    async def node(self, who: Principal, name: str) -> v.NodeView:
+    async def node(self, who: Principal, name: str) -> NodeView:
         """One node, from memory."""
         return self.view.node(self.index(who, name))
 
-    async def create_nodes(self, who: Principal, specs: Sequence[v.NodeSpec]) -> Sequence[v.NodeResult]:
+    async def create_nodes(self, who: Principal, specs: Sequence[NodeSpec]) -> Sequence[NodeResult]:
         """Create many."""
         self.need_whole_fleet(who, "creating nodes")
         results = await self.edits.create_nodes(specs, who.name)
         await self.settled(await self.controller.store.revision())
         return results
 
-    async def replace_node(self, who: Principal, name: str, spec: v.NodeSpec, expected: int | None) -> v.NodeView:
+    async def replace_node(self, who: Principal, name: str, spec: NodeSpec, expected: int | None) -> NodeView:
         """Put a description in place."""
         self.need_whole_fleet(who, "describing nodes")
         await self.settled(await self.edits.replace_node(name, spec, who.name, expected))
@@ -84,13 +91,17 @@ class NodeService(ServiceBase):
         self.need_whole_fleet(who, "deleting nodes")
         await self.settled(await self.edits.delete_node(name, who.name, expected))
 
-    async def why(self, who: Principal, name: str) -> v.WhyView:
-        """Why it is not at its goal."""
-        return self.view.why(self.index(who, name))
+    async def why(self, who: Principal, name: str) -> WhyView:
+        """Why it is not at its goal, with what its open alerts say of that."""
+        index = self.index(who, name)
+        said = self.view.why(index)
+        if said.state in ("ready", "unmanaged"):
+            return said
+        return msgspec.structs.replace(said, lines=(*said.lines, *self.troubles(who, self.registry.node_at(index))))
 
     async def history(
         self, who: Principal, name: str, since: float | None, until: float | None, limit: int, after: str
-    ) -> v.HistoryPage:
+    ) -> HistoryPage:
         """Its past, newest first."""
         uid = int(self.registry.uids[self.index(who, name)])
         history = self.controller.chronicle.history
@@ -99,12 +110,12 @@ class NodeService(ServiceBase):
         await self.controller.chronicle.flush()
         page = await history.of_node(uid, since=since, until=until, limit=limit, before=after or None)
         items = tuple(
-            v.TransitionView(time=c.time, variable=c.variable, old=c.old, new=c.new, source=c.source, cause=c.cause)
+            TransitionView(time=c.time, variable=c.variable, old=c.old, new=c.new, source=c.source, cause=c.cause)
             for c in page.items
         )
-        return v.HistoryPage(items=items, next=page.next)
+        return HistoryPage(items=items, next=page.next)
 
-    async def past(self, who: Principal, name: str, time: float) -> v.PastView:
+    async def past(self, who: Principal, name: str, time: float) -> PastView:
         """Its facts at a time."""
         uid = int(self.registry.uids[self.index(who, name)])
         history = self.controller.chronicle.history
@@ -112,4 +123,4 @@ class NodeService(ServiceBase):
             raise Unavailable("no history is kept here", where=name)
         state = await history.state_at(uid, time)
         facts = {variable: state.get(variable, "unknown") for variable in self.controller.model.variables}
-        return v.PastView(node=name, time=time, facts=facts)
+        return PastView(node=name, time=time, facts=facts)

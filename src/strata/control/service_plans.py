@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from strata.control import views as v
 from strata.control.columns import Indices
 from strata.control.documents import DesireDocument, ValueSet, checked, value_sets
+from strata.control.fleet_views.plans import PlanClass, PlanReport, PlanRequest, PlanView, StepView
 from strata.control.principal import Principal
 from strata.control.service_base import ServiceBase
 from strata.core.nodeset import fold
@@ -19,12 +19,12 @@ from strata.engine.planner import Plan, Planner, classify
 class PlanService(ServiceBase):
     """Plans that change nothing."""
 
-    async def plan_node(self, who: Principal, name: str, desires: Mapping[str, Sequence[str]]) -> v.PlanView:
+    async def plan_node(self, who: Principal, name: str, desires: Mapping[str, Sequence[str]]) -> PlanView:
         """The way for one node, with ``desires`` set on top of its own."""
         index = self.index(who, name)
         wanted = value_sets(self.controller.model, desires)
         (_, plan), *_ = self._plans(np.array([index]), wanted, ())
-        return v.PlanView(
+        return PlanView(
             node=name,
             status=plan.status,
             steps=self._steps(plan),
@@ -33,7 +33,7 @@ class PlanService(ServiceBase):
             reason=plan.reason,
         )
 
-    async def plan_many(self, who: Principal, request: v.PlanRequest) -> v.PlanReport:
+    async def plan_many(self, who: Principal, request: PlanRequest) -> PlanReport:
         """The way for every selected node, by class."""
         nodes = self.seen(who, request.select)
         model = self.controller.model
@@ -48,13 +48,13 @@ class PlanService(ServiceBase):
             )
             for d in request.documents
         ]
-        classes: list[v.PlanClass] = []
+        classes: list[PlanClass] = []
         totals: dict[str, int] = {}
         for members, plan in self._plans(nodes, wanted, documents):
             for step in plan.steps:
                 totals[step] = totals.get(step, 0) + len(members)
             classes.append(
-                v.PlanClass(
+                PlanClass(
                     count=len(members),
                     nodeset=fold(self.view.names(members)),
                     status=plan.status,
@@ -64,14 +64,14 @@ class PlanService(ServiceBase):
                 )
             )
         classes.sort(key=lambda c: (-c.count, c.nodeset))
-        return v.PlanReport(nodes=len(nodes), classes=tuple(classes), totals=totals)
+        return PlanReport(nodes=len(nodes), classes=tuple(classes), totals=totals)
 
     def _plans(
         self, nodes: Indices, wanted: Mapping[str, ValueSet], documents: Sequence[DesireDocument]
     ) -> list[tuple[Indices, Plan]]:
         """One plan per distinct (facts, desires); nodes with the same plan come together."""
         model, planner = self.controller.model, Planner(self.controller.model)
-        goals = self.registry.preview(nodes, wanted, documents)
+        goals = self.registry.desires.preview(nodes, wanted, documents)
         columns = self.controller.engine.table.columns
         key = np.zeros(len(nodes), dtype=np.int64)
         for variable in model.variables:
@@ -87,10 +87,10 @@ class PlanService(ServiceBase):
             by_plan.setdefault(plan, []).append(number)
         return [(nodes[np.isin(inverse, numbers)], plan) for plan, numbers in by_plan.items()]
 
-    def _steps(self, plan: Plan) -> tuple[v.StepView, ...]:
+    def _steps(self, plan: Plan) -> tuple[StepView, ...]:
         mutations = [self.controller.model.mutations[name] for name in plan.steps]
         return tuple(
-            v.StepView(
+            StepView(
                 mutation=m.name,
                 variable=m.variable,
                 to=m.to,

@@ -119,12 +119,17 @@ class PowerService:
                     hint="fewer nodes, a shorter time or longer steps",
                 )
             singles = await self._singles(chosen, metric, start, end, step)
-        total = await self._series.total(metric, self._sorted(chosen)[0], start, end, step=step)
-        values = total.sums / np.maximum(total.counts, 1) if metric == "temperature" else total.sums
         times = steps(start, end, step)
-        at = places(times, total.times)
-        counts = np.zeros(len(times), dtype=np.int64)
-        counts[at] = total.counts
+        values, counts = np.full(len(times), np.nan), np.zeros(len(times), dtype=np.int64)
+        if known.counter:
+            for one in singles:
+                counts += [value is not None for value in one.values]
+        else:
+            total = await self._series.total(metric, self._sorted(chosen)[0], start, end, step=step)
+            sums = total.sums / np.maximum(total.counts, 1) if metric == "temperature" else total.sums
+            at = places(times, total.times)
+            counts[at] = total.counts
+            values = spread_out(len(times), at, np.where(total.counts > 0, sums, np.nan))
         return PowerHistory(
             metric=metric,
             unit=known.unit,
@@ -133,7 +138,7 @@ class PowerService:
             step=step,
             nodes=len(chosen),
             times=tuple(times.tolist()),
-            values=tuple(_known(spread_out(len(times), at, np.where(total.counts > 0, values, np.nan)))),
+            values=tuple(_known(values)),
             counts=tuple(counts.tolist()),
             each=singles,
         )

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 import numpy as np
 
-from strata.control.power_figures import GONE, brief, compared_with, summed, view
+from strata.control.power_figures import GONE, brief, compared_with, lost, summed, view
 from strata.control.power_steps import whole
 from strata.control.power_sums import ENOUGH
 from strata.control.power_views.jobs import JobBriefs, JobPower
@@ -163,7 +163,7 @@ class PowerJobs:
         run, now = runs[0], self._now()
         spans = run.spans(now)
         used = await self._used(run, spans)
-        summary = summed(run, used, now)
+        summary = lost(run, used) or summed(run, used, now)
         if run.end is not None and now - run.end > SETTLED and run.summary is None:
             await self._intervals.sum_up(run, summary)
         parts = [] if apid else await self._intervals.applications(job, run.start)

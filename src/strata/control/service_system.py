@@ -79,8 +79,8 @@ class SystemService(WatchService):
                 s.ShardView(shard=n, leader=holders.get(n, ("", 0))[0], epoch=holders.get(n, ("", 0))[1])
                 for n in shards
             ),
-            freezes=sum(self.touches(who, scope) for scope in self.registry.freezes),
-            holds=int(self.registry.held[nodes].sum()),
+            freezes=sum(self.touches(who, scope) for scope in self.registry.brakes.freezes),
+            holds=int(self.registry.brakes.held[nodes].sum()),
             revision=controller.considered,
         )
 

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from strata.control.fleet_views.nodes import State
 from strata.control.principal import Role
 from strata.control.texts import GroupNameText, In, NoteText, Out
-from strata.control.views import State
 
 Json = Annotated[Any, Meta(description="any JSON")]
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from strata.control import transitions
-from strata.control import views as v
+from strata.control.fleet_views.watch import WatchEvent
 from strata.control.job_record import decode as decode_job
 from strata.control.principal import Principal
 from strata.control.service_base import ServiceBase
@@ -25,7 +25,7 @@ Uids = npt.NDArray[np.int64]
 class WatchService(ServiceBase):
     """Live events."""
 
-    async def watch(self, who: Principal, select: str, since: int | None) -> AsyncIterator[Sequence[v.WatchEvent]]:
+    async def watch(self, who: Principal, select: str, since: int | None) -> AsyncIterator[Sequence[WatchEvent]]:
         """Check the selector, then return the events from ``since`` on."""
         self.seen(who, select)
         newest = await self.controller.store.revision()
@@ -34,7 +34,7 @@ class WatchService(ServiceBase):
         start = 0 if since is None else since + 1
         return self._events(who, select, start)
 
-    async def _events(self, who: Principal, select: str, start: int) -> AsyncIterator[Sequence[v.WatchEvent]]:
+    async def _events(self, who: Principal, select: str, start: int) -> AsyncIterator[Sequence[WatchEvent]]:
         stream = self.controller.store.watch("", start=start)
         async with contextlib.aclosing(stream):  # type: ignore[type-var]
             async for events in stream:
@@ -46,7 +46,7 @@ class WatchService(ServiceBase):
                 if shown:
                     yield shown
 
-    def _show(self, who: Principal, event: Event, chosen: Uids | None) -> list[v.WatchEvent]:
+    def _show(self, who: Principal, event: Event, chosen: Uids | None) -> list[WatchEvent]:
         kind, _, name = event.key.partition("/")
         if kind == "transition" and event.value is not None:
             return self._transitions(event, chosen)
@@ -54,20 +54,20 @@ class WatchService(ServiceBase):
             data: dict[str, object] = {"node": name, "gone": event.value is None}
             if kind == "hold" and event.value is not None:
                 data |= msgspec.msgpack.decode(event.value)
-            return [v.WatchEvent(revision=event.revision, event=kind, data=data)]  # type: ignore[arg-type]
+            return [WatchEvent(revision=event.revision, event=kind, data=data)]  # type: ignore[arg-type]
         if kind == "freeze" and self.touches(who, name):
             data = {"scope": name, "gone": event.value is None}
-            return [v.WatchEvent(revision=event.revision, event="freeze", data=data)]
+            return [WatchEvent(revision=event.revision, event="freeze", data=data)]
         if kind == "desire" and chosen is None:
             data = {"key": name, "gone": event.value is None}
-            return [v.WatchEvent(revision=event.revision, event="desire", data=data)]
+            return [WatchEvent(revision=event.revision, event="desire", data=data)]
         if kind == "job" and event.value is not None:
             job = decode_job(event.value)
             if not who.scope or job.author == who.name:
-                return [v.WatchEvent(revision=event.revision, event="job", data=msgspec.to_builtins(job.view()))]
+                return [WatchEvent(revision=event.revision, event="job", data=msgspec.to_builtins(job.view()))]
         return []
 
-    def _transitions(self, event: Event, chosen: Uids | None) -> list[v.WatchEvent]:
+    def _transitions(self, event: Event, chosen: Uids | None) -> list[WatchEvent]:
         row = transitions.decode(event.value or b"", event.key)
         shown = []
         for change in row.changes:
@@ -88,7 +88,7 @@ class WatchService(ServiceBase):
                     "nodes": fold(names),
                     "count": len(names),
                 }
-                shown.append(v.WatchEvent(revision=event.revision, event="transition", data=data))
+                shown.append(WatchEvent(revision=event.revision, event="transition", data=data))
         return shown
 
     def _chosen(self, name: str, chosen: Uids | None) -> bool:

@@ -139,6 +139,8 @@ class PowerSettings(msgspec.Struct, frozen=True, kw_only=True):
     telemetry: str = ""
     """``postgresql://HOST/DATABASE``: where samples are kept, for all controllers together. Default: empty, a file in
     the state directory. Never with a password: libpq reads that from ``PGPASSFILE``."""
+    rules: Path | None = None
+    """A file with the advice on switching nodes that CAPMC's ``node_rules`` gives (INI). Default: none, Cray's own."""
 
 
 class RetentionSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -298,6 +300,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _check_power(power: PowerSettings) -> None:
+    if power.rules is not None:
+        from strata.power.capmc.rules_file import read_rules  # loads numpy, for which no other command should wait
+
+        read_rules(power.rules)
     for option, value in (("limit", power.limit), ("ramp", power.ramp), ("band", power.band)):
         if not 0 <= value < 1e12:
             raise BadRequest(f"{value:g} is not a number of watts", where=f"--site-power-{option}")

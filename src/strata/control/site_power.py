@@ -133,15 +133,16 @@ class SitePower:
             return f"the caps would add up to more than the site's limit of {limit} leaves{more}"
         return ""
 
-    async def book(self, uids: Uids, watts: Watts) -> Mask:
-        """Which of these caps may be set now; they are booked then."""
-        granted, governor = np.ones(len(uids), np.bool_), self._keeper.governor
+    async def book(self, uids: Uids, watts: Watts) -> Watts:
+        """The caps that may be set now on the way to these (NaN: none yet); they are booked then."""
+        granted, governor = watts.copy(), self._keeper.governor
         if not self.governed:
             return granted
         if governor is None:
-            return ~granted
+            return np.full(len(uids), np.nan)
         rows, in_force, there = self._booked(governor, uids, watts)
-        granted[there] = await governor.book(rows, in_force)
+        booked = await governor.book(rows, in_force)
+        granted[there] = np.where(booked == in_force, watts[there], booked)
         return granted
 
     def settle(self, uids: Uids, watts: Watts, sent: Sent) -> None:

@@ -6,7 +6,8 @@ Decided where the machine's power is kept; other controllers ask there (``power_
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -56,7 +57,31 @@ class SiteStarts:
             Verdict.NO_ANSWER: f"the controller that keeps the machine's power{other} did not answer",
             Verdict.NOT_YET: NOT_YET,
         }
-        return [words[Verdict(one)] for one in verdicts.tolist()]
+        told = [words[Verdict(one)] for one in verdicts.tolist()]
+        short = np.flatnonzero(verdicts == Verdict.NO_POWER)
+        for place, why in zip(short.tolist(), self._why_not(batch.uids[short]), strict=False):
+            told[place] = why
+        return told
+
+    def _why_not(self, uids: Uids) -> Iterator[str]:
+        """With figures, where they are known: here, if the machine's power is kept here."""
+        governor = self._keeper.governor
+        rows, there = placed(self._keeper.uids, uids)
+        needs = governor.needs(rows) if governor is not None and there.all() else None
+        if needs is None:
+            return
+        limit, ramp = f"limit of {show_watts(self._limits.site)}", f"ramp of {show_watts(needs.ramp)} a minute"
+        free = f", and {show_watts(max(0.0, needs.free))} is free"
+        for as_is, least in zip(needs.as_is.tolist(), needs.least.tolist(), strict=True):
+            hopeless = least > min(needs.free, needs.ramp)
+            needed = least if hopeless else as_is
+            by_limit = needed > needs.free or math.isinf(needs.ramp)
+            yield (
+                f"the site's {limit if by_limit else ramp} leaves no power for it now: "
+                f"{'with its lowest cap ' if hopeless else ''}it needs {show_watts(needed)} to start"
+                f"{free if by_limit else ''}"
+                f"{'; it is capped lower first' if not hopeless and as_is > min(needs.free, needs.ramp) else ''}"
+            )
 
     async def answer(self) -> None:
         """Tell other controllers what they have asked."""

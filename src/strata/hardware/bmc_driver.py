@@ -108,16 +108,16 @@ class BmcDriver:
             if self._controllers.clock() > batch.valid_until:
                 raise Conflict("not begun: the lead ran out", where=address) from late
             raise
-        except OutcomeUnknown:
-            self._controllers.missed(address)
+        except OutcomeUnknown as silent:
+            self._controllers.missed(address, silent.detail)
             raise
         self._controllers.answered(address)
 
     async def _look(self, address: str) -> str | None:
         try:
             seen = await self._controllers.open(address).power()
-        except StrataError:
-            self._controllers.missed(address)
+        except StrataError as error:
+            self._controllers.missed(address, error.detail)
             return None  # nothing was seen, and that is what the fact says
         self._controllers.answered(address)
         return seen

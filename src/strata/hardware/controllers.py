@@ -27,6 +27,8 @@ class Silence(NamedTuple):
 
     since: float
     until: float
+    why: str = ""
+    """What the matter was when it was last asked, where more is known than that no answer came."""
 
 
 class Controllers:
@@ -82,13 +84,13 @@ class Controllers:
         if self._silences:
             self._silences.pop(address, None)
 
-    def missed(self, address: str) -> None:
+    def missed(self, address: str, why: str) -> None:
         """It did not answer, or not so that it could be used. As ``answered``: not needed for Redfish."""
         if self._dialect(address):
             now = self.clock()
             before, misses = self._silences.get(address, (Silence(now, now), 0))
             until = now + min(DEAD_MOST, DEAD_FOR * 2**misses)
-            self._silences[address] = (Silence(before.since, until), min(misses + 1, 16))
+            self._silences[address] = (Silence(before.since, until, why), min(misses + 1, 16))
 
     def _dialect(self, address: str) -> Dialect | None:
         return self._others.get(address.partition(":")[0]) if self._others else None

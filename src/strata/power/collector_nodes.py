@@ -152,9 +152,9 @@ class NodeSource:
     async def _ask(self, uid: int, address: str) -> None:
         try:
             values = await self._read(uid, address)
-        except StrataError:
+        except StrataError as error:
             self.lost += 1
-            self._controllers.missed(address)
+            self._controllers.missed(address, error.detail)
             return
         self._controllers.answered(address)
         if values:

@@ -16,6 +16,7 @@ import numpy as np
 
 from strata.core.errors import Corrupt
 from strata.power.capping.ledger import Ledger
+from strata.power.capping.starts import Need, need, start_caps
 from strata.power.capping.terms import SETTLE, Column, Commands, Limits, Mask, Ratings, Rows, Use
 from strata.power.governor_belief import Belief
 from strata.power.plant import Answers, Look, Plant, Shelf
@@ -29,6 +30,8 @@ log = logging.getLogger(__name__)
 
 GRACE = 5.0
 """Seconds before the end of ``SETTLE`` at which what has not been answered is given up."""
+WANTED = 60.0
+"""Seconds for which a node that was not let start is believed to be wanted: who wants it asks again."""
 URGENT = 10.0
 """Seconds to the next round while something is to be lowered or its outcome is not known."""
 
@@ -67,6 +70,8 @@ class Governor:
         self._ledger: Ledger | None = None
         self._belief = Belief(count)
         self._changed = np.full(count, -np.inf)
+        self._wants_on = np.full(count, -np.inf)
+        """When each node was last not let start."""
         self._booking = asyncio.Lock()
         self._begun = 0.0
         trouble = f"power policy {policy.name}: caps stay as they are"
@@ -107,7 +112,8 @@ class Governor:
         async with self._booking:
             self._note(ledger, look)
             look = look._replace(use=self._belief.see(ledger, look.use, now))
-            decided = decide(self.policy, now, self._view(ledger, look, now), ledger, self.limits, now)
+            view = self._view(ledger, look, now)
+            decided = decide(self.policy, now, view, ledger, self.limits, now, at_most=self._starters(ledger, now))
             self._queue = decided.queue
             self._changed[decided.commands.rows] = now
             self._belief.hold(decided.on, now)
@@ -119,7 +125,7 @@ class Governor:
 
     async def power_on(self, rows: Rows) -> Mask:
         """For which of ``rows`` there is power to start, in this order; they have it then. Those that are not off have
-        theirs."""
+        theirs. Others are capped lower, where they could start so: ask for them again."""
         async with self._booking:
             ledger, now = self._ledger, self._clock()
             if ledger is None:
@@ -130,7 +136,14 @@ class Governor:
                 self._belief.hold(granted, now)
                 await self._shelf.save(ledger.snapshot())
             found: Mask = ~off | np.isin(rows, granted)
+            self._wants_on[rows[~found]] = now
+            if np.isfinite(start_caps(ledger, rows[~found], self.limits)).any():
+                self._rounds.soon()
             return found
+
+    def needs(self, rows: Rows) -> Need | None:
+        """What it takes to start nodes that are off; None: nobody knows before the first round."""
+        return None if self._ledger is None else need(self._ledger, rows, self.limits)
 
     @property
     def knows(self) -> bool:
@@ -161,25 +174,30 @@ class Governor:
         """What nodes draw without a cap."""
         return self._ratings.high[rows]
 
-    async def book(self, rows: Rows, watts: Column) -> Mask:
-        """Which of these caps may be set now: they are booked, and whoever asked sets them and calls ``settle``, within
-        ``SETTLE``. The others may be asked for again."""
+    async def book(self, rows: Rows, watts: Column) -> Column:
+        """The caps that may be set now on the way to these (NaN: none yet): they are booked, and whoever asked sets
+        them and calls ``settle``, within ``SETTLE``. The others, and the rest of a step, may be asked for again."""
         async with self._booking:
+            found: Column = np.full(len(rows), np.nan)
             ledger, now = self._ledger, self._clock()
             if ledger is None:
-                return np.zeros(len(rows), np.bool_)
+                return found
             targets = np.full(len(ledger), np.nan)
             targets[rows] = watts
             proposed = ledger.propose(now, targets, self.limits)
-            # Where the site is over its limit others are lowered too; that is the next round's.
-            asked = np.isin(proposed.rows, rows) & (proposed.watts == targets[proposed.rows])
+            # Where the site is over its limit others are lowered too, and these further; that is the next round's.
+            over = float(ledger.worst().sum()) > self.limits.site
+            asked = np.isin(proposed.rows, rows) & ((proposed.watts == targets[proposed.rows]) | (not over))
             commands = Commands(proposed.rows[asked], proposed.watts[asked])
+            same = ~ledger.in_flight[rows] & (ledger.cap[rows] == watts)
+            found[same] = watts[same]
             if len(commands.rows):
                 ledger.send(commands, now, now + SETTLE)
                 self._changed[commands.rows] = now
                 await self._shelf.save(ledger.snapshot())
-            same = ~ledger.in_flight[rows] & (ledger.cap[rows] == watts)
-            found: Mask = same | np.isin(rows, commands.rows)
+                granted = np.full(len(ledger), np.nan)
+                granted[commands.rows] = commands.watts
+                found = np.where(same, found, granted[rows])
             return found
 
     def settle(self, rows: Rows, watts: Column, answers: Answers) -> None:
@@ -221,6 +239,13 @@ class Governor:
         if look.caps is not None and look.caps_at is not None:
             everybody = np.arange(len(ledger))
             ledger.observe(everybody, look.caps, np.nan_to_num(look.caps_at, nan=-np.inf))
+
+    def _starters(self, ledger: Ledger, now: float) -> Column:
+        """Caps for nodes that are to start and may not, as they are."""
+        rows = np.flatnonzero((self._wants_on > now - WANTED) & (ledger.use == Use.OFF))
+        found: Column = np.full(len(ledger), np.nan)
+        found[rows] = start_caps(ledger, rows, self.limits)
+        return found
 
     def _view(self, ledger: Ledger, look: Look, now: float) -> View:
         use, starting = look.use, look.use == Use.BOOTING

@@ -1,8 +1,8 @@
 """Limits that a node's own kernel keeps: the range of its clock and the deepest sleep of its processors.
 
-``Sysfs`` reads and writes the files of Linux's cpufreq and cpuidle: the agent uses it over ``/sys/devices/system/cpu``,
-and for virtual nodes ``VirtualNodes`` makes one such tree for each node that is asked about. ``Inband`` is what the
-service asks.
+``Inband`` is what the service asks. Nodes that have an agent are asked through it (``AgentNodes``); for simulated nodes
+``VirtualNodes`` makes the files that Linux has of cpufreq and cpuidle, a tree for each node that is asked about, which
+``Sysfs`` reads and writes.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ FREQUENCIES = (1200000, 1400000, 1600000, 1800000, 2000000, 2200000, 2400000, 26
 """kHz that a virtual node's processors have."""
 SLEEPS = ("POLL", "C1", "C1E", "C3", "C6", "C7")
 _MOST_FILES = 4096  # bytes of a file that is read
+_WITH_A_WRONG_ONE = "not changed: another limit of the same request cannot be had"
 
 
 class Value(msgspec.Struct, frozen=True):
@@ -84,25 +85,37 @@ class Sysfs:
                 allowed = [i for i, state in enumerate(self._states()) if _read(state / "disable").strip() == "0"]
                 return max(allowed, default=0)
 
-    def set(self, attribute: Attribute, value: int) -> None:
-        """Change it on all processors."""
+    def check(self, attribute: Attribute, value: int) -> None:
+        """``BadRequest`` where the processors cannot have it, whatever else is set."""
         match attribute:
             case "freq-min" | "freq-max":
-                self._limit(attribute, value)
+                for policy in self._policies():
+                    low, high = (_number(policy / f"cpuinfo_{end}_freq") for end in ("min", "max"))
+                    if not low <= value <= high:
+                        raise BadRequest(f"{value} is not from {low} to {high} kHz", where=attribute)
             case "sleep-limit":
                 states = self._states()
                 if not 0 <= value < len(states):
-                    raise BadRequest(f"{value} is not a sleep state", where="limit", hint=f"0 to {len(states) - 1}")
-                for number, state in enumerate(states):
-                    _write(state / "disable", int(number > value))
+                    raise BadRequest(f"{value} is not a sleep state", where=attribute, hint=f"0 to {len(states) - 1}")
             case "freq":
-                raise BadRequest("the clock itself is not set, only its limits", where="freq")
+                raise BadRequest("the clock itself is not set, only its limits", where=attribute)
+
+    def set(self, attribute: Attribute, value: int) -> None:
+        """Change it on all processors."""
+        self.check(attribute, value)
+        if attribute == "sleep-limit":
+            for number, state in enumerate(self._states()):
+                _write(state / "disable", int(number > value))
+        else:
+            self._limit(attribute, value)
+
+    def run(self) -> None:
+        """Have the clock of a virtual node follow its limits: as fast as they allow."""
+        for policy in self._policies():
+            _write(policy / "scaling_cur_freq", _number(policy / "scaling_max_freq"))
 
     def _limit(self, attribute: Attribute, value: int) -> None:
         for policy in self._policies():
-            low, high = (_number(policy / f"cpuinfo_{end}_freq") for end in ("min", "max"))
-            if not low <= value <= high:
-                raise BadRequest(f"{value} is not from {low} to {high} kHz", where=attribute)
             other = _number(policy / ("scaling_max_freq" if attribute == "freq-min" else "scaling_min_freq"))
             if (attribute == "freq-min" and value > other) or (attribute == "freq-max" and value < other):
                 raise BadRequest(f"{value} is beyond the other limit, {other} kHz", where=attribute)
@@ -141,7 +154,13 @@ class VirtualNodes:
         self, names: Sequence[str], changes: Sequence[tuple[Attribute, int]]
     ) -> Mapping[str, Sequence[Value] | StrataError]:
         """Change the attributes."""
-        return await asyncio.to_thread(lambda: {name: write(self.tree(name), changes) for name in names})
+        return await asyncio.to_thread(lambda: {name: self._set(name, changes) for name in names})
+
+    def _set(self, name: str, changes: Sequence[tuple[Attribute, int]]) -> Sequence[Value] | StrataError:
+        tree = self.tree(name)
+        done = write(tree, changes)
+        tree.run()
+        return done
 
     def tree(self, name: str) -> Sysfs:
         """The files of one node. Blocks."""
@@ -168,17 +187,44 @@ def read(tree: Sysfs, attributes: Sequence[Attribute]) -> Sequence[Value] | Stra
 
 
 def write(tree: Sysfs, changes: Sequence[tuple[Attribute, int]]) -> Sequence[Value] | StrataError:
-    """Change one node, one attribute after the other; a change that fails does not keep the next from being tried."""
-    found = []
+    """Change one node, one attribute after the other; a change that fails does not keep the next from being tried. What
+    the processors cannot have is found before anything is changed."""
+    try:
+        wrong = _wrong(tree, changes)
+        if wrong:
+            return [Value(trouble=wrong.get(attribute, _WITH_A_WRONG_ONE)) for attribute, _ in changes]
+        return [_written(tree, attribute, value) for attribute, value in changes]
+    except (OSError, ValueError) as error:
+        return Unavailable(f"its kernel's files cannot be written: {type(error).__name__}")
+
+
+def _wrong(tree: Sysfs, changes: Sequence[tuple[Attribute, int]]) -> Mapping[Attribute, str]:
+    found: dict[Attribute, str] = {}
     for attribute, value in changes:
         try:
-            tree.set(attribute, value)
-            found.append(Value(value, time.time()))
+            tree.check(attribute, value)
         except StrataError as error:
-            found.append(Value(trouble=str(error)))
-        except (OSError, ValueError) as error:
-            return Unavailable(f"its kernel's files cannot be written: {type(error).__name__}")
+            found[attribute] = str(error)
     return found
+
+
+def _written(tree: Sysfs, attribute: Attribute, value: int) -> Value:
+    try:
+        tree.set(attribute, value)
+        return Value(value, time.time())
+    except StrataError as error:
+        return Value(trouble=str(error))
+
+
+def troubles(names: Sequence[str], values: Sequence[Value]) -> str:
+    """Why a node is not as it was asked to be, its attributes called ``names``; empty: it is. The first of two settings
+    of the same limit may fail harmlessly: the last one counts."""
+    last = {name: value.trouble for name, value in zip(names, values, strict=True)}
+    why: dict[str, list[str]] = {}
+    for name, trouble in last.items():
+        if trouble:
+            why.setdefault(trouble, []).append(name)
+    return "; ".join(f"{', '.join(names)}: {trouble}" for trouble, names in why.items())
 
 
 def _try(tree: object, name: str, attribute: Attribute) -> Sequence[int] | StrataError:

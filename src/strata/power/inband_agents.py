@@ -24,6 +24,7 @@ _KEYS: Mapping[Attribute, str] = {
 }
 _MOST = 10**9
 _STATES = 64
+_CLOCKS = 256
 
 Told = Mapping[str, Any]
 Command = Callable[[str, Mapping[str, int]], Awaitable[Told]]
@@ -37,17 +38,18 @@ class AgentNodes:
         self._command = command
 
     async def choices(self, names: Sequence[str], attribute: Attribute) -> Mapping[str, Sequence[int] | StrataError]:
-        """The ends of the hardware's range, or the sleep states."""
+        """The clocks that the processors have (the two ends of a range without steps), or the sleep states."""
 
         async def one(name: str) -> Sequence[int]:
             told = await self._command(name, {})
             if attribute == "sleep-limit":
                 deepest = max(_number(told, "cstates", _STATES) or 0, (_number(told, "cstate_max", _STATES) or 0) + 1)
                 return list(range(deepest))
-            ends = told.get("hardware_khz")
-            if not isinstance(ends, Sequence) or len(ends) != 2 or not all(_sound(end, _MOST) for end in ends):
-                raise DeviceError("it does not tell the range of its clock", node=name)
-            return sorted(ends)
+            for key, most in (("available_khz", _CLOCKS), ("hardware_khz", 2)):
+                clocks = told.get(key)
+                if isinstance(clocks, list) and 0 < len(clocks) <= most and all(_sound(khz, _MOST) for khz in clocks):
+                    return sorted(set(clocks))
+            raise DeviceError("it does not tell the range of its clock", node=name)
 
         return await _each(names, one)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import msgspec
@@ -38,6 +39,12 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Watts of a node, over what is known; NaN where nothing is."""
     peak: float
     """Watts: the most that any of its nodes drew; NaN where nothing is known."""
+    together: float = math.nan
+    """Watts of all nodes together, on average; NaN where that was not kept."""
+    error: float = 0.0
+    """Joules by which the truth about the known part may differ."""
+    unmeasured: int = 0
+    """Nodes of which nothing is known."""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):

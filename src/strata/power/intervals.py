@@ -62,7 +62,8 @@ class Intervals:
         return await self._call(lambda file: file.newest(user, since, limit, running))
 
     async def earlier(self, run: Run, limit: int) -> Sequence[Run]:
-        """Finished runs of the same user and name that began before this one, the newest first."""
+        """Finished runs of other jobs, of the same user and name, that began before this one, the newest first: with
+        a job jobs, with an application applications."""
         return await self._call(lambda file: file.earlier(run, limit))
 
     async def unsummed(self, before: float, limit: int) -> Sequence[Run]:

@@ -67,7 +67,9 @@ class IntervalFile:
                 known = [one for one in self.find(run.job, run.apid) if _same(one, run)]
                 for old in known:
                     self._delete(old)
-                self._put(_corrected(run, known))
+                right = _corrected(run, known)
+                same = (old for old in known if msgspec.structs.replace(old, summary=None) == right)
+                self._put(next(same, right))
         return Told(taken=len(runs) - len(refused), refused=tuple(refused))
 
     def _take(self, event: Event) -> str:
@@ -153,9 +155,11 @@ class IntervalFile:
         return self._select(f"{where} ORDER BY start DESC LIMIT ?", *given, limit)
 
     def earlier(self, run: Run, limit: int) -> list[Run]:
-        """Finished, of the same user and name."""
-        query = "user = ? AND name = ? AND apid = '' AND start < ? AND end IS NOT NULL ORDER BY start DESC LIMIT ?"
-        return self._select(query, run.user, run.name, run.start, limit) if run.user else []
+        """Finished, of the same user and name: jobs with jobs, applications with applications, of other jobs."""
+        kind = "apid != ''" if run.apid else "apid = ''"
+        query = f"user = ? AND name = ? AND {kind} AND job != ? AND start < ? AND end IS NOT NULL"
+        given = (run.user, run.name, run.job, run.start, limit)
+        return self._select(f"{query} ORDER BY start DESC LIMIT ?", *given) if run.user else []
 
     def unsummed(self, before: float, limit: int) -> list[Run]:
         """Oldest end first: its samples go first."""

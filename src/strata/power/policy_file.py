@@ -25,6 +25,8 @@ _SECTIONS: Mapping[str, type[Part]] = {
     "inrush": Inrush,
 }
 _KINDS: Mapping[str, type[Part]] = {"margins": Margins, "prefer": Hours}
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+"""The service keeps it under its name."""
 _WORDS = (
     (r"Object contains unknown field `(.*)`", r"unknown key '\1'"),
     (r"Object missing required field `(.*)`", r"\1 missing"),
@@ -45,7 +47,13 @@ def parse(text: str, *, source: str) -> Policy:
     if isinstance(queues, dict):
         # One by one: an error says which.
         found["queues"] = {name: _convert(queues[name] or {}, Queue, source, ("queues", name)) for name in queues}
-    return _convert(found, Policy, source, ())
+    policy = _convert(found, Policy, source, ())
+    if policy.name and not _NAME.fullmatch(policy.name):
+        raise BadRequest(
+            f"{policy.name[:80]!r} is no name: 1 to 63 letters, digits, '-', '_' and '.', first a letter or digit",
+            where=f"{source}: name",
+        )
+    return policy
 
 
 def _convert(data: Any, kind: type[_T], source: str, place: tuple[str, ...]) -> _T:

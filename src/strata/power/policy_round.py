@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from strata.power.capping.ledger import Ledger
-from strata.power.capping.terms import SETTLE, Commands, Limits, Rows, Use
+from strata.power.capping.terms import SETTLE, Column, Commands, Limits, Rows, Use
 from strata.power.policy import Policy
 from strata.power.policy_step import step
 from strata.power.policy_view import View
@@ -21,10 +23,21 @@ class Decided(NamedTuple):
     off: Rows
 
 
-def decide(policy: Policy, when: float, view: View, ledger: Ledger, limits: Limits, now: float) -> Decided:
-    """Ask ``policy`` what to do at the hour ``when``, and book what may be; ``now`` is the ledger's time."""
+def decide(
+    policy: Policy,
+    when: float,
+    view: View,
+    ledger: Ledger,
+    limits: Limits,
+    now: float,
+    *,
+    at_most: Column | None = None,
+) -> Decided:
+    """Ask ``policy`` what to do at the hour ``when``, and book what may be; ``now`` is the ledger's time. ``at_most``:
+    caps to which nodes are lowered, whatever the policy wants (NaN: none)."""
     actions = step(policy, when, view)
-    commands = ledger.propose(now, actions.caps, limits, groups=view.job, rank=actions.rank)
+    caps = actions.caps if at_most is None else np.fmin(actions.caps, at_most)
+    commands = ledger.propose(now, caps, limits, groups=view.job, rank=actions.rank)
     ledger.send(commands, now, now + SETTLE)
     on = ledger.boot(actions.on, limits, now)
     # Or they would count as idle for as long as nobody can see what has become of them.

@@ -22,6 +22,7 @@ class Recurring:
         """Why it failed the last time; empty: it did not."""
         self._name, self._work, self._pause, self._trouble = name, work, pause, trouble
         self._task: asyncio.Task[None] | None = None
+        self._wake = asyncio.Event()
 
     async def start(self) -> None:
         """Begin."""
@@ -35,6 +36,10 @@ class Recurring:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
+    def soon(self) -> None:
+        """Do it without a pause, the next time."""
+        self._wake.set()
+
     async def _go_on(self) -> None:
         while True:
             try:
@@ -47,4 +52,7 @@ class Recurring:
             except Exception:
                 log.exception(self._trouble)
                 self.error = "an internal error; the log has it"
-            await asyncio.sleep(self._pause())
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._pause()):
+                    await self._wake.wait()
+            self._wake.clear()

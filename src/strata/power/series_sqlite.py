@@ -56,6 +56,11 @@ class SqliteShelf(SqlShelf):
 
     def _connect(self, writes: bool) -> apsw.Connection:
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if writes else 0)
+        if writes:
+            # Nobody else's business, as all of the state; what SQLite makes beside it has the same mode.
+            with contextlib.suppress(OSError):  # if it cannot be there, SQLite says so
+                self._path.touch(mode=0o600)
+                self._path.chmod(0o600)
         db = apsw.Connection(str(self._path), flags=flags)
         try:
             db.set_busy_timeout(10_000)

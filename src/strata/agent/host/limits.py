@@ -1,7 +1,8 @@
 """Frequency and sleep-state limits, through the kernel's own cpufreq and cpuidle files.
 
 A key that the command does not name stays as it is; one that is null goes back to what the hardware allows. A virtual
-machine has neither subsystem: there a tree of the same files stands in, and the answer says so.
+machine has neither subsystem: there a tree of the same files stands in, which does what the kernel does when they are
+written, and the answer says so.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 _GOVERNORS = "performance powersave schedutil ondemand conservative userspace"
-_STAND_IN_KHZ = (1_000_000, 3_000_000)
-_STAND_IN_STATES = 4
+_STAND_IN_KHZ = (1_000_000, 1_400_000, 1_800_000, 2_000_000, 2_200_000, 2_600_000, 3_000_000)
+_STAND_IN_STATES = ("POLL", "C1", "C1E", "C6")
 
 
 class Limits:
@@ -44,8 +45,11 @@ class Limits:
             if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
                 raise CommandFailed(f"limits: {key} must be a whole number of at least 0 or null, not {value!r}")
         self._check_range(wanted)
+        self._check_sleep(wanted.get("cstate_max"))
         for policy in self._policies():
             self._frequency(policy, wanted)
+            if self._stand_in and wanted:
+                _run_clock(policy)
         if "cstate_max" in wanted:
             self._sleep_states(wanted["cstate_max"])
         return {"output": base64.b64encode(json.dumps(self.in_force()).encode()).decode()}
@@ -54,13 +58,9 @@ class Limits:
         """What the kernel says now: the widest range that any processor may use, so that no limit is overstated."""
         policies = self._policies()
         governors = sorted({read_text(policy / "scaling_governor", 64) for policy in policies})
-        enabled = [
-            int(state.name[5:])
-            for state in self._cpu.glob("cpu[0-9]*/cpuidle/state[0-9]*")
-            if (read_number(state / "disable") or 0) == 0
-        ]
-        states = [int(state.name[5:]) for state in self._cpu.glob("cpu[0-9]*/cpuidle/state[0-9]*")]
+        enabled = [_depth(state) for state in self._states() if (read_number(state / "disable") or 0) == 0]
         clocks = [clock for policy in policies if (clock := read_number(policy / "scaling_cur_freq"))]
+        offered = [read_text(policy / "scaling_available_frequencies", 4096).split() for policy in policies]
         return {
             "governor": governors[0] if len(governors) == 1 else ",".join(governors),
             "min_khz": min(read_number(policy / "scaling_min_freq") or 0 for policy in policies),
@@ -70,13 +70,24 @@ class Limits:
                 max(read_number(policy / "cpuinfo_max_freq") or 0 for policy in policies),
             ],
             "cstate_max": max(enabled, default=0),
-            "cstates": max(states, default=-1) + 1,
+            "cstates": max(map(_depth, self._states()), default=-1) + 1,
             **({"khz": max(clocks)} if clocks else {}),
+            # Drivers that take any value in between (intel_pstate) list none.
+            **({"available_khz": sorted({int(khz) for words in offered for khz in words})} if all(offered) else {}),
             "stand_in": self._stand_in,
         }
 
     def _policies(self) -> list[Path]:
         return sorted(self._cpu.glob("cpufreq/policy[0-9]*"))
+
+    def _states(self) -> list[Path]:
+        return sorted(self._cpu.glob("cpu[0-9]*/cpuidle/state[0-9]*"))
+
+    def _check_sleep(self, deepest: int | None) -> None:
+        there = max(map(_depth, self._states()), default=-1)
+        if deepest is not None and deepest > there:
+            choice = f"choose from 0 to {there}" if there >= 0 else "its kernel has no cpuidle states in sysfs"
+            raise CommandFailed(f"limits: cstate_max {deepest} is no sleep state of this machine: {choice}")
 
     def _check_range(self, wanted: dict[str, Any]) -> None:
         low, high = wanted.get("min_khz"), wanted.get("max_khz")
@@ -86,6 +97,8 @@ class Limits:
             least, most = read_number(policy / "cpuinfo_min_freq") or 0, read_number(policy / "cpuinfo_max_freq") or 0
             if high is not None and "min_khz" not in wanted and high < (read_number(policy / "scaling_min_freq") or 0):
                 raise CommandFailed(f"limits: max_khz {high} is below the minimum in force: give min_khz too")
+            if low is not None and "max_khz" not in wanted and low > (read_number(policy / "scaling_max_freq") or 0):
+                raise CommandFailed(f"limits: min_khz {low} is above the maximum in force: give max_khz too")
             for key, value in (("min_khz", low), ("max_khz", high)):
                 if value is not None and not least <= value <= most:
                     raise CommandFailed(f"limits: {key} {value} is outside {least} to {most} of {policy.name}")
@@ -114,9 +127,13 @@ class Limits:
                 _write(policy / name, str(value))
 
     def _sleep_states(self, deepest: int | None) -> None:
-        for state in sorted(self._cpu.glob("cpu[0-9]*/cpuidle/state[0-9]*")):
-            off = deepest is not None and int(state.name[5:]) > deepest
+        for state in self._states():
+            off = deepest is not None and _depth(state) > deepest
             _write(state / "disable", "1" if off else "0")
+
+
+def _depth(state: Path) -> int:
+    return int(state.name[5:])
 
 
 def _write(path: Path, value: str) -> None:
@@ -135,14 +152,24 @@ def _build_stand_in(cpu: Path) -> None:
     """The files that cpufreq and cpuidle would show for one processor."""
     policy = cpu / "cpufreq/policy0"
     policy.mkdir(parents=True, exist_ok=True)
-    least, most = _STAND_IN_KHZ
+    least, most = _STAND_IN_KHZ[0], _STAND_IN_KHZ[-1]
     values = {
         "cpuinfo_min_freq": least, "cpuinfo_max_freq": most, "scaling_min_freq": least, "scaling_max_freq": most,
+        "scaling_available_frequencies": " ".join(map(str, reversed(_STAND_IN_KHZ))), "scaling_cur_freq": most,
         "scaling_governor": "schedutil", "scaling_available_governors": _GOVERNORS,
     }  # fmt: skip
     for name, value in values.items():
         (policy / name).write_text(str(value))
-    for number in range(_STAND_IN_STATES):
+    for number, word in enumerate(_STAND_IN_STATES):
         state = cpu / f"cpu0/cpuidle/state{number}"
         state.mkdir(parents=True, exist_ok=True)
+        (state / "name").write_text(word)
         (state / "disable").write_text("0")
+
+
+def _run_clock(policy: Path) -> None:
+    """The clock of the stand-in: one of those that it has, as fast as its limits allow; for ``powersave`` as slow."""
+    low, high = read_number(policy / "scaling_min_freq") or 0, read_number(policy / "scaling_max_freq") or 0
+    within = [khz for khz in _STAND_IN_KHZ if low <= khz <= high] or [high]
+    saves = read_text(policy / "scaling_governor", 64) == "powersave"
+    _write(policy / "scaling_cur_freq", str(min(within) if saves else max(within)))

@@ -14,7 +14,7 @@ from strata.api.redfish.needs import ACT, READ_GROUP, READ_HARDWARE
 from strata.api.redfish.route import Call, Json, Reply, Route, collection, link
 from strata.api.redfish.systems import RESETS
 from strata.api.redfish.targets import selector
-from strata.control import views as v
+from strata.control.fleet_views.groups import GroupSpec, GroupView, MemberChange
 from strata.control.principal import Right
 from strata.control.texts import NAME
 from strata.core.errors import BadRequest
@@ -58,7 +58,7 @@ async def aggregate(call: Call) -> Json:
     return await _shown(call, await call.services.facade.group(call.who, call.params["aggregate"]))
 
 
-async def _shown(call: Call, group: v.GroupView) -> Json:
+async def _shown(call: Call, group: GroupView) -> Json:
     names = await call.services.facade.node_names(call.who, f"@{group.name}")
     path = ids.aggregate(group.name)
     actions: Json = {
@@ -93,7 +93,7 @@ async def create(call: Call) -> Reply:
         )
     members = await selector(call, given["Elements"], "Elements") if given["Elements"] else ""
     description = plain(given.get("Description") or "", 500) or ""
-    spec = v.GroupSpec(members=members, description=description)
+    spec = GroupSpec(members=members, description=description)
     group = await call.services.facade.put_group(call.who, name, spec, 0)
     return Reply(status=201, body=await _shown(call, group), headers={"Location": ids.aggregate(name)})
 
@@ -107,7 +107,7 @@ async def delete(call: Call) -> Reply:
 async def add(call: Call) -> Reply:
     """Put nodes in."""
     given = bodies.parameters(call, "Aggregate.AddElements", {"Elements": list}, needed=("Elements",))
-    change = v.MemberChange(add=await selector(call, given["Elements"], "Elements"))
+    change = MemberChange(add=await selector(call, given["Elements"], "Elements"))
     await call.services.facade.change_members(call.who, call.params["aggregate"], change)
     return bodies.DONE
 
@@ -115,7 +115,7 @@ async def add(call: Call) -> Reply:
 async def remove(call: Call) -> Reply:
     """Take nodes out."""
     given = bodies.parameters(call, "Aggregate.RemoveElements", {"Elements": list}, needed=("Elements",))
-    change = v.MemberChange(remove=await selector(call, given["Elements"], "Elements"))
+    change = MemberChange(remove=await selector(call, given["Elements"], "Elements"))
     await call.services.facade.change_members(call.who, call.params["aggregate"], change)
     return bodies.DONE
 

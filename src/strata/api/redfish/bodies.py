@@ -9,8 +9,8 @@ from strata.api.redfish.errors import Rejected, rejected
 from strata.api.redfish.messages import message
 from strata.api.redfish.route import Call, Json, Reply
 from strata.api.redfish.tasks import accepted
+from strata.control.fleet_views.jobs import JobView
 from strata.control.machine_views.many import ManyOutcome
-from strata.control.views import JobView
 from strata.core.errors import Refused
 
 _BY_TYPE: Mapping[type, tuple[type, ...]] = {

@@ -10,7 +10,7 @@ from strata.api.redfish.ids import CHASSIS
 from strata.api.redfish.needs import ACT, READ, READ_BMC
 from strata.api.redfish.route import Call, Json, Reply, Route, collection, link
 from strata.api.redfish.systems import power_state, system_status
-from strata.control import views as v
+from strata.control.fleet_views.nodes import NodeView
 from strata.control.places import ancestor_finder
 from strata.core import xname
 from strata.core.errors import BadRequest, NotFound
@@ -37,7 +37,7 @@ async def chassis(call: Call) -> Json:
     return await _enclosure(call, node) if node else await _place(call, call.params["chassis"])
 
 
-async def node_here(call: Call) -> v.NodeView:
+async def node_here(call: Call) -> NodeView:
     """The node whose enclosure the call is about; ``NotFound`` for any other Chassis."""
     node = ids.node_of_enclosure(call.params["chassis"])
     if not node:

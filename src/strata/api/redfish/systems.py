@@ -9,7 +9,7 @@ from strata.api.redfish.forms import plain, resource, status, uuid, whole, worst
 from strata.api.redfish.ids import SYSTEMS
 from strata.api.redfish.needs import ACT, READ, READ_BMC
 from strata.api.redfish.route import Call, Json, Reply, Route, collection, link
-from strata.control import views as v
+from strata.control.fleet_views.nodes import NodeView
 from strata.control.machine_views.bmcs import BmcView
 from strata.control.machine_views.inventory import ComponentView, NodeHardware
 from strata.core.errors import BadRequest
@@ -106,7 +106,7 @@ def _offered(path: str) -> Json:
     }
 
 
-def power_state(view: v.NodeView) -> str | None:
+def power_state(view: NodeView) -> str | None:
     """As the fact says; null where nobody knows."""
     fact = view.facts.get("power")
     power = fact.value if fact is not None else ""
@@ -114,7 +114,7 @@ def power_state(view: v.NodeView) -> str | None:
     return on_the_way or {"on": "On", "off": "Off"}.get(power)
 
 
-async def system_status(call: Call, view: v.NodeView, hardware: NodeHardware | None) -> Json:
+async def system_status(call: Call, view: NodeView, hardware: NodeHardware | None) -> Json:
     """How the node is: its power, its open alerts and faults, and its parts."""
     fact = view.facts.get("power")
     alert = (await live.troubles(call)).get(view.name)

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from strata.api.redfish.event_body import timestamp
 from strata.api.redfish.messages import own_message
 from strata.api.redfish.route import ROOT, Call, Json, Reply, Route, collection, link
+from strata.control.fleet_views.jobs import JobView
 from strata.control.principal import Right
-from strata.control.views import JobView
 from strata.core.errors import Conflict
 
 _SERVICE = f"{ROOT}/TaskService"

@@ -12,7 +12,7 @@ from strata.api.redfish.forms import ENABLED, resource, status, when
 from strata.api.redfish.ids import TELEMETRY
 from strata.api.redfish.needs import READ_STATUS
 from strata.api.redfish.route import Call, Json, Route, collection, link
-from strata.control.views import State
+from strata.control.fleet_views.nodes import State
 from strata.core.errors import NotFound
 
 _DEFINITIONS = f"{TELEMETRY}/MetricDefinitions"

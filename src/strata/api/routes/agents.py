@@ -10,7 +10,7 @@ from litestar.params import JSONBody, PathParameter
 from strata.api.rights import needs
 from strata.api.services import Asked, NodePath
 from strata.control import agent_views as a
-from strata.control import views as v
+from strata.control.fleet_views.nodes import NodeView
 
 _TAG = "agents"
 
@@ -36,7 +36,7 @@ async def list_unknown(ask: Asked) -> a.UnknownMachines:
 
 
 @post("/v1/boot/unknown/{mac:str}", tags=[_TAG], **needs("create", "node", 404, 409, body=True))
-async def adopt_unknown(ask: Asked, mac: MacPath, data: JSONBody[a.AdoptMachine]) -> v.NodeView:
+async def adopt_unknown(ask: Asked, mac: MacPath, data: JSONBody[a.AdoptMachine]) -> NodeView:
     """Make a node of one. It boots as that node within half a minute."""
     return await ask.agents.agents.adopt(ask.who, mac, data)
 

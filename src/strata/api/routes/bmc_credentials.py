@@ -9,7 +9,7 @@ from litestar.params import JSONBody, QueryParameter
 
 from strata.api.rights import needs
 from strata.api.services import Asked
-from strata.control import views as v
+from strata.control.fleet_views.jobs import JobView
 from strata.control.machine_views.credentials import (
     BmcCredentialSpec,
     BmcCredentialView,
@@ -56,7 +56,7 @@ async def delete_bmc_credential(ask: Asked, pattern: Pattern) -> None:
     status_code=202,
     **needs("change", "bmc-credential", 404, 409, body=True),
 )
-async def rotate_bmc_passwords(ask: Asked, data: JSONBody[RotationRequest]) -> Response[v.JobView]:
+async def rotate_bmc_passwords(ask: Asked, data: JSONBody[RotationRequest]) -> Response[JobView]:
     """Give every selected node's controller a new random password of its own: a job."""
     job = await ask.machine.credentials.rotate(ask.who, data.select)
     return Response(job, status_code=202, headers={"Location": f"/v1/jobs/{job.id}"})

@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from strata.api.rights import answers, needs
 from strata.api.services import Asked, Limit, NodePath, Select
-from strata.control import views as v
+from strata.control.fleet_views.jobs import JobView
 from strata.control.machine import Many
 from strata.control.machine_views.bmcs import (
     BiosView,
@@ -114,7 +114,7 @@ class Limits(Out, frozen=True, kw_only=True):
 
 def _many(right: Any) -> dict[str, Any]:
     """For a handler that works on many nodes: at once, or as a job."""
-    accepted = {202: answers(v.JobView, "Accepted as a job.")}
+    accepted = {202: answers(JobView, "Accepted as a job.")}
     return {"tags": [_TAG], "status_code": 200, **needs("change", right, 404, 409, body=True, also=accepted)}
 
 
@@ -122,7 +122,7 @@ _READ = {"tags": [_TAG], **needs("read", "bmc", 404, 409, 502, 504)}
 
 
 def _answer(outcome: Many) -> Response[Many]:
-    if isinstance(outcome, v.JobView):
+    if isinstance(outcome, JobView):
         return Response(outcome, status_code=202, headers={"Location": f"/v1/jobs/{outcome.id}"})
     return Response(outcome)
 
@@ -171,7 +171,7 @@ async def set_settings(ask: Asked, data: JSONBody[SettingsChange]) -> Response[M
 
 
 @post("/v1/bmc/firmware", tags=[_TAG], status_code=202, **needs("change", "hardware", 404, 409, body=True))
-async def update_firmware(ask: Asked, data: JSONBody[FirmwareUpdate]) -> Response[v.JobView]:
+async def update_firmware(ask: Asked, data: JSONBody[FirmwareUpdate]) -> Response[JobView]:
     """Update firmware of the selected nodes, a few at a time; it stops when they fail."""
     job = await ask.machine.bmcs.update_firmware(ask.who, data)
     return Response(job, status_code=202, headers={"Location": f"/v1/jobs/{job.id}"})

@@ -11,7 +11,8 @@ from litestar.params import JSONBody, QueryParameter
 from strata.api.http import seal, unseal
 from strata.api.rights import needs
 from strata.api.services import Asked, Cursor, FreezePath, Limit
-from strata.control import views as v
+from strata.control.fleet_views.brakes import FreezeRequest, FreezeView, HoldPage, HoldRequest, RetryRequest
+from strata.control.fleet_views.results import ManyResult
 from strata.control.texts import PLAIN, Out
 
 _TAG = "brakes"
@@ -20,18 +21,18 @@ _TAG = "brakes"
 class Freezes(Out, frozen=True, kw_only=True):
     """Every brake that is on."""
 
-    items: tuple[v.FreezeView, ...]
+    items: tuple[FreezeView, ...]
 
 
 @get("/v1/holds", tags=[_TAG], **needs("read", "hold"))
-async def list_holds(ask: Asked, limit: Limit = 1000, cursor: Cursor = None) -> v.HoldPage:
+async def list_holds(ask: Asked, limit: Limit = 1000, cursor: Cursor = None) -> HoldPage:
     """Nodes that people took out of automation, by name."""
     page = await ask.facade.holds(ask.who, limit, unseal(cursor))
     return msgspec.structs.replace(page, next=seal(page.next))
 
 
 @post("/v1/holds", tags=[_TAG], status_code=200, **needs("create", "hold", 404, 409, body=True))
-async def hold(ask: Asked, data: JSONBody[v.HoldRequest]) -> v.ManyResult:
+async def hold(ask: Asked, data: JSONBody[HoldRequest]) -> ManyResult:
     """Take the selected nodes out of automation."""
     return await ask.facade.hold(ask.who, data.select, data.reason)
 
@@ -40,13 +41,13 @@ async def hold(ask: Asked, data: JSONBody[v.HoldRequest]) -> v.ManyResult:
 async def release(
     ask: Asked,
     select: Annotated[str, QueryParameter(pattern=PLAIN, min_length=1, max_length=1_000_000)],
-) -> v.ManyResult:
+) -> ManyResult:
     """Give the selected nodes back to automation."""
     return await ask.facade.release(ask.who, select)
 
 
 @post("/v1/retries", tags=[_TAG], status_code=200, **needs("change", "desire", 404, 409, body=True))
-async def retry(ask: Asked, data: JSONBody[v.RetryRequest]) -> v.ManyResult:
+async def retry(ask: Asked, data: JSONBody[RetryRequest]) -> ManyResult:
     """Forget the failures and faults of the selected nodes and try them again now, as a new desire would."""
     return await ask.facade.retry(ask.who, data.select)
 
@@ -58,7 +59,7 @@ async def list_freezes(ask: Asked) -> Freezes:
 
 
 @post("/v1/freezes", tags=[_TAG], **needs("create", "freeze", 404, 409, body=True))
-async def freeze(ask: Asked, data: JSONBody[v.FreezeRequest]) -> v.FreezeView:
+async def freeze(ask: Asked, data: JSONBody[FreezeRequest]) -> FreezeView:
     """Start nothing more for the scope until it is thawed."""
     return await ask.facade.freeze(ask.who, data.scope, data.reason)
 

@@ -8,7 +8,9 @@ from litestar.params import JSONBody
 from strata.api.http import AnyRequest, wants_async
 from strata.api.rights import answers, needs
 from strata.api.services import Asked
-from strata.control import views as v
+from strata.control.fleet_views.desires import DesireChange, DesireResult
+from strata.control.fleet_views.jobs import JobView
+from strata.control.fleet_views.plans import PlanReport, PlanRequest
 from strata.core.errors import BadRequest
 
 _TAG = "desires"
@@ -18,24 +20,24 @@ _TAG = "desires"
     "/v1/desires",
     tags=[_TAG],
     status_code=200,
-    **needs("change", "desire", 404, 409, body=True, also={202: answers(v.JobView, "Accepted as a job.")}),
+    **needs("change", "desire", 404, 409, body=True, also={202: answers(JobView, "Accepted as a job.")}),
 )
 async def set_desires(
-    request: AnyRequest, ask: Asked, data: JSONBody[v.DesireChange]
-) -> Response[v.DesireResult | v.JobView]:
+    request: AnyRequest, ask: Asked, data: JSONBody[DesireChange]
+) -> Response[DesireResult | JobView]:
     """Set and unset desires on the selected nodes. A job for more than 1000, or with `Prefer: respond-async`."""
     if not data.set and not data.unset:
         raise BadRequest("nothing to do", where="set, unset", hint="give at least one variable")
     if both := sorted(set(data.set) & set(data.unset)):
         raise BadRequest("both set and unset", where=both[0])
     outcome = await ask.facade.set_desires(ask.who, data, wants_async(request))
-    if isinstance(outcome, v.JobView):
+    if isinstance(outcome, JobView):
         return Response(outcome, status_code=202, headers={"Location": f"/v1/jobs/{outcome.id}"})
     return Response(outcome)
 
 
 @post("/v1/plan", tags=[_TAG], status_code=200, **needs("read", "desire", 404, body=True))
-async def plan_many(ask: Asked, data: JSONBody[v.PlanRequest]) -> v.PlanReport:
+async def plan_many(ask: Asked, data: JSONBody[PlanRequest]) -> PlanReport:
     """What would happen to the selected nodes: a dry run, by class. Changes nothing."""
     return await ask.facade.plan_many(ask.who, data)
 

@@ -8,7 +8,7 @@ from litestar.params import JSONBody
 from strata.api.http import AnyRequest, expected_revision, is_fresh, revision_tag
 from strata.api.rights import answers, needs
 from strata.api.services import Asked, DocumentPath
-from strata.control import views as v
+from strata.control.fleet_views.desires import ApplyReport, ApplyRequest, DocumentSpec, DocumentView
 from strata.control.texts import Out
 from strata.core.errors import BadRequest
 
@@ -18,7 +18,7 @@ _TAG = "documents"
 class Documents(Out, frozen=True, kw_only=True):
     """All documents, by name."""
 
-    items: tuple[v.DocumentView, ...]
+    items: tuple[DocumentView, ...]
 
 
 @get("/v1/documents", tags=[_TAG], **needs("read", "document"))
@@ -32,7 +32,7 @@ async def list_documents(ask: Asked) -> Documents:
     tags=[_TAG],
     **needs("read", "document", 404, also={304: answers(None, "You have it already.")}),
 )
-async def show_document(request: AnyRequest, ask: Asked, name: DocumentPath) -> Response[v.DocumentView | None]:
+async def show_document(request: AnyRequest, ask: Asked, name: DocumentPath) -> Response[DocumentView | None]:
     """One document."""
     view = await ask.facade.document(ask.who, name)
     tag = revision_tag(view.revision)
@@ -43,8 +43,8 @@ async def show_document(request: AnyRequest, ask: Asked, name: DocumentPath) -> 
 
 @put("/v1/documents/{name:str}", tags=[_TAG], **needs("change", "document", 404, 409, 412, body=True))
 async def put_document(
-    request: AnyRequest, ask: Asked, name: DocumentPath, data: JSONBody[v.DocumentSpec]
-) -> Response[v.DocumentView]:
+    request: AnyRequest, ask: Asked, name: DocumentPath, data: JSONBody[DocumentSpec]
+) -> Response[DocumentView]:
     """Create or replace a document. `If-Match` and `If-None-Match: *` are honoured."""
     if data.name != name:
         raise BadRequest("the name in the body is not the one in the path", where="name")
@@ -67,7 +67,7 @@ async def delete_document(request: AnyRequest, ask: Asked, name: DocumentPath) -
 
 
 @post("/v1/apply", tags=[_TAG], status_code=200, **needs("change", "document", 404, 409, body=True))
-async def apply_documents(ask: Asked, data: JSONBody[v.ApplyRequest]) -> v.ApplyReport:
+async def apply_documents(ask: Asked, data: JSONBody[ApplyRequest]) -> ApplyReport:
     """Make the documents be these (with `prune`: only these), all or nothing. `dry_run`: only say what would change."""
     names = [document.name for document in data.documents]
     if len(set(names)) != len(names):

@@ -8,7 +8,7 @@ from litestar.params import JSONBody
 from strata.api.http import AnyRequest, expected_revision, is_fresh, revision_tag
 from strata.api.rights import answers, needs
 from strata.api.services import Asked, GroupPath
-from strata.control import views as v
+from strata.control.fleet_views.groups import GroupSpec, GroupView, MemberChange
 from strata.control.texts import Out
 from strata.core.errors import BadRequest
 
@@ -18,7 +18,7 @@ _TAG = "groups"
 class Groups(Out, frozen=True, kw_only=True):
     """All groups, by name."""
 
-    items: tuple[v.GroupView, ...]
+    items: tuple[GroupView, ...]
 
 
 @get("/v1/groups", tags=[_TAG], **needs("read", "group"))
@@ -32,7 +32,7 @@ async def list_groups(ask: Asked) -> Groups:
     tags=[_TAG],
     **needs("read", "group", 404, also={304: answers(None, "You have it already.")}),
 )
-async def show_group(request: AnyRequest, ask: Asked, name: GroupPath) -> Response[v.GroupView | None]:
+async def show_group(request: AnyRequest, ask: Asked, name: GroupPath) -> Response[GroupView | None]:
     """One group, its members folded."""
     view = await ask.facade.group(ask.who, name)
     tag = revision_tag(view.revision)
@@ -42,9 +42,7 @@ async def show_group(request: AnyRequest, ask: Asked, name: GroupPath) -> Respon
 
 
 @put("/v1/groups/{name:str}", tags=[_TAG], **needs("change", "group", 404, 409, 412, body=True))
-async def put_group(
-    request: AnyRequest, ask: Asked, name: GroupPath, data: JSONBody[v.GroupSpec]
-) -> Response[v.GroupView]:
+async def put_group(request: AnyRequest, ask: Asked, name: GroupPath, data: JSONBody[GroupSpec]) -> Response[GroupView]:
     """Create or replace a group. `If-Match` and `If-None-Match: *` are honoured."""
 
     async def current() -> int:
@@ -65,7 +63,7 @@ async def delete_group(request: AnyRequest, ask: Asked, name: GroupPath) -> None
 
 
 @post("/v1/groups/{name:str}/members", tags=[_TAG], status_code=200, **needs("change", "group", 404, 409, body=True))
-async def change_members(ask: Asked, name: GroupPath, data: JSONBody[v.MemberChange]) -> v.GroupView:
+async def change_members(ask: Asked, name: GroupPath, data: JSONBody[MemberChange]) -> GroupView:
     """Add and remove members."""
     if not data.add and not data.remove:
         raise BadRequest("nothing to do", where="add, remove", hint="give at least one nodeset")

@@ -10,7 +10,7 @@ from litestar.params import JSONBody, QueryParameter
 from strata.api.http import finite, seal, unseal
 from strata.api.rights import needs
 from strata.api.services import Asked, Cursor, JobPath, Limit, NodePath, Select, Time
-from strata.control import views as v
+from strata.control.fleet_views.jobs import JobView
 from strata.control.machine_views.discovery import DiscoverRequest, DiscoveryReport
 from strata.control.machine_views.inventory import (
     ComponentQuery,
@@ -64,7 +64,7 @@ class Conflicts(Out, frozen=True, kw_only=True):
 
 
 @post("/v1/hardware/discover", tags=[_TAG], status_code=202, **needs("create", "hardware", 409, body=True))
-async def discover(ask: Asked, data: JSONBody[DiscoverRequest]) -> v.JobView:
+async def discover(ask: Asked, data: JSONBody[DiscoverRequest]) -> JobView:
     """Look for controllers, and write down what they are made of. A job: follow it at `/v1/jobs/{job}`."""
     return await ask.machine.inventory.discover(ask.who, data)
 

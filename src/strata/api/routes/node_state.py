@@ -11,7 +11,9 @@ from litestar.params import QueryParameter
 from strata.api.http import finite, seal, unseal
 from strata.api.rights import needs
 from strata.api.services import Asked, Cursor, Limit, NodePath, Time
-from strata.control import views as v
+from strata.control.fleet_views.history import HistoryPage, PastView
+from strata.control.fleet_views.plans import PlanView
+from strata.control.fleet_views.why import WhyView
 from strata.control.texts import PLAIN
 from strata.core.errors import BadRequest
 
@@ -39,13 +41,13 @@ def parse_wishes(text: str | None) -> dict[str, tuple[str, ...]]:
 
 
 @get("/v1/nodes/{name:str}/why", tags=[_TAG], **needs("read", "node", 404))
-async def why(ask: Asked, name: NodePath) -> v.WhyView:
+async def why(ask: Asked, name: NodePath) -> WhyView:
     """Why the node is not at its goal, in plain words."""
     return await ask.facade.why(ask.who, name)
 
 
 @get("/v1/nodes/{name:str}/plan", tags=[_TAG], **needs("read", "node", 404))
-async def plan(ask: Asked, name: NodePath, wishes: Wishes = None) -> v.PlanView:
+async def plan(ask: Asked, name: NodePath, wishes: Wishes = None) -> PlanView:
     """The way to its goal, or to the one given."""
     return await ask.facade.plan_node(ask.who, name, parse_wishes(wishes))
 
@@ -58,7 +60,7 @@ async def history(
     until: Time = None,
     limit: Limit = 1000,
     cursor: Cursor = None,
-) -> v.HistoryPage:
+) -> HistoryPage:
     """The changes of its facts, newest first."""
     page = await ask.facade.history(
         ask.who, name, finite(since, "since"), finite(until, "until"), limit, unseal(cursor)
@@ -67,7 +69,7 @@ async def history(
 
 
 @get("/v1/nodes/{name:str}/at", tags=[_TAG], **needs("read", "node", 404, 410))
-async def past(ask: Asked, name: NodePath, time: Annotated[float, QueryParameter(ge=0, le=1e11)]) -> v.PastView:
+async def past(ask: Asked, name: NodePath, time: Annotated[float, QueryParameter(ge=0, le=1e11)]) -> PastView:
     """Its facts at a past time."""
     finite(time, "time")
     return await ask.facade.past(ask.who, name, time)

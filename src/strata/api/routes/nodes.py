@@ -13,19 +13,20 @@ from msgspec import UNSET
 from strata.api.http import AnyRequest, expected_revision, fleet_tag, is_conditional, is_fresh, node_tag, seal, unseal
 from strata.api.rights import answers, needs
 from strata.api.services import Asked, Cursor, Limit, NodePath, Select
-from strata.control import views as v
+from strata.control.fleet_views.nodes import FoldedView, NodePage, NodePatch, NodeQuery, NodeSpec, NodeView, State
+from strata.control.fleet_views.results import NodeResult
 from strata.control.texts import In, Out
 from strata.core.errors import BadRequest, Conflict
 
 _TAG = "nodes"
 _RETRIES = 3
 SORTABLE = ("name", "uid", "nid", "location", "role", "architecture", "state")
-FIELDS = tuple(v.NodeView.__struct_fields__)
+FIELDS = tuple(NodeView.__struct_fields__)
 
 Sort = Annotated[
     str, QueryParameter(pattern=rf"^-?({'|'.join(SORTABLE)})$(?!\n)", description="A field; a leading `-` reverses.")
 ]
-InState = Annotated[v.State | None, QueryParameter(name="state", description="Only nodes in this state.")]
+InState = Annotated[State | None, QueryParameter(name="state", description="Only nodes in this state.")]
 Fields = Annotated[
     str | None,
     QueryParameter(pattern=r"^[a-z_]+(,[a-z_]+)*$(?!\n)", max_length=300, description="Only these: `name,state`."),
@@ -35,13 +36,13 @@ Fields = Annotated[
 class NewNodes(In, frozen=True, kw_only=True):
     """Nodes to create."""
 
-    nodes: Annotated[tuple[v.NodeSpec, ...], msgspec.Meta(min_length=1, max_length=100_000)]
+    nodes: Annotated[tuple[NodeSpec, ...], msgspec.Meta(min_length=1, max_length=100_000)]
 
 
 class Created(Out, frozen=True, kw_only=True):
     """What became of each, in the order given."""
 
-    results: tuple[v.NodeResult, ...]
+    results: tuple[NodeResult, ...]
     created: int
 
 
@@ -69,7 +70,7 @@ async def list_nodes(
     cursor: Cursor = None,
     fields: Fields = None,
     folded: FromQuery[bool] = False,
-) -> Response[v.NodePage | v.FoldedView | SomeFields | None]:
+) -> Response[NodePage | FoldedView | SomeFields | None]:
     """The selected nodes, a page at a time; `folded=true`: as nodesets, all at once."""
     known = request.headers.get("if-none-match", "")
     if folded:
@@ -79,7 +80,7 @@ async def list_nodes(
     for name in names:
         if name not in FIELDS:
             raise BadRequest("no such field", where=repr(name)[:80], hint=f"fields are {', '.join(FIELDS)}")
-    query = v.NodeQuery(select=select, state=in_state, sort=sort, limit=limit, after=unseal(cursor), fields=names)
+    query = NodeQuery(select=select, state=in_state, sort=sort, limit=limit, after=unseal(cursor), fields=names)
     page = await ask.facade.nodes_page(ask.who, query)
     following = seal(page.next)
     if names:
@@ -90,8 +91,8 @@ async def list_nodes(
 
 
 def _tagged(
-    content: v.NodePage | v.FoldedView | SomeFields, revision: int, known: str
-) -> Response[v.NodePage | v.FoldedView | SomeFields | None]:
+    content: NodePage | FoldedView | SomeFields, revision: int, known: str
+) -> Response[NodePage | FoldedView | SomeFields | None]:
     tag = fleet_tag(revision)
     if is_fresh(known, tag):
         return Response(None, status_code=304, headers={"ETag": tag})
@@ -113,15 +114,13 @@ async def create_nodes(ask: Asked, data: JSONBody[NewNodes]) -> Response[Created
 @get(
     "/v1/nodes/{name:str}", tags=[_TAG], **needs("read", "node", 404, also={304: answers(None, "You have it already.")})
 )
-async def show_node(ask: Asked, name: NodePath) -> v.NodeView:
+async def show_node(ask: Asked, name: NodePath) -> NodeView:
     """One node, with its state. The front answers this one; this is its documentation, and says the same."""
     return await ask.facade.node(ask.who, name)
 
 
 @put("/v1/nodes/{name:str}", tags=[_TAG], **needs("change", "node", 404, 409, 412, body=True))
-async def replace_node(
-    request: AnyRequest, ask: Asked, name: NodePath, data: JSONBody[v.NodeSpec]
-) -> Response[v.NodeView]:
+async def replace_node(request: AnyRequest, ask: Asked, name: NodePath, data: JSONBody[NodeSpec]) -> Response[NodeView]:
     """Put a node's description in place, creating it if need be. `If-Match` and `If-None-Match: *` are honoured."""
     if data.name != name:
         raise BadRequest("the name in the body is not the one in the path", where="name", hint="nodes are not renamed")
@@ -134,9 +133,7 @@ async def replace_node(
 
 
 @patch("/v1/nodes/{name:str}", tags=[_TAG], **needs("change", "node", 404, 409, 412, body=True))
-async def change_node(
-    request: AnyRequest, ask: Asked, name: NodePath, data: JSONBody[v.NodePatch]
-) -> Response[v.NodeView]:
+async def change_node(request: AnyRequest, ask: Asked, name: NodePath, data: JSONBody[NodePatch]) -> Response[NodeView]:
     """Change some fields of a node's description (JSON merge patch). `If-Match` is honoured."""
     for attempt in range(_RETRIES):
         before = await ask.facade.node(ask.who, name)
@@ -157,11 +154,11 @@ async def change_node(
     raise AssertionError("unreachable")
 
 
-def _patched(node: v.NodeView, change: v.NodePatch) -> v.NodeSpec:
+def _patched(node: NodeView, change: NodePatch) -> NodeSpec:
     given = {name: value for name in change.__struct_fields__ if (value := getattr(change, name)) is not UNSET}
-    fields = {name: getattr(node, name) for name in v.NodeSpec.__struct_fields__} | given
+    fields = {name: getattr(node, name) for name in NodeSpec.__struct_fields__} | given
     labels = dict(node.labels) | dict(given.get("labels", {}))
-    return v.NodeSpec(**fields | {"labels": {key: value for key, value in labels.items() if value is not None}})
+    return NodeSpec(**fields | {"labels": {key: value for key, value in labels.items() if value is not None}})
 
 
 @delete("/v1/nodes/{name:str}", tags=[_TAG], **needs("delete", "node", 404, 409, 412))

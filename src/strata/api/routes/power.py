@@ -43,9 +43,7 @@ Sort = Annotated[
         description="`-power`: those that draw the most. Default: by name.",
     ),
 ]
-Format = Annotated[
-    Literal["", "csv", "parquet"], QueryParameter(name="format", description="Default: as `Accept` says, else csv.")
-]
+Format = Annotated[Literal["", "csv", "parquet"], QueryParameter(description="Default: as `Accept` says, else csv.")]
 Each = Annotated[bool, QueryParameter(description="Also every node's own values (at most 1000 nodes).")]
 JobPath = Annotated[str, PathParameter(pattern=JOB_ID, max_length=64)]
 Apid = Annotated[
@@ -107,11 +105,11 @@ async def power_samples(
     start: Time = None,
     end: Time = None,
     step: Step = 0.0,
-    format_: Format = "",
+    format: Format = "",
 ) -> Stream:
     """Every node's samples as a file, CSV or (with `format=parquet`, or where that is accepted) Parquet: time, node and
     value; by default its power in the last hour, as it was measured. What is not known has no line."""
-    kind = format_ or ("parquet" if _PARQUET in request.headers.get("accept", "") else "csv")
+    kind = format or ("parquet" if _PARQUET in request.headers.get("accept", "") else "csv")
     pieces = ask.power.measured.samples(ask.who, select, kind, metric, start, end, step)
     return Stream(pieces, media_type=_PARQUET if kind == "parquet" else "text/csv")
 

@@ -13,14 +13,14 @@ from strata.api import sse
 from strata.api.http import AnyRequest
 from strata.api.rights import needs
 from strata.api.services import Asked, Select
-from strata.control import views as v
+from strata.control.fleet_views.watch import EventKind
 from strata.control.texts import Out
 
 
 class Event(Out, frozen=True, kw_only=True):
     """One event of the stream, field by field."""
 
-    event: v.EventKind
+    event: EventKind
     data: str
     id: str = ""
     """The revision."""

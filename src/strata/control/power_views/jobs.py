@@ -45,7 +45,8 @@ class JobNode(Out, frozen=True, kw_only=True):
     """One node of a job."""
 
     node: str
-    joules: float
+    joules: float | None
+    """None: it was not measured."""
     average: float | None
     peak: float | None
     known: float
@@ -84,7 +85,8 @@ class JobPower(Out, frozen=True, kw_only=True):
     seconds: float
     """That it ran, without the times that it was suspended."""
     suspended: float
-    joules: float
+    joules: float | None
+    """None: nothing was measured."""
     known: float
     error: float
     """Joules by which the truth about the known part may differ."""

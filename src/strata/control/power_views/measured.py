@@ -45,7 +45,8 @@ class NodeSeries(Out, frozen=True, kw_only=True):
 
 
 class PowerHistory(Out, frozen=True, kw_only=True):
-    """A metric over time. ``values`` are the sum over nodes (of temperatures the mean); ``counts`` says of how many."""
+    """A metric over time. ``values`` are the sum over nodes (of temperatures the mean, of counters nothing); ``counts``
+    says of how many."""
 
     metric: str
     unit: str

@@ -107,6 +107,10 @@ class Alerts:
         """What is the matter with a node (or a controller without one), and how bad it is: by key."""
         return self._book.troubles(subject)
 
+    def open_on(self, subject: str) -> list[Alert]:
+        """The alerts of a node (or a controller without one) that are not over, in no order."""
+        return self._book.open_on(subject)
+
     def take(self, events: Sequence[HardwareEvent]) -> None:
         """Open, update or end the alerts that these events are about."""
         room = max(0, self.settings.waiting - len(self._inbox))

@@ -83,8 +83,11 @@ class Book:
 
     def troubles(self, subject: str) -> dict[str, Severity]:
         """What is the matter with a node (or a controller without one), and how bad it is: by key."""
-        found = (self.alerts[ident] for ident in self._by_subject.get(subject, ()))
-        return {alert.key: alert.severity for alert in found}
+        return {alert.key: alert.severity for alert in self.open_on(subject)}
+
+    def open_on(self, subject: str) -> list[Alert]:
+        """The alerts of a node (or a controller without one) that are not over."""
+        return [self.alerts[ident] for ident in self._by_subject.get(subject, ())]
 
     # what the store has
 

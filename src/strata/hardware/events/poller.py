@@ -17,6 +17,7 @@ from contextlib import suppress
 import msgspec
 
 from strata.core.errors import StrataError
+from strata.hardware.controllers import Silence
 from strata.hardware.events.event import EventSink, HardwareEvent
 from strata.hardware.events.poller_look import Looker, Watched
 from strata.hardware.events.site import Site
@@ -139,17 +140,17 @@ class Poller:
                 continue
             if not self._mine(watched.site.nodes[0][1]):
                 self._again(watched, self.settings.slow)
-            elif self._left_alone(watched.site.address):
-                self._missed(watched, "it does not answer")
+            elif (silence := self._left_alone(watched.site.address)) is not None:
+                self._missed(watched, plain(silence.why, 200) or "it does not answer")
             else:
                 await self._pace()
                 slot = _Slot(self._slots, self.settings.yields)
                 await slot.take()
                 self._spawn(self._take_turn(watched, slot))
 
-    def _left_alone(self, address: str) -> bool:
+    def _left_alone(self, address: str) -> Silence | None:
         silence = self._controllers.silence(address)
-        return silence is not None and self._controllers.clock() < silence.until
+        return silence if silence is not None and self._controllers.clock() < silence.until else None
 
     async def _pace(self) -> None:
         now = time.monotonic()
@@ -162,10 +163,11 @@ class Poller:
             async with asyncio.timeout(self.settings.look):
                 news = await self._looker.look(watched)
         except TimeoutError:
-            self._controllers.missed(watched.site.address)
-            self._missed(watched, f"a look at it took more than {self.settings.look:g} s")
+            why = f"a look at it took more than {self.settings.look:g} s"
+            self._controllers.missed(watched.site.address, why)
+            self._missed(watched, why)
         except StrataError as error:
-            self._controllers.missed(watched.site.address)
+            self._controllers.missed(watched.site.address, error.detail)
             self._missed(watched, plain(error.detail, 200))
         except Exception:
             # One controller's nonsense must not keep us from the others.

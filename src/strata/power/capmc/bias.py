@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from strata.power.capmc.machine import CapmcMachine
-from strata.power.capmc.reply import SUCCESS, Refusal, Reply, columns, objects, reply
+from strata.power.capmc.reply import EINVAL, SUCCESS, Refusal, Reply, columns, objects, of_nids, reply, said
 from strata.power.capmc.request import Ask, chosen, integer, nids_of, objects_of, shown, word
 
 KIND = "bias"
@@ -78,7 +78,14 @@ def _uids(machine: CapmcMachine, wanted: list[Any]) -> list[int]:
     table = machine.nodes()
     nids = np.array([one["nid"] for one in wanted], dtype=np.int64)
     chosen(table, nids)
-    return table.uids[table.find(nids)].tolist()  # type: ignore[no-any-return]
+    at = table.find(nids)
+    _, first = np.unique(nids, return_index=True)
+    twice = np.delete(nids, first)
+    errors = dict.fromkeys(nids[~table.compute[at]].tolist(), "Invalid type, not a compute node")
+    errors |= dict.fromkeys(twice.tolist(), "Duplicate NID")
+    if errors:
+        raise Refusal(200, said(EINVAL), e=EINVAL, more={"nids": of_nids(errors, EINVAL)})
+    return table.uids[at].tolist()  # type: ignore[no-any-return]
 
 
 def _data(app: Any) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from strata.core.errors import StrataError
+from strata.power.capmc.caps import NOT_COMPUTE, NOT_READY
 from strata.power.capmc.machine import CapmcMachine
-from strata.power.capmc.reply import EBADE, SUCCESS, Refusal, Reply, reply, said
+from strata.power.capmc.reply import EBADE, EINVAL, SUCCESS, Refusal, Reply, of_nids, reply, said
 from strata.power.capmc.request import Ask, chosen, nids_of, shown
-from strata.power.inband import Attribute, Value
+from strata.power.columns import Uids
+from strata.power.inband import Attribute, Inband, Value, troubles
 
 ATTRIBUTES: Mapping[str, Attribute] = {
     "PWR_ATTR_FREQ": "freq",
@@ -19,10 +19,13 @@ ATTRIBUTES: Mapping[str, Attribute] = {
     "PWR_ATTR_FREQ_LIMIT_MAX": "freq-max",
     "PWR_ATTR_CSTATE_LIMIT": "sleep-limit",
 }
+CAN, GET, SET = FUNCTIONS = ("PWR_ObjAttrValueCapabilities", "PWR_ObjAttrGetValues", "PWR_ObjAttrSetValues")
 _FAILED = -1
 _MOST_ATTRIBUTES = 16
+_LONGEST = 1000
 
-Found = Mapping[str, Sequence[Mapping[str, Any]] | StrataError]
+Told = tuple[Sequence[Mapping[str, Any]], str]
+"""Of one node: its attributes as the reply has them, and what went wrong."""
 
 
 async def cnctl(machine: CapmcMachine, ask: Ask) -> Reply:
@@ -38,55 +41,67 @@ async def cnctl(machine: CapmcMachine, ask: Ask) -> Reply:
     for name in words:
         if name not in ATTRIBUTES:
             raise Refusal(400, f"Bad Request: invalid PWR_AttrName: {shown(name)}")
+    function = data.get("PWR_Function")
+    if function not in FUNCTIONS:
+        raise Refusal(400, f"Bad Request: invalid PWR_Function: {shown(function)}")
+    changes = _changes(words, attributes) if function == SET else []
     table = machine.nodes()
     at = chosen(table, nids)
+    service = table.nids[at[~table.compute[at]]].tolist()
+    if function == SET and service:
+        raise Refusal(200, said(EINVAL), e=EINVAL, more={"nids": of_nids(dict.fromkeys(service, NOT_COMPUTE), EINVAL)})
     if machine.inband is None:
         return reply(e=EBADE, err_msg=said(EBADE))
     reached = at[table.ready[at]]
-    names = machine.names(table.uids[reached])
-    found = await _do(machine, names, data.get("PWR_Function"), words, attributes)
-    by_nid = dict(zip(table.nids[reached].tolist(), names, strict=True))
-    replies = [_node(nid, by_nid, found) for nid in table.nids[np.unique(at)].tolist()]
+    told = await _ask(machine, machine.inband, table.uids[reached], function, words, changes)
+    by_nid = dict(zip(table.nids[reached].tolist(), told, strict=True))
+    replies = [_node(nid, by_nid.get(nid, ((), NOT_READY))) for nid in table.nids[at].tolist()]
     failed = any(one["data"]["PWR_ReturnCode"] for one in replies)
     return reply(e=EBADE if failed else 0, err_msg=said(EBADE) if failed else SUCCESS, nids=replies)
 
 
-async def _do(
-    machine: CapmcMachine, names: Sequence[str], function: Any, words: Sequence[str], given: Sequence[Mapping[str, Any]]
-) -> Found:
-    assert machine.inband is not None
-    attributes = [ATTRIBUTES[name] for name in words]
-    match function:
-        case "PWR_ObjAttrValueCapabilities":
-            choices = [await machine.inband.choices(names, attribute) for attribute in attributes]
-            return {name: _merge(words, [found[name] for found in choices]) for name in names}
-        case "PWR_ObjAttrGetValues":
-            read = await machine.inband.get(names, attributes)
-            return {name: _values(words, read[name], timed=True) for name in names}
-        case "PWR_ObjAttrSetValues":
-            changes = [(attribute, _number(one)) for attribute, one in zip(attributes, given, strict=True)]
-            done = await machine.inband.set(names, changes)
-            return {name: _values(words, done[name], timed=False) for name in names}
-        case _:
-            raise Refusal(400, f"Bad Request: invalid PWR_Function: {shown(function)}")
+def _changes(words: Sequence[str], given: Sequence[Mapping[str, Any]]) -> list[tuple[Attribute, int]]:
+    """What a request sets. A range that cannot be is refused before anything is changed."""
+    changes = [(ATTRIBUTES[name], _number(one)) for name, one in zip(words, given, strict=True)]
+    wanted = dict(changes)
+    if "freq-min" in wanted and "freq-max" in wanted and wanted["freq-min"] > wanted["freq-max"]:
+        low, high = wanted["freq-min"], wanted["freq-max"]
+        raise Refusal(400, f"Bad Request: PWR_ATTR_FREQ_LIMIT_MIN {low} is above PWR_ATTR_FREQ_LIMIT_MAX {high}")
+    return changes
 
 
-def _merge(
-    words: Sequence[str], found: Sequence[Sequence[int] | StrataError]
-) -> Sequence[Mapping[str, Any]] | StrataError:
+async def _ask(
+    machine: CapmcMachine,
+    inband: Inband,
+    uids: Uids,
+    function: str,
+    words: Sequence[str],
+    changes: Sequence[tuple[Attribute, int]],
+) -> Sequence[Told]:
+    """Of each node, in the order of ``uids``."""
+    names, attributes = machine.names(uids), [ATTRIBUTES[word] for word in words]
+    if function == CAN:
+        choices = [await inband.choices(names, attribute) for attribute in attributes]
+        return [_choices(words, [found[name] for found in choices]) for name in names]
+    if function == GET:
+        read = await inband.get(names, attributes)
+        return [_values(words, read[name], timed=True) for name in names]
+    done = await machine.set_limits(uids, changes)
+    return [_values(words, done[uid], timed=False) for uid in uids.tolist()]
+
+
+def _choices(words: Sequence[str], found: Sequence[Sequence[int] | StrataError]) -> Told:
     attributes = []
     for name, values in zip(words, found, strict=True):
         if isinstance(values, StrataError):
-            return values
+            return (), str(values)
         attributes.append({"PWR_AttrName": name, "PWR_AttrValueCapabilities": list(values), "PWR_ReturnCode": 0})
-    return attributes
+    return attributes, ""
 
 
-def _values(
-    words: Sequence[str], values: Sequence[Value] | StrataError, *, timed: bool
-) -> Sequence[Mapping[str, Any]] | StrataError:
+def _values(words: Sequence[str], values: Sequence[Value] | StrataError, *, timed: bool) -> Told:
     if isinstance(values, StrataError):
-        return values
+        return (), str(values)
     found: list[Mapping[str, Any]] = []
     for name, value in zip(words, values, strict=True):
         one: dict[str, Any] = {"PWR_AttrName": name, "PWR_ReturnCode": _FAILED if value.trouble else 0}
@@ -96,26 +111,17 @@ def _values(
             one["PWR_TimeSeconds"] = seconds
             one["PWR_TimeNanoseconds"] = int((value.time - seconds) * 1e9)
         found.append(one)
-    return found
+    return found, troubles(words, values)
 
 
-def _node(nid: int, names: Mapping[int, str], found: Found) -> dict[str, Any]:
-    attributes = found.get(names[nid]) if nid in names else None
-    trouble: str | None = None
-    if nid not in names:
-        trouble = "Invalid state, NID is not 'ready'"
-    elif isinstance(attributes, StrataError):
-        trouble = str(attributes)
-    shown_ = [] if trouble or attributes is None or isinstance(attributes, StrataError) else list(attributes)
-    # The first of two settings of the same limit may fail harmlessly: the last one counts.
-    last = {one["PWR_AttrName"]: one["PWR_ReturnCode"] for one in shown_}
-    code = _FAILED if trouble or any(last.values()) else 0
+def _node(nid: int, told: Told) -> dict[str, Any]:
+    attributes, trouble = told
     return {
         "nid": nid,
         "data": {
-            "PWR_Attrs": shown_,
-            "PWR_ReturnCode": code,
-            "PWR_ErrorMessages": trouble,
+            "PWR_Attrs": attributes,
+            "PWR_ReturnCode": _FAILED if trouble else 0,
+            "PWR_ErrorMessages": trouble[:_LONGEST] or None,
             "PWR_Messages": None,
             "PWR_MajorVersion": 0,
             "PWR_MinorVersion": 1,

@@ -1,9 +1,12 @@
-"""What nodes used: by node list, job or application, between two times; and their counters. Never a guess: a node
-without measurements is left out, and ``nid_count`` says how many are in."""
+"""What nodes used: by node list, job or application, between two times; and their counters. Never a guess: ``time`` is
+what was measured of the time asked for, a node without measurements is left out and, if it was asked for, named with
+why; ``nid_count`` says how many are in."""
 
 from __future__ import annotations
 
 import datetime as dt
+import re
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -11,22 +14,44 @@ import numpy as np
 import numpy.typing as npt
 
 from strata.power.capmc.machine import CapmcMachine
-from strata.power.capmc.reply import Refusal, Reply, aside, columns, objects, reply
-from strata.power.capmc.request import Ask, chosen, moment, nids_of, shown, stamped, word, written
+from strata.power.capmc.reply import (
+    EBADE,
+    NO_DATA,
+    Refusal,
+    Reply,
+    aside,
+    columns,
+    objects,
+    of_nids,
+    reply,
+    said,
+)
+from strata.power.capmc.request import Ask, chosen, moment, nids_of, stamped, word, written
 from strata.power.columns import Uids
 
-FRESH = 90.0
-"""Seconds that a counter may be old to be the latest."""
 NEAR = 30.0
 """Seconds before a given time in which a counter must have been read."""
-LEAST_KNOWN = 0.01
-"""The share of the time that must be covered by measurements for a node to count."""
+LEAST_KNOWN = 0.5
+"""The share of the time for which the best known node was measured that another must have been, too, to count: an
+energy of a few minutes does not belong beside those of hours."""
+
+_APID = re.compile(r"[!-~]{1,256}")
 
 
 class _Used(msgspec.Struct, frozen=True):
     nids: npt.NDArray[np.int64]
     joules: npt.NDArray[np.int64]
     seconds: float
+    """For which they were measured: the longest of any."""
+    missing: dict[int, str]
+    """Why others that were asked for are not among them, by NID."""
+
+    def told(self) -> dict[str, Any]:
+        """What every reply says of them."""
+        found: dict[str, Any] = {"nid_count": len(self.nids), "time": self.seconds}
+        if self.missing:
+            found |= {"e": EBADE, "err_msg": said(EBADE), "nids": of_nids(self.missing, NO_DATA)}
+        return found
 
 
 async def get_node_energy(machine: CapmcMachine, ask: Ask) -> Reply:
@@ -34,7 +59,7 @@ async def get_node_energy(machine: CapmcMachine, ask: Ask) -> Reply:
     used = await _used(machine, ask)
     pairs = zip(used.nids.tolist(), used.joules.tolist(), strict=True)
     nodes = objects(f'{{"nid":{nid},"energy":{joules}}}' for nid, joules in pairs)
-    return columns({"nodes": nodes}, nid_count=len(used.nids), time=used.seconds)
+    return columns({"nodes": nodes}, **used.told())
 
 
 async def get_node_energy_stats(machine: CapmcMachine, ask: Ask) -> Reply:
@@ -42,8 +67,7 @@ async def get_node_energy_stats(machine: CapmcMachine, ask: Ask) -> Reply:
     used = await _used(machine, ask)
     joules, most, least = used.joules, int(used.joules.argmax()), int(used.joules.argmin())
     return reply(
-        time=used.seconds,
-        nid_count=len(joules),
+        **used.told(),
         energy_total=int(joules.sum()),
         energy_avg=float(joules.mean()),
         energy_std=float(joules.std()),
@@ -59,41 +83,53 @@ async def _used(machine: CapmcMachine, ask: Ask) -> _Used:
         _bound(machine, body, "start_time", "BAD_START_TIME"),
         _bound(machine, body, "end_time", "BAD_END_TIME"),
     )
-    job, apid = _job(body), _apid(body)
-    if not (job or apid):
-        if start is None or (not len(nids) and "nids" not in body):
-            raise Refusal(400, "INVALID_ARGUMENTS")
-        uids, spans = table.uids[chosen(table, nids)], [(start, machine.now() if end is None else end)]
-    else:
-        ran = await machine.ran(job=job, apid=apid)
-        if ran is None:
-            raise Refusal(400, "BAD_JOB_ID" if job else "BAD_APID")
-        uids = ran.uids if not len(nids) else np.intersect1d(ran.uids, table.uids[chosen(table, nids)])
-        spans = list(ran.spans)
     if start is not None and end is not None and end <= start:
         raise Refusal(
             400,
             f"Inverted time window - start time: {written(start, machine.zone)}, "
             f"end time: {written(end, machine.zone)}",
         )
-    spans = [(max(a, start or a), min(b, end or b)) for a, b in spans]
+    job, apid, now = _job(body), _apid(body), machine.now()
+    if not (job or apid):
+        if start is None or (not len(nids) and "nids" not in body):
+            raise Refusal(400, "INVALID_ARGUMENTS")
+        uids, spans = table.uids[chosen(table, nids)], [(start, now)]
+    else:
+        ran = await machine.ran(job=job, apid=apid)
+        if ran is None:
+            raise Refusal(400, "BAD_JOB_ID" if job else "BAD_APID")
+        uids = ran.uids if not len(nids) else np.intersect1d(ran.uids, table.uids[chosen(table, nids)])
+        spans = list(ran.spans)
+    until = now if end is None else min(end, now)
+    spans = [(a if start is None else max(a, start), min(b, until)) for a, b in spans]
     spans = [(a, b) for a, b in spans if b > a]
-    joules = np.zeros(len(uids))
-    known = np.zeros(len(uids))
-    seconds = sum(b - a for a, b in spans)
-    for a, b in spans:
-        found = await machine.energy(uids, a, b)
-        at, there = _places(found.uids, uids)
-        joules[there] += np.nan_to_num(found.joules[at])
-        known[there] += np.nan_to_num(found.known[at]) * (b - a)
-    measured = known > LEAST_KNOWN * seconds if seconds else known > 0
-    if not measured.any():
+    joules, known = await _measured(machine, uids, spans)
+    longest = float(known.max(initial=0.0))
+    if longest <= 0.0:
         begun = spans[0][0] if spans else (start or 0.0)
         raise Refusal(200, f"Error: No data in time window, Start Time: {written(begun, machine.zone)}", e=400, more={})
-    at, there = _places(table.uids, uids[measured], sort=True)
-    numbers, values = table.nids[at], np.rint(joules[measured][there]).astype(np.int64)
-    order = np.argsort(numbers)
-    return _Used(numbers[order], values[order], float(seconds))
+    at, there = _places(table.uids, uids, sort=True)
+    order = np.argsort(table.nids[at])
+    numbers, joules, known = table.nids[at][order], joules[there][order], known[there][order]
+    enough = known >= LEAST_KNOWN * longest
+    missing: dict[int, str] = {}
+    if len(nids) or job or apid:
+        for nid, seconds in zip(numbers[~enough].tolist(), known[~enough].tolist(), strict=True):
+            missing[nid] = "No data in time window" + (f": only {seconds:.0f} s of it" if seconds > 0 else "")
+    return _Used(numbers[enough], np.rint(joules[enough]).astype(np.int64), round(longest, 6), missing)
+
+
+async def _measured(
+    machine: CapmcMachine, uids: Uids, spans: Sequence[tuple[float, float]]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """What each node used, and for how many seconds that is known."""
+    joules, known = np.zeros(len(uids)), np.zeros(len(uids))
+    for start, end in spans:
+        found = await machine.energy(uids, start, end)
+        at, there = _places(found.uids, uids)
+        joules[there] += np.nan_to_num(found.joules[at])
+        known[there] += np.nan_to_num(found.known[at]) * (end - start)
+    return joules, known
 
 
 def _places(known: Uids, wanted: Uids, *, sort: bool = False) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -123,7 +159,10 @@ async def get_node_energy_counter(machine: CapmcMachine, ask: Ask) -> Reply:
     uids = table.uids[at]
     if when is None:
         rows = machine.rows(uids)
-        values, times = rows.energy, np.where(rows.energy_time >= machine.now() - FRESH, rows.energy_time, np.nan)
+        values, times = (
+            rows.energy,
+            np.where(rows.energy_time >= machine.now() - machine.fresh, rows.energy_time, np.nan),
+        )
     else:
         values, times = await _then(machine, uids, when)
     nids, zone = table.nids[at], machine.zone
@@ -170,11 +209,12 @@ def _job(body: Any) -> str:
 
 
 def _apid(body: Any) -> str:
+    """A number, or the name of a step such as ``4711.0``."""
     value = body.get("apid")
     if value is None or value == "":
         return ""
     if type(value) is int and value >= 0:
         return str(value)
-    if isinstance(value, str) and value.isdecimal() and len(value) < 20:
-        return str(int(value))
-    raise Refusal(400, f"BAD_APID: {shown(value)}")
+    if isinstance(value, str) and _APID.fullmatch(value):
+        return value
+    raise Refusal(400, "BAD_APID")

@@ -13,8 +13,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from strata.core.errors import StrataError
 from strata.power.columns import PowerRows, Uids
-from strata.power.inband import Inband
+from strata.power.inband import Attribute, Inband, Value
 from strata.power.series import Energy, Series
 
 Mask = npt.NDArray[np.bool_]
@@ -25,23 +26,27 @@ STATES = ("disabled", "halt", "off", "on", "ready", "standby", "diag", "undefine
 FLAGS = ("alert", "resvd", "warn")
 
 READY = STATES.index("ready")
+DISABLED = STATES.index("disabled")
 
 Switch = Literal["on", "off", "reinit"]
 Control = Literal["node", "accel"]
 
 
 class NodeTable(msgspec.Struct, frozen=True, kw_only=True):
-    """The nodes that have a NID, ascending by it; one cell each."""
+    """Nodes, one cell each."""
 
     nids: npt.NDArray[np.int64]
+    """-1: it has none."""
     uids: Uids
     states: npt.NDArray[np.int8]
     """Positions in ``STATES``."""
     compute: Mask
+    feeds: Mask
+    """Outlets and chassis: they give power to others, and run nothing."""
     flags: Mapping[str, Mask] = {}
 
     def find(self, nids: npt.NDArray[np.int64]) -> Positions:
-        """Where each NID is; -1 where there is no such node."""
+        """Where each NID is, in a table that ascends by NID; -1 where there is no such node."""
         if not len(self.nids):
             return np.full(len(nids), -1, dtype=np.int64)
         at = np.minimum(np.searchsorted(self.nids, nids), len(self.nids) - 1)
@@ -96,18 +101,17 @@ class Spans(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Drive(msgspec.Struct, frozen=True, kw_only=True):
-    """A solid-state drive of a node, as its inventory has it."""
+    """A solid-state drive of a node, as its inventory has it. None and empty: not known."""
 
     model: str = ""
     serial: str = ""
-    size: int = 0
-    """Bytes."""
-    bus: int = 0
-    device: int = 0
-    func: int = 0
+    vendor: str = ""
+    part: str = ""
     firmware: str = ""
-    life_remaining: int = 100
-    percent_used: int = 0
+    size: int | None = None
+    """Bytes."""
+    life_left: float | None = None
+    """Percent."""
 
 
 class CapmcMachine(Protocol):
@@ -138,12 +142,26 @@ class CapmcMachine(Protocol):
         """The kernels of nodes; None: they cannot be reached."""
         ...
 
+    @property
+    def trouble(self) -> str:
+        """Why requests cannot be answered as they should; empty: they can."""
+        ...
+
+    @property
+    def fresh(self) -> float:
+        """Seconds that a counter may be old to be the latest."""
+        ...
+
     def now(self) -> float:
         """Unix seconds."""
         ...
 
     def nodes(self) -> NodeTable:
-        """All nodes of the caller."""
+        """The caller's nodes that have a NID, ascending by it."""
+        ...
+
+    def those(self, uids: Uids) -> NodeTable:
+        """These nodes, in this order, whether they have a NID or not."""
         ...
 
     def rows(self, uids: Uids) -> PowerRows:
@@ -174,6 +192,10 @@ class CapmcMachine(Protocol):
         """Every node in a component (a cabinet, a chassis; ``s0`` and ``all``: the system)."""
         ...
 
+    def feeders(self, uids: Uids) -> Uids:
+        """What gives power to nodes, up to the outlet."""
+        ...
+
     def group(self, name: str) -> Uids | None:
         """The members of a group; None: there is none."""
         ...
@@ -196,6 +218,12 @@ class CapmcMachine(Protocol):
 
     async def set_caps(self, changes: Sequence[CapChange]) -> Mapping[int, str]:
         """Set caps, as a tracked job: those that fall first, those that rise last. Why not, by uid."""
+        ...
+
+    async def set_limits(
+        self, uids: Uids, changes: Sequence[tuple[Attribute, int]]
+    ) -> Mapping[int, Sequence[Value] | StrataError]:
+        """Set limits in their kernels, as a tracked job; what became of each change, by uid."""
         ...
 
     async def emergency_off(self, uids: Uids, reason: str) -> Mapping[int, str]:

@@ -6,7 +6,6 @@ label ``mcdram`` says how much of that memory it has (``16384MB``), and a drive 
 
 from __future__ import annotations
 
-import datetime as dt
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -168,9 +167,12 @@ async def _keep(
 
 
 async def booted(machine: CapmcMachine, uids: Uids) -> None:
-    """These nodes start anew: what was staged for them is now what they run with."""
-    wanted = set(uids.tolist())
+    """These nodes have booted: what was staged for them is now what they run with."""
     for setting in SETTINGS:
+        labels = machine.label(uids, setting.label)
+        wanted = [uid for uid, label in zip(uids.tolist(), labels, strict=True) if label]
+        if not wanted:
+            continue
         staged = await machine.records(setting.kind)
         running = await machine.records(setting.kind + BOOTED)
         news = {uid: staged.get(uid) for uid in wanted if staged.get(uid) != running.get(uid)}
@@ -200,74 +202,3 @@ def _eligible(machine: CapmcMachine, ask: Ask, setting: Setting) -> tuple[NodeTa
 
 def _text(value: Any) -> str:
     return str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
-
-
-# drives
-
-
-async def get_ssds(machine: CapmcMachine, ask: Ask) -> Reply:
-    """The solid-state drives, by node."""
-    table, at = _drive_nodes(machine, ask)
-    found = await machine.drives(table.uids[at])
-    members: dict[str, Any] = {}
-    for nid, uid, place in _rows(machine, table, at):
-        drives = found.get(uid)
-        if drives:
-            members[place] = [
-                {
-                    "bus": drive.bus,
-                    "device": drive.device,
-                    "func": drive.func,
-                    "model_number": drive.model,
-                    "nid": nid,
-                    "serial_number": drive.serial,
-                    "size": drive.size,
-                    "ssd_id": number,
-                    "sub_id": 0,
-                }
-                for number, drive in enumerate(drives)
-            ]
-    return reply(err_msg=SUCCESS, **members)
-
-
-async def get_ssd_diags(machine: CapmcMachine, ask: Ask) -> Reply:
-    """How worn the solid-state drives are."""
-    table, at = _drive_nodes(machine, ask)
-    found = await machine.drives(table.uids[at])
-    now = dt.datetime.fromtimestamp(machine.now(), machine.zone).strftime("%Y-%m-%d %H:%M:%S")
-    diags = [
-        {
-            "cname": place,
-            "comp_ord": number,
-            "firmware": drive.firmware,
-            "life_remaining": drive.life_remaining,
-            "manu_id": "",
-            "nid": nid,
-            "part_id": drive.model,
-            "percent_used": drive.percent_used,
-            "serial_num": drive.serial,
-            "size": drive.size // 10**9,
-            "ts": now,
-        }
-        for nid, uid, place in _rows(machine, table, at)
-        for number, drive in enumerate(found.get(uid, ()))
-    ]
-    return reply(err_msg=SUCCESS, ssd_diags=diags)
-
-
-def _rows(machine: CapmcMachine, table: NodeTable, at: Positions) -> list[tuple[int, int, str]]:
-    uids = table.uids[at]
-    return list(zip(table.nids[at].tolist(), uids.tolist(), machine.places(uids), strict=True))
-
-
-def _drive_nodes(machine: CapmcMachine, ask: Ask) -> tuple[NodeTable, Positions]:
-    table = machine.nodes()
-    cnames = ask.body.get("cname")
-    if cnames is None:
-        return table, chosen(table, nids_of(ask.body))
-    if not isinstance(cnames, list) or "nids" in ask.body:
-        raise Refusal(400, "Bad Request: give nids or cname")
-    uids = machine.at_places([word(name, "cname", 64) for name in cnames])
-    if -1 in uids:
-        raise Refusal(400, "Bad Request: invalid cname")
-    return table, np.flatnonzero(np.isin(table.uids, uids))

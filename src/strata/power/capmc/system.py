@@ -162,4 +162,5 @@ async def get_partition_map(machine: CapmcMachine, ask: Ask) -> Reply:
 async def health(machine: CapmcMachine, ask: Ask) -> Reply:
     """Whether requests can be answered."""
     count = len(machine.nodes().nids)
-    return reply(readiness="Ready", vault="not used", hsm=f"{count} nodes")
+    readiness = f"Not ready: {machine.trouble}" if machine.trouble else "Ready"
+    return reply(readiness=readiness, vault="not used", hsm=f"{count} nodes")

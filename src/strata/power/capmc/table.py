@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from strata.power.capmc import bias, caps, cnctl, energy, nodes, staged, system
+from strata.power.capmc import bias, caps, cnctl, components, drives, energy, nodes, staged, system
 from strata.power.capmc.machine import CapmcMachine
 from strata.power.capmc.reply import Reply
 from strata.power.capmc.request import Ask
@@ -36,17 +36,18 @@ APPLETS: dict[str, Applet] = {
     **_reads(
         caps.get_power_cap_capabilities, caps.get_power_cap, bias.get_power_bias, bias.compute_power_bias,
         staged.get_mcdram_capabilities, staged.get_mcdram_cfg, staged.get_numa_capabilities, staged.get_numa_cfg,
-        staged.get_ssd_enable, staged.get_ssds, staged.get_ssd_diags, staged.cnselect,
+        staged.get_ssd_enable, drives.get_ssds, drives.get_ssd_diags, staged.cnselect,
         energy.get_node_energy, energy.get_node_energy_stats, energy.get_node_energy_counter,
-        system.get_nid_map, nodes.get_xname_status, nodes.get_group_status,
+        system.get_nid_map, components.get_xname_status, components.get_group_status,
     ),
     **_reads(
         system.get_system_parameters, system.get_system_power, system.get_system_power_details,
         system.get_partition_map, system.health, get=True,
     ),
     **_changes(
-        nodes.node_on, nodes.node_off, nodes.node_reinit, nodes.xname_on, nodes.xname_off, nodes.xname_reinit,
-        nodes.group_on, nodes.group_off, nodes.group_reinit, nodes.emergency_power_off,
+        nodes.node_on, nodes.node_off, nodes.node_reinit,
+        components.xname_on, components.xname_off, components.xname_reinit, components.group_on,
+        components.group_off, components.group_reinit, components.emergency_power_off,
         caps.set_power_cap, bias.set_power_bias, bias.clr_power_bias, bias.set_power_bias_data,
         staged.set_mcdram_cfg, staged.clr_mcdram_cfg, staged.set_numa_cfg, staged.clr_numa_cfg,
         staged.set_ssd_enable, staged.clr_ssd_enable, cnctl.cnctl,
@@ -66,5 +67,5 @@ def changes(applet: str, ask: Ask) -> bool:
     """Whether the request would change something."""
     if applet == READS_BY_FUNCTION:
         data = ask.body.get("data")
-        return not isinstance(data, dict) or data.get("PWR_Function") == "PWR_ObjAttrSetValues"
+        return not isinstance(data, dict) or data.get("PWR_Function") == cnctl.SET
     return APPLETS[applet].changes
