@@ -32,6 +32,11 @@ _VERSIONS = ("v0", "v1")
 _READ, _CHANGE = Right("read", "power"), Right("change", "power")
 _PROBES = ("liveness", "readiness")
 _LONGEST = 400
+_EMPTY = dict.fromkeys(
+    ("get_power_cap_capabilities", "get_power_cap", "set_power_cap", "get_system_power", "get_system_power_details"),
+    "no request",
+)
+"""What an empty body is told, where that is not the usual."""
 
 _decode = msgspec.json.Decoder().decode
 
@@ -81,7 +86,10 @@ async def _answer(scope: Scope, receive: Receive) -> Reply:
     allowed = ("GET", "POST") if applet.get else ("POST",)
     if method not in allowed:
         raise _WrongMethod(method, allowed)
-    body = _query(scope) if method == "GET" else await _body(scope, receive, services.limits.body)
+    if method == "GET":
+        body = _query(scope)
+    else:
+        body = await _body(receive, services.limits.body, _EMPTY.get(name, "Bad Request: JSON: EOF"))
     ask = Ask(applet=name, body=body, shasta=shasta)
     who.require(_CHANGE if changes(name, ask) else _READ)
     if services.capmc is None:
@@ -99,7 +107,7 @@ def _query(scope: Scope) -> dict[str, Any]:
     return dict(parse_qsl(scope["query_string"].decode("latin-1"), max_num_fields=16))
 
 
-async def _body(scope: Scope, receive: Receive, most: int) -> dict[str, Any]:
+async def _body(receive: Receive, most: int, empty: str) -> dict[str, Any]:
     parts: list[bytes] = []
     size = 0
     while True:
@@ -114,7 +122,7 @@ async def _body(scope: Scope, receive: Receive, most: int) -> dict[str, Any]:
         if not event.get("more_body"):
             break
     if not size:
-        raise Refusal(400, "Bad Request: JSON: EOF")
+        raise Refusal(400, empty)
     try:
         found = _decode(b"".join(parts))
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):

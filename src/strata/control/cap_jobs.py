@@ -2,7 +2,8 @@
 
 A job survives a restart: setting a cap twice is the same as once. Where a cap that makes room could not be lowered,
 none is raised: whoever gave the caps counted on it. Where the site has a limit, every cap is booked before it is set
-(``CapBooks``), and one for which there is no room yet waits.
+(``CapBooks``), and one for which there is no room yet waits, or goes up in steps; others go on meanwhile
+(``CapOrder``). A job looks whether it was cancelled after every wait, before it does anything more.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from strata.control.cap_order import CapOrder, Rows, Turn
 from strata.control.cap_sender import CapSender, Sent, Watts
 from strata.control.columns import Mask
 from strata.control.job_record import Step
@@ -38,6 +41,7 @@ the limit, under which others may be on their way down."""
 _CHUNK = 1000
 _HELD_BACK = "not raised: another cap of the same request, which makes room for it, could not be lowered"
 _NO_ROOM = "not set: the site's limit, ramp or band left no room for it"
+_OVERTAKEN = "not set: a later request gave the node another cap"
 
 
 class CapBooks(Protocol):
@@ -48,8 +52,9 @@ class CapBooks(Protocol):
         """Why these caps (0: none) cannot be, all of them together; empty: they can."""
         ...
 
-    async def book(self, uids: Uids, watts: Watts) -> Mask:
-        """Which of these caps may be set now; they are booked then."""
+    async def book(self, uids: Uids, watts: Watts) -> Watts:
+        """The caps that may be set now on the way to these (NaN: none yet); they are booked then. One that differs from
+        what was asked for is a step: ask again once it is settled."""
         ...
 
     def settle(self, uids: Uids, watts: Watts, sent: Sent) -> None:
@@ -66,9 +71,7 @@ class CapJobs:
         self._columns = columns
         self._books = books
         self._open: dict[str, _Told] = {}
-        self._turn = asyncio.Lock()
-        """One job after the other, as they were asked for: a scheduler raises once it was told that others fell, or may
-        fall yet."""
+        self._order = CapOrder()
         fleet.jobs_.register(KIND, self._work)
 
     async def set_caps(self, author: str, changes: Sequence[CapChange]) -> Mapping[int, str]:
@@ -77,9 +80,10 @@ class CapJobs:
         moves.sort(key=lambda move: bool(move["rises"]))
         total = sum(len(change.uids) for change in changes)
         ticket = secrets.token_hex(8)
+        arguments = {"moves": moves, "ticket": ticket, "asked": time.time()}
         told = self._open[ticket] = _Told(uid for change in changes for uid in change.uids.tolist())
         try:
-            job = await self._fleet.jobs_.start(KIND, author, total, {"moves": moves, "ticket": ticket})
+            job = await self._fleet.jobs_.start(KIND, author, total, arguments)
             try:
                 async with asyncio.timeout(PATIENCE):
                     ended = await self._fleet.jobs_.wait(job.id)
@@ -107,67 +111,92 @@ class CapJobs:
         return found
 
     async def _work(self, arguments: Mapping[str, Any], position: Any) -> AsyncIterator[Step]:
-        async with self._turn, contextlib.aclosing(self._steps(arguments, position)) as steps:
-            async for step in steps:
-                yield step
-
-    async def _steps(self, arguments: Mapping[str, Any], position: Any) -> AsyncGenerator[Step, None]:
         told = self._open.get(arguments["ticket"], _Told())
-        start, refused = position or (0, False)
-        uids, watts, control, rises = _flat(arguments["moves"])
-        falling = int((~rises).sum())
-        begin = start
-        while begin < len(uids):
-            # A chunk never has both: all that falls has ended before anything rises.
-            end = min(begin + _CHUNK, falling if begin < falling else len(uids))
-            part = slice(begin, end)
-            if begin >= falling and refused:
-                failed = dict.fromkeys(uids[part].tolist(), _HELD_BACK)
-            else:
-                failed = {}
-                async for waits in self._set(uids[part], watts[part], control[part], failed):
-                    if waits:
-                        yield Step(position=(begin, refused))  # so that it can be cancelled meanwhile
-                refused = refused or (begin < falling and bool(failed))
-            told.take(uids[part], failed)
-            names = self._names(failed)
-            yield Step(position=(end, refused), done=end - begin - len(failed), failed=names, durable=refused)
-            begin = end
+        begin, refused, *more = position or (0, False)
+        caps = _flat(arguments["moves"])
+        falling = int((~caps.rises).sum())
+        overtaken = intset.unpack(more[0] if more else ())
+        turn = Turn(arguments.get("asked", 0.0), caps.uids, caps.accel, caps.rises, overtaken)
+        turn.open[:begin] = False
+        with self._order.entered(turn):
+            while begin < len(caps.uids):
+                # A chunk never has both: all that falls has ended before anything rises.
+                end = min(begin + _CHUNK, falling if begin < falling else len(caps.uids))
+                rows = np.arange(begin, end)
+                failed: dict[int, str] = {}
+                if begin >= falling and refused:
+                    failed = dict.fromkeys(caps.uids[rows].tolist(), _HELD_BACK)
+                    turn.open[rows] = False
+                    told.take(caps.uids[rows], failed)
+                else:
+                    async with contextlib.aclosing(self._set(turn, caps, rows, failed, told)) as waits:
+                        async for _ in waits:
+                            # Durable, so that a cancel is heard of wherever it was asked for.
+                            yield Step(position=_position(begin, refused, turn), durable=True)
+                    refused = refused or (begin < falling and bool(failed))
+                names = self._names(failed)
+                done = end - begin - len(failed)
+                yield Step(position=_position(end, refused, turn), done=done, failed=names, durable=refused)
+                begin = end
 
     async def _set(
-        self, uids: Uids, watts: Watts, control: Sequence[str], failed: dict[int, str]
-    ) -> AsyncGenerator[bool, None]:
-        """Set them, those for which there is no room yet later; yields True while it waits for that."""
-        left, controls = np.arange(len(uids)), np.array(control)
+        self, turn: Turn, caps: _Caps, rows: Rows, failed: dict[int, str], told: _Told
+    ) -> AsyncGenerator[None, None]:
+        """Set them, those later whose time has not come or for which there is no room yet; yields after each wait."""
         loop = asyncio.get_running_loop()
         since = loop.time()
-        while len(left):
-            granted = await self._booked(uids[left], watts[left], controls[left])
-            now = left[granted]
-            if len(now):
-                since = loop.time()
-                sent = await self._sender.send(uids[now], watts[now], controls[now].tolist())
-                failed |= sent.why
-                self._settle(uids[now], watts[now], controls[now], sent)
-            left = left[~granted]
+        left = rows
+        while True:
+            late = left[turn.overtaken[left]]
+            failed |= told.take(caps.uids[late], dict.fromkeys(caps.uids[late].tolist(), _OVERTAKEN))
+            left = left[turn.open[left]]
             if not len(left):
                 return
-            over = self._books is not None and self._books.no_room(uids[left], watts[left])
+            turn.stuck = False
+            mine = self._order.claim(turn, left)
+            set_, ended = left[:0], left[:0]
+            try:
+                set_, ended, why = await self._act(caps, mine)
+                failed |= told.take(caps.uids[ended], why)
+            finally:
+                self._order.give_back(turn, mine, ended)
+            left = left[turn.open[left] | turn.overtaken[left]]
+            if not turn.open[left].any():
+                continue
+            turn.stuck = len(ended) < len(mine)
+            if len(set_) or not turn.stuck:
+                since = loop.time()
+            over = self._books is not None and self._books.no_room(caps.uids[left], caps.watts[left])
             if loop.time() - since > (LIMIT_WAIT if over else RAMP_WAIT):
-                failed |= dict.fromkeys(uids[left].tolist(), _NO_ROOM)
+                failed |= told.take(caps.uids[left], dict.fromkeys(caps.uids[left].tolist(), _NO_ROOM))
+                turn.open[left] = False
                 return
-            yield True
-            await asyncio.sleep(RETRY)
+            await self._order.change(RETRY)
+            yield
 
-    async def _booked(self, uids: Uids, watts: Watts, controls: npt.NDArray[np.str_]) -> Mask:
-        granted = np.ones(len(uids), np.bool_)
-        whole = controls == "node"
+    async def _act(self, caps: _Caps, rows: Rows) -> tuple[Rows, Rows, Mapping[int, str]]:
+        """Set what may be set now: which were set to anything; which are over, and why not, of those that failed."""
+        if not len(rows):
+            return rows, rows, {}
+        granted = await self._booked(caps, rows)
+        some = ~np.isnan(granted)
+        rows, granted = rows[some], granted[some]
+        if not len(rows):
+            return rows, rows, {}
+        uids, accel = caps.uids[rows], caps.accel[rows]
+        sent = await self._sender.send(uids, granted, np.where(accel, "accel", "node").tolist())
+        self._settle(uids, granted, ~accel, sent)
+        return rows, rows[~sent.done | (granted == caps.watts[rows])], sent.why
+
+    async def _booked(self, caps: _Caps, rows: Rows) -> Watts:
+        """Caps of whole nodes only: those of accelerators are part of them."""
+        granted = caps.watts[rows].copy()
+        whole = ~caps.accel[rows]
         if self._books is not None and whole.any():
-            granted[whole] = await self._books.book(uids[whole], watts[whole])
+            granted[whole] = await self._books.book(caps.uids[rows[whole]], caps.watts[rows[whole]])
         return granted
 
-    def _settle(self, uids: Uids, watts: Watts, controls: npt.NDArray[np.str_], sent: Sent) -> None:
-        whole = controls == "node"
+    def _settle(self, uids: Uids, watts: Watts, whole: Mask, sent: Sent) -> None:
         if self._books is not None and whole.any():
             part = Sent(done=sent.done[whole], refused=sent.refused[whole], why={})
             self._books.settle(uids[whole], watts[whole], part)
@@ -193,23 +222,33 @@ class _Told:
         """Uids of which something has not ended."""
         return [uid for uid, count in self._left.items() if count > 0]
 
-    def take(self, uids: Uids, failed: Mapping[int, str]) -> None:
-        """These have ended."""
+    def take(self, uids: Uids, failed: Mapping[int, str]) -> Mapping[int, str]:
+        """These have ended; ``failed`` of them."""
         self._left.subtract(uids.tolist())
         self.failed.update(failed)
+        return failed
 
 
-def _flat(moves: Sequence[Mapping[str, Any]]) -> tuple[npt.NDArray[np.int64], Watts, list[str], npt.NDArray[np.bool_]]:
+class _Caps(NamedTuple):
     """One row for each cap."""
-    uids, watts, control, rises = [], [], [], []
+
+    uids: npt.NDArray[np.int64]
+    watts: Watts
+    accel: Mask
+    rises: Mask
+
+
+def _flat(moves: Sequence[Mapping[str, Any]]) -> _Caps:
+    parts = [_Caps(np.empty(0, np.int64), np.empty(0), np.empty(0, np.bool_), np.empty(0, np.bool_))]
     for move in moves:
         if move["control"] not in ("node", "accel"):
             raise BadRequest("not a control", where=str(move["control"])[:40])
-        members = intset.unpack(move["uids"])
-        uids.append(members)
-        watts.append(np.full(len(members), float(move["watts"])))
-        control += [str(move["control"])] * len(members)
-        rises.append(np.full(len(members), bool(move["rises"])))
-    if not uids:
-        return np.empty(0, np.int64), np.empty(0), [], np.empty(0, np.bool_)
-    return np.concatenate(uids), np.concatenate(watts), control, np.concatenate(rises)
+        uids = intset.unpack(move["uids"])
+        values = (float(move["watts"]), move["control"] == "accel", bool(move["rises"]))
+        parts.append(_Caps(uids, *(np.full(len(uids), value) for value in values)))
+    return _Caps(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _position(begin: int, refused: bool, turn: Turn) -> tuple[int, bool, intset.Runs]:
+    """Where a successor goes on; it drops what was overtaken."""
+    return begin, refused, intset.pack(np.flatnonzero(turn.overtaken))

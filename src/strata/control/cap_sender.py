@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from strata.control.batches import batch_of
 from strata.control.columns import Mask
 from strata.control.service import Service
 from strata.core.errors import NotOffered, OutcomeUnknown, StrataError
@@ -68,7 +69,7 @@ class CapSender:
         refused[nodes < 0] = True
         why |= dict.fromkeys(uids[nodes < 0].tolist(), "it is no more")
         living = np.flatnonzero(nodes >= 0)
-        batch = self._fleet.controller.batch(nodes[living])
+        batch = batch_of(self._fleet.registry, nodes[living])
         tasks = [asyncio.create_task(one(place, at)) for place, at in zip(living.tolist(), batch.bmcs, strict=True)]
         await _within(tasks, within)
         open_ = ~(done | refused)
@@ -96,7 +97,7 @@ class CapSender:
                     found[place] = own[0].watts or 0.0
 
         living = np.flatnonzero(nodes >= 0)
-        batch = self._fleet.controller.batch(nodes[living])
+        batch = batch_of(self._fleet.registry, nodes[living])
         tasks = [asyncio.create_task(one(place, at)) for place, at in zip(living.tolist(), batch.bmcs, strict=True)]
         await _within(tasks, within)
         return found

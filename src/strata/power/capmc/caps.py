@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from strata.power.capmc.bias import APPLIED, KIND
 from strata.power.capmc.machine import CapChange, CapmcMachine, Control, Mask, NodeTable, Positions
+from strata.power.capmc.ratings import rated
 from strata.power.capmc.reply import (
     EBADE,
     EINVAL,
     NO_DATA,
-    Refusal,
     Reply,
     aside,
     columns,
@@ -40,7 +40,7 @@ async def get_power_cap_capabilities(machine: CapmcMachine, ask: Ask) -> Reply:
     table = machine.nodes()
     at = chosen(table, nids_of(ask.body), compute=True)
     at = at[table.compute[at]]
-    rows, nids = machine.rows(table.uids[at]), table.nids[at]
+    rows, nids = rated(machine, table.uids[at]), table.nids[at]
     return columns({"groups": await aside(len(at), lambda: _groups(rows, nids))})
 
 
@@ -81,9 +81,11 @@ def _watts(column: npt.NDArray[np.float64], at: int) -> int:
 
 
 async def get_power_cap(machine: CapmcMachine, ask: Ask) -> Reply:
-    """To what each node is capped; 0: it is not."""
-    table = machine.nodes()
-    at = chosen(table, nids_of(ask.body), compute=True)
+    """To what each node is capped; 0: it is not. Without a list: of every node that is ready, as only those have caps
+    to tell of."""
+    table, nids = machine.nodes(), nids_of(ask.body)
+    at = chosen(table, nids, compute=True)
+    at = at if len(nids) else at[table.ready[at]]
     rows = machine.rows(table.uids[at])
     applied = await machine.records(APPLIED)
     bad = ~table.compute[at] | ~table.ready[at] | np.isnan(rows.cap)
@@ -106,9 +108,12 @@ def _told(
         for nid, cap, acc in zip(nids.tolist(), whole, accel, strict=True)
     ]
     if applied:
-        for place in np.flatnonzero(np.isin(uids, np.fromiter(applied, np.int64, len(applied))) & ~bad).tolist():
-            asked, bias = applied[int(uids[place])]
-            if whole[place] == round(asked * bias):
+        places = np.flatnonzero(np.isin(uids, np.fromiter(applied, np.int64, len(applied))) & ~bad)
+        pairs = [applied[uid] for uid in uids[places].tolist()]
+        watts, factors = np.array(pairs, np.float64).reshape(-1, 2).T
+        made = _with_bias(watts, factors, rows, places).round().tolist()
+        for place, (asked, bias), cap in zip(places.tolist(), pairs, made, strict=True):
+            if whole[place] == cap:
                 texts[place] = _biased(int(nids[place]), asked, bias, whole[place], accel[place])
     for place in np.flatnonzero(bad).tolist():
         e, why = _why_not(table, int(at[place]))
@@ -135,8 +140,6 @@ def _why_not(table: NodeTable, at: int) -> tuple[int, str]:
 async def set_power_cap(machine: CapmcMachine, ask: Ask) -> Reply:
     """Cap nodes and accelerators. Everything is checked before anything is done; what is not named goes to its
     default, which is no cap."""
-    if not ask.body:
-        raise Refusal(400, "Bad Request: no request")
     table, wanted = machine.nodes(), objects_of(ask.body)
     nids = np.array([one["nid"] for one in wanted], dtype=np.int64)
     at = table.find(nids)
@@ -166,7 +169,7 @@ async def set_power_cap(machine: CapmcMachine, ask: Ask) -> Reply:
     bias = await machine.records(KIND)
     uids = table.uids[at]
     factors = np.array([bias.get(uid, 1.0) for uid in uids.tolist()]) if bias else np.ones(len(uids))
-    node = np.where(node > 0, np.rint(node * factors), 0)
+    node = _with_bias(node, factors, rows)
     if why := machine.no_room(uids, node):
         return reply(e=EINVAL, err_msg=said(EINVAL), nids=of_nids(dict.fromkeys(nids.tolist(), why), EINVAL))
     changes = [CapChange(control="node", uids=uids, watts=node)]
@@ -179,6 +182,19 @@ async def set_power_cap(machine: CapmcMachine, ask: Ask) -> Reply:
         nid_of = dict(zip(uids.tolist(), nids.tolist(), strict=True))
         return partial({nid_of[uid]: why for uid, why in failed.items()})
     return reply()
+
+
+def _with_bias(
+    watts: npt.NDArray[np.float64],
+    factors: npt.NDArray[np.float64],
+    rows: PowerRows,
+    places: Positions | slice = slice(None),
+) -> npt.NDArray[np.float64]:
+    """What caps (0: none) become by their factors, as far as the nodes take it."""
+    least, most, supply = rows.least[places], rows.most[places], rows.supply[places]
+    most = np.where(supply >= least, np.fmin(most, supply), most)
+    found: npt.NDArray[np.float64] = np.fmin(np.fmax(np.rint(watts * factors), least), most)
+    return np.where((watts > 0) & (factors != 1.0), found, watts)
 
 
 async def _note_bias(

@@ -91,11 +91,11 @@ def chosen(table: NodeTable, nids: Nids, *, compute: bool = False) -> Positions:
     return np.unique(at)
 
 
-def objects_of(body: Mapping[str, Any], key: str = "nids") -> list[Mapping[str, Any]]:
+def objects_of(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The list of objects with a ``nid`` each that setters take."""
-    given = body.get(key)
+    given = body.get("nids")
     if not isinstance(given, list) or not given:
-        raise Refusal(400, "Bad Request: no NIDs" if key == "nids" else f"Bad Request: no {key}")
+        raise Refusal(400, "no NIDs")
     for one in given:
         if not isinstance(one, dict) or type(one.get("nid")) is not int or not 0 <= one["nid"] <= MOST_NID:
             raise Refusal(400, f"invalid nids: {listed([one.get('nid') if isinstance(one, dict) else one])}")

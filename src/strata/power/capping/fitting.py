@@ -19,11 +19,8 @@ def fitting(chosen: Mask, watts: Column, room: float, groups: Rows | None, rank:
     if float(watts[rows].sum()) <= room:
         fits[rows] = True
         return fits
-    own = -1 - rows
-    keys = own if groups is None else np.where(groups[rows] < 0, own, groups[rows])
-    _, first, member = np.unique(keys, return_index=True, return_inverse=True)
+    member, order = together(rows, groups, rank)
     need = np.bincount(member, watts[rows])
-    order = np.argsort(rank[rows][first], kind="stable") if rank is not None else np.argsort(first)
     granted = np.zeros(len(need), np.bool_)
     for _ in range(_SKIPS):
         small = np.cumsum(need[order]) <= room
@@ -35,3 +32,12 @@ def fitting(chosen: Mask, watts: Column, room: float, groups: Rows | None, rank:
             break
     fits[rows[granted[member]]] = True
     return fits
+
+
+def together(rows: Rows, groups: Rows | None, rank: Column | None) -> tuple[Rows, Rows]:
+    """Which group each of ``rows`` is in, numbered from 0; and the groups in the order in which they are served."""
+    own = -1 - rows
+    keys = own if groups is None else np.where(groups[rows] < 0, own, groups[rows])
+    _, first, member = np.unique(keys, return_index=True, return_inverse=True)
+    order = np.argsort(rank[rows][first], kind="stable") if rank is not None else np.argsort(first)
+    return member.reshape(-1), order

@@ -18,6 +18,7 @@ from strata.core.errors import Corrupt
 from strata.power.capping.fitting import fitting
 from strata.power.capping.kept import pack, unpack
 from strata.power.capping.moves import Moves
+from strata.power.capping.steps import Bounds, stepped
 from strata.power.capping.terms import NOTHING, Column, Commands, Limits, Mask, Ratings, Rows, Use
 
 ALL = slice(None)
@@ -70,8 +71,7 @@ class Ledger:
 
     def room(self, now: float, limits: Limits) -> float:
         """Watts that may be given out now. Below zero: so much has to be taken back."""
-        room = limits.site - float(self.worst().sum())
-        return min(room, limits.ramp_up - self._risen.within(now)) if room > 0 else room
+        return self._up_to(now, limits).now
 
     def propose(
         self, now: float, targets: Column, limits: Limits, *, groups: Rows | None = None, rank: Column | None = None
@@ -79,8 +79,9 @@ class Ledger:
         """The commands that may be sent now on the way to ``targets`` (NaN: leave it as it is).
 
         Rows with the same number in ``groups`` (0 and up; below: by itself) are raised all together or not at all, in
-        the order of their ``rank``, lowest first. While more may be drawn than is allowed, nodes are lowered even
-        where nobody asked for it, and nothing is raised. Nodes with a command under way are left alone.
+        the order of their ``rank``, lowest first. What is more than a ramp allows in a minute goes in steps. While more
+        may be drawn than is allowed, nodes are lowered even where nobody asked for it, and nothing is raised. Nodes
+        with a command under way are left alone.
         """
         worst = self.worst()
         over = float(worst.sum()) > limits.site
@@ -90,14 +91,16 @@ class Ledger:
         free = ~self.in_flight
         down = free & (wanted < self.cap)
         if not over:
+            down_to = Bounds(float(worst.sum()) - limits.floor, limits.ramp_down, self._fallen.within(now))
+            wanted = stepped(down, self.cap, wanted, worst - self.drawn(wanted), down_to, groups, rank)
             freed = np.where(down, worst - self.drawn(wanted), 0.0)
-            spare = min(float(worst.sum()) - limits.floor, limits.ramp_down - self._fallen.within(now))
-            down &= fitting(down, freed, spare, groups, rank)
+            down &= fitting(down, freed, down_to.now, groups, rank) | (freed == 0)
         up = np.zeros(len(self), np.bool_)
         if not over:
             up = free & (wanted > self.cap)
-            taken = np.where(up, self.drawn(wanted) - worst, 0.0)
-            up &= fitting(up, taken, self.room(now, limits), groups, rank)
+            up_to = self._up_to(now, limits)
+            wanted = stepped(up, self.cap, wanted, self.drawn(wanted) - worst, up_to, groups, rank)
+            up &= fitting(up, np.where(up, self.drawn(wanted) - worst, 0.0), up_to.now, groups, rank)
         rows = np.flatnonzero(down | up)
         return Commands(rows, wanted[rows]) if len(rows) else NOTHING
 
@@ -204,6 +207,9 @@ class Ledger:
         self.since[rows] = now
         self._risen.end(rows, now)
         self._fallen.end(rows, now)
+
+    def _up_to(self, now: float, limits: Limits) -> Bounds:
+        return Bounds(limits.site - float(self.worst().sum()), limits.ramp_up, self._risen.within(now))
 
     def _starting(self, caps: Column, rows: Rows | slice) -> Column:
         boot = self.ratings.boot[rows]
