@@ -141,6 +141,7 @@ def main(run: Callable[[], None]) -> NoReturn:
         # An exception raised here could come up in a place that swallows it; asyncio ends its main task instead.
         signal.raise_signal(signal.SIGINT)
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has its background jobs ignore it
     signal.signal(signal.SIGTERM, end)
     try:
         run()
