@@ -173,9 +173,10 @@ async def set_power_cap(machine: CapmcMachine, ask: Ask) -> Reply:
     if why := machine.no_room(uids, node):
         return reply(e=EINVAL, err_msg=said(EINVAL), nids=of_nids(dict.fromkeys(nids.tolist(), why), EINVAL))
     changes = [CapChange(control="node", uids=uids, watts=node)]
-    has = ~np.isnan(rows.accel_most)
-    if has.any():
-        changes.append(CapChange(control="accel", uids=uids[has], watts=accel[has]))
+    # Accelerators that are to have no cap, and have none, need not be told.
+    other = ~np.isnan(rows.accel_most) & ((accel > 0) | (rows.accel_cap != 0))
+    if other.any():
+        changes.append(CapChange(control="accel", uids=uids[other], watts=accel[other]))
     failed = await machine.set_caps(changes)
     await _note_bias(machine, uids, asked, factors, failed)
     if failed:
