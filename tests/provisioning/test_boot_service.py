@@ -131,6 +131,15 @@ async def test_a_node_that_never_arrives_is_held_with_what_its_console_said(tmp_
         assert "vmlinuz" in (await site.script(1))[1]
 
 
+async def test_of_a_panic_the_reason_is_told_and_not_the_end_of_its_trace(tmp_path: Path) -> None:
+    async with booting(tmp_path, attempts=1) as site:
+        site.tail = "[ 1.0] booting\n[ 2.0] Kernel panic - not syncing: VFS: no root\n" + "[ 2.1] ? mount+0x1\n" * 100
+        await site.boot(1)
+        await site.script(1)
+        await asyncio.wait_for(site.told.wait(), 60)
+        assert "its console said: Kernel panic - not syncing: VFS: no root" in site.held["n0001"]
+
+
 async def test_a_boot_that_arrives_makes_earlier_failures_forgotten(tmp_path: Path) -> None:
     async with booting(tmp_path, attempts=3) as site:
         for _ in range(2):

@@ -15,6 +15,7 @@ log = logging.getLogger(__name__)
 
 TAIL = 400
 """Characters of a node's console that are shown as the reason why it is held."""
+_PANIC = "Kernel panic - not syncing"
 
 
 class FailedBoots:
@@ -45,7 +46,7 @@ class FailedBoots:
         """Hold the node, then count anew: when a person releases it, it gets all its tries again."""
         attempts = self._identity.record(name).attempts
         try:
-            tail = _plain(await self._ground.console_tail(name))[-TAIL:]
+            tail = _telling(_plain(await self._ground.console_tail(name)))
             reason = f"{attempts} boots in a row did not arrive" + (f"; its console said: {tail}" if tail else "")
             await self._ground.hold(name, reason)
             await self._identity.forgive(name)
@@ -54,6 +55,12 @@ class FailedBoots:
             log.warning("a node that does not boot could not be held", extra={"node": name, "reason": str(error)})
         finally:
             del self._holding[name]
+
+
+def _telling(text: str) -> str:
+    """The end of it; of a panic its beginning, which says why: a long trace comes after it."""
+    at = text.rfind(_PANIC)
+    return text[at : at + TAIL] if at >= 0 else text[-TAIL:]
 
 
 def _plain(text: str) -> str:
