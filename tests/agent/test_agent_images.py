@@ -8,17 +8,21 @@ import os
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from fake_controller import CHUNK, Controller, Site, controller
 
 from strata.agent.errors import AgentError, CommandFailed, Corrupt
 from strata.agent.files import write_private
+from strata.agent.images.damage import damage, note_damage
 from strata.agent.images.demand import ChunkCache
 from strata.agent.images.fetch import Source
+from strata.agent.images.loading import Loader
 from strata.agent.images.release import Release, Trust
 from strata.agent.link.http import tls_context
+from strata.agent.link.identity import Identity
 from strata.agent.paths import Paths
 from strata.provisioning.images.release import canonical
 
@@ -122,6 +126,29 @@ def test_a_list_of_chunks_that_was_not_signed_is_refused(site: Controller, paths
         fetch(source_of(paths, site.url), Release(site.site.release(image)))
 
 
+def test_an_image_that_arrives_damaged_is_told_of_until_it_arrives_whole(
+    site: Controller, paths: Paths, image: Path
+) -> None:
+    identity = cast("Identity", SimpleNamespace(context=lambda: tls_context(paths.authority, paths.identity)))
+    loader, release = Loader(paths, identity, [site.url]), Release(site.site.release(image))
+    assert damage(paths) == {}
+    site.faults.append(lambda path, data: bytes(len(data)))
+    for _ in range(2):
+        with pytest.raises(Corrupt):
+            loader.load(release, "demand", lambda: False)
+        assert damage(paths) == {
+            f"sha256:{release.hex}": f"{release}: the list of its chunks is not the one that was signed"
+        }
+    loader.keep_only([(release, "demand")])
+    assert len(damage(paths)) == 1
+    site.faults.clear()
+    loader.load(release, "demand", lambda: False)
+    assert damage(paths) == {}
+    note_damage(paths, release, "chunk 3 arrived corrupt 3 times")
+    loader.keep_only([])
+    assert damage(paths) == {}
+
+
 def test_a_release_that_another_key_signed_or_that_was_altered_is_refused(
     tmp_path: Path, site: Controller, paths: Paths, image: Path
 ) -> None:
@@ -174,14 +201,17 @@ def test_on_demand_reads_any_range_and_keeps_a_bounded_number_of_chunks(
     release = Release(site.site.release(image))
     source = source_of(paths, site.url)
     said: list[str] = []
-    cache = ChunkCache(release, source.chunk_list(release), source, said.append)
+    damaged: list[str] = []
+    cache = ChunkCache(release, source.chunk_list(release), source, said.append, damaged.append)
     data = image.read_bytes()
     for offset, length in ((0, 1), (CHUNK - 3, 7), (3 * CHUNK, 2 * CHUNK + 1234), (5 * CHUNK, 1234)):
         assert cache.read(offset, length) == data[offset : offset + length]
     site.faults.append(lambda path, data: bytes(len(data)))
     assert cache.read(4 * CHUNK, 10) == data[4 * CHUNK : 4 * CHUNK + 10], "a kept chunk is not fetched again"
+    assert damaged == []
     with pytest.raises(Corrupt):
         cache.read(2 * CHUNK, 10)
+    assert damaged == [f"{release}: chunk 2 arrived corrupt 3 times"]
     source.close()
     assert hashlib.sha256(data).hexdigest() == release.hex
 

@@ -16,6 +16,10 @@ import msgspec
 import pytest
 
 from strata.core.errors import BadRequest, Conflict, NotFound, Refused
+from strata.provisioning.agents.hub import Hub
+from strata.provisioning.agents.wire import Exchange
+from strata.provisioning.images import commands, repository
+from strata.provisioning.images.press import Order, Pressed
 from strata.provisioning.images.release import CHUNK, Release, is_signed_by
 from strata.provisioning.signing import Signer
 from support.image_support import (
@@ -239,6 +243,45 @@ async def test_garbage_collection_removes_what_nothing_stands_for_and_says_so_be
         await site.images.catalogue.undelete("bob", "a:1")
 
 
+async def test_garbage_collection_keeps_what_nodes_run_until_they_run_something_else(site: Site) -> None:
+    one = await site.take(an_image(BASE), "a:1")
+    two = await site.take(an_image(BASE, layer(file("etc/v2"))), "a:1")
+    for dry_run in (True, False):
+        swept = await site.images.gc("bob", dry_run=dry_run, keep=0, held={one.squashfs, two.squashfs})
+        assert (swept.images, swept.files, swept.held) == ((), 0, (one.image,))
+    shelf = site.images.shelf
+    assert shelf.squashfs(one.squashfs).exists()
+    assert shelf.chunks(one.chunks).exists()
+    await site.images.catalogue.move("bob", one.image, "a:1", create=False)  # and it can be had back
+    await site.images.catalogue.move("bob", two.image, "a:1", create=False)
+    swept = await site.images.gc("bob", dry_run=False, keep=0, held={two.squashfs})
+    assert (swept.images, swept.held) == ((one.image,), ())
+    assert not shelf.squashfs(one.squashfs).exists()
+    assert list((shelf.root / "work").iterdir()) == []
+
+
+async def test_garbage_collection_takes_nothing_from_an_image_in_the_making(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pressed, go_on = asyncio.Event(), asyncio.Event()
+
+    async def press(order: Order, log: Path) -> Pressed:
+        made = await commands.press(order, log)
+        pressed.set()
+        await go_on.wait()
+        return made
+
+    monkeypatch.setattr(repository, "press", press)
+    taking = asyncio.create_task(site.take(an_image(BASE), "a:1"))
+    await pressed.wait()
+    with pytest.raises(Conflict, match="being made"):
+        await site.images.gc("bob", dry_run=False, keep=0)
+    go_on.set()
+    await taking
+    assert await site.images.verify("a:1") == []
+    assert (await site.images.gc("bob", dry_run=False, keep=0)).files == 0
+
+
 async def test_damage_on_disk_is_found(site: Site) -> None:
     release = await site.take(an_image(BASE), "a:1")
     path = site.images.shelf.squashfs(release.squashfs)
@@ -247,6 +290,30 @@ async def test_damage_on_disk_is_found(site: Site) -> None:
     path.write_bytes(data)
     problems = await site.images.verify("a:1")
     assert any("squashfs" in problem and "damaged" in problem for problem in problems)
+    [alarm] = site.alarms
+    assert (alarm.kind, alarm.about, alarm.node) == ("image-damaged", "a:1", "")
+    assert alarm.message.startswith("the image a:1 is damaged: on this controller the squashfs sha256:")
+
+
+async def test_a_node_that_refuses_an_image_as_damaged_raises_an_alarm_that_names_the_image(site: Site) -> None:
+    one = await site.take(an_image(BASE), "a:1")
+    await site.take(an_image(BASE, layer(file("etc/v2"))), "a:1")  # nodes may have the one before
+    hub = Hub(damaged=site.images.arrived_damaged)
+
+    async def says(seq: int, damaged: dict[str, str]) -> None:
+        state = msgspec.Raw(msgspec.json.encode({"damaged": damaged}))
+        await hub.exchange("n1", Exchange(generation=1, boot_id="b", seq=seq, wait=0, state=state))
+
+    await says(1, {})
+    await says(2, {one.squashfs: "chunk 19 arrived corrupt\n3 times", f"sha256:{'0' * 64}": "of nobody"})
+    await says(3, {one.squashfs: "chunk 19 arrived corrupt\n3 times", f"sha256:{'0' * 64}": "of nobody"})
+    [alarm] = site.alarms
+    assert (alarm.kind, alarm.about) == ("image-damaged", "a:1")
+    assert "n1 refused it: chunk 19 arrived corrupt 3 times" in alarm.message
+    await says(4, {})
+    await says(5, {one.squashfs: "again"})
+    assert len(site.alarms) == 2
+    await hub.stop()
 
 
 async def test_two_images_are_compared_by_files_and_packages(site: Site) -> None:
@@ -296,6 +363,43 @@ async def test_an_older_signed_release_is_refused_with_an_alarm(site: Site) -> N
     assert (await site.images.release("a:1")).serial == 2
     # On purpose, and as something new:
     assert (await site.take(old, "a:1", unsigned=True)).serial == 3
+
+
+async def test_the_very_release_that_a_tag_stands_for_comes_in_again_quietly(site: Site) -> None:
+    one = await site.take(an_image(BASE), "a:1")
+    await site.take(an_image(BASE, layer(file("etc/v2"))), "a:2")
+    assert await site.take(await exported(site, "a:1"), "a:1") == one
+    assert site.alarms == []
+    # It is still an old one to any other tag.
+    with pytest.raises(Refused, match="release 1 of a is offered, and 2 is known already"):
+        await site.take(await exported(site, "a:1"), "a:2")
+    assert [(alarm.kind, alarm.about) for alarm in site.alarms] == [("image-refused", "a")]
+
+
+async def test_a_release_that_is_refused_is_refused_before_any_work(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await site.take(an_image(BASE), "a:1")
+    old = await exported(site, "a:1")
+    await site.take(an_image(BASE, layer(file("etc/v2"))), "a:1")
+    monkeypatch.delattr(repository, "press")
+    with pytest.raises(Refused, match="known already"):
+        await site.take(old, "a:1")
+    with pytest.raises(BadRequest, match="holds the signed release of a:1"):
+        await site.take(old, "b:1")
+
+
+async def test_importing_again_mends_what_was_damaged_on_disk(site: Site) -> None:
+    release = await site.take(an_image(BASE), "a:1")
+    made, shelf = site.images.catalogue.find("a:1"), site.images.shelf
+    archive = await exported(site, "a:1")
+    for path in (shelf.squashfs(release.squashfs), shelf.chunks(release.chunks), shelf.blob(made.layers[0].digest)):
+        data = bytearray(path.read_bytes())
+        data[-1] ^= 1
+        path.write_bytes(data)
+    assert len(await site.images.verify("a:1")) == 3
+    assert await site.take(archive, "a:1") == release
+    assert await site.images.verify("a:1") == []
 
 
 async def test_a_release_signed_by_somebody_else_or_for_something_else_is_refused(site: Site, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from strata.cli.session import Session
 from strata.cli.times import span
 from strata.core import process as ps
 from strata.core.errors import Conflict, StrataError, Unavailable
+from strata.core.removal import remove_tree
 
 if TYPE_CHECKING:
     from strata.cli.client import Client
@@ -236,16 +237,11 @@ def is_ours(directory: Path) -> bool:
     return not directory.is_symlink() and mark.is_file() and mark.stat().st_uid == os.geteuid()
 
 
-def _ignore_gone(_: object, path: str, error: tuple[type[BaseException], BaseException, object]) -> None:
-    """For ``rmtree``: a server that is just ending may remove a file before we do."""
-    if not isinstance(error[1], FileNotFoundError):
-        raise error[1]
-
-
 def remove(directory: Path) -> bool:
     """Remove what is in the directory, then whatever ``up`` had to make to get there; False if it was there before.
 
-    The mark goes last, so that a ``down`` that was interrupted can be done again.
+    What is mounted there is unmounted, never emptied. The mark goes last, so that a ``down`` that was interrupted can
+    be done again.
     """
     mark = directory / MARK
     try:
@@ -254,7 +250,7 @@ def remove(directory: Path) -> bool:
         made = []
     for path in directory.iterdir():
         if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, onerror=_ignore_gone)
+            remove_tree(path)
         elif path != mark:
             path.unlink()
     mark.unlink()

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _REGISTRY = "docker://"
 _LAYOUT = ("oci-layout", "index.json", "blobs")
+_RELEASE = "release.json"  # in what 'export' wrote: what is signed of it
 _RECIPES = ("recipe.yaml", "Containerfile", "Dockerfile")
 
 PATH = click.Path(path_type=Path)
@@ -135,8 +136,9 @@ def send_file(client: Client, out: Output, source: Path) -> str:
     with Upload(client, out, f"sending {source.name}") as upload:
         if source.is_dir():
             with upload.tar() as tar:
-                for name in _LAYOUT:
-                    tar.add(source / name, arcname=name)
+                for name in (_RELEASE, *_LAYOUT):
+                    if name != _RELEASE or (source / name).exists():
+                        tar.add(source / name, arcname=name)
         else:
             upload.total = source.stat().st_size
             with source.open("rb") as file:

@@ -227,7 +227,7 @@ def undelete(session: Session, image: str, as_json: bool) -> None:
 @ls.json_option
 @pass_session
 def gc(session: Session, dry_run: bool, keep: float, as_json: bool) -> None:
-    """Remove images that no tag stands for, and files that belong to none.
+    """Remove images that no tag stands for and no node runs, and files that belong to none.
 
     \b
     Example: strata image gc --dry-run
@@ -242,6 +242,8 @@ def gc(session: Session, dry_run: bool, keep: float, as_json: bool) -> None:
     session.out.line(
         f"{many(len(found['images']), 'image')}, {many(found['files'], 'file')}, {size(found['bytes'])} {verb}"
     )
+    if found["held"]:
+        session.out.line(f"kept, because nodes run them: {', '.join(map(short, found['held']))}")
 
 
 def _where(found: Json) -> str:

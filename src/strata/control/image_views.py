@@ -163,3 +163,5 @@ class GcView(Out, frozen=True, kw_only=True):
     images: tuple[str, ...]
     files: int
     bytes: int
+    held: tuple[str, ...]
+    """Images that stay though no tag stands for them: nodes run them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from strata.control import image_views as iv
@@ -24,6 +24,10 @@ _LOOK = 1.0
 _MOST_LOG = 1 << 20
 
 
+async def _nothing() -> Collection[str]:
+    return ()
+
+
 class ImageService:
     """The repository, on behalf of somebody."""
 
@@ -34,9 +38,11 @@ class ImageService:
         *,
         used_by: Callable[[str], Sequence[str]] = lambda reference: (),
         copies: Callable[[str], tuple[tuple[str, ...], tuple[str, ...]]] = lambda image: ((), ()),
+        held: Callable[[], Awaitable[Collection[str]]] = _nothing,
     ) -> None:
         """``used_by``: the image sets that a tag is in. ``copies``: the controllers that have an image, and those that
-        lack it."""
+        lack it. ``held``: the images that nodes have, by the digests of their squashfs."""
+        self._held = held
         self._images = images
         self._copies = copies
         self._used_by = used_by
@@ -97,9 +103,10 @@ class ImageService:
         return self._view(f"{name}:{tag}")
 
     async def gc(self, who: Principal, request: iv.GcRequest) -> iv.GcView:
-        """Remove what nothing stands for."""
-        swept = await self._images.gc(who.name, dry_run=request.dry_run, keep=request.keep)
-        return iv.GcView(images=swept.images, files=swept.files, bytes=swept.bytes)
+        """Remove what nothing stands for and no node runs."""
+        held = await self._held()
+        swept = await self._images.gc(who.name, dry_run=request.dry_run, keep=request.keep, held=held)
+        return iv.GcView(images=swept.images, files=swept.files, bytes=swept.bytes, held=swept.held)
 
     # -- making
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from ..errors import AgentError, Corrupt
 from ..link.http import tls_context
 from ..paths import Paths
+from .damage import note_damage
 from .fetch import Source
 from .nbd import serve
 from .release import Release
@@ -26,11 +27,20 @@ _CACHE_BYTES = 32 << 20
 class ChunkCache:
     """Reads any range of an image through checked chunks, the latest of them kept in memory."""
 
-    def __init__(self, release: Release, digests: bytes, source: Source, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        release: Release,
+        digests: bytes,
+        source: Source,
+        say: Callable[[str], None],
+        damaged: Callable[[str], None],
+    ) -> None:
+        """``damaged`` takes why a chunk cannot be had from any controller as it was signed, ``say`` anything else."""
         self._release = release
         self._digests = digests
         self._source = source
         self._say = say
+        self._damaged = damaged
         self._kept: OrderedDict[int, bytes] = OrderedDict()
         self._most = max(4, _CACHE_BYTES // release.chunk)
 
@@ -58,7 +68,7 @@ class ChunkCache:
                 for _, piece in self._source.chunks(self._release, self._digests, index, 1):
                     return bytes(piece)
             except Corrupt as error:
-                self._say(str(error))
+                self._damaged(str(error))
                 raise
             except AgentError as error:
                 self._say(f"waiting for a controller: {error}")
@@ -76,7 +86,12 @@ def main(arguments: list[str]) -> None:
     def say(text: str) -> None:
         print(f"strata-agent: {device}: {text}", file=sys.stderr, flush=True)
 
+    def damaged(why: str) -> None:
+        say(why)
+        note_damage(paths, release, why)
+
     def ready() -> None:
         print("ready", flush=True)
 
-    serve(device, release.size, ChunkCache(release, bytes.fromhex(told["digests"]), source, say).read, ready)
+    cache = ChunkCache(release, bytes.fromhex(told["digests"]), source, say, damaged)
+    serve(device, release.size, cache.read, ready)

@@ -7,10 +7,11 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from ..errors import CommandFailed
+from ..errors import CommandFailed, Corrupt
 from ..files import write_private
 from ..link.identity import Identity
 from ..paths import Paths
+from .damage import forget_damage, note_damage
 from .fetch import Source
 from .mounts import image_server, image_store, key_of, mount_on_demand, mount_whole, remove_image
 from .release import Release, Trust
@@ -33,6 +34,14 @@ class Loader:
         self._trust.check(release, held)
         if held:
             return
+        try:
+            self._fetch(key, release, mode, cancelled)
+        except Corrupt as error:
+            note_damage(self._paths, release, str(error))
+            raise
+        forget_damage(self._paths, release)
+
+    def _fetch(self, key: str, release: Release, mode: str, cancelled: Callable[[], bool]) -> None:
         source = Source(self._controllers, self._identity.context)
         try:
             chunks = self._paths.chunks / key
@@ -62,6 +71,9 @@ class Loader:
         there = {path.name.split(".")[0] for place in places for path in place.glob("*")}
         for key in there - {key_of(release, mode) for release, mode in wanted}:
             remove_image(self._paths, key)
+        for path in self._paths.damaged.glob("*"):
+            if path.name not in {release.hex for release, _ in wanted}:
+                path.unlink(missing_ok=True)
 
     def _fetch_whole(
         self, key: str, release: Release, digests: bytes, source: Source, cancelled: Callable[[], bool]

@@ -6,6 +6,7 @@ Runs in the press (``press``), a process of its own. Every blob is checked again
 from __future__ import annotations
 
 import io
+import itertools
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,6 +23,7 @@ from strata.provisioning.images.shelf import Shelf, place
 RELEASE_FILE = "release.json"
 """In an archive that we wrote: the signed release."""
 _MOST_MEMBERS = 4_000_000
+_FIRST_MEMBERS = 16
 _SYSTEM = ("usr", "bin", "etc", "sbin", "lib", "opt")
 
 
@@ -58,6 +60,19 @@ def take(shelf: Shelf, archive: Path, place_for: Path, *, ref: str, run: ImageCo
     except (tarfile.TarError, EOFError) as error:
         raise BadRequest(f"is not a sound tar archive: {error}", where="archive") from None
     return Taken(manifest=stack(shelf, plain, "", run, "imported from a tar of files", place_for), kind="files")
+
+
+def told_in(archive: Path) -> Release | None:
+    """The signed release in an archive, where that can be seen at its beginning without unpacking it; None also where
+    it cannot: ``take`` finds it then."""
+    try:
+        with tarfile.open(archive, "r:", errors="surrogateescape") as tar:
+            members = {member.name.removeprefix("./"): member for member in itertools.islice(tar, _FIRST_MEMBERS)}
+            if RELEASE_FILE in members and "oci-layout" in members:
+                return _release(_small(tar, members, RELEASE_FILE))
+    except (tarfile.TarError, EOFError):
+        pass  # compressed, or no archive at all
+    return None
 
 
 def stack(shelf: Shelf, plain: Path, parent: str, run: ImageConfig, made_by: str, place_for: Path) -> str:
@@ -128,13 +143,15 @@ def _layout(shelf: Shelf, tar: tarfile.TarFile, members: Members, ref: str, most
     manifest = oci.parse_manifest(data)
     for blob in (chosen, manifest.config, *manifest.layers):
         shelf.add_stream(_open(tar, members, _blob(blob.digest)), expect=blob.digest, most=most)
-    release = None
-    if RELEASE_FILE in members:
-        try:
-            release = msgspec.json.decode(_small(tar, members, RELEASE_FILE), type=Release)
-        except msgspec.MsgspecError as error:
-            raise BadRequest(f"cannot be read: {str(error)[:200]}", where=RELEASE_FILE) from None
+    release = _release(_small(tar, members, RELEASE_FILE)) if RELEASE_FILE in members else None
     return Taken(manifest=chosen.digest, kind="oci", release=release)
+
+
+def _release(data: bytes) -> Release:
+    try:
+        return msgspec.json.decode(data, type=Release)
+    except msgspec.MsgspecError as error:
+        raise BadRequest(f"cannot be read: {str(error)[:200]}", where=RELEASE_FILE) from None
 
 
 def _docker(shelf: Shelf, tar: tarfile.TarFile, members: Members, ref: str, most: int) -> Taken:

@@ -62,7 +62,7 @@ async def _from_recipe(
         squashfs = shelf.squashfs(parent.squashfs)
         await _must(["unsquashfs", "-q", "-n", "-d", str(root), str(squashfs)], log, "the parent image")
     elif recipe.from_ == DEBIAN:
-        await _must([*prefix, *_debian(recipe, root)], log, "the Debian system")
+        await _must(_debian(recipe, root), log, "the Debian system", prefix)
     else:
         root.mkdir(mode=0o755)
     order = Furnishing(
@@ -73,21 +73,10 @@ async def _from_recipe(
         parent_listing=str(shelf.listing(parent.image)) if parent else "",
         layer=str(layer),
     )
-    command = [
-        *prefix,
-        "unshare",
-        "--mount",
-        "--pid",
-        "--ipc",
-        "--uts",
-        "--fork",
-        "--kill-child",
-        "--mount-proc",
-        "nice",
-    ]
-    command += ["-n", "10", sys.executable, "-P", "-m", "strata.provisioning.images.furnish"]
+    furnish = ["nice", "-n", "10", sys.executable, "-P", "-m", "strata.provisioning.images.furnish"]
     env = {"PYTHONPATH": str(Path(__file__).parents[3])}
-    status, answer = await run(command, log=log, stdin=msgspec.json.encode(order), env=env, answers=True)
+    stdin = msgspec.json.encode(order)
+    status, answer = await run(furnish, log=log, stdin=stdin, env=env, answers=True, contained=True, prefix=prefix)
     try:
         done = msgspec.json.decode(answer, type=Pressed)
     except msgspec.MsgspecError:
@@ -140,16 +129,8 @@ def _own_suite() -> str:
 async def _from_containerfile(
     shelf: Shelf, files: Path, work: Path, find: Find, log: Path, prefix: Sequence[str]
 ) -> Pressed:
-    buildah = [
-        *prefix,
-        "buildah",
-        "--root",
-        str(work / "storage"),
-        "--runroot",
-        str(work / "run"),
-        "--storage-driver",
-        "vfs",
-    ]
+    storage = ("--root", str(work / "storage"), "--runroot", str(work / "run"), "--storage-driver", "vfs")
+    buildah = ["buildah", *storage]
     text = (files / CONTAINERFILE).read_text(encoding="utf-8", errors="replace")
     for reference in dict.fromkeys(_OWN_PARENT.findall(text)):
         made, release = find(reference)
@@ -157,21 +138,21 @@ async def _from_containerfile(
         with parent.open("wb") as file:
             await asyncio.to_thread(archive.write, shelf, made.image, release, file)
         await _must([*buildah, "pull", "-q", f"oci-archive:{parent}"], log, f"the parent {reference}")
-        status, images = await run([*buildah, "images", "-q"], log=log, answers=True)
+        status, images = await run([*buildah, "images", "-q"], log=log, answers=True, contained=True)
         newest = images.decode().split()[:1]
         if status or not newest:
             raise BadRequest("the parent image cannot be read by buildah", where=reference)
         await _must([*buildah, "tag", newest[0], f"localhost/{reference}"], log, f"the parent {reference}")
     out = work / "out.tar"
     command = [*buildah, "build", "--isolation", "chroot", "--pull-never", "--timestamp", "0", "--tag", "strata-build"]
-    await _must([*command, "-f", str(files / CONTAINERFILE), str(files)], log, "the Containerfile")
+    await _must([*command, "-f", str(files / CONTAINERFILE), str(files)], log, "the Containerfile", prefix)
     await _must([*buildah, "push", "-q", "strata-build", f"oci-archive:{out}"], log, "the Containerfile's image")
     return await press(Order(root=str(shelf.root), archive=str(out), source="built from a Containerfile"), log)
 
 
-async def _must(command: list[str], log: Path, what: str) -> None:
+async def _must(command: list[str], log: Path, what: str, prefix: Sequence[str] = ()) -> None:
     since = log.stat().st_size if log.exists() else 0
-    status, _ = await run(command, log=log)
+    status, _ = await run(command, log=log, contained=True, prefix=prefix)
     if status:
         last = await asyncio.to_thread(last_words, log, since)
         raise BadRequest(

@@ -5,6 +5,7 @@ Implements ``release.Releases``. Knows nothing of files.
 
 from __future__ import annotations
 
+import itertools
 import secrets
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -71,6 +72,13 @@ class Catalogue:
             raise r.no_such(reference)
         return found.tagged(tag)
 
+    def stands_for(self, squashfs: str) -> str:
+        """A tag, of now or before, that stands for the image with this squashfs; empty: none that we know."""
+        names = self.names.values()
+        now = (tagged.release for name in names for tagged in name.tags.values())
+        before = (past.release for name in names for past in name.past)
+        return next((one.reference for one in itertools.chain(now, before) if one.squashfs == squashfs), "")
+
     def find(self, source: str) -> r.Made:
         """The image that is meant by ``name:tag``, ``name@serial`` (also a former one) or a manifest's digest."""
         if source.startswith("sha256:"):
@@ -95,21 +103,23 @@ class Catalogue:
         keeps its serial, which must be higher than any that the name had."""
         name, tag = parse_reference(reference)
         if told is not None:
-            self._check_told(told, made, name)
+            self.check_told(told, reference)
+            if told.image != made.image:
+                raise self._refused(
+                    f"the archive's signature is for {told.reference[:100]}, and not for what it holds", name
+                )
         made_key = r.MADE + check_digest(made.image)
         record = Put(made_key, r.encode(made))
 
         def change(found: r.Name) -> r.Name:
-            if told is not None and told.serial <= found.serial:
-                raise self._refused(
-                    f"release {told.serial} of {name} is offered, and {found.serial} is known already",
-                    hint="promote moves a tag back to an older image on purpose, with a new serial",
-                )
+            if told is not None:
+                if not self._is_news(told, found, tag):
+                    return found
+                return found.moved(self._release(made, name, tag, told.serial), author, time.time())
             now = found.tags.get(tag)
-            if told is None and now is not None and _is_the_same(now.release, made):
+            if now is not None and _is_the_same(now.release, made):
                 return found
-            serial = told.serial if told else found.serial + 1
-            return found.moved(self._release(made, name, tag, serial), author, time.time())
+            return found.moved(self._release(made, name, tag, found.serial + 1), author, time.time())
 
         changed = await self._change(author, "image.put", name, change, [record], {"tag": tag, "image": made.image})
         return changed.tagged(tag).release
@@ -161,12 +171,13 @@ class Catalogue:
 
         return (await self._change(author, "image.sign", name, change, [], {"tag": tag})).tagged(tag).release
 
-    async def forget(self, author: str, before: float) -> list[r.Made]:
-        """Forget what tags stood for until ``before``, and images that nothing stands for; those images."""
+    async def forget(self, author: str, before: float, held: Collection[str] = ()) -> list[r.Made]:
+        """Forget what tags stood for until ``before``, and images that nothing stands for; those images. ``held``:
+        squashfs digests of images that stay."""
         for name in list(self.names):
             if any(past.until < before for past in self.names[name].past):
                 await self._change(author, "image.forget", name, lambda n: _younger(n, before), [], {})
-        gone = self.forgotten(before)
+        gone = self.forgotten(before, held)
         for start in range(0, len(gone), 100):
             part = gone[start : start + 100]
             ops: list[Op] = [Delete(r.MADE + check_digest(made.image)) for made in part]
@@ -189,8 +200,12 @@ class Catalogue:
         if old:
             await self._ledger.commit(author, "image.gc", "what is long gone", old[: self._ledger.room])
 
-    def forgotten(self, before: float) -> list[r.Made]:
+    def forgotten(self, before: float, held: Collection[str] = ()) -> list[r.Made]:
         """The images that ``forget`` would forget."""
+        return [made for made in self.unnamed(before) if made.squashfs not in held]
+
+    def unnamed(self, before: float) -> list[r.Made]:
+        """The images that nothing stands for, nor has since ``before``."""
         used = {t.release.image for name in self.names.values() for t in name.tags.values()}
         used |= {p.release.image for name in self.names.values() for p in name.past if p.until >= before}
         return [made for image, made in self.made.items() if image not in used and made.created < before]
@@ -220,10 +235,13 @@ class Catalogue:
         )
         return signed(bare, self.signer)
 
-    def _check_told(self, told: Release, made: r.Made, name: str) -> None:
+    def check_told(self, told: Release, reference: str) -> None:
+        """Raise unless a signed release that came with an image may become what ``reference`` stands for."""
+        name, tag = parse_reference(reference)
         if not is_signed_by(told, self.signer.public_pem):
             raise self._refused(
                 f"the release {told.reference[:100]} in the archive is not signed by this site's key",
+                name,
                 hint="if you trust where it comes from, import it without its signature: --unsigned",
             )
         if told.name != name:
@@ -232,11 +250,24 @@ class Catalogue:
                 where=name,
                 hint=f"import it as {told.name[:63]}, or as something new: --unsigned",
             )
-        if told.image != made.image:
-            raise self._refused(f"the archive's signature is for {told.reference[:100]}, and not for what it holds")
+        self._is_news(told, self.names.get(name, r.Name(name=name)), tag)
 
-    def _refused(self, why: str, hint: str = "") -> Refused:
-        self._alarm(Alarm(kind="image-refused", message=why))
+    def _is_news(self, told: Release, found: r.Name, tag: str) -> bool:
+        """Whether a signed release is newer than all that are known. False: the tag stands for it already. Anything
+        else is refused."""
+        now = found.tags.get(tag)
+        if now is not None and now.release.serial == told.serial and now.release.image == told.image:
+            return False
+        if told.serial <= found.serial:
+            raise self._refused(
+                f"release {told.serial} of {found.name} is offered, and {found.serial} is known already",
+                found.name,
+                hint="promote moves a tag back to an older image on purpose, with a new serial",
+            )
+        return True
+
+    def _refused(self, why: str, name: str, hint: str = "") -> Refused:
+        self._alarm(Alarm(kind="image-refused", message=why, about=name))
         return Refused(why, by="signature", where="image", hint=hint)
 
     async def _change(

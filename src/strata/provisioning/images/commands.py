@@ -16,9 +16,13 @@ import msgspec
 
 from strata.core.errors import BadRequest, StrataError, Unavailable
 from strata.provisioning.images.press import Order, Pressed
+from strata.provisioning.images.shelf import clear
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _MOST_ANSWER = 4 << 20
+_CONTAINED = ("unshare", "--mount", "--pid", "--ipc", "--uts", "--fork", "--kill-child", "--mount-proc")
+_MOST_DYING = 10.0
+"""Seconds that namespaces get to end in."""
 
 
 async def run(
@@ -29,24 +33,28 @@ async def run(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     answers: bool = False,
+    contained: bool = False,
+    prefix: Sequence[str] = (),
 ) -> tuple[int, bytes]:
     """Run ``command``; its status and, if it ``answers``, what it wrote to standard output. The rest goes to ``log``.
-    Cancelled, it is killed with all its children."""
+    Cancelled, it is killed with all its children. ``contained``: in namespaces of its own, so that whatever it starts
+    and mounts is gone with it, and with us, even by kill -9. ``prefix``: stands before it."""
+    if shutil.which(command[0], path=PATH) is None:
+        raise Unavailable(f"{command[0]} is not installed", hint=f"apt-get install {command[0]}")
+    before = ("setpriv", "--pdeathsig", "KILL", *prefix, *_CONTAINED) if contained else prefix
     with log.open("ab") as words, os.fdopen(os.memfd_create("order"), "w+b", buffering=0) as order:
         order.write(stdin)
         order.seek(0)
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *command,
-                stdin=order,
-                stdout=asyncio.subprocess.PIPE if answers else words,
-                stderr=words,
-                env={"PATH": PATH, "LANG": "C.UTF-8", **(env or {})},
-                cwd=cwd or "/",
-                start_new_session=True,
-            )
-        except FileNotFoundError:
-            raise Unavailable(f"{command[0]} is not installed", hint=f"apt-get install {command[0]}") from None
+        process = await asyncio.create_subprocess_exec(
+            *before,
+            *command,
+            stdin=order,
+            stdout=asyncio.subprocess.PIPE if answers else words,
+            stderr=words,
+            env={"PATH": PATH, "LANG": "C.UTF-8", **(env or {})},
+            cwd=cwd or "/",
+            start_new_session=True,
+        )
     try:
         answer = b""
         if process.stdout is not None:
@@ -56,9 +64,25 @@ async def run(
                     raise StrataError("said more than it should", where=command[0])
         return await process.wait(), answer
     finally:
+        if contained and process.returncode is None:
+            await _end_namespaces(process)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
+
+
+async def _end_namespaces(process: asyncio.subprocess.Process) -> None:
+    """Kill the first process of the namespace: it is over when all others are, and only then is ``process``."""
+    try:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="ascii").split()
+    except OSError:
+        return
+    for child in map(int, children):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+    if children:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), _MOST_DYING)
 
 
 @contextlib.asynccontextmanager
@@ -69,7 +93,7 @@ async def workplace(root: Path) -> AsyncIterator[Path]:
     try:
         yield place
     finally:
-        await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
+        await asyncio.to_thread(clear, place)
 
 
 async def press(order: Order, log: Path) -> Pressed:

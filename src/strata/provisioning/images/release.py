@@ -22,7 +22,7 @@ CHUNK = 1 << 20
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}\Z")
 TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}\Z")
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}\Z")
+DIGEST = re.compile(r"sha256:[0-9a-f]{64}\Z")
 
 _canonical = msgspec.json.Encoder(order="sorted")
 
@@ -115,6 +115,6 @@ def parse_reference(text: str) -> tuple[str, str]:
 
 def check_digest(text: str) -> str:
     """The hexadecimal part of ``sha256:...``."""
-    if not _DIGEST.match(text):
+    if not DIGEST.match(text):
         raise BadRequest("not a SHA-256 digest", where=repr(text)[:100])
     return text.removeprefix("sha256:")

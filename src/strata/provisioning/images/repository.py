@@ -10,24 +10,24 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
-from strata.core.errors import Corrupt, NotFound, StrataError
-from strata.provisioning.alarm import AlarmSink
+from strata.core.errors import Conflict, NotFound, StrataError
+from strata.provisioning.alarm import Alarm, AlarmSink
 from strata.provisioning.images import archive, oci, registry
 from strata.provisioning.images.build import build
 from strata.provisioning.images.catalogue import Catalogue
 from strata.provisioning.images.commands import press
 from strata.provisioning.images.compare import Difference, compare
-from strata.provisioning.images.layers import check_file
+from strata.provisioning.images.inspect_files import check_files
+from strata.provisioning.images.last_words import one_line
 from strata.provisioning.images.press import Order
 from strata.provisioning.images.records import Made
 from strata.provisioning.images.release import ImageConfig, Release, is_signed_by
-from strata.provisioning.images.shelf import Shelf
-from strata.provisioning.images.squash import write_chunks
+from strata.provisioning.images.shelf import Shelf, clear
 from strata.provisioning.images.tree import MOST_BYTES
 from strata.provisioning.images.uploads import Uploads
 from strata.provisioning.signing import Signer
@@ -46,6 +46,8 @@ class Swept(msgspec.Struct, frozen=True, kw_only=True):
     images: tuple[str, ...]
     files: int
     bytes: int
+    held: tuple[str, ...] = ()
+    """Images that stay though nothing stands for them: nodes run them."""
 
 
 class Images:
@@ -71,6 +73,7 @@ class Images:
         self.uploads = Uploads(self.shelf)
         self.making = 0
         """Images that are being made here now: files of theirs belong to nothing yet."""
+        self._alarm = alarm
         self._readers = readers
         self._logins = logins
         self._prefix = prefix
@@ -123,6 +126,8 @@ class Images:
             most=self._most,
         )
         with self._makes():
+            if not unsigned and (told := await asyncio.to_thread(archive.told_in, Path(order.archive))):
+                self.catalogue.check_told(told, reference)  # before all the work
             pressed = await press(order, log)
             assert pressed.made is not None
             told = None if unsigned else pressed.release
@@ -159,7 +164,16 @@ class Images:
         if not is_signed_by(release, self.catalogue.signer.public_pem):
             problems.append("the release is not signed by this site's key (strata image sign signs it again)")
         made = self.catalogue.made.get(release.image)
-        return problems + await asyncio.to_thread(self._check_files, release, made)
+        missing, damaged = await asyncio.to_thread(check_files, self.shelf, release, made)
+        if damaged:
+            self._alarm_damaged(reference, f"on this controller {' and '.join(damaged)}")
+        return [*problems, *missing, *damaged]
+
+    def arrived_damaged(self, node: str, images: Mapping[str, str]) -> None:
+        """A node says that these images (squashfs digests) came to it otherwise than signed, and how."""
+        for squashfs, why in images.items():
+            if reference := self.catalogue.stands_for(squashfs):
+                self._alarm_damaged(reference, f"{node} refused it: {one_line(why, 200)}")
 
     async def diff(self, before: str, after: str) -> Difference:
         """From one image to another."""
@@ -180,19 +194,29 @@ class Images:
 
     # -- keeping
 
-    async def gc(self, author: str, *, dry_run: bool, keep: float = KEEP) -> Swept:
-        """Remove images that nothing stands for, and has not for a while; and files that belong to none."""
-        before = time.time() - keep
-        gone = self.catalogue.forgotten(before) if dry_run else await self.catalogue.forget(author, before)
-        images = {made.image for made in gone}
-        used = self.catalogue.digests(without=images, before=before)
-        files = await asyncio.to_thread(self.shelf.unused, used, older=min(_SETTLED, keep))
+    async def gc(self, author: str, *, dry_run: bool, keep: float = KEEP, held: Collection[str] = ()) -> Swept:
+        """Remove images that nothing stands for, and has not for a while; and files that belong to none. ``held``:
+        what nodes have mounted (squashfs digests), which stays."""
         if not dry_run:
-            if files:
-                await self.catalogue.removed(author, {path.name.partition(".")[0] for path, _ in files})
-            for path, _ in files:
-                path.unlink(missing_ok=True)
-        return Swept(images=tuple(sorted(images)), files=len(files), bytes=sum(size for _, size in files))
+            self._refuse_while_making()
+        before = time.time() - keep
+        stays = [made.image for made in self.catalogue.unnamed(before) if made.squashfs in held]
+        gone = self.catalogue.forgotten(before, held) if dry_run else await self.catalogue.forget(author, before, held)
+        images = {made.image for made in gone}
+        used = self.catalogue.digests(without=images, before=before).union(held)
+        files = await asyncio.to_thread(self.shelf.unused, used, older=min(_SETTLED, keep))
+        if files and not dry_run:
+            await self.catalogue.removed(author, {path.name.partition(".")[0] for path, _ in files})
+            self._refuse_while_making()
+            # Nothing else runs until they are out of reach: no image can begin to be made of these files.
+            aside = self.shelf.put_aside(path for path, _ in files)
+            await asyncio.to_thread(clear, aside)
+        return Swept(
+            images=tuple(sorted(images)),
+            files=len(files),
+            bytes=sum(size for _, size in files),
+            held=tuple(sorted(stays)),
+        )
 
     def write_index(self) -> None:
         """Say in the OCI layout what tags stand for, as far as its blobs are here."""
@@ -205,6 +229,14 @@ class Images:
         self.shelf.write_index(oci.new_index(sorted(entries)))
 
     # -- inside
+
+    def _refuse_while_making(self) -> None:
+        if self.making:
+            raise Conflict(
+                "an image is being made on this controller, and its files belong to nothing yet",
+                where="image gc",
+                hint="try again when it is done: strata jobs list",
+            )
 
     @contextlib.contextmanager
     def _makes(self) -> Iterator[None]:
@@ -224,30 +256,11 @@ class Images:
             )
         return made, release
 
-    def _check_files(self, release: Release, made: Made | None) -> list[str]:
-        problems = []
-        parts = [(self.shelf.squashfs(release.squashfs), release.squashfs, "squashfs")]
-        if made is not None:
-            parts.append((self.shelf.blob(made.image), made.image, "manifest"))
-            parts.append((self.shelf.blob(made.config_digest), made.config_digest, "configuration"))
-            parts += [(self.shelf.blob(layer.digest), layer.digest, "layer") for layer in made.layers]
-        for path, digest, what in parts:
-            try:
-                check_file(path, digest)
-            except FileNotFoundError:
-                problems.append(f"the {what} {digest[:19]}… is not on this controller")
-            except Corrupt:
-                problems.append(f"the {what} {digest[:19]}… is damaged")
-        try:
-            with self.shelf.workplace() as work:
-                write_chunks(self.shelf.squashfs(release.squashfs), work / "chunks")
-                check_file(work / "chunks", release.chunks)
-            check_file(self.shelf.chunks(release.chunks), release.chunks)
-        except FileNotFoundError:
-            problems.append("the list of chunks is not on this controller")
-        except Corrupt:
-            problems.append("the list of chunks is damaged")
-        return problems
+    def _alarm_damaged(self, reference: str, why: str) -> None:
+        mend = f"strata image verify {reference} tells more; importing or building it again mends it"
+        self._alarm(
+            Alarm(kind="image-damaged", message=f"the image {reference} is damaged: {why} ({mend})", about=reference)
+        )
 
     async def _exported(self, release: Release) -> AsyncIterator[bytes]:
         reading, writing = os.pipe()

@@ -9,17 +9,21 @@ was said about it.
 from __future__ import annotations
 
 import contextlib
+import filecmp
 import hashlib
+import logging
 import os
 import secrets
-import shutil
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
-from strata.core.errors import BadRequest, NotFound
+from strata.core.errors import BadRequest, NotFound, StrataError
+from strata.core.removal import remove_tree
 from strata.provisioning.images.release import check_digest
+
+log = logging.getLogger(__name__)
 
 SERVED = ("squashfs", "chunks")
 _PRIVATE = ("blobs", "blobs/sha256", "listings", "work", "uploads", "incoming", "logs")
@@ -101,7 +105,7 @@ class Shelf:
         try:
             yield place
         finally:
-            shutil.rmtree(place, ignore_errors=True)
+            clear(place)
 
     def add_bytes(self, data: bytes) -> str:
         """Put a small blob in place; its digest."""
@@ -154,10 +158,19 @@ class Shelf:
     def sweep_work(self) -> None:
         """Remove what interrupted work left, and logs that nobody will read any more."""
         for path in (self.root / "work").iterdir():
-            _remove(path)
+            clear(path)
         for path in (self.root / "logs").iterdir():
             if path.stat().st_mtime < time.time() - _LOGS_KEPT:
                 path.unlink()
+
+    def put_aside(self, paths: Iterable[Path]) -> Path:
+        """Take files out of reach, at once; the folder in which they can be removed at leisure."""
+        aside = self.root / "work" / f"gone-{secrets.token_hex(8)}"
+        aside.mkdir(mode=0o700)
+        for path in paths:
+            with contextlib.suppress(FileNotFoundError):
+                path.rename(aside / f"{path.parent.name}-{path.name}")
+        return aside
 
     def unused(self, used: Iterable[str], *, older: float) -> list[tuple[Path, int]]:
         """Files that belong to nothing in ``used`` (digests) and have been there for a while, with their sizes."""
@@ -173,8 +186,9 @@ class Shelf:
 
 
 def place(part: Path, path: Path) -> None:
-    """Move a finished file to where it is looked for. One that is there already is the same: it only gets younger."""
-    if path.exists():
+    """Move a finished file to where it is looked for. One that is there already is the same, and only gets younger;
+    unless it was damaged since: then it is replaced."""
+    if path.exists() and filecmp.cmp(part, path, shallow=False):
         part.unlink()
         os.utime(path)
         return
@@ -185,8 +199,12 @@ def place(part: Path, path: Path) -> None:
     part.replace(path)
 
 
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
+def clear(path: Path) -> None:
+    """Remove what work left: a file or a folder, whatever a build that was killed has mounted in it."""
+    try:
+        if path.is_dir() and not path.is_symlink():
+            remove_tree(path)
+        else:
+            path.unlink(missing_ok=True)
+    except (OSError, StrataError) as error:
+        log.warning("cannot be removed", extra={"path": str(path), "reason": str(error)})
