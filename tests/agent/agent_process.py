@@ -45,9 +45,10 @@ class AgentProcess:
         """Start the agent, with a boot fragment or as one that is started again."""
         if boot is not None:
             (self.folder / "boot.json").write_text(json.dumps(boot))
-        command = ["nsenter", "-t", str(self._inside), "-m", "-p", sys.executable, "-W", "error", __file__]
-        command += [str(self.run), str(self.folder / "boot.json")]
-        self.agent = subprocess.Popen(command, stdout=self._log, stderr=self._log, cwd=Path(__file__).parents[2])
+        command = [sys.executable, "-W", "error", __file__, str(self.run), str(self.folder / "boot.json")]
+        self.agent = subprocess.Popen(
+            self.command(*command), stdout=self._log, stderr=self._log, cwd=Path(__file__).parents[2]
+        )
 
     def kill(self) -> None:
         """As a crash would: nothing is told to the agent."""
@@ -59,10 +60,11 @@ class AgentProcess:
 
     def inside(self, *command: str) -> str:
         """Run something in the agent's namespace."""
-        done = subprocess.run(
-            ["nsenter", "-t", str(self._inside), "-m", "-p", *command], capture_output=True, text=True, timeout=30
-        )
-        return done.stdout
+        return subprocess.run(self.command(*command), capture_output=True, text=True, timeout=30).stdout
+
+    def command(self, *command: str) -> list[str]:
+        """How to run something in the agent's namespace."""
+        return ["nsenter", "-t", str(self._inside), "-m", "-p", *command]
 
     def close(self) -> None:
         if self.agent is not None and self.agent.poll() is None:
@@ -91,8 +93,8 @@ def agent_process(folder: Path) -> Iterator[AgentProcess]:
         process.close()
 
 
-def make_image(folder: Path, service: str, *, padding: int = 0) -> Path:
-    """A squashfs with a static shell and a service script."""
+def make_image(folder: Path, service: str, *, padding: int = 0, more: dict[str, str] | None = None) -> Path:
+    """A squashfs with a static shell, a service script, and more files, by path."""
     tree = folder / "tree"
     for name in ("bin", "proc", "sys", "dev", "etc", "tmp", "run"):
         (tree / name).mkdir(parents=True)
@@ -101,7 +103,9 @@ def make_image(folder: Path, service: str, *, padding: int = 0) -> Path:
     busybox.chmod(0o755)
     for name in ("sh", "sleep", "echo", "cat", "id", "touch", "ls", "test"):
         (tree / "bin" / name).symlink_to("busybox")
-    (tree / "service").write_text(service)
+    for name, text in {"service": service, **(more or {})}.items():
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_text(text)
     if padding:
         (tree / "padding").write_bytes(os.urandom(padding))
     image = folder / "image.squashfs"

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import json
+import shutil
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,7 @@ from strata.api.nginx_config import FrontDoor
 from strata.control.agent_views import ExecRequest, ExecResult, ImageSetSpec
 from strata.control.ca import Authority
 from strata.control.principal import LOCAL_ADMIN
+from strata.provisioning.agents.wire import Exchange, Reply
 from strata.provisioning.alarm import Alarm
 from strata.provisioning.identity.identity import Identity
 from strata.provisioning.images.release import CHUNK, Release, signed
@@ -85,25 +89,26 @@ class Site:
         )
         self.releases.put(reference, signed(release, self.signer))
 
-    async def boot(self) -> dict[str, Any]:
+    async def boot(self, node: str = NODE, port: int = 0) -> dict[str, Any]:
         """What a fragment would hold for the next boot."""
-        generation = self.identity.record(NODE).generation + 1
+        generation = self.identity.record(node).generation + 1
         return {
-            "node": NODE,
+            "node": node,
             "generation": generation,
-            "controllers": [f"https://127.0.0.1:{self.door.port}"],
+            "controllers": [f"https://127.0.0.1:{port or self.door.port}"],
             "ca": self.authority.pem.decode(),
-            "token": await self.identity.open_boot(NODE, generation),
+            "token": await self.identity.open_boot(node, generation),
             "release_keys": [self.signer.public_pem],
             "profile": "default@abc",
         }
 
     @contextlib.asynccontextmanager
-    async def serving(self) -> AsyncIterator[AgentSite]:
+    async def serving(self, nodes: int = 1, hold_most: int = 100) -> AsyncIterator[AgentSite]:
         """The service, for the length of the block."""
         async with agent_site(
             self.directory / "s",
-            nodes=1,
+            nodes=nodes,
+            hold_most=hold_most,
             store=self.store,
             identity=self.identity,  # type: ignore[arg-type]
             releases=self.releases,
@@ -141,10 +146,10 @@ def _runs(site: AgentSite) -> str:
     return agent.seen.set_digest if agent and agent.seen and agent.seen.set_state == "active" else ""
 
 
-async def run_on(site: AgentSite, *argv: str, where: str = "") -> ExecResult:
+async def run_on(site: AgentSite, *argv: str, where: str = "", node: str = NODE) -> ExecResult:
     assert site.services.agents is not None
     execs = site.services.agents.exec
-    run = await execs.begin(LOCAL_ADMIN, ExecRequest(select=NODE, argv=argv, where=where, timeout=60))
+    run = await execs.begin(LOCAL_ADMIN, ExecRequest(select=node, argv=argv, where=where, timeout=60))
     return (await execs.show(LOCAL_ADMIN, run.id, 0, 60)).items[0]
 
 
@@ -188,6 +193,9 @@ async def test_an_agent_enrols_attaches_runs_its_set_changes_it_and_outlives_the
         node.start()
         result = await run_on(served, "/bin/ls", "/run")
         assert "ready" in result.output, "the member goes on, and the agent that came back has it"
+        past = (await served.service.history(LOCAL_ADMIN, NODE, None, None, 100, "")).items
+        told = [one.new for one in past if one.variable == "event" and one.source == "agent"]
+        assert told == ["its agent was started again: the one before ended without a word"]
     async with site.serving() as served:
         await until(lambda: served.hub.attached(NODE))
         await until(lambda: bool(served.service.controller.counts()["ready"]))
@@ -206,3 +214,107 @@ async def test_an_agent_of_an_earlier_boot_is_refused_with_an_alarm(site: Site, 
         await site.identity.redeem(again["token"], csr.public_bytes(serialization.Encoding.PEM))
         await until(lambda: bool(site.alarms), 60)
         assert site.alarms[0].kind == "certificate-superseded" and site.alarms[0].node == NODE
+
+
+async def test_the_agent_of_a_node_that_was_deleted_is_none_of_another_one_of_that_name(
+    site: Site, node: AgentProcess
+) -> None:
+    async with site.serving() as served:
+        edits, first = served.service.edits, served.service.registry.node(NODE)
+        node.start(await site.boot())
+        await until(lambda: served.fact(NODE, "os") == "up")
+
+        await served.service.settled(await edits.delete_node(NODE, "test"))
+        assert [result.ok for result in await edits.create_nodes([first], "test")] == [True]
+        await served.service.settled(await site.store.revision())
+
+        assert served.service.registry.node(NODE).uid != first.uid
+        assert not served.hub.attached(NODE) and site.identity.record(NODE).generation == 0
+        await until(lambda: bool(site.alarms))
+        assert site.alarms[0].kind == "certificate-superseded", "what it was is over, whatever it still runs"
+        await until(lambda: served.fact(NODE, "os") == "down")
+        past = (await served.service.history(LOCAL_ADMIN, NODE, None, None, 100, "")).items
+        assert "up" not in [one.new for one in past if one.variable == "os"], "not even for a moment"
+
+        node.kill()
+        shutil.rmtree(node.run)  # as a new boot finds its memory
+        node.start(await site.boot())
+        await until(lambda: served.fact(NODE, "os") == "up")
+
+
+class Relay:
+    """Stands before the front door and counts the connections that are opened to it."""
+
+    def __init__(self, port: int) -> None:
+        self._to = port
+        self.opened = 0
+        self.port = 0
+
+    @contextlib.asynccontextmanager
+    async def open(self) -> AsyncIterator[Relay]:
+        async with asyncio.TaskGroup() as tasks:
+            server = await asyncio.start_server(
+                lambda reader, writer: tasks.create_task(self._pass_on(reader, writer)), "127.0.0.1", 0
+            )
+            self.port = server.sockets[0].getsockname()[1]
+            yield self
+            server.close()
+
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.opened += 1
+        there, back = await asyncio.open_connection("127.0.0.1", self._to)
+        await asyncio.gather(_copy(reader, back), _copy(there, writer))
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+
+
+async def test_agents_that_are_too_many_to_be_held_stay_connected_and_get_what_is_for_them(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["n00001", "n00002", "n00003"]
+    replies: list[tuple[str, Reply]] = []
+
+    def turned_away(since: int) -> list[str]:
+        return [name for name, reply in replies[since:] if reply.pause]
+
+    async with site.serving(nodes=3, hold_most=1) as served, Relay(site.door.port).open() as relay:
+        exchange = served.hub.exchange
+
+        async def counted(name: str, request: Exchange) -> Reply:
+            reply = await exchange(name, request)
+            replies.append((name, reply))
+            return reply
+
+        monkeypatch.setattr(served.hub, "exchange", counted)
+        with contextlib.ExitStack() as processes:
+            for name in names:
+                processes.enter_context(agent_process(tmp_path / name)).start(await site.boot(name, relay.port))
+            await until(lambda: len(turned_away(0)) >= 8, 120)
+
+            opened, before, states = relay.opened, len(replies), _said(served, names)
+            began = time.monotonic()
+            await until(lambda: len(turned_away(before)) >= 10, 120)
+            took, new = time.monotonic() - began, relay.opened - opened
+            later = _said(served, names)
+            shares = [(b["cpu_s"] - a["cpu_s"]) / took for a, b in zip(states, later, strict=True)]
+            print(f"{len(replies) - before} replies in {took:.1f} s, {new} connections, {max(shares):.2%} of a core")
+            assert new <= 2, "a line for the log, say: none for what they ask"
+            assert took > 5, "two that are too many, each for most of two seconds"
+            assert max(shares) < 0.01
+
+            results = await asyncio.gather(*(run_on(served, "echo", name, where="minos", node=name) for name in names))
+            assert [result.output for result in results] == [f"{name}\n" for name in names]
+    assert site.alarms == []
+
+
+def _said(site: AgentSite, names: list[str]) -> list[dict[str, Any]]:
+    agents = [site.hub.get(name) for name in names]
+    return [json.loads(agent.state)["agent"] for agent in agents if agent is not None]

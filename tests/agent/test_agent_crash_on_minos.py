@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from fake_controller import controller
 
-from strata.provisioning.boot.builds import Builds
 from strata.provisioning.minos.tree import File
 from support.minos import Machine, built, initrd_with
+from support.signed_builds import open_builds
 
 pytestmark = [pytest.mark.slow, pytest.mark.server]
 
@@ -41,8 +41,8 @@ def boot_files() -> Iterator[int]:
 
 
 def test_a_panic_is_followed_by_the_kernels_last_words_and_a_reboot(tmp_path: Path, boot_files: int) -> None:
-    builds = Builds(built())
-    digest = builds.digest("latest")
+    builds = open_builds(built(), built().with_name("signing"))
+    digest = builds.digest("latest", "x86_64")
     network = ("-netdev", "user,id=n1,net=10.0.3.0/24", "-device", f"virtio-net-pci,netdev=n1,romfile=,mac={MAC}")
     with controller(tmp_path / "site") as site:
         boot = site.boot(urls=[f"https://10.0.3.2:{site.port}"])

@@ -54,6 +54,7 @@ def test_a_set_is_loaded_started_entered_and_stopped(tmp_path: Path, site: Contr
     assert site.do("load", set=compute)["ok"]
     assert site.wait_state("idle", compute["digest"])["set"]["name"] == "compute"
     assert site.state()["loaded"] == [compute["digest"]]
+    assert site.state()["images"] == sorted({member["release"]["squashfs"] for member in compute["members"]})
     started = site.do("start", digest=compute["digest"])
     assert started["ok"], started
     assert site.wait_state("active")["set"]["members"][0]["ready"]
@@ -126,6 +127,32 @@ def test_a_killed_agent_is_started_again_and_its_members_never_notice(
     again = site.wait(lambda: site.state()["set"]["members"][0]["restarts"] == 1 and site.state()["set"])
     assert again["name"] == "compute"
     site.wait_state("active")
+
+
+@pytest.mark.parametrize("how", ["timeout", "cancel"])
+def test_a_command_that_is_ended_in_a_member_takes_its_children_with_it_and_nothing_else(
+    tmp_path: Path, site: Controller, node: AgentProcess, how: str
+) -> None:
+    compute = image_set("compute", "a", member("system", release_of(site, tmp_path / "a")))
+    site.do("load", set=compute)
+    site.do("start", digest=compute["digest"])
+    site.wait_state("active")
+    members = node.inside("pgrep", "-f", "/service")
+    argv, tree = ["sh", "-c", "sleep 11111 & (sleep 22222; true) & sleep 33333"], "sleep (11111|22222|33333)"
+    name = site.send("exec", argv=argv, where="system", timeout=3 if how == "timeout" else 600)
+    deadline = time.monotonic() + 60
+    while len(node.inside("pgrep", "-x", "-f", tree).split()) < 3 and not site.results.get(name):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    if how == "cancel":
+        site.send("cancel", of=name)
+    result = site.wait(lambda: site.results.get(name))
+    assert result["error"] == ("stopped after 3 s" if how == "timeout" else "cancelled")
+    while left := node.inside("pgrep", "-x", "-f", tree):  # a killed process is there until the kernel is done with it
+        assert time.monotonic() < deadline, f"still there: {left}"
+        time.sleep(0.02)
+    assert node.inside("pgrep", "-f", "/service") == members
+    assert site.do("exec", argv=["echo"], where="system")["ok"], "the agent goes on"
 
 
 def test_a_controller_that_goes_away_changes_nothing_and_results_wait_for_it(

@@ -69,6 +69,13 @@ def test_an_update_under_way_is_waited_for(planner: Planner) -> None:
     assert plan.steps[0] == "start-personality"
 
 
+def test_a_member_that_the_agent_starts_again_is_waited_for_and_the_others_run_on(planner: Planner) -> None:
+    facts = RUNNING | {"personality": "error", "config": "unknown", "workload": "out"}
+    plan = planner.plan_named(facts, READY | {"personality": ["active"]})
+    assert plan.steps == ("start-personality", "configure", "join-workload")
+    assert planner.plan_named(facts, {"personality": ["idle"]}).steps == ("stop-personality",), "if that is wanted"
+
+
 def test_a_personality_that_was_given_up_is_started_anew_without_a_reboot(planner: Planner) -> None:
     facts = RUNNING | {"personality": "fatal", "config": "absent", "workload": "out"}
     plan = planner.plan_named(facts, READY | {"personality": ["active"]})

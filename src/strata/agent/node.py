@@ -14,6 +14,7 @@ from .host.execs import run_exec
 from .host.health import Health
 from .host.metrics import Metrics
 from .host.power import restart
+from .images.damage import damage
 from .link.exchange import Exchange
 from .link.http import post
 from .link.identity import Identity
@@ -90,6 +91,8 @@ class Node:
             "profile": self._boot.profile,
             "set": self.personality.report(),
             "loaded": self.personality.loaded(),
+            "images": self.personality.images(),
+            "damaged": damage(self._paths),
             "health": self._health.read(),
             "metrics": self._metrics.read(),
         }

@@ -23,6 +23,7 @@ class Paths:
         self.serials = run / "serials.json"
         self.images = run / "images"
         self.chunks = run / "chunks"
+        self.damaged = run / "damaged"
         self.mounts = run / "mounts"
         self.members = run / "members"
         self.crun = run / "crun"

@@ -104,13 +104,13 @@ LAYER = Layer(
         Mutation(
             name="start-personality",
             variable="personality",
-            start=values("idle", "update"),
+            start=values("idle", "update", "error"),
             to="active",
             requires={"os": values("up"), "image": values("wanted")},
             driver="node",
             cost=5,
             timeout=120,
-            doc="From update: waits until the agent is done with it.",
+            doc="From update and error: waits for the agent, which is at it by itself; what is well runs on.",
         ),
         Mutation(
             name="stop-personality",

@@ -26,19 +26,20 @@ _SERVICE_CAPABILITIES = """
     CHOWN DAC_OVERRIDE FOWNER FSETID KILL SETGID SETUID SETPCAP NET_BIND_SERVICE NET_RAW SYS_CHROOT MKNOD AUDIT_WRITE
     SETFCAP
 """
-_FURTHER_CAPABILITIES = """
-    DAC_READ_SEARCH LINUX_IMMUTABLE NET_BROADCAST NET_ADMIN IPC_LOCK IPC_OWNER SYS_MODULE SYS_RAWIO SYS_PTRACE
-    SYS_PACCT SYS_ADMIN SYS_BOOT SYS_NICE SYS_RESOURCE SYS_TIME SYS_TTY_CONFIG LEASE AUDIT_CONTROL MAC_OVERRIDE
+_CAPABILITIES = """
+    CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID KILL SETGID SETUID SETPCAP LINUX_IMMUTABLE NET_BIND_SERVICE
+    NET_BROADCAST NET_ADMIN NET_RAW IPC_LOCK IPC_OWNER SYS_MODULE SYS_RAWIO SYS_CHROOT SYS_PTRACE SYS_PACCT SYS_ADMIN
+    SYS_BOOT SYS_NICE SYS_RESOURCE SYS_TIME SYS_TTY_CONFIG MKNOD LEASE AUDIT_WRITE AUDIT_CONTROL SETFCAP MAC_OVERRIDE
     MAC_ADMIN SYSLOG WAKE_ALARM BLOCK_SUSPEND AUDIT_READ PERFMON BPF CHECKPOINT_RESTORE
-"""
+"""  # in the kernel's order
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _MASKED = ["/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list", "/proc/sched_debug", "/sys/firmware"]
 
 
 def runtime_config(member: Member, root: Path, hostname: str) -> dict[str, Any]:
     """The OCI runtime configuration of one member."""
-    names = _SERVICE_CAPABILITIES + (_FURTHER_CAPABILITIES if member.init else "")
-    capabilities = [f"CAP_{name}" for name in names.split()]
+    names = (_CAPABILITIES if member.init else _SERVICE_CAPABILITIES).split()
+    capabilities = [f"CAP_{name}" for name in _held_capabilities() if name in names]
     environment = list(member.release.env)
     if not any(entry.startswith("PATH=") for entry in environment):
         environment.append(_PATH)
@@ -71,6 +72,13 @@ def runtime_config(member: Member, root: Path, hostname: str) -> dict[str, Any]:
         "mounts": _mounts(member),
         "linux": linux,
     }
+
+
+def _held_capabilities() -> list[str]:
+    """Those that we can give: an older kernel knows fewer, and crun fails over one that we were not given ourselves."""
+    status = read_text("/proc/self/status", 16384).splitlines()
+    mask = int(next(line.split()[1] for line in status if line.startswith("CapBnd:")), 16)
+    return [name for bit, name in enumerate(_CAPABILITIES.split()) if mask >> bit & 1]
 
 
 def _service_devices() -> list[dict[str, Any]]:
@@ -131,6 +139,24 @@ def _look_up(root: Path, table: str, name: str, fields: tuple[int, int]) -> tupl
     raise CommandFailed(f"the image's user {name!r} is not in its /{table}")
 
 
+def check_program(member: Member, image: Path) -> None:
+    """Raise CommandFailed where the image alone shows that the member cannot start: its program or user is not there.
+
+    For a change of sets: what is certain to fail must not cost the set that runs.
+    """
+    brought = {inside(image, str(entry.get("path") or "")) for entry in member.files}
+    brought |= {inside(image, str(mount.get("target") or "")) for mount in member.mounts}
+    program = inside(image, member.argv[0])
+    if (
+        member.argv[0].startswith("/")
+        and not os.path.lexists(program)
+        and brought.isdisjoint((program, *program.parents))
+    ):
+        raise CommandFailed(f"member {member.name}: there is no {member.argv[0]} in its image")
+    if brought.isdisjoint((image / "etc/passwd", image / "etc/group")):
+        user_of(member.release.user, image)
+
+
 class Crun:
     """The OCI runtime's command line."""
 
@@ -186,8 +212,9 @@ def end_process(pid_file: Path) -> None:
     """Kill a process that runs in a container, and its group; for a command that took too long."""
     try:
         pid = int(pid_file.read_text())
-        if os.getpgid(pid) == pid:
-            os.killpg(pid, signal.SIGKILL)
+        group = os.getpgid(pid)  # not the pid: crun starts it through a process that has ended since
+        if group > 1 and group != os.getpgrp():
+            os.killpg(group, signal.SIGKILL)
         else:
             os.kill(pid, signal.SIGKILL)
     except (OSError, ValueError):

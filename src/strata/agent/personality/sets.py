@@ -6,6 +6,7 @@ both go on undisturbed; if a new one does not become ready, the old ones are sta
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 
@@ -16,7 +17,7 @@ from ..images.loading import Loader
 from ..link.identity import Identity
 from ..link.logs import Logs
 from ..paths import Paths
-from .container import Crun
+from .container import Crun, check_program
 from .member import ImageSet, Member
 from .supervisor import Supervisor
 
@@ -95,6 +96,12 @@ class Personality:
         """The digests of the sets that are here whole and checked."""
         return [image_set.digest for image_set in self._loaded]
 
+    def images(self) -> list[str]:
+        """The digests of the images of those sets, and of the one that runs: the controllers keep them for us."""
+        current = self._current
+        sets = [*self._loaded, *([current] if current else [])]
+        return sorted({f"sha256:{member.release.hex}" for image_set in sets for member in image_set.members})
+
     def member(self, name: str) -> Supervisor | None:
         """A running member by name, or the first one; None where nothing runs and no name was given."""
         running = {own: found for own, found in self._members.items() if found.state in ("active", "update")}
@@ -113,7 +120,10 @@ class Personality:
         return {}
 
     def start(self, job: Job) -> dict[str, Any]:
-        """Start a loaded set and wait until it is ready; what fails is tried again, and said."""
+        """Start a loaded set and wait until it is ready; what fails is tried again, and said.
+
+        Of a set that runs, what is well is not touched, and what is being tried again already is not waited for.
+        """
         digest = str(job.command.get("digest") or "")
         with self._operation:
             found = next((image_set for image_set in self._loaded if image_set.digest == digest), None)
@@ -124,10 +134,11 @@ class Personality:
             self._reason = ""
             self._current, self._runs = found, True
             self._keep()
-            fresh = [self._supervise(member) for member in found.members if member.name not in self._members]
+            retried = {name for name, supervisor in self._members.items() if supervisor.state == "error"}
+            fresh = [self._supervise(member) for member in found.members if not self._has(member.name)]
             for supervisor in fresh:
                 supervisor.begin()
-            self._decided(list(self._members.values()), job)
+            self._decided([one for name, one in self._members.items() if name not in retried], job)
         return {}
 
     def stop(self, job: Job) -> dict[str, Any]:
@@ -135,8 +146,14 @@ class Personality:
         with self._operation:
             self._runs = False
             self._keep()
-            self._end(list(self._members))
-            self._changed()
+            try:
+                self._end(list(self._members))
+            except AgentError:
+                self._runs = True
+                self._keep()
+                raise
+            finally:
+                self._changed()
         return {}
 
     def switch(self, job: Job) -> dict[str, Any]:
@@ -149,7 +166,7 @@ class Personality:
             try:
                 self._fetch(wanted, job)
                 for member in wanted.members:
-                    self._loader.mount(member.release, member.mode)
+                    check_program(member, self._loader.mount(member.release, member.mode))
                 self._change(wanted, job)
             except AgentError as error:
                 self._reason = f"the change to {wanted.name} failed: {error}"
@@ -163,20 +180,23 @@ class Personality:
     def end(self) -> None:
         """Stop everything before the machine goes down."""
         if self._operation.acquire(timeout=_SLACK):
-            self._end(list(self._members))
+            with contextlib.suppress(AgentError):  # what the kernel holds ends with the machine
+                self._end(list(self._members))
 
     def _change(self, wanted: ImageSet, job: Job) -> None:
         old = self._current.members if self._current is not None and self._runs else []
         same = {member.identifier for member in old} & {member.identifier for member in wanted.members}
-        self._end([member.name for member in old if member.identifier not in same])
-        fresh = [self._supervise(member) for member in wanted.members if member.identifier not in same]
+        fresh: list[Supervisor] = []
         try:
+            self._end([member.name for member in old if member.identifier not in same])
+            fresh = [self._supervise(member) for member in wanted.members if member.identifier not in same]
             for supervisor in fresh:
                 supervisor.begin()
             self._decided(fresh, job)
         except AgentError:
-            self._end([supervisor.member.name for supervisor in fresh])
-            back = [self._supervise(member) for member in old if member.identifier not in same]
+            with contextlib.suppress(AgentError):  # one that the kernel holds is told of as long as it is there
+                self._end([supervisor.member.name for supervisor in fresh], for_good=True)
+            back = [self._supervise(member) for member in old if not self._has(member.name)]
             for supervisor in back:
                 supervisor.begin()
             for supervisor in back:
@@ -218,16 +238,27 @@ class Personality:
         self._members[member.name] = supervisor
         return supervisor
 
-    def _end(self, names: list[str]) -> None:
-        """Stop members, all at once."""
-        ending = [self._members[name] for name in names if name in self._members]
-        threads = [threading.Thread(target=supervisor.end, daemon=True) for supervisor in ending]
+    def _has(self, name: str) -> bool:
+        """Whether a member of that name is here, in whatever state; one that ended by itself at last is not."""
+        return name in self._members and not self._members[name].over
+
+    def _end(self, names: list[str], *, for_good: bool = False) -> None:
+        """Stop members, all at once; CommandFailed names those that cannot be killed, and they stay."""
+        refusals: dict[str, str] = {}
+
+        def end(name: str) -> None:
+            refusals[name] = self._members[name].end(for_good=for_good)
+
+        threads = [threading.Thread(target=end, args=(name,), daemon=True) for name in names if name in self._members]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        for name in names:
-            self._members.pop(name, None)
+        stuck = {name: why for name, why in refusals.items() if why}
+        for name in refusals.keys() - stuck:
+            del self._members[name]
+        if stuck:
+            raise CommandFailed("; ".join(f"member {name}: {why}" for name, why in stuck.items()))
 
     def _keep(self) -> None:
         """Remember for a restarted agent, and let go of images that no set here needs."""

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _WINDOW = 600.0
 _LONGEST_PAUSE = 60.0
 _STOP_WITHIN = 10.0
+_KILL_WITHIN = 10.0
 _SYSTEMD_HALT = 37  # SIGRTMIN+3: the way to ask systemd to end
 _LINE = 4096
 
@@ -63,8 +64,12 @@ class Supervisor:
         self._settled = threading.Condition()
         self._thread: threading.Thread | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._gone = -1  # readable once the member's first process has ended, and with it all others
+        self._for_good = False
+        self._refusal = ""
         self._pipe = -1
         self._partial = b""
+        self.over = False
         self.state = "idle"
         self.reason = ""
         self.restarts = 0
@@ -81,13 +86,23 @@ class Supervisor:
         self._thread = threading.Thread(target=self._run, args=(pid,), name=f"member-{self.member.name}", daemon=True)
         self._thread.start()
 
-    def end(self) -> None:
-        """Stop the member and remove what it wrote."""
-        self._stopping.set()
-        os.eventfd_write(self._wake, 1)
-        if self._thread is not None:
-            self._thread.join()
-        os.close(self._wake)
+    def end(self, *, for_good: bool = False) -> str:
+        """Stop the member and remove what it wrote; why not, where it cannot be killed.
+
+        Such a member stays ours. Once it is gone it is started again, unless it was to end for good.
+        """
+        with self._settled:
+            if self._thread is None and not self.over:
+                os.close(self._wake)
+                self.over = True
+            if self.over:
+                return ""
+            self._refusal = ""
+            self._for_good = for_good
+            self._stopping.set()
+            os.eventfd_write(self._wake, 1)
+            self._settled.wait_for(lambda: self.over or bool(self._refusal))
+            return self._refusal
 
     def settle(self, seconds: float, cancelled: Callable[[], bool] = lambda: False) -> str:
         """Wait until the start is decided; the state then."""
@@ -110,6 +125,16 @@ class Supervisor:
         return self._crun.exec_command(self.member.identifier, argv, pid_file), lambda: end_process(pid_file)
 
     def _run(self, pid: int | None) -> None:
+        try:
+            self._keep_running(pid)
+        finally:
+            self._become("idle")
+            with self._settled:
+                os.close(self._wake)
+                self.over = True
+                self._settled.notify_all()
+
+    def _keep_running(self, pid: int | None) -> None:
         failures: deque[float] = deque()
         while not self._stopping.is_set():
             try:
@@ -117,6 +142,7 @@ class Supervisor:
             except (AgentError, OSError, subprocess.SubprocessError) as error:
                 reason = str(error)
             pid = None
+            self._insist()
             self._clear()
             if self._stopping.is_set():
                 break
@@ -132,7 +158,6 @@ class Supervisor:
             self._become("error", reason)
             self._sleep(min(_LONGEST_PAUSE, self.member.restart_backoff * 2.0 ** (len(failures) - 1)))
             self.restarts += 1
-        self._become("idle")
 
     def _launch(self) -> int:
         """Start the container; its first process."""
@@ -167,13 +192,12 @@ class Supervisor:
         poll = select.poll()
         opened = []
         try:
-            gone = os.pidfd_open(pid)
-            opened.append(gone)
+            self._gone = gone = os.pidfd_open(pid)
             self._listen()
             serving = self._server()
             if serving is not None:
                 opened.append(os.pidfd_open(serving))
-            for descriptor in (*opened, self._pipe, self._wake):
+            for descriptor in (gone, *opened, self._pipe, self._wake):
                 poll.register(descriptor, select.POLLIN)
             deadline, pause = time.monotonic() + self.member.ready_within, 0.05
             while True:
@@ -187,7 +211,7 @@ class Supervisor:
                 if self._stopping.is_set():
                     self._stop(pid, gone)
                     return "stopped"
-                if len(opened) > 1 and opened[1] in ready:
+                if opened and opened[0] in ready:
                     return "the process that its image comes from ended"
                 if waiting and is_ready(self.member, pid, self._check()):
                     self._become("active")
@@ -229,9 +253,34 @@ class Supervisor:
         if self._pipe < 0:
             self._pipe = os.open(self._home / "output", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
+    def _insist(self) -> None:
+        """Kill what is left of the member. One that cannot be killed is waited for: another beside it would find its
+        ports and devices taken, and readiness would be answered by the wrong one."""
+        self._crun.delete(self.member.identifier)
+        while not self._has_gone(_KILL_WITHIN):
+            why = f"killed, and not gone after {_KILL_WITHIN:g} s: it waits in the kernel, for a device perhaps"
+            self._logs.say(f"member {self.member.name}: {why}")
+            self._become("error", why)
+            with self._settled:
+                if self._stopping.is_set():
+                    os.eventfd_read(self._wake)
+                    self._stopping.clear()
+                    self._refusal = why
+                    self._settled.notify_all()
+            select.select([self._gone, self._wake], [], [])
+            self._crun.delete(self.member.identifier)
+        with self._settled:
+            if self._for_good:
+                self._stopping.set()
+
+    def _has_gone(self, within: float) -> bool:
+        return self._gone < 0 or bool(select.select([self._gone], [], [], within)[0])
+
     def _clear(self) -> None:
         """Leave nothing of a member that ended."""
-        self._crun.delete(self.member.identifier)
+        if self._gone >= 0:
+            os.close(self._gone)
+            self._gone = -1
         if self._pipe >= 0:
             os.close(self._pipe)
             self._pipe = -1
