@@ -77,6 +77,7 @@ class Site:
         wire.sites[name] = self
         self.led = set(led)
         self.leads_for = 1000.0
+        self.expects_agents = False
         self.holders = {0: ("alpha", 1), 1: ("beta", 1)}
         self.now = 5000.0
         self.peers = {other: Peer(controller=other, url=f"https://{other}", fingerprint="") for other in wire.sites}
@@ -112,6 +113,7 @@ class Site:
             self.unknown,
             cast("Any", SimpleNamespace(get=self._inventory)),
             self.elsewhere,
+            expects_agents=lambda: self.expects_agents,
             monotonic=lambda: self.now,
         )
         self.exec = ExecService(cast("Any", service), self.hub, self.elsewhere)
@@ -316,6 +318,27 @@ async def test_what_an_agent_said_is_told_by_any_controller(wire: Wire) -> None:
     wire.cut.add("beta")
     with pytest.raises(Unavailable, match="controller beta is away"):
         await alpha.agents.agent(LOCAL_ADMIN, B[0])
+
+
+async def says(site: Site, node: str, state: bytes) -> None:
+    exchange = Exchange(generation=1, boot_id="b", seq=1, wait=0, state=msgspec.Raw(state))
+    await site.hub.exchange(node, exchange)
+
+
+async def test_images_that_nodes_hold_are_known_to_all_controllers_or_it_is_said_that_they_are_not(wire: Wire) -> None:
+    alpha, beta = wire.sites["alpha"], wire.sites["beta"]
+    one, two = f"sha256:{'1' * 64}", f"sha256:{'2' * 64}"
+    await says(alpha, A[0], msgspec.json.encode({"images": [one, "../nonsense"]}))
+    await says(alpha, A[1], b"{}")  # an agent that does not tell
+    await says(beta, B[0], msgspec.json.encode({"images": [two]}))
+    beta.hub.cut_off(B[0])  # it may run on
+    assert await alpha.agents.images_held() == await beta.agents.images_held() == {one, two}
+    beta.expects_agents = True
+    with pytest.raises(Unavailable, match="not every agent has told"):
+        await alpha.agents.images_held()
+    wire.cut.add("beta")
+    with pytest.raises(Unavailable, match="beta"):
+        await alpha.agents.images_held()
 
 
 async def test_the_newest_inventory_counts_whoever_was_told_it(wire: Wire) -> None:

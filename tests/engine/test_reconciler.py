@@ -116,6 +116,48 @@ def test_a_new_desire_clears_a_fault() -> None:
     fleet.converge()
 
 
+class Stubborn:
+    """Refuses one step until told otherwise; everything else is done."""
+
+    def __init__(self, fleet: PureFleet, driver: str, step: str) -> None:
+        self.name = driver
+        self._real = fleet.drivers[driver]
+        self.step = step
+
+    async def act(self, mutation: Mutation, batch: Batch) -> Outcomes:
+        if mutation.name == self.step:
+            return Outcomes.all(Outcome.FAILED, len(batch), "no")
+        return await self._real.act(mutation, batch)
+
+    async def observe(self, variables: Sequence[str], batch: Batch) -> Mapping[str, Column]:
+        return await self._real.observe(variables, batch)
+
+    async def permits(self, guard: str, batch: Batch) -> Sequence[str]:
+        return await self._real.permits(guard, batch)
+
+
+def test_a_node_whose_failed_step_came_about_by_itself_goes_on_at_once() -> None:
+    fleet = PureFleet(2, settings=EngineSettings(fault_retry=1e6))
+    fleet.drivers["node"] = Stubborn(fleet, "node", "boot")
+    fleet.want(**READY)
+    assert fleet.run(300, lambda: [fleet.state(node) for node in (0, 1)] == ["faulted"] * 2)
+    fleet.sim.put(np.array([0]), now=fleet.now, os="up", identity="none", image="absent", personality="idle")
+    assert fleet.run(300, lambda: fleet.state(0) == "ready"), fleet.why(0)
+    assert fleet.acts_on(0)[4:] == THE_WAY[2:], "power-on, boot three times, and then what follows a boot"
+    assert fleet.history(0, "event")[-2:] == ["fault: boot failed: no", "fault cleared: os is up"]
+    assert fleet.state(1) == "faulted", "what has not come about is in the way still"
+
+
+def test_a_node_in_back_off_whose_failed_step_came_about_does_not_wait_for_its_end() -> None:
+    fleet = PureFleet(1, settings=EngineSettings(backoff=10_000, longest_backoff=10_000))
+    fleet.drivers["node"] = Stubborn(fleet, "node", "boot")
+    fleet.want(**READY)
+    assert fleet.run(300, lambda: fleet.state(0) == "waiting")
+    fleet.sim.put(np.array([0]), now=fleet.now, os="up", identity="none", image="absent", personality="idle")
+    assert fleet.run(300, lambda: fleet.state(0) == "ready"), fleet.why(0)
+    assert fleet.acts_on(0) == THE_WAY
+
+
 @pytest.mark.slow
 def test_back_off_grows_and_is_jittered() -> None:
     settings = EngineSettings(failures_to_fault=6, fault_retry=0, stop_minimum=10_000)

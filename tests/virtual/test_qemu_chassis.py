@@ -250,6 +250,10 @@ async def test_uefi_firmware_boots_over_http_once_and_over_pxe_otherwise(uefi, p
     assert (await uefi.boot()).target == "none"
     await uefi.set_power("cycle")
     await until(lambda: "Start PXE" in printed(log))
+    # From the usual order to itself, to all others and back, while it runs.
+    for target in ("pxe", "none", "media", "media", "http", "media", "pxe", "http", "none"):
+        await uefi.set_boot(Boot(target=target))
+        assert (await uefi.boot()).target == target
 
 
 async def test_nodes_go_on_without_the_chassis_and_are_found_again(place, chassis, client, bios):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -18,7 +19,7 @@ from strata.core import process as ps
 from strata.core.errors import DeviceError
 from strata.virtual.qemu import actions
 from strata.virtual.qemu import machine as module
-from strata.virtual.qemu.command import CONSOLE_LOG
+from strata.virtual.qemu.command import CD_AT, CONSOLE_LOG, FIRST
 from strata.virtual.qemu.description import Options, describe, guest_mark
 from strata.virtual.qemu.lifeline import Lifeline
 from strata.virtual.qemu.machine import PROCESS, Machine
@@ -250,6 +251,25 @@ async def test_what_is_set_while_a_machine_starts_is_set_when_it_has(seen: Seen)
     assert '"property": "bootindex", "value": 0' in seen.asked()
     await seen.machine.kill()
     await seen.machine.leave()
+
+
+async def test_what_is_booted_first_is_changed_and_changed_back_while_the_machine_runs(seen: Seen) -> None:
+    await seen.machine.start()
+    for first in ("", "", "cd", "cd", "http", "cd", "", "http", ""):
+        await seen.machine.boot_from(first)
+    # Some at once, as a controller does when an override for once is over: the last word counts.
+    await asyncio.gather(*(seen.machine.boot_from(first) for first in ("cd", "", "cd", "cd")))
+    places = [json.loads(line.partition(" ")[2])["value"] for line in seen.asked().splitlines() if "qom-set" in line]
+    assert places == [FIRST, CD_AT, FIRST, CD_AT, FIRST]
+
+    await seen.machine.leave()
+
+    again = Seen(seen.home)  # whoever finds it did not see what was set
+    await again.machine.find()
+    await again.machine.boot_from("cd")
+    await again.machine.boot_from("")
+    await again.machine.kill()
+    await again.machine.leave()
 
 
 async def test_a_record_of_a_process_that_is_gone_or_anothers_finds_nothing(seen: Seen) -> None:

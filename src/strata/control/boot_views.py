@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from msgspec import Meta
@@ -45,9 +46,12 @@ class ProfileView(Out, frozen=True, kw_only=True):
     method: Method
     description: str
     build: str
-    """The build of the minimal OS that it means now; empty: there is none."""
+    """The build of the minimal OS that it means now on x86_64, or on the only architecture that it has one for; empty:
+    there is none."""
+    builds: Mapping[str, str]
+    """Architecture → the build that it means there."""
     label: str
-    """What a node says of itself that booted with it as it is now; empty: nobody can."""
+    """What a node says of itself that booted ``build`` with it as it is now; empty: nobody can."""
     command_line: str
     """All kernel parameters: Strata's own, those of ``default``, and its own."""
     wanted: int

@@ -192,6 +192,12 @@ class Controller:
         self.engine.want_anew(nodes)
         self.look_at(nodes)
 
+    def befell(self, nodes: Indices, what: str, source: str) -> None:
+        """Note for the history what befell nodes, as ``source`` saw it; only of those that we lead."""
+        change = Change(EVENT, "", what, source, "", nodes)
+        self.chronicle.add([change], self.registry.uids, self.clock.wall(), self.engine.epochs)
+        self.changes += 1
+
     async def permits(self, guard: str, batch: Batch) -> Sequence[str]:
         """Ask a guard on behalf of a person: empty for yes, else why not. Nobody to ask is a no."""
         return await self.executor.permits(self.model.guards[guard], batch)

@@ -21,6 +21,7 @@ from strata.core import intset
 from strata.core.errors import BadRequest, Conflict, NotFound, StrataError, Unavailable
 from strata.core.node import ARCHITECTURES, Group, Interface, Node, check_label, check_node_name
 from strata.core.xname import parse as parse_xname
+from strata.provisioning.identity.records import PREFIX as BOOTS
 from strata.store.protocol import Delete, Op, Put
 
 NEXT_UID = "uid/next"
@@ -196,7 +197,8 @@ class NodeEdits(Editor):
         raise too_contended(f"node {name}")
 
     async def delete_node(self, name: str, author: str, expected: int | None = None) -> int:
-        """Forget a node and all that was said about it: overrides, hold, freeze, memberships. The new revision."""
+        """Forget a node and all that was said about it: overrides, hold, freeze, memberships, and its boots, so that no
+        certificate of theirs is good for another node of that name. The new revision."""
         key = f"node/{name}"
         for _ in range(ATTEMPTS):
             entry = await self.store.get(key)
@@ -220,7 +222,7 @@ class NodeEdits(Editor):
         """What removes everything that was said about a node, and the revisions that this was read at."""
         row_key = rows.key_of(uid // rows.CHUNK)
         groups = [f"group/{group}" for group, record in self.registry.groups.items() if _has(record, uid)]
-        found = await self.present([row_key, f"hold/{name}", f"freeze/node:{name}", *groups])
+        found = await self.present([row_key, f"hold/{name}", f"freeze/node:{name}", f"{BOOTS}{name}", *groups])
         ops: list[Op] = []
         for key, entry in found.items():
             if key == row_key:

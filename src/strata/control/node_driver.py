@@ -1,7 +1,7 @@
 """The ``node`` driver for real nodes: looks through the agents that are attached, and acts by telling them.
 
-A boot is the exception: there is no agent yet, so the node's controller (BMC) is told to start it from the network,
-unless it is on its way already.
+A boot is the exception: there is no agent yet, so the node's controller (BMC) is told from where to boot before its
+power goes on, and to start it anew where it is not on its way then.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from strata.control.node_aim import Aim
 from strata.core.column import Column
 from strata.core.driver import Batch, Outcomes
-from strata.core.errors import Conflict, NotOffered, OutcomeUnknown, StrataError
+from strata.core.errors import Conflict, OutcomeUnknown, StrataError
 from strata.core.model import ABSENT, UNKNOWN, Mutation
 from strata.core.node import Node
 from strata.core.state import Outcome
@@ -59,8 +60,8 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     """The controller at an address."""
     asked: Callable[[str], float]
     """When the node last asked for something to boot; 0: not since this service runs."""
-    profile: Callable[[str], str]
-    """A boot profile's name → ``name@digest`` as it is now; empty where there is no such."""
+    profile: Callable[[str, str], str]
+    """A boot profile's name and an architecture → ``name@digest`` as it is now; empty where nothing can be booted."""
     desired: Callable[[str], str]
     """The image set that the owners want there; empty: none."""
     way: Callable[[str], Awaitable[BootWay]]
@@ -68,7 +69,13 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     may_lose: Callable[[Batch], Awaitable[Sequence[str]]]
     """For every node: empty if no job would be hurt by cutting its power, else why not."""
     by_itself: Callable[[str], bool] = lambda name: True
-    """Whether the node finds what to boot when it is switched on; not if it needs a medium."""
+    """Whether the node finds what to boot when it is switched on, its controller told or not; not if it needs a medium
+    or boots over HTTP."""
+    ahead: Callable[[str], Boot | None] = lambda name: None
+    """What a node's controller is told before the node is switched on to boot; None: nothing, because no boot follows
+    or a medium has to be made first."""
+    cannot_boot: Callable[[str], str] = lambda name: ""
+    """Why there is nothing that the node could boot; empty: there is something."""
 
 
 class NodeDriver:
@@ -96,9 +103,15 @@ class NodeDriver:
         self._lit: dict[str, float] = {}
         self._watched: dict[str, tuple[float, float]] = {}
         self._waiting = 0
+        self._stranded: dict[str, float] = {}
         self._pace = Pace(at_once=64, patience=0.1, at_most=1024)
+        self._aim = Aim(ground.open, ground.ahead, monotonic=monotonic)
 
     # -- what others saw
+
+    async def about_to_get_power(self, batch: Batch) -> None:
+        """These are about to be switched on: they shall boot what is wanted then, and not only the next time."""
+        await self._aim.before_power(batch)
 
     def lost_power(self, names: Iterable[str]) -> None:
         """These have no power, or are about to lose it: no agent there speaks any more."""
@@ -114,6 +127,13 @@ class NodeDriver:
         for name in names:
             self._lit[name] = now
 
+    def forget(self, name: str) -> None:
+        """The node is gone: nothing of it is true of another one of that name."""
+        for known in (self._dark, self._lit, self._watched, self._stranded):
+            known.pop(name, None)
+        self._aim.forget(name)
+        self._hub.forget(name)
+
     # -- looking
 
     async def observe(self, variables: Sequence[str], batch: Batch) -> Mapping[str, Column]:
@@ -121,7 +141,7 @@ class NodeDriver:
         wanted = [name for name in variables if name in SEES]
         words: dict[str, list[str]] = {name: [] for name in wanted}
         away = self._wall() - self._monotonic()
-        labels: dict[str, str] = {}
+        labels: dict[tuple[str, str], str] = {}
         for name in batch.names:
             agent = self._hub.get(name)
             os = os_word(self._signs(name, agent, away), self._wall())
@@ -149,14 +169,17 @@ class NodeDriver:
         self._watched[name] = (first, now)
         return max(first, self._hub.started)
 
-    def _facts(self, name: str, agent: Agent, labels: dict[str, str]) -> dict[str, str]:
+    def _facts(self, name: str, agent: Agent, labels: dict[tuple[str, str], str]) -> dict[str, str]:
         seen = agent.seen
         assert seen is not None
         profile, _, _ = seen.profile.partition("@")
-        if profile not in labels:
-            labels[profile] = self._ground.profile(profile)
+        node = self._ground.node(name)
+        key = (profile, node.architecture if node is not None else "")
+        if key not in labels:
+            labels[key] = self._ground.profile(*key)
         return {
-            "minos": profile if seen.profile and labels[profile] == seen.profile else seen.profile or UNKNOWN,
+            # Where nothing can be booted by the profile now, what the node booted by it is as right as can be.
+            "minos": profile if seen.profile and labels[key] in ("", seen.profile) else seen.profile or UNKNOWN,
             # It spoke, and only a certificate lets it; unless that was taken from it since.
             "identity": "none" if self._identity.record(name).is_revoked else "issued",
             "image": self._image(name, agent),
@@ -256,9 +279,12 @@ class NodeDriver:
         await self._known([name for name in batch.names if not self._ground.by_itself(name)], mutation.timeout)
         cold = []
         for place, name in enumerate(batch.names):
-            if self._word(name) == "down" and not self._is_on_its_way(name):
+            if self._word(name) != "down":
+                continue  # Up: there is nothing to do. Unknown or hung: it may run, and is left alone; the fact tells.
+            if why := self._ground.cannot_boot(name):
+                codes[place], reasons[place] = Outcome.UNTRIED, why
+            elif not self._is_on_its_way(name):
                 cold.append(place)
-            # Up: there is nothing to do. Unknown or hung: it may run, and is left alone; the fact tells soon.
 
         if cold:
             # It has power, and who knows what runs there: a system that is not ours, or an agent that we fail to hear.
@@ -278,6 +304,9 @@ class NodeDriver:
                 await self._start(batch, place, way, address, mutation.timeout)
             except StrataError as error:
                 unknown, fenced = isinstance(error, OutcomeUnknown), isinstance(error, Conflict)
+                if not unknown:
+                    self._stranded[batch.names[place]] = self._wall()
+                    self._aim.forget(batch.names[place])
                 codes[place] = Outcome.UNKNOWN if unknown else Outcome.FENCED if fenced else Outcome.FAILED
                 reasons[place] = str(error)
 
@@ -298,9 +327,9 @@ class NodeDriver:
 
     def _is_on_its_way(self, name: str) -> bool:
         record = self._identity.record(name)
-        lit = self._lit.get(name, 0.0) if self._ground.by_itself(name) else 0.0
-        # What it asked for before it arrived, or lost its power, belongs to a boot that is over.
-        over = max(record.redeemed, self._dark.get(name, 0.0))
+        lit = self._lit.get(name, 0.0) if self._aim.taken(name) or self._ground.by_itself(name) else 0.0
+        # What it asked for before it arrived, lost its power or could not be started belongs to a boot that is over.
+        over = max(record.redeemed, self._dark.get(name, 0.0), self._stranded.get(name, 0.0))
         begun = [at for at in (self._ground.asked(name), record.opened) if at > over]
         return self._wall() - max(lit, *begun, 0.0) <= ON_ITS_WAY
 
@@ -317,13 +346,7 @@ class NodeDriver:
         if way.media:
             await controller.insert_media("")  # what is in the drive would be in the way
             await controller.insert_media(way.media)
-        try:
-            await controller.set_boot(way.boot)
-        except NotOffered:
-            if not way.boot.uri:
-                raise
-            # It takes no address: its DHCP will tell it.
-            await controller.set_boot(msgspec.structs.replace(way.boot, uri=""))
+        await self._aim.point(batch.names[place], controller, way.boot)
         begin_before = min(batch.valid_until, self._monotonic() + limit)
         if self._monotonic() > begin_before:
             raise Conflict("not begun: the lead ran out", where=address)

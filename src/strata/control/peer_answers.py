@@ -44,6 +44,9 @@ def agent_routes(hub: Hub, agents: AgentService, limits: Limits) -> Mapping[str,
     async def forget(mac: str) -> Any:
         return agents.forget_here(mac)
 
+    async def images(_: None) -> Any:
+        return await agents.images_held_here()
+
     async def limit(asked: LimitsWanted) -> Any:
         return await limits(asked.node, asked.wanted)
 
@@ -53,6 +56,7 @@ def agent_routes(hub: Hub, agents: AgentService, limits: Limits) -> Mapping[str,
         "inventory": each(str, agents.inventory_here),
         "unknown": each(type(None), unknown),
         "forget": each(str, forget),
+        "images": each(type(None), images),
         "limits": each(LimitsWanted, limit),
     }
 

@@ -8,7 +8,7 @@ What follows from the records is worked out by its parts: ``roster``, ``groups``
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -56,6 +56,8 @@ class Registry:
         self.groups = Groups(self.roster)
         self.brakes = Brakes(self.roster, self.groups)
         self.desires = Desires(self, self.roster)
+        self.departed: list[Callable[[str], None]] = []
+        """Who is told the names of nodes that are gone, before another of that name is there."""
         self._modified: dict[str, int] = {}
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
 
@@ -242,6 +244,8 @@ class Registry:
         if index >= 0 and (node is None or node.uid != self.roster.uids[index]):
             self.roster.remove(name)
             touched.removed(index)
+            for told in self.departed:
+                told(name)
         if node is not None:
             touched.put(*self.roster.put(node, revision))
 

@@ -15,15 +15,25 @@ from strata.control.elsewhere import Elsewhere
 from strata.control.fleet_views.nodes import InterfaceSpec, NodeSpec, NodeView
 from strata.control.principal import Principal
 from strata.control.service import Service
-from strata.core.errors import BadRequest, Conflict, NotFound, StrataError
+from strata.core.errors import BadRequest, Conflict, NotFound, StrataError, Unavailable
 from strata.provisioning.agents.hub import Hub
 from strata.provisioning.agents.inventories import Inventories
 from strata.provisioning.agents.unknown import Machine, UnknownMachines
 from strata.provisioning.agents.wire import State
+from strata.provisioning.images.release import DIGEST
 
 log = logging.getLogger(__name__)
 
 _decode = msgspec.json.Decoder(State).decode
+
+
+class _Images(msgspec.Struct, frozen=True):
+    """As much of a ``State``."""
+
+    images: tuple[str, ...] = ()
+
+
+_decode_images = msgspec.json.Decoder(_Images).decode
 
 
 class AgentService:
@@ -37,11 +47,14 @@ class AgentService:
         inventories: Inventories,
         elsewhere: Elsewhere | None = None,
         *,
+        expects_agents: Callable[[], bool] = lambda: False,
         monotonic: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
+        """``expects_agents``: whether nodes run whose agents will speak to this controller, and have not yet."""
         self._service = service
         self._hub = hub
+        self._expects_agents = expects_agents
         self._unknown = unknown
         self._inventories = inventories
         self._elsewhere = elsewhere
@@ -90,6 +103,32 @@ class AgentService:
         except NotFound:
             return None
         return a.InventoryView(node=name, time=found.time, inventory=found.tree)
+
+    async def images_held(self) -> frozenset[str]:
+        """Digests of the images (squashfs) that nodes hold, whichever controller their agents speak to; what the silent
+        last said counts. Raises where not all of it can be known."""
+        told = [await self.images_held_here()]
+        if self._elsewhere is not None:
+            elsewhere = self._elsewhere
+            asked = (elsewhere.ask(peer, "images", None, frozenset[str]) for peer in elsewhere.peers.others())
+            told += await asyncio.gather(*asked)
+        return frozenset().union(*told)
+
+    async def images_held_here(self) -> frozenset[str]:
+        """Those of nodes whose agents spoke to this controller."""
+        if self._expects_agents():
+            raise Unavailable(
+                "not every agent has told yet which images it holds: it has just come to be led by this controller",
+                where="agents",
+                hint="try again in a minute",
+            )
+        found: set[str] = set()
+        for count, agent in enumerate(self._hub.agents()):
+            if count % 1000 == 999:
+                await asyncio.sleep(0)
+            if agent.state:
+                found.update(_decode_images(agent.state).images)
+        return frozenset(digest for digest in found if DIGEST.match(digest))
 
     async def unknown(self, who: Principal) -> a.UnknownMachines:
         """The machines that wait to be adopted."""

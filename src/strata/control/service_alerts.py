@@ -179,6 +179,17 @@ def look_soon(controller: Controller) -> Callable[[Sequence[str]], None]:
     return looked
 
 
+def agent_restarted(controller: Controller) -> Callable[[str], None]:
+    """Has the history tell that a node's agent was started again."""
+
+    def noted(name: str) -> None:
+        if (index := controller.registry.find(name)) >= 0:
+            nodes = np.array([index], dtype=np.int64)
+            controller.befell(nodes, "its agent was started again: the one before ended without a word", "agent")
+
+    return noted
+
+
 def _check_url(url: str) -> None:
     try:
         urlsplit(url).port  # noqa: B018 - looking at it is the check

@@ -9,7 +9,6 @@ import numpy as np
 from strata.control import boot_views as b
 from strata.control.principal import Principal
 from strata.control.service import Service
-from strata.core.errors import NotFound
 from strata.provisioning.boot.profiles import DEFAULT, Profile, Profiles
 from strata.provisioning.boot.service import BootService
 from strata.provisioning.identity.identity import Identity
@@ -37,18 +36,17 @@ class BootControl:
     async def profile(self, name: str) -> b.ProfileView:
         """One profile."""
         found = self._profiles.get(name)
-        try:
-            build, label = self._profiles.minos(name), self._profiles.label(name)
-        except NotFound:
-            build = label = ""
+        builds = self._boot.builds.by_architecture(found.minos)
+        arch = max(builds, default="")  # x86_64, where there is one
         return b.ProfileView(
             name=name,
             minos=found.minos,
             parameters=found.parameters,
             method=found.method,
             description=found.description,
-            build=build,
-            label=label,
+            build=builds.get(arch, ""),
+            builds=builds,
+            label=self._profiles.label(name, arch) if builds else "",
             command_line=self._profiles.parameters(name),
             wanted=self._wanted(name),
             revision=await self._profiles.revision(name),
@@ -71,7 +69,7 @@ class BootControl:
         """What the node would be told if it asked now."""
         self._service.index(who, node)
         generation = self._identity.record(node).generation + 1
-        return b.ScriptView(node=node, generation=generation, script=self._boot.preview(node))
+        return b.ScriptView(node=node, generation=generation, script=await self._boot.preview(node))
 
     async def status(self, who: Principal, select: str, limit: int, after: str) -> b.BootStatusPage:
         """How the selected nodes' boots went, by name."""

@@ -125,6 +125,10 @@ class ProvisioningSettings(msgspec.Struct, frozen=True, kw_only=True):
     url: str = ""
     """Where agents and other controllers find this one (``https://10.77.0.1:8443``). Default: empty, the front door's
     port at the server's address on the first boot network; without boot networks, at the address that it listens on."""
+    hold_most: int = 0
+    """Requests of agents that are held open at a time; agents beyond them come again every few seconds, and learn only
+    then what they are to do. Default: 0, what memory and open files of the machine allow, 32,000 at most. Each costs
+    up to 80 KB of memory and four open files, here and in nginx together."""
 
 
 class PowerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -292,6 +296,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         url = self.provisioning.url
         if url and not is_front_url(url.rstrip("/")):
             raise BadRequest(f"{url[:80]!r} is not https://HOST:PORT", where="--agent-url")
+        _within("--hold-agents", self.provisioning.hold_most, 0, 1_000_000)
         networks = self.provisioning.networks
         if networks is not None and not networks.is_file():
             raise BadRequest("no such file", where=f"--networks {networks}")

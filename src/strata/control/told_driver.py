@@ -1,9 +1,12 @@
-"""A driver that lets others know what it saw or did: who waits for agents wants to hear that the power is gone."""
+"""A driver that lets others know what it saw, did or is about to do: who waits for agents wants to hear that the power
+is gone, and who boots nodes has something to prepare before it comes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+import msgspec
 import numpy as np
 
 from strata.core.column import Column
@@ -15,19 +18,25 @@ Told = Callable[[Sequence[str]], None]
 
 
 class ToldDriver:
-    """The driver behind it, and nothing else but that ``dark`` and ``lit`` are told the names of nodes."""
+    """The driver behind it, and nothing else but that ``dark`` and ``lit`` are told the names of nodes, and that
+    ``before`` is waited for before nodes are switched on."""
 
-    def __init__(self, driver: Driver, *, dark: Told, lit: Told) -> None:
+    def __init__(self, driver: Driver, *, dark: Told, lit: Told, before: Callable[[Batch], Awaitable[None]]) -> None:
         """``dark``: seen without power, or about to lose it. ``lit``: switched on just now."""
         self.name = driver.name
         self._driver = driver
         self._dark = dark
         self._lit = lit
+        self._before = before
 
     async def act(self, mutation: Mutation, batch: Batch) -> Outcomes:
         """Carry it out; told beforehand what ends, and afterwards what began."""
         if mutation.variable == "power" and mutation.to == "off":
             self._dark(batch.names)
+        if mutation.variable == "power" and mutation.to == "on":
+            give_up = time.monotonic() + mutation.timeout
+            await self._before(batch)
+            mutation = msgspec.structs.replace(mutation, timeout=give_up - time.monotonic())
         outcomes = await self._driver.act(mutation, batch)
         if mutation.variable == "power" and mutation.to == "on":
             begun = np.flatnonzero((outcomes.codes == Outcome.DONE) | (outcomes.codes == Outcome.UNKNOWN))

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from strata.core.column import Indices
 from strata.core.driver import Outcomes
@@ -178,8 +179,7 @@ class Courses:
             nodes = settling[numbers == number]
             mutation = self.mutations[number]
             column = self.table.columns[mutation.variable]
-            symbols = (UNKNOWN, *column.variable.symbols)
-            reached = column.symbols(nodes) == symbols.index(mutation.to)
+            reached = self._reached(number, nodes)
             fact = column.fact[nodes]
             moved = (fact != 0) & (work.start_fact[nodes] != 0) & (fact != work.start_fact[nodes])
             if column.variable.open:
@@ -245,6 +245,24 @@ class Courses:
         self.work.failures[nodes] = 0
         self.work.failed[nodes] = -1
 
+    def overcome(self, nodes: Indices) -> None:
+        """Where what failed has come about all the same, by itself or by somebody's hand, nothing is in the way."""
+        work = self.work
+        nodes = nodes[work.failed[nodes] >= 0]
+        for number in np.unique(work.failed[nodes]).tolist():
+            done = nodes[work.failed[nodes] == number]
+            done = done[self._reached(number, done)]
+            faulted = done[work.fault[done]]
+            if len(faulted):
+                mutation = self.mutations[number]
+                self.event(faulted, f"fault cleared: {mutation.variable} is {mutation.to}")
+            self.forgive_failures(done)
+            work.fault[done] = False
+            work.not_before[done] = 0
+            work.refused_by[done] = -1
+            for node in done.tolist():
+                work.reasons.pop(node, None)
+
     def fault(self, nodes: Indices, now: float) -> None:
         """Stop in a named fault state. Tried once more after a long while, or when a person or a new desire says so."""
         if not len(nodes):
@@ -260,6 +278,13 @@ class Courses:
     def event(self, nodes: Indices, text: str) -> None:
         """Note for the history what befell nodes."""
         self.sight.changes.append(Change(EVENT, "", text, "engine", "", nodes))
+
+    def _reached(self, number: int, nodes: Indices) -> npt.NDArray[np.bool_]:
+        """Of which nodes the fact shows what the mutation is for."""
+        mutation = self.mutations[number]
+        column = self.table.columns[mutation.variable]
+        reached: npt.NDArray[np.bool_] = column.symbols(nodes) == (UNKNOWN, *column.variable.symbols).index(mutation.to)
+        return reached
 
     def _succeed(self, number: int, nodes: Indices, now: float) -> None:
         if not len(nodes):

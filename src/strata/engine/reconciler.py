@@ -192,6 +192,11 @@ class Engine:
             soonest = min(soonest, float(np.minimum(work.deadline, work.repeat_at)[settling].min()))
         return max(soonest, now)
 
+    def way(self, node: int) -> tuple[str, ...]:
+        """The mutations from where the node was when it was last thought about to its goal."""
+        number = int(self.work.decision[node]) if node < self.work.size else -1
+        return self.decider.decisions[number].plan.steps if number >= 0 else ()
+
     def may_begin(self, generation: int, nodes: Indices) -> npt.NDArray[np.bool_]:
         """The last look before a driver is called: is the act still ours to do, and has nobody put a brake on?"""
         work = self.work
@@ -224,7 +229,9 @@ class Engine:
         work.due[nodes] = now + self.settings.resync * self._random.uniform(0.5, 1.0, len(nodes))
         work.wait[nodes] = Wait.NOTHING
         work.wait_on[nodes] = -1
-        self._decided_ready(nodes[(kind == Kind.READY) | (kind == Kind.UNMANAGED)], now)
+        content = (kind == Kind.READY) | (kind == Kind.UNMANAGED)
+        self._decided_ready(nodes[content], now)
+        self.courses.overcome(nodes[~content & (work.epoch[nodes] > 0)])
         self._decided_act(nodes[kind == Kind.ACT], now)
         work.wait[nodes[kind == Kind.STUCK]] = Wait.STUCK
         work.wait[nodes[kind == Kind.LOOK]] = Wait.LOOKING

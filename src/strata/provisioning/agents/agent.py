@@ -28,6 +28,7 @@ class Seen(msgspec.Struct, frozen=True):
     reason: str
     loaded: tuple[str, ...]
     healthy: bool
+    damaged: tuple[str, ...] = ()
 
 
 class Command:
@@ -60,7 +61,20 @@ class Command:
 class Agent:
     """One agent, as this controller knows it."""
 
-    __slots__ = ("attached", "contact", "failure", "name", "outbox", "poll", "seen", "seq", "since", "started", "state")
+    __slots__ = (
+        "attached",
+        "contact",
+        "failure",
+        "name",
+        "outbox",
+        "pause",
+        "poll",
+        "seen",
+        "seq",
+        "since",
+        "started",
+        "state",
+    )
 
     def __init__(self, name: str, now: float) -> None:
         self.name = name
@@ -76,6 +90,8 @@ class Agent:
         """What it last said, as it said it."""
         self.poll: asyncio.Future[bool] | None = None
         """Done with True when there is something to say, False when the time is over or a newer request came."""
+        self.pause = 0.0
+        """Seconds that it was told to stay away, when it last came; 0: it was not."""
         self.outbox: dict[str, Command] = {}
         self.failure = ""
         """What went wrong with the last command that failed, until one succeeds."""

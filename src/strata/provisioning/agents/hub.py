@@ -8,6 +8,7 @@ nothing twice. Knows neither HTTP nor what a command means.
 from __future__ import annotations
 
 import asyncio
+import random
 import secrets
 import time
 from collections import OrderedDict
@@ -26,6 +27,10 @@ SILENT_AFTER = 60.0
 FORGET_AFTER = 7 * 86400.0
 """Seconds after which what a silent agent last said is forgotten."""
 
+LEAST_PAUSE, LONGEST_PAUSE = 2.0, 20.0
+"""Seconds after which an agent that cannot be held comes again; well under ``SILENT_AFTER``."""
+
+_COMING = 200.0  # agents a second that come again, as long as that keeps the pause under the longest
 _SLACK = 15.0  # seconds beyond a command's own limit until its result is not waited for any more
 _SWEEP = 5.0
 
@@ -49,17 +54,22 @@ class Hub:
         leads: Callable[[str], bool] = lambda name: True,
         changed: Callable[[Collection[str]], None] = lambda names: None,
         measured: Callable[[str, Mapping[str, Any]], None] = lambda name, metrics: None,
+        restarted: Callable[[str], None] = lambda name: None,
+        damaged: Callable[[str, Mapping[str, str]], None] = lambda name, images: None,
         hold_most: int = 4000,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``known``: whether there is such a node. ``leads``: whether this controller acts for it. ``changed``: takes
         the nodes whose agents came, went or are different now. ``measured``: takes what an agent measured.
-        ``hold_most``: requests that are held open at one time; who comes beyond them is heard, and told to come again.
-        Each costs the front door two connections."""
+        ``restarted``: takes a node whose agent was started again while its boot went on. ``damaged``: takes the images
+        that newly came to an agent otherwise than signed, and how. ``hold_most``: requests that
+        are held open at one time; who comes beyond them is heard, told what there is to do, and when to come again."""
         self._known = known
         self._leads = leads
         self._news = News(changed)
         self._measured = measured
+        self._restarted = restarted
+        self._damaged = damaged
         self._hold_most = hold_most
         self._clock = clock
         self._agents: OrderedDict[str, Agent] = OrderedDict()  # the one that was silent longest first
@@ -106,6 +116,10 @@ class Hub:
         """What is known of the node's agent; None: it has not spoken to this controller."""
         return self._agents.get(name)
 
+    def agents(self) -> list[Agent]:
+        """All that have spoken to this controller, attached or not."""
+        return list(self._agents.values())
+
     def attached(self, name: str) -> bool:
         """Whether the node's agent speaks to this controller now."""
         agent = self._agents.get(name)
@@ -127,10 +141,13 @@ class Hub:
         self._news.note(name)
 
     def forget(self, name: str) -> None:
-        """The node is gone for good."""
+        """The node is gone for good: another one of that name has an agent when that speaks."""
         agent = self._agents.pop(name, None)
+        self._lost.pop(name, None)
         if agent is not None:
             self._detach(agent)
+            if agent.poll is not None:
+                _resolve(agent.poll, False)
 
     # -- what they say -------------------------------------------------------------------------------------------------
 
@@ -152,15 +169,26 @@ class Hub:
         if not self._leads(name):
             raise Misdirected("another controller leads this node", where=name, hint="try the next controller")
         commands = agent.ready(arrived)
+        agent.pause = 0.0
         if not commands and request.wait > 0:
-            if self._stopping or self.held >= self._hold_most:
-                # It was heard. An agent that is refused backs off, and one that is answered at once asks at once.
+            if self._stopping:
+                # It was heard. An agent that is refused goes elsewhere, and one that is answered at once asks at once.
                 raise Unavailable("nobody is held here now", where=name, hint="come again in a while")
-            if await self._hold(agent, self._patience(agent, request.wait)):
+            if self.held >= self._hold_most:
+                agent.pause = self._pause()
+            elif await self._hold(agent, self._patience(agent, request.wait)):
                 commands = agent.ready(self._clock())
         return Reply(
-            acked=acked, commands=tuple(command.wire for command in commands), wait=min(request.wait, MOST_WAIT)
+            acked=acked,
+            commands=tuple(command.wire for command in commands),
+            wait=min(request.wait, MOST_WAIT),
+            pause=agent.pause,
         )
+
+    def _pause(self) -> float:
+        """Seconds after which one that is too many comes again: longer the more there are, and not all at once."""
+        too_many = self.attached_count - self._hold_most
+        return min(max(too_many / _COMING, LEAST_PAUSE), LONGEST_PAUSE) * random.uniform(0.75, 1.0)
 
     async def _hold(self, agent: Agent, seconds: float) -> bool:
         """Keep the request open. False: a newer one took its place, or the time is over."""
@@ -172,10 +200,10 @@ class Hub:
             woken: bool = await poll
             return woken
         finally:
-            self.held -= 1
             timer.cancel()
             if agent.poll is poll:
                 agent.poll = None
+                self.held -= 1
 
     def _patience(self, agent: Agent, wanted: float) -> float:
         return min(wanted, MOST_WAIT, RESEND_AFTER if agent.in_doubt else MOST_WAIT)
@@ -199,6 +227,9 @@ class Hub:
         if agent.poll is not None:
             _resolve(agent.poll, False)
             agent.poll = None
+            self.held -= 1  # at once: the newer request may take its place
+        if agent.attached and same_boot and started != agent.started:
+            self._restarted(name)
         agent.seq, agent.started, agent.state = request.seq, started, bytes(request.state)
         held = state.set
         agent.seen = Seen(
@@ -211,6 +242,7 @@ class Hub:
             reason=held.reason,
             loaded=state.loaded,
             healthy=state.health.ok,
+            damaged=tuple(state.damaged),
         )
         if not agent.attached:
             agent.attached, agent.since = True, now
@@ -221,6 +253,8 @@ class Hub:
             self._news.note(name)
         if state.metrics:
             self._measured(name, state.metrics)
+        if state.damaged and (before is None or before.damaged != agent.seen.damaged):
+            self._damaged(name, state.damaged)
         return agent, True
 
     def _take(self, agent: Agent, result: Result) -> None:
@@ -251,7 +285,7 @@ class Hub:
         ident = f"{self._instance}-{self._count}"
         fence = {"epoch": epoch} if epoch else {}
         command = Command(name, ident, kind, {**(body or {}), **fence, "timeout": timeout}, loop.create_future())
-        command.expiry = loop.call_later(timeout + _SLACK, agent.end, command, None)
+        command.expiry = loop.call_later(agent.pause + timeout + _SLACK, agent.end, command, None)
         agent.outbox[ident] = command
         if agent.poll is not None:
             _resolve(agent.poll, True)

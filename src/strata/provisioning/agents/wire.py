@@ -68,6 +68,10 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     profile: Name = ""
     set: SetState = SetState()
     loaded: Annotated[tuple[Name, ...], Meta(max_length=64)] = ()
+    images: Annotated[tuple[Name, ...], Meta(max_length=256)] = ()
+    """Digests of the images (squashfs) that it holds, whole or on demand."""
+    damaged: Annotated[dict[Name, Text], Meta(max_length=64)] = {}
+    """Digests of those that came to it otherwise than signed, from every controller; and what was wrong."""
     health: Health = Health()
     metrics: Annotated[dict[Name, Any], Meta(max_length=64)] = {}
 
@@ -99,13 +103,15 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
     """Commands that it has and is at. One that it does not name here is sent again now and then."""
 
 
-class Reply(msgspec.Struct, frozen=True, kw_only=True):
+class Reply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What an agent is answered."""
 
     acked: tuple[str, ...]
     """Results that it need not send again."""
     commands: tuple[Mapping[str, Any], ...]
     wait: float
+    pause: float = 0.0
+    """Seconds that it should stay away, unless it has something to tell; 0: it may ask again at once."""
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True):

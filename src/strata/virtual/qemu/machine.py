@@ -42,6 +42,7 @@ class Machine:
         self._actions = Actions(node.name)
         self._first = ""
         self._http = False
+        self._ordering = asyncio.Lock()
         self._life: Lifeline | None = None
         self._announced = False
         self._qmp: Qmp | None = None
@@ -160,11 +161,11 @@ class Machine:
     async def boot_from(self, first: str) -> None:
         """Try this before anything else, from the next reset on: ``cd``, ``http``, or empty for the usual order."""
         self._first = first
-        if self._starting:
-            self._missed.add("boot")
-        elif self.alive and self._qmp is not None:
-            place = qemu.FIRST if first == "cd" else qemu.CD_AT
-            await self._ask("qom-set", path="/machine/peripheral/cd0", property="bootindex", value=place)
+        async with self._ordering:
+            if self._starting:
+                self._missed.add("boot")
+            elif self.alive and self._qmp is not None:
+                await self._put_cd(qemu.FIRST if self._first == "cd" else qemu.CD_AT)
 
     async def medium_changed(self) -> None:
         """There is another file behind the CD drive, or none."""
@@ -179,6 +180,13 @@ class Machine:
             await self._ask("eject", id="cd0", force=True)
 
     # -- how
+
+    async def _put_cd(self, place: int) -> None:
+        """Give the CD drive this place in the boot order."""
+        where = {"path": "/machine/peripheral/cd0", "property": "bootindex"}
+        # QEMU refuses every place that is taken, by the drive itself as well.
+        if await self._ask("qom-get", **where) != place:
+            await self._ask("qom-set", **where, value=place)
 
     @property
     def _must_restart(self) -> bool:
