@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import hashlib
 import re
 import shutil
 import subprocess
@@ -38,14 +39,16 @@ from strata.provisioning.boot.profiles import Profiles
 from strata.provisioning.boot.service import BootService
 from strata.provisioning.directory import Directory
 from strata.provisioning.identity.identity import Identity
+from strata.provisioning.minos.artefacts import Artefacts, Manifest, Part
+from strata.provisioning.minos.soundness import Soundness
 from strata.provisioning.networks import parse
+from strata.provisioning.signing import Signer
 from strata.store.audit import Ledger
 from strata.store.sqlite import SqliteStore
 
 _CONNECTIONS = 32
 _AT_ONCE = 1000
 """Connections that the simulated nodes hold open together."""
-_BUILD = "0123456789ab"
 _RATE = re.compile(r"^Requests/sec:\s+([0-9.]+)", re.MULTILINE)
 _COUNT = re.compile(r"^\s+(\d+) requests in", re.MULTILINE)
 _BAD = re.compile(r"Non-2xx or 3xx responses|Socket errors")
@@ -190,11 +193,12 @@ def _address(number: int) -> str:
 
 async def _serve(directory: Path, nodes: int) -> None:
     """The boot service as it is in a controller, with a store on disk; node 0 is the load generator's."""
-    build = directory / "minos" / _BUILD
-    build.mkdir(parents=True)
-    (build / "vmlinuz").touch()
-    (build / "initrd").touch()
-    (directory / "minos" / "latest").symlink_to(_BUILD)
+    minos, signer = directory / "minos", Signer.open(directory / "signing")
+    empty = Part(size=0, sha256=hashlib.sha256(b"").hexdigest())
+    manifest = Manifest(
+        arch="x86_64", kernel="", inputs=(), agent="", files="", modules=(), unpacked=0, vmlinuz=empty, initrd=empty
+    )
+    Artefacts(minos).add(manifest, b"", b"", signer)
     networks = parse("subnets: [{network: 127.0.0.0/8, interface: lo, server: 127.0.0.1}]", source="networks")
     directory_ = Directory(
         Node(name=f"n{n:05d}", uid=n, interfaces=(Interface(mac=_mac(n), address=_address(n)),))
@@ -216,10 +220,11 @@ async def _serve(directory: Path, nodes: int) -> None:
         return ""
 
     identity = Identity(store, sign, alarm)
-    profiles = Profiles(store, Ledger(store), Builds(directory / "minos").digest)
+    builds = Builds(minos, Soundness(minos, signer.public_pem, alarm))
+    profiles = Profiles(store, Ledger(store), builds.digest)
     site = Site(controllers=lambda: ("https://127.0.0.1:8443",), ca=authority.pem.decode())
     ground = Ground(attached=lambda _: False, held=lambda _: False, hold=hold, console_tail=tail)
-    boot = BootService(networks, directory_, identity, profiles, site, ground, alarm)
+    boot = BootService(networks, directory_, identity, profiles, site, ground, alarm, builds=builds)
     await identity.start()
     await profiles.start()
     await boot.start(port=0)

@@ -55,6 +55,7 @@ from strata.virtual.faults import Timing
 from strata.virtual.fleet import simulated_groups, simulated_nodes
 from strata.virtual.nodes import SimNodes
 from strata.virtual.plant import Plant
+from support.signed_builds import a_manifest, digest_of, put_build
 
 _T = TypeVar("_T")
 Message = dict[str, Any]
@@ -69,7 +70,7 @@ SPARE = 2
 """Machines with controllers that nobody has made nodes of."""
 KEY = BmcCredentialSpec(pattern="default", user=SIMULATED_ACCOUNT.user, password=SIMULATED_ACCOUNT.password)
 """What opens the simulated controllers."""
-BUILD = "0123456789ab"
+BUILD = digest_of(a_manifest())
 """The build of the minimal OS that is there."""
 CROWDED = ("n00004", "n00010")
 """Nodes that are said to be in one place."""
@@ -142,10 +143,7 @@ class RealService:
 
 def write_build(minos: Path) -> None:
     """A build of the minimal OS that nobody will boot."""
-    (minos / BUILD).mkdir(parents=True)
-    for name in ("vmlinuz", "initrd"):
-        (minos / BUILD / name).touch()
-    (minos / "latest").symlink_to(BUILD)
+    put_build(minos, minos.parent / "signing")
 
 
 @contextlib.asynccontextmanager

@@ -21,6 +21,7 @@ from strata.api.nginx_config import FrontDoor
 from strata.api.server import ApiServer
 from strata.cli import main
 from strata.control.settings import admin_socket
+from support.signed_builds import put_build
 
 pytestmark = pytest.mark.slow
 
@@ -92,6 +93,32 @@ async def test_a_profile_that_a_node_is_wanted_to_boot_is_in_its_script_and_stay
         refused = await client.delete("/v1/boot/profiles/debug")
         assert refused.status_code == 409
         assert "1 nodes" in refused.json()["detail"]
+
+
+async def test_a_node_gets_no_script_for_what_it_must_not_boot_and_is_told_why(site: Running) -> None:
+    minos = site.real.ground.builds.root
+    arm = put_build(minos, minos.parent / "signing", arch="aarch64")
+    async with site.real.client() as client:
+        script = await client.get("/v1/boot/nodes/b1/script")
+        assert script.status_code == 200 and f"/{BUILD}/vmlinuz" in script.text
+        made = (await client.put("/v1/boot/profiles/arm", json={"minos": arm})).json()
+        assert (made["build"], made["builds"]) == (arm, {"aarch64": arm})
+        usual = (await client.get("/v1/boot/profiles/default")).json()
+        assert (usual["build"], usual["builds"]) == (BUILD, {"x86_64": BUILD, "aarch64": arm})
+        await client.post("/v1/desires", json={"select": "b1", "set": {"minos": "arm"}})
+        refused = await client.get("/v1/boot/nodes/b1/script")
+        assert refused.status_code == 409
+        assert "for aarch64, and cannot be booted on x86_64" in refused.json()["detail"]
+        why = site.real.ground._cannot_boot("b1")
+        assert why.startswith(f"it has nothing to boot: minOS {arm}: it is for aarch64")
+        await client.post("/v1/desires", json={"select": "b1", "set": {"minos": "default"}})
+        assert site.real.ground._cannot_boot("b1") == ""
+        with (minos / BUILD / "initrd").open("ab") as file:
+            file.write(b"more")
+        refused = await client.get("/v1/boot/nodes/b1/script")
+        assert refused.status_code == 409
+        assert "initrd is not as its manifest says" in refused.json()["detail"]
+        assert "initrd is not as its manifest says" in site.real.ground._cannot_boot("b1")
 
 
 async def test_who_may_only_look_changes_nothing_and_nodes_see_nothing(site: Running) -> None:

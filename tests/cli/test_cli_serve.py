@@ -36,7 +36,7 @@ def test_every_option_arrives(run: Run, started: list[s.Settings], short_dir: Pa
     result = run(
         *("serve", "--state-dir", short_dir / "x", "--store", "etcd://a:1,b:2/s", "--listen", "[::]:9", "--no-tls"),
         *("--tls-name", "head", "--simulator", "http://h:9", "--simulated", 100, "--model", model),
-        *("--log-level", "debug", "--log-format", "json", "--controller-id", "c2", "--shards", 4),
+        *("--log-level", "debug", "--log-format", "json", "--controller-id", "c2", "--shards", 4, "--hold-agents", 9),
     )
     assert result.code == 0, result.err
     assert started == [
@@ -48,6 +48,7 @@ def test_every_option_arrives(run: Run, started: list[s.Settings], short_dir: Pa
             listen=s.ListenSettings(tls=False, host="::", port=9, names=("head",)),
             leadership=s.LeadershipSettings(shards=4),
             simulated=s.SimulatedSettings(nodes=100, address="http://h:9"),
+            provisioning=s.ProvisioningSettings(hold_most=9),
             logs=s.LogSettings(level="debug", format="json"),
         )
     ]

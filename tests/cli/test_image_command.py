@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from cli_support import Run
 
+from strata.cli.image_tags import short
 from support.image_site import ImageSite
 from support.image_support import an_image, file, folder, layer
 
@@ -58,6 +59,21 @@ def test_a_layout_in_a_directory_is_imported_too(site: ImageSite, run: Run, arch
     with tarfile.open(archive) as tar:
         tar.extractall(tmp_path / "layout")
     assert run("image", "import", tmp_path / "layout", "--name", "a").code == 0
+
+
+def test_the_unpacked_directory_of_an_export_is_as_signed_as_the_file(
+    site: ImageSite, run: Run, archive: Path, later: Path, tmp_path: Path
+) -> None:
+    run("image", "import", archive, "--name", "a")
+    run("image", "export", "a:latest", tmp_path / "a.tar")
+    with tarfile.open(tmp_path / "a.tar") as tar:
+        tar.extractall(tmp_path / "layout")
+    assert run("image", "import", tmp_path / "layout", "--name", "a", "--json").json["serial"] == 1
+    run("image", "import", later, "--name", "a")
+    done = run("image", "import", tmp_path / "layout", "--name", "a")
+    assert done.code == 1
+    assert "release 1 of a is offered, and 2 is known already" in done.err
+    assert run("image", "import", tmp_path / "layout", "--name", "a", "--unsigned", "--json").json["serial"] == 3
     assert run("image", "show", "a", "--json").json["tag"] == "latest"
 
 
@@ -105,6 +121,18 @@ def test_deleting_undeleting_and_collecting(site: ImageSite, run: Run, archive: 
     assert list((site.directory / "images/squashfs").iterdir()) == []
 
 
+def test_collecting_says_what_stays_because_nodes_run_it(site: ImageSite, run: Run, archive: Path) -> None:
+    run("image", "import", archive, "--name", "a", "--tag", "1")
+    shown = run("image", "show", "a:1", "--json").json
+    run("image", "delete", "a:1")
+    site.held = frozenset({shown["squashfs"]})
+    done = run("image", "gc", "--keep", "0s")
+    assert done.lines[0].startswith("0 images, 0 files")
+    assert done.lines[1] == f"kept, because nodes run them: {short(shown['image'])}"
+    assert run("image", "gc", "--keep", "0s", "--json").json["held"] == [shown["image"]]
+    assert list((site.directory / "images/squashfs").iterdir()) != []
+
+
 def test_an_image_that_nodes_may_run_is_not_deleted(site: ImageSite, run: Run, archive: Path) -> None:
     run("image", "import", archive, "--name", "a", "--tag", "1")
     site.used["a:1"] = ("compute", "login")
@@ -124,7 +152,9 @@ def test_an_export_can_be_verified_and_imported_elsewhere(
         release = tar.extractfile("release.json")
         assert release is not None
         assert json.loads(release.read())["name"] == "a"
-    refused = run("image", "import", out, "--name", "a", "--tag", "1")
+    assert run("image", "import", out, "--name", "a", "--tag", "1", "--json").json["serial"] == 1  # it is that already
+    assert site.alarms == []
+    refused = run("image", "import", out, "--name", "a", "--tag", "2")
     assert (refused.code, "known already" in refused.err) == (1, True)
     assert [alarm.kind for alarm in site.alarms] == ["image-refused"]
     assert run("image", "import", out, "--name", "b", "--tag", "1", "--unsigned").code == 0

@@ -27,7 +27,9 @@ from strata.provisioning.boot.service import BootService
 from strata.provisioning.dhcp.service import DhcpService
 from strata.provisioning.directory import Directory
 from strata.provisioning.identity.identity import Identity
+from strata.provisioning.minos.soundness import Soundness
 from strata.provisioning.networks import parse
+from strata.provisioning.signing import Signer
 from strata.store.audit import Ledger
 from strata.store.sqlite import SqliteStore
 
@@ -59,7 +61,9 @@ async def serve(chassis: Path, state: Path) -> None:
         return ""
 
     identity = Identity(store, sign, alarm)
-    profiles = Profiles(store, Ledger(store), Builds(state / "minos").digest)
+    minos = state / "minos"
+    builds = Builds(minos, Soundness(minos, Signer.open(state / "signing").public_pem, alarm))
+    profiles = Profiles(store, Ledger(store), builds.digest)
     boot = BootService(
         networks,
         directory,
@@ -68,6 +72,7 @@ async def serve(chassis: Path, state: Path) -> None:
         Site(controllers=lambda: (f"https://{found['server']}:8443",), ca=authority.pem.decode()),
         Ground(attached=lambda _: False, held=lambda _: False, hold=hold, console_tail=console_tail),
         alarm,
+        builds=builds,
         binaries={"ipxe.efi": Path("/usr/lib/ipxe/ipxe.efi").read_bytes()},
     )
     nginx = Nginx(

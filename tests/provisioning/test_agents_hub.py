@@ -11,7 +11,7 @@ import pytest
 
 from strata.core.errors import BadRequest, Denied, Unavailable
 from strata.provisioning.agents.agent import MOST_PENDING, RESEND_AFTER
-from strata.provisioning.agents.hub import SILENT_AFTER, Hub, Misdirected
+from strata.provisioning.agents.hub import LEAST_PAUSE, LONGEST_PAUSE, SILENT_AFTER, Hub, Misdirected
 from strata.provisioning.agents.wire import Exchange, Reply, Result
 
 
@@ -204,19 +204,96 @@ async def test_where_another_controller_leads_the_agent_is_sent_there_and_still_
     assert world.hub.attached("n1"), "it lives, and that is known"
 
 
-async def test_more_than_can_be_held_are_told_to_come_again() -> None:
+async def test_more_than_can_be_held_are_told_when_to_come_again() -> None:
     world = World(hold_most=2)
     try:
         held = [asyncio.create_task(world.ask(f"n{i}", wait=20)) for i in range(2)]
         await asyncio.sleep(0)
-        with pytest.raises(Unavailable):
-            await world.ask("n9", wait=20)
-        assert world.hub.attached("n9"), "it was heard"
-        world.hub.send("n9", "stop")
-        assert len((await world.ask("n9", wait=20)).commands) == 1, "and is told what there is to do"
+        reply = await world.ask("n9", wait=20, results=ok("x1"))
+        assert world.hub.attached("n9") and reply.acked == ("x1",), "it was heard"
+        assert 0.5 * LEAST_PAUSE < reply.pause <= LEAST_PAUSE
+        command = world.hub.send("n9", "stop")
+        told = await world.ask("n9", wait=20)
+        assert [one["id"] for one in told.commands] == [command.id], "and is told what there is to do"
+        assert told.pause == 0.0, "what comes of it is wanted at once"
+        assert (await world.ask("n9", wait=0)).pause == 0.0, "who does not want to wait is not too many"
     finally:
         await world.hub.stop()
-    await asyncio.gather(*held)
+    assert {reply.pause for reply in await asyncio.gather(*held)} == {0.0}
+
+
+async def test_the_more_are_too_many_the_later_they_come_again_and_not_all_at_once() -> None:
+    world = World(hold_most=0)
+    try:
+        for i in range(2000):
+            await world.ask(f"n{i}")
+        pauses = [(await world.ask(f"n{i}", wait=20)).pause for i in range(200)]
+        assert 7 < min(pauses) < 8 < max(pauses) <= 10, "two hundred a second"
+        for i in range(2000, 8000):
+            await world.ask(f"n{i}")
+        pauses = [(await world.ask(f"n{i}", wait=20)).pause for i in range(200)]
+        assert max(pauses) <= LONGEST_PAUSE < SILENT_AFTER / 2
+    finally:
+        await world.hub.stop()
+
+
+async def test_an_agent_that_is_held_and_has_news_keeps_its_place() -> None:
+    world = World(hold_most=1)
+    try:
+        old = asyncio.create_task(world.ask(wait=20))
+        await asyncio.sleep(0)
+        new = asyncio.create_task(world.ask(wait=20))
+        assert (await old).pause == 0.0
+        assert world.hub.held == 1 and not new.done()
+        assert (await world.ask("n2", wait=20)).pause > 0
+    finally:
+        await world.hub.stop()
+    await new
+    assert world.hub.held == 0
+
+
+async def test_a_short_command_for_one_that_stays_away_is_kept_until_it_comes() -> None:
+    world = World(hold_most=0)
+    try:
+        pause = (await world.ask(wait=20)).pause
+        before = asyncio.get_running_loop().time()
+        command = world.hub.send("n1", "exec", timeout=1.0)
+        assert command.expiry is not None and command.expiry.when() >= before + pause + 1.0 + 15.0
+    finally:
+        await world.hub.stop()
+
+
+async def test_a_node_that_is_gone_is_forgotten_and_its_agent_let_go(world: World) -> None:
+    held = asyncio.create_task(world.ask(wait=20))
+    await asyncio.sleep(0)
+    command = world.hub.send("n1", "stop")
+    assert (await held).commands
+    held = asyncio.create_task(world.ask(wait=20))
+    await asyncio.sleep(0)
+    world.hub.forget("n1")
+    assert (await held).commands == () and await command.result is None
+    assert world.hub.get("n1") is None and world.hub.attached_count == 0 and world.hub.held == 0
+    await world.ask(seq=1, generation=0, boot_id="b0")
+    assert world.hub.attached("n1"), "another node of that name begins anew"
+
+
+async def test_an_agent_that_is_started_again_within_its_boot_is_told_of() -> None:
+    again: list[str] = []
+    world = World(restarted=again.append)
+    try:
+        for started in (1.0, 1.0):
+            await world.ask(state={"agent": {"started": started}})
+        assert again == []
+        await world.ask(seq=1, state={"agent": {"started": 2.0}})
+        assert again == ["n1"]
+        await world.ask(state={"agent": {"started": 2.0}})
+        await world.ask(seq=1, boot_id="b2", generation=2, state={"agent": {"started": 3.0}})
+        assert again == ["n1"], "a new boot has a new agent"
+        world.hub.cut_off("n1")
+        await world.ask(seq=1, boot_id="b2", generation=2, state={"agent": {"started": 4.0}})
+        assert again == ["n1"], "another controller may have seen it meanwhile"
+    finally:
+        await world.hub.stop()
 
 
 async def test_many_that_fall_silent_together_are_our_own_fault(world: World) -> None:

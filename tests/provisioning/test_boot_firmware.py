@@ -20,10 +20,11 @@ import pytest
 from strata.virtual.qemu import network
 from strata.virtual.qemu.create import create, destroy
 from strata.virtual.qemu.description import Options
+from support.signed_builds import a_manifest, digest_of, put_build
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
-BUILD = "0123456789ab"
+BUILD = digest_of(a_manifest(b"", b"#!ipxe\n"))
 GROUND = Path(__file__).with_name("boot_ground.py")
 IPXE = Path("/usr/lib/ipxe/ipxe.lkrn")
 
@@ -34,12 +35,10 @@ class Chassis:
     def __init__(self, directory: Path) -> None:
         self.directory = directory / "chassis"
         state = directory / "state"
-        known, self.served = state / "minos" / BUILD, state / "served" / BUILD
-        for folder in (known, self.served):
-            folder.mkdir(parents=True)
-            (folder / "initrd").write_text("#!ipxe\n")
-        (known / "vmlinuz").touch()
-        known.with_name("latest").symlink_to(BUILD)
+        put_build(state / "minos", state / "signing", b"", b"#!ipxe\n")
+        self.served = state / "served" / BUILD
+        self.served.mkdir(parents=True)
+        (self.served / "initrd").write_text("#!ipxe\n")
         self.found = create(Options(directory=self.directory, nodes=1, memory=256, host_link=False))
         inside = network.prefix_of(self.found.namespace)
         self.ground = subprocess.Popen(

@@ -15,6 +15,7 @@ from strata.provisioning.boot.parameters import check_parameters, layered
 from strata.provisioning.boot.profiles import Profile
 from strata.provisioning.boot.script import Kernel, boot_script, waiting_script
 from support.boot_site import booting
+from support.signed_builds import open_builds, put_build
 
 KERNEL = Kernel(base="http://10.0.0.1:4281/abc", parameters="console=ttyS0")
 
@@ -83,9 +84,9 @@ async def test_profiles_stand_on_the_default_one(tmp_path: Path) -> None:
         await profiles.put("default", Profile(parameters="quiet"), "anna")
         assert profiles.parameters("default") == "console=ttyS0,115200 panic=10 quiet"
         assert profiles.parameters("debug") == "console=ttyS0,115200 quiet panic=0 loglevel=7"
-        before = profiles.label("debug")
+        before = profiles.label("debug", "x86_64")
         await profiles.put("default", Profile(), "anna")
-        assert profiles.label("debug") != before
+        assert profiles.label("debug", "x86_64") != before
         await profiles.delete("debug", "anna")
         with pytest.raises(NotFound):
             profiles.get("debug")
@@ -112,27 +113,55 @@ async def test_profiles_that_cannot_be_are_refused(tmp_path: Path) -> None:
 
 
 def test_the_newest_minimal_os_is_the_one_that_the_link_names(tmp_path: Path) -> None:
-    for digest in ("0" * 12, "1" * 12):
-        (tmp_path / digest).mkdir()
-        for name in ("vmlinuz", "initrd"):
-            (tmp_path / digest / name).touch()
-    with pytest.raises(NotFound, match="strata minos build"):
-        Builds(tmp_path).digest("latest")
+    minos, signing = tmp_path / "minos", tmp_path / "signing"
+    with pytest.raises(NotFound, match="strata minos build --arch x86_64"):
+        open_builds(minos, signing).digest("latest", "x86_64")
     now = 0.0
-    found = Builds(tmp_path, clock=lambda: now)
-    (tmp_path / "latest").symlink_to("0" * 12)
-    assert found.digest("latest") == "0" * 12
-    (tmp_path / "latest").unlink()
-    (tmp_path / "latest").symlink_to("1" * 12)
+    found = Builds(minos, open_builds(minos, signing).soundness, clock=lambda: now)
+    one = put_build(minos, signing, b"one")
+    assert found.digest("latest", "x86_64") == one
+    two = put_build(minos, signing, b"two")
+    assert found.digest("latest", "x86_64") == one, "it was looked up a moment ago"
     now = 5.0
-    assert found.digest("latest") == "1" * 12
+    assert found.digest("latest", "x86_64") == two
     with pytest.raises(NotFound):
-        found.digest("2" * 12)
-    (tmp_path / "latest").unlink()
-    (tmp_path / "latest").symlink_to("../../etc")
+        found.digest("2" * 12, "x86_64")
+    (minos / "latest-x86_64").unlink()
+    (minos / "latest-x86_64").symlink_to("../../etc")
     now = 10.0
     with pytest.raises(NotFound):
-        found.digest("latest")
+        found.digest("latest", "x86_64")
+
+
+def test_each_architecture_has_a_newest_minimal_os_of_its_own_and_gets_no_other(tmp_path: Path) -> None:
+    minos, signing = tmp_path / "minos", tmp_path / "signing"
+    pc = put_build(minos, signing)
+    arm = put_build(minos, signing, arch="aarch64")
+    found = open_builds(minos, signing)
+    assert (found.digest("latest", "x86_64"), found.digest("latest", "aarch64")) == (pc, arm)
+    assert found.by_architecture("latest") == {"x86_64": pc, "aarch64": arm}
+    assert found.by_architecture(arm) == {"aarch64": arm}
+    assert found.digest(arm, "aarch64") == arm
+    with pytest.raises(Refused, match=f"{arm}: it is for aarch64, and cannot be booted on x86_64"):
+        found.digest(arm, "x86_64")
+    with pytest.raises(NotFound, match="no minimal OS was built yet for riscv64"):
+        found.digest("latest", "riscv64")
+
+
+def test_a_link_that_names_no_architecture_is_that_of_its_build(tmp_path: Path) -> None:
+    """As earlier releases left it in the state directory."""
+    minos, signing = tmp_path / "minos", tmp_path / "signing"
+    arm = put_build(minos, signing, arch="aarch64")
+    (minos / "latest-aarch64").rename(minos / "latest")
+    found = open_builds(minos, signing)
+    assert found.digest("latest", "aarch64") == arm
+    with pytest.raises(NotFound):
+        found.digest("latest", "x86_64")
+    pc = put_build(minos, signing)
+    assert (found.digest("latest", "x86_64"), found.digest("latest", "aarch64")) == (pc, arm)
+    newer = put_build(minos, signing, b"newer", arch="aarch64")
+    assert open_builds(minos, signing).by_architecture("latest") == {"x86_64": pc, "aarch64": newer}
+    assert not (minos / "latest").is_symlink()
 
 
 def test_an_archive_is_what_cpio_unpacks_and_the_same_every_time(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ async def test_a_node_gets_its_script_its_fragment_and_a_certificate(tmp_path: P
         assert told["node"] == "n0001"
         assert told["generation"] == 1
         assert told["controllers"] == ["https://127.0.0.1:8443"]
-        assert told["profile"] == site.profiles.label("default")
+        assert told["profile"] == site.profiles.label("default", "x86_64")
         assert told["net"]["interfaces"] == [
             {"mac": mac_of(1), "address": f"{address_of(1)}/8", "gateway": "", "dns": []}
         ]
@@ -157,7 +157,11 @@ async def test_an_unknown_machine_is_refused_with_an_alarm_or_discovered_as_the_
         assert site.kinds == ["rogue-machine"]
     async with booting(tmp_path, unknown="discover") as site:
         status, script = await site.get("/boot/script?mac=aa:bb:cc:dd:ee:ff", 77)
-        assert status == 200 and b"/boot/discovery" in script
+        assert status == 200 and b"/boot/script?mac=aa:bb:cc:dd:ee:ff&arch=${buildarch}&wait=2 ||" in script
+        status, script = await site.get("/boot/script?mac=aa:bb:cc:dd:ee:ff&arch=i386&wait=2", 77)
+        assert status == 200 and b"/boot/discovery" in script and f"/{MINOS}/vmlinuz".encode() in script
+        status, script = await site.get("/boot/script?mac=aa:bb:cc:dd:ee:ff&arch=arm64&wait=2", 77)
+        assert status == 200 and b"nothing to boot yet for aarch64" in script and b"vmlinuz" not in script
         told = boot_json((await site.get("/boot/discovery", 77))[1])
         assert told["discovery"] is True
         assert set(told) == {"discovery", "controllers", "ca"}

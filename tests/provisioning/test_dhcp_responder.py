@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterable
 
 import pytest
 from dhcp_machines import IPXE, NETWORKS, cable, mac, node, read, request
@@ -20,12 +21,14 @@ PXE = {p.VENDOR_CLASS: b"PXEClient:Arch:00007:UNDI:003001", p.ARCHITECTURE: b"\x
 class Site:
     """A responder with what it told."""
 
-    def __init__(self, *nodes: object, unknown: str = "ignore") -> None:
+    def __init__(self, *nodes: object, unknown: str = "ignore", lacking: Iterable[str] = ()) -> None:
         self.directory = Directory(nodes)  # type: ignore[arg-type]
         self.heard: list[Heard] = []
         self.alarms: list[Alarm] = []
         networks = parse(NETWORKS.format(unknown=unknown), source="networks.yaml")
-        self.responder = Responder(networks, self.directory, heard=self.heard.append, alarm=self.alarms.append)
+        self.responder = Responder(
+            networks, self.directory, heard=self.heard.append, alarm=self.alarms.append, lacking=lacking
+        )
 
     def ask(self, packet: bytes, interface: str = "br0", now: float = 0.0):  # type: ignore[no-untyped-def]
         return self.responder.answer(packet, interface, now)
@@ -115,6 +118,23 @@ def test_a_changed_node_is_answered_with_the_change_at_once():
 def test_a_machine_is_told_to_load_what_fits_it(options: dict[int, bytes], file: str):
     seen = read(Site(node(11)).ask(request(p.DISCOVER, mac(11), options)))
     assert (seen.file, seen.next_server) == (file, "10.77.0.1")
+
+
+@pytest.mark.parametrize(
+    ("vendor", "number"), [(b"PXEClient", b"\x00\x0b"), (b"HTTPClient", b"\x00\x13")], ids=["tftp", "http"]
+)
+def test_a_machine_that_there_is_no_ipxe_for_gets_an_address_and_no_file_and_the_log_says_so_once(
+    caplog: pytest.LogCaptureFixture, vendor: bytes, number: bytes
+):
+    site = Site(node(11), node(12), lacking=["ipxe-arm64.efi"])
+    for who in (11, 12, 11):
+        options = {p.VENDOR_CLASS: vendor, p.ARCHITECTURE: number}
+        seen = read(site.ask(request(p.DISCOVER, mac(who), options)))
+        assert (seen.address, seen.file) == (f"10.77.0.{who}", "")
+        assert p.BOOT_FILE not in seen.options and p.VENDOR_CLASS not in seen.options
+    told = [record for record in caplog.records if "no iPXE" in record.getMessage()]
+    assert [record.__dict__["file"] for record in told] == ["ipxe-arm64.efi"]
+    assert read(site.ask(request(p.DISCOVER, mac(11), PXE))).file == "ipxe.efi"
 
 
 def test_firmware_is_told_not_to_look_for_other_boot_servers():

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from strata.core.errors import Unavailable
-from strata.provisioning.dhcp.tftp import fill, is_served, require_free, tftp
+from strata.provisioning.dhcp.tftp import fill, find_ipxe, ipxe_folders, is_served, require_free, tftp
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
@@ -75,7 +75,7 @@ def ipxe(tmp_path: Path) -> Path:
 @pytest.fixture
 async def port(tmp_path: Path, ipxe: Path) -> AsyncIterator[int]:
     root = tmp_path / "tftp"
-    fill(root, ipxe)
+    fill(root, [ipxe])
     (tmp_path / "tftp-secret").write_text("canary")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.bind((HOST, 0))
@@ -132,7 +132,7 @@ async def test_nothing_is_taken_in(port: int, tmp_path: Path):
 
 
 async def test_a_server_that_dies_is_started_again(tmp_path: Path, ipxe: Path):
-    fill(tmp_path / "tftp", ipxe)
+    fill(tmp_path / "tftp", [ipxe])
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.bind((HOST, 0))
         port = int(probe.getsockname()[1])
@@ -155,11 +155,27 @@ async def test_a_server_that_dies_is_started_again(tmp_path: Path, ipxe: Path):
 
 def test_without_ipxe_the_package_is_named(tmp_path: Path):
     with pytest.raises(Unavailable, match="apt-get install ipxe"):
-        fill(tmp_path / "tftp", tmp_path)
+        fill(tmp_path / "tftp", [tmp_path])
 
 
 def test_what_lay_in_the_directory_before_is_gone(tmp_path: Path, ipxe: Path):
     (tmp_path / "tftp").mkdir()
     (tmp_path / "tftp" / "old").write_text("canary")
-    fill(tmp_path / "tftp", ipxe)
+    fill(tmp_path / "tftp", [ipxe])
     assert not (tmp_path / "tftp" / "old").exists()
+
+
+def test_a_site_adds_ipxe_for_machines_that_debian_has_none_for(tmp_path: Path) -> None:
+    folders = ipxe_folders(tmp_path / "state")
+    assert find_ipxe("ipxe-of-nobody.efi", folders) is None
+    folders[0].mkdir(parents=True)
+    (folders[0] / "ipxe-arm64.efi").write_bytes(b"MZ for ARM")
+    (folders[0] / "another").write_bytes(b"not served")
+    fill(tmp_path / "tftp", folders)
+    assert (tmp_path / "tftp" / "ipxe-arm64.efi").read_bytes() == b"MZ for ARM"
+    assert sorted(path.name for path in (tmp_path / "tftp").iterdir()) == [
+        "ipxe-arm64.efi",
+        "ipxe.efi",
+        "undionly.kpxe",
+    ]
+    assert find_ipxe("ipxe-arm64.efi", folders) == folders[0] / "ipxe-arm64.efi"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from strata.cli.main import run
-from strata.core.errors import Conflict, NotFound, Unavailable
+from strata.core.errors import BadRequest, Conflict, NotFound, Unavailable
 from strata.provisioning.minos import elf
 from strata.provisioning.minos.artefacts import Artefacts, Manifest, Part
 from strata.provisioning.minos.build import build, compressed
@@ -112,6 +112,37 @@ def strata(state: Path, *arguments: str, monkeypatch: pytest.MonkeyPatch, capsys
     return code, capsys.readouterr().out
 
 
+def test_each_architecture_has_a_latest_of_its_own(
+    tmp_path: Path,
+    artefacts: Artefacts,
+    signer: Signer,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    old = artefacts.add(manifest(b"k", b"1"), b"k", b"1", signer).digest
+    new = artefacts.add(manifest(b"k", b"2"), b"k", b"2", signer).digest
+    arm = artefacts.add(manifest(b"k", b"1", arch="aarch64"), b"k", b"1", signer).digest
+
+    def told(*arguments: str, code: int = 0) -> str:
+        found, text = strata(tmp_path, *arguments, monkeypatch=monkeypatch, capsys=capsys)
+        assert found == code, text
+        return text
+
+    def chosen() -> dict[str, str]:
+        return {row["arch"]: row["digest"] for row in json.loads(told("list", "--json")) if row["latest"]}
+
+    assert chosen() == {"x86_64": new, "aarch64": arm}
+    assert told("choose", old) == f"{old} is the latest for x86_64\n"
+    assert chosen() == {"x86_64": old, "aarch64": arm}
+    assert json.loads(told("show", "latest-aarch64", "--json"))["digest"] == arm
+    with pytest.raises(BadRequest, match="say one of latest-aarch64, latest-x86_64"):
+        artefacts.get("latest")
+    for digest in (old, arm):
+        with pytest.raises(Conflict, match="latest"):
+            artefacts.remove(digest)
+    artefacts.remove(new)
+
+
 def test_the_command_lists_shows_verifies_chooses_and_removes(
     tmp_path: Path,
     artefacts: Artefacts,
@@ -130,7 +161,7 @@ def test_the_command_lists_shows_verifies_chooses_and_removes(
     assert {row["digest"]: row["latest"] for row in told("list")} == {old.digest: False, new.digest: True}
     assert told("show", old.digest)["kernel"] == "6.1.0"
     assert told("verify")["ok"]
-    assert told("choose", old.digest) == {"latest": old.digest}
+    assert told("choose", old.digest) == {"latest": old.digest, "arch": "x86_64"}
     assert told("remove", new.digest) == {"removed": new.digest}
     (old.path / "initrd").write_bytes(b"X")
     assert told("verify", code=1)["problems"] == ["initrd is not as its manifest says"]

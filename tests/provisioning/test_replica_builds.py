@@ -11,12 +11,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from strata.provisioning.boot.builds import Builds
-from strata.provisioning.minos.artefacts import REMOVED
-from strata.provisioning.replication.builds import LATEST_KEY, LatestRecord
+from strata.provisioning.minos.artefacts import REMOVED, latest
+from strata.provisioning.replication.builds import LATEST_KEY, UNDIVIDED_KEY, LatestRecord
 from strata.provisioning.signing import Signer
-from strata.store.protocol import Put
+from strata.store.protocol import Delete, Put
 from support.fake_controllers import FakeController, FakeControllers, until
+from support.signed_builds import open_builds
 
 pytestmark = pytest.mark.slow
 
@@ -44,15 +44,14 @@ def names(at: FakeController) -> list[str]:
 
 
 def link(at: FakeController) -> str:
-    path = at.artefacts.root / "latest"
-    return path.readlink().name if path.is_symlink() else ""
+    return latest(at.artefacts.root).get("x86_64", "")
 
 
-def booted(at: FakeController) -> str:
+def booted(at: FakeController, arch: str = "x86_64") -> str:
     """What nodes that boot through this controller get."""
-    builds = Builds(at.artefacts.root)
+    builds = open_builds(at.artefacts.root, at.directory / "signing")
     builds.shared = at.replication.builds.latest
-    return builds.digest("latest")
+    return builds.digest("latest", arch)
 
 
 async def test_a_build_comes_to_every_controller_whole_and_becomes_the_latest_there(
@@ -77,7 +76,7 @@ async def test_whoever_chose_last_decides_for_all_also_while_one_was_away(
     await until(lambda: link(a) == two)
     await a.stop()
     b.artefacts.choose(one)
-    await until(lambda: b.replication.builds.latest() == one)
+    await until(lambda: b.replication.builds.latest("x86_64") == one)
     await a.start()
     await until(lambda: link(a) == one)
     assert names(a) == names(b) == sorted([one, two])
@@ -87,18 +86,18 @@ async def test_a_choice_counts_also_where_the_clock_was_set_back_since_the_last(
     site: FakeControllers, a: FakeController
 ) -> None:
     one, two = a.build("one").digest, a.build("two").digest
-    await until(lambda: a.replication.builds.latest() == two)
+    await until(lambda: a.replication.builds.latest("x86_64") == two)
     await a.stop()
     ahead = time.time_ns() + 3600 * 10**9
     a.artefacts.choose(two, at=ahead)
     record = LatestRecord(digest=two, chosen=ahead, controller="a")
-    await site.store.txn([Put(LATEST_KEY, msgspec.msgpack.encode(record))])
+    await site.store.txn([Put(f"{LATEST_KEY}x86_64", msgspec.msgpack.encode(record))])
     await a.start()
-    await until(lambda: a.replication.builds.latest() == two)
+    await until(lambda: a.replication.builds.latest("x86_64") == two)
     a.artefacts.choose(one)
-    await until(lambda: a.replication.builds.latest() == one)
+    await until(lambda: a.replication.builds.latest("x86_64") == one)
     assert link(a) == one
-    (a.artefacts.root / "latest").unlink()
+    (a.artefacts.root / "latest-x86_64").unlink()
     await until(lambda: link(a) == one)
 
 
@@ -226,13 +225,58 @@ async def test_a_younger_build_of_one_who_joins_is_the_latest_and_an_older_is_no
     site: FakeControllers, a: FakeController
 ) -> None:
     one = a.build("one").digest
-    await until(lambda: a.replication.builds.latest() == one)
+    await until(lambda: a.replication.builds.latest("x86_64") == one)
     old = FakeController(site, "old", site.directory / "old")
     older = old.build("older").digest
-    os.utime(old.artefacts.root / "latest", ns=(1, 1), follow_symlinks=False)
+    os.utime(old.artefacts.root / "latest-x86_64", ns=(1, 1), follow_symlinks=False)
     await old.start()
     await until(lambda: link(old) == one and older in names(a))
     new = FakeController(site, "new", site.directory / "new")
     newer = new.build("newer").digest
     await new.start()
     await until(lambda: link(a) == link(old) == newer)
+
+
+async def test_each_architecture_has_a_latest_of_its_own_on_all_controllers(
+    a: FakeController, b: FakeController
+) -> None:
+    pc = a.build("one").digest
+    await until(lambda: link(b) == pc)
+    arm = b.build("one", "aarch64").digest
+    await until(lambda: latest(a.artefacts.root) == latest(b.artefacts.root) == {"x86_64": pc, "aarch64": arm})
+    await until(lambda: all(one.replication.builds.latest("aarch64") == arm for one in (a, b)))
+    for one in (a, b):
+        assert (booted(one), booted(one, "aarch64")) == (pc, arm)
+    newer = a.build("two", "aarch64").digest
+    await until(lambda: latest(b.artefacts.root) == {"x86_64": pc, "aarch64": newer})
+
+
+async def test_what_an_earlier_release_called_the_latest_is_that_of_its_architecture(
+    site: FakeControllers, a: FakeController, b: FakeController
+) -> None:
+    arm = a.build("one", "aarch64").digest
+    await until(lambda: latest(b.artefacts.root) == {"aarch64": arm})
+    for one in (a, b):
+        await one.stop()
+        (one.artefacts.root / "latest-aarch64").rename(one.artefacts.root / "latest")
+    key = f"{LATEST_KEY}aarch64"
+    entry = await site.store.get(key)
+    assert entry is not None
+    await site.store.txn([Put(UNDIVIDED_KEY, entry.value), Delete(key)])
+    for one in (a, b):
+        await one.start()
+    await until(lambda: all(one.replication.builds.latest("aarch64") == arm for one in (a, b)))
+    pc = a.build("one").digest
+    await until(lambda: latest(b.artefacts.root) == {"x86_64": pc, "aarch64": arm})
+    newer = b.build("two", "aarch64").digest
+    await until(lambda: latest(a.artefacts.root) == {"x86_64": pc, "aarch64": newer})
+    assert a.replication.builds.latest("x86_64") == pc
+
+
+async def test_a_build_that_is_changed_later_is_given_to_nobody_any_more(a: FakeController) -> None:
+    digest = a.build("one").digest
+    await until(lambda: a.replication.builds.latest("x86_64") == digest)
+    with (a.artefacts.root / digest / "initrd").open("ab") as file:
+        file.write(b"more")
+    await until(lambda: a.replication.builds.latest("x86_64") == "")
+    assert [(alarm.kind, alarm.about) for alarm in a.alarms] == [("minos-refused", digest)]

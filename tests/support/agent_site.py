@@ -18,7 +18,7 @@ from strata.control.no_workload import NoWorkload
 from strata.control.node_driver import BootWay, Ground, NodeDriver
 from strata.control.service import Service
 from strata.control.service_agents import AgentService
-from strata.control.service_alerts import led_here, look_soon
+from strata.control.service_alerts import agent_restarted, led_here, look_soon
 from strata.control.service_exec import ExecService
 from strata.control.service_image_sets import ImageSetService
 from strata.control.settings import LeadershipSettings, Settings, StoreSettings
@@ -138,6 +138,9 @@ class AgentSite:
         """The time at which strangers speak."""
         self.bmc = bmc
         self.way = BootWay(boot=Boot(target="pxe"))
+        self.label: Callable[[str, str], str] = lambda profile, arch: f"{profile}@abc"
+        self.cannot_boot: dict[str, str] = {}
+        """Nodes that have nothing to boot, and why."""
         self.by_medium: set[str] = set()
         """Nodes that find nothing to boot by themselves."""
         self.busy: dict[str, str] = {}
@@ -148,6 +151,7 @@ class AgentSite:
             known=lambda name: self.service.registry.find(name) >= 0,
             leads=lambda name: led_here(self.service.controller)(name),
             changed=lambda names: look_soon(self.service.controller)(list(names)),
+            restarted=lambda name: agent_restarted(self.service.controller)(name),
             hold_most=hold_most,
         )
         self.sets = ImageSets(store, releases, changed=lambda name: self._sets.changed(name) if self._sets else None)
@@ -156,16 +160,22 @@ class AgentSite:
             node=lambda name: self.service.registry.node(name),
             open=lambda address: self.bmc(address),
             asked=lambda name: self.asked.get(name, 0.0),
-            profile=lambda name: f"{name}@abc",
+            profile=lambda name, arch: self.label(name, arch),
+            cannot_boot=lambda name: self.cannot_boot.get(name, ""),
             desired=self._desired,
             way=self._way,
             may_lose=self._may_lose,
-            by_itself=lambda name: name not in self.by_medium,
+            by_itself=lambda name: name not in self.by_medium and self.way.boot.target == "pxe",
+            ahead=self._ahead,
         )
         self.driver = NodeDriver(self.hub, identity, self.sets, ground)  # type: ignore[arg-type]
 
     async def _way(self, name: str) -> BootWay:
         return self.way
+
+    def _ahead(self, name: str) -> Boot | None:
+        follows = "boot" in self.service.controller.engine.way(self.service.registry.index_of(name))
+        return self.way.boot if follows and not self.way.media and name not in self.by_medium else None
 
     async def _may_lose(self, batch: Batch) -> Sequence[str]:
         return [self.busy.get(name, "") for name in batch.names]
@@ -241,7 +251,9 @@ async def agent_site(
             store,
             Model.of(HARDWARE, PROVISIONING),
             {
-                "bmc": ToldDriver(power, dark=driver.lost_power, lit=driver.got_power),
+                "bmc": ToldDriver(
+                    power, dark=driver.lost_power, lit=driver.got_power, before=driver.about_to_get_power
+                ),
                 "node": driver,
                 "workload": NoWorkload(),
             },
@@ -260,6 +272,7 @@ async def agent_site(
         await site.sets.start()
         parts.push_async_callback(site.sets.stop)
         await site.hub.start()
+        service.registry.departed.append(driver.forget)
         parts.push_async_callback(site.hub.stop)
         site.services.agents = site.agents()
         parts.push_async_callback(site.services.agents.exec.close)

@@ -18,7 +18,6 @@ from cryptography.x509.oid import NameOID
 from strata.control.ca import Authority, Issued
 from strata.core.node import Interface, Node
 from strata.provisioning.alarm import Alarm
-from strata.provisioning.boot.builds import Builds
 from strata.provisioning.boot.fragment import PATH, Site
 from strata.provisioning.boot.ground import Ground
 from strata.provisioning.boot.http import Limits
@@ -31,8 +30,10 @@ from strata.provisioning.networks import Networks, parse
 from strata.store.audit import Ledger
 from strata.store.memory import MemoryStore
 from strata.store.protocol import Store
+from support.signed_builds import a_manifest, digest_of, open_builds, put_build
 
-MINOS = "0123456789ab"
+MINOS = digest_of(a_manifest())
+"""The build that there is."""
 IPXE = b"iPXE/1.21.1"
 
 
@@ -109,7 +110,8 @@ class Boots:
         self.authority = authority
         self.directory = Directory(make_node(number) for number in range(1, nodes + 1))
         self.identity = Identity(store, self.sign, self.alarm, owner=self._owner, clock=lambda: self.now)
-        self.profiles = Profiles(store, Ledger(store), Builds(minos).digest)
+        self.builds = open_builds(minos, minos.parent / "signing", self.alarm)
+        self.profiles = Profiles(store, Ledger(store), self.builds.digest)
         self.service = BootService(
             nets,
             self.directory,
@@ -127,7 +129,7 @@ class Boots:
             ),
             self.alarm,
             binaries={"ipxe.efi": b"MZ" + bytes(1000)},
-            builds=Builds(minos),
+            builds=self.builds,
             media=Media(minos.parent / "media", clock=lambda: self.now) if media else None,
             limits=Limits(per_peer=512, arrive=30.0, idle=30.0),
             clock=lambda: self.now,
@@ -199,13 +201,7 @@ async def booting(
     **nets: Any,
 ) -> AsyncIterator[Boots]:
     """A boot service with ``nodes`` nodes, past its settling time."""
-    minos = tmp_path / "minos" / MINOS
-    minos.mkdir(parents=True, exist_ok=True)
-    for name in ("vmlinuz", "initrd"):
-        (minos / name).write_bytes(b"x")
-    latest = tmp_path / "minos" / "latest"
-    latest.unlink(missing_ok=True)
-    latest.symlink_to(MINOS)
+    put_build(tmp_path / "minos", tmp_path / "signing")
     own = MemoryStore() if store is None else store
     site = Boots(own, Authority.open(tmp_path / "ca"), tmp_path / "minos", nodes, networks(**nets), media=media)
     await site.identity.start()

@@ -98,10 +98,9 @@ class FakeAgent:
         pause = 0.01
         while True:
             try:
-                status, _ = await self.exchange()
+                status, reply = await self.exchange()
                 pause = 0.01 if status == 200 else min(1.0, pause * 2)
-                if status != 200:
-                    await asyncio.sleep(pause)
+                await asyncio.sleep(reply.get("pause", 0) if status == 200 else pause)
             except (TimeoutError, aiohttp.ClientError, OSError):
                 await asyncio.sleep(pause)
                 pause = min(1.0, pause * 2)

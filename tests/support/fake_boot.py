@@ -21,7 +21,7 @@ class FakeBoot:
 
     def __init__(self, facade: Facade, store: MemoryStore, ledger: Ledger) -> None:
         self._facade = facade
-        self._profiles = Profiles(store, ledger, lambda which: BUILD)
+        self._profiles = Profiles(store, ledger, lambda which, arch: BUILD)
 
     async def profiles(self) -> b.ProfileList:
         return b.ProfileList(items=tuple([await self.profile(name) for name in sorted(self._profiles.all)]))
@@ -29,7 +29,8 @@ class FakeBoot:
     async def profile(self, name: str) -> b.ProfileView:
         about = msgspec.structs.asdict(self._profiles.get(name))
         return b.ProfileView(
-            name=name, build=BUILD, label=self._profiles.label(name), command_line=self._profiles.parameters(name),
+            name=name, build=BUILD, builds={"x86_64": BUILD}, label=self._profiles.label(name, "x86_64"),
+            command_line=self._profiles.parameters(name),
             wanted=0, revision=await self._profiles.revision(name), **about,
         )  # fmt: skip
 

@@ -18,6 +18,7 @@ from strata.provisioning.images.records import LayerRecord, Made
 from strata.provisioning.images.release import CHUNK, ImageConfig, Release
 from strata.provisioning.images.repository import Images
 from strata.provisioning.minos.artefacts import Artefact, Artefacts, Input, Manifest, Part
+from strata.provisioning.minos.soundness import Soundness
 from strata.provisioning.replication.files import ReadRequest
 from strata.provisioning.replication.replication import Replication
 from strata.provisioning.signing import Signer
@@ -78,6 +79,7 @@ class FakeController:
             ledger,
             self.images,
             self.artefacts.root,
+            Soundness(self.artefacts.root, signer.public_pem, self.alarms.append),
             signer,
             self.alarms.append,
             me=self.name,
@@ -102,11 +104,11 @@ class FakeController:
         made = an_image(self.images, size, seed)
         return await self.images.catalogue.put("alice", made, reference)
 
-    def build(self, content: str) -> Artefact:
+    def build(self, content: str, arch: str = "x86_64") -> Artefact:
         """A minimal OS, as ``strata minos build`` leaves it."""
         kernel, initrd = f"kernel {content}".encode(), f"initrd {content}".encode() * 1000
         manifest = Manifest(
-            arch="x86_64",
+            arch=arch,
             kernel="6.1",
             inputs=(Input(name="busybox", version="1", sha256="00"),),
             agent="00",

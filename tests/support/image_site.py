@@ -74,6 +74,7 @@ class ImageSite:
 
     async def _start(self) -> None:
         self.used: dict[str, tuple[str, ...]] = {}
+        self.held: frozenset[str] = frozenset()
         self.store = MemoryStore()
         ledger = Ledger(self.store)
         self.jobs = Jobs(self.store, ledger, owner="test", settings=JobSettings(report_every=0.1))
@@ -86,6 +87,7 @@ class ImageSite:
             self.jobs,
             used_by=lambda reference: self.used.get(reference, ()),
             copies=lambda image: self.copies,
+            held=self._held,
         )
         services = Services(
             facade=cast("Facade", _JobsOnly(self.jobs)),
@@ -95,6 +97,9 @@ class ImageSite:
         )
         self._server = ApiServer(services, self.directory / "admin.sock")
         await self._server.start()
+
+    async def _held(self) -> frozenset[str]:
+        return self.held
 
     async def _stop(self) -> None:
         await self._server.stop()

@@ -26,6 +26,7 @@ AGENT = SOURCES / "agent"
 SHARED = Path(tempfile.gettempdir()) / f"strata-test-minos-{os.getuid()}"
 PACKAGES = SHARED / "packages"
 KEPT = 3
+LATEST = "latest-x86_64"
 
 
 def built() -> Path:
@@ -34,7 +35,7 @@ def built() -> Path:
     place = SHARED / _key()
     with (SHARED / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (place / "minos" / "latest").exists():
+        if not (place / "minos" / LATEST).exists():
             shutil.rmtree(place, ignore_errors=True)
             make(place / "minos", place / "signing")
             _forget_old()
@@ -57,7 +58,7 @@ def packages_only(into: Path) -> Path:
 
 def initrd_with(extra: Mapping[str, File], into: Path) -> Path:
     """The initrd with another one behind it, as a boot fragment is: its files come besides, or instead."""
-    into.write_bytes((built() / "latest" / "initrd").read_bytes() + pack(extra))
+    into.write_bytes((built() / LATEST / "initrd").read_bytes() + pack(extra))
     return into
 
 
@@ -83,7 +84,7 @@ class Machine:
     def __init__(self, initrd: Path, *options: str, append: str = "") -> None:
         self._command = [
             *("qemu-system-x86_64", "-accel", "tcg", "-m", "512", "-smp", "1", "-nographic", "-no-reboot"),
-            *("-kernel", str(built() / "latest" / "vmlinuz"), "-initrd", str(initrd)),
+            *("-kernel", str(built() / LATEST / "vmlinuz"), "-initrd", str(initrd)),
             *("-append", f"console=ttyS0 panic=1 {append}".strip()),
             *("-netdev", "user,id=n0,restrict=on", "-device", "virtio-net-pci,netdev=n0,romfile="),
             *("-device", "virtio-rng-pci", *options),

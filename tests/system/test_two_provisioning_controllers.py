@@ -55,10 +55,10 @@ def tokens(store_url: str) -> dict[str, str]:
     return asyncio.run(begin())
 
 
-def small_system(path: Path) -> None:
-    """The files of a system that can run one program."""
+def small_system(path: Path, *more: str) -> None:
+    """The files of a system that can run one program, and more folders."""
     with tarfile.open(path, "w") as tar:
-        for folder in ("bin", "proc", "sys", "dev", "etc", "tmp", "run"):
+        for folder in ("bin", "proc", "sys", "dev", "etc", "tmp", "run", *more):
             header = tarfile.TarInfo(folder)
             header.type, header.mode = tarfile.DIRTYPE, 0o755
             tar.addfile(header)
@@ -196,6 +196,16 @@ def test_agents_of_two_controllers_are_reached_through_either_and_outlive_one_of
         return all(node["facts"]["image"]["value"] == "compute" for node in nodes)
 
     eventually("all have loaded the image that the dead one made", loaded, 60)
+
+    assert strata(second.state, "freeze", "--reason", "so that nodes stay as they are").code == 0
+    old = second.client.get("/v1/images/small/1")
+    small_system(site.directory / "other.tar", "opt")
+    done = strata(second.state, "image", "import", site.directory / "other.tar", "--name", "small", "--tag", "1")
+    assert done.code == 0, done
+    done = strata(second.state, "image", "gc", "--keep", "0s", "--json")
+    assert done.code == 0, done
+    assert json.loads(done.out)["held"] == [old["image"]]
+    assert (second.state / "images/squashfs" / f"{old['squashfs'].removeprefix('sha256:')}.squashfs").exists()
 
 
 @pytest.mark.timeout(120)

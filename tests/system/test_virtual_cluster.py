@@ -151,6 +151,7 @@ def test_a_new_agent_finds_the_containers_of_the_old_one(cluster: Cluster):
     boots = {node: cluster.sh(node, BOOT_ID) for node in BOTH}
     agent = "pidof python3"
     pids = {node: cluster.sh(node, agent, "--minos").strip() for node in BOTH}
+    began = time.time()
 
     cluster.run("node", "exec", "@compute", "--minos", "--", "sh", "-c", f"kill -9 $({agent})")
 
@@ -159,6 +160,9 @@ def test_a_new_agent_finds_the_containers_of_the_old_one(cluster: Cluster):
             f"a new agent on {node}",
             lambda node=node: cluster.agent(node)["attached"] and _said(cluster, node, agent) not in ("", pids[node]),
             60,
+        )
+        wait_story(
+            cluster, node, began, [("event", "its agent was started again: the one before ended without a word")]
         )
     cluster.wait_ready(*BOTH, limit=60)
     assert {node: containers(cluster, node) for node in BOTH} == before
@@ -425,7 +429,7 @@ def test_a_machine_that_nobody_knows_learns_nothing_but_how_to_introduce_itself(
 
     assert server == cluster.described.server
     assert address not in {node.address for node in cluster.described.nodes}
-    script = stranger.get(boot)
+    script = stranger.get(f"{boot}&arch=x86_64")
     assert "/boot/discovery" in script.text
     data = boot_data(stranger.get(boot_url(cluster, "discovery")).body)
     assert set(data) == {"discovery", "controllers", "ca"}

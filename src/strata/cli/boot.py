@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PROFILE_FIELDS = (
     ls.plain("name"),
     ls.plain("minos"),
-    ls.plain("build"),
+    ls.Field("build", lambda item: _builds(item)),
     ls.plain("method"),
     ls.number("wanted"),
     ls.plain("parameters"),
@@ -216,6 +216,12 @@ def delete(session: Session, name: str, as_json: bool) -> None:
         session.out.json({"deleted": name})
     else:
         session.out.line(f"deleted boot profile {name}")
+
+
+def _builds(item: Json) -> str:
+    """The build that a profile means; with several architectures, that of each."""
+    found = item["builds"]
+    return ", ".join(f"{arch} {build}" for arch, build in sorted(found.items())) if len(found) > 1 else item["build"]
 
 
 def _report(session: Session, found: Json, as_json: bool) -> None:

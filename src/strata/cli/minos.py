@@ -70,7 +70,7 @@ def build(
     output: Path | None,
     as_json: bool,
 ) -> None:
-    """Build it from this machine's Debian packages, sign it, and make it the latest.
+    """Build it from this machine's Debian packages, sign it, and make it the latest of its architecture.
 
     The same packages make the same build, wherever it is done.
 
@@ -100,7 +100,7 @@ def build(
 @ls.listing(FIELDS, sort="digest")
 @pass_session
 def list_(session: Session, output: Path | None, view: ls.Listing) -> None:
-    """List the builds.
+    """List the builds; each architecture has a latest of its own, which its nodes boot.
 
     \b
     Example: strata minos list
@@ -117,7 +117,7 @@ def show(session: Session, build: str, output: Path | None, as_json: bool) -> No
     """Show what a build was made of.
 
     \b
-    Example: strata minos show latest
+    Example: strata minos show latest-aarch64
     """
     import msgspec
 
@@ -167,14 +167,15 @@ def verify(session: Session, build: str, output: Path | None, as_json: bool) -> 
 @ls.json_option
 @pass_session
 def choose(session: Session, build: str, output: Path | None, as_json: bool) -> None:
-    """Make a build the latest, which nodes boot unless their profile names another.
+    """Make a build the latest of its architecture, which nodes of that boot unless their profile names another.
 
     \b
     Example: strata minos choose 1ffefbb74207
     """
     builds = _artefacts(session, output)
-    digest = builds.choose(builds.get(build).digest)  # which it does not get if it cannot be read
-    _done(session, {"latest": digest}, f"{digest} is the latest", as_json)
+    chosen = builds.get(builds.choose(build))
+    arch = chosen.manifest.arch
+    _done(session, {"latest": chosen.digest, "arch": arch}, f"{chosen.digest} is the latest for {arch}", as_json)
 
 
 @minos.command()

@@ -65,6 +65,9 @@ def parse_watts(option: str, text: str) -> float:
 @click.option("--networks", type=FILE, help="On which networks nodes boot (YAML). Default: none are booted.")
 @click.option("--netns", default="", metavar="NAME", help="Live in this network namespace, where the networks are.")
 @click.option("--agent-url", default="", metavar="URL", help="Where agents and other controllers find this service.")
+@click.option(
+    "--hold-agents", type=click.IntRange(0), default=0, help="Requests of agents held open. Default: what fits here."
+)
 @click.option("--site-power-limit", default="", metavar="WATTS", help="What all nodes may draw, such as 2MW.")
 @click.option("--site-power-ramp", default="", metavar="WATTS", help="By how much that rises in a minute at most.")
 @click.option("--site-power-band", default="", metavar="WATTS", help="Below this, caps are not lowered.")
@@ -98,6 +101,7 @@ def serve(
     networks: Path | None,
     netns: str,
     agent_url: str,
+    hold_agents: int,
     site_power_limit: str,
     site_power_ramp: str,
     site_power_band: str,
@@ -142,7 +146,10 @@ def serve(
             poll=not no_poll,
         ),
         provisioning=s.ProvisioningSettings(
-            networks=networks.absolute() if networks else None, namespace=netns, url=agent_url
+            networks=networks.absolute() if networks else None,
+            namespace=netns,
+            url=agent_url,
+            hold_most=hold_agents,
         ),
         power=s.PowerSettings(
             limit=parse_watts("--site-power-limit", site_power_limit),

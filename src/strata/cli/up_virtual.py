@@ -104,10 +104,10 @@ def follow(session: Session, client: Client, directory: Path, *, began: float, t
 def _minos(session: Session, directory: Path) -> None:
     """A minimal OS in the state directory. Packages, and what is made of them, are cached."""
     from strata.cli.minos import make
-    from strata.provisioning.minos.artefacts import Artefacts
+    from strata.provisioning.minos.artefacts import Artefacts, latest
 
     builds = Artefacts(directory / "minos")
-    if not builds.all():
+    if "x86_64" not in latest(builds.root):
         make(session.out, builds, directory)
 
 

@@ -18,14 +18,14 @@ from strata.control.node_driver import BootWay, Ground, NodeDriver
 from strata.control.peer_answers import LimitsWanted
 from strata.control.service import Service
 from strata.control.service_agents import AgentService
-from strata.control.service_alerts import led_here, look_soon
+from strata.control.service_alerts import agent_restarted, led_here, look_soon
 from strata.control.service_exec import ExecService
 from strata.control.service_image_sets import VARIABLE, ImageSetService
 from strata.core.driver import Batch
 from strata.core.errors import DeviceError
 from strata.core.node import Node
-from strata.hardware.bmc import Controller
-from strata.provisioning.agents.hub import Hub
+from strata.hardware.bmc import Boot, Controller
+from strata.provisioning.agents.hub import SILENT_AFTER, Hub
 from strata.provisioning.agents.inventories import Inventories
 from strata.provisioning.agents.unknown import UnknownMachines
 from strata.provisioning.identity.identity import Identity
@@ -50,16 +50,22 @@ class AgentLayer:
         *,
         open_controller: Callable[[str], Controller],
         asked: Callable[[str], float],
-        profile: Callable[[str], str],
+        profile: Callable[[str, str], str],
+        cannot_boot: Callable[[str], str],
         way: Callable[[str], Awaitable[BootWay]],
         by_itself: Callable[[str], bool],
+        override: Callable[[str], Boot | None],
         owner: Callable[[str], str | None],
         measured: Callable[[str, Mapping[str, Any]], None],
+        damaged: Callable[[str, Mapping[str, str]], None],
         logged: Callable[[str, Sequence[tuple[float, str, str]]], None],
+        hold_most: int,
     ) -> None:
         """``asked``: when a node last asked for something to boot (Unix seconds). ``profile``: a boot profile's name as
-        agents report it, with its digest. ``owner``: the node that has a MAC address. ``measured`` and ``logged`` take
-        what agents measure and what is written on nodes."""
+        agents of an architecture report it, with its digest. ``cannot_boot``: why a node has nothing to boot.
+        ``owner``: the node that has a MAC address. ``measured`` and ``logged`` take what agents measure and what is
+        written on nodes, ``damaged`` the images that came to them otherwise than signed. ``hold_most``: requests of
+        agents that are held open."""
         self._identity = identity
         self._logged = logged
         self._service: Service | None = None
@@ -71,6 +77,9 @@ class AgentLayer:
             leads=self._leads,
             changed=self._changed,
             measured=measured,
+            restarted=self._restarted,
+            damaged=damaged,
+            hold_most=hold_most,
         )
         self.sets = ImageSets(store, releases, changed=self._set_changed)
         self.unknown = UnknownMachines(owner)
@@ -80,10 +89,12 @@ class AgentLayer:
             open=open_controller,
             asked=asked,
             profile=profile,
+            cannot_boot=cannot_boot,
             desired=self._desired,
             way=way,
             may_lose=self._may_lose,
             by_itself=by_itself,
+            ahead=lambda name: override(name) if self._boots_next(name) else None,
         )
         self.driver = NodeDriver(self.hub, identity, self.sets, ground)
 
@@ -95,6 +106,7 @@ class AgentLayer:
         self._exec = ExecService(service, self.hub, elsewhere)
         await self.sets.start()
         await self.hub.start()
+        service.registry.departed.append(self.driver.forget)
         return Agents(
             door=AgentDoor(
                 hub=self.hub,
@@ -104,7 +116,9 @@ class AgentLayer:
                 logged=self._logged,
                 controllers=elsewhere.peers.urls,
             ),
-            agents=AgentService(service, self.hub, self.unknown, self.inventories, elsewhere),
+            agents=AgentService(
+                service, self.hub, self.unknown, self.inventories, elsewhere, expects_agents=self._expects_agents
+            ),
             exec=self._exec,
             sets=self._set_service,
         )
@@ -151,6 +165,18 @@ class AgentLayer:
     def _leads(self, name: str) -> bool:
         return self._service is not None and led_here(self._service.controller)(name)
 
+    def _expects_agents(self) -> bool:
+        """Whether nodes came to be led here just now that have booted, and whose agents have not spoken here yet."""
+        if self._service is None:
+            return True
+        controller = self._service.controller
+        now = controller.clock.now()
+        if not any(now - since < SILENT_AFTER for since in controller.leadership.since.values()):
+            return False
+        names = [node.name for node in controller.registry.roster.nodes if node is not None]
+        missing = (name for name in names if self._identity.record(name).redeemed and self.hub.get(name) is None)
+        return any(self._leads(name) for name in missing)
+
     def _desired(self, name: str) -> str:
         index = self._index(name)
         if self._service is None or index < 0 or VARIABLE not in self._service.controller.model.variables:
@@ -158,6 +184,11 @@ class AgentLayer:
         goals = self._service.registry.desires.goals(VARIABLE)
         wanted = goals.table[int(goals.codes[index])]
         return wanted[0] if wanted else ""
+
+    def _boots_next(self, name: str) -> bool:
+        """Whether a boot is on the node's way to what its owners want: who only wants power gets what the node has."""
+        index = self._index(name)
+        return self._service is not None and index >= 0 and "boot" in self._service.controller.engine.way(index)
 
     async def _may_lose(self, batch: Batch) -> Sequence[str]:
         if self._service is None:
@@ -167,6 +198,10 @@ class AgentLayer:
     def _changed(self, names: Collection[str]) -> None:
         if self._service is not None:
             look_soon(self._service.controller)(list(names))
+
+    def _restarted(self, name: str) -> None:
+        if self._service is not None:
+            agent_restarted(self._service.controller)(name)
 
     def _set_changed(self, name: str) -> None:
         if self._set_service is not None:

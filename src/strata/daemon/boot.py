@@ -18,13 +18,14 @@ from strata.provisioning.boot.ground import Ground as BootGround
 from strata.provisioning.boot.media import Media
 from strata.provisioning.boot.nginx_files import BootFiles
 from strata.provisioning.boot.service import BootService
+from strata.provisioning.dhcp.boot_files import ARM_FILE, EFI_FILE
 from strata.provisioning.dhcp.service import DhcpService
-from strata.provisioning.dhcp.tftp import IPXE
+from strata.provisioning.dhcp.tftp import find_ipxe
 from strata.provisioning.networks import Networks
 
 _TAIL_LINES = 300
 _KERNEL = re.compile(r"\[ *\d+\.\d+\]")
-_BINARIES = ("ipxe.efi", "snponly.efi")
+_BINARIES = (EFI_FILE, "snponly.efi", ARM_FILE)
 
 
 async def open_boot(
@@ -77,13 +78,15 @@ async def open_boot(
         ground.alarms,
         builds=ground.builds,
         media=media,
-        binaries={name: (IPXE / name).read_bytes() for name in _BINARIES if (IPXE / name).is_file()},
+        binaries={name: path.read_bytes() for name in _BINARIES if (path := find_ipxe(name, ground.ipxe))},
     )
     await boot.start()
     parts.push_async_callback(boot.stop)
     service.edits.addresses = lambda is_taken: Pool(networks, is_taken).assign
     service.edits.misplaced = misplaced(networks)
-    dhcp = DhcpService(networks, ground.directory, settings.state_dir, alarm=ground.alarms, heard=ground.heard)
+    dhcp = DhcpService(
+        networks, ground.directory, settings.state_dir, alarm=ground.alarms, heard=ground.heard, ipxe=ground.ipxe
+    )
     await dhcp.start()
     parts.push_async_callback(dhcp.stop)
     return boot

@@ -17,6 +17,7 @@ from strata.control.ca import Authority
 from strata.control.settings import Settings
 from strata.daemon.boot import boot_files
 from strata.daemon.ground import Ground
+from strata.daemon.holding import connections, holdable
 from strata.daemon.neighbours import reachable
 from strata.daemon.tasks import cancelled
 
@@ -66,6 +67,7 @@ async def open_doors(
         ca=authority.certificate_path,
         user=account.pw_name if account else "",
         body=listen.max_body,
+        connections=connections(settings.provisioning.hold_most or holdable() if ground is not None else 0),
         boot=boot_files(settings, networks),
         media=settings.media_dir if networks is not None else None,
         images=settings.images_dir if ground is not None else None,

@@ -42,8 +42,9 @@ async def open_drivers(
     parts.push_async_callback(bmc.close)
     drivers: dict[str, Driver] = {"bmc": bmc}
     if ground is not None:
-        drivers["bmc"] = ToldDriver(bmc, dark=ground.agents.driver.lost_power, lit=ground.agents.driver.got_power)
-        drivers["node"] = ground.agents.driver
+        node = ground.agents.driver
+        drivers["bmc"] = ToldDriver(bmc, dark=node.lost_power, lit=node.got_power, before=node.about_to_get_power)
+        drivers["node"] = node
     drivers[NoWorkload.name] = NoWorkload(expected="platform" in settings.layers)
     if settings.simulated.address:
         for name in ("node", "workload"):

@@ -17,21 +17,25 @@ from strata.control.peer_boot import BootElsewhere
 from strata.control.service import Service
 from strata.control.service_boot import wanted_profile
 from strata.control.settings import Settings
-from strata.core.errors import NotFound
+from strata.core.errors import NotFound, Refused, Unavailable
 from strata.core.node import Node
 from strata.daemon.agents import AgentLayer
 from strata.daemon.hardware import Reach
+from strata.daemon.holding import holdable
 from strata.hardware.bmc import Boot
 from strata.hardware.events.event import EventSink, HardwareEvent
 from strata.provisioning.alarm import Alarm
 from strata.provisioning.boot.builds import Builds
 from strata.provisioning.boot.profiles import DEFAULT, Profiles
 from strata.provisioning.boot.service import Asked, BootService
+from strata.provisioning.dhcp.boot_files import ARM_FILE, EFI_FILE
 from strata.provisioning.dhcp.responder import Heard
+from strata.provisioning.dhcp.tftp import find_ipxe, ipxe_folders
 from strata.provisioning.directory import Directory
 from strata.provisioning.identity.alarms import FoldedAlarms
 from strata.provisioning.identity.identity import Identity
 from strata.provisioning.images.repository import Images
+from strata.provisioning.minos.soundness import Soundness, require_sound
 from strata.provisioning.networks import Networks, read
 from strata.provisioning.signing import Signer
 from strata.store.audit import Ledger
@@ -67,8 +71,9 @@ class Ground:
         self.directory = Directory()
         self.signer = Signer.open(settings.signing_dir)
         self.authority = authority
-        self.builds = Builds(settings.minos_dir)
         self.alarms = FoldedAlarms(self._alarm)
+        self.builds = Builds(settings.minos_dir, Soundness(settings.minos_dir, self.signer.public_pem, self.alarms))
+        self.ipxe = ipxe_folders(settings.state_dir)
         account = worker_account(settings.state_dir)
         self.images = Images(
             settings.images_dir,
@@ -90,11 +95,15 @@ class Ground:
             open_controller=reach.controllers.open,
             asked=self._asked,
             profile=self._label,
+            cannot_boot=self._cannot_boot,
             way=self._way,
-            by_itself=lambda name: not self._by_medium(name),
+            by_itself=self._by_itself,
+            override=self._override,
             owner=lambda mac: node.name if (node := self.directory.by_mac(mac)) else None,
             measured=lambda node, metrics: self.measured(node, metrics),
+            damaged=self.images.arrived_damaged,
             logged=lambda node, lines: self.logged(node, lines),
+            hold_most=settings.provisioning.hold_most or holdable(),
         )
 
     async def start(self, parts: AsyncExitStack) -> None:
@@ -105,7 +114,7 @@ class Ground:
 
     def _alarm(self, alarm: Alarm) -> None:
         """An alarm of this layer is an alert like those of hardware."""
-        about = alarm.node or alarm.peer or "unknown"
+        about = alarm.node or alarm.peer or alarm.about or "unknown"
         event = HardwareEvent(
             time=time.time(),
             severity="warning" if alarm.kind == "rogue-machine" else "critical",
@@ -127,22 +136,52 @@ class Ground:
         """The boot profile that a node's owners want."""
         return wanted_profile(self.service, name) if self.service is not None else DEFAULT
 
-    def _label(self, profile: str) -> str:
+    def _label(self, profile: str, arch: str) -> str:
         try:
-            return self.profiles.label(profile)
-        except NotFound:
+            return self.profiles.label(profile, arch)
+        except (NotFound, Refused):
             return ""
+
+    def _cannot_boot(self, name: str) -> str:
+        node = self.directory.by_name(name)
+        if node is None:
+            return ""
+        try:
+            digest = self.profiles.minos(self.profile_of(name), node.architecture)
+            require_sound(digest, self.builds.soundness.known(digest) or ())
+            file = _efi_file(node)
+            if self.profiles.get(self.profile_of(name)).method == "http" and find_ipxe(file, self.ipxe) is None:
+                raise NotFound(f"there is no {file}", where="iPXE", hint=f"put it into {self.ipxe[0]} and start anew")
+        except (NotFound, Refused) as error:
+            return f"it has nothing to boot: {error}"
+        return ""
 
     async def _way(self, name: str) -> BootWay:
         """How a node is started, by the method of its profile."""
+        boot = self._override(name)
+        if boot is not None:
+            return BootWay(boot=boot)
+        if self.boot is None:
+            raise Unavailable("this service makes no boot media", where=name)
+        return BootWay(boot=Boot(target="media"), media=await self.boot.media.begin(name))
+
+    def _override(self, name: str) -> Boot | None:
+        """From where a node boots by the method of its profile; None: from a medium that has to be made."""
         method = self.profiles.get(self.profile_of(name)).method
+        if method == "media":
+            return None
         if method == "http" and self.networks is not None:
-            server = self._server_of(self.directory.by_name(name))
-            uri = f"http://{server}:{self.networks.boot_port}/boot/efi/ipxe.efi"
-            return BootWay(boot=Boot(target="http", uri=uri))
-        if method == "media" and self.boot is not None:
-            return BootWay(boot=Boot(target="media"), media=await self.boot.media.begin(name))
-        return BootWay(boot=Boot(target="pxe"))
+            node = self.directory.by_name(name)
+            uri = f"http://{self._server_of(node)}:{self.networks.boot_port}/boot/efi/{_efi_file(node)}"
+            return Boot(target="http", uri=uri)
+        return Boot(target="pxe")
+
+    def _by_itself(self, name: str) -> bool:
+        """Whether firmware in its usual order may be taken to find it: it tries PXE on most machines."""
+        try:
+            return self.profiles.get(self.profile_of(name)).method == "ipxe"
+        except NotFound:
+            return True
 
     def _by_medium(self, name: str) -> bool:
         return self.profiles.is_by_medium(self.profile_of(name))
@@ -167,3 +206,8 @@ class Ground:
             script = max(script, self.elsewhere.script(name))
         # Who waits for a medium asks in vain.
         return fragment if self._by_medium(name) else max(script, fragment)
+
+
+def _efi_file(node: Node | None) -> str:
+    """The iPXE that the node's firmware loads by HTTP."""
+    return ARM_FILE if node is not None and node.architecture == "aarch64" else EFI_FILE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 
@@ -26,6 +27,7 @@ from strata.provisioning.directory import Directory
 from strata.provisioning.replication.replication import Replication
 
 _REFRESH = 0.5
+_KEPT = 86400.0  # seconds for which an agent may have kept a line while no controller answered
 
 
 async def open_provisioning(
@@ -40,7 +42,10 @@ async def open_provisioning(
     """Everything that answers machines and agents, for as long as ``parts`` is open."""
 
     def logged(node: str, lines: Sequence[tuple[float, str, str]]) -> None:
-        hardware.console.append(node, "agent", [f"{clean(source)}: {clean(text)}" for _, source, text in lines])
+        now = time.time()
+        for at, source, text in lines:
+            written = at if now - _KEPT <= at <= now else now  # a node's clock may be wrong
+            hardware.console.append(node, "agent", [f"{clean(source)}: {clean(text)}"], written)
 
     ground.service = service
     ground.events = hardware.hub.take
@@ -54,6 +59,7 @@ async def open_provisioning(
         service.ledger,
         ground.images,
         settings.minos_dir,
+        ground.builds.soundness,
         ground.signer,
         ground.alarms,
         me=neighbours.peers.me.controller,
@@ -64,11 +70,15 @@ async def open_provisioning(
     await replication.start()
     parts.push_async_callback(replication.stop)
     ground.builds.shared = replication.builds.latest
-    services.images = ImageService(
-        ground.images, service.jobs_, used_by=ground.agents.sets.using, copies=replication.holdings.copies
-    )
     services.agents = await ground.agents.start(service, neighbours.elsewhere)
     parts.push_async_callback(ground.agents.stop)
+    services.images = ImageService(
+        ground.images,
+        service.jobs_,
+        used_by=ground.agents.sets.using,
+        copies=replication.holdings.copies,
+        held=services.agents.agents.images_held,
+    )
     ground.elsewhere = elsewhere = BootElsewhere(
         ground.agents.hub,
         neighbours.elsewhere,

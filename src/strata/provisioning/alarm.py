@@ -17,6 +17,8 @@ AlarmKind = Literal[
     "certificate-revoked",
     "boot-failed",
     "image-refused",
+    "image-damaged",
+    "minos-refused",
 ]
 
 
@@ -29,6 +31,8 @@ class Alarm(msgspec.Struct, frozen=True, kw_only=True):
     """The node that it is about, where one is known."""
     peer: str = ""
     """Address (or MAC) that asked."""
+    about: str = ""
+    """What it is about where that is neither: an image, a build of the minimal OS."""
 
 
 AlarmSink = Callable[[Alarm], None]

@@ -1,4 +1,7 @@
-"""Which build of the minimal OS ``latest`` means now. Looked up once a second: thousands of machines ask at once."""
+"""Which build of the minimal OS a node boots, by its architecture.
+
+Looked up once a second: thousands of machines ask at once.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,9 @@ from pathlib import Path
 
 import msgspec
 
-from strata.core.errors import NotFound
-from strata.provisioning.minos.artefacts import INITRD, KERNEL, LATEST, MANIFEST, Manifest
+from strata.core.errors import NotFound, Refused
+from strata.provisioning.minos.artefacts import INITRD, KERNEL, LATEST, MANIFEST, Manifest, architecture, latest
+from strata.provisioning.minos.soundness import Soundness
 
 _DIGEST = re.compile(r"[0-9a-f]{12}\Z")
 _LOOK_EVERY = 1.0
@@ -19,22 +23,37 @@ _LOOK_EVERY = 1.0
 class Builds:
     """The builds in ``root`` (``STATE/minos``), as ``strata.provisioning.minos.artefacts`` leaves them there."""
 
-    def __init__(self, root: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, root: Path, soundness: Soundness, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """``soundness``: of these builds. What is not sound keeps its name, but is offered to nobody."""
         self.root = root
-        self.shared: Callable[[], str] = lambda: ""
-        """Which build all controllers call the latest; empty: they have not said, or it is not here yet."""
+        self.soundness = soundness
+        self.shared: Callable[[str], str] = lambda arch: ""
+        """Which build all controllers call the latest of an architecture; empty: they have not said, or it is not here
+        yet."""
         self._clock = clock
-        self._known: dict[str, tuple[float, str]] = {}
+        self._known: dict[tuple[str, str], tuple[float, str]] = {}
         self._digests: dict[str, Mapping[str, str]] = {}
+        self._architectures: dict[str, str] = {}
 
-    def digest(self, which: str) -> str:
-        """From ``latest`` or a digest to the digest of a build that is there; ``NotFound`` if none is."""
+    def digest(self, which: str, arch: str = "") -> str:
+        """From ``latest`` or a digest to the digest of a build that is there, for machines of the architecture ``arch``
+        (empty: the digest's own). ``NotFound`` if there is none, ``Refused`` if it is for other machines."""
         now = self._clock()
-        seen, digest = self._known.get(which, (0.0, ""))
+        seen, digest = self._known.get((which, arch), (0.0, ""))
         if not digest or now - seen > _LOOK_EVERY:
-            digest = self._look(which)
-            self._known[which] = (now, digest)
+            digest = self._look(which, arch)
+            self._known[which, arch] = (now, digest)
         return digest
+
+    def by_architecture(self, which: str) -> dict[str, str]:
+        """Architecture → the build that ``latest`` or a digest means on its machines, as far as there is one."""
+        found = {}
+        for arch in latest(self.root) if which == LATEST else [self._architecture(which)]:
+            try:
+                found[arch] = self.digest(which, arch)
+            except (NotFound, Refused):
+                continue
+        return found
 
     def digests(self, digest: str) -> Mapping[str, str]:
         """``vmlinuz`` and ``initrd`` of a build → ``sha256:…`` of their contents; empty where it has no manifest."""
@@ -48,12 +67,27 @@ class Builds:
             self._digests[digest] = found
         return found
 
-    def _look(self, which: str) -> str:
-        link = self.root / LATEST
+    def _look(self, which: str, arch: str) -> str:
         digest = which
         if which == LATEST:
-            digest = self.shared() or (link.readlink().name if link.is_symlink() else which)
+            digest = self.shared(arch) or latest(self.root).get(arch, "")
         if not _DIGEST.match(digest) or not all((self.root / digest / name).is_file() for name in (KERNEL, INITRD)):
-            what = "no minimal OS was built yet" if which == LATEST else f"there is no minimal OS {which[:12]}"
-            raise NotFound(what, where=str(self.root), hint="strata minos build")
+            none = which == LATEST
+            what = f"no minimal OS was built yet for {arch}" if none else f"there is no minimal OS {which[:12]}"
+            hint = f"strata minos build --arch {arch}" if arch else "strata minos build"
+            raise NotFound(what, where=str(self.root), hint=hint)
+        own = self._architecture(digest)
+        if arch and own and own != arch:
+            raise Refused(
+                f"it is for {own}, and cannot be booted on {arch}",
+                by="architecture",
+                where=f"minOS {digest}",
+                hint="strata minos list shows the builds; let the node's boot profile name 'latest', or one that fits",
+            )
         return digest
+
+    def _architecture(self, digest: str) -> str:
+        """Kept: a manifest that is lost later does not make another build of it."""
+        if not self._architectures.get(digest):
+            self._architectures[digest] = architecture(self.root / digest)
+        return self._architectures[digest]

@@ -23,6 +23,8 @@ from typing import NamedTuple
 from strata.core.errors import Unavailable
 from strata.provisioning.minos.artefacts import INITRD, KERNEL
 
+ARCHITECTURE = "x86_64"
+"""Of the machines that can start from them: GRUB is put on them for no other."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{43}\.iso\Z")
 _MODULES = (
     "iso9660",

@@ -10,7 +10,7 @@ from strata.provisioning.boot.builds import Builds
 from strata.provisioning.boot.failed import FailedBoots
 from strata.provisioning.boot.fragment import Site
 from strata.provisioning.boot.ground import Ground
-from strata.provisioning.boot.media import Media
+from strata.provisioning.boot.media import ARCHITECTURE, Media
 from strata.provisioning.boot.opener import Opener
 from strata.provisioning.boot.profiles import Profiles
 from strata.provisioning.directory import Directory
@@ -29,10 +29,10 @@ class MediaBoots:
         ground: Ground,
         opener: Opener,
         failed: FailedBoots,
-        builds: Builds | None,
+        builds: Builds,
         media: Media | None,
     ) -> None:
-        """Without ``builds`` or ``media`` no node can boot so."""
+        """Without ``media`` no node can boot so."""
         self._directory = directory
         self._identity = identity
         self._profiles = profiles
@@ -58,15 +58,22 @@ class MediaBoots:
         node = self._directory.by_name(name)
         if node is None:
             raise NotFound("no such node", where=name)
-        if self._media is None or self._builds is None:
+        if self._media is None:
             raise Unavailable("this service makes no boot media", where=name)
         if self._ground.held(name):
             raise Refused("the node is held", by="hold", where=name, hint="strata node release NODE")
         if self._failed.too_many(name):
             self._failed.hold(name)
             raise Refused("the node did not arrive too often, and is held", by="hold", where=name)
+        if node.architecture != ARCHITECTURE:
+            raise Refused(
+                f"boot media are made for {ARCHITECTURE}, and the node is {node.architecture}",
+                by="architecture",
+                where=name,
+                hint="have it boot by another profile: strata node set NODE minos=PROFILE",
+            )
         profile = self._ground.profile_of(name)
-        build = self._builds.root / self._profiles.minos(profile)
+        build = self._builds.root / self._profiles.minos(profile, node.architecture)
         generation = self._identity.record(name).generation + 1
         fragment = await self._opener.open(node, generation, profile)
         parameters = self._profiles.parameters(profile)

@@ -52,8 +52,9 @@ _decode = msgspec.msgpack.Decoder(Profile).decode
 class Profiles:
     """All profiles."""
 
-    def __init__(self, store: Store, ledger: Ledger, minos: Callable[[str], str]) -> None:
-        """``minos``: from ``latest`` or a digest to the digest of a minimal OS that is there; ``NotFound``."""
+    def __init__(self, store: Store, ledger: Ledger, minos: Callable[[str, str], str]) -> None:
+        """``minos``: from ``latest`` or a digest, and an architecture (empty: whichever the digest is for), to the
+        digest of a minimal OS that is there; ``NotFound``, and ``Refused`` where it is for another architecture."""
         self._store = store
         self._ledger = ledger
         self._minos = minos
@@ -87,19 +88,20 @@ class Profiles:
         own = self.get(name).parameters
         return layered(BUILT_IN, self._profiles[DEFAULT].parameters, own if name != DEFAULT else "")
 
-    def minos(self, name: str) -> str:
-        """The digest of the minimal OS that a profile boots now; ``NotFound`` if there is none."""
-        return self._minos(self.get(name).minos)
+    def minos(self, name: str, arch: str) -> str:
+        """The digest of the minimal OS that machines of an architecture boot by a profile now; ``NotFound`` if there is
+        none, ``Refused`` if it names one that is not for them."""
+        return self._minos(self.get(name).minos, arch)
 
     def is_by_medium(self, name: str) -> bool:
         """Whether nodes boot the profile from a medium only; of one that is not there, no."""
         found = self._profiles.get(name)
         return found is not None and found.method == "media"
 
-    def label(self, name: str) -> str:
-        """What a node says of itself that was booted with the profile as it is now: ``name@<12 hex>``. Another minimal
-        OS or other parameters make another label."""
-        content = f"{self.minos(name)} {self.parameters(name)}"
+    def label(self, name: str, arch: str) -> str:
+        """What a node of an architecture says of itself that was booted with the profile as it is now:
+        ``name@<12 hex>``. Another minimal OS or other parameters make another label."""
+        content = f"{self.minos(name, arch)} {self.parameters(name)}"
         return f"{name}@{hashlib.sha256(content.encode()).hexdigest()[:12]}"
 
     async def revision(self, name: str) -> int:
@@ -120,7 +122,7 @@ class Profiles:
             )
         if profile.minos != LATEST:
             try:
-                self._minos(profile.minos)
+                self._minos(profile.minos, "")
             except NotFound as error:  # nodes would have nothing to boot
                 raise BadRequest(error.detail, where=f"minos {profile.minos}", hint="strata minos list") from None
         check_parameters(profile.parameters)

@@ -32,6 +32,11 @@ def boot_script(node: str, generation: int, server: str, kernel: Kernel, again: 
     return _script(f"node {node}, boot {generation}", kernel, fragment, again, wait)
 
 
+def architecture_script(again: str) -> bytes:
+    """Have a machine that is no node yet say what it is: iPXE knows. One for the BIOS of a PC calls itself i386."""
+    return f"#!ipxe\n{_ask(f'{again}&arch=${{buildarch}}', FIRST_WAIT)}".encode()
+
+
 def discovery_script(server: str, kernel: Kernel, again: str, wait: int = FIRST_WAIT) -> bytes:
     """Boot a machine that is no node yet."""
     return _script("unknown machine, discovery boot", kernel, f"{server}/boot/discovery", again, wait)

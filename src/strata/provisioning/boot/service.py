@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from urllib.parse import unquote
 
 import msgspec
 
-from strata.core.errors import Denied, NotFound, StrataError
+from strata.core.errors import Denied, NotFound, Refused, StrataError
 from strata.core.node import Node
 from strata.provisioning.alarm import Alarm, AlarmSink
 from strata.provisioning.boot import script as scripts
@@ -30,6 +30,7 @@ from strata.provisioning.boot.opener import Opener
 from strata.provisioning.boot.profiles import DEFAULT, Profiles
 from strata.provisioning.directory import Directory
 from strata.provisioning.identity.identity import Identity
+from strata.provisioning.minos.soundness import require_sound
 from strata.provisioning.networks import Networks
 
 log = logging.getLogger(__name__)
@@ -38,6 +39,9 @@ SETTLING = 45.0
 """Seconds after its start in which the service does not know which nodes run: their agents come back meanwhile."""
 
 _MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}\Z")
+_WORD = re.compile(r"[a-z0-9_]{1,16}\Z")
+_BUILDARCH = {"i386": "x86_64", "arm64": "aarch64"}
+"""What iPXE calls its architecture → what machines are that run it, where that is another word."""
 _ARCHIVE, _BINARY = b"application/x-cpio", b"application/efi"
 _WAITS = {str(wait): wait for wait in (*(scripts.FIRST_WAIT * 2**step for step in range(5)), scripts.LONGEST_WAIT)}
 
@@ -62,15 +66,15 @@ class BootService:
         ground: Ground,
         alarm: AlarmSink,
         *,
+        builds: Builds,
         binaries: Mapping[str, bytes] | None = None,
-        builds: Builds | None = None,
         media: Media | None = None,
         limits: Limits | None = None,
         settling: float = SETTLING,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """``binaries``: what firmware fetches by HTTP (``ipxe.efi``), by name. ``builds`` and ``media``: for nodes that
-        boot from a medium; without them none can."""
+        """``builds``: what there is to boot. ``binaries``: what firmware fetches by HTTP (``ipxe.efi``), by name.
+        ``media``: for nodes that boot from a medium; without it none can."""
         self._networks = networks
         self._directory = directory
         self._identity = identity
@@ -78,13 +82,14 @@ class BootService:
         self._site = site
         self.ground = ground
         self._alarm = alarm
+        self.builds = builds
         self._binaries = binaries or {}
         self._settling = settling
         self._clock = clock
         self._began = clock()
         self._scripts: dict[str, float] = {}
         self._addresses = Addresses(networks, profiles, builds)
-        self._opener = Opener(networks, identity, profiles, self._addresses, site, clock)
+        self._opener = Opener(networks, identity, profiles, self._addresses, builds, site, clock)
         self._failed = FailedBoots(networks, identity, ground, alarm)
         self.media = MediaBoots(directory, identity, profiles, site, ground, self._opener, self._failed, builds, media)
         self.server = HttpServer(self.answer, limits=limits)
@@ -124,8 +129,8 @@ class BootService:
                 return Answer(self._binaries[name], kind=_BINARY)
         return _NOTHING
 
-    def preview(self, name: str) -> str:
-        """The script that the node would get now if it asked; ``NotFound`` if it cannot boot."""
+    async def preview(self, name: str) -> str:
+        """The script that the node would get now if it asked; ``NotFound`` or ``Refused`` if it cannot boot."""
         node = self._directory.by_name(name)
         found = next((i for i in node.interfaces if self._networks.subnet_of(i.address)), None) if node else None
         subnet = self._networks.subnet_of(found.address) if found else None
@@ -137,6 +142,7 @@ class BootService:
             )
         if self.ground.held(name):
             return _held(name, self._addresses.script(name, str(subnet.server), f"mac={found.mac}")).decode()
+        await self.builds.soundness.require(self._build(node))
         return self._boot_script(node, str(subnet.server), f"mac={found.mac}", scripts.FIRST_WAIT).decode()
 
     def cut_off(self, name: str) -> None:
@@ -153,7 +159,8 @@ class BootService:
         node = self._directory.by_mac(mac) if name is None else self._directory.by_name(name)
         wait = _WAITS.get(query.get("wait", ""), scripts.FIRST_WAIT)
         if node is None:
-            return self._unknown(request, mac, wait)
+            arch = query.get("arch", "")
+            return self._unknown(request, mac, wait, arch if _WORD.match(arch) else "")
         if not self._is_own(node, request.peer):
             return self._refused(node.name, request.peer, "the boot script of a node was asked for from elsewhere")
         name = node.name
@@ -164,7 +171,7 @@ class BootService:
 
     def _script_of(
         self, request: Request, node: Node, mac: str, wait: int, again: str, attached: bool | None
-    ) -> Answer:
+    ) -> Answer | Awaitable[Answer]:
         name = node.name
         if attached and not request.agent.startswith(b"iPXE/"):
             return self._refused(name, request.peer, "the boot script of a running node was asked for")
@@ -181,20 +188,47 @@ class BootService:
         if self._profiles.is_by_medium(self.ground.profile_of(name)):
             told = f"node {name} boots from a medium only, which its controller gets when Strata boots it"
             return Answer(scripts.waiting_script(told, scripts.HELD_WAIT, again))
-        try:
-            return Answer(self._boot_script(node, request.server, f"mac={mac}", wait))
-        except NotFound as error:
+
+        def cannot(error: StrataError) -> Answer:
             log.error("a node cannot boot", extra={"node": name, "reason": str(error)})
             told = f"node {name} cannot boot yet, see strata boot script {name}"
             return Answer(scripts.waiting_script(told, scripts.HELD_WAIT, again))
 
+        return self._checked(
+            lambda: self._build(node),
+            lambda: Answer(self._boot_script(node, request.server, f"mac={mac}", wait)),
+            cannot,
+        )
+
+    def _build(self, node: Node) -> str:
+        return self._profiles.minos(self.ground.profile_of(node.name), node.architecture)
+
+    def _checked(
+        self, build: Callable[[], str], then: Callable[[], Answer], cannot: Callable[[StrataError], Answer]
+    ) -> Answer | Awaitable[Answer]:
+        """Go on when it is known whether the build is sound, which is at once unless it has just changed."""
+
+        def tried(problems: Sequence[str]) -> Answer:
+            try:
+                require_sound(digest, problems)
+                return then()
+            except StrataError as error:
+                return cannot(error)
+
+        try:
+            digest = build()
+        except StrataError as error:
+            return cannot(error)
+        problems = self.builds.soundness.known(digest)
+        return tried(problems) if problems is not None else _with(self.builds.soundness.problems(digest), tried)
+
     def _boot_script(self, node: Node, server: str, query: str, wait: int) -> bytes:
         generation = self._identity.record(node.name).generation + 1
-        kernel = self._addresses.kernel(self.ground.profile_of(node.name), server)
+        kernel = self._addresses.kernel(self.ground.profile_of(node.name), node.architecture, server)
         again = self._addresses.script(node.name, server, query)
         return scripts.boot_script(node.name, generation, self._addresses.base(server), kernel, again, wait)
 
-    def _unknown(self, request: Request, mac: str, wait: int) -> Answer:
+    def _unknown(self, request: Request, mac: str, wait: int, arch: str) -> Answer | Awaitable[Answer]:
         if self._networks.unknown != "discover":
             self._alarm(
                 Alarm(kind="rogue-machine", message=f"an unknown machine ({mac}) wants to boot", peer=request.peer)
@@ -202,12 +236,20 @@ class BootService:
             return Answer(b"no such node\n", 403)
         base = self._addresses.base(request.server)
         again = f"{base}/boot/script?mac={mac}"
-        try:
-            kernel = self._addresses.kernel(DEFAULT, request.server)
-        except NotFound:
-            told = "there is nothing to boot yet"
+        if not arch:
+            return Answer(scripts.architecture_script(again))
+        again = f"{again}&arch={arch}"
+        machine = _BUILDARCH.get(arch, arch)
+
+        def found() -> Answer:
+            kernel = self._addresses.kernel(DEFAULT, machine, request.server)
+            return Answer(scripts.discovery_script(base, kernel, again, wait))
+
+        def nothing(error: StrataError) -> Answer:
+            told = f"there is nothing to boot yet for {machine}"
             return Answer(scripts.waiting_script(told, scripts.HELD_WAIT, again))
-        return Answer(scripts.discovery_script(base, kernel, again, wait))
+
+        return self._checked(lambda: self._profiles.minos(DEFAULT, machine), found, nothing)
 
     # fragments
 
@@ -240,6 +282,9 @@ class BootService:
             body = await self._opener.open(node, generation, self.ground.profile_of(node.name), peer)
         except Denied:
             return Answer(b"this boot has begun before\n", 403)
+        except Refused as error:
+            log.error("a node cannot boot", extra={"node": node.name, "reason": str(error)})
+            return Answer(b"what you have fetched must not be booted\n", 403)
         except StrataError as error:
             log.warning("no boot data", extra={"node": node.name, "reason": str(error)})
             return Answer(b"not now: ask again\n", 503)
@@ -276,6 +321,10 @@ async def _once_known(
 ) -> Answer:
     answer = then(await asked)
     return answer if isinstance(answer, Answer) else await answer
+
+
+async def _with(problems: Awaitable[Sequence[str]], then: Callable[[Sequence[str]], Answer]) -> Answer:
+    return then(await problems)
 
 
 def _held(name: str, again: str) -> bytes:

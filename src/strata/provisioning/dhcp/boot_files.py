@@ -11,6 +11,8 @@ BIOS_FILE = "undionly.kpxe"
 EFI_FILE = "ipxe.efi"
 """iPXE with drivers of its own for x86-64 UEFI."""
 ARM_FILE = "ipxe-arm64.efi"
+"""The same for 64-bit ARM."""
+FILES = (BIOS_FILE, EFI_FILE, ARM_FILE)
 HTTP_CLASS = b"HTTPClient"
 PXE_CLASS = b"PXEClient"
 
@@ -52,6 +54,11 @@ def boot_of(request: p.Request) -> Boot:
     if vendor.startswith(PXE_CLASS):
         return _PXE.get(number, Boot.SYSTEM)
     return Boot.SYSTEM
+
+
+def file_for(boot: Boot) -> str:
+    """The iPXE binary that a machine is told to load; empty: none."""
+    return _TFTP_FILES.get(boot) or _HTTP_FILES.get(boot, "")
 
 
 def boot_answer(boot: Boot, server: str, port: int, mac: str, node: str = "") -> tuple[bytes, bytes]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 import msgspec
@@ -17,7 +17,7 @@ from strata.core.node import Interface, Node
 from strata.provisioning.alarm import Alarm, AlarmSink
 from strata.provisioning.dhcp import guests
 from strata.provisioning.dhcp import packet as p
-from strata.provisioning.dhcp.boot_files import Boot, boot_answer, boot_of
+from strata.provisioning.dhcp.boot_files import Boot, boot_answer, boot_of, file_for
 from strata.provisioning.dhcp.links import Link, Net, links
 from strata.provisioning.dhcp.quiet import Quiet
 from strata.provisioning.directory import Directory
@@ -88,7 +88,10 @@ class Responder:
         *,
         heard: Callable[[Heard], None] = lambda _: None,
         alarm: AlarmSink = lambda _: None,
+        lacking: Iterable[str] = (),
     ) -> None:
+        """``lacking``: iPXE binaries that there are not: who needs one gets an address, and no file to ask for in
+        vain."""
         self._networks = networks
         self._directory = directory
         self._heard = heard
@@ -96,6 +99,8 @@ class Responder:
         self._links = links(networks, lambda number: directory.is_taken(_text(number.to_bytes(4, "big"))))
         self._leases: dict[tuple[str, int], _Lease] = {}
         self._quiet = Quiet()
+        self._lacking = dict.fromkeys(lacking, False)
+        """Whether it was told."""
         self.counts = Counts()
 
     def answer(self, packet: bytes, interface: str, now: float) -> Reply | None:
@@ -201,6 +206,9 @@ class Responder:
     def _parts(self, lease: _Lease, boot: Boot, inform: bool) -> tuple[bytes, bytes]:
         net, node = lease.net, lease.node
         name = node.name if node is not None and lease.by_port else ""
+        if (needed := file_for(boot)) in self._lacking:
+            self._tell_lacking(needed, lease)
+            boot = Boot.SYSTEM
         file, options = boot_answer(boot, net.server_text, self._networks.boot_port, lease.mac, name)
         seconds = net.subnet.lease if node is not None else guests.LEASE
         tail = (
@@ -211,6 +219,20 @@ class Responder:
             options,
         )
         return file.ljust(128, b"\x00"), b"".join(tail)
+
+    def _tell_lacking(self, file: str, lease: _Lease) -> None:
+        """Once: every machine of that kind asks."""
+        if not self._lacking[file]:
+            self._lacking[file] = True
+            log.error(
+                "a machine cannot boot: there is no iPXE for it",
+                extra={
+                    "file": file,
+                    "mac": lease.mac,
+                    "node": lease.node.name if lease.node is not None else "",
+                    "hint": f"put {file} into the folder ipxe of the state directory, and start the service anew",
+                },
+            )
 
     def _reply(self, request: p.Request, kind: int, lease: _Lease, address: bytes) -> Reply:
         boot = boot_of(request)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 from strata.core.errors import Unavailable
 from strata.provisioning.alarm import AlarmSink
+from strata.provisioning.dhcp.boot_files import FILES
 from strata.provisioning.dhcp.listener import Listener
 from strata.provisioning.dhcp.radvd import radvd
 from strata.provisioning.dhcp.responder import Counts, Heard, Responder
-from strata.provisioning.dhcp.tftp import IPXE, PORT, fill, require_free, tftp
+from strata.provisioning.dhcp.tftp import IPXE, PORT, fill, find_ipxe, require_free, tftp
 from strata.provisioning.directory import Directory
 from strata.provisioning.networks import Networks, require_interfaces
 
@@ -32,14 +33,15 @@ class DhcpService:
         *,
         heard: Callable[[Heard], None] = lambda _: None,
         alarm: AlarmSink = lambda _: None,
-        ipxe: Path = IPXE,
+        ipxe: Sequence[Path] = (IPXE,),
         tftp_port: int = PORT,
     ) -> None:
         self._networks = networks
         self._state = state
         self._ipxe = ipxe
         self._tftp_port = tftp_port
-        self._responder = Responder(networks, directory, heard=heard, alarm=alarm)
+        lacking = [name for name in FILES if find_ipxe(name, ipxe) is None]
+        self._responder = Responder(networks, directory, heard=heard, alarm=alarm, lacking=lacking)
         self._running: AsyncExitStack | None = None
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import socket
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from strata.core.errors import Unavailable
@@ -14,6 +15,9 @@ from strata.provisioning.dhcp.boot_files import ARM_FILE, BIOS_FILE, EFI_FILE
 PORT = 69
 IPXE = Path("/usr/lib/ipxe")
 """Where Debian keeps iPXE."""
+OWN = "ipxe"
+"""Folder in the state directory where a site puts iPXE binaries of its own: for machines that Debian has none for, or
+instead of Debian's."""
 _NEEDED = (BIOS_FILE, EFI_FILE)
 _OFFERED = (*_NEEDED, ARM_FILE)
 _SOCKETS = Path("/proc/net/udp")
@@ -21,18 +25,29 @@ _BLOCK = 1468
 """The largest block that fits an Ethernet frame: larger ones come in pieces that firmware loses."""
 
 
-def fill(root: Path, source: Path = IPXE) -> None:
-    """Make ``root`` hold the iPXE binaries of ``source``, and nothing else. Blocking: for a thread."""
-    missing = [name for name in _NEEDED if not (source / name).exists()]
+def ipxe_folders(state: Path) -> tuple[Path, ...]:
+    """Where iPXE is looked for, the site's own first."""
+    return (state / OWN, IPXE)
+
+
+def find_ipxe(name: str, folders: Sequence[Path]) -> Path | None:
+    """An iPXE binary in the first of the folders that has it."""
+    return next((folder / name for folder in folders if (folder / name).is_file()), None)
+
+
+def fill(root: Path, folders: Sequence[Path] = (IPXE,)) -> None:
+    """Make ``root`` hold the iPXE binaries of the folders, and nothing else. Blocking: for a thread."""
+    found = {name: find_ipxe(name, folders) for name in _OFFERED}
+    missing = [name for name in _NEEDED if found[name] is None]
     if missing:
-        raise Unavailable(f"there is no {missing[0]}", where=str(source), hint="apt-get install ipxe")
+        raise Unavailable(f"there is no {missing[0]}", where=str(folders[-1]), hint="apt-get install ipxe")
     if root.exists():
         shutil.rmtree(root)
     root.mkdir(parents=True)
     root.chmod(0o755)
-    for name in _OFFERED:
-        if (source / name).exists():
-            shutil.copyfile(source / name, root / name)
+    for name, source in found.items():
+        if source is not None:
+            shutil.copyfile(source, root / name)
             (root / name).chmod(0o444)
 
 

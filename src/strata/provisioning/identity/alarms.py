@@ -34,9 +34,10 @@ class FoldedAlarms:
         if now - since >= QUIET:
             del self._told[case]
             since, nodes = now, set()
-        if alarm.node in nodes or len(nodes) >= NODES:
+        about = alarm.node or alarm.about
+        if about in nodes or len(nodes) >= NODES:
             return
-        nodes.add(alarm.node)
+        nodes.add(about)
         if case not in self._told and len(self._told) >= PEERS:
             del self._told[next(iter(self._told))]  # the oldest
         self._told[case] = (since, nodes)

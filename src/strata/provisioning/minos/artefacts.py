@@ -1,6 +1,7 @@
-"""The built minimal OSes in a folder: each in a directory named by its manifest's digest, and which is the latest.
+"""The built minimal OSes in a folder: each in a directory named by its manifest's digest, and which are the latest.
 
-A directory holds ``vmlinuz``, ``initrd``, ``manifest.json`` and ``manifest.sig``; ``latest`` is a symbolic link to one.
+A directory holds ``vmlinuz``, ``initrd``, ``manifest.json`` and ``manifest.sig``. Each architecture has a latest of its
+own: the symbolic link ``latest-x86_64`` names a directory.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from pathlib import Path
 
 import msgspec
 
-from strata.core.errors import Conflict, Corrupt, NotFound
+from strata.core.errors import BadRequest, Conflict, Corrupt, NotFound
 from strata.provisioning.signing import Signer, verify
 
 LATEST = "latest"
+"""How people name the latest build; ``latest-aarch64`` where there is one for each of several architectures."""
 KERNEL = "vmlinuz"
 INITRD = "initrd"
 MANIFEST = "manifest.json"
@@ -71,6 +73,7 @@ class Artefact(msgspec.Struct, frozen=True, kw_only=True):
     manifest: Manifest
     path: Path
     latest: bool = False
+    """Whether it is the latest of its architecture."""
 
 
 class Artefacts:
@@ -80,7 +83,8 @@ class Artefacts:
         self.root = root
 
     def add(self, manifest: Manifest, kernel: bytes, initrd: bytes, signer: Signer) -> Artefact:
-        """Keep a build, whole or not at all, and make it the latest. One that is there already stays."""
+        """Keep a build, whole or not at all, and make it the latest of its architecture. One that is there already
+        stays."""
         text = encode(manifest)
         digest = hashlib.sha256(text).hexdigest()[:_DIGITS]
         self.root.mkdir(parents=True, exist_ok=True)
@@ -96,7 +100,7 @@ class Artefacts:
                 _write(part / name, data)
             part.chmod(0o755)
             if target.exists() and _problems(target, digest, signer.public_pem):
-                shutil.rmtree(target)
+                self._take_away(digest)
             if not target.exists():
                 part.rename(target)
             (self.root / REMOVED / digest).unlink(missing_ok=True)
@@ -112,7 +116,7 @@ class Artefacts:
         return [self.get(path.name) for path in sorted(self.root.iterdir()) if _BUILD.fullmatch(path.name)]
 
     def get(self, name: str) -> Artefact:
-        """The build of that digest (or the one that begins so), or ``latest``."""
+        """The build of that digest (or the one that begins so), ``latest``, or ``latest-`` and an architecture."""
         digest = self._resolve(name)
         path = self.root / digest
         try:
@@ -123,18 +127,22 @@ class Artefacts:
                 where=f"minOS {digest}",
                 hint=f"strata minos remove {digest}, then build again",
             ) from None
-        return Artefact(digest=digest, manifest=manifest, path=path, latest=digest == self._latest())
+        return Artefact(digest=digest, manifest=manifest, path=path, latest=digest in latest(self.root).values())
 
     def choose(self, name: str, *, at: int = 0) -> str:
-        """Make a build the latest; its digest. ``at``: when that was decided, in nanoseconds, if not now."""
-        digest = self._resolve(name)
+        """Make a build the latest of its architecture; its digest. ``at``: when that was decided, in nanoseconds, if
+        not now."""
+        found = self.get(name)
+        link = latest_links(self.root).get(found.manifest.arch)
         part = self.root / f".{LATEST}.{os.getpid()}"
         part.unlink(missing_ok=True)
-        part.symlink_to(digest)
+        part.symlink_to(found.digest)
         if at:
             os.utime(part, ns=(at, at), follow_symlinks=False)
-        part.replace(self.root / LATEST)
-        return digest
+        part.replace(self.root / f"{LATEST}-{found.manifest.arch}")
+        if link is not None and link.name == LATEST:
+            link.unlink(missing_ok=True)
+        return found.digest
 
     def problems(self, name: str, public_pem: str) -> list[str]:
         """What is wrong with a build: its signature, or a file that is not as its manifest says. Empty: nothing."""
@@ -166,24 +174,26 @@ class Artefacts:
     def discard(self, name: str) -> str:
         """Delete a build that is not the latest, here only; its digest."""
         digest = self._resolve(name)
-        if digest == self._latest():
+        if digest in latest(self.root).values():
             raise Conflict(
                 "it is the latest, which nodes boot", where=f"minOS {digest}", hint="make another one the latest first"
             )
-        aside = Path(tempfile.mkdtemp(prefix=".removed-", dir=self.root))
-        (self.root / digest).rename(aside / digest)  # nobody sees half of it
-        shutil.rmtree(aside)
+        self._take_away(digest)
         return digest
 
-    def _latest(self) -> str:
-        try:
-            return (self.root / LATEST).readlink().name
-        except OSError:
-            return ""
+    def _take_away(self, digest: str) -> None:
+        """Delete a build; nobody sees half of it."""
+        aside = Path(tempfile.mkdtemp(prefix=".removed-", dir=self.root))
+        (self.root / digest).rename(aside / digest)
+        shutil.rmtree(aside)
 
     def _resolve(self, name: str) -> str:
-        if name == LATEST:
-            found = [self._latest()] if (self.root / LATEST).exists() else []
+        if name == LATEST or name.startswith(f"{LATEST}-"):
+            there = {arch: digest for arch, digest in latest(self.root).items() if (self.root / digest).is_dir()}
+            if name == LATEST and len(there) > 1:
+                names = ", ".join(f"{LATEST}-{arch}" for arch in sorted(there))
+                raise BadRequest("each architecture has a latest of its own", where="minOS", hint=f"say one of {names}")
+            found = [digest for arch, digest in there.items() if name in (LATEST, f"{LATEST}-{arch}")]
         elif re.fullmatch(r"[0-9a-f]{1,64}", name) and self.root.is_dir():
             found = sorted(
                 path.name
@@ -196,6 +206,40 @@ class Artefacts:
             return found[0]
         detail = f"{len(found)} builds begin so" if found else "there is no such build"
         raise NotFound(detail, where=f"minOS {name[:64]!r}", hint="strata minos list; strata minos build makes one")
+
+
+def latest_links(root: Path) -> dict[str, Path]:
+    """Architecture → the link to its latest build. A link without an architecture, as older releases left it, is that
+    of its build's architecture."""
+    found = {}
+    for link in (root / LATEST, *sorted(root.glob(f"{LATEST}-*"))):
+        if digest := _named(link):
+            arch = link.name.removeprefix(LATEST).removeprefix("-") or architecture(root / digest)
+            if arch:
+                found[arch] = link
+    return found
+
+
+def latest(root: Path) -> dict[str, str]:
+    """Architecture → the digest of its latest build, whether or not that is there."""
+    return {arch: _named(link) for arch, link in latest_links(root).items()}
+
+
+def architecture(path: Path) -> str:
+    """Of the build in a directory, as its manifest says; empty: it cannot be read."""
+    try:
+        return msgspec.json.decode((path / MANIFEST).read_bytes(), type=Manifest).arch
+    except (OSError, msgspec.MsgspecError):
+        return ""
+
+
+def _named(link: Path) -> str:
+    """The build that a link names; empty: none."""
+    try:
+        name = link.readlink().name
+    except OSError:
+        return ""
+    return name if _BUILD.fullmatch(name) else ""
 
 
 def encode(manifest: Manifest) -> bytes:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from strata.provisioning.minos.artefacts import LATEST, PARTS, REMOVED
+from strata.provisioning.minos.artefacts import PARTS, REMOVED, latest_links
 from strata.provisioning.replication.copying import Wanted
 
 _BUILD = re.compile(r"[0-9a-f]{12}\Z")
@@ -22,6 +22,14 @@ class BuildFile(msgspec.Struct, frozen=True):
     sha256: str
 
 
+class Choice(msgspec.Struct, frozen=True):
+    """The latest build of an architecture."""
+
+    digest: str
+    chosen: int
+    """When somebody made it that."""
+
+
 class Folder(msgspec.Struct, frozen=True, kw_only=True):
     """What is there. Times are in nanoseconds."""
 
@@ -29,9 +37,8 @@ class Folder(msgspec.Struct, frozen=True, kw_only=True):
     """Digest → when it was made."""
     removed: Mapping[str, int] = {}
     """Digest → when somebody removed it."""
-    latest: str = ""
-    chosen: int = 0
-    """When somebody made it the latest."""
+    latest: Mapping[str, Choice] = {}
+    """Architecture → the build that is its latest."""
 
 
 def is_digest(name: str) -> bool:
@@ -41,14 +48,8 @@ def is_digest(name: str) -> bool:
 
 def read_folder(root: Path) -> Folder:
     """What is in ``STATE/minos``."""
-    link = root / LATEST
-    chosen = link.is_symlink()
-    return Folder(
-        builds=_times(root),
-        removed=_times(root / REMOVED),
-        latest=link.readlink().name if chosen else "",
-        chosen=link.lstat().st_mtime_ns if chosen else 0,
-    )
+    latest = {arch: Choice(link.readlink().name, link.lstat().st_mtime_ns) for arch, link in latest_links(root).items()}
+    return Folder(builds=_times(root), removed=_times(root / REMOVED), latest=latest)
 
 
 def read_build(path: Path) -> dict[str, BuildFile]:

@@ -1,4 +1,4 @@
-"""Minimal OSes on every controller, and one answer to which is the latest.
+"""Minimal OSes on every controller, and one answer to which is the latest of each architecture.
 
 ``strata minos`` changes a folder, with or without a running service. Each controller tells the store what somebody did
 in its folder, and does in its folder what the store says: builds come and go everywhere, and whoever chose last
@@ -17,9 +17,11 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from strata.core.errors import Conflict, StrataError
-from strata.provisioning.minos.artefacts import REMOVED, Artefacts
+from strata.provisioning.minos.artefacts import REMOVED, Artefacts, architecture
+from strata.provisioning.minos.soundness import Soundness
 from strata.provisioning.replication.build_files import (
     BuildFile,
+    Choice,
     Folder,
     is_digest,
     read_build,
@@ -37,7 +39,11 @@ from strata.store.protocol import Put, Store
 log = logging.getLogger(__name__)
 
 BUILDS = "minos/build/"
-LATEST_KEY = "minos/latest"
+LATEST_KEY = "minos/latest/"
+"""Then an architecture."""
+UNDIVIDED_KEY = "minos/latest"
+"""Where older releases kept the only latest that there was: it counts for its build's architecture, until somebody
+chooses anew."""
 LOOK_EVERY = 1.0
 """Seconds between two looks at the folder."""
 WAIT_FOR_OTHERS = 600.0
@@ -60,7 +66,7 @@ class BuildRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LatestRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The build that nodes boot unless their profile names another."""
+    """The build that nodes of an architecture boot unless their profile names another."""
 
     digest: str
     chosen: int
@@ -69,6 +75,7 @@ class LatestRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Where."""
 
 
+_NOTHING = Choice("", 0)
 _encode = msgspec.msgpack.Encoder().encode
 _decode_build = msgspec.msgpack.Decoder(BuildRecord).decode
 _decode_latest = msgspec.msgpack.Decoder(LatestRecord).decode
@@ -83,6 +90,7 @@ class SharedBuilds:
         ledger: Ledger,
         artefacts: Artefacts,
         signer: Signer,
+        soundness: Soundness,
         holdings: Holdings,
         copier: Copier,
         *,
@@ -92,19 +100,23 @@ class SharedBuilds:
         self._ledger = ledger
         self._artefacts = artefacts
         self._signer = signer
+        self._soundness = soundness
         self._holdings = holdings
         self._copier = copier
         self._clock = clock
         self._records: dict[str, BuildRecord] = {}
-        self._latest: LatestRecord | None = None
-        self._level: LatestRecord | None = None
-        """The one that the folder was last seen to agree with."""
+        self._latest: dict[str, LatestRecord] = {}
+        """By architecture."""
+        self._undivided: LatestRecord | None = None
+        self._level: dict[str, LatestRecord] = {}
+        """Those that the folder was last seen to agree with."""
         self._followed = Followed(store, "minos/", self._take, self._forget)
         self._sound: dict[str, int] = {}
         """Builds here whose every byte was checked, and when they were made."""
-        self._unsound: dict[str, int] = {}
-        self._waiting: tuple[str, float] = ("", 0.0)
-        """The build that somebody chose here and others lack, and since when that is so."""
+        self._architectures: dict[str, str] = {}
+        """Of these."""
+        self._waiting: dict[str, tuple[str, float]] = {}
+        """Architecture → the build that somebody chose here and others lack, and since when that is so."""
         self._put_off = PuttingOff(clock)
         self._task: asyncio.Task[None] | None = None
 
@@ -122,9 +134,10 @@ class SharedBuilds:
             self._task = None
         await self._followed.stop()
 
-    def latest(self) -> str:
-        """The build that all controllers call the latest, if it is here; else empty."""
-        return self._latest.digest if self._latest is not None and self._latest.digest in self._sound else ""
+    def latest(self, arch: str) -> str:
+        """The build that all controllers call the latest of an architecture, if it is here; else empty."""
+        told = self._told(arch)
+        return told.digest if told is not None and told.digest in self._sound else ""
 
     async def look(self) -> None:
         """Bring the folder and the store together, once."""
@@ -156,17 +169,15 @@ class SharedBuilds:
                 shutil.rmtree(path, ignore_errors=True)
 
     async def _check(self, folder: Folder) -> None:
-        """Look at every byte of what is new in the folder: only what is sound is given to others."""
-        for known in (self._sound, self._unsound):
-            for digest in [digest for digest, added in known.items() if folder.builds.get(digest) != added]:
-                del known[digest]
+        """Look at every byte of what is new in the folder or has changed: only what is sound is given to others."""
+        sound = {}
         for digest, added in folder.builds.items():
-            if digest in self._sound or digest in self._unsound:
-                continue
-            problems = await asyncio.to_thread(self._artefacts.problems, digest, self._signer.public_pem)
-            (self._unsound if problems else self._sound)[digest] = added
-            if problems:
-                log.error("a minimal OS is not sound", extra={"build": digest, "problems": problems})
+            if not await self._soundness.problems(digest):
+                sound[digest] = added
+        for digest in sound.keys() - self._architectures.keys():
+            path = self._artefacts.root / digest
+            self._architectures[digest] = await asyncio.to_thread(architecture, path)
+        self._sound = sound
 
     async def _tell(self, folder: Folder) -> None:
         """Tell the store what somebody did here."""
@@ -187,7 +198,9 @@ class SharedBuilds:
         """Remove what somebody removed on another controller."""
         for digest, added in folder.builds.items():
             record = self._records.get(digest)
-            if record is None or record.there or added > record.removed or digest == folder.latest:
+            if record is None or record.there or added > record.removed:
+                continue
+            if any(choice.digest == digest for choice in folder.latest.values()):
                 continue
             await asyncio.to_thread(self._artefacts.discard, digest)
             self._sound.pop(digest, None)
@@ -195,31 +208,45 @@ class SharedBuilds:
 
     # which is the latest
 
+    def _told(self, arch: str) -> LatestRecord | None:
+        """What all controllers were told of an architecture's latest."""
+        old = self._undivided
+        return self._latest.get(arch) or (
+            old if old is not None and self._architectures.get(old.digest) == arch else None
+        )
+
     async def _level_latest(self, folder: Folder) -> None:
-        told = self._latest
-        if told is not None and folder.latest == told.digest:
-            self._level = told
+        undivided = self._architectures.get(self._undivided.digest, "") if self._undivided is not None else ""
+        for arch in sorted({*folder.latest, *self._latest, undivided} - {""}):
+            await self._level_one(arch, folder.latest.get(arch, _NOTHING))
+
+    async def _level_one(self, arch: str, here: Choice) -> None:
+        told = self._told(arch)
+        if told is not None and here.digest == told.digest:
+            self._level[arch] = told
             return
         # What was level once was changed by somebody here since, whatever the clock says that was set back meanwhile.
-        changed_here = told == self._level and folder.latest in self._sound
-        if told is not None and folder.chosen <= told.chosen and not changed_here:
+        changed_here = told == self._level.get(arch) and here.digest in self._sound
+        if told is not None and here.chosen <= told.chosen and not changed_here:
             if told.digest in self._sound:
                 await asyncio.to_thread(self._artefacts.choose, told.digest, at=told.chosen)
             return
-        if folder.latest in self._sound and self._others_ready(folder.latest):
-            chosen = max(folder.chosen, told.chosen + 1) if told is not None else folder.chosen
-            latest = LatestRecord(digest=folder.latest, chosen=chosen, controller=self._holdings.me)
-            await self._commit("minos.choose", folder.latest, LATEST_KEY, latest)
+        if here.digest in self._sound and self._others_ready(arch, here.digest):
+            chosen = max(here.chosen, told.chosen + 1) if told is not None else here.chosen
+            latest = LatestRecord(digest=here.digest, chosen=chosen, controller=self._holdings.me)
+            await self._commit("minos.choose", here.digest, LATEST_KEY + arch, latest)
 
-    def _others_ready(self, digest: str) -> bool:
+    def _others_ready(self, arch: str, digest: str) -> bool:
         """Whether all controllers that are there can serve it, or had time enough."""
         lacking = set(self._holdings.others()) - set(self._holdings.with_build(digest))
         if not lacking:
             return True
         now = self._clock()
-        if self._waiting[0] != digest:
-            self._waiting = (digest, now)
-        if now - self._waiting[1] < WAIT_FOR_OTHERS:
+        waiting, since = self._waiting.get(arch, ("", 0.0))
+        if waiting != digest:
+            since = now
+            self._waiting[arch] = (digest, since)
+        if now - since < WAIT_FOR_OTHERS:
             return False
         log.error("controllers cannot get a minimal OS", extra={"build": digest, "controllers": sorted(lacking)})
         return True
@@ -279,13 +306,19 @@ class SharedBuilds:
         return True
 
     def _is_known(self, key: str, value: bytes) -> bool:
-        known = self._latest if key == LATEST_KEY else self._records.get(key.removeprefix(BUILDS))
+        arch = key.removeprefix(LATEST_KEY)
+        known = self._latest.get(arch) if arch != key else self._records.get(key.removeprefix(BUILDS))
         return known is not None and _encode(known) == value
 
     def _take(self, key: str, value: bytes | None) -> None:
         try:
-            if key == LATEST_KEY:
-                self._latest = None if value is None else _decode_latest(value)
+            if key == UNDIVIDED_KEY:
+                self._undivided = None if value is None else _decode_latest(value)
+            elif key.startswith(LATEST_KEY):
+                arch = key.removeprefix(LATEST_KEY)
+                self._latest.pop(arch, None)
+                if value is not None:
+                    self._latest[arch] = _decode_latest(value)
             elif is_digest(digest := key.removeprefix(BUILDS)):
                 self._records.pop(digest, None)
                 if value is not None:
@@ -295,4 +328,5 @@ class SharedBuilds:
 
     def _forget(self) -> None:
         self._records.clear()
-        self._latest = None
+        self._latest.clear()
+        self._undivided = None

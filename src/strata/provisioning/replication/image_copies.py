@@ -10,8 +10,6 @@ import asyncio
 import contextlib
 import hashlib
 import logging
-import secrets
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,7 +20,7 @@ from strata.core.errors import StrataError, Unavailable
 from strata.provisioning.images import records
 from strata.provisioning.images.release import check_digest
 from strata.provisioning.images.repository import Images
-from strata.provisioning.images.shelf import KINDS, place
+from strata.provisioning.images.shelf import KINDS, clear, place
 from strata.provisioning.replication.copying import Copier, Wanted
 from strata.provisioning.replication.holdings import Holdings
 from strata.provisioning.replication.image_files import ImageFiles, missing, needed
@@ -152,14 +150,9 @@ class ImageCopies:
         gone -= {check_digest(digest) for digest in self._images.catalogue.digests()}
         if not gone:
             return
-        aside = self._shelf.root / "work" / f"gone-{secrets.token_hex(8)}"
-        aside.mkdir()
-        for kind in KINDS:
-            for name in gone:
-                with contextlib.suppress(FileNotFoundError):
-                    self._shelf.path(kind, name).rename(aside / f"{kind}-{name}")
+        aside = self._shelf.put_aside(self._shelf.path(kind, name) for kind in KINDS for name in gone)
         log.info("removing what garbage collection removed elsewhere", extra={"files": len(gone)})
-        await asyncio.to_thread(shutil.rmtree, aside, ignore_errors=True)
+        await asyncio.to_thread(clear, aside)
 
     def _drop_parts(self, wanted: set[str]) -> None:
         """Forget beginnings of files that are not wanted any more."""

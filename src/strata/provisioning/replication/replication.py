@@ -8,6 +8,7 @@ from pathlib import Path
 from strata.provisioning.alarm import AlarmSink
 from strata.provisioning.images.repository import Images
 from strata.provisioning.minos.artefacts import Artefacts
+from strata.provisioning.minos.soundness import Soundness
 from strata.provisioning.replication.builds import SharedBuilds
 from strata.provisioning.replication.copying import RATE, SILENCE, Copier, Read
 from strata.provisioning.replication.files import Library
@@ -27,6 +28,7 @@ class Replication:
         ledger: Ledger,
         images: Images,
         minos: Path,
+        soundness: Soundness,
         signer: Signer,
         alarm: AlarmSink,
         *,
@@ -37,14 +39,15 @@ class Replication:
         rate: float = RATE,
         silence: float = SILENCE,
     ) -> None:
-        """``me``: this controller. ``announce``: keeps a record in the store for as long as it lives. ``others``: the
-        controllers that are there and can be believed. ``read``: has one of them give a part of a file.
-        ``rate``: bytes a second that are fetched at most. ``silence``: seconds for a part to come."""
+        """``soundness``: of the builds in ``minos``. ``me``: this controller. ``announce``: keeps a record in the store
+        for as long as it lives. ``others``: the controllers that are there and can be believed. ``read``: has one of
+        them give a part of a file. ``rate``: bytes a second that are fetched at most. ``silence``: seconds for a
+        part to come."""
         copier = Copier(read, alarm, rate=rate, silence=silence)
         self.library = Library(images.shelf, minos)
         self.holdings = Holdings(store, me, announce=announce, others=others)
         self.images = ImageCopies(store, images, self.holdings, copier)
-        self.builds = SharedBuilds(store, ledger, Artefacts(minos), signer, self.holdings, copier)
+        self.builds = SharedBuilds(store, ledger, Artefacts(minos), signer, soundness, self.holdings, copier)
 
     async def start(self) -> None:
         """Begin; the images' catalogue is there already."""

@@ -1,0 +1,59 @@
+"""What agents said and showed, with the real service behind the door: of nodes that are gone, and when it was said."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any, cast
+
+import httpx
+import pytest
+from real_ground import Ids, live, provide
+from real_service import RealService, describe, real_service
+
+from strata.control.service_consoles import ConsoleService
+from support.fake_agents import node_headers
+
+pytestmark = [pytest.mark.server, pytest.mark.slow]
+
+
+async def test_a_deleted_node_takes_its_agent_and_its_certificate_with_it(tmp_path: Path) -> None:
+    async with real_service(tmp_path) as real:
+        ids = Ids()
+        await provide(real, ids)
+        serial = await live(real, ids)
+        name, hub = real.nodes[0], real.ground.agents.hub
+        assert hub.attached(name) and real.ground.identity.record(name).serial == serial
+
+        async with real.client() as client:
+            assert (await client.delete(f"/v1/nodes/{name}")).is_success
+            assert hub.get(name) is None
+            assert (await _exchange(real, name, serial)).status_code == 403
+            await describe(real)
+            assert (await client.get(f"/v1/nodes/{name}/agent")).json()["attached"] is False
+        again = await _exchange(real, name, serial)
+        assert (again.status_code, "earlier boot" in again.json()["detail"]) == (403, True), "not its certificate"
+        assert real.ground.identity.record(name).generation == 0
+
+
+async def _exchange(real: RealService, name: str, serial: str) -> httpx.Response:
+    said: dict[str, Any] = {"generation": 1, "boot_id": "b1", "seq": 2, "wait": 0, "state": {}}
+    async with real.client("front") as client:
+        return await client.post("/agent/v1/exchange", json=said, headers=node_headers(name, serial))
+
+
+async def test_lines_have_the_time_at_which_they_were_written_where_that_can_be(tmp_path: Path) -> None:
+    async with real_service(tmp_path) as real:
+        log, name = cast("ConsoleService", real.machine.consoles)._log, real.nodes[0]
+        written = asyncio.Event()
+        log.listen(lambda *_: written.set())
+        before = time.time()
+        real.ground.logged(name, [(before - 100, "system", "a"), (1.0, "system", "b"), (before + 9e6, "system", "c")])
+        await asyncio.wait_for(written.wait(), 60)
+        async with real.client() as client:
+            lines = (await client.get(f"/v1/nodes/{name}/console")).json()["items"]
+        assert [line["text"] for line in lines] == ["system: a", "system: b", "system: c"]
+        first, *others = [line["time"] for line in lines]
+        assert first == pytest.approx(before - 100, abs=0.01)
+        assert all(before - 0.01 <= at <= time.time() for at in others), "a clock that is wrong is not believed"
