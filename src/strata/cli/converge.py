@@ -18,6 +18,8 @@ MOVING = ("converging", "waiting", "unknown")
 
 _SETTLED_FOR = 1.0
 """Seconds that the picture must hold: a node between two steps can look as if it stood still."""
+SEEN_AGAIN = 20.0
+"""The same where nodes have just been switched on: one that could not be seen is looked at again a few times."""
 
 _POLL = 0.25
 
@@ -38,11 +40,19 @@ def state_counts(client: Client, select: str) -> dict[str, int]:
 
 
 def wait(
-    client: Client, select: str, out: Output, *, timeout: float, revision: int = 0, title: str = "ready"
+    client: Client,
+    select: str,
+    out: Output,
+    *,
+    timeout: float,
+    revision: int = 0,
+    title: str = "ready",
+    patience: float = 0.0,
 ) -> dict[str, int]:
     """Follow the selected nodes until none moves, or for ``timeout`` seconds; the last counts by state.
 
-    Nothing counts before the states show what was said at ``revision``.
+    Nothing counts before the states show what was said at ``revision``. ``patience``: seconds until nodes that cannot
+    get there are believed to stay so.
     """
     began = time.monotonic()
     settled: float | None = None
@@ -58,7 +68,7 @@ def wait(
                 settled = None
             elif settled is None:
                 settled = now
-            elif now - settled >= _SETTLED_FOR:
+            elif now - settled >= max(_SETTLED_FOR, patience if found.get("unreachable") else 0.0):
                 return found
             if now - began >= timeout:
                 return found

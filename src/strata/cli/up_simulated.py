@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from strata.cli.background import SIMULATOR, START_TIMEOUT, must_run, start
-from strata.cli.converge import wait
+from strata.cli.converge import SEEN_AGAIN, wait
 from strata.cli.session import Session
 from strata.cli.times import span
 from strata.core import process as ps
@@ -53,7 +53,8 @@ def bring_to_ready(session: Session, client: Client, timeout: float, *, feeds: b
     feeders = [{"name": f"{DOCUMENT}-{role}", "select": f"role:{role}", "set": {"power": ["on"]}} for role in roles]
     body: Json = {"documents": [nodes, *feeders], "prune": False, "dry_run": False}
     applied = client.request("POST", "/v1/apply", body=body).body
-    return wait(client, "*", session.out, timeout=timeout, revision=int(applied["revision"]))
+    revision = int(applied["revision"])
+    return wait(client, "*", session.out, timeout=timeout, revision=revision, patience=SEEN_AGAIN)
 
 
 def simulator(session: Session, directory: Path, options: list[str]) -> str:
