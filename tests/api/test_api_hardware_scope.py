@@ -235,7 +235,13 @@ async def test_a_part_that_came_from_outside_came_from_somewhere(real: RealServi
             ),
         )
     async with real.client() as admin:
-        (whole,) = [c for c in (await get(admin, "/v1/hardware/history"))["items"] if c["what"] == "moved"]
-    (own,) = [c for c in (await get(scoped, "/v1/hardware/history"))["items"] if c["what"] == "moved"]
+        (whole,) = await moves(admin, "WANDERER")
+    (own,) = await moves(scoped, "WANDERER")
     assert (whole["node"], whole["old"]) == ("n00001", real.bmcs.url("n00010"))
     assert (own["node"], own["old"], own["detail"]) == ("n00001", "", "serial WANDERER")
+
+
+async def moves(client: httpx.AsyncClient, serial: str) -> list[dict[str, Any]]:
+    """The moves of the part with that serial number, as the history tells them."""
+    items = (await get(client, "/v1/hardware/history"))["items"]
+    return [item for item in items if item["what"] == "moved" and serial in item["detail"]]

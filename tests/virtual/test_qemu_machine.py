@@ -248,7 +248,7 @@ async def test_what_is_set_while_a_machine_starts_is_set_when_it_has(seen: Seen)
     (seen.home / "go").touch()
     await work
     await until(lambda: "blockdev-change-medium" in seen.asked())
-    assert '"property": "bootindex", "value": 0' in seen.asked()
+    await until(lambda: '"property": "bootindex", "value": 0' in seen.asked())
     await seen.machine.kill()
     await seen.machine.leave()
 

@@ -36,7 +36,10 @@ def decide(
     """Ask ``policy`` what to do at the hour ``when``, and book what may be; ``now`` is the ledger's time. ``at_most``:
     caps to which nodes are lowered, whatever the policy wants (NaN: none)."""
     actions = step(policy, when, view)
-    caps = actions.caps if at_most is None else np.fmin(actions.caps, at_most)
+    # Or those raised first would have all of it, and the others nothing.
+    caps = actions.caps if policy.cap is None else ledger.level(now, actions.caps, limits)
+    if at_most is not None:
+        caps = np.fmin(caps, at_most)
     commands = ledger.propose(now, caps, limits, groups=view.job, rank=actions.rank)
     ledger.send(commands, now, now + SETTLE)
     on = ledger.boot(actions.on, limits, now)

@@ -73,6 +73,13 @@ class Ledger:
         """Watts that may be given out now. Below zero: so much has to be taken back."""
         return self._up_to(now, limits).now
 
+    def level(self, now: float, caps: Column, limits: Limits) -> Column:
+        """``caps``, or where they do not all fit, one level for everybody, as far as their lowest allows. Where jobs do
+        not ask, nodes that are off are left enough to start with their lowest: nobody else would make room for them."""
+        low, high = self.ratings.low, self.ratings.high
+        kept = 0.0 if self.asks else float(self._starting(low, ALL)[self.use == Use.OFF].sum())
+        return self._lowered(now, np.clip(caps, low, high), low, limits.site - kept)
+
     def propose(
         self, now: float, targets: Column, limits: Limits, *, groups: Rows | None = None, rank: Column | None = None
     ) -> Commands:
@@ -226,15 +233,22 @@ class Ledger:
         Commands under way are taken to arrive, until their time is over.
         """
         ceiling = self.ceiling()
-        lowest = np.where(self.in_flight & (self.until <= now), ceiling, np.minimum(ceiling, self.ratings.low))
-        bottom, top = 0.0, float(ceiling.max(initial=0.0))
-        for _ in range(40):
-            level = (bottom + top) / 2
-            if float(self.drawn(np.clip(ceiling, lowest, np.maximum(level, lowest))).sum()) > site:
+        lowered = self._lowered(now, ceiling, np.minimum(ceiling, self.ratings.low), site)
+        found: Column = np.where(self._by_cap(self.use), lowered, ceiling)
+        return found
+
+    def _lowered(self, now: float, caps: Column, lowest: Column, site: float) -> Column:
+        """``caps``, lowered to the highest level in whole watts that keeps the machine under ``site``."""
+        lowest = np.where(self.in_flight & (self.until <= now), self.ceiling(), lowest)
+        caps = np.maximum(caps, lowest)
+        if float(self.drawn(caps).sum()) <= site:
+            return caps
+        bottom, top = 0, int(np.ceil(caps.max(initial=0.0)))
+        while top - bottom > 1:
+            level = (bottom + top) // 2
+            if float(self.drawn(np.clip(caps, lowest, np.maximum(level, lowest))).sum()) > site:
                 top = level
             else:
                 bottom = level
-        level = float(np.floor(bottom))
-        lowered = np.clip(ceiling, lowest, np.maximum(level, lowest))
-        found: Column = np.where(self._by_cap(self.use), lowered, ceiling)
+        found: Column = np.clip(caps, lowest, np.maximum(bottom, lowest))
         return found
