@@ -10,6 +10,7 @@ import pytest
 
 from strata.control import cap_jobs
 from strata.control.job_record import Job, encode
+from strata.control.principal import LOCAL_ADMIN
 from strata.control.settings import PowerSettings
 from strata.core import intset
 from strata.power.capping import moves
@@ -93,6 +94,31 @@ async def test_a_cancelled_job_sets_nothing_any_more(tmp_path: Path, monkeypatch
         ended = await site.service.jobs_.wait(waiting.id)
         assert ended.state == "cancelled"
         assert sorted((cap_of(site, first), cap_of(site, second))) == [300.0, 380.0]
+
+
+async def test_a_node_that_is_frozen_while_it_waits_is_not_raised_any_further(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(moves, "MINUTE", HOUR)
+    async with site_of(tmp_path, PowerSettings(limit=LIMIT, ramp=RAMP)) as site:
+        first, *_ = await low(site)
+        monkeypatch.setattr(cap_jobs, "PATIENCE", 1.0)
+        await site.cap({first: 700.0})
+        waiting = await job(site)
+        await site.until("a step of what the ramp allows", lambda: cap_of(site, first) == 300.0 + RAMP)
+        await site.service.freeze(LOCAL_ADMIN, f"node:{first}", "a test")
+        monkeypatch.setattr(moves, "MINUTE", 0.0)  # there is room for the rest at once
+        ended = await site.service.jobs_.wait(waiting.id)
+        assert (ended.state, ended.errors) == ("failed", ((first, cap_jobs.FROZEN),))
+        assert cap_of(site, first) == 300.0 + RAMP
+
+
+async def test_a_policy_of_the_site_lowers_a_frozen_node_too(tmp_path: Path) -> None:
+    async with site_of(tmp_path, PowerSettings(limit=LIMIT)) as site:
+        first, *_ = await low(site)
+        await site.service.freeze(LOCAL_ADMIN, f"node:{first}", "a test")
+        await site.run("night", "limit: 2.4kW\ncap: 250W\nevery: 1s\nnodes: {low: 100W, high: 2400W}")
+        await site.until("lowered", lambda: cap_of(site, first) == 250.0, 60.0)
 
 
 async def test_a_job_that_is_cancelled_before_its_turn_does_nothing_at_all(

@@ -12,8 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from strata.control import cap_jobs
+from strata.control.cap_jobs import FROZEN
 from strata.control.job_record import Job, encode
-from strata.control.principal import Principal
+from strata.control.principal import LOCAL_ADMIN, Principal
+from strata.core.nodeset import fold
 from strata.power.capmc.machine import CapChange
 from strata.store.protocol import Put
 from support.capmc_site import CapmcSite, capmc_site
@@ -76,6 +79,57 @@ async def test_a_node_whose_controller_is_dead_is_told_and_no_cap_is_raised_on_i
     told = {one["nid"]: one["err_msg"] for one in reply["nids"]}
     assert set(told) == {dead, *others}
     assert told[others[0]].startswith("not raised")
+
+
+async def cap(site: CapmcSite, watts: dict[int, int]) -> tuple[int, dict[int, str]]:
+    """Ask for caps by NID: ``e``, and why not, by NID."""
+    nids = [{"nid": nid, "controls": [{"name": "node", "val": value}]} for nid, value in watts.items()]
+    reply = await site.post("set_power_cap", nids=nids)
+    return reply["e"], {one["nid"]: one["err_msg"] for one in reply.get("nids", ())}
+
+
+async def test_a_frozen_node_keeps_its_cap_and_the_others_get_theirs(site: CapmcSite) -> None:
+    frozen, free = compute(site)[:2]
+    bmcs = [site.machine.server.bmc(f"n{nid:05d}") for nid in (frozen, free)]
+    assert await cap(site, {frozen: 500, free: 500}) == (0, {})
+    await site.service.freeze(LOCAL_ADMIN, f"node:n{frozen:05d}", "a test")
+    assert await cap(site, {frozen: 600, free: 600}) == (52, {frozen: FROZEN})
+    assert [bmc.cap for bmc in bmcs] == [500.0, 600.0]
+    [job, _] = await site.service.jobs_.recent()
+    assert (job.done, job.errors) == (1, ((f"n{frozen:05d}", FROZEN),))
+    assert await cap(site, {frozen: 400, free: 450}) == (52, {frozen: FROZEN})
+    assert [bmc.cap for bmc in bmcs] == [500.0, 450.0]
+    await site.service.thaw(LOCAL_ADMIN, f"node:n{frozen:05d}")
+    assert await cap(site, {frozen: 400}) == (0, {})
+
+
+async def test_a_frozen_node_that_was_to_fall_makes_no_room_and_one_that_was_not_is_in_nobodys_way(
+    site: CapmcSite,
+) -> None:
+    frozen, free = compute(site)[:2]
+    assert await cap(site, {frozen: 500, free: 300}) == (0, {})
+    await site.service.freeze(LOCAL_ADMIN, f"node:n{frozen:05d}", "a test")
+    e, told = await cap(site, {frozen: 400, free: 400})
+    assert (e, told[frozen], told[free][:10]) == (52, FROZEN, "not raised")
+    assert site.machine.server.bmc(f"n{free:05d}").cap == 300.0
+    assert await cap(site, {frozen: 500, free: 400}) == (52, {frozen: FROZEN})
+    assert site.machine.server.bmc(f"n{free:05d}").cap == 400.0
+
+
+async def test_the_audit_log_names_the_nodes_and_their_caps_before_the_job(site: CapmcSite) -> None:
+    one, two, three = (f"n{nid:05d}" for nid in compute(site)[:3])
+    assert await cap(site, dict(zip(compute(site)[:3], (300, 0, 300), strict=True))) == (0, {})
+    entries = [entry for entry in await site.service.ledger.latest() if entry.action in ("caps.set", "job.start")]
+    assert [entry.action for entry in entries] == ["job.start", "caps.set"], "the latest first"
+    assert (entries[1].author, entries[1].target) == ("local-admin", fold([one, two, three]))
+    assert entries[1].detail == {"caps": f"node none: {two}; node 300 W: {fold([one, three])}", "nodes": 3}
+
+
+async def test_what_the_audit_log_says_of_caps_is_bounded(site: CapmcSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cap_jobs, "_AUDITED", 5)
+    assert await cap(site, {nid: 300 + nid for nid in compute(site)}) == (0, {})
+    [entry] = [entry for entry in await site.service.ledger.latest() if entry.action == "caps.set"]
+    assert (entry.target, entry.detail["caps"]) == (fold(f"n{nid:05d}" for nid in compute(site))[:5], "node ")
 
 
 async def test_caps_that_are_asked_for_one_after_the_other_are_set_in_that_order(site: CapmcSite) -> None:

@@ -17,8 +17,9 @@ from strata.agent.errors import CommandFailed
 from strata.agent.host.limits import Limits
 from strata.agent.paths import Paths
 from strata.control import limit_jobs
+from strata.control.cap_jobs import FROZEN
 from strata.control.job_record import Job, encode
-from strata.control.limit_jobs import FROZEN, KIND
+from strata.control.limit_jobs import KIND
 from strata.core import intset
 from strata.core.errors import DeviceError, StrataError, Unavailable
 from strata.core.nodeset import fold

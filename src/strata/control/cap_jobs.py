@@ -3,7 +3,8 @@
 A job survives a restart: setting a cap twice is the same as once. Where a cap that makes room could not be lowered,
 none is raised: whoever gave the caps counted on it. Where the site has a limit, every cap is booked before it is set
 (``CapBooks``), and one for which there is no room yet waits, or goes up in steps; others go on meanwhile
-(``CapOrder``). A job looks whether it was cancelled after every wait, before it does anything more.
+(``CapOrder``). A job looks whether it was cancelled after every wait, before it does anything more. A node that is
+frozen when its turn comes is left alone: a cap that it was to fall to makes no room.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from strata.control.job_record import Step
 from strata.control.service import Service
 from strata.core import intset
 from strata.core.errors import BadRequest
+from strata.core.nodeset import fold
 from strata.power.capmc.machine import CapChange
 from strata.power.columns import PowerColumns, Uids
 
@@ -37,8 +39,10 @@ RETRY = 2.0
 RAMP_WAIT, LIMIT_WAIT = 1800.0, 90.0
 """Seconds without any cap having been set after which a job gives up: for the ramp, which makes room by itself; and for
 the limit, under which others may be on their way down."""
+FROZEN = "frozen: nothing is started until a person lifts it"
 
 _CHUNK = 1000
+_AUDITED = 1000  # characters of a list of nodes in the audit log
 _HELD_BACK = "not raised: another cap of the same request, which makes room for it, could not be lowered"
 _NO_ROOM = "not set: the site's limit, ramp or band left no room for it"
 _OVERTAKEN = "not set: a later request gave the node another cap"
@@ -81,6 +85,7 @@ class CapJobs:
         total = sum(len(change.uids) for change in changes)
         ticket = secrets.token_hex(8)
         arguments = {"moves": moves, "ticket": ticket, "asked": time.time()}
+        await self._audit(author, changes, moves)
         told = self._open[ticket] = _Told(uid for change in changes for uid in change.uids.tolist())
         try:
             job = await self._fleet.jobs_.start(KIND, author, total, arguments)
@@ -97,6 +102,22 @@ class CapJobs:
             return told.failed
         finally:
             del self._open[ticket]
+
+    async def _audit(self, author: str, changes: Sequence[CapChange], moves: Sequence[Mapping[str, Any]]) -> None:
+        """Have it on record which nodes are to get which caps."""
+        uids = np.unique(np.concatenate([change.uids for change in changes]))
+        caps = ""
+        for move in moves:
+            watts = f"{move['watts']:g} W" if move["watts"] else "none"
+            caps += f"{'; ' if caps else ''}{move['control']} {watts}: {self._folded(intset.unpack(move['uids']))}"
+            if len(caps) > _AUDITED:
+                break
+        detail = {"caps": caps[:_AUDITED], "nodes": len(uids)}
+        await self._fleet.ledger.commit(author, "caps.set", self._folded(uids), [], None, detail)
+
+    def _folded(self, uids: Uids) -> str:
+        nodes = self._fleet.registry.indices_of(uids)
+        return fold(self._fleet.view.names(nodes[nodes >= 0]))[:_AUDITED]
 
     def _moves(self, change: CapChange) -> list[dict[str, Any]]:
         """Nodes that get the same cap together, apart by whether it falls or rises."""
@@ -133,7 +154,7 @@ class CapJobs:
                         async for _ in waits:
                             # Durable, so that a cancel is heard of wherever it was asked for.
                             yield Step(position=_position(begin, refused, turn), durable=True)
-                    refused = refused or (begin < falling and bool(failed))
+                    refused = refused or (begin < falling and self._missing(caps, rows, failed))
                 names = self._names(failed)
                 done = end - begin - len(failed)
                 yield Step(position=_position(end, refused, turn), done=done, failed=names, durable=refused)
@@ -149,6 +170,10 @@ class CapJobs:
         while True:
             late = left[turn.overtaken[left]]
             failed |= told.take(caps.uids[late], dict.fromkeys(caps.uids[late].tolist(), _OVERTAKEN))
+            left = left[turn.open[left]]
+            frozen = left[self._frozen(caps.uids[left])]
+            failed |= told.take(caps.uids[frozen], dict.fromkeys(caps.uids[frozen].tolist(), FROZEN))
+            turn.open[frozen] = False
             left = left[turn.open[left]]
             if not len(left):
                 return
@@ -187,6 +212,20 @@ class CapJobs:
         sent = await self._sender.send(uids, granted, np.where(accel, "accel", "node").tolist())
         self._settle(uids, granted, ~accel, sent)
         return rows, rows[~sent.done | (granted == caps.watts[rows])], sent.why
+
+    def _frozen(self, uids: Uids) -> Mask:
+        nodes = self._fleet.registry.indices_of(uids)
+        mask: Mask = nodes >= 0
+        mask[mask] = self._fleet.registry.brakes.frozen[nodes[mask]]
+        return mask
+
+    def _missing(self, caps: _Caps, rows: Rows, failed: Mapping[int, str]) -> bool:
+        """Whether one of these that failed was to make room; a frozen node that has its cap already was not."""
+        frozen = [uid for uid, why in failed.items() if why == FROZEN]
+        rows = rows[np.isin(caps.uids[rows], frozen)]
+        whole, accel = (self._columns.column(name, caps.uids[rows]) for name in ("cap", "accel_cap"))
+        now = np.where(caps.accel[rows], accel, whole)
+        return len(frozen) < len(failed) or bool((now != caps.watts[rows]).any())
 
     async def _booked(self, caps: _Caps, rows: Rows) -> Watts:
         """Caps of whole nodes only: those of accelerators are part of them."""

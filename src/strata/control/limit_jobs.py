@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from strata.control.cap_jobs import PATIENCE
+from strata.control.cap_jobs import FROZEN, PATIENCE
 from strata.control.columns import Mask
 from strata.control.job_record import Step
 from strata.control.service import Service
@@ -27,7 +27,6 @@ from strata.power.columns import Uids
 from strata.power.inband import Attribute, Inband, Value, troubles
 
 KIND = "node-limits"
-FROZEN = "frozen: nothing is started until a person lifts it"
 _OVERTAKEN = "not set: a later request gave the node other limits"
 _CHUNK = 256
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from strata.control.bmc_jobs import Deed
-from strata.control.cap_jobs import CapBooks, CapJobs
+from strata.control.cap_jobs import FROZEN, CapBooks, CapJobs
 from strata.control.cap_sender import CapSender
 from strata.control.capmc_boots import CapmcBoots
 from strata.control.capmc_drives import drives_of
@@ -24,7 +24,7 @@ from strata.control.capmc_records import CapmcRecords
 from strata.control.capmc_states import states_of
 from strata.control.columns import Indices
 from strata.control.feed_driver import FeedDriver
-from strata.control.limit_jobs import FROZEN, Became, LimitJobs
+from strata.control.limit_jobs import Became, LimitJobs
 from strata.control.machine import Machine
 from strata.control.machine_views.emergency import EmergencyRequest
 from strata.control.principal import Principal, Right
