@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 from strata.provisioning.dhcp import packet as p
 
@@ -22,7 +22,7 @@ _PXE_NO_SEARCH = p.option(p.VENDOR, b"\x06\x01\x08\xff")
 _IPXE_NO_PROXY = p.option(p.IPXE, b"\xb0\x01\x01")
 
 
-class Boot(Enum):
+class Boot(StrEnum):
     """Who asks."""
 
     SYSTEM = "system"
@@ -35,6 +35,7 @@ class Boot(Enum):
     HTTP_ARM = "http-arm"
 
 
+_TELLING = frozenset((p.USER_CLASS, p.VENDOR_CLASS, p.IPXE))
 _PXE = {0: Boot.BIOS, 7: Boot.EFI, 9: Boot.EFI, 11: Boot.ARM}
 _HTTP = {16: Boot.HTTP_EFI, 19: Boot.HTTP_ARM}
 _TFTP_FILES = {Boot.BIOS: BIOS_FILE, Boot.EFI: EFI_FILE, Boot.ARM: ARM_FILE}
@@ -45,6 +46,8 @@ def boot_of(request: p.Request) -> Boot:
     """Who asks, by user class, vendor class and architecture. An architecture that we have no iPXE for is answered
     like an operating system."""
     options = request.options
+    if options.keys().isdisjoint(_TELLING):
+        return Boot.SYSTEM
     if options.get(p.USER_CLASS, b"").lstrip(b"\x04") == b"iPXE" or p.IPXE in options:
         return Boot.IPXE
     vendor = options.get(p.VENDOR_CLASS, b"")

@@ -38,6 +38,8 @@ class Listener:
         self._index = 0
         self._watch: asyncio.Task[None] | None = None
         self._quiet = Quiet(every=60.0)
+        self._sources: dict[bytes, list[tuple[int, int, bytes]]] = {}
+        """By our address: what tells the system to send from it."""
 
     async def start(self) -> None:
         """Listen; ``Unavailable`` says why that cannot be."""
@@ -101,9 +103,12 @@ class Listener:
 
     def _send(self, sock: socket.socket, reply: Reply, now: float) -> None:
         # An interface can have several addresses: the reply comes from the one that the machine will know us by.
-        source = struct.pack("=i4s4s", 0, reply.source, b"\x00\x00\x00\x00")
+        source = self._sources.get(reply.source)
+        if source is None:
+            packed = struct.pack("=i4s4s", 0, reply.source, b"\x00\x00\x00\x00")
+            source = self._sources[reply.source] = [(socket.IPPROTO_IP, _IP_PKTINFO, packed)]
         try:
-            sock.sendmsg((reply.payload,), ((socket.IPPROTO_IP, _IP_PKTINFO, source),), 0, reply.to)
+            sock.sendmsg((reply.payload,), source, 0, reply.to)
         except OSError as error:
             if self._quiet.allows(str(error.errno), now):
                 log.warning(

@@ -99,6 +99,9 @@ class Place(msgspec.Struct, gc=False):
     """An address in the machine's subnet, where that is not the relay's own (RFC 3527)."""
 
 
+NOWHERE = Place()
+
+
 def place(option82: bytes) -> Place:
     """Read option 82; garbage is no place at all."""
     parts: dict[int, bytes] = {}

@@ -118,7 +118,7 @@ class Responder:
 
     def _answer(self, request: p.Request, interface: str, link: Link, now: float) -> Reply | None:
         mac = request.mac
-        place = p.place(request.options[p.RELAY]) if p.RELAY in request.options else p.Place()
+        place = p.place(request.options[p.RELAY]) if p.RELAY in request.options else p.NOWHERE
         if request.relay != p.NONE:
             net = link.net_of(place.link if place.link != p.NONE else request.relay)
             nets: tuple[Net, ...] = (net,) if net is not None else ()
@@ -273,7 +273,7 @@ def _assemble(request: p.Request, kind: int, net: Net, address: bytes, file: byt
     refused = kind == p.NAK
     # A relay must broadcast a refusal: whoever is refused has no address that it could be reached at.
     flags = b"\x80\x00" if refused else packet[10:12]
-    client_id = request.options.get(p.CLIENT_ID, b"")
+    client_id, place = request.options.get(p.CLIENT_ID), request.options.get(p.RELAY)
     payload = b"".join(
         (
             b"\x02\x01\x06\x00",
@@ -287,11 +287,10 @@ def _assemble(request: p.Request, kind: int, net: Net, address: bytes, file: byt
             packet[28:44],
             _NO_NAME,
             file,
-            p.MAGIC,
-            bytes((p.KIND, 1, kind)),
+            _KINDS[kind],
             options,
-            p.option(p.CLIENT_ID, client_id) if len(client_id) <= _LONGEST_ID else b"",
-            p.option(p.RELAY, request.options.get(p.RELAY, b"")),
+            p.option(p.CLIENT_ID, client_id) if client_id and len(client_id) <= _LONGEST_ID else b"",
+            p.option(p.RELAY, place) if place else b"",
             b"\xff",
         )
     ).ljust(_SMALLEST, b"\x00")
@@ -305,6 +304,7 @@ def _assemble(request: p.Request, kind: int, net: Net, address: bytes, file: byt
 
 
 _NO_NAME = bytes(64)
+_KINDS = {kind: p.MAGIC + bytes((p.KIND, 1, kind)) for kind in (p.OFFER, p.ACK, p.NAK)}
 
 
 def _interface(node: Node, mac: str, port: str, nets: tuple[Net, ...]) -> tuple[Net, Interface] | None:
