@@ -14,45 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_process import AgentProcess, agent_process, make_image
-from fake_controller import Controller, controller
+from agent_process import AgentProcess, make_image
+from fake_controller import Controller
+from set_support import SERVICE, image_set, member, release_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.server]
 
-SERVICE = "touch /run/up; while :; do sleep 1; done\n"
 FAILING = """
 if test -e /gate/fail; then until test -e /gate/open; do sleep 0.1; done; exit 7; fi
 touch /run/up; until test -e /gate/fail; do sleep 0.1; done; exit 7
 """
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Controller]:
-    with controller(tmp_path / "site") as running:
-        yield running
-
-
-@pytest.fixture
-def node(tmp_path: Path, site: Controller) -> Iterator[AgentProcess]:
-    with agent_process(tmp_path / "node") as process:
-        process.start(site.boot())
-        site.wait(lambda: site.exchanges)
-        yield process
-
-
-def member(name: str, release: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    ready = {"kind": "file", "path": "/run/up", "within": 60}
-    restart = {"most": 3, "backoff": 0.2}
-    return {"name": name, "release": release, "mode": "ram", "ready": ready, "restart": restart, **changes}
-
-
-def image_set(name: str, digest: str, *members: dict[str, Any]) -> dict[str, Any]:
-    return {"name": name, "digest": "sha256:" + digest * 64, "members": list(members)}
-
-
-def release_of(site: Controller, folder: Path, service: str = SERVICE, **changes: Any) -> dict[str, Any]:
-    folder.mkdir(parents=True, exist_ok=True)
-    return site.site.release(make_image(folder, service), **changes)
 
 
 def reported(site: Controller, name: str) -> dict[str, Any]:

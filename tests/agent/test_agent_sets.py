@@ -4,47 +4,16 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from agent_process import AgentProcess, agent_process, make_image
-from fake_controller import Controller, controller
+from agent_process import AgentProcess
+from fake_controller import Controller
+from set_support import SERVICE, image_set, member, release_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.server]
 
-SERVICE = 'echo "$GREETING from $0"; touch /run/up; while :; do sleep 1; done\n'
 BROKEN = "echo cannot find my libraries; exit 4\n"
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Controller]:
-    with controller(tmp_path / "site") as running:
-        yield running
-
-
-@pytest.fixture
-def node(tmp_path: Path, site: Controller) -> Iterator[AgentProcess]:
-    with agent_process(tmp_path / "node") as process:
-        process.start(site.boot())
-        site.wait(lambda: site.exchanges)
-        yield process
-
-
-def member(name: str, release: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    ready = {"kind": "file", "path": "/run/up", "within": 60}
-    restart = {"most": 3, "backoff": 0.2}
-    return {"name": name, "release": release, "mode": "ram", "ready": ready, "restart": restart, **changes}
-
-
-def image_set(name: str, digest: str, *members: dict[str, Any]) -> dict[str, Any]:
-    return {"name": name, "digest": "sha256:" + digest * 64, "members": list(members)}
-
-
-def release_of(site: Controller, folder: Path, service: str = SERVICE, **changes: Any) -> dict[str, Any]:
-    folder.mkdir(parents=True, exist_ok=True)
-    return site.site.release(make_image(folder, service), **changes)
 
 
 def test_a_set_is_loaded_started_entered_and_stopped(tmp_path: Path, site: Controller, node: AgentProcess) -> None:

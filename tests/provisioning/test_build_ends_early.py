@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 MMDEBSTRAP = """#!/bin/sh
 # As much of it as matters: mounts below the new system, and processes that leave the group.
-for argument; do case $argument in */work/*/root) root=$argument; esac; done
+for argument; do case $argument in */root) root=$argument; esac; done
 mkdir -p "$root/proc" && mount -t proc proc "$root/proc" || exit 1
 setsid sleep {mark} &
 while sleep 0.01; do : > "$root/$(date +%N)"; [ -n "$said" ] || {{ said=1; echo mounted; }}; done
