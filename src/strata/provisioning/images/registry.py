@@ -1,26 +1,30 @@
 """Pulls an image from a registry (the OCI distribution API): manifest and blobs, each checked against its digest.
 
-TLS is verified; plain HTTP is spoken to this machine only. A token is asked for where the registry says so, and sent to
-nobody else. Credentials come from a file that the administrator keeps (``docker login`` writes such a file).
+TLS is verified; plain HTTP is spoken to this machine only. A token is asked for where the registry says so, as far as
+``Reach`` lets us go there, and sent to nobody else; so are redirects followed. Credentials come from a file that the
+administrator keeps (``docker login`` writes such a file). What comes is bounded by what was announced, in bytes and in
+time.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
-import ipaddress
 import os
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import aiohttp
 import msgspec
+from yarl import URL
 
 from strata.core.errors import BadRequest, Denied, NotFound, StrataError, Unavailable
 from strata.provisioning.images import oci
+from strata.provisioning.images.reach import Reach, is_here
 from strata.provisioning.images.shelf import Shelf
 
 _REFERENCE = re.compile(
@@ -29,8 +33,14 @@ _REFERENCE = re.compile(
 )
 _PARAMETER = re.compile(r'([a-z_]+)="([^"]*)"')
 _ACCEPT = ", ".join((*oci.MANIFESTS, *oci.INDEXES))
-_TIMEOUT = aiohttp.ClientTimeout(total=None, connect=20, sock_read=60)
+_TIMEOUT = aiohttp.ClientTimeout(total=120, connect=20, sock_read=60)
+_SLOWEST = 64 << 10
+"""Bytes of a blob in a second: what is slower is given up."""
 _TRIES = 3
+_HOPS = 5
+_REDIRECTS = (301, 302, 303, 307, 308)
+_MOST_TOKEN = 1 << 20
+_TOKEN = re.compile(r"[\x21-\x7e]{1,65536}\Z")
 
 
 class _Login(msgspec.Struct, frozen=True):
@@ -64,15 +74,36 @@ class RemoteImage(msgspec.Struct, frozen=True):
     @property
     def base(self) -> str:
         """Where its registry is."""
-        return f"{'http' if _is_here(self.host) else 'https'}://{self.host}/v2/{self.name}/"
+        here = is_here(urlsplit(f"//{self.host}").hostname or "")
+        return f"{'http' if here else 'https'}://{self.host}/v2/{self.name}/"
+
+
+class _Kind(msgspec.Struct, frozen=True, rename="camel"):
+    """As much of a manifest as tells whether it is an index of others."""
+
+    media_type: str = ""
+    manifests: msgspec.Raw = msgspec.Raw()
 
 
 async def pull(shelf: Shelf, text: str, say: Callable[[str], None], *, most: int, logins: Path | None = None) -> str:
     """Bring an image's blobs in; its manifest's digest."""
     image = RemoteImage.parse(text)
     known = await asyncio.to_thread(_read_logins, logins)
-    async with aiohttp.ClientSession(timeout=_TIMEOUT, auto_decompress=False, trust_env=True) as session:
-        remote = _Remote(session, image, known)
+    try:
+        base = URL(image.base)
+    except ValueError:
+        raise BadRequest("there is no such port", where=text[:120]) from None
+    proxies = {URL(proxy).host or "" for proxy in getproxies().values() if "://" in proxy}
+    reach = Reach(base, proxies)
+    connector = aiohttp.TCPConnector(resolver=reach)
+    async with aiohttp.ClientSession(
+        connector=connector,
+        timeout=_TIMEOUT,
+        auto_decompress=False,
+        trust_env=True,
+        cookie_jar=aiohttp.DummyCookieJar(),
+    ) as session:
+        remote = _Remote(session, image, known, reach)
         reference = image.reference
         for _ in range(4):
             say(f"fetching the manifest {reference[:80]}")
@@ -80,8 +111,7 @@ async def pull(shelf: Shelf, text: str, say: Callable[[str], None], *, most: int
             digest = await asyncio.to_thread(shelf.add_bytes, data)
             if reference.startswith("sha256:") and digest != reference:
                 raise BadRequest("the registry's manifest is not the one that was asked for", where=reference[:19])
-            kind = msgspec.json.decode(data).get("mediaType", "") if data.startswith(b"{") else ""
-            if kind not in oci.INDEXES and b'"manifests"' not in data[:4096]:
+            if not _is_index(data):
                 break
             reference = oci.choose(oci.parse_index(data)).digest
         manifest = oci.parse_manifest(data)
@@ -100,26 +130,33 @@ async def pull(shelf: Shelf, text: str, say: Callable[[str], None], *, most: int
 class _Remote:
     """One repository of a registry."""
 
-    def __init__(self, session: aiohttp.ClientSession, image: RemoteImage, logins: dict[str, str]) -> None:
+    def __init__(
+        self, session: aiohttp.ClientSession, image: RemoteImage, logins: dict[str, str], reach: Reach
+    ) -> None:
         self._session = session
         self._image = image
         self._logins = logins
+        self._reach = reach
         own = logins.get(image.host, "")
         self._authorization = f"Basic {own}" if own else ""
 
     async def manifest(self, reference: str) -> bytes:
-        async with self._get(f"manifests/{reference}", _ACCEPT) as reply:
-            data = await reply.content.read(oci.MOST_JSON + 1)
-            while len(data) <= oci.MOST_JSON and (more := await reply.content.read(oci.MOST_JSON)):
-                data += more
-        if len(data) > oci.MOST_JSON:
-            raise BadRequest("the manifest is too large", where=self._image.host)
-        return data
+        try:
+            async with self._get(f"manifests/{reference}", _ACCEPT, _TIMEOUT) as reply:
+                return await _bounded(reply, oci.MOST_JSON, "manifest", self._image.host)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise _away(self._image.host, error) from None
 
     async def blob(self, shelf: Shelf, blob: oci.Descriptor) -> None:
+        limit = aiohttp.ClientTimeout(total=300 + blob.size / _SLOWEST, connect=20, sock_read=60)
         for attempt in range(1, _TRIES + 1):
             try:
-                async with self._get(f"blobs/{blob.digest}", "*/*") as reply:
+                async with self._get(f"blobs/{blob.digest}", "*/*", limit) as reply:
+                    if reply.content_length not in (None, blob.size):
+                        raise BadRequest(
+                            f"the registry offers {reply.content_length} bytes; its manifest says {blob.size}",
+                            where=blob.digest[:19],
+                        )
                     await _store(shelf, blob, reply)
                 return
             except (aiohttp.ClientError, TimeoutError) as error:
@@ -128,44 +165,85 @@ class _Remote:
                 await asyncio.sleep(attempt)
 
     @asynccontextmanager
-    async def _get(self, path: str, accept: str) -> AsyncIterator[aiohttp.ClientResponse]:
-        url = urljoin(self._image.base, path)
-        for asked_before in (False, True):
+    async def _get(self, path: str, accept: str, limit: aiohttp.ClientTimeout) -> AsyncIterator[aiohttp.ClientResponse]:
+        """What the registry has there, or where it sends us for it. Its token and its login stay with it."""
+        url = URL(f"{self._image.base}{path}")
+        asked_before = False
+        for _ in range(_HOPS + 2):
             headers = {"Accept": accept}
-            if self._authorization:
+            at_home = self._reach.is_home(url)
+            if self._authorization and at_home:
                 headers["Authorization"] = self._authorization
-            try:
-                async with self._session.get(url, headers=headers, allow_redirects=True, max_redirects=3) as reply:
-                    if reply.status == 401 and not asked_before:
-                        self._authorization = await self._token(reply.headers.get("WWW-Authenticate", ""))
-                        continue
-                    _check(reply.status, self._image, path)
-                    yield reply
-                    return
-            except (aiohttp.ClientConnectorError, aiohttp.InvalidURL) as error:
-                raise _away(self._image.host, error) from None
+            async with self._session.get(url, headers=headers, allow_redirects=False, timeout=limit) as reply:
+                if reply.status in _REDIRECTS:
+                    url = self._elsewhere(url, reply.headers.get("Location", ""))
+                    continue
+                if reply.status == 401 and at_home and not asked_before:
+                    asked_before = True
+                    self._authorization = await self._token(reply.headers.get("WWW-Authenticate", ""))
+                    continue
+                _check(reply.status, self._image, path)
+                yield reply
+                return
+        raise Unavailable(f"the registry sends us on more than {_HOPS} times", where=self._image.host)
+
+    def _elsewhere(self, url: URL, location: str) -> URL:
+        try:
+            following = url.join(URL(location))
+            self._reach.check(following)
+        except ValueError:
+            raise Unavailable(f"the registry sends us to {location[:100]!r}", where=self._image.host) from None
+        return following
 
     async def _token(self, challenge: str) -> str:
-        """What the registry wants to see: a token from the place that it names, over TLS."""
+        """What the registry wants to see: a token from the place that it names."""
         scheme, _, rest = challenge.partition(" ")
-        if scheme.lower() != "bearer":
-            raise Denied("the registry wants a login", where=self._image.host, hint="give the service a login for it")
         said = dict(_PARAMETER.findall(rest))
-        realm = urlsplit(said.get("realm", ""))
-        if realm.scheme != "https" and not _is_here(realm.netloc):
-            raise Denied("the registry sends us for a token to a place without TLS", where=self._image.host)
+        if scheme.lower() != "bearer" or "realm" not in said:
+            raise Denied("the registry wants a login", where=self._image.host, hint="give the service a login for it")
+        realm = self._elsewhere(URL(self._image.base), said["realm"])
         # The registry's login is for the registry; another place that it names needs one of its own.
-        login = self._logins.get(realm.netloc, "")
+        login = self._logins.get(realm.authority, "")
         headers = {"Authorization": f"Basic {login}"} if login else {}
         params = {key: said[key] for key in ("service", "scope") if key in said}
-        async with self._session.get(said["realm"], params=params, headers=headers, allow_redirects=False) as reply:
+        async with self._session.get(
+            realm.update_query(params), headers=headers, allow_redirects=False, timeout=_TIMEOUT
+        ) as reply:
             _check(reply.status, self._image, "token")
-            data = await reply.content.read(1 << 20)
+            data = await _bounded(reply, _MOST_TOKEN, "token", self._image.host)
         try:
-            answer = msgspec.json.decode(data, type=dict[str, object])
-        except msgspec.MsgspecError:
+            answer = msgspec.json.decode(data, type=_Token)
+        except (msgspec.MsgspecError, RecursionError):
             raise BadRequest("the registry's token cannot be read", where=self._image.host) from None
-        return f"Bearer {answer.get('token') or answer.get('access_token') or ''}"
+        token = answer.token or answer.access_token
+        if not _TOKEN.match(token):
+            raise BadRequest("the registry's token cannot be one", where=self._image.host)
+        return f"Bearer {token}"
+
+
+class _Token(msgspec.Struct, frozen=True):
+    token: str = ""
+    access_token: str = ""
+
+    def __repr__(self) -> str:
+        return "_Token()"
+
+
+def _is_index(data: bytes) -> bool:
+    try:
+        kind = msgspec.json.decode(data, type=_Kind)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise BadRequest(f"the manifest cannot be read: {str(error)[:200]}", where="manifest") from None
+    return kind.media_type in oci.INDEXES or (not kind.media_type and bool(kind.manifests))
+
+
+async def _bounded(reply: aiohttp.ClientResponse, most: int, what: str, host: str) -> bytes:
+    data = bytearray()
+    async for piece in reply.content.iter_chunked(1 << 16):
+        data += piece
+        if len(data) > most:
+            raise BadRequest(f"the {what} is larger than {most >> 10} KiB", where=host)
+    return bytes(data)
 
 
 async def _store(shelf: Shelf, blob: oci.Descriptor, reply: aiohttp.ClientResponse) -> None:
@@ -224,11 +302,3 @@ def _read_logins(path: Path | None) -> dict[str, str]:
     except (msgspec.MsgspecError, ValueError):
         raise BadRequest("is not a file of logins as 'docker login' writes it", where=str(path)) from None
     return {host: login.auth for host, login in found.auths.items()}
-
-
-def _is_here(host: str) -> bool:
-    bare = urlsplit(f"//{host}").hostname or ""
-    try:
-        return ipaddress.ip_address(bare).is_loopback
-    except ValueError:
-        return bare == "localhost"
