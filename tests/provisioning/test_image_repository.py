@@ -18,7 +18,7 @@ import pytest
 from strata.core.errors import BadRequest, Conflict, NotFound, Refused
 from strata.provisioning.agents.hub import Hub
 from strata.provisioning.agents.wire import Exchange
-from strata.provisioning.images import commands, repository
+from strata.provisioning.images import repository, unpacking
 from strata.provisioning.images.press import Order, Pressed
 from strata.provisioning.images.release import CHUNK, Release, is_signed_by
 from strata.provisioning.signing import Signer
@@ -265,8 +265,8 @@ async def test_garbage_collection_takes_nothing_from_an_image_in_the_making(
 ) -> None:
     pressed, go_on = asyncio.Event(), asyncio.Event()
 
-    async def press(order: Order, log: Path) -> Pressed:
-        made = await commands.press(order, log)
+    async def press(order: Order, log: Path, *, size: int) -> Pressed:
+        made = await unpacking.press(order, log, size=size)
         pressed.set()
         await go_on.wait()
         return made

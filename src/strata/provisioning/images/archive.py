@@ -1,6 +1,7 @@
 """Images in one file: an OCI layout, what ``docker save`` writes, or the bare files of a system. In, and out again.
 
-Runs in the press (``press``), a process of its own. Every blob is checked against its digest before it counts.
+What is read here runs in a process of its own (``unpacking``). Every blob is checked against its digest before it
+counts.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ import msgspec
 
 from strata.core.errors import BadRequest
 from strata.provisioning.images import oci
-from strata.provisioning.images.layers import file_digest, pack, unpack
+from strata.provisioning.images.layers import file_digest, pack, packing, unpack
 from strata.provisioning.images.release import ImageConfig, Release
 from strata.provisioning.images.shelf import Shelf, place
+from strata.provisioning.images.tarball import Body, Entry, entries
+from strata.provisioning.images.tree import MOST_ENTRIES
 
 RELEASE_FILE = "release.json"
 """In an archive that we wrote: the signed release."""
-_MOST_MEMBERS = 4_000_000
 _FIRST_MEMBERS = 16
 _SYSTEM = ("usr", "bin", "etc", "sbin", "lib", "opt")
 
@@ -43,35 +45,33 @@ class _DockerImage(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
 
 def take(shelf: Shelf, archive: Path, place_for: Path, *, ref: str, run: ImageConfig, most: int) -> Taken:
     """Take an archive in; its blobs are in place afterwards. ``run``: for bare files, which do not say."""
-    plain = place_for / "archive.tar"
-    unpack(archive, plain, diff_id="", most=most)
-    try:
-        with tarfile.open(plain, "r:", errors="surrogateescape") as tar:
-            members = _members(tar)
-            if "index.json" in members and "oci-layout" in members:
-                return _layout(shelf, tar, members, ref, most)
-            if "manifest.json" in members and not any(name in members for name in _SYSTEM):
-                return _docker(shelf, tar, members, ref, most)
-            if not any(name in members for name in _SYSTEM):
-                raise BadRequest(
-                    "holds neither an OCI layout, nor a docker archive, nor a system's files (usr, bin, etc)",
-                    where="archive",
-                )
-    except (tarfile.TarError, EOFError) as error:
-        raise BadRequest(f"is not a sound tar archive: {error}", where="archive") from None
+    plain = archive
+    if packing(archive):
+        plain = place_for / "archive.tar"
+        unpack(archive, plain, diff_id="", most=most)
+    with plain.open("rb") as file:
+        members = _members(file)
+        if "index.json" in members and "oci-layout" in members:
+            return _layout(shelf, file, members, ref, most)
+        if "manifest.json" in members and not any(name in members for name in _SYSTEM):
+            return _docker(shelf, file, members, ref, most)
+        if not any(name in members for name in _SYSTEM):
+            raise BadRequest(
+                "holds neither an OCI layout, nor a docker archive, nor a system's files (usr, bin, etc)",
+                where="archive",
+            )
     return Taken(manifest=stack(shelf, plain, "", run, "imported from a tar of files", place_for), kind="files")
 
 
-def told_in(archive: Path) -> Release | None:
+def told_in(file: IO[bytes]) -> Release | None:
     """The signed release in an archive, where that can be seen at its beginning without unpacking it; None also where
     it cannot: ``take`` finds it then."""
     try:
-        with tarfile.open(archive, "r:", errors="surrogateescape") as tar:
-            members = {member.name.removeprefix("./"): member for member in itertools.islice(tar, _FIRST_MEMBERS)}
-            if RELEASE_FILE in members and "oci-layout" in members:
-                return _release(_small(tar, members, RELEASE_FILE))
-    except (tarfile.TarError, EOFError):
-        pass  # compressed, or no archive at all
+        members = {_plain_name(entry): entry for entry in itertools.islice(entries(file), _FIRST_MEMBERS)}
+        if RELEASE_FILE in members and "oci-layout" in members:
+            return _release(_small(file, members, RELEASE_FILE))
+    except BadRequest:
+        pass  # compressed, or no archive at all: whoever takes it says so
     return None
 
 
@@ -121,29 +121,33 @@ def _put(tar: tarfile.TarFile, name: str, data: bytes) -> None:
     tar.addfile(header, io.BytesIO(data))
 
 
-def _members(tar: tarfile.TarFile) -> dict[str, tarfile.TarInfo]:
-    found: dict[str, tarfile.TarInfo] = {}
-    for member in tar:
-        found[member.name.removeprefix("./").strip("/")] = member
-        if len(found) > _MOST_MEMBERS:
-            raise BadRequest(f"more than {_MOST_MEMBERS} files", where="archive")
+def _members(file: IO[bytes]) -> dict[str, Entry]:
+    found: dict[str, Entry] = {}
+    for number, entry in enumerate(entries(file), 1):
+        if number > MOST_ENTRIES:
+            raise BadRequest(f"more than {MOST_ENTRIES} files", where="archive", hint="make the image of fewer files")
+        found[_plain_name(entry)] = entry
     return found
 
 
-Members = Mapping[str, tarfile.TarInfo]
+def _plain_name(entry: Entry) -> str:
+    return entry.name.removeprefix("./").strip("/")
 
 
-def _layout(shelf: Shelf, tar: tarfile.TarFile, members: Members, ref: str, most: int) -> Taken:
-    chosen = oci.choose(oci.parse_index(_small(tar, members, "index.json")), ref=ref)
+Members = Mapping[str, Entry]
+
+
+def _layout(shelf: Shelf, file: IO[bytes], members: Members, ref: str, most: int) -> Taken:
+    chosen = oci.choose(oci.parse_index(_small(file, members, "index.json")), ref=ref)
     for _ in range(3):
         if chosen.media_type not in oci.INDEXES:
             break
-        chosen = oci.choose(oci.parse_index(_small(tar, members, _blob(chosen.digest))))
-    data = _small(tar, members, _blob(chosen.digest))
+        chosen = oci.choose(oci.parse_index(_small(file, members, _blob(chosen.digest))))
+    data = _small(file, members, _blob(chosen.digest))
     manifest = oci.parse_manifest(data)
     for blob in (chosen, manifest.config, *manifest.layers):
-        shelf.add_stream(_open(tar, members, _blob(blob.digest)), expect=blob.digest, most=most)
-    release = _release(_small(tar, members, RELEASE_FILE)) if RELEASE_FILE in members else None
+        shelf.add_stream(_open(file, members, _blob(blob.digest)), expect=blob.digest, most=most)
+    release = _release(_small(file, members, RELEASE_FILE)) if RELEASE_FILE in members else None
     return Taken(manifest=chosen.digest, kind="oci", release=release)
 
 
@@ -154,9 +158,9 @@ def _release(data: bytes) -> Release:
         raise BadRequest(f"cannot be read: {str(error)[:200]}", where=RELEASE_FILE) from None
 
 
-def _docker(shelf: Shelf, tar: tarfile.TarFile, members: Members, ref: str, most: int) -> Taken:
+def _docker(shelf: Shelf, file: IO[bytes], members: Members, ref: str, most: int) -> Taken:
     try:
-        images = msgspec.json.decode(_small(tar, members, "manifest.json"), type=tuple[_DockerImage, ...])
+        images = msgspec.json.decode(_small(file, members, "manifest.json"), type=tuple[_DockerImage, ...])
     except msgspec.MsgspecError as error:
         raise BadRequest(f"cannot be read: {str(error)[:200]}", where="manifest.json") from None
     if ref:
@@ -164,15 +168,14 @@ def _docker(shelf: Shelf, tar: tarfile.TarFile, members: Members, ref: str, most
     if len(images) != 1 or len(images[0].layers) > oci.MOST_LAYERS:
         raise BadRequest(f"{len(images)} of its images are meant, not one", where="archive", hint="name one with --ref")
     image = images[0]
-    config = _small(tar, members, image.config)
+    config = _small(file, members, image.config)
     oci.parse_config(config, len(image.layers))
     config_at = oci.Descriptor(media_type=oci.CONFIG, digest=shelf.add_bytes(config), size=len(config))
     layers = []
     for name in image.layers:
-        source = _open(tar, members, name)
-        compression = {b"\x1f\x8b": "+gzip", b"\x28\xb5": "+zstd"}.get(source.read(2), "")
-        source.seek(0)
-        digest, size = shelf.add_stream(source, most=most)
+        start = _open(file, members, name).read(2)
+        compression = {b"\x1f\x8b": "+gzip", b"\x28\xb5": "+zstd"}.get(start, "")
+        digest, size = shelf.add_stream(_open(file, members, name), most=most)
         layers.append(oci.Descriptor(media_type=f"{oci.LAYER}{compression}", digest=digest, size=size))
     return Taken(manifest=shelf.add_bytes(oci.new_manifest(config_at, layers)), kind="docker")
 
@@ -181,28 +184,25 @@ def _blob(digest: str) -> str:
     return f"blobs/sha256/{digest.removeprefix('sha256:')}"
 
 
-def _open(tar: tarfile.TarFile, members: Members, name: str, hops: int = 8) -> IO[bytes]:
+def _open(file: IO[bytes], members: Members, name: str, hops: int = 8) -> Body:
     member = members.get(name.removeprefix("./").strip("/"))
     # docker save shares layers between images by links inside the archive.
-    if member is not None and member.issym() and hops:
+    if member is not None and member.kind == "link" and hops:
         folder = name.rpartition("/")[0]
         parts: list[str] = []
-        for part in f"{folder}/{member.linkname}".split("/"):
+        for part in f"{folder}/{member.target}".split("/"):
             if part == ".." and parts:
                 parts.pop()
             elif part not in ("", ".", ".."):
                 parts.append(part)
-        return _open(tar, members, "/".join(parts), hops - 1)
-    if member is None or not member.isreg():
+        return _open(file, members, "/".join(parts), hops - 1)
+    if member is None or member.kind != "file" or member.pieces is not None:
         raise BadRequest("is missing in the archive", where=repr(name)[:120])
-    found = tar.extractfile(member)
-    assert found is not None
-    return found
+    return Body(file, member.at, member.size)
 
 
-def _small(tar: tarfile.TarFile, members: Members, name: str) -> bytes:
-    with _open(tar, members, name) as file:
-        data = file.read(oci.MOST_JSON + 1)
+def _small(file: IO[bytes], members: Members, name: str) -> bytes:
+    data = _open(file, members, name).read(oci.MOST_JSON + 1)
     if len(data) > oci.MOST_JSON:
         raise BadRequest("is too large", where=repr(name)[:120])
     return data

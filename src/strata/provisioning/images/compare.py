@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import IO
 
 import msgspec
 
@@ -41,7 +42,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     packages: tuple[PackageChange, ...]
 
 
-def compare(before: Path, after: Path) -> Difference:
+def compare(before: Path | IO[bytes], after: Path | IO[bytes]) -> Difference:
     """Compare two listings."""
     old = {line.path: line for line in read_listing(before)}
     counts = {"added": 0, "removed": 0, "changed": 0}

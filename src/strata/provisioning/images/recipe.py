@@ -27,6 +27,8 @@ from strata.provisioning.images.release import ImageConfig, parse_reference
 RECIPE = "recipe.yaml"
 CONTAINERFILE = "Containerfile"
 DEBIAN, SCRATCH = "debian", "scratch"
+MOST_RECIPE = 1 << 20
+"""Bytes of a recipe: what is larger belongs into files beside it."""
 
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]{0,100}(:[a-z0-9]+)?(=[A-Za-z0-9.+:~-]{1,100})?\Z")
 _OWNER = re.compile(r"(\d{1,9}):(\d{1,9})\Z")
@@ -87,8 +89,10 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 def parse_recipe(text: str) -> Recipe:
     """A recipe that can be followed, or ``BadRequest``."""
+    if len(text) > MOST_RECIPE:
+        raise BadRequest(f"is larger than {MOST_RECIPE >> 10} KiB", where="recipe", hint="put files beside it")
     try:
-        recipe = msgspec.convert(yaml.safe_load(text), Recipe)
+        recipe = msgspec.convert(_loaded(text), Recipe)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
@@ -111,6 +115,16 @@ def parse_recipe(text: str) -> Recipe:
     for file in recipe.files:
         _check_file(file)
     return recipe
+
+
+def _loaded(text: str) -> object:
+    loader = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
+    for event in yaml.parse(text, Loader=loader):
+        # A few lines of aliases to aliases stand for more than any machine can hold.
+        if isinstance(event, yaml.AliasEvent):
+            line = event.start_mark.line + 1 if event.start_mark else 0
+            raise BadRequest("aliases (*name) are not taken", where=f"recipe, line {line}", hint="write it out")
+    return yaml.load(text, Loader=loader)
 
 
 def _check_file(file: RecipeFile) -> None:

@@ -20,15 +20,16 @@ from strata.provisioning.alarm import Alarm, AlarmSink
 from strata.provisioning.images import archive, oci, registry
 from strata.provisioning.images.build import build
 from strata.provisioning.images.catalogue import Catalogue
-from strata.provisioning.images.commands import press
-from strata.provisioning.images.compare import Difference, compare
+from strata.provisioning.images.commands import workplace
+from strata.provisioning.images.compare import Difference
 from strata.provisioning.images.inspect_files import check_files
 from strata.provisioning.images.last_words import one_line
-from strata.provisioning.images.press import Order
+from strata.provisioning.images.press import Order, Pressed
 from strata.provisioning.images.records import Made
 from strata.provisioning.images.release import ImageConfig, Release, is_signed_by
 from strata.provisioning.images.shelf import Shelf, clear
 from strata.provisioning.images.tree import MOST_BYTES
+from strata.provisioning.images.unpacking import difference, press, sound_context, told_in
 from strata.provisioning.images.uploads import Uploads
 from strata.provisioning.signing import Signer
 from strata.store.audit import Ledger
@@ -36,6 +37,8 @@ from strata.store.protocol import Store
 
 KEEP = 7 * 86400.0
 """Seconds that what a tag stood for can be had back."""
+_AT_ONCE = 2
+"""Processes that read what others wrote; each may have gibibytes of memory."""
 _SETTLED = 3600.0
 """Seconds that a file which belongs to nothing is left alone: it may belong to work under way."""
 
@@ -71,6 +74,7 @@ class Images:
         self.shelf = Shelf(directory)
         self.catalogue = Catalogue(store, ledger, signer, alarm)
         self.uploads = Uploads(self.shelf)
+        self._room = asyncio.Semaphore(_AT_ONCE)
         self.making = 0
         """Images that are being made here now: files of theirs belong to nothing yet."""
         self._alarm = alarm
@@ -126,9 +130,9 @@ class Images:
             most=self._most,
         )
         with self._makes():
-            if not unsigned and (told := await asyncio.to_thread(archive.told_in, Path(order.archive))):
+            if not unsigned and (told := await told_in(Path(order.archive))):
                 self.catalogue.check_told(told, reference)  # before all the work
-            pressed = await press(order, log)
+            pressed = await self._press(order, log, Path(order.archive).stat().st_size)
             assert pressed.made is not None
             told = None if unsigned else pressed.release
             return await self.catalogue.put(author, pressed.made, reference, told=told)
@@ -144,14 +148,17 @@ class Images:
             manifest = await registry.pull(self.shelf, remote, say, most=self._most, logins=self._logins)
             source = f"imported from {remote}"
             order = Order(root=str(self.shelf.root), manifest=manifest, source=source, most=self._most)
-            pressed = await press(order, log)
+            layers = oci.parse_manifest(await asyncio.to_thread(self.shelf.read, manifest)).layers
+            pressed = await self._press(order, log, sum(layer.size for layer in layers))
             assert pressed.made is not None
             return await self.catalogue.put(author, pressed.made, reference)
 
     async def build(self, author: str, upload: str, reference: str, log: Path) -> Release:
         """Build from an uploaded recipe or Containerfile, with the files beside it."""
         with self._makes():
-            pressed = await build(self.shelf, self.uploads.path(upload), self._parent, log, self._prefix)
+            async with workplace(self.shelf.root) as work:
+                context = await sound_context(self.uploads.path(upload), work, log)
+                pressed = await build(self.shelf, context, self._parent, log, self._prefix)
             assert pressed.made is not None
             return await self.catalogue.put(author, pressed.made, reference)
 
@@ -181,7 +188,8 @@ class Images:
         for listing, source in zip(listings, (before, after), strict=True):
             if not listing.exists():
                 raise NotFound("its files are not on this controller", where=source[:120])
-        return await asyncio.to_thread(compare, *listings)
+        async with self._room:
+            return await difference(*listings)
 
     async def export(self, reference: str) -> AsyncIterator[bytes]:
         """An image as a tar of an OCI layout, with its signed release, piece by piece."""
@@ -229,6 +237,10 @@ class Images:
         self.shelf.write_index(oci.new_index(sorted(entries)))
 
     # -- inside
+
+    async def _press(self, order: Order, log: Path, size: int) -> Pressed:
+        async with self._room:
+            return await press(order, log, size=size)
 
     def _refuse_while_making(self) -> None:
         if self.making:

@@ -17,11 +17,12 @@ import secrets
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import Protocol
 
 from strata.core.errors import BadRequest, NotFound, StrataError
 from strata.core.removal import remove_tree
 from strata.provisioning.images.release import check_digest
+from strata.provisioning.images.room import Room
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +36,14 @@ KINDS = {
     "listings": ("listings", ".gz"),
 }
 """Kind of file → its folder, and what stands behind the digest in its name."""
+
+
+class Readable(Protocol):
+    """Where bytes come from."""
+
+    def read(self, size: int, /) -> bytes:
+        """Up to so many; none: that was all."""
+        ...
 
 
 class Shelf:
@@ -115,16 +124,16 @@ class Shelf:
         place(part, self.blob(digest))
         return digest
 
-    def add_stream(self, source: IO[bytes], *, expect: str = "", most: int) -> tuple[str, int]:
+    def add_stream(self, source: Readable, *, expect: str = "", most: int) -> tuple[str, int]:
         """Put a blob in place as it is read; its digest and size. Refused unless it is the expected one."""
         part = self.root / "work" / secrets.token_hex(8)
         digest, size = hashlib.sha256(), 0
+        room = Room(part.parent, most, expect[:19] or "blob")
         try:
             with part.open("xb") as file:
                 while piece := source.read(1 << 20):
                     size += len(piece)
-                    if size > most:
-                        raise BadRequest(f"more than {most >> 20} MiB", where=expect[:19] or "blob")
+                    room.take(len(piece))
                     digest.update(piece)
                     file.write(piece)
             found = f"sha256:{digest.hexdigest()}"

@@ -13,17 +13,21 @@ import tarfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 import msgspec
 
 from strata.core.errors import StrataError, Unavailable
 from strata.provisioning.images.release import CHUNK
-from strata.provisioning.images.tree import Inode, Kind, Tree
+from strata.provisioning.images.room import Room
+from strata.provisioning.images.tarball import Body
+from strata.provisioning.images.tree import MOST_BYTES, Inode, Kind, Tree
 
 _DPKG = "var/lib/dpkg/status"
 _DPKG_MORE = "var/lib/dpkg/status.d/"
 _MOST_STATUS = 64 << 20
+_MEMORY = "512M"
+"""What ``mksquashfs`` may have for its blocks; else it takes a quarter of the machine."""
 _TYPES: dict[Kind, bytes] = {
     "file": tarfile.REGTYPE,
     "dir": tarfile.DIRTYPE,
@@ -61,14 +65,16 @@ class Squashed(msgspec.Struct, frozen=True, kw_only=True):
 class _Sink:
     """Counts and hashes the bytes of one file on their way into the tar."""
 
-    def __init__(self, source: IO[bytes]) -> None:
+    def __init__(self, source: Body, room: Room) -> None:
         self._source = source
+        self._room = room
         self.digest = hashlib.sha256()
         self.kept = bytearray()
         self.keep = False
 
     def read(self, size: int = -1) -> bytes:
         piece = self._source.read(size)
+        self._room.take(len(piece))  # at most so much comes out of it at the other end, on the same disk
         self.digest.update(piece)
         if self.keep and len(self.kept) < _MOST_STATUS:
             self.kept += piece
@@ -82,7 +88,7 @@ def squash(
     root = tree.root.inode
     command = [
         *("mksquashfs", "-", str(into), "-tar", "-noappend", "-comp", "zstd", "-Xcompression-level", "9"),
-        *("-b", "128K", "-reproducible", "-processors", str(processors), "-no-progress", "-quiet"),
+        *("-b", "128K", "-reproducible", "-processors", str(processors), "-mem", _MEMORY, "-no-progress", "-quiet"),
         *("-root-mode", f"{root.mode:o}", "-root-uid", str(root.uid), "-root-gid", str(root.gid)),
     ]
     # From a tar, the root's own time would be now whatever option is given; this is the one thing that it heeds.
@@ -100,10 +106,14 @@ def squash(
         assert process.stdin is not None
         try:
             with process.stdin, gzip.GzipFile(listing, "wb", compresslevel=1, mtime=0) as lines:
-                files, unpacked, packages = _write(tree, layers, process.stdin, lines)
+                room = Room(into.parent, MOST_BYTES, "squashfs")
+                files, unpacked, packages = _write(tree, layers, process.stdin, lines, room)
         except BrokenPipeError:
             files = unpacked = 0
             packages = {}
+        except BaseException:
+            process.kill()
+            raise
         finally:
             status = process.wait()
     said = complaints.read_text(errors="replace").strip()[-500:]
@@ -135,22 +145,29 @@ def write_chunks(squashfs: Path, into: Path) -> tuple[str, int]:
     return f"sha256:{whole.hexdigest()}", size
 
 
-def read_listing(listing: Path) -> Iterator[FileLine]:
+def read_listing(listing: Path | IO[bytes]) -> Iterator[FileLine]:
     """The files of an image, parents first, by name."""
     decode = msgspec.json.Decoder(FileLine).decode
-    with gzip.open(listing, "rb") as lines:
+    with _opened(listing) as lines:
         for line in lines:
             if not line.startswith(b"{"):
                 yield decode(line)
 
 
-def read_packages(listing: Path) -> dict[str, str]:
+def read_packages(listing: Path | IO[bytes]) -> dict[str, str]:
     """Debian packages in an image and their versions; empty where there are none."""
-    with gzip.open(listing, "rb") as lines:
+    with _opened(listing) as lines:
         for line in lines:
             if line.startswith(b"{"):
                 return msgspec.json.decode(line, type=dict[str, str])
     return {}
+
+
+def _opened(listing: Path | IO[bytes]) -> gzip.GzipFile:
+    if isinstance(listing, Path):
+        return gzip.GzipFile(listing, "rb")
+    listing.seek(0)
+    return gzip.GzipFile(fileobj=listing, mode="rb")
 
 
 def packages_in(status: bytes) -> dict[str, str]:
@@ -173,7 +190,7 @@ def packages_in(status: bytes) -> dict[str, str]:
 
 
 def _write(
-    tree: Tree, layers: Sequence[tarfile.TarFile], into: IO[bytes], lines: gzip.GzipFile
+    tree: Tree, layers: Sequence[tarfile.TarFile], into: IO[bytes], lines: gzip.GzipFile, room: Room
 ) -> tuple[int, int, dict[str, str]]:
     encode = msgspec.json.Encoder().encode
     first: dict[int, tuple[str, str]] = {}  # inode → its first path, and what it holds
@@ -189,10 +206,8 @@ def _write(
                     content = known[1]
                     tar.addfile(_header(path, inode, link_to=known[0]))
                 else:
-                    assert inode.member is not None
-                    source = layers[inode.layer].extractfile(inode.member)
-                    assert source is not None
-                    sink = _Sink(source)
+                    source = cast("IO[bytes]", layers[inode.layer].fileobj)
+                    sink = _Sink(Body(source, inode.at, inode.size, inode.pieces), room)
                     sink.keep = path == _DPKG or path.startswith(_DPKG_MORE)
                     tar.addfile(_header(path, inode), sink)
                     content = sink.digest.hexdigest()

@@ -1,29 +1,33 @@
 """The files of an image: layers laid one over the other, in memory, as if they were unpacked in order.
 
 What layers hold is not trusted. Paths cannot leave the root, links are followed inside it only, devices are left out,
-and sizes and counts are bounded. Nothing is written to disk: the bytes of a file stay in its layer.
+and sizes, counts and attributes are bounded. Nothing is written to disk: the bytes of a file stay in its layer.
 """
 
 from __future__ import annotations
 
 import tarfile
 from collections.abc import Iterator
-from typing import Literal
+from typing import IO, Literal, cast
 
 import msgspec
 
 from strata.core.errors import BadRequest
+from strata.provisioning.images.tarball import Entry, Pieces, entries
 
 Kind = Literal["file", "dir", "link", "fifo"]
 
-MOST_ENTRIES = 4_000_000
+MOST_ENTRIES = 2_000_000
+"""Files, folders and links of all layers: each takes about half a kilobyte of memory while it is laid out."""
 MOST_BYTES = 64 << 30
+MOST_HOLES = 1 << 30
+"""Bytes of holes in sparse files: they cost nothing in an archive, and time and space from there on."""
+_MOST_ATTRIBUTES = 64 << 20
 _MOST_DEPTH = 200
 _MOST_PATH = 4000
 _MOST_HOPS = 40
 _WHITEOUT = ".wh."
 _OPAQUE = ".wh..wh..opq"
-_XATTR = "SCHILY.xattr."
 _KEPT_XATTRS = ("user.", "security.capability")
 
 
@@ -39,8 +43,9 @@ class Inode(msgspec.Struct, kw_only=True):
     target: str = ""
     xattrs: dict[str, str] = {}
     layer: int = -1
-    member: tarfile.TarInfo | None = None
-    """Where its bytes are."""
+    at: int = -1
+    """Where in the layer its bytes are."""
+    pieces: Pieces | None = None
 
 
 class Node:
@@ -62,32 +67,38 @@ class Tree:
         """Devices that were not taken."""
         self._entries = 0
         self._bytes = 0
+        self._holes = 0
+        self._attributes = 0
         self._most_entries = most_entries
         self._most_bytes = most_bytes
 
     def apply(self, number: int, archive: tarfile.TarFile) -> None:
         """Lay a layer over those before it. Its whiteouts are about those only, wherever in it they stand."""
-        members: list[tuple[tuple[str, ...], tarfile.TarInfo]] = []
-        for member in archive:
-            self._entries += 1
-            if self._entries > self._most_entries:
-                raise BadRequest(f"more than {self._most_entries} files", where=f"layer {number + 1}")
-            members.append((_parts(member.name, number), member))
-        for parts, _ in members:
+        file = cast("IO[bytes]", archive.fileobj)
+        added: list[Entry] = []
+        for entry in entries(file, f"layer {number + 1}"):
+            self._count(entry, number)
+            parts = _parts(entry.name, number)
             if parts and parts[-1].startswith(_WHITEOUT):
                 self._whiteout(parts)
-        for parts, member in members:
-            if not parts:
-                if member.isdir():
-                    self.root.inode = _inode(member, "dir", number)
             elif not any(part.startswith(_WHITEOUT) for part in parts):
-                self._add(number, parts, member)
+                added.append(entry)
+        added.reverse()
+        while added:  # and forgotten one by one: there may be millions of them
+            entry = added.pop()
+            parts = _parts(entry.name, number)
+            if parts:
+                self._add(number, parts, entry)
+            elif entry.kind == "dir":
+                self.root.inode = _inode(entry, "dir", number)
 
     def walk(self) -> Iterator[tuple[str, Inode]]:
         """Every path below the root with what is there, parents first, by name."""
         stack = [("", self.root)]
         while stack:
             path, node = stack.pop()
+            if len(path) > _MOST_PATH:
+                raise BadRequest("holds a path that is too long, through its links", where=repr(path)[:200])
             if path:
                 yield path, node.inode
             if node.children:
@@ -104,35 +115,45 @@ class Tree:
         elif not name.startswith(_WHITEOUT * 2):  # other marks of an old kind of union mount, of no meaning here
             parent.children.pop(name.removeprefix(_WHITEOUT), None)
 
-    def _add(self, number: int, parts: tuple[str, ...], member: tarfile.TarInfo) -> None:
+    def _count(self, entry: Entry, number: int) -> None:
+        self._entries += 1
+        self._bytes += entry.size
+        self._holes += entry.size - entry.stored
+        self._attributes += sum(map(len, entry.xattrs.values()))
+        where = f"layer {number + 1}"
+        if self._entries > self._most_entries:
+            raise BadRequest(f"more than {self._most_entries} files", where=where, hint="make the image of fewer files")
+        if self._bytes > self._most_bytes:
+            raise BadRequest(f"more than {self._most_bytes >> 20} MiB unpacked", where=where, hint="leave files out")
+        if self._holes > MOST_HOLES:
+            raise BadRequest(
+                f"sparse files with more than {MOST_HOLES >> 20} MiB of holes",
+                where=f"{where}, {entry.name[:200]!r}",
+                hint="leave them out, or pack them without --sparse",
+            )
+        if self._attributes > _MOST_ATTRIBUTES:
+            raise BadRequest(f"more than {_MOST_ATTRIBUTES >> 20} MiB of extended attributes", where=where)
+
+    def _add(self, number: int, parts: tuple[str, ...], entry: Entry) -> None:
         parent = self._directory(parts[:-1], number)
         children, name = parent.children, parts[-1]
         assert children is not None
-        if member.ischr() or member.isblk():
+        if entry.kind == "device":
             self.left_out += 1
             children.pop(name, None)
-        elif member.isdir():
+        elif entry.kind == "dir":
             found = children.get(name)
             if found is not None and found.children is not None:
-                found.inode = _inode(member, "dir", number)
+                found.inode = _inode(entry, "dir", number)
             else:
-                children[name] = Node(_inode(member, "dir", number))
-        elif member.islnk():
-            target = self._find(_parts(member.linkname, number), follow_last=False)
+                children[name] = Node(_inode(entry, "dir", number))
+        elif entry.kind == "hardlink":
+            target = self._find(_parts(entry.target, number), follow_last=False)
             if target is None or target.children is not None:
-                raise _wrong(f"a hard link to what is no file: {member.linkname[:200]!r}", number, member.name)
+                raise _wrong(f"a hard link to what is no file: {entry.target[:200]!r}", number, entry.name)
             children[name] = Node(target.inode)
-        elif member.issym():
-            children[name] = Node(_inode(member, "link", number))
-        elif member.isfifo():
-            children[name] = Node(_inode(member, "fifo", number))
-        elif member.isreg():
-            self._bytes += member.size
-            if self._bytes > self._most_bytes:
-                raise BadRequest(f"more than {self._most_bytes >> 20} MiB unpacked", where=f"layer {number + 1}")
-            children[name] = Node(_inode(member, "file", number))
         else:
-            raise _wrong(f"an entry of an unknown type {member.type!r}", number, member.name)
+            children[name] = Node(_inode(entry, entry.kind, number))
 
     def _directory(self, parts: tuple[str, ...], number: int) -> Node:
         """The directory at ``parts``; what is missing on the way is made, what is no directory makes way."""
@@ -170,6 +191,8 @@ class Tree:
                 left += [part for part in reversed(target.split("/")) if part not in ("", ".")]
                 continue
             trail.append(node)
+            if len(trail) > _MOST_DEPTH:
+                raise BadRequest("holds folders that are too deep, through links", where=repr("/".join(parts))[:200])
         return trail[-1]
 
 
@@ -188,28 +211,28 @@ def _parts(path: str, number: int) -> tuple[str, ...]:
     return parts
 
 
-def _inode(member: tarfile.TarInfo, kind: Kind, number: int) -> Inode:
-    if not (0 <= member.uid < 2**32 and 0 <= member.gid < 2**32):
-        raise _wrong("an owner that cannot be", number, member.name)
-    if kind == "link" and not 0 < len(member.linkname) <= _MOST_PATH:
-        raise _wrong("a link without a target, or with one that is too long", number, member.name)
-    xattrs = {
-        key.removeprefix(_XATTR): value
-        for key, value in member.pax_headers.items()
-        if key.startswith(_XATTR) and key.removeprefix(_XATTR).startswith(_KEPT_XATTRS)
-    }
+def _inode(entry: Entry, kind: Kind, number: int) -> Inode:
+    if not (0 <= entry.uid < 2**32 and 0 <= entry.gid < 2**32):
+        raise _wrong("an owner that cannot be", number, entry.name)
+    if kind == "link" and (not 0 < len(entry.target) <= _MOST_PATH or "\0" in entry.target):
+        raise _wrong("a link without a target, or with one that cannot be", number, entry.name)
     return Inode(
         kind=kind,
-        mode=0o777 if kind == "link" else member.mode & 0o7777,
-        uid=member.uid,
-        gid=member.gid,
-        mtime=min(max(int(member.mtime), 0), 2**32 - 1),
-        size=member.size if kind == "file" else 0,
-        target=member.linkname if kind == "link" else "",
-        xattrs=xattrs,
+        mode=0o777 if kind == "link" else entry.mode & 0o7777,
+        uid=entry.uid,
+        gid=entry.gid,
+        mtime=min(entry.mtime, 2**32 - 1),
+        size=entry.size,
+        target=entry.target if kind == "link" else "",
+        xattrs=_kept(entry.xattrs) if entry.xattrs else entry.xattrs,
         layer=number,
-        member=member if kind == "file" else None,
+        at=entry.at,
+        pieces=entry.pieces,
     )
+
+
+def _kept(xattrs: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in xattrs.items() if name.startswith(_KEPT_XATTRS)}
 
 
 def _wrong(what: str, number: int, path: str) -> BadRequest:

@@ -10,14 +10,13 @@ import time
 from pathlib import Path
 
 from strata.core.errors import BadRequest, Conflict, NotFound, Unavailable
+from strata.provisioning.images.room import RESERVE
 from strata.provisioning.images.shelf import Shelf
 
 MOST_BYTES = 64 << 30
 MOST_AT_ONCE = 32
 KEPT_FOR = 86400.0
 """Seconds after which an upload that nobody goes on with is removed."""
-SPARE = 1 << 30
-"""Bytes of the disk that uploads leave free."""
 
 
 class Uploads:
@@ -61,11 +60,13 @@ class Uploads:
 
 def _write(path: Path, offset: int, data: bytes) -> int:
     size = path.stat().st_size
+    if offset < 0:
+        raise BadRequest("a piece cannot begin before the beginning", where="offset")
     if offset > size:
         raise Conflict(f"{size} bytes are there, and this piece begins at {offset}", revision=size, where="offset")
     if offset + len(data) > MOST_BYTES:
         raise BadRequest(f"more than {MOST_BYTES >> 30} GiB", where="upload")
-    if shutil.disk_usage(path.parent).free < len(data) + SPARE:
+    if shutil.disk_usage(path.parent).free < len(data) + RESERVE:
         raise Unavailable("the disk of the image repository is full", where="upload", hint="strata image gc")
     with path.open("r+b") as file:
         file.seek(offset)
