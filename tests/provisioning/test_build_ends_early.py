@@ -17,7 +17,7 @@ import pytest
 from strata.core.removal import mounts_below, unmount_below
 from strata.provisioning.images import commands
 from strata.provisioning.images.shelf import Shelf
-from support.image_support import Site, tar_of
+from support.image_support import Site, a_system, an_image, symlink, tar_of
 
 pytestmark = pytest.mark.slow
 
@@ -88,6 +88,20 @@ async def test_a_debian_build_that_is_cancelled_leaves_nothing(
     await until(lambda: is_under_way(site.log, mark) or build.done())
     assert not build.done()
     assert mounts_below(tmp_path) == []  # they are the build's alone
+    build.cancel()
+    await asyncio.wait([build])
+    assert build.cancelled()
+    assert asleep(mark) == []
+    assert list((site.images.shelf.root / "work").iterdir()) == []
+
+
+async def test_a_script_that_is_cancelled_leaves_nothing(site: Site, tmp_path: Path, mark: str) -> None:
+    await site.take(an_image(a_system(symlink("bin/sleep", "busybox"))), "base:1")
+    script = f"busybox setsid sleep {mark} & echo mounted; sleep {mark}"
+    build = asyncio.create_task(site.build("child:1", f"from: base:1\nrun: ['{script}']\n"))
+    await until(lambda: is_under_way(site.log, mark) or build.done())
+    assert not build.done()
+    assert mounts_below(tmp_path) == []
     build.cancel()
     await asyncio.wait([build])
     assert build.cancelled()

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import io
-import subprocess
 import tarfile
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from strata.core.errors import BadRequest
 from strata.provisioning.images.recipe import parse_recipe
-from support.image_support import Site, an_image, file, folder, layer, tar_of
+from support.image_support import Site, a_system, an_image, file, folder, layer
 
 pytestmark = pytest.mark.slow
-
-BUSYBOX = Path("/bin/busybox")
 
 
 @pytest.fixture
@@ -29,33 +25,6 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
     await made.store.close()
 
 
-async def build(site: Site, reference: str, recipe: str, *more: tuple[str, bytes], name: str = "recipe.yaml") -> Any:
-    ident = await site.images.uploads.begin()
-    await site.images.uploads.write(ident, 0, tar_of([(name, recipe.encode()), *more]))
-    return await site.images.build("alice", ident, reference, site.log)
-
-
-def contents(site: Site, release: Any, path: str) -> bytes:
-    squashfs = site.images.shelf.squashfs(release.squashfs)
-    return subprocess.run(["unsquashfs", "-cat", str(squashfs), path], capture_output=True, check=True).stdout
-
-
-def listed(site: Site, release: Any) -> str:
-    squashfs = site.images.shelf.squashfs(release.squashfs)
-    return subprocess.run(["unsquashfs", "-lln", str(squashfs)], capture_output=True, text=True, check=True).stdout
-
-
-def a_system() -> bytes:
-    """A system of one program."""
-    program = BUSYBOX.read_bytes()
-    links = [
-        (f"bin/{name}", {"type": tarfile.SYMTYPE, "linkname": "busybox"}) for name in ("sh", "rm", "mkdir", "cat", "ls")
-    ]
-    return layer(
-        folder("bin"), file("bin/busybox", program, mode=0o755), *links, folder("etc"), file("etc/old", b"old")
-    )
-
-
 async def test_a_recipe_from_nothing_puts_files_in(site: Site) -> None:
     recipe = """
 from: scratch
@@ -65,11 +34,11 @@ files:
 argv: [/bin/tool]
 env: {A: b}
 """
-    release = await build(site, "a:1", recipe, ("tools/tool", b"binary"))
-    assert contents(site, release, "etc/motd") == b"hello\n"
-    assert contents(site, release, "bin/tool") == b"binary"
+    release = await site.build("a:1", recipe, ("tools/tool", b"binary"))
+    assert site.contents(release, "etc/motd") == b"hello\n"
+    assert site.contents(release, "bin/tool") == b"binary"
     assert (release.config.argv, release.config.env) == (("/bin/tool",), ("A=b",))
-    assert "-rw------- 3/4" in listed(site, release)
+    assert "-rw------- 3/4" in site.listed(release)
 
 
 async def test_a_recipe_on_a_parent_makes_one_layer_of_what_is_new(site: Site) -> None:
@@ -81,13 +50,13 @@ run:
   - rm /etc/old
   - "mkdir -p /opt/made; echo $PATH > /opt/made/here; cat /etc/new >> /opt/made/here"
 """
-    release = await build(site, "child:1", recipe)
+    release = await site.build("child:1", recipe)
     made = site.images.catalogue.find("child:1")
     parent = site.images.catalogue.find("base:1")
     assert [one.digest for one in made.layers[:1]] == [one.digest for one in parent.layers]
     assert len(made.layers) == 2
     assert made.layers[1].size < 5000
-    assert contents(site, release, "opt/made/here").endswith(b"/bin\nn")
+    assert site.contents(release, "opt/made/here").endswith(b"/bin\nn")
     changes = {(change.path, change.change) for change in (await site.images.diff("base:1", "child:1")).files}
     assert changes >= {("etc/old", "removed"), ("etc/new", "added"), ("opt/made/here", "added")}
     assert not any(path.startswith(("proc/", "dev/", "sys/")) for path, _ in changes)
@@ -105,7 +74,7 @@ run:
   - "busybox mkdir /m; busybox mount -t tmpfs x /m && exit 5 || true"
   - "busybox chroot /proc/1/root busybox test -e {tmp_path}/secret && exit 6 || true"
 """
-    await build(site, "child:1", recipe)
+    await site.build("child:1", recipe)
 
 
 async def test_links_in_a_parent_lead_nowhere_else(site: Site, tmp_path: Path) -> None:
@@ -114,7 +83,7 @@ async def test_links_in_a_parent_lead_nowhere_else(site: Site, tmp_path: Path) -
     trap = layer(folder("bin"), ("etc", {"type": tarfile.SYMTYPE, "linkname": str(outside)}))
     await site.take(an_image(trap), "trap:1")
     with pytest.raises(BadRequest, match="cannot be put in"):  # inside the image the link leads to nothing
-        await build(site, "child:1", "from: trap:1\nfiles: [{path: /etc/x, content: y}]\n")
+        await site.build("child:1", "from: trap:1\nfiles: [{path: /etc/x, content: y}]\n")
     assert list(outside.iterdir()) == []
 
 
@@ -122,7 +91,7 @@ async def test_a_script_that_fails_is_said_and_leaves_nothing(site: Site) -> Non
     await site.take(an_image(a_system()), "base:1")
     scripts = '["mkdir /a", "echo one; echo about to fail; exit 7", "mkdir /b"]'
     with pytest.raises(BadRequest) as failed:
-        await build(site, "child:1", f"from: base:1\nrun: {scripts}\n")
+        await site.build("child:1", f"from: base:1\nrun: {scripts}\n")
     assert failed.value.where == "recipe, run"
     assert failed.value.detail == (
         "script 2 of 3 (echo one; echo about to fail; exit 7) failed with status 7: one | about to fail"
@@ -136,34 +105,34 @@ async def test_a_script_that_fails_is_told_of_shortly_and_without_its_secrets(si
     await site.take(an_image(a_system()), "base:1")
     script = f"echo before; echo password=hunter2 {'x' * 200}; for i in 1 2 3 4 5; do echo line $i; done; false"
     with pytest.raises(BadRequest) as failed:
-        await build(site, "child:1", f"from: base:1\nrun: [mkdir /a, '{script}']\n")
+        await site.build("child:1", f"from: base:1\nrun: [mkdir /a, '{script}']\n")
     told = failed.value.detail
     assert told.startswith("script 2 of 2 (echo before; echo [hidden] xxx")
     assert told.endswith("failed with status 1: line 3 | line 4 | line 5")
     assert "hunter2" not in told
     assert len(told) < 400
     with pytest.raises(BadRequest, match=r"\(exit 3\) failed with status 3: it said nothing"):
-        await build(site, "child:1", "from: base:1\nrun: [exit 3]\n")
+        await site.build("child:1", "from: base:1\nrun: [exit 3]\n")
 
 
 async def test_a_file_that_cannot_be_put_in_is_named(site: Site) -> None:
     await site.take(an_image(a_system()), "base:1")
     with pytest.raises(BadRequest, match="cannot write /etc/old"):
-        await build(site, "child:1", "from: base:1\nfiles: [{path: /etc/old/new, content: x}]\n")
+        await site.build("child:1", "from: base:1\nfiles: [{path: /etc/old/new, content: x}]\n")
 
 
 async def test_a_containerfile_that_fails_names_its_step(site: Site) -> None:
     await site.take(an_image(a_system()), "base:1")
     text = "FROM localhost/base:1\nRUN echo about to fail; exit 7\n"
     with pytest.raises(BadRequest, match=r"about to fail.*STEP.*RUN echo about to fail.*exit status 7"):
-        await build(site, "child:1", text, name="Containerfile")
+        await site.build("child:1", text, name="Containerfile")
 
 
 async def test_a_containerfile_is_built_on_an_image_of_ours(site: Site) -> None:
     await site.take(an_image(a_system()), "base:1")
     text = 'FROM localhost/base:1\nCOPY hello /etc/hello\nRUN rm /etc/old\nENTRYPOINT ["/bin/sh"]\n'
-    release = await build(site, "c:1", text, ("hello", b"hi"), name="Containerfile")
-    assert contents(site, release, "etc/hello") == b"hi"
+    release = await site.build("c:1", text, ("hello", b"hi"), name="Containerfile")
+    assert site.contents(release, "etc/hello") == b"hi"
     assert release.config.argv == ("/bin/sh",)
     changes = {(change.path, change.change) for change in (await site.images.diff("base:1", "c:1")).files}
     assert ("etc/old", "removed") in changes
@@ -202,14 +171,21 @@ def test_a_recipe_that_cannot_be_followed_says_where(text: str, says: str) -> No
 
 
 @pytest.mark.server
-async def test_the_demonstration_recipe_is_built_from_debian(site: Site) -> None:
+async def test_the_demonstration_recipe_is_built_from_debian_and_can_be_built_upon(site: Site) -> None:
     recipe = Path(__file__).parents[2] / "src/strata/cli/demo/recipe.yaml"
-    release = await build(site, "demo:v1", recipe.read_text())
+    release = await site.build("demo:v1", recipe.read_text())
     assert release.size < 80_000_000
     made = site.images.catalogue.find("demo:v1")
     assert made.packages > 50
-    assert contents(site, release, "srv/www/index.html")
-    assert "etc/resolv.conf" not in listed(site, release)
-    assert "etc/hostname" not in listed(site, release)
+    assert site.contents(release, "srv/www/index.html")
+    assert "etc/resolv.conf" not in site.listed(release)
+    assert "etc/hostname" not in site.listed(release)
     with tarfile.open(fileobj=io.BytesIO(b"".join([p async for p in await site.images.export("demo:v1")]))) as tar:
         assert "oci-layout" in tar.getnames()
+    child = await site.build(
+        "demo:v2", "from: demo:v1\npackages: [iputils-ping]\nrun: ['getcap /bin/ping | grep net_raw']\n"
+    )
+    differing = {(package.name, package.before) for package in (await site.images.diff("demo:v1", "demo:v2")).packages}
+    assert ("iputils-ping", "") in differing
+    assert "etc/resolv.conf" not in site.listed(child)
+    assert "usr/sbin/policy-rc.d" not in site.listed(child)

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import json
+import subprocess
 import tarfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -103,6 +104,19 @@ def an_image(*layers: bytes) -> bytes:
     return oci_archive(*image_blobs(*layers))
 
 
+def a_system(*more: Entry) -> bytes:
+    """A layer with a system of one program, and ``more``."""
+    programs = ("sh", "rm", "mkdir", "cat", "ls")
+    return layer(
+        folder("bin"),
+        file("bin/busybox", Path("/bin/busybox").read_bytes(), mode=0o755),
+        *(symlink(f"bin/{name}", "busybox") for name in programs),
+        folder("etc"),
+        file("etc/old", b"old"),
+        *more,
+    )
+
+
 class Site:
     """A repository over a store in memory."""
 
@@ -123,3 +137,19 @@ class Site:
             return await self.images.take_archive("alice", ident, reference, self.log, **options)
         finally:
             await self.images.uploads.remove(ident)
+
+    async def build(self, reference: str, recipe: str, *more: tuple[str, bytes], name: str = "recipe.yaml") -> Any:
+        """Upload a recipe and what is beside it, and build."""
+        ident = await self.images.uploads.begin()
+        await self.images.uploads.write(ident, 0, tar_of([(name, recipe.encode()), *more]))
+        return await self.images.build("alice", ident, reference, self.log)
+
+    def contents(self, release: Any, path: str) -> bytes:
+        """A file of an image."""
+        command = ["unsquashfs", "-cat", str(self.images.shelf.squashfs(release.squashfs)), path]
+        return subprocess.run(command, capture_output=True, check=True).stdout
+
+    def listed(self, release: Any) -> str:
+        """The files of an image, as unsquashfs lists them, with numbers for owners."""
+        command = ["unsquashfs", "-lln", str(self.images.shelf.squashfs(release.squashfs))]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -25,6 +25,12 @@ _MOST_DYING = 10.0
 """Seconds that namespaces get to end in."""
 
 
+def require(program: str) -> None:
+    """Raise ``Unavailable`` unless it is installed."""
+    if shutil.which(program, path=PATH) is None:
+        raise Unavailable(f"{program} is not installed", hint=f"apt-get install {program}")
+
+
 async def run(
     command: Sequence[str],
     *,
@@ -39,8 +45,7 @@ async def run(
     """Run ``command``; its status and, if it ``answers``, what it wrote to standard output. The rest goes to ``log``.
     Cancelled, it is killed with all its children. ``contained``: in namespaces of its own, so that whatever it starts
     and mounts is gone with it, and with us, even by kill -9. ``prefix``: stands before it."""
-    if shutil.which(command[0], path=PATH) is None:
-        raise Unavailable(f"{command[0]} is not installed", hint=f"apt-get install {command[0]}")
+    require(command[0])
     before = ("setpriv", "--pdeathsig", "KILL", *prefix, *_CONTAINED) if contained else prefix
     with log.open("ab") as words, os.fdopen(os.memfd_create("order"), "w+b", buffering=0) as order:
         order.write(stdin)
