@@ -241,11 +241,13 @@ def _variables(variables: Iterable[Any]) -> str:
             f"{v.ages_out_after:g} s" if v.ages_out_after is not None else "never",
             code(v.observer),
             _conditions(v.lost_when),
+            "; ".join(code(f"{value}: {k}={to}") for value, others in v.implies.items() for k, to in others.items())
+            or "-",
             v.doc,
         )
         for v in variables
     )
-    return table(("variable", "values", "ages out after", "seen by", "lost when", "meaning"), rows)
+    return table(("variable", "values", "ages out after", "seen by", "lost when", "implies", "meaning"), rows)
 
 
 def _mutation(mutation: Any, model: Any) -> str:

@@ -197,3 +197,19 @@ def test_a_time_that_cannot_be_read_is_wrong_usage(fleet: FakeServer, run: Run) 
     result = run("node", "history", "n1", "--since", "yesterday")
     assert result.code == 2
     assert "an hour ago" in result.err
+
+
+def test_power_that_is_known_by_implication_says_so_and_who_is_silent(fleet: FakeServer, run: Run) -> None:
+    since = time.time() - 720
+    silence = {"driver": "bmc", "since": since, "why": "https://10.0.0.7: no answer"}
+    now = time.time()
+    os = {"value": "up", "seen": now, "source": "node", "age": 1.0, "implied": False, "silence": None}
+    power = {**os, "value": "on", "source": "implied by os", "implied": True, "silence": silence}
+    fleet.nodes["n1"]["facts"] = {"power": power, "os": os}
+    shown = run("node", "show", "n1")
+    (row,) = [line for line in shown.lines if line.startswith("power")]
+    assert "implied by os" in row
+    assert shown.lines[-1].startswith("bmc has not seen power since ")
+    assert shown.lines[-1].endswith(": https://10.0.0.7: no answer")
+    listed = run("node", "list", "n1", "--columns", "name,facts")
+    assert "power=on (implied by os),os=up" in listed.lines[1]

@@ -174,3 +174,28 @@ def test_planning_offline_loads_neither_numpy_nor_the_service() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=dict(os.environ)
     )
     assert done.stdout.splitlines()[-1] == "set()"
+
+
+@pytest.mark.parametrize(
+    ("implies", "words"),
+    [
+        ("{up: {fuel: on}}", "no such variable: fuel"),
+        ("{up: {power: high}}", "power has no value 'high'"),
+        ("{up: {power: off}}", "os is lost when power is that"),
+        ("{up: {image: absent}}", "os outlives image=other"),
+        ("{up: {os: up}}", "in a circle"),
+    ],
+)
+def test_check_refuses_an_implication_that_cannot_be(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], implies: str, words: str
+) -> None:
+    path = tmp_path / "site.yaml"
+    path.write_text(SITE.replace("lost_when: {power: off}}", f"lost_when: {{power: off}}, implies: {implies}}}"))
+    code, out, _ = strata(capsys, "check", str(path))
+    assert code == 1
+    assert f"error: {path}: variable os" in out and words in out
+
+
+def test_show_tells_what_a_value_implies(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = strata(capsys, "show")
+    assert "variable os: down up hung, seen by node, lost when power=off, up implies power=on" in out

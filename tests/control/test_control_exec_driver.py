@@ -95,7 +95,9 @@ async def test_a_wrong_answer_leaves_everything_unknown_and_says_why(script: str
     outcomes = await driver.act(MUTATION, batch("n1", "n2"))
     assert outcomes.codes.tolist() == [Outcome.UNKNOWN] * 2
     assert words in outcomes.reasons[0] and "\x1b" not in outcomes.reasons[0]
-    assert await driver.observe(["bios"], batch("n1")) == {}
+    seen = (await driver.observe(["bios"], batch("n1", "n2")))["bios"]
+    assert seen.values() == ["unknown"] * 2
+    assert words in seen.reasons[1] and "\x1b" not in seen.reasons[1]
     assert words in (await driver.permits("no-job", batch("n1")))[0]
 
 

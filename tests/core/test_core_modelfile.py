@@ -68,6 +68,15 @@ def test_every_field_arrives_as_what_it_is() -> None:
     assert (pdu.name, pdu.command, pdu.timeout, pdu.env) == ("pdu", ("/bin/pdu", "--quiet"), 30.0, {"MODE": "007"})
 
 
+def test_what_a_value_implies_is_read_by_value_and_variable() -> None:
+    text = (
+        "variables: {power: [off, on], os: {values: [down, up], lost_when: {power: off}, implies: {up: {power: on}}}}"
+    )
+    assert parse(text, source="site.yaml").model().variables["os"].implies == {"up": {"power": "on"}}
+    with pytest.raises(BadRequest, match=r"site\.yaml: variables\.os\.implies\.up: found a single value"):
+        parse(text.replace("{up: {power: on}}", "{up: on}"), source="site.yaml")
+
+
 def test_a_star_is_any_value_known_or_unknown() -> None:
     model = parse(WHOLE, source="site.yaml").model()
     assert model.mutations["load"].start == {"unknown", "absent", "other", "wanted"}

@@ -91,6 +91,24 @@ async def test_a_controller_that_cannot_be_reached_at_all_has_failed_not_maybe_a
     assert "no answer" in outcomes.reasons[0]
 
 
+async def test_a_look_that_shows_nothing_says_why_also_while_the_controller_is_left_alone(server, impatient, driver):
+    server.nodes.bmc_dead[0] = True
+    impatient(1.0, 0.5)
+    told = batch(server)
+    first = (await driver.observe(["power"], told))["power"]
+    assert list(first.reasons) == [0]
+    assert "no answer" in first.reasons[0] and told.bmcs[0].split("/redfish")[0] in first.reasons[0]
+    again = (await driver.observe(["power"], told))["power"]
+    assert again.reasons == first.reasons
+
+
+async def test_what_was_wrong_is_forgotten_once_the_controller_says_how_it_is(server, driver):
+    server.nodes.set_faults(Faults(power_null=1), now=0)
+    assert len((await driver.observe(["power"], batch(server)))["power"].reasons) == 6
+    server.nodes.set_faults(Faults(), now=0)
+    assert (await driver.observe(["power"], batch(server)))["power"].reasons == {}
+
+
 async def test_a_reset_accepted_and_ignored_is_seen_in_the_fact(server, driver):
     server.nodes.set_faults(Faults(ignored=1), now=0)
     assert (await driver.act(POWER_ON, batch(server))).codes.tolist() == [Outcome.DONE] * 6
@@ -116,6 +134,7 @@ async def test_a_wrong_password_is_tried_twice_a_controller_and_then_not_at_all(
     for _ in range(4):
         assert await seen(driver, batch(server)) == ["unknown"] * 6
     assert [server.bmc(name).wrong_passwords for name in server.nodes.names] == [2] * 6
+    assert "refused the password 2 times" in (await driver.observe(["power"], batch(server)))["power"].reasons[3]
     outcomes = await driver.act(POWER_ON, batch(server))
     assert "refused the password 2 times" in outcomes.reasons[3]
     await driver.close()
@@ -125,6 +144,7 @@ async def test_a_wrong_password_is_tried_twice_a_controller_and_then_not_at_all(
 async def test_a_node_without_an_address_is_unknown_and_fails(server, driver):
     told = Batch(names=["a", "b"], uids=np.arange(2), bmcs=["", "nonsense"])
     assert await seen(driver, told) == ["unknown"] * 2
+    assert (await driver.observe(["power"], told))["power"].reasons[0] == "the node has no BMC"
     outcomes = await driver.act(POWER_ON, told)
     assert outcomes.codes.tolist() == [Outcome.FAILED] * 2
     assert "address" in outcomes.reasons[1]

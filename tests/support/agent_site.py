@@ -218,6 +218,7 @@ async def agent_site(
     sim: SimNodes | None = None,
     hold_most: int = 4000,
     bmc: Callable[[str], Any] | None = None,
+    model: Model | None = None,
 ) -> AsyncIterator[AgentSite]:
     """A controller that leads everything, with ``nodes`` nodes that are on. Given parts are of one that ran before."""
     directory.mkdir(exist_ok=True)
@@ -249,7 +250,7 @@ async def agent_site(
         driver = site.driver
         controller = Controller(
             store,
-            Model.of(HARDWARE, PROVISIONING),
+            model or Model.of(HARDWARE, PROVISIONING),
             {
                 "bmc": ToldDriver(
                     power, dark=driver.lost_power, lit=driver.got_power, before=driver.about_to_get_power

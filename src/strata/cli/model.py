@@ -159,7 +159,12 @@ def show(file: Path | None, as_json: bool) -> None:
         values = "any value" if variable.open else " ".join(variable.values)
         seen = f", seen by {variable.observer}" if variable.observer else ""
         lost = "".join(f", lost when {name}={_or(some)}" for name, some in variable.lost_when.items())
-        click.echo(clean(f"variable {variable.name}: {values}{seen}{lost}"))
+        proves = "".join(
+            f", {value} implies {name}={proved}"
+            for value, others in variable.implies.items()
+            for name, proved in others.items()
+        )
+        click.echo(clean(f"variable {variable.name}: {values}{seen}{lost}{proves}"))
     for mutation in model.mutations.values():
         effects = {name: value for name, value in model.effects(mutation).items() if name != mutation.variable}
         parts = [f"{mutation.variable}: {_or(mutation.start)} -> {mutation.to}"]

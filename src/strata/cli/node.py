@@ -27,7 +27,12 @@ def node() -> None:
 
 
 def _facts(item: Json) -> str:
-    return ",".join(f"{name}={fact['value']}" for name, fact in item.get("facts", {}).items()) or "-"
+    facts: Mapping[str, Json] = item.get("facts", {})
+    return ",".join(f"{name}={fact['value']}{_how(fact)}" for name, fact in facts.items()) or "-"
+
+
+def _how(fact: Json) -> str:
+    return f" ({fact['source']})" if fact.get("implied") else ""
 
 
 def _wants(item: Json) -> str:
@@ -156,6 +161,20 @@ def show(session: Session, name: str, as_json: bool) -> None:
     if rows:
         out.line()
         out.table([Column(title) for title in ("variable", "is", "wanted", "seen", "by", "wanted by")], rows)
+    for line in _silences(facts):
+        out.line(line)
+
+
+def _silences(facts: Mapping[str, Json]) -> list[str]:
+    """Who sees nothing of the node, since when and why."""
+    silent: dict[str, tuple[list[str], Json]] = {}
+    for name, fact in facts.items():
+        if silence := fact.get("silence"):
+            silent.setdefault(silence["driver"], ([], silence))[0].append(name)
+    return [
+        f"{driver} has not seen {' and '.join(names)} since {when(silence['since'])}: {silence['why'] or 'no reason'}"
+        for driver, (names, silence) in silent.items()
+    ]
 
 
 def _agent_says(session: Session, item: Json) -> str:

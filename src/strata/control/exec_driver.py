@@ -71,10 +71,11 @@ class ExecDriver:
         return Outcomes(codes, reasons)
 
     async def observe(self, variables: Sequence[str], batch: Batch) -> Mapping[str, Column]:
-        """What the command saw; empty when its answer cannot be used."""
+        """What the command saw; nothing, and why, when its answer cannot be used."""
         answer = await self._ask({"action": "observe", "variables": list(variables)}, batch, self._timeout)
         if isinstance(answer, str):
-            return {}
+            nothing = Column((), np.zeros(len(batch), dtype=np.int32), dict.fromkeys(range(len(batch)), answer))
+            return dict.fromkeys(variables, nothing)
         seen = [answer.get(name) for name in batch.names]
         return {
             variable: Column.of(_value(node.get(variable)) if isinstance(node, dict) else None for node in seen)

@@ -12,7 +12,7 @@ from strata.control.columns import Indices, Mask
 from strata.control.controller import Controller
 from strata.control.fleet_views.brakes import HoldView
 from strata.control.fleet_views.desires import DesireView
-from strata.control.fleet_views.nodes import DoingView, FactView, NodeView, State
+from strata.control.fleet_views.nodes import DoingView, FactView, NodeView, SilenceView, State
 from strata.control.fleet_views.why import Blocker, NextStep, WhyView
 from strata.core.errors import BadRequest
 from strata.core.model import UNKNOWN
@@ -55,6 +55,7 @@ class FleetView:
         node, work, now = registry.node_at(index), engine.work, clock.now()
         epoch = clock.to_wall(0.0)
         facts = {}
+        blind = any(eye.blind.item(index) for eye in engine.sight.eyes.values())
         for name, column in engine.table.columns.items():
             seen = column.seen.item(index)
             known = math.isfinite(seen)
@@ -63,6 +64,8 @@ class FleetView:
                 seen=epoch + seen if known else None,
                 source=column.sources[column.source.item(index)],
                 age=now - seen if known else None,
+                implied=bool(column.implied.item(index)),
+                silence=self._silence(name, index) if blind else None,
             )
         hold = registry.brakes.holds.get(node.name)
         doing = None
@@ -100,6 +103,13 @@ class FleetView:
             revision=int(registry.revisions[index]),
             stamp=self._controller.changes,
         )
+
+    def _silence(self, variable: str, index: int) -> SilenceView | None:
+        silence = self._engine.sight.silence(variable, index)
+        if silence is None:
+            return None
+        since = self._controller.clock.to_wall(silence.since)
+        return SilenceView(driver=silence.driver, since=since, why=silence.why)
 
     def state(self, index: int) -> State:
         """One word for a node."""

@@ -75,7 +75,9 @@ class PlanService(ServiceBase):
         columns = self.controller.engine.table.columns
         key = np.zeros(len(nodes), dtype=np.int64)
         for variable in model.variables:
-            for codes in (columns[variable].fact[nodes], _coded(goals[variable])):
+            column = columns[variable]
+            how = column.implied[nodes] + 2 * column.unseen[nodes].astype(np.int64)
+            for codes in (column.fact[nodes], how, _coded(goals[variable])):
                 # Folded at every turn, so that the key never outgrows its integer.
                 _, key = np.unique(key * (int(codes.max(initial=0)) + 1) + codes, return_inverse=True)
         _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
@@ -83,7 +85,9 @@ class PlanService(ServiceBase):
         for number, place in enumerate(first.tolist()):
             facts = {name: columns[name].words[columns[name].fact[nodes[place]]] for name in model.variables}
             desires = {name: sets[place] for name, sets in goals.items() if sets[place]}
-            plan = planner.plan(*classify(model, facts, desires))
+            blind = frozenset(name for name in model.variables if columns[name].unseen[nodes[place]])
+            implied = frozenset(name for name in model.variables if columns[name].implied[nodes[place]])
+            plan = planner.advance(*classify(model, facts, desires), blind, implied)
             by_plan.setdefault(plan, []).append(number)
         return [(nodes[np.isin(inverse, numbers)], plan) for plan, numbers in by_plan.items()]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -16,11 +16,13 @@ Indices = npt.NDArray[np.int64]
 class Column:
     """One value per node of a batch, dictionary-encoded: code 0 is unknown, code ``i`` is ``words[i - 1]``."""
 
-    __slots__ = ("codes", "words")
+    __slots__ = ("codes", "reasons", "words")
 
-    def __init__(self, words: Sequence[str], codes: Codes) -> None:
+    def __init__(self, words: Sequence[str], codes: Codes, reasons: Mapping[int, str] | None = None) -> None:
         self.words = tuple(words)
         self.codes = codes
+        self.reasons = reasons or {}
+        """Position → why nothing is known there; only where somebody knows why."""
 
     @classmethod
     def of(cls, values: Iterable[str | None]) -> Column:
@@ -47,5 +49,5 @@ class Column:
         return [table[code] for code in self.codes.tolist()]
 
     def take(self, positions: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> Column:
-        """The part at ``positions``."""
+        """The part at ``positions``, without reasons."""
         return Column(self.words, self.codes[positions])

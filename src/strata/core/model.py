@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Literal, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -54,6 +54,10 @@ class Variable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Other variables and values with which this one cannot outlive (the OS does not outlive power off): when the
     other takes such a value, by a mutation or by itself, this one is unknown until seen again. So is whatever is
     lost with this one in turn."""
+    implies: Mapping[str, Mapping[str, str]] = {}
+    """Values of this one, each with what it proves of other variables: an agent that speaks (``os`` up) proves that its
+    node has power. Where nobody sees the other, it is known by this, for as long as this is. It must be declared the
+    other way round too: this one is lost with every other value of what it proves."""
     observer: str = ""
     """The driver that can look. Empty: nobody looks, the fact only arrives (from an agent, say)."""
     doc: str = ""
@@ -62,6 +66,15 @@ class Variable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def symbols(self) -> tuple[str, ...]:
         """The known values that the planner distinguishes (without ``unknown``)."""
         return OPEN_SYMBOLS if self.open else self.values
+
+
+class Implication(NamedTuple):
+    """``variable`` seen as ``value`` proves that ``other`` is ``proves``."""
+
+    variable: str
+    value: str
+    other: str
+    proves: str
 
 
 class Mutation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -233,6 +246,27 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
             news = now
         return list(lost)
 
+    def implications(self) -> list[Implication]:
+        """All that is declared of facts that prove others; whatever is proved comes before what it proves in turn.
+
+        Raises ``BadRequest`` where variables prove each other in a circle.
+        """
+        left = {
+            name: [(other, value, proved) for value, others in v.implies.items() for other, proved in others.items()]
+            for name, v in self.variables.items()
+            if v.implies
+        }
+        found: list[Implication] = []
+        while left:
+            proved = {other for rules in left.values() for other, _, _ in rules}
+            first = [name for name in left if name not in proved]
+            if not first:
+                raise BadRequest(
+                    f"{', '.join(left)} imply each other in a circle", where=f"variable {next(iter(left))}"
+                )
+            found += [Implication(name, value, other, to) for name in first for other, value, to in left.pop(name)]
+        return found
+
     def ruled_out(self, variable: str, wanted: Iterable[str]) -> frozenset[str]:
         """What cannot be wanted while ``variable`` is any of ``wanted``: the variables that are lost with it."""
         parts = [frozenset(self.lost_with({variable: value})) for value in wanted]
@@ -261,6 +295,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
                 raise BadRequest(f"values must be distinct and none of {UNKNOWN!r}, {ANY!r}, ''", where=where)
             for other, fatal in variable.lost_when.items():
                 self._symbol_check(where, other, fatal)
+        self._validate_implications()
         for mutation in self.mutations.values():
             self._validate_mutation(mutation)
         for budget in self.budgets.values():
@@ -272,6 +307,30 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
             for name in budget.mutations:
                 if name not in self.mutations:
                     raise BadRequest(f"no such mutation: {name}", where=where)
+
+    def _validate_implications(self) -> None:
+        rules = self.implications()
+        for rule in rules:
+            where = f"variable {rule.variable}"
+            for name, value in ((rule.variable, rule.value), (rule.other, rule.proves)):
+                self._symbol_check(where, name, {value})
+                if value in (OTHER, WANTED):
+                    raise BadRequest(f"{name}={value} is another value on every node: it proves nothing", where=where)
+            said = f"{rule.variable}={rule.value} cannot imply {rule.other}={rule.proves}"
+            if rule.variable in self.lost_with({rule.other: rule.proves}):
+                raise BadRequest(f"{said}: {rule.variable} is lost when {rule.other} is that", where=where)
+            for value in self.variables[rule.other].symbols:
+                if value != rule.proves and rule.variable not in self.lost_with({rule.other: value}):
+                    told = f"{said}: {rule.variable} outlives {rule.other}={value}"
+                    raise BadRequest(told, where=where, hint=f"say lost_when: {{{rule.other}: {value}}}")
+        # In this order what is proved of a variable is complete before what follows from that.
+        proved: dict[tuple[str, str], dict[str, str]] = {}
+        for rule in reversed(rules):
+            known = proved.setdefault((rule.variable, rule.value), {})
+            for other, value in {rule.other: rule.proves, **proved.get((rule.other, rule.proves), {})}.items():
+                if known.setdefault(other, value) != value:
+                    told = f"{rule.variable}={rule.value} implies both {other}={known[other]} and {other}={value}"
+                    raise BadRequest(told, where=f"variable {rule.variable}")
 
     def _validate_mutation(self, mutation: Mutation) -> None:
         where = f"mutation {mutation.name}"

@@ -4,6 +4,7 @@
     variables:
       power: [off, on]           # short for {values: [off, on]}
       image: {open: true, ages_out_after: 90, lost_when: {power: off}, observer: node}
+      os: {values: [down, up], lost_when: {power: off}, implies: {up: {power: on}}, observer: node}
     mutations:
       power-on: {variable: power, from: off, to: on, cost: 30, driver: pdu}
       load: {variable: image, from: "*", to: wanted, requires: {power: on}}
@@ -92,13 +93,17 @@ def parse(text: str, *, source: str, layers: Sequence[Layer] = (), always_extend
 def _variable(name: str, section: _Section) -> Variable:
     if isinstance(section.data, list):
         return Variable(name=name, values=section.words())
-    section.only("values", "open", "ages_out_after", "lost_when", "observer", "doc")
+    section.only("values", "open", "ages_out_after", "lost_when", "implies", "observer", "doc")
     return Variable(
         name=name,
         values=section.sub("values").words(),
         open=section.scalar("open", bool, False),
         ages_out_after=section.scalar("ages_out_after", float, None),
         lost_when=section.sub("lost_when").table(),
+        implies={
+            value: {other: word.text() for other, word in section.sub("implies").sections(value)}
+            for value, _ in section.sections("implies")
+        },
         observer=section.scalar("observer", str, ""),
         doc=section.scalar("doc", str, ""),
     )

@@ -6,7 +6,7 @@ import enum
 
 import msgspec
 
-from strata.core.model import UNKNOWN, Model
+from strata.core.model import Model
 from strata.engine.planner import Plan, Planner
 from strata.engine.table import FleetTable
 
@@ -23,7 +23,7 @@ class Kind(enum.IntEnum):
     LOOK = 3
     """See first."""
     STUCK = 4
-    """There is no way; the plan says why."""
+    """There is no way, not even to a part of the goal; the plan says why."""
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -58,14 +58,16 @@ class Decider:
         facts: list[str] = []
         desires: list[frozenset[str] | None] = []
         unseen: set[str] = set()
+        implied: set[str] = set()
         for position, (name, column) in enumerate(self._table.columns.items()):
-            symbols = (UNKNOWN, *column.variable.symbols, UNKNOWN)
-            code = row[2 * position]
-            facts.append(symbols[code])
-            if code == len(symbols) - 1:
+            fact = column.fact_class(row[2 * position])
+            facts.append(fact.symbol)
+            if fact.unseen:
                 unseen.add(name)
+            if fact.implied:
+                implied.add(name)
             desires.append(column.goal_symbols(row[2 * position + 1]))
-        plan = self._planner.plan(tuple(facts), tuple(desires), frozenset(unseen))
+        plan = self._planner.advance(tuple(facts), tuple(desires), frozenset(unseen), frozenset(implied))
         if all(desire is None for desire in desires):
             return Decision(Kind.UNMANAGED, plan)
         if plan.status == "done":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,9 @@ import numpy.typing as npt
 from strata.core.column import Indices
 from strata.core.model import UNKNOWN
 from strata.engine.decisions import Decision, Kind
+from strata.engine.planner import Plan
 from strata.engine.reconciler import Engine
+from strata.engine.sight import Silence
 from strata.engine.work import Phase, Wait
 
 STATES = ("unmanaged", "ready", "converging", "waiting", "faulted", "held", "frozen", "unreachable", "unknown")
@@ -94,7 +97,7 @@ def explain(engine: Engine, node: int, now: float) -> Explanation:
     if work.decision[node] < 0:
         return Explanation(state, "Nobody has looked at it yet.", [], [], "", (), None)
     decision = engine.decider.decisions[work.decision[node]]
-    lines = _differences(engine, node, now)
+    lines = [*_differences(engine, node, now), *_silences(engine, node, now, decision.plan)]
     if phase is not Phase.IDLE:
         return _under_way(engine, node, now, state, lines, reason)
     if decision.kind is Kind.UNMANAGED:
@@ -108,9 +111,11 @@ def explain(engine: Engine, node: int, now: float) -> Explanation:
         summary = f"{_list(names)} must be seen before anything is done; {_list(decision.observers)} is looking."
         return Explanation(state, summary, lines, [], "", names, now)
     if decision.kind is Kind.STUCK:
-        return Explanation(
-            state, f"There is no way to its goal: {decision.plan.reason}.", [*lines, *_reason(reason)], [], "", (), None
-        )
+        why = _left_out(engine, node, now, decision.plan)
+        lines = [line for line in lines if not line.startswith(why)]
+        if why != decision.plan.reason:
+            lines.append(decision.plan.reason)
+        return Explanation(state, f"There is no way to its goal: {why}.", [*lines, *_reason(reason)], [], "", (), None)
     return _waiting(engine, node, now, state, lines, reason, decision)
 
 
@@ -162,7 +167,10 @@ def _waiting(
     if blockers:
         summary += "; it waits for " + " and ".join(f"{b.kind} {b.name}".strip() for b in blockers)
     chain = " → ".join(decision.plan.steps)
-    lines = [*lines, f"the way: {chain} (cost {decision.plan.cost:g})", *_reason(reason)]
+    lines = [*lines, f"the way: {chain} (cost {decision.plan.cost:g})"]
+    if decision.plan.reason:
+        lines.append(f"only to a part of its goal: {_left_out(engine, node, now, decision.plan)}")
+    lines += _reason(reason)
     return Explanation(state, summary + ".", lines, blockers, decision.mutation, (), when)
 
 
@@ -182,14 +190,48 @@ def _differences(engine: Engine, node: int, now: float) -> list[str]:
         if column.goal[node] and not column.satisfied(here)[0]:
             wanted = " or ".join(column.goals[column.goal[node]])
             value = column.words[column.fact[node]]
-            seen = f", seen {now - column.seen[node]:.0f} s ago" if value != UNKNOWN else ""
+            how = column.sources[column.source[node]] if column.implied[node] else "seen"
+            seen = f", {how} {now - column.seen[node]:.0f} s ago" if value != UNKNOWN else ""
             lines.append(f"{name} is {value}{seen}; wanted is {wanted}")
     return lines
+
+
+def _silences(engine: Engine, node: int, now: float, plan: Plan) -> list[str]:
+    """What is not seen though somebody looks: of what is wanted, known by implication, or in the way."""
+    silent: dict[Silence, list[str]] = {}
+    for name, column in engine.table.columns.items():
+        matters = column.goal[node] or column.implied[node] or name in (*plan.observe, *plan.unseen)
+        if matters and (column.implied[node] or not column.fact[node]):
+            silence = engine.sight.silence(name, node)
+            if silence is not None:
+                silent.setdefault(silence, []).append(name)
+    return [f"{_silent(silence, names, now)}{_implied(engine, node, names)}" for silence, names in silent.items()]
+
+
+def _silent(silence: Silence, names: Sequence[str], now: float) -> str:
+    why = silence.why or "it did not say why"
+    return f"{silence.driver} has not seen {_list(names)} for {now - silence.since:.0f} s: {why}"
+
+
+def _implied(engine: Engine, node: int, names: Sequence[str]) -> str:
+    columns = [engine.table.columns[name] for name in names]
+    known = [column for column in columns if column.implied[node]]
+    said = (f"{c.variable.name} is {c.words[c.fact[node]]}, {c.sources[c.source[node]]}" for c in known)
+    return f" ({'; '.join(said)})" if known else ""
+
+
+def _left_out(engine: Engine, node: int, now: float, plan: Plan) -> str:
+    """Why there is no way to the goal or a part of it: who is silent, where that is what it comes to."""
+    for name in plan.unseen:
+        silence = engine.sight.silence(name, node)
+        if silence is not None:
+            return _silent(silence, [name], now)
+    return plan.reason
 
 
 def _reason(reason: str) -> list[str]:
     return [f"last trouble: {reason}"] if reason else []
 
 
-def _list(names: tuple[str, ...]) -> str:
+def _list(names: Sequence[str]) -> str:
     return " and ".join(names)

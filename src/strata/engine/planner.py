@@ -45,6 +45,9 @@ class Plan(msgspec.Struct, frozen=True):
     """Names of mutations, in order. With ``observe``: the way if nothing is found by looking, if there is one."""
     cost: float = 0.0
     reason: str = ""
+    """Why there is no way; of a plan: why there is none to the part of the goal that it leaves out."""
+    unseen: tuple[str, ...] = ()
+    """With ``reason``: what was looked at in vain, and stands in the way by that."""
 
 
 class Planner:
@@ -61,21 +64,59 @@ class Planner:
         self.denied = denied
         self._limit = limit
         self._space = Space(model)
-        self._plans: dict[tuple[Facts, Desires, frozenset[str]], Plan] = {}
-        self._goals: dict[Desires, Goal] = {}
+        self._plans: dict[tuple[Facts, Desires, frozenset[str], frozenset[str], Desires], Plan] = {}
+        self._goals: dict[tuple[Desires, Desires], Goal] = {}
 
-    def plan(self, facts: Facts, desires: Desires, assume_observed: frozenset[str] = _NOTHING) -> Plan:
-        """What to do with a node of this class.
+    def plan(
+        self,
+        facts: Facts,
+        desires: Desires,
+        assume_observed: frozenset[str] = _NOTHING,
+        implied: frozenset[str] = _NOTHING,
+        means: Desires | None = None,
+    ) -> Plan:
+        """The way of a node of this class to all that is desired.
 
-        ``assume_observed`` names variables that were just looked at and stayed unknown: not to be asked for again.
+        ``assume_observed`` names variables that were just looked at and not seen: not to be asked for again.
+        ``implied`` names those whose facts are only proved by others. ``means``: desires of which ``desires`` are a
+        part; the others are not to be fulfilled, but say what ``wanted`` is.
         """
-        key = (facts, desires, assume_observed)
+        key = (facts, desires, assume_observed, implied, means or desires)
         plan = self._plans.get(key)
         if plan is None:
             if len(self._plans) >= _MOST_CLASSES:
                 self._plans.clear()
-            plan = self._plans[key] = self._think(facts, desires, assume_observed)
+            plan = self._plans[key] = self._think(*key)
         return plan
+
+    def advance(
+        self,
+        facts: Facts,
+        desires: Desires,
+        assume_observed: frozenset[str] = _NOTHING,
+        implied: frozenset[str] = _NOTHING,
+    ) -> Plan:
+        """What to do with a node of this class: ``plan``, or if there is no way to the whole goal, the way to the part
+        of it that can be had. Of that part is every desire that can be fulfilled by itself; what cannot is left alone:
+        the way changes nothing of it, for nobody knows that it is not as desired.
+        """
+        whole = self.plan(facts, desires, assume_observed, implied)
+        if whole.status != "unreachable":
+            return whole
+        part: list[frozenset[str] | None] = []
+        for at, want in enumerate(desires):
+            alone = tuple(want if place == at else None for place in range(len(desires)))
+            there = want is not None and self.plan(facts, alone, assume_observed, implied, desires)
+            part.append(want if there and there.status != "unreachable" else None)
+        left = {name for name, want, had in zip(self._space.names, desires, part, strict=True) if want != had}
+        if not left:
+            return whole  # they exclude each other, and nobody said which matters more
+        plan = self.plan(facts, tuple(part), assume_observed, implied, desires)
+        if plan.status not in ("plan", "observe"):
+            return whole
+        if any(left.intersection(self.model.effects(self.model.mutations[step])) for step in plan.steps):
+            return whole
+        return msgspec.structs.replace(plan, reason=whole.reason, unseen=whole.unseen)
 
     def plan_named(
         self,
@@ -108,13 +149,16 @@ class Planner:
                 worst = branch
         return worst
 
-    def _think(self, facts: Facts, desires: Desires, assume_observed: frozenset[str]) -> Plan:
-        masks = self._masks(facts, desires)
-        goal = self._goals.get(desires)
+    def _think(
+        self, facts: Facts, desires: Desires, assume_observed: frozenset[str], implied: frozenset[str], means: Desires
+    ) -> Plan:
+        masks = self._masks(facts, desires, implied)
+        goal = self._goals.get((desires, means))
         if goal is None:
             if len(self._goals) >= _MOST_CLASSES:
                 self._goals.clear()
-            goal = self._goals[desires] = Goal(self._space, desires, denied=self.denied, limit=self._limit)
+            goal = Goal(self._space, desires, means=means, denied=self.denied, limit=self._limit)
+            self._goals[desires, means] = goal
         if goal.holds(masks):
             return Plan("done")
         try:
@@ -128,7 +172,7 @@ class Planner:
         unseen = [
             at
             for at in sorted(goal.relevant)
-            if masks[at] == UNKNOWN_BIT
+            if not self._space.seen(at, masks[at])
             and self._space.names[at] not in assume_observed
             and self.model.variables[self._space.names[at]].observer
         ]
@@ -142,7 +186,8 @@ class Planner:
             return Plan("observe" if look else "plan", self._named(look), steps, cost)
         if look:
             return Plan("observe", self._named(look))
-        return Plan("unreachable", reason=explain(self._space, goal, masks, desires, self.denied, lost))
+        reason, blamed = explain(self._space, goal, masks, desires, self.denied, lost)
+        return Plan("unreachable", reason=reason, unseen=tuple(blamed))
 
     def _worth_looking(
         self, goal: Goal, masks: State, sure: tuple[int, Path] | None, unseen: Sequence[int]
@@ -154,7 +199,9 @@ class Planner:
         for at in unseen:
             hoped_for[at] = self._space.full[at]
         start = goal.reduce(hoped_for)
-        look = self._leans(goal, sure[1], unseen) if sure is not None else set()
+        # What is implied will do for a sure way.
+        unknown = [at for at in unseen if masks[at] == UNKNOWN_BIT]
+        look = self._leans(goal, sure[1], unknown) if sure is not None else set()
         try:
             hope = goal.cheapest(start)
         except TooLarge:
@@ -170,7 +217,7 @@ class Planner:
 
     def _needed_by_destructive(self, goal: Goal, masks: State, desires: Desires, likely: Sequence[int]) -> set[int]:
         """What a destructive step must know, where there would be a way if it need not."""
-        bold = Goal(self._space, desires, denied=self.denied, careful=False, limit=self._limit)
+        bold = Goal(self._space, desires, means=goal.means, denied=self.denied, careful=False, limit=self._limit)
         start = bold.reduce([self._space.full[at] if at in likely else mask for at, mask in enumerate(masks)])
         way = bold.cheapest(start)
         found = blind(self._space, bold, start, way[1]) if way is not None else None
@@ -224,7 +271,7 @@ class Planner:
     def _named(self, positions: Iterable[int]) -> tuple[str, ...]:
         return tuple(self._space.names[at] for at in sorted(positions))
 
-    def _masks(self, facts: Facts, desires: Desires) -> State:
+    def _masks(self, facts: Facts, desires: Desires, implied: frozenset[str]) -> State:
         if len(facts) != len(self._space.names) or len(desires) != len(self._space.names):
             raise BadRequest(f"facts and desires have {len(self._space.names)} places, one per variable", where="plan")
         for name, bits, fact, want in zip(self._space.names, self._space.bits, facts, desires, strict=True):
@@ -233,7 +280,10 @@ class Planner:
                     raise BadRequest(f"{symbol!r} is not one of {', '.join(bits)}", where=name)
             if want is not None and (not want or UNKNOWN in want):
                 raise BadRequest("a desire is one or more known values", where=name)
-        return tuple(bits[fact] for bits, fact in zip(self._space.bits, facts, strict=True))
+        return tuple(
+            (self._space.implied[at].get(fact) if name in implied else None) or self._space.bits[at][fact]
+            for at, (name, fact) in enumerate(zip(self._space.names, facts, strict=True))
+        )
 
 
 def classify(model: Model, facts: Mapping[str, str], desires: Mapping[str, Collection[str]]) -> tuple[Facts, Desires]:

@@ -125,6 +125,7 @@ class Engine:
             # What the new leader does not contradict is as it was last recorded.
             for column in self.table.columns.values():
                 column.fact[nodes] = column.last[nodes]
+                column.implied[nodes] = False
 
     def mirror(self, variable: str, value: str, nodes: Indices, now: float) -> None:
         """Another controller saw a fact, or says what befell the nodes. Nodes that we lead are left alone."""
@@ -159,6 +160,7 @@ class Engine:
                     self.courses.done(generation, outcomes, detail, now)
                 case Answered(ask, refusals):
                     self.starts.answered(ask, refusals, now, acts)
+        self.sight.imply(now)
         self.sight.age(now)
         self.courses.settle(now)
         self._decide(now)

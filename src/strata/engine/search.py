@@ -2,8 +2,10 @@
 
 A state is one bit mask per variable that can matter: one bit for a known value, one for unknown. A mask of several
 bits is a value that is still open to choice ("whatever we may find when we look"); a step that needs certain values
-narrows it. The search is exact and deterministic: cost, then fewer steps, then names. Knows masks and
-costs; what to observe and how to say that there is no way are ``planner``'s and ``unreachable``'s.
+narrows it. A value that is only implied (``Variable.implies``) has a bit of its own: it is as good as a seen one, but
+that no step starts from it, as nobody would see what becomes of it. The search is exact and deterministic: cost, then
+fewer steps, then names. Knows masks and costs; what to observe and how to say that there is no way are ``planner``'s
+and ``unreachable``'s.
 """
 
 from __future__ import annotations
@@ -50,19 +52,37 @@ class Space:
             {symbol: 1 << at for at, symbol in enumerate((UNKNOWN, *model.variables[name].symbols))}
             for name in self.names
         )
-        self.full = tuple((1 << len(bits)) - 1 for bits in self.bits)
+        proved = {rule.other for rule in model.implications() if model.variables[rule.other].observer}
+        self.implied: tuple[dict[str, int], ...] = tuple(
+            {symbol: bit << len(bits) - 1 for symbol, bit in bits.items() if symbol != UNKNOWN}
+            if name in proved
+            else {}
+            for name, bits in zip(self.names, self.bits, strict=True)
+        )
+        """The bits of values that are known by implication, where that can be and somebody could see them instead."""
+        self.full = tuple(
+            sum(bits.values()) + sum(more.values()) for bits, more in zip(self.bits, self.implied, strict=True)
+        )
 
-    def mask(self, variable: int, symbols: Sequence[str] | frozenset[str]) -> int:
-        """The bits of ``symbols``."""
-        return sum(self.bits[variable][symbol] for symbol in symbols)
+    def mask(self, variable: int, symbols: Sequence[str] | frozenset[str], *, implied: bool = True) -> int:
+        """The bits of ``symbols``; unless ``implied``, only as seen."""
+        seen = sum(self.bits[variable][symbol] for symbol in symbols)
+        more = self.implied[variable]
+        return seen + sum(more.get(symbol, 0) for symbol in symbols) if implied and more else seen
+
+    def seen(self, variable: int, mask: int) -> bool:
+        """Whether ``mask`` stands for something that was seen: it is neither unknown nor implied."""
+        return bool(mask & (sum(self.bits[variable].values()) - UNKNOWN_BIT))
 
     def symbols(self, variable: int, mask: int) -> list[str]:
         """The values that ``mask`` stands for."""
-        return [symbol for symbol, bit in self.bits[variable].items() if bit & mask]
+        more = self.implied[variable]
+        return [symbol for symbol, bit in self.bits[variable].items() if (bit | more.get(symbol, 0)) & mask]
 
     def compile(self, mutation: Mutation, desired: Mapping[str, frozenset[str]], *, careful: bool = True) -> Step:
         """``mutation`` as masks. ``careful``: a destructive one never acts on what is unknown."""
-        needs = {self.position[mutation.variable]: self.mask(self.position[mutation.variable], mutation.start)}
+        own = self.position[mutation.variable]
+        needs = {own: self.mask(own, mutation.start, implied=False)}
         for name, symbols in mutation.requires.items():
             at = self.position[name]
             needs[at] = needs.get(at, self.full[at]) & self.mask(at, symbols)
@@ -93,6 +113,7 @@ class Goal:
         space: Space,
         desires: Sequence[frozenset[str] | None],
         *,
+        means: Sequence[frozenset[str] | None] | None = None,
         denied: frozenset[str] = frozenset(),
         careful: bool = True,
         limit: int = 200_000,
@@ -100,7 +121,9 @@ class Goal:
         self.space = space
         self.limit = limit
         self.wanted = tuple((at, space.mask(at, want)) for at, want in enumerate(desires) if want is not None)
-        named = {space.names[at]: want for at, want in enumerate(desires) if want is not None}
+        self.means = means or desires
+        """What ``wanted`` is of an open variable can be known without it being part of this goal."""
+        named = {space.names[at]: want for at, want in enumerate(self.means) if want is not None}
         usable = [
             space.compile(mutation, named, careful=careful)
             for _, mutation in sorted(space.model.mutations.items())

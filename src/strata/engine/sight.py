@@ -1,21 +1,26 @@
-"""What is believed of the nodes and how it is kept fresh: looks, facts, ageing, forgetting.
+"""What is believed of the nodes and how it is kept fresh: looks, facts, what they prove, ageing, forgetting.
 
 It knows drivers only by name, and nothing of plans.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from strata.core.column import Codes, Column, Indices
 from strata.core.model import OPEN_SYMBOLS, UNKNOWN, WANTED, Model
+from strata.core.redact import redact
 from strata.engine.effects import Change, Look, Seen
 from strata.engine.settings import EngineSettings
-from strata.engine.table import NEVER, FleetTable, Times
+from strata.engine.table import NEVER, FleetTable, Mask, Times, VariableColumns
 from strata.engine.work import Phase, Urgency, Work
 
+_LONGEST = 300
+"""Characters of a reason."""
 _WANTED = OPEN_SYMBOLS.index(WANTED) + 1
 
 
@@ -29,12 +34,53 @@ class _Eye:
         self.next: Times = np.zeros(0)
         self.looking = np.zeros(0, dtype=bool)
         self.blind = np.zeros(0, dtype=np.int8)
+        self.blind_since: Times = np.zeros(0)
+        self.troubles: dict[int, str] = {}
+        """Why the last look at a node showed nothing, of the few of which that is known."""
 
     def grow(self, size: int) -> None:
         old = len(self.next)
         self.next = np.r_[self.next, np.zeros(size - old)]
         self.looking = np.r_[self.looking, np.zeros(size - old, dtype=bool)]
         self.blind = np.r_[self.blind, np.zeros(size - old, dtype=np.int8)]
+        self.blind_since = np.r_[self.blind_since, np.full(size - old, NEVER)]
+
+    def noted(self, nodes: Indices, blind: Mask, issued: float, report: Seen) -> None:
+        """Keep of each node how often, since when and why looks showed nothing."""
+        self.blind[nodes] = np.where(blind, np.minimum(self.blind[nodes] + 1, 20), 0)
+        self.blind_since[nodes] = np.where(blind, np.minimum(self.blind_since[nodes], issued), NEVER)
+        if self.troubles:
+            for node in self.troubles.keys() & set(nodes.tolist()):
+                del self.troubles[node]
+        if blind.any():
+            why = {place: reason for column in report.columns.values() for place, reason in column.reasons.items()}
+            for place in np.flatnonzero(blind).tolist():
+                if reason := why.get(place, report.detail):
+                    self.troubles[int(nodes[place])] = reason
+
+    def forgive(self, nodes: Indices) -> None:
+        """As if nobody had looked yet."""
+        self.blind[nodes] = 0
+        self.blind_since[nodes] = NEVER
+        for node in nodes.tolist() if self.troubles else ():
+            self.troubles.pop(node, None)
+
+
+class Silence(NamedTuple):
+    """A driver that sees nothing of a node: since when, and what its last look came to (empty: it did not say)."""
+
+    driver: str
+    since: float
+    why: str
+
+
+class _Proof(NamedTuple):
+    """One ``Implication`` over the table: where ``column`` has the fact ``code``, the other is ``proves``."""
+
+    column: VariableColumns
+    code: int
+    proves: int
+    source: str
 
 
 class Sight:
@@ -55,6 +101,14 @@ class Sight:
         """By number, as ``Work.mutation`` holds them."""
         self._promises = [model.effects(mutation) for mutation in self._mutations]
         self._aged_at = -NEVER
+        self._proofs: dict[str, list[_Proof]] = {}
+        """By the variable that is proved, in an order in which each is settled before it proves another."""
+        self._proved_by: dict[str, list[str]] = {}
+        for rule in model.implications():
+            column, other = table.columns[rule.variable], table.columns[rule.other]
+            proof = _Proof(column, column.word_code(rule.value), other.word_code(rule.proves), rule.variable)
+            self._proofs.setdefault(rule.other, []).append(proof)
+            self._proved_by.setdefault(rule.variable, []).append(rule.other)
         self.changes: list[Change] = []
         """Fact changes since the shell last took them."""
         self.eyes: dict[str, _Eye] = {}
@@ -88,14 +142,27 @@ class Sight:
         for name in variables:
             column = self._table.columns[name]
             column.fact[nodes] = 0
-            column.unseen[nodes] = False
+            column.unseen[nodes] = column.implied[nodes] = False
+            for other in self._proved_by.get(name, ()):
+                proved = self._table.columns[other]
+                by_this = proved.implied[nodes] & (proved.source[nodes] == proved.source_code(_implied_by(name)))
+                self.forget(nodes[by_this], (other,))
 
     def forget_all(self, nodes: Indices, now: float) -> None:
         """Believe nothing, and look at everything anew: how a controller takes nodes over."""
         self.forget(nodes, tuple(self._table.columns))
         self.look_soon(nodes, None, now)
         for eye in self.eyes.values():
-            eye.blind[nodes] = 0
+            eye.forgive(nodes)
+
+    def silence(self, variable: str, node: int) -> Silence | None:
+        """Who should see ``variable`` of ``node`` and sees nothing; None if the last look showed something."""
+        eye = self.eyes.get(self._model.variables[variable].observer)
+        if eye is None or not eye.blind.item(node):
+            return None
+        # What a device says may echo what it was sent, and be long. Cleaned here: few ask, and very many may be silent.
+        why = redact(eye.troubles.get(node, ""))[:_LONGEST]
+        return Silence(eye.driver, eye.blind_since.item(node), why)
 
     def seen(self, now: float, report: Seen) -> None:
         """A look came back."""
@@ -110,7 +177,7 @@ class Sight:
         blind = np.ones(len(nodes), dtype=bool)
         for column in columns.values():
             blind &= column.codes == 0
-        eye.blind[nodes] = np.where(blind, np.minimum(eye.blind[nodes] + 1, 20), 0)
+        eye.noted(nodes, blind, issued, report)
         jitter = self._random.uniform(0.8, 1.0, len(nodes))
         wait = np.where(
             blind,
@@ -133,19 +200,83 @@ class Sight:
             mine = self._table.columns[name]
             codes = mine.encode(column)
             known = codes != 0
-            mine.unseen[nodes] = ~known & (mine.fact[nodes] == 0)
+            unseen = mine.fact[nodes] == 0
+            if mine.provable:
+                unseen |= mine.implied[nodes]
+            mine.unseen[nodes] = unseen & ~known
             if not known.all():
-                fresh_blind = nodes[~known]
-                self._work.touch(fresh_blind[mine.fact[fresh_blind] == 0], Urgency.NEWS)
+                self._work.touch(nodes[unseen & ~known], Urgency.NEWS)
             some, codes = nodes[known], codes[known]
             changed = mine.fact[some] != codes
             mine.fact[some] = codes
+            if mine.provable:
+                changed |= mine.implied[some]
+                mine.implied[some] = False
             mine.seen[some] = at
             mine.source[some] = mine.source_code(source)
             self._work.touch(some[changed], Urgency.NEWS)
             new = mine.last[some] != codes
             if new.any():
                 lost += self._record(name, some[new], codes[new], source)
+        self._lose(lost, columns, at)
+
+    def imply(self, now: float) -> None:
+        """What nobody sees is known where another fact proves it, is as old as that, and ends with it."""
+        for name, proofs in self._proofs.items():
+            column = self._table.columns[name]
+            nodes = np.flatnonzero((column.fact == 0) | column.implied | (column.seen < now - _limit(column)))
+            nodes = nodes[self._work.alive[nodes] & (self._work.epoch[nodes] > 0)] if len(nodes) else nodes
+            if not len(nodes):
+                continue
+            codes, seen = np.zeros(len(nodes), dtype=np.int32), np.full(len(nodes), -NEVER)
+            source = np.zeros(len(nodes), dtype=np.int16)
+            clash = np.zeros(len(nodes), dtype=bool)
+            for proof in proofs:
+                when = proof.column.seen[nodes]
+                lasts = proof.column.implied[nodes] | (when >= now - _limit(proof.column))
+                holds = lasts & (proof.column.fact[nodes] == proof.code)
+                clash |= holds & (codes != 0) & (codes != proof.proves)
+                newest = holds & (when > seen)
+                codes[newest], seen[newest] = proof.proves, when[newest]
+                source[newest] = column.source_code(_implied_by(proof.source))
+            codes[clash] = 0  # somebody is wrong, and nobody knows who
+            self._take_proved(name, nodes[codes != 0], codes[codes != 0], seen[codes != 0], source[codes != 0], now)
+            self._drop_proved(name, nodes[(codes == 0) & column.implied[nodes]])
+
+    def _take_proved(
+        self, name: str, nodes: Indices, codes: Codes, seen: Times, source: npt.NDArray[np.int16], now: float
+    ) -> None:
+        column = self._table.columns[name]
+        changed = ~column.implied[nodes] | (column.fact[nodes] != codes)
+        # What was seen once, and is not any more for as long as a fact lasts, was looked at in vain.
+        column.unseen[nodes] |= (column.fact[nodes] != 0) & ~column.implied[nodes]
+        column.fact[nodes], column.seen[nodes], column.source[nodes] = codes, seen, source
+        column.implied[nodes] = True
+        self._work.touch(nodes[changed], Urgency.NEWS)
+        lost: list[tuple[Indices, tuple[str, ...]]] = []
+        new = column.last[nodes] != codes
+        for one in np.unique(source[new]).tolist():
+            some = new & (source == one)
+            lost += self._record(name, nodes[some], codes[some], column.sources[one], implied=True)
+        self._lose(lost, (), now)
+
+    def _drop_proved(self, name: str, nodes: Indices) -> None:
+        if not len(nodes):
+            return
+        column = self._table.columns[name]
+        column.fact[nodes] = 0
+        column.implied[nodes] = False
+        self._work.touch(nodes, Urgency.NEWS)
+        # A proof that is looked at anew may well be there again: history has nothing to tell yet.
+        gone = column.last[nodes] != 0
+        for proof in self._proofs[name]:
+            gone &= (proof.column.fact[nodes] != 0) | (proof.column.last[nodes] != proof.code)
+        if gone.any():
+            some = nodes[gone]
+            self._record(name, some, np.zeros(len(some), dtype=np.int32), "", cause="nothing proves it any more")
+
+    def _lose(self, lost: list[tuple[Indices, tuple[str, ...]]], columns: Collection[str], at: float) -> None:
+        """Forget what is lost with what was seen at ``at``; ``columns``: what that look saw."""
         for victims, names in lost:
             others = tuple(name for name in names if name not in columns)
             self.forget(victims, others)
@@ -171,7 +302,7 @@ class Sight:
             limit = column.variable.ages_out_after
             if limit is None:
                 continue
-            old = np.flatnonzero(ours & (column.fact != 0) & (column.seen < now - limit))
+            old = np.flatnonzero(ours & (column.fact != 0) & ~column.implied & (column.seen < now - limit))
             if len(old):
                 zero = np.zeros(len(old), dtype=np.int32)
                 self._record(name, old, zero, "", cause=f"not seen for {limit:g} s")
@@ -210,7 +341,7 @@ class Sight:
         return min(soonest, max(now, self._aged_at + 1.0)) if ours.any() else NEVER
 
     def _record(
-        self, name: str, nodes: Indices, codes: Codes, source: str, cause: str = ""
+        self, name: str, nodes: Indices, codes: Codes, source: str, cause: str = "", *, implied: bool = False
     ) -> list[tuple[Indices, tuple[str, ...]]]:
         """Note changes of one variable, grouped; return what is lost with them."""
         column = self._table.columns[name]
@@ -240,7 +371,7 @@ class Sight:
                 why = self._cause(doing_code - 1, name, old_code, symbol)
             self.changes.append(Change(name, column.words[old_code], new, source, why, members))
             victims = self._lost_with(name, new)
-            if old_code and new_code and not cause and not ours:
+            if old_code and new_code and not cause and not ours and not implied:
                 # A surprise: whatever else we believed of these nodes may be out of date too.
                 victims = tuple(self._table.columns)
             if victims:
@@ -263,3 +394,13 @@ class Sight:
         if key not in self._lost:
             self._lost[key] = tuple(self._model.lost_with({variable: value}))
         return self._lost[key]
+
+
+def _implied_by(variable: str) -> str:
+    """The source of what ``variable`` proves."""
+    return f"implied by {variable}"
+
+
+def _limit(column: VariableColumns) -> float:
+    """Seconds for which a fact lasts."""
+    return NEVER if column.variable.ages_out_after is None else column.variable.ages_out_after

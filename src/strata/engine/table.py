@@ -7,6 +7,7 @@ what to do about a node (``strata.engine.reconciler``), only what is believed an
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,15 @@ Mask = npt.NDArray[np.bool_]
 Times = npt.NDArray[np.float64]
 
 NEVER = float("inf")
+
+
+class FactClass(NamedTuple):
+    """A fact as the planner sees it."""
+
+    symbol: str
+    unseen: bool
+    """Its observer looked and saw nothing."""
+    implied: bool
 
 
 class VariableColumns:
@@ -42,13 +52,17 @@ class VariableColumns:
         self.seen: Times = np.full(size, -np.inf)
         self.source: npt.NDArray[np.int16] = np.zeros(size, dtype=np.int16)
         self.unseen: Mask = np.zeros(size, dtype=bool)
-        """Somebody looked, and it stayed unknown."""
+        """Its observer looked, and saw nothing: it is unknown, or known by implication only."""
+        self.implied: Mask = np.zeros(size, dtype=bool)
+        """Known only because another variable's fact proves it (``Variable.implies``)."""
+        self.provable = False
+        """Whether that can be: nothing looks at ``implied`` where it cannot."""
         self.goal: Codes = np.zeros(size, dtype=np.int32)
         self.sources: list[str] = [""]
 
     def grow(self, size: int) -> None:
         """Make room for ``size`` nodes."""
-        for name in ("fact", "last", "before", "seen", "source", "unseen", "goal"):
+        for name in ("fact", "last", "before", "seen", "source", "unseen", "implied", "goal"):
             old, fill = getattr(self, name), -np.inf if name == "seen" else 0
             new = np.full(size, fill, dtype=old.dtype)
             new[: len(old)] = old
@@ -58,7 +72,7 @@ class VariableColumns:
         """As if the nodes had never been there."""
         self.fact[nodes] = self.last[nodes] = self.before[nodes] = self.source[nodes] = self.goal[nodes] = 0
         self.seen[nodes] = -np.inf
-        self.unseen[nodes] = False
+        self.unseen[nodes] = self.implied[nodes] = False
 
     def word_code(self, word: str) -> int:
         """The code of a value. A closed variable knows only its own: anything else is 0, unknown."""
@@ -117,6 +131,24 @@ class VariableColumns:
         symbol[(fact == 0) & self.unseen[nodes]] = len(self.variable.symbols) + 1
         return symbol
 
+    def fact_classes(self, nodes: Indices) -> Codes:
+        """``symbols``, told apart further: last+1 on, whether it is implied, and whether its observer saw nothing."""
+        symbol = self.symbols(nodes)
+        if self.provable and (implied := self.implied[nodes]).any():
+            width = len(self.variable.symbols)
+            symbol[implied] += 1 + width * np.where(self.unseen[nodes[implied]], 2, 1).astype(np.int32)
+        return symbol
+
+    def fact_class(self, code: int) -> FactClass:
+        """What ``fact_classes`` means."""
+        symbols, width = (UNKNOWN, *self.variable.symbols), len(self.variable.symbols)
+        if code <= width:
+            return FactClass(symbols[code], unseen=False, implied=False)
+        if code == width + 1:
+            return FactClass(UNKNOWN, unseen=True, implied=False)
+        times, place = divmod(code - width - 2, width)
+        return FactClass(symbols[place + 1], unseen=bool(times), implied=True)
+
     def goal_classes(self, nodes: Indices) -> Codes:
         """The goal as the planner needs to tell it apart; for an open variable only whether absence will do."""
         goal = self.goal[nodes]
@@ -154,6 +186,8 @@ class FleetTable:
         self.model = model
         self.size = size
         self.columns = {name: VariableColumns(variable, size) for name, variable in model.variables.items()}
+        for rule in model.implications():
+            self.columns[rule.other].provable = True
 
     def grow(self, size: int) -> None:
         """Make room for at least ``size`` nodes."""
@@ -163,10 +197,10 @@ class FleetTable:
                 column.grow(self.size)
 
     def classes(self, nodes: Indices) -> tuple[npt.NDArray[np.int64], list[tuple[int, ...]]]:
-        """Group ``nodes``: for each the number of its class, and for each class its (symbol, goal class) pairs."""
+        """Group ``nodes``: for each the number of its class, and for each class its (fact class, goal class) pairs."""
         parts: list[Codes] = []
         for column in self.columns.values():
-            parts += (column.symbols(nodes), column.goal_classes(nodes))
+            parts += (column.fact_classes(nodes), column.goal_classes(nodes))
         key = np.zeros(len(nodes), dtype=np.int64)
         span = 1
         for part in parts:

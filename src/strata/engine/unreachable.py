@@ -19,29 +19,29 @@ def explain(
     desires: Sequence[frozenset[str] | None],
     denied: frozenset[str],
     lost: Collection[int] = (),
-) -> str:
-    """One sentence on why ``goal`` cannot be reached from ``masks``; looking at ``lost`` would not help."""
+) -> tuple[str, list[str]]:
+    """One sentence on why ``goal`` cannot be reached from ``masks``, and the variables that are in the way by not being
+    seen; looking at ``lost`` would not help."""
     if denied:
-        freed = Goal(space, desires, limit=goal.limit)
+        freed = Goal(space, desires, means=goal.means, limit=goal.limit)
         way = freed.cheapest(freed.reduce(masks))
         if way is not None:
-            return _forbidden(freed, way[1], denied)
-    bold = Goal(space, desires, denied=denied, careful=False, limit=goal.limit)
+            return _forbidden(freed, way[1], denied), []
+    bold = Goal(space, desires, means=goal.means, denied=denied, careful=False, limit=goal.limit)
     way = bold.cheapest(bold.reduce(masks))
     found = blind(space, bold, bold.reduce(masks), way[1]) if way is not None else None
     if found is not None:
         names = [space.names[at] for at in found[1]]
-        return (
-            f"{found[0].mutation.name} is destructive and needs {_and(names)} to be known; {_nobody_saw(space, names)}"
-        )
+        needs = f"{found[0].mutation.name} is destructive and needs {_and(names)} to be known"
+        return f"{needs}; {_nobody_saw(space, names, masks)}", names
     # One unknown variable to blame is a better answer than all of them.
-    unknown = [at for at in sorted(goal.relevant) if masks[at] == UNKNOWN_BIT and at not in lost]
+    unknown = [at for at in sorted(goal.relevant) if not space.seen(at, masks[at]) and at not in lost]
     for blamed in (*([at] for at in unknown), unknown):
         guess = goal.reduce([space.full[at] if at in blamed else mask for at, mask in enumerate(masks)])
         way = goal.cheapest(guess)
         if way is not None:
-            return _unknown(space, goal, guess, way[1])
-    return _missing(space, goal, masks, desires, denied)
+            return _unknown(space, goal, guess, way[1], masks)
+    return _missing(space, goal, masks, desires, denied), []
 
 
 def blind(space: Space, goal: Goal, state: State, path: Path) -> tuple[Step, list[int]] | None:
@@ -66,21 +66,28 @@ def _forbidden(goal: Goal, path: Path, denied: frozenset[str]) -> str:
     raise AssertionError("a way without denied steps was not found before")
 
 
-def _unknown(space: Space, goal: Goal, state: State, path: Path) -> str:
+def _unknown(space: Space, goal: Goal, state: State, path: Path, masks: State) -> tuple[str, list[str]]:
     """The first step (or the goal itself) that needs something to be known that is not."""
     for at in path:
         step = goal.steps[at]
         for variable, mask in step.needs:
             if _is_open(state[variable]):
                 name, values = space.names[variable], _or(space.symbols(variable, mask))
-                return f"{step.mutation.name} needs {name} to be {values}; {_nobody_saw(space, [name])}"
+                needs = f"{step.mutation.name} needs {name} to be {values}"
+                return f"{needs}; {_nobody_saw(space, [name], masks)}", [name]
         state = _walk(goal, step, state)
     names = [space.names[at] for at, _ in goal.wanted if _is_open(state[at])]
-    return f"no mutation starts from {_and(names)} unknown; {_nobody_saw(space, names)}"
+    what = "unknown" if all(masks[space.position[name]] == UNKNOWN_BIT for name in names) else "unseen"
+    return f"no mutation starts from {_and(names)} {what}; {_nobody_saw(space, names, masks)}", names
 
 
-def _nobody_saw(space: Space, names: Sequence[str]) -> str:
+def _nobody_saw(space: Space, names: Sequence[str], masks: State) -> str:
     watched = [name for name in names if space.model.variables[name].observer]
+    implied = [name for name in watched if masks[space.position[name]] != UNKNOWN_BIT]
+    if implied:
+        value = _or(space.symbols(space.position[implied[0]], masks[space.position[implied[0]]]))
+        observer = space.model.variables[implied[0]].observer
+        return f"that {implied[0]} is {value} is only implied, {observer} does not see it"
     if not watched:
         return f"{_and(names)} {'is' if len(names) == 1 else 'are'} unknown, and no observer is declared"
     return f"{_and(watched)} {'was' if len(watched) == 1 else 'were'} looked at and stayed unknown"
@@ -115,7 +122,7 @@ def _alone(
 ) -> bool:
     """Whether this part of the goal can be reached by itself."""
     only = [want if place == at else None for place, want in enumerate(desires)]
-    part = Goal(space, only, denied=denied, limit=goal.limit)
+    part = Goal(space, only, means=goal.means, denied=denied, limit=goal.limit)
     return part.cheapest(part.reduce(masks)) is not None
 
 

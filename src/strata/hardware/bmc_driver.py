@@ -47,6 +47,8 @@ class BmcDriver:
         chosen = self._settings
         self._pace = Pace(at_once=chosen.at_once, patience=chosen.patience, at_most=chosen.at_most)
         self._probes: dict[str, asyncio.Task[None]] = {}
+        self._troubles: dict[str, str] = {}
+        """Address → what the matter was with the last look at it, where it showed nothing."""
 
     async def close(self) -> None:
         """Stop probing."""
@@ -75,7 +77,7 @@ class BmcDriver:
         return Outcomes(codes, reasons)
 
     async def observe(self, variables: Sequence[str], batch: Batch) -> Mapping[str, Column]:
-        """``power``, unknown where the controller does not say. Other variables are left out."""
+        """``power``; unknown where the controller does not say, with the reason. Other variables are left out."""
         if "power" not in variables:
             return {}
         codes = np.zeros(len(batch), dtype=np.int32)
@@ -85,7 +87,8 @@ class BmcDriver:
             codes[position] = 0 if seen is None else POWER_WORDS.index(seen) + 1
 
         await self._pace.each([i for i in range(len(batch)) if not self._silent(_address(batch, i))], one)
-        return {"power": Column(POWER_WORDS, codes)}
+        reasons = {i: self._trouble(_address(batch, i)) for i in np.flatnonzero(codes == 0).tolist()}
+        return {"power": Column(POWER_WORDS, codes, reasons)}
 
     async def permits(self, guard: str, batch: Batch) -> Sequence[str]:
         """Controllers answer no guards, and that is a no."""
@@ -118,9 +121,23 @@ class BmcDriver:
             seen = await self._controllers.open(address).power()
         except StrataError as error:
             self._controllers.missed(address, error.detail)
+            self._troubles[address] = str(error)
             return None  # nothing was seen, and that is what the fact says
         self._controllers.answered(address)
+        self._troubles.pop(address, None)
         return seen
+
+    def _trouble(self, address: str) -> str:
+        """Why nothing was seen there."""
+        if not address:
+            return "the node has no BMC"
+        try:
+            locked, silent = self._controllers.locked(address), self._controllers.silent(address)
+        except DeviceError as wrong:
+            return str(wrong)
+        if locked:
+            return f"{address}: not tried: it {locked}"
+        return self._troubles.get(address) or f"{address}: it {'does not answer' if silent else 'does not say'}"
 
     def _silent(self, address: str) -> bool:
         """Whether to leave it out. One whose time has come is tried, but nobody waits for it."""

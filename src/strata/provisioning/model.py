@@ -13,6 +13,8 @@ LAYER = Layer(
             values=("down", "up", "hung"),
             ages_out_after=90,
             lost_when={"power": values("off")},
+            # Only what speaks: a node that is hung or down may have no power.
+            implies={"up": {"power": "on"}},
             observer="node",
             doc="The minimal OS: down (not started), up (its agent answers), hung (started, and no agent answers).",
         ),

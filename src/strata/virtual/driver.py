@@ -18,6 +18,8 @@ from strata.core.state import Outcome
 from strata.virtual.nodes import SimNodes
 from strata.virtual.rules import OUT, REASONS, SEEN_BY
 
+DEAD = "its BMC does not answer"
+
 
 class SimDriver:
     """Answers as the devices of ``nodes`` would, at the time that ``clock`` gives.
@@ -77,6 +79,9 @@ class SimDriver:
                     codes = np.full(len(batch), OUT if variable == "workload" else 0, dtype=np.int32)
                     codes[known] = column.codes
                     column = Column(column.words, codes)
+                if variable == "power" and self._nodes.bmc_dead.any():
+                    dead = np.flatnonzero(known)[self._nodes.bmc_dead[idx[known]]]
+                    column = Column(column.words, column.codes, dict.fromkeys(dead.tolist(), DEAD))
                 seen[variable] = column
         return seen
 

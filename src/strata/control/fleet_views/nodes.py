@@ -55,13 +55,25 @@ class NodePatch(In, frozen=True, kw_only=True):
     interfaces: Interfaces | UnsetType = UNSET
 
 
+class SilenceView(Out, frozen=True, kw_only=True):
+    """Who should see a variable and does not, since when, and what the last look came to."""
+
+    driver: str
+    since: float
+    why: str
+
+
 class FactView(Out, frozen=True, kw_only=True):
-    """What was last seen. ``value`` is ``unknown`` past its age; ``age`` is seconds since ``seen`` (null: never)."""
+    """What was last seen. ``value`` is ``unknown`` past its age; ``age`` is seconds since ``seen`` (null: never).
+    ``implied``: ``source`` names the variable whose fact proves it. ``silence`` null: the last look showed something.
+    """
 
     value: str
     seen: float | None
     source: str
     age: float | None
+    implied: bool = False
+    silence: SilenceView | None = None
 
 
 class DoingView(Out, frozen=True, kw_only=True):
