@@ -22,6 +22,10 @@ from strata.control.principal import LOCAL_ADMIN, Principal
 from strata.control.service_bmcs import BmcService
 from strata.core.errors import BadRequest, Denied, NotFound
 from strata.hardware.bmc import Boot
+from strata.hardware.redfish.client import Credentials, RedfishClient
+from strata.hardware.redfish.controller import RedfishController
+from support.cray_blade import NODES as NODES_OF_BLADE
+from support.cray_blade import CrayBlade
 from support.simulated_machine import SimulatedMachine, simulated_machine
 
 NODES = 6
@@ -128,6 +132,21 @@ async def test_a_node_that_cannot_be_reached_says_why_and_holds_nobody_up(site: 
     outcome = await site.bmcs.identify(LOCAL_ADMIN, "n00001,lost,bare", True)
     assert isinstance(outcome, ManyOutcome)
     assert (outcome.done, outcome.failed_count) == ("n00001", 2)
+
+
+@pytest.mark.parametrize("names", [None, {name: f"Blade-{name[-1]}" for name in NODES_OF_BLADE}])
+async def test_a_cap_of_a_node_in_a_blade_reaches_that_node_or_none(site: Site, names: dict[str, str] | None) -> None:
+    async with CrayBlade(names=names) as blade, RedfishClient(Credentials("root", "x")) as client:
+        site.bmcs._jobs._open = lambda _: RedfishController(client, blade.node(1))
+        outcome = await site.bmcs.set_limit(LOCAL_ADMIN, "n00001", "", 400)
+        assert isinstance(outcome, ManyOutcome)
+        if names is None:
+            assert (outcome.done, outcome.failed) == ("n00001", ())
+            assert [blade.cap(place) for place in range(4)] == [None, 400, None, None]
+        else:
+            assert outcome.done == ""
+            assert "which chassis is that of Systems/Node1" in outcome.failed[0].reason
+            assert blade.changed == set()
 
 
 async def test_a_scope_limits_what_is_seen_and_changed(site: Site) -> None:

@@ -15,8 +15,9 @@ from strata.hardware.bmc import Boot, Controller, PowerAction
 from strata.hardware.ipmi.client import IpmiClient
 from strata.hardware.ipmi.controller import IpmiController
 from strata.hardware.ipmi.inventory import inventory
+from strata.hardware.ipmi.records import FruLocator
 from strata.hardware.ipmi.session import IpmiSettings
-from strata.hardware.ipmi.store import IpmiStore
+from strata.hardware.ipmi.store import IpmiStore, own
 from strata.hardware.redfish.bmc import Credentials
 from support.fake_ipmi_bmc import PASSWORD, USER, FakeIpmiBmc, ipmitool
 
@@ -250,6 +251,24 @@ async def test_the_light_the_sensors_and_the_power_limit(controller: IpmiControl
         await controller.set_power_limit("dcmi", 1e9)
     with pytest.raises(NotFound):
         await controller.set_power_limit("cpu7", 100)
+
+
+async def test_sensors_and_frus_of_a_neighbour_in_the_chassis_are_not_read_as_the_nodes(
+    client: IpmiClient, bmc: FakeIpmiBmc
+) -> None:
+    bmc.tell(neighbours=True)
+    store = IpmiStore(client)
+    controller = IpmiController(client, store, bmc.address)
+    assert [reading.name for reading in await controller.readings()] == ["CPU1 Temp", "FAN1", "12V", "DCMI power"]
+    assert [part.name for part in (await inventory(controller, store)).components if part.kind == "memory"] == [
+        "DIMM A1"
+    ]
+
+
+def test_a_bmc_that_goes_by_another_address_keeps_its_sensors() -> None:
+    itself = [FruLocator(1, "board", 7, 0x72), FruLocator(2, "DIMM", 32, 0x72)]
+    assert own(itself) == tuple(itself)
+    assert own([FruLocator(1, "board", 7, 0), FruLocator(2, "DIMM", 32, 0x72)]) == (FruLocator(1, "board", 7, 0),)
 
 
 async def test_records_come_in_pieces_where_they_must(client: IpmiClient, bmc: FakeIpmiBmc) -> None:

@@ -81,11 +81,16 @@ class FakeListener:
         self.pushing: set[str] = set()
         self.left: list[str] = []
         self.error: Exception | None = None
+        self.arranging = asyncio.Event()
+        self.goes_on = asyncio.Event()
+        self.goes_on.set()
 
     def way(self, root: str) -> str:
         return "push" if root in self.pushing else "poll"
 
     async def arrange(self, site: Site) -> str:
+        self.arranging.set()
+        await self.goes_on.wait()
         if self.error:
             raise self.error
         return self.way(site.root)
@@ -281,3 +286,16 @@ async def test_looks_are_bounded_per_second_over_all() -> None:
     async with bench.polling(per_second=100.0, fast=0.001, slow=0.001):
         await until(lambda: len(bench.fleet.looked) > 100)
         assert len(bench.fleet.looked) <= 15 + 100 * (time.monotonic() - begun)
+
+
+async def test_a_controller_that_goes_while_it_is_subscribed_to_is_left_when_that_is_done() -> None:
+    bench = Bench("n1")
+    bench.listener.goes_on.clear()
+    async with bench.polling() as poller:
+        await bench.listener.arranging.wait()
+        await poller.know({})
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert bench.listener.left == [], "what the look makes is not there yet"
+        bench.listener.goes_on.set()
+        await until(lambda: bench.listener.left == ["http://n1"])

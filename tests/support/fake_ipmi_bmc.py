@@ -159,6 +159,8 @@ class _State:
         self.console = True
         self.pieces = False
         """Cannot return whole records."""
+        self.neighbours = False
+        """Its repository also tells of another controller in the chassis, with sensors of the same numbers."""
         vars(self).update(options)
 
 
@@ -313,6 +315,10 @@ def main() -> None:
 
         def _storage(self, command: int, data: bytes) -> bytes:
             records = [_full_record(1, 2), _full_record(2, 3), _full_record(3, 4), _locator(4, 5, 32, "DIMM A1")]
+            if state.neighbours:
+                # What a neighbour has goes by its address, 2Ch: the sixth byte of a record.
+                theirs = (_full_record(1, 2).replace(b"CPU1 Temp", b"Node2 CPU"), _locator(5, 5, 32, "DIMM B1"))
+                records += [record[:5] + b"\x2c" + record[6:] for record in theirs]
             if command == 0x20:
                 return b"\x00\x51" + struct.pack("<HH", len(records), 0xFFFF) + bytes(8) + b"\x02"
             if command in (0x22, 0x42):

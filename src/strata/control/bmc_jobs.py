@@ -23,6 +23,7 @@ from strata.core import intset
 from strata.core.driver import Batch
 from strata.core.errors import Conflict, DeviceError, NotOffered, OutcomeUnknown, StrataError
 from strata.core.nodeset import fold
+from strata.hardware import caps
 from strata.hardware.bmc import Boot, Controller, PowerAction, ServiceSettings, Task
 from strata.hardware.pace import Pace, Place
 from strata.power.model import CAPS, ROOM
@@ -200,11 +201,11 @@ async def _do(controller: Controller, deed: Deed) -> None:
 
 
 async def _own_limit(controller: Controller) -> str:
-    """The cap of the node as a whole: the first that its controller names."""
-    limits = await controller.power_limits()
-    if not limits:
+    """The cap of the node as a whole."""
+    limit = caps.whole(await controller.power_limits(), controller.address)
+    if limit is None:
         raise NotOffered("it cannot be capped", node=controller.address)
-    return limits[0].id
+    return limit.id
 
 
 async def _followed(controller: Controller, task: Task) -> None:

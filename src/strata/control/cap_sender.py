@@ -13,13 +13,13 @@ from strata.control.batches import batch_of
 from strata.control.columns import Mask
 from strata.control.service import Service
 from strata.core.errors import NotOffered, OutcomeUnknown, StrataError
+from strata.hardware import caps
 from strata.hardware.bmc import Controller
 from strata.power.columns import PowerColumns, Uids
 
 SLOTS = 256
 """Controllers that are spoken to at a time."""
 
-_ACCELERATORS = ("gpu", "accel")
 _LATE = "not known whether it was done: no answer in time"
 
 Watts = npt.NDArray[np.float64]
@@ -90,11 +90,11 @@ class CapSender:
             async with gate:
                 try:
                     limits = await self._open(address).power_limits() if address else ()
+                    own = caps.whole(limits, address)
                 except StrataError:
                     return
-                own = [limit for limit in limits if not _of_accelerator(limit.id, limit.name)]
-                if own:
-                    found[place] = own[0].watts or 0.0
+                if own is not None:
+                    found[place] = own.watts or 0.0
 
         living = np.flatnonzero(nodes >= 0)
         batch = batch_of(self._fleet.registry, nodes[living])
@@ -127,14 +127,10 @@ async def _within(tasks: Sequence[asyncio.Task[None]], seconds: float | None) ->
 
 
 async def _limits(controller: Controller, control: str) -> Sequence[str]:
-    """Which of a controller's limits are the node's (the first), or its accelerators' (all of them, in equal parts)."""
+    """Which of a controller's limits are the node's, or its accelerators' (all of them, in equal parts)."""
     found = await controller.power_limits()
-    accelerators = [one.id for one in found if _of_accelerator(one.id, one.name)]
-    wanted = accelerators if control == "accel" else [one.id for one in found if one.id not in accelerators][:1]
+    node = None if control == "accel" else caps.whole(found, controller.address)
+    wanted = caps.accelerators(found) if control == "accel" else [node] if node else []
     if not wanted:
         raise NotOffered(f"it has no {control} cap", node=controller.address)
-    return wanted
-
-
-def _of_accelerator(limit: str, name: str) -> bool:
-    return any(word in f"{limit} {name}".lower() for word in _ACCELERATORS)
+    return [one.id for one in wanted]

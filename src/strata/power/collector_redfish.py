@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from strata.core.errors import NotOffered
-from strata.hardware.redfish.bmc import below, items, path_of, text
+from strata.hardware.caps import of_part
+from strata.hardware.redfish.bmc import items, path_of, text
 from strata.hardware.redfish.client import ROOT, Json, RedfishClient, Target
-from strata.hardware.redfish.find import chassis, maybe, members, service, system
+from strata.hardware.redfish.find import follow, home, maybe, members, service, system
+from strata.hardware.redfish.pairing import Home, Where
 from strata.hardware.redfish.sensors import number
 from strata.power import collector_values as cv
 from strata.power.collector_values import Values
@@ -68,14 +70,15 @@ async def make_plan(client: RedfishClient, target: Target) -> Plan:
     parts: list[Part] = []
     known: dict[str, Json] = {}
     fixed: Values = {}
+    near = await home(client, target)
     own: list[str] = [f"{target.resource}/"] if target.resource else []
-    for path in await chassis(client, target):
+    ours = _ours(near, follow(target))
+    for path in near.own:  # what several nodes draw together, in a chassis that they share, is not what this one draws
         body = await maybe(client, target, path)
-        if len(items(below(body, "Links"), "ComputerSystems")) > 1 and target.resource != path:
-            continue  # what several nodes draw together is not what this one draws
         own.append(f"{path}/")
-        parts += await _of_chassis(client, target, body, known)
-        fixed |= await _supply(client, target, body)
+        parts += await _of_chassis(client, target, body, known, ours)
+        fixed |= await _supply(client, target, body, ours)
+    parts += await _of_shared(client, target, near)
     parts += await _accelerators(client, target)
     parts += await _reports(client, target, known, own)
     fast = _cover(parts, FAST)
@@ -127,37 +130,77 @@ def _cover(parts: Sequence[Part], wanted: Iterable[str]) -> tuple[Part, ...]:
         missing -= best.gives
 
 
-async def _of_chassis(client: RedfishClient, target: Target, body: Json, known: dict[str, Json]) -> list[Part]:
+def _ours(near: Home, where: Where, *, sure: bool = False) -> Callable[[Json], bool]:
+    """Whether a sensor or control is this node's: unless it says that it is another's, or (``sure``) if it says so."""
+
+    def ours(item: Json) -> bool:
+        relation = near.relation(item, where)
+        return relation == "own" or (relation == "" and not sure)
+
+    return ours
+
+
+async def _of_chassis(
+    client: RedfishClient, target: Target, body: Json, known: dict[str, Json], ours: Callable[[Json], bool]
+) -> list[Part]:
     found: list[Part] = []
 
     def add(path: str, values: Values, of: Callable[[Sequence[Json]], Values], rank: int, many: bool = False) -> None:
         if path and values:
             found.append(Part(paths=(path,), of=of, gives=frozenset(values), rank=rank, members=many))
 
+    def power(bodies: Sequence[Json]) -> Values:
+        return cv.from_power(bodies[0], ours)
+
+    def thermal(bodies: Sequence[Json]) -> Values:
+        return cv.from_thermal(bodies[0], ours)
+
+    def sensed(bodies: Sequence[Json]) -> Values:
+        return cv.from_sensors([one for one in bodies if ours(one)])
+
     path = path_of(target.bmc, body.get("EnvironmentMetrics"))
     add(path, cv.from_environment(await maybe(client, target, path)), _environment, 1)
     path = path_of(target.bmc, body.get("Power"))
-    add(path, cv.from_power(await maybe(client, target, path)), _power, 2)
+    add(path, power([await maybe(client, target, path)]), power, 2)
     path = path_of(target.bmc, body.get("Thermal"))
-    add(path, cv.from_thermal(await maybe(client, target, path)), _thermal, 2)
+    add(path, thermal([await maybe(client, target, path)]), thermal, 2)
     path = path_of(target.bmc, body.get("Sensors"))
     sensors = await members(client, target, path)
-    known |= {path_of(target.bmc, one): one for one in sensors}
-    add(path, cv.from_sensors(sensors), cv.from_sensors, 4, True)
+    known |= {path_of(target.bmc, one): one for one in sensors if ours(one)}
+    add(path, sensed(sensors), sensed, 4, True)
     for control in await members(client, target, path_of(target.bmc, body.get("Controls"))):
-        if control.get("ControlType") == "Power" and "SetPoint" in control:
-            add(path_of(target.bmc, control), cv.cap_of(control), _control, 3)
+        path, name = path_of(target.bmc, control), text(control.get("Name"))
+        capping = control.get("ControlType") == "Power" and "SetPoint" in control
+        if capping and ours(control) and not of_part(path, name):
+            add(path, cv.cap_of(control), _control, 3)
             break
     return found
 
 
-async def _supply(client: RedfishClient, target: Target, body: Json) -> Values:
+async def _of_shared(client: RedfishClient, target: Target, near: Home) -> list[Part]:
+    """What the old Power of a chassis with several nodes says of this one, where it says of which."""
+    ours = _ours(near, follow(target), sure=True)
+
+    def power(bodies: Sequence[Json]) -> Values:
+        return cv.from_power(bodies[0], ours)
+
+    found = []
+    for chassis in near.shared:
+        path = path_of(target.bmc, (await maybe(client, target, chassis)).get("Power"))
+        values = power([await maybe(client, target, path)])
+        if values:
+            found.append(Part(paths=(path,), of=power, gives=frozenset(values), rank=2))
+    return found
+
+
+async def _supply(client: RedfishClient, target: Target, body: Json, ours: Callable[[Json], bool]) -> Values:
     """What the supplies of a chassis can give."""
     subsystem = await maybe(client, target, path_of(target.bmc, body.get("PowerSubsystem")))
     told = number(subsystem.get("CapacityWatts"))
     if told is None:
         power = await maybe(client, target, path_of(target.bmc, body.get("Power")))
-        told = next((number(one.get("PowerCapacityWatts")) for one in items(power, "PowerControl")), None)
+        listed = [one for one in items(power, "PowerControl") if ours(one)]
+        told = next((number(one.get("PowerCapacityWatts")) for one in listed), None)
     return {"supply": told} if told is not None and told > 0 else {}
 
 
@@ -203,14 +246,6 @@ async def _reports(client: RedfishClient, target: Target, known: Mapping[str, Js
 
 def _environment(bodies: Sequence[Json]) -> Values:
     return cv.from_environment(bodies[0])
-
-
-def _power(bodies: Sequence[Json]) -> Values:
-    return cv.from_power(bodies[0])
-
-
-def _thermal(bodies: Sequence[Json]) -> Values:
-    return cv.from_thermal(bodies[0])
 
 
 def _control(bodies: Sequence[Json]) -> Values:

@@ -6,12 +6,13 @@ Pure. Keys of ``Values`` are metrics of ``series`` and, of caps, the names in ``
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from strata.hardware.bmc import Reading
+from strata.hardware.caps import of_accelerator, of_part
 from strata.hardware.redfish.bmc import Json, below, items, text
-from strata.hardware.redfish.limits import OFF_MODES
+from strata.hardware.redfish.limits import OFF_MODES, bounds
 from strata.hardware.redfish.sensors import number
 
 Values = dict[str, float]
@@ -132,16 +133,21 @@ def cap_of(limit: Json, before: str = "") -> Values:
     found: Values = {}
     off = limit.get("ControlMode") in OFF_MODES or ("SetPoint" in limit and limit["SetPoint"] is None)
     _take(found, f"{before}cap", 0.0 if off else limit.get("SetPoint"))
-    _take(found, f"{before}least", limit.get("AllowableMin"))
-    _take(found, f"{before}most", limit.get("AllowableMax"))
+    least, most = bounds(limit)
+    _take(found, f"{before}least", least)
+    _take(found, f"{before}most", most)
     return found
 
 
-def from_power(body: Json) -> Values:
-    """The old Power resource: the first entry is the node, those that are called so are accelerators."""
+def from_power(body: Json, ours: Callable[[Json], bool] = lambda _: True) -> Values:
+    """The old Power resource: the first entry that is ``ours`` and no part is the node, those that are called so are
+    accelerators."""
     found: Values = {}
     for control in items(body, "PowerControl"):
-        accelerator = bool(_ACCELERATOR.search(text(control.get("Name"))))
+        name = text(control.get("Name"))
+        accelerator = of_accelerator("", name)
+        if not ours(control) or (of_part("", name) and not accelerator):
+            continue
         before = "accel-" if accelerator else ""
         value = number(control.get("PowerConsumedWatts"))
         if value is not None:
@@ -158,9 +164,9 @@ def from_power(body: Json) -> Values:
     return found
 
 
-def from_thermal(body: Json) -> Values:
+def from_thermal(body: Json, ours: Callable[[Json], bool] = lambda _: True) -> Values:
     """The old Thermal resource."""
-    told = [number(one.get("ReadingCelsius")) for one in items(body, "Temperatures")]
+    told = [number(one.get("ReadingCelsius")) for one in items(body, "Temperatures") if ours(one)]
     known = [value for value in told if value is not None]
     return {"temperature": max(known)} if known else {}
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 import msgspec
 
@@ -20,6 +21,7 @@ from strata.hardware.discovery.crawl_parts import NO_PARTS, component, function_
 from strata.hardware.discovery.crawl_values import Json, first, rows, serial, table, text, type_of, uuid
 from strata.hardware.inventory.found import Component, Found, Port
 from strata.hardware.redfish.client import ROOT, RedfishClient
+from strata.hardware.redfish.pairing import CARDS, Home, Where, home_of, manager_of, outermost
 
 LEVELS: Mapping[str, int] = {
     "Systems": 3, "Chassis": 5, "Managers": 3, "Fabrics": 5, "PowerEquipment": 5, "Storage": 3, "NetworkAdapters": 3,
@@ -115,7 +117,8 @@ class _Walk:
         self._parts: dict[str, Component] = {}
         self._ports: dict[str, Port] = {}
         self._systems: dict[str, Json] = {}
-        self._managers: list[Json] = []
+        self._chassis: dict[str, Json] = {}
+        self._managers: dict[str, Json] = {}
         self._fabric = ""
         self._trouble: list[str] = []
 
@@ -131,12 +134,22 @@ class _Walk:
             await self._visit(link, "", name, 0)
 
     def found(self, root: Json, now: float) -> Found:
+        where = partial(_link_path, prefix=self._prefix)
+        homes = {path: home_of(path, self._systems, self._chassis, self._managers, where) for path in self._systems}
+        for path, home in homes.items():
+            inside = (*home.own, *home.shared)
+            if inside:
+                # Of the chassis around it, the one that it has for itself says whose the parts in there are.
+                self._parts[path] = msgspec.structs.replace(self._parts[path], parent=inside[0])
         parts = tuple(self._parts.values())
         alone = len(self._systems) == 1
-        machines = tuple(machine(body, path, self._address, parts, alone=alone) for path, body in self._systems.items())
+        machines = tuple(
+            machine(body, path, self._address, parts, _of_node(body, homes[path]), alone=alone)
+            for path, body in self._systems.items()
+        )
         return Found(
             address=self._address,
-            identity=self._identity(root),
+            identity=self._identity(root, homes, where),
             time=now,
             machines=machines,
             components=parts,
@@ -145,12 +158,12 @@ class _Walk:
             trouble=tuple(self._trouble),
         )
 
-    def _identity(self, root: Json) -> Identity:
+    def _identity(self, root: Json, homes: Mapping[str, Home], where: Where) -> Identity:
         """Of the one machine, or (with several, or none) of what they are in."""
-        manager: Json = self._managers[0] if self._managers else {}
-        systems = list(self._systems)
-        chassis = [part for part in self._parts.values() if part.kind == "chassis"]
-        main = self._parts.get(systems[0]) if len(systems) == 1 else chassis[0] if chassis else None
+        owned = [one for home in homes.values() for one in home.own]
+        around = outermost(self._chassis, owned, where) or min(self._chassis, default="")
+        main = self._parts.get(next(iter(homes)) if len(homes) == 1 else around)
+        manager = self._manager(root, main.id if main else "", where)
         return Identity(
             vendor=(main.vendor if main else "") or first(manager, "Manufacturer") or first(root, "Vendor"),
             model=(main.model if main else "") or first(manager, "Model") or first(root, "Product"),
@@ -158,6 +171,12 @@ class _Walk:
             uuid=uuid(root.get("UUID")) or uuid(manager.get("UUID")),
             firmware=first(manager, "FirmwareVersion"),
         )
+
+    def _manager(self, root: Json, resource: str, where: Where) -> Json:
+        """The manager that answers for the resource, or for all there is; nothing where that is not told."""
+        body = self._systems.get(resource) or self._chassis.get(resource) or {}
+        found = manager_of(resource, body, self._managers, text(root.get("UUID")), where)
+        return self._managers.get(found[0], {}) if len(found) == 1 else {}
 
     # -- down the tree
 
@@ -216,8 +235,10 @@ class _Walk:
             self._parts[part.id] = part
         if kind == "ComputerSystem":
             self._systems[path] = body
+        elif kind == "Chassis":
+            self._chassis[path] = body
         elif kind == "Manager":
-            self._managers.append(body)
+            self._managers[path] = body
         return path
 
     # -- the wire
@@ -286,6 +307,15 @@ def _subordinate(body: Json, path: str, prefix: str) -> Iterator[tuple[str, Json
 
 OLDER = {"Power": "PowerSubsystem", "Thermal": "ThermalSubsystem"}
 """Resources that need not be read where there is a newer one."""
+
+
+def _of_node(system: Json, home: Home) -> tuple[str, ...]:
+    """The chassis whose parts are the system's; the adapters of a card are seen by the node that it is in."""
+    return () if text(system.get("SystemType")) in CARDS else home.own
+
+
+def _link_path(link: object, prefix: str) -> str:
+    return _path(link, prefix) if isinstance(link, Mapping) else ""
 
 
 def _path(link: Json, prefix: str, *, query: bool = False) -> str:

@@ -172,9 +172,12 @@ def port(body: Json, path: str, owner: str) -> Port:
     )
 
 
-def machine(body: Json, path: str, address: str, parts: Sequence[Component], *, alone: bool) -> Machine:
-    """The computer that a ComputerSystem resource describes. ``alone``: the controller has no other."""
-    own = path + "/"
+def machine(
+    body: Json, path: str, address: str, parts: Sequence[Component], chassis: Sequence[str], *, alone: bool
+) -> Machine:
+    """The computer that a ComputerSystem resource describes. ``chassis``: those that it has for itself; ``alone``: the
+    controller has no other."""
+    own = tuple(f"{place}/" for place in (path, *chassis))
     near = [
         part for part in parts if part.id.startswith(own) or (alone and not part.id.startswith("/redfish/v1/Managers/"))
     ]
@@ -206,12 +209,9 @@ def _macs(body: Json) -> tuple[str, ...]:
 
 
 def _parent(body: Json, kind: str) -> str:
-    """What a system or chassis itself says that it is in."""
-    links = table(body.get("Links"))
-    if kind == "ComputerSystem":
-        within = rows(links.get("Chassis"))
-        return text(within[0].get("@odata.id"), 512).rstrip("/") if within else ""
-    return text(table(links.get("ContainedBy")).get("@odata.id"), 512).rstrip("/") if kind == "Chassis" else ""
+    """What a chassis itself says that it is in; of a system that is found out when all chassis are known."""
+    within = table(table(body.get("Links")).get("ContainedBy"))
+    return text(within.get("@odata.id"), 512).rstrip("/") if kind == "Chassis" else ""
 
 
 def _slot(body: Json) -> str:

@@ -13,6 +13,7 @@ import random
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 
@@ -91,6 +92,8 @@ class Poller:
         self._slots = asyncio.Semaphore(self.settings.at_once)
         self._wake = asyncio.Event()
         self._under_way: set[asyncio.Task[None]] = set()
+        self._looking: dict[str, asyncio.Task[None]] = {}
+        """By root: the look that is under way."""
         self._task: asyncio.Task[None] | None = None
         self._next_start = 0.0
 
@@ -109,7 +112,7 @@ class Poller:
     async def know(self, sites: Mapping[str, Site]) -> None:
         """These are the controllers that there are, by root."""
         for root in [root for root in self._watched if root not in sites]:
-            self._spawn(self._listener.leave(self._watched.pop(root).site))
+            self._spawn(self._leave(self._watched.pop(root).site, self._looking.get(root)))
         new = [root for root in sites if root not in self._watched]
         now, spread = time.monotonic(), min(self.settings.slow, len(new) / self.settings.per_second)
         for root, site in sites.items():
@@ -146,7 +149,21 @@ class Poller:
                 await self._pace()
                 slot = _Slot(self._slots, self.settings.yields)
                 await slot.take()
-                self._spawn(self._take_turn(watched, slot))
+                if self._watched.get(root) is not watched:  # it has gone meanwhile
+                    slot.give_back()
+                    continue
+                self._looking[root] = task = self._spawn(self._take_turn(watched, slot))
+                task.add_done_callback(partial(self._looked, root))
+
+    async def _leave(self, site: Site, look: asyncio.Task[None] | None) -> None:
+        """A look that is under way may be about to subscribe: what it makes is known when it has ended."""
+        if look is not None:
+            await asyncio.wait([look])
+        await self._listener.leave(site)
+
+    def _looked(self, root: str, look: asyncio.Task[None]) -> None:
+        if self._looking.get(root) is look:
+            del self._looking[root]
 
     def _left_alone(self, address: str) -> Silence | None:
         silence = self._controllers.silence(address)
@@ -203,7 +220,8 @@ class Poller:
         heapq.heappush(self._due, (due, watched.site.root))
         self._wake.set()
 
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
+        return task

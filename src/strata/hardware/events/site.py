@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 ROOT = "/redfish/v1"
+SYSTEMS = f"{ROOT}/Systems/"
 
 
 class Site(msgspec.Struct, frozen=True):
@@ -24,13 +25,14 @@ class Site(msgspec.Struct, frozen=True):
 
     def node_of(self, path: str) -> str:
         """The node that a resource belongs to; empty where that cannot be told."""
-        if len(self.nodes) == 1:
-            return self.nodes[0][1]
-        for address, node in self.nodes:
-            system = address.removeprefix(self.root).rstrip("/")
+        systems = [(address.removeprefix(self.root).rstrip("/"), node) for address, node in self.nodes]
+        for system, node in systems:
             if system and (path == system or path.startswith(system + "/")):
                 return node
-        return ""
+        # The only node that we know of need not be the only one that there is.
+        alone, node = systems[0]
+        named = alone.startswith(SYSTEMS) and path.startswith(SYSTEMS)
+        return node if len(systems) == 1 and not named else ""
 
 
 def root_of(address: str) -> str:

@@ -20,6 +20,8 @@ from strata.core.redact import redact
 from strata.hardware.bmc import LogEntry, Reading, ReadingKind, Severity
 
 MOST_TEXT = 256
+BMC = 0x20
+"""The address of a BMC within its machine; others in a chassis (supplies, fans, further nodes) have their own."""
 _BEFORE_CLOCK = 0x20000000
 """Times below this count from the controller's start; it did not know the time."""
 _MOST_OFF = 5.0
@@ -48,6 +50,8 @@ class Sensor(msgspec.Struct, frozen=True):
     high: float | None
     low: float | None
     entry: Any
+    owner: int = BMC
+    """The address of the controller that has it: a number means another sensor with each."""
 
 
 class FruLocator(msgspec.Struct, frozen=True):
@@ -56,6 +60,7 @@ class FruLocator(msgspec.Struct, frozen=True):
     number: int
     name: str
     entity: int
+    owner: int = BMC
 
 
 class _Entry(sdr.SDREntry):  # type: ignore[misc]
@@ -91,7 +96,8 @@ def sensor(record: bytes) -> Sensor | FruLocator | None:
     except Exception:
         return None
     if entry.sdrtype == sdr.TYPE_FRU:
-        return FruLocator(entry.fru_number, plain(entry.fru_name), record[5 + 7] if len(record) > 12 else 0)
+        owner = record[5] & 0xFE
+        return FruLocator(entry.fru_number, plain(entry.fru_name), record[5 + 7] if len(record) > 12 else 0, owner)
     if entry.sdrtype != sdr.TYPE_SENSOR or not entry.readable:
         return None
     body = record[5:]
@@ -104,7 +110,7 @@ def sensor(record: bytes) -> Sensor | FruLocator | None:
         low = _number(entry, body[35]) if body[13] & 0x02 else None
     return Sensor(
         entry.sensor_number, entry.sensor_lun, plain(entry.sensor_name), _KINDS.get(body[7]) or kind or "other", unit,
-        high, low, entry,
+        high, low, entry, entry.sensor_owner,
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from strata.core.errors import DeviceError, NotOffered
 from strata.hardware.bmc import LogEntry
 from strata.hardware.ipmi.client import IpmiClient
-from strata.hardware.ipmi.records import FruLocator, Sensor, fru_fields, log_entry, sensor
+from strata.hardware.ipmi.records import BMC, FruLocator, Sensor, fru_fields, log_entry, sensor
 from strata.hardware.ipmi.session import APP, Refusal
 
 STORAGE = 0x0A
@@ -27,6 +27,9 @@ _TOO_LONG = (0xC8, 0xC9, 0xCA, 0xFF)
 """How controllers say that they cannot return so much at once (FFh: unspecified, of some older ones)."""
 _NONE = (0x81, 0xC3, 0xC9, 0xCB)
 """How they say that there is no such FRU or record."""
+
+_AT = frozenset((BMC, 0))
+"""Addresses that a BMC goes by in its own records; 0 is left in by those that do not care."""
 
 Sensors = tuple[Sensor | FruLocator, ...]
 
@@ -72,7 +75,7 @@ class IpmiStore:
             if understood is not None:
                 found.append(understood)
             record = following
-        return tuple(found)
+        return own(found)
 
     async def _pieces(self, address: str, record: int, reserved: bytes) -> tuple[int, bytes]:
         data, size, following = b"", 5, _END
@@ -165,3 +168,11 @@ class IpmiStore:
         """Empty the event log."""
         reserved = await self._client.ask(address, STORAGE, 0x42)
         await self._client.ask(address, STORAGE, 0x47, reserved[:2] + b"CLR\xaa")
+
+
+def own(found: Sequence[Sensor | FruLocator]) -> Sensors:
+    """Those that the BMC has itself. The repository of one in a chassis also tells of other controllers' sensors and
+    FRUs: asked for by their numbers, the BMC would answer with its own. One that goes by another address than a BMC's
+    has none at that, and all are taken for its own."""
+    at = {one.owner for one in found if isinstance(one, Sensor)} or {one.owner for one in found}
+    return tuple(one for one in found if one.owner in _AT or not at & _AT)

@@ -6,12 +6,15 @@ import asyncio
 from base64 import b64encode
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
 
 from strata.core.errors import DeviceError
+
+if TYPE_CHECKING:
+    from strata.hardware.redfish.pairing import Home
 
 ROOT = "/redfish/v1"
 SESSIONS = f"{ROOT}/SessionService/Sessions"
@@ -148,7 +151,7 @@ class Switch(NamedTuple):
 class Target:
     """What an address names: a controller, and the one resource behind it that is meant (found, where it says none)."""
 
-    __slots__ = ("address", "bmc", "paths", "resource", "switch")
+    __slots__ = ("address", "bmc", "home", "paths", "resource", "switch")
 
     def __init__(self, address: str, bmc: Bmc, resource: str) -> None:
         self.address = address
@@ -157,6 +160,8 @@ class Target:
         """Its path; empty until the only system behind the controller is found."""
         self.switch: Switch | None = None
         """None: not looked at, or it has none."""
+        self.home: Home | None = None
+        """The chassis that are its own; None: not looked for yet."""
         self.paths: dict[str, tuple[str, ...]] = {}
         """Where things that belong to it were found."""
 

@@ -8,7 +8,8 @@ from strata.core.errors import BadRequest, NotOffered
 from strata.hardware.bmc import Boot, BootTarget, Media
 from strata.hardware.redfish.bmc import below, path_of, text
 from strata.hardware.redfish.client import Json, RedfishClient, Target
-from strata.hardware.redfish.find import action, chassis, manager, maybe, quirks, system
+from strata.hardware.redfish.find import action, around, home, manager, maybe, quirks, system
+from strata.hardware.redfish.pairing import name_of
 
 TARGETS: Mapping[BootTarget, tuple[str, ...]] = {
     "none": ("None",),
@@ -121,8 +122,11 @@ async def _drives(client: RedfishClient, target: Target) -> Sequence[Json]:
     """The drives, at the system (since 2020) or at its manager."""
     path = path_of(target.bmc, (await system(client, target)).get("VirtualMedia"))
     if not path:
-        body = await maybe(client, target, await manager(client, target))
+        body = await maybe(client, target, await manager(client, target, offering="VirtualMedia"))
         path = path_of(target.bmc, body.get("VirtualMedia"))
+        if path and (others := (await around(client, target)).peers):
+            named = ", ".join(name_of(other) for other in others[:4])
+            raise NotOffered(f"its virtual drives are the BMC's own, which also has {named}", node=target.bmc.base)
     if not path:
         raise NotOffered("it has no virtual media", node=target.bmc.base)
     members = (await client.tree(target.address, path)).get("Members")
@@ -135,20 +139,33 @@ def _kinds(drive: Json) -> list[str]:
 
 
 async def identify(client: RedfishClient, target: Target, on: bool) -> None:
-    """Switch the identify light of what the address names, or of the chassis that it is in."""
-    own = target.resource or await _own(client, target)
-    for path in (own, *(await chassis(client, target))):
-        body = await maybe(client, target, path)
-        if "LocationIndicatorActive" in body:
-            await client.patch(target.address, path, {"LocationIndicatorActive": on})
+    """Switch the identify light of what the address names, or of the chassis that it has for itself."""
+    resource = target.resource or await _own(client, target)
+    if await _lit(client, target, resource, on):
+        return
+    near = await home(client, target)
+    for path in near.own:
+        if path != resource and await _lit(client, target, path, on):
             return
-        if "IndicatorLED" in body:
-            allowed = body.get("IndicatorLED@Redfish.AllowableValues")
-            words = LIGHT_ON if on else ("Off",)
-            word = next((w for w in words if not isinstance(allowed, list) or w in allowed), words[0])
-            await client.patch(target.address, path, {"IndicatorLED": word})
-            return
+    if near.shared:
+        named = ", ".join(name_of(path) for path in near.shared)
+        raise NotOffered(f"it has no identify light of its own: {named} also holds other nodes", node=target.bmc.base)
     raise NotOffered("it has no identify light", node=target.bmc.base)
+
+
+async def _lit(client: RedfishClient, target: Target, path: str, on: bool) -> bool:
+    """Switch the light of one resource; False where it has none."""
+    body = await maybe(client, target, path)
+    if "LocationIndicatorActive" in body:
+        await client.patch(target.address, path, {"LocationIndicatorActive": on})
+        return True
+    if "IndicatorLED" in body:
+        allowed = body.get("IndicatorLED@Redfish.AllowableValues")
+        words = LIGHT_ON if on else ("Off",)
+        word = next((w for w in words if not isinstance(allowed, list) or w in allowed), words[0])
+        await client.patch(target.address, path, {"IndicatorLED": word})
+        return True
+    return False
 
 
 async def _own(client: RedfishClient, target: Target) -> str:

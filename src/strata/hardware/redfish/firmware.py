@@ -11,7 +11,8 @@ from strata.core.errors import BadRequest, NotOffered
 from strata.hardware.bmc import Firmware, Task
 from strata.hardware.redfish.bmc import below, items, path_of, text
 from strata.hardware.redfish.client import Json, Raw, RedfishClient, Target
-from strata.hardware.redfish.find import action, linked, service
+from strata.hardware.redfish.find import action, around, follow, linked, maybe, service
+from strata.hardware.redfish.pairing import top
 from strata.hardware.redfish.sensors import number
 from strata.hardware.redfish.tasks import begun
 
@@ -19,22 +20,36 @@ OCTETS = "application/octet-stream"
 
 
 async def read_firmware(client: RedfishClient, target: Target) -> Sequence[Firmware]:
-    """What firmware there is."""
+    """What firmware there is; not that of another node behind the same controller."""
     update = await service(client, target, "UpdateService")
     path = linked(target, update, "FirmwareInventory", what="firmware inventory")
+    near, where = await around(client, target), follow(target)
     found = []
     for body in items(await client.tree(target.address, path), "Members"):
-        related = items(body, "RelatedItem")
+        if near.relation(body, where) == "other":
+            continue
+        related = [where(link) for link in items(body, "RelatedItem")]
+        own = [path for path in related if top(path) in (near.system, *near.own)]
         found.append(
             Firmware(
-                id=path_of(target.bmc, body),
+                id=where(body),
                 name=text(body.get("Name")) or text(body.get("Id")),
                 version=text(body.get("Version")),
                 updateable=body.get("Updateable") is True,
-                component=path_of(target.bmc, related[0]) if related else "",
+                component=next(iter(own or related), ""),
             )
         )
     return found
+
+
+async def _check_targets(client: RedfishClient, target: Target, targets: Sequence[str]) -> None:
+    """Who may update one node behind a controller may not update its neighbour."""
+    near, where = await around(client, target), follow(target)
+    for one in targets if near.others else ():
+        body = await maybe(client, target, where(one))
+        itself: Json = {"RelatedItem": [{"@odata.id": one}]}
+        if "other" in (near.relation(itself, where), near.relation(body, where)):
+            raise BadRequest("that is in another node", where=one[:200], hint="see the node's own firmware")
 
 
 async def update_firmware(
@@ -44,6 +59,7 @@ async def update_firmware(
     if bool(uri) == bool(image):
         raise BadRequest("give a URI to fetch or an image to push, and not both", where="firmware update")
     update = await service(client, target, "UpdateService")
+    await _check_targets(client, target, targets)
     if uri:
         return await _fetch(client, target, update, uri, targets, apply_time)
     most = number(update.get("MaxImageSizeBytes"))

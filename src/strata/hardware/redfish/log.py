@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 
 from strata.core.errors import NotOffered
 from strata.hardware.bmc import LogEntry
 from strata.hardware.redfish.bmc import below, items, path_of, text
 from strata.hardware.redfish.client import ROOT, Json, RedfishClient, Target
-from strata.hardware.redfish.find import action, chassis, linked, manager, maybe
+from strata.hardware.redfish.find import action, around, linked, manager, maybe
 from strata.hardware.redfish.sensors import SEVERITIES
 
 NAMES = ("sel", "iml", "eventlog", "event", "log1", "log", "platformlog", "standardlog")
@@ -57,11 +58,13 @@ async def _service(client: RedfishClient, target: Target) -> str:
 
 
 async def _services(client: RedfishClient, target: Target) -> AsyncIterator[str]:
-    owners = [target.resource] if target.resource else []
-    if not target.resource or target.resource.startswith(f"{ROOT}/Systems/"):
-        await chassis(client, target)
-        owners = [target.resource, await manager(client, target)]
-    for owner in dict.fromkeys([*owners, *await chassis(client, target)]):
+    near = await around(client, target)
+    owners = [path for path in (target.resource, *near.own, *near.shared) if path]
+    if target.resource.startswith(f"{ROOT}/Systems/"):
+        # Where it is not said which manager answers for the node, what the node itself has is all that is its own.
+        with suppress(NotOffered):
+            owners.insert(1, await manager(client, target, offering="LogServices"))
+    for owner in dict.fromkeys(owners):
         services = path_of(target.bmc, (await maybe(client, target, owner)).get("LogServices"))
         for member in items(await maybe(client, target, services), "Members"):
             if path := path_of(target.bmc, member):

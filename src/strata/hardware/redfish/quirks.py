@@ -41,9 +41,20 @@ class Quirks(NamedTuple):
         )
 
 
-def quirks_of(features: Features, system: Json) -> Quirks:
-    """The strategies for a controller, by what its service root and the system behind it say of themselves."""
-    make = _make(features, system)
+MAKES = (("Ami", "ami"), ("Dell", "dell"), ("Hpe", "hpe"), ("Hp", "hpe"), ("Supermicro", "supermicro"))
+"""Names in an Oem object → the make of the controller that puts them there."""
+WORDS = (
+    ("ami", "ami"), ("american megatrends", "ami"), ("dell", "dell"), ("hpe", "hpe"), ("hewlett", "hpe"),
+    ("supermicro", "supermicro"), ("openbmc", "openbmc"),
+)  # fmt: skip
+PRODUCTS = {"dell": "idrac", "hpe": "ilo"}
+"""Makers of several kinds of controller, and the kind that the quirks are of: HPE's Cray blades have no iLO."""
+
+
+def quirks_of(features: Features, system: Json, manager: Json) -> Quirks:
+    """The strategies for a controller, by what its service root, the manager that answers for the system and the
+    system itself say of themselves. ``manager`` is empty where it is not known which does."""
+    make = make_of(features) or _make(features, system, manager)
     return Quirks(
         echo_boot_mode=make == "supermicro",
         usb_cd=make == "supermicro",
@@ -53,18 +64,32 @@ def quirks_of(features: Features, system: Json) -> Quirks:
     )
 
 
-def _make(features: Features, system: Json) -> str:
+def make_of(features: Features) -> str:
+    """Who made the controller, where its service root leaves no doubt; else empty."""
+    return _by_corner(features.services)
+
+
+def _make(features: Features, system: Json, manager: Json) -> str:
     """Who made the controller (not the system: an AMI controller sits on many makers' boards)."""
-    oem = below(features.services, "Oem")
-    for key, make in (("Ami", "ami"), ("Dell", "dell"), ("Hpe", "hpe"), ("Hp", "hpe"), ("Supermicro", "supermicro")):
-        if isinstance(oem.get(key), Mapping):
-            return make
-    told = f"{features.vendor} {features.product}".lower() if features.vendor or features.product else ""
-    told = told or text(system.get("Manufacturer")).lower()
-    for word, make in (
-        ("ami", "ami"), ("american megatrends", "ami"), ("dell", "dell"), ("hpe", "hpe"), ("hewlett", "hpe"),
-        ("supermicro", "supermicro"), ("openbmc", "openbmc"),
-    ):  # fmt: skip
-        if word in told.split() or (" " in word and word in told):
-            return make
+    found = _by_corner(manager)
+    if found:
+        return found
+    told = f"{features.vendor} {features.product}".strip()
+    maker = text(manager.get("Manufacturer"))
+    about = " ".join(text(manager.get(name)) for name in ("Id", "Name", "Model", "FirmwareVersion")).lower()
+    # The maker of the machine says something of its controller only where nothing else does.
+    machine = "" if told or maker else text(system.get("Manufacturer"))
+    for words in (told, f"{maker} {text(manager.get('Model'))}", machine):
+        found = _by_words(words.lower())
+        if found and PRODUCTS.get(found, "") in about:
+            return found
     return "openbmc" if isinstance(below(system, "Oem").get("OpenBmc"), Mapping) else ""
+
+
+def _by_corner(body: Json) -> str:
+    oem = below(body, "Oem")
+    return next((make for key, make in MAKES if isinstance(oem.get(key), Mapping)), "")
+
+
+def _by_words(told: str) -> str:
+    return next((make for word, make in WORDS if word in told.split() or (" " in word and word in told)), "")

@@ -6,12 +6,13 @@ Numbers come as numbers, as strings, as null and as nonsense; one that cannot be
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from strata.hardware.bmc import Reading, ReadingKind, Severity
 from strata.hardware.redfish.bmc import below, items, path_of, text
 from strata.hardware.redfish.client import Json, RedfishClient, Target
-from strata.hardware.redfish.find import chassis, maybe, members
+from strata.hardware.redfish.find import follow, home, maybe, members
+from strata.hardware.redfish.pairing import Home
 from strata.hardware.redfish.power import powered
 
 KINDS: Mapping[str, ReadingKind] = {
@@ -35,36 +36,56 @@ BOUNDS: Mapping[ReadingKind, tuple[float, float]] = {
 SEVERITIES: Mapping[object, Severity] = {"OK": "ok", "Warning": "warning", "Critical": "critical"}
 
 
+WATTS = ("power", "energy")
+"""What all nodes of a chassis draw together is not what one of them draws."""
+SERVING = ("Chassis", "Enclosure", "Rack", "Room", "Fan", "PowerSupply", "Intake", "Exhaust", "Backplane")
+"""Values of PhysicalContext: sensors of what a chassis has for all that is in it."""
+
+
 async def read_sensors(client: RedfishClient, target: Target) -> Sequence[Reading]:
-    """All sensors of what the address is about."""
+    """All sensors of what the address is about. Of a chassis that holds several nodes: those that say that they are of
+    this one, and those of what serves all of them."""
     found: dict[tuple[str, str], Reading] = {}
-    paths = await chassis(client, target)
-    if not paths:  # an outlet or the like, which carries its own
+    near = await home(client, target)
+    if not near.own and not near.shared:  # an outlet or the like, which carries its own
         return list(_excerpt(await powered(client, target), *_METRICS))
-    for path in paths:
-        for reading in await _chassis(client, target, await maybe(client, target, path)):
-            found.setdefault((reading.kind, reading.name), reading)
+    for path in (*near.own, *near.shared):
+        for one, reading in await _chassis(client, target, await maybe(client, target, path)):
+            if _ours(near, path, one, reading, follow(target)):
+                found.setdefault((reading.kind, reading.name), reading)
     return list(found.values())
 
 
-async def _chassis(client: RedfishClient, target: Target, body: Json) -> Sequence[Reading]:
+def _ours(near: Home, path: str, one: Json, reading: Reading, where: Callable[[object], str]) -> bool:
+    relation = near.relation(one, where)
+    if relation == "other" or path not in near.shared or relation == "own":
+        return relation != "other"
+    serves = reading.kind == "fan" or text(one.get("PhysicalContext")) in SERVING
+    return reading.kind not in WATTS and (serves or relation == "common")
+
+
+async def _chassis(client: RedfishClient, target: Target, body: Json) -> Sequence[tuple[Json, Reading]]:
+    """The sensors of one chassis, each with the object that tells of it."""
+
     async def read(name: str) -> Json:
         return await maybe(client, target, path_of(target.bmc, body.get(name)))
 
     async def each(parent: Json, name: str) -> list[Json]:
         return await members(client, target, path_of(target.bmc, parent.get(name)))
 
-    found = [_sensor(one) for one in await each(body, "Sensors") if "Reading" in one]
+    found = [(one, _sensor(one)) for one in await each(body, "Sensors") if "Reading" in one]
     if not found:
         found += [*_thermal(await read("Thermal")), *_power(await read("Power"))]
     if not found:
         for fan in await each(await read("ThermalSubsystem"), "Fans"):
-            found.extend(_excerpt(fan, "SpeedPercent", "SpeedRPM"))
+            found.extend((fan, one) for one in _excerpt(fan, "SpeedPercent", "SpeedRPM"))
         for supply in await each(await read("PowerSubsystem"), "PowerSupplies"):
             metrics = await maybe(client, target, path_of(target.bmc, supply.get("Metrics")))
-            found.extend(_excerpt({**metrics, "Name": supply.get("Name")}, *_METRICS))
-    if not any(one.kind == "power" for one in found):
-        found.extend(_excerpt(await read("EnvironmentMetrics"), *_METRICS))
+            told = {"Name": supply.get("Name"), "PhysicalContext": "PowerSupply"}
+            found.extend((told, one) for one in _excerpt({**metrics, **told}, *_METRICS))
+    if not any(one.kind == "power" for _, one in found):
+        metrics = {"PhysicalContext": "Chassis", **await read("EnvironmentMetrics")}
+        found.extend((metrics, one) for one in _excerpt(metrics, *_METRICS))
     return found
 
 
@@ -108,23 +129,23 @@ def _sensor(body: Json) -> Reading:
     return reading(body, body.get("Reading"), kind, unit=text(body.get("ReadingUnits"), 20))
 
 
-def _thermal(body: Json) -> Iterator[Reading]:
+def _thermal(body: Json) -> Iterator[tuple[Json, Reading]]:
     for one in items(body, "Temperatures"):
-        yield reading(one, one.get("ReadingCelsius"), "temperature")
+        yield one, reading(one, one.get("ReadingCelsius"), "temperature")
     for one in items(body, "Fans"):
         unit = {"Percent": "%"}.get(text(one.get("ReadingUnits")), "RPM")
         name = text(one.get("Name")) or text(one.get("FanName"))
-        yield reading(one, one.get("Reading"), "fan", name=name, unit=unit)
+        yield one, reading(one, one.get("Reading"), "fan", name=name, unit=unit)
 
 
-def _power(body: Json) -> Iterator[Reading]:
+def _power(body: Json) -> Iterator[tuple[Json, Reading]]:
     for one in items(body, "PowerControl"):
-        yield reading(one, one.get("PowerConsumedWatts"), "power", name=text(one.get("Name")) or "Power")
+        yield one, reading(one, one.get("PowerConsumedWatts"), "power", name=text(one.get("Name")) or "Power")
     for one in items(body, "Voltages"):
-        yield reading(one, one.get("ReadingVolts"), "voltage")
+        yield one, reading(one, one.get("ReadingVolts"), "voltage")
     for one in items(body, "PowerSupplies"):
         told = one.get("PowerInputWatts", one.get("LastPowerOutputWatts"))
-        yield reading(one, told, "power")
+        yield one, reading(one, told, "power")
 
 
 _METRICS: Mapping[str, tuple[ReadingKind, str]] = {

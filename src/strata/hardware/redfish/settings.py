@@ -31,9 +31,13 @@ async def write_settings(client: RedfishClient, target: Target, settings: Servic
 
 
 async def _protocol(client: RedfishClient, target: Target) -> Json:
-    body = (await client.get(target.address, await manager(client, target))).body
+    body = (await client.get(target.address, await _manager(client, target))).body
     path = linked(target, body, "NetworkProtocol", what="network settings")
     return {"@odata.id": path, **(await client.get(target.address, path)).body}
+
+
+async def _manager(client: RedfishClient, target: Target) -> str:
+    return await manager(client, target, offering="NetworkProtocol")
 
 
 async def _write_ntp(client: RedfishClient, target: Target, servers: Sequence[str]) -> None:
@@ -86,7 +90,7 @@ async def _write_syslog(client: RedfishClient, target: Target, servers: Sequence
 
 async def _attributes(client: RedfishClient, target: Target) -> str:
     """Dell: where the manager's attributes are (those of the system and of its log are listed with them)."""
-    path = await manager(client, target)
+    path = await _manager(client, target)
     listed = items(below((await client.get(target.address, path)).body, "Links", "Oem", "Dell"), "DellAttributes")
     own = [found for link in listed if (found := path_of(target.bmc, link)) and "iDRAC" in found.rpartition("/")[2]]
     return own[0] if own else f"{path}/Attributes"
