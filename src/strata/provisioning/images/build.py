@@ -19,7 +19,7 @@ import msgspec
 
 from strata.core.errors import BadRequest, StrataError, Unavailable
 from strata.provisioning.images import archive
-from strata.provisioning.images.commands import press, require, run, workplace
+from strata.provisioning.images.commands import require, run, workplace
 from strata.provisioning.images.confinement import build_ids
 from strata.provisioning.images.furnish import Furnishing
 from strata.provisioning.images.last_words import last_words
@@ -30,6 +30,7 @@ from strata.provisioning.images.records import Made
 from strata.provisioning.images.release import ImageConfig, Release
 from strata.provisioning.images.shelf import Shelf
 from strata.provisioning.images.toolroom import NOT_STARTED, ROOM, Errand, open_rooms
+from strata.provisioning.images.unpacking import press
 
 MOST_CONTEXT = 4 << 30
 _APT = Path("/etc/apt")
@@ -106,6 +107,7 @@ async def _from_recipe(
             source=f"built from {recipe.from_}",
         ),
         log,
+        size=layer.stat().st_size,
     )
 
 
@@ -175,7 +177,8 @@ async def _from_containerfile(
     await tools.must(command, "the Containerfile's image")
     out = work / "out.tar"
     await asyncio.to_thread(_take_back, tools.room / "out.tar", out)
-    return await press(Order(root=str(shelf.root), archive=str(out), source="built from a Containerfile"), log)
+    order = Order(root=str(shelf.root), archive=str(out), source="built from a Containerfile")
+    return await press(order, log, size=out.stat().st_size)
 
 
 def _hand_over(files: Path, into: Path) -> None:

@@ -8,14 +8,10 @@ import os
 import secrets
 import shutil
 import signal
-import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
-import msgspec
-
-from strata.core.errors import BadRequest, StrataError, Unavailable
-from strata.provisioning.images.press import Order, Pressed
+from strata.core.errors import StrataError, Unavailable
 from strata.provisioning.images.shelf import clear
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -99,23 +95,3 @@ async def workplace(root: Path) -> AsyncIterator[Path]:
         yield place
     finally:
         await asyncio.to_thread(clear, place)
-
-
-async def press(order: Order, log: Path) -> Pressed:
-    """Have the press make an image; raises what is wrong with it."""
-    async with workplace(Path(order.root)) as work:
-        return await _pressed(msgspec.structs.replace(order, work=str(work)), log)
-
-
-async def _pressed(order: Order, log: Path) -> Pressed:
-    command = ["nice", "-n", "10", sys.executable, "-P", "-m", "strata.provisioning.images.press"]
-    env = {"PYTHONPATH": str(Path(__file__).parents[3])}
-    status, answer = await run(command, log=log, stdin=msgspec.json.encode(order), env=env, answers=True)
-    try:
-        pressed = msgspec.json.decode(answer, type=Pressed)
-    except msgspec.MsgspecError:
-        raise StrataError(f"the image could not be made (status {status})", where="press", hint="see its log") from None
-    if pressed.error:
-        kind = Unavailable if pressed.ours else BadRequest
-        raise kind(pressed.error, where=pressed.where, hint=pressed.hint)
-    return pressed

@@ -1,7 +1,6 @@
-"""The press: makes the squashfs of an image, in a process of its own (``python -m``), so that nothing else waits.
+"""The press: makes the squashfs of an image. ``unpacking`` runs it in a process with limits, so that nobody waits.
 
-One request comes on standard input as JSON, one answer goes to standard output: what was made, or why not. What it is
-about to do it says on standard error, which is the log that people see. It can be killed at any time.
+What it is about to do it says on standard error, which is the log that people see. It can be killed at any time.
 """
 
 from __future__ import annotations
@@ -12,11 +11,9 @@ import sys
 import tarfile
 import time
 from pathlib import Path
-from typing import NoReturn
 
 import msgspec
 
-from strata.core.errors import BadRequest, StrataError, Unavailable
 from strata.provisioning.images import oci
 from strata.provisioning.images.archive import stack, take
 from strata.provisioning.images.layers import check_file, file_digest, unpack
@@ -128,25 +125,3 @@ def _made(shelf: Shelf, image: str, source: str, work: Path, most: int) -> Made:
 def say(text: str) -> None:
     """One line for the log."""
     print(text, file=sys.stderr, flush=True)
-
-
-def main() -> NoReturn:
-    """Take the order, give the answer."""
-    os.umask(0o077)
-    order = msgspec.json.decode(sys.stdin.buffer.read(), type=Order)
-    try:
-        answer = press(order)
-    except BadRequest as error:
-        answer = Pressed(error=error.detail, where=error.where, hint=error.hint)
-    except tarfile.TarError as error:
-        answer = Pressed(error=f"a layer is not a sound tar archive: {error}")
-    except StrataError as error:
-        answer = Pressed(error=error.detail, where=error.where, hint=error.hint, ours=isinstance(error, Unavailable))
-    except OSError as error:
-        answer = Pressed(error=f"the repository cannot be written: {error.strerror or error}", ours=True)
-    sys.stdout.buffer.write(msgspec.json.encode(answer))
-    sys.exit(0)
-
-
-if __name__ == "__main__":
-    main()
