@@ -12,6 +12,7 @@ import numpy.typing as npt
 from strata.control.batches import batch_of
 from strata.control.columns import Mask
 from strata.control.service import Service
+from strata.core.contain import contained
 from strata.core.errors import NotOffered, OutcomeUnknown, StrataError
 from strata.hardware.bmc import Controller
 from strata.power.columns import PowerColumns, Uids
@@ -57,7 +58,8 @@ class CapSender:
         async def one(place: int, address: str) -> None:
             async with gate:
                 try:
-                    await self._cap(address, controls[place], float(watts[place]) or None)
+                    with contained(address):
+                        await self._cap(address, controls[place], float(watts[place]) or None)
                     done[place] = True
                 except OutcomeUnknown as error:
                     why[int(uids[place])] = f"not known whether it was done: {error}"
@@ -89,7 +91,8 @@ class CapSender:
         async def one(place: int, address: str) -> None:
             async with gate:
                 try:
-                    limits = await self._open(address).power_limits() if address else ()
+                    with contained(address):
+                        limits = await self._open(address).power_limits() if address else ()
                 except StrataError:
                     return
                 own = [limit for limit in limits if not _of_accelerator(limit.id, limit.name)]
