@@ -215,13 +215,14 @@ async def test_a_fault_of_ours_with_one_controller_is_that_nodes_outcome(server,
     assert seen == ["unknown"] + ["on"] * (len(told) - 1)
 
 
+@pytest.mark.slow
 async def test_one_that_takes_for_ever_does_not_keep_the_others_from_being_known(server, client):
     class Slow:
         async def power(self) -> str:
             await asyncio.Event().wait()
             return "on"
 
-    driver = BmcDriver(Controllers(client), settings=BmcDriverSettings(look=0.05))
+    driver = BmcDriver(Controllers(client), settings=BmcDriverSettings(look=3.0))
     told = batch(server)
     driver._controllers._opened[told.bmcs[0]] = Slow()
     seen = (await driver.observe(["power"], told))["power"].values()
