@@ -131,6 +131,19 @@ async def test_what_makes_no_sense_is_refused(site: AgentSite, http: aiohttp.Cli
     assert site.hub.get(N1) is None
 
 
+@pytest.mark.parametrize("odd", [b"\xae", rb"\udcae"])
+async def test_a_report_with_bytes_that_are_not_utf_8_counts_all_the_same(
+    site: AgentSite, http: aiohttp.ClientSession, odd: bytes
+) -> None:
+    # A name that is not UTF-8 on a node comes as a half of a surrogate pair: that is how Python writes it.
+    body = b'{"generation": 1, "boot_id": "b' + odd + b'", "seq": 1, "state": {"personality": "", "images": []}}'
+    async with http.post(
+        "http://strata/agent/v1/exchange", data=io.BytesIO(body), headers=node_headers(N1, "A1")
+    ) as reply:
+        assert reply.status == 200, await reply.text()
+    assert site.hub.attached(N1)
+
+
 async def test_other_methods_and_paths_are_refused(site: AgentSite, http: aiohttp.ClientSession) -> None:
     async with http.get("http://strata/agent/v1/exchange", headers=node_headers(N1, "A1")) as reply:
         assert reply.status == 400

@@ -152,6 +152,14 @@ def test_discover_answers_programs(run: Run, hardware: Hardware) -> None:
     assert body(hardware.server)["accept"] == ["https://bmc1"]
 
 
+def test_a_lease_file_with_names_that_are_not_utf_8_is_sent(run: Run, hardware: Hardware, tmp_path: Path) -> None:
+    leases = tmp_path / "dnsmasq.leases"
+    leases.write_bytes(b"0 52:54:00:00:00:01 10.0.0.7 caf\xe9 *\n")
+    done = run("hardware", "discover", "--leases", leases)
+    assert done.code == 0, done.err
+    assert body(hardware.server)["leases"] == "0 52:54:00:00:00:01 10.0.0.7 caf\ufffd *\n"
+
+
 def test_a_file_that_cannot_be_read_is_named(run: Run, hardware: Hardware, tmp_path: Path) -> None:
     done = run("hardware", "discover", "--csv", tmp_path / "absent.csv")
     assert done.code == 1

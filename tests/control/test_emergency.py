@@ -34,9 +34,7 @@ def inside(machine: SimulatedMachine, log: list[tuple[str, str]], what: str) -> 
 
 
 def button(machine: SimulatedMachine) -> EmergencyService:
-    return EmergencyService(
-        machine.service, machine.controllers.open, machine.controllers.silent, patience=20.0, limit=60.0
-    )
+    return EmergencyService(machine.service, machine.controllers, patience=20.0, limit=60.0)
 
 
 async def press(machine: SimulatedMachine, select: str, count: int, who: Principal = LOCAL_ADMIN) -> EmergencyReport:

@@ -104,7 +104,7 @@ async def site(count: int = 4) -> AsyncIterator[Site]:
         rest: Any = dict.fromkeys(("bmcs", "inventory", "alerts", "consoles"))
         hardware = Machine(
             credentials=keeper,
-            emergency=EmergencyService(service, machine.controllers.open, machine.controllers.silent),
+            emergency=EmergencyService(service, machine.controllers),
             fabric=FabricService(service, founds),
             **rest,
         )

@@ -448,7 +448,7 @@ async def test_a_crawler_that_breaks_ends_nobody_elses_work(ground: Ground) -> N
     ground.fake.machine(1)
     report, errors = await ground.discover(addresses=("https://bmc1", "https://unknown", "ipmi://x"))
     assert report.found == 1
-    assert errors["https://unknown"] == "internal error: KeyError"
+    assert "internal error while talking to the BMC: KeyError" in errors["https://unknown"]
     assert "ipmi is not spoken here" in errors["ipmi://x"]
 
 

@@ -216,3 +216,53 @@ async def test_closing_ends_the_probes(server, client, impatient, clock):
     await seen(driver, batch(server))
     await driver.close()
     assert len(asyncio.all_tasks()) == 1
+
+
+async def test_a_fault_of_ours_with_one_controller_is_that_nodes_outcome(server, driver):
+    class Broken:
+        def __getattr__(self, name: str):
+            async def breaks(*_: object, **__: object) -> None:
+                raise UnicodeDecodeError("utf-8", b"\xae", 0, 1, "invalid start byte")
+
+            return breaks
+
+    told = batch(server)
+    driver._controllers._opened[told.bmcs[0]] = Broken()
+    outcomes = await driver.act(POWER_ON, told)
+    assert outcomes.codes.tolist() == [Outcome.UNKNOWN] + [Outcome.DONE] * (len(told) - 1)
+    assert "internal error while talking to the BMC" in outcomes.reasons[0]
+    seen = (await driver.observe(["power"], told))["power"].values()
+    assert seen == ["unknown"] + ["on"] * (len(told) - 1)
+
+
+@pytest.mark.slow
+async def test_one_that_takes_for_ever_does_not_keep_the_others_from_being_known(server, client):
+    class Slow:
+        async def power(self) -> str:
+            await asyncio.Event().wait()
+            return "on"
+
+    driver = BmcDriver(Controllers(client), settings=BmcDriverSettings(look=3.0))
+    told = batch(server)
+    driver._controllers._opened[told.bmcs[0]] = Slow()
+    seen = (await driver.observe(["power"], told))["power"].values()
+    assert seen == ["unknown"] + ["off"] * (len(told) - 1)
+    await driver.close()
+
+
+async def test_an_order_that_is_accepted_and_has_no_effect_is_held_against_the_controller(server, client, clock):
+    controllers = Controllers(client)
+    driver = BmcDriver(controllers)
+    told = batch(server)
+    address = told.bmcs[0]
+    server.prank(told.names[0]).always = {Trick.IGNORED}
+    await driver.act(POWER_ON, told)
+    clock.now += controllers.shows_within + 1
+    await driver.observe(["power"], told)
+    assert "accepted to switch its node on 91 s ago" in controllers.flaw(address)
+    assert [controllers.flaw(other) for other in told.bmcs[1:]] == [""] * (len(told) - 1)
+    server.prank(told.names[0]).always.clear()
+    await driver.act(POWER_ON, batch(server, generation=2))
+    await driver.observe(["power"], told)
+    assert controllers.flaw(address) == ""
+    await driver.close()

@@ -101,3 +101,10 @@ async def test_a_controller_that_sends_too_much_is_cut_short_said_so_and_harms_n
     assert bench.push({"Message": "later"}) == 1
     assert bench.taken[-1].severity == "ok"
     assert "90 were dropped" in bench.taken[-1].message
+
+
+async def test_a_push_with_bytes_that_are_not_utf_8_is_taken() -> None:
+    bench = await Bench().known()
+    body = b'{"Events": [{"Message": "Xeon\xae is hot \\ud800", "Severity": "Critical"}]}'
+    assert bench.inbox.receive(bench.inbox.token(ONE.root), body) == 1
+    assert [event.message for event in bench.taken] == ["Xeon\ufffd is hot \ufffd"]

@@ -140,3 +140,15 @@ async def test_ipmi_controllers_are_polled() -> None:
     bench = Bench()
     assert await bench.listener.arrange(Site("ipmi://10.0.0.8", (("ipmi://10.0.0.8", "n2"),))) == "poll"
     assert bench.service.asked == 0
+
+
+async def test_a_fault_of_ours_with_one_stream_is_logged_and_the_stream_is_begun_anew(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = Bench(public_url="")
+    bench.service.stream_error = UnicodeDecodeError("utf-8", b"\xae", 0, 1, "invalid start byte")
+    assert await bench.listener.arrange(SITE) == "sse"
+    await bench.broken_off()
+    assert [record.message for record in caplog.records] == ["an internal error in the work for one node"]
+    assert await bench.listener.arrange(SITE) == "sse"
+    await bench.listener.stop()

@@ -8,20 +8,29 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 
+import numpy as np
 import pytest
 
+from strata.core.driver import Batch
 from strata.core.errors import BadRequest, DeviceError, NotFound, NotOffered, OutcomeUnknown, Unavailable
+from strata.core.state import Outcome
 from strata.hardware.bmc import Boot, Controller, PowerAction
+from strata.hardware.bmc_driver import BmcDriver
+from strata.hardware.controllers import Controllers, Dialect
 from strata.hardware.ipmi.client import IpmiClient
 from strata.hardware.ipmi.controller import IpmiController
 from strata.hardware.ipmi.inventory import inventory
 from strata.hardware.ipmi.records import FruLocator
 from strata.hardware.ipmi.session import IpmiSettings
 from strata.hardware.ipmi.store import IpmiStore, own
-from strata.hardware.redfish.bmc import Credentials
+from strata.hardware.model import LAYER
+from strata.hardware.redfish.client import Credentials, RedfishClient
+from strata.power.collector import Nodes
+from strata.power.collector_nodes import NodeSource
 from support.fake_ipmi_bmc import PASSWORD, USER, FakeIpmiBmc, ipmitool
 
 pytestmark = pytest.mark.slow
+POWER_ON = next(mutation for mutation in LAYER.mutations if mutation.name == "power-on")
 PATIENT = IpmiSettings(timeout=3.0, login=60.0)
 QUICK = IpmiSettings(timeout=1.0, login=1.0)
 
@@ -361,3 +370,43 @@ async def test_a_console_that_somebody_else_has_is_left_to_them(controller: Ipmi
 async def test_an_address_that_is_none_says_so(client: IpmiClient, address: str) -> None:
     with pytest.raises(DeviceError, match="not an ipmi address"):
         await client.ask(address, 0x06, 0x01)
+
+
+SENSOR_RECORDS = [[0x0A, 0x20], [0x0A, 0x22], [0x0A, 0x23]]
+DRAWN = [[0x2C, 0x02]]
+
+
+async def test_one_without_sensor_records_tells_what_it_draws_all_the_same(
+    controller: IpmiController, bmc: FakeIpmiBmc
+) -> None:
+    bmc.tell(lacks=SENSOR_RECORDS)
+    assert [(reading.name, reading.value) for reading in await controller.readings()] == [("DCMI power", 345.0)]
+    bmc.tell(lacks=SENSOR_RECORDS + DRAWN)
+    with pytest.raises(NotOffered, match="does not know the command"):
+        await controller.readings()
+
+
+async def test_one_that_knows_no_sensors_is_not_silent_and_its_power_is_known(
+    client: IpmiClient, bmc: FakeIpmiBmc
+) -> None:
+    bmc.tell(lacks=[*SENSOR_RECORDS, *DRAWN, [0x0A, 0x43], [0x0A, 0x48]])
+    store = IpmiStore(client)
+    dialect = Dialect(lambda address: IpmiController(client, store, address), client.forget, client.close)
+    redfish = RedfishClient(Credentials(USER, PASSWORD))
+    controllers = Controllers(redfish, {"ipmi": dialect})
+    driver, source = BmcDriver(controllers), NodeSource(controllers)
+    there = Nodes(uids=np.array([1]), names=["n1"], bmcs=[bmc.address])
+    batch = Batch(names=["n1"], uids=np.array([1]), bmcs=[bmc.address], epochs=np.ones(1, np.int64), generation=1)
+    for _ in range(3):
+        assert await source.look(there, 30.0) == []
+        assert controllers.silence(bmc.address) is None
+        assert (await driver.observe(["power"], batch))["power"].values() == ["off"]
+    assert (await driver.act(POWER_ON, batch)).codes.tolist() == [Outcome.DONE]
+    assert bmc.state["power"] == "on"
+    await driver.close()
+    await source.close()
+    await redfish.close()
+
+
+async def test_a_log_is_read_from_the_beginning_after_an_entry_that_is_none_of_its(controller: IpmiController) -> None:
+    assert await controller.log(after="nonsense") == await controller.log()

@@ -31,6 +31,8 @@ class FakeBmc:
         self.hangs = False
         self.fails: Exception | None = None
         self.log_fails: Exception | None = None
+        self.power_fails: Exception | None = None
+        self.flaw = ""
         self.readings_: Sequence[Reading] = ()
 
     def write(self, ident: str, at: float, text: str = "fan is slow") -> None:
@@ -51,6 +53,11 @@ class FakeBmc:
             raise self.fails
         return self.readings_
 
+    async def power(self) -> str | None:
+        if self.fails or self.power_fails:
+            raise self.fails or self.power_fails  # type: ignore[misc]
+        return "on"
+
 
 class FakeFleet:
     """As ``Controllers``."""
@@ -70,8 +77,13 @@ class FakeFleet:
     def silent(self, address: str) -> bool:
         return address in self.silences
 
+    def flaw(self, address: str) -> str:
+        return self.bmcs[address].flaw
+
+    def failed(self, address: str, error: Exception) -> None: ...
     def missed(self, address: str, why: str) -> None: ...
     def answered(self, address: str) -> None: ...
+    def saw(self, address: str, power: str | None) -> None: ...
 
 
 class FakeListener:
@@ -252,21 +264,72 @@ async def test_what_a_controller_does_badly_does_not_keep_us_from_the_rest() -> 
     hot = Reading(name="CPU", kind="temperature", unit="Cel", value=99.0, health="critical")
     bench.bmc("n1").readings_ = bench.bmc("n2").readings_ = [hot]
     async with bench.polling():
-        await until(lambda: len(bench.events) == 2)
+        await until(lambda: len(bench.events) == 3)
         seen = len(bench.bmc("n1").looks)
         await until(lambda: len(bench.bmc("n1").looks) > seen + 2)
-    assert {event.key for event in bench.events} == {"sensor/cpu"}
+    told = {(event.node, event.key) for event in bench.events}
+    assert told == {("n1", "sensor/cpu"), ("n2", "sensor/cpu"), ("n1", "bmc/answers-badly")}
     assert len(bench.bmc("n2").looks) == 1  # what it does not offer is not asked for again
 
 
-async def test_a_controller_that_does_nothing_well_is_said_to_be_silent_and_a_bug_ends_nothing() -> None:
+async def test_a_controller_that_does_nothing_well_is_told_and_so_is_one_that_we_fail_with() -> None:
     bench = Bench("n1", "n2")
     bench.bmc("n1").fails = DeviceError("the password was refused")
     bench.bmc("n2").fails = ZeroDivisionError("oops")
     async with bench.polling():
+        await until(lambda: len(bench.events) == 2)
+    fault = "cannot be looked at: internal error while talking to the BMC: ZeroDivisionError (oops)"
+    assert {(event.node, event.key, event.message) for event in bench.events} == {
+        ("n1", "bmc/answers-badly", "cannot be looked at: the password was refused"),
+        ("n2", "bmc/answers-badly", fault),
+    }
+
+
+@pytest.mark.parametrize("wrong", ["its power", "its log", "a flaw"])
+async def test_a_controller_that_answers_badly_in_one_thing_has_an_alert_until_it_does_well(wrong: str) -> None:
+    bench = Bench("n1", "n2")
+    bmc = bench.bmc("n1")
+    if wrong == "its power":
+        bmc.power_fails = NotOffered("it answered 501")
+    elif wrong == "its log":
+        bmc.log_fails = UnicodeDecodeError("utf-8", b"\xae", 0, 1, "invalid start byte")
+    else:
+        bmc.flaw = "its text is not UTF-8"
+    async with bench.polling():
         await until(lambda: bench.events)
-        await until(lambda: len(bench.bmc("n2").looks) > 1)
-    assert bench.events[0].message == "cannot be looked at: the password was refused"
+        bmc.power_fails = bmc.log_fails = None
+        bmc.flaw = ""
+        await until(lambda: len(bench.events) == 2)
+    assert [(event.key, event.severity, event.node) for event in bench.events] == [
+        ("bmc/answers-badly", "warning", "n1"),
+        ("bmc/answers-badly", "ok", "n1"),
+    ]
+    assert bench.events[0].message.startswith("the BMC answers badly: ")
+
+
+async def test_one_that_answers_again_though_badly_is_not_silent_any_more() -> None:
+    bench = Bench("n1")
+    bench.fleet.silences["http://n1"] = Silence(0.0, float("inf"))
+    async with bench.polling():
+        await until(lambda: bench.events)
+        bench.bmc("n1").fails = DeviceError("the reply is not JSON")
+        bench.fleet.silences.clear()
+        await until(lambda: len(bench.events) == 3)
+    assert [(event.key, event.severity) for event in bench.events] == [
+        ("bmc/silent", "warning"),
+        ("bmc/silent", "ok"),
+        ("bmc/answers-badly", "warning"),
+    ]
+
+
+async def test_one_that_becomes_ours_after_the_start_is_looked_at_soon() -> None:
+    # Nobody leads anything at the start of a process: whose turn came before that was put off for a quarter of an hour.
+    bench = Bench("n1", "n2")
+    ours: set[str] = set()
+    async with bench.polling(mine=ours.__contains__, slow=1000.0, fast=1000.0, others=0.01) as poller:
+        await until(lambda: poller._due and not bench.fleet.looked)
+        ours.update(("n1", "n2"))
+        await until(lambda: set(bench.fleet.looked) == {"n1", "n2"})
 
 
 async def test_only_those_that_are_ours_are_looked_at_and_those_that_go_are_left() -> None:

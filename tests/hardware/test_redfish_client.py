@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import pickle
 import ssl
 from datetime import UTC, datetime, timedelta
@@ -321,3 +322,76 @@ def tls(tmp_path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
     serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     serving.load_cert_chain(file)
     return serving, ssl.create_default_context(cadata=certificate.public_bytes(pem).decode())
+
+
+# -- what is read all the same, and told
+
+
+async def test_bytes_that_are_not_utf_8_spoil_themselves_and_are_told(server, client):
+    server.prank("n1").always = {Trick.BAD_BYTES}
+    body = (await client.get(server.url("n1"), "/redfish/v1/Systems/1")).body
+    assert "\ufffd" in body["Model"] and body["PowerState"] == "Off"
+    assert await read_power(client, server.url("n1")) == "off"
+    await switch_power(client, server.url("n1"), "on")
+    assert server.bmc("n1").resets == ["On"]
+    assert "not UTF-8" in client.bmc(server.url("n1")).flaw
+
+
+@pytest.mark.parametrize(
+    ("trick", "told"),
+    [
+        (Trick.WRONG_TYPES, "it does not say whether its node is on: PowerState is 7"),
+        (Trick.POWER_NULL, "it does not say whether its node is on: PowerState is None"),
+        (Trick.HTML, "not JSON"),
+        (Trick.ENDLESS, "longer than"),
+        (Trick.MEMBERS, "longer than"),
+    ],
+)
+async def test_what_is_wrong_with_an_answer_is_remembered(server, client, trick, told):
+    address = f"{server.url('n1')}/redfish/v1/Systems/1"
+    await read_power(client, address)
+    assert client.bmc(address).flaw == ""
+    server.prank("n1").always = {trick}
+    with contextlib.suppress(DeviceError):
+        await client.get(address, "/redfish/v1/Systems")
+    with contextlib.suppress(DeviceError):
+        await read_power(client, address)
+    assert told in client.bmc(address).flaw
+
+
+async def test_headers_that_are_not_utf_8_break_nobody_who_sends_stores_or_shows_them() -> None:
+    asked: list[Request] = []
+
+    def answer(request: Request) -> Reply:
+        asked.append(request)
+        bad = (
+            ("ETag", '"\xae\x9b"'),
+            ("Location", "/redfish/v1/\xae"),
+            ("X-Auth-Token", "\xae"),
+            ("Retry-After", "\xb2"),
+        )
+        if request.method == "POST":
+            return Reply(404)
+        return Reply(307 if request.path.endswith("Moved") else 200, b'{"Name": "x"}', bad)
+
+    connections: set[HttpProtocol] = set()
+    listener = await asyncio.get_running_loop().create_server(lambda: HttpProtocol(answer, connections), "127.0.0.1", 0)
+    address = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+    async with RedfishClient(Credentials("root", "x")) as client:
+        found = await client.patch(address, "/redfish/v1/Systems/1", {})
+        (found.etag + found.location).encode()
+        assert asked[-1].method == "PATCH"
+        with pytest.raises(DeviceError, match="redirects elsewhere") as moved:
+            await client.request(address, "PATCH", "/redfish/v1/Moved", {})
+        str(moved.value).encode()
+    for connection in list(connections):
+        connection.close()
+    listener.close()
+    await listener.wait_closed()
+
+
+async def test_a_header_without_end_is_the_controllers_fault_and_nobody_elses(server, client):
+    server.prank("n1").always = {Trick.HEADERS}
+    with pytest.raises(DeviceError, match="the connection broke"):
+        await client.get(server.url("n1"), "/redfish/v1/")
+    assert await read_power(client, server.url("n2")) == "off"

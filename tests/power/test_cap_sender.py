@@ -97,6 +97,21 @@ async def test_who_asked_is_told_what_is_not_finished_and_the_job_goes_on(
     assert slow.caps[NODE] == 1000.0
 
 
+async def test_a_fault_of_ours_with_one_controller_is_the_result_of_that_node(
+    site: CapmcSite, controllers: dict[str, Controller]
+) -> None:
+    table = site.view.nodes()
+    uids = table.uids[table.compute][:2]
+    sender = site.capmc.caps._sender
+    await sender.send(uids, np.full(2, 900.0), "node")
+    broken, well = controllers.values()
+    broken.caps = None  # type: ignore[assignment]
+    sent = await sender.send(uids, np.full(2, 800.0), "node")
+    assert (sent.done.tolist(), well.caps[NODE]) == ([False, True], 800.0)
+    assert "internal error while talking to the BMC: TypeError" in sent.why[int(uids[0])]
+    assert np.isnan((await sender.read(uids))[0]) and (await sender.read(uids))[1] == 800.0
+
+
 async def test_a_cap_whose_answer_was_lost_is_neither_done_nor_refused(
     site: CapmcSite, controllers: dict[str, Controller]
 ) -> None:

@@ -308,3 +308,10 @@ async def test_the_simulator_tells_its_power_to_nobody_else() -> None:
         with pytest.raises(DeviceError, match="401"):
             await stranger.read()
         await stranger.close()
+
+
+async def test_one_way_of_asking_that_breaks_does_not_lose_what_the_other_saw() -> None:
+    seen = Look(time=1.0, uids=np.array([2]), values={"power": np.array([250.0])})
+    both = ByAddress("http://there/", Scripted(wrong=ValueError("nonsense")), Scripted([seen]))
+    nodes = Nodes(uids=np.array([1, 2]), names=["n1", "n2"], bmcs=["http://there/1", "http://n2"])
+    assert await both.look(nodes, 1.0) == [seen]

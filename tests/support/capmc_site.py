@@ -53,7 +53,7 @@ class CapmcSite:
         self.socket = directory / "capmc.sock"
         BmcJobs(machine.service, machine.controllers.open)
         hardware, _ = fake_machine(machine.service)
-        self.emergency = EmergencyService(machine.service, machine.controllers.open, machine.controllers.silent)
+        self.emergency = EmergencyService(machine.service, machine.controllers)
         hardware = msgspec.structs.replace(hardware, emergency=self.emergency)
         self.capmc = CapmcService(
             machine.service,

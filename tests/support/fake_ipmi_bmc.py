@@ -157,6 +157,8 @@ class _State:
         self.loses: list[int] = []
         """Commands whose effect happens and whose answer is lost."""
         self.console = True
+        self.lacks: list[list[int]] = []
+        """(netfn, command) that it does not know."""
         self.pieces = False
         """Cannot return whole records."""
         self.neighbours = False
@@ -274,6 +276,9 @@ def main() -> None:
             if state.silent:
                 return
             netfn, command, data = request["netfn"], request["command"], bytes(request["data"])
+            if [netfn, command] in state.lacks:
+                to.send_ipmi_response(code=0xC1)
+                return
             answer = self._answer(netfn, command, data)
             if answer is None:
                 super().handle_raw_request(request, to)

@@ -18,6 +18,7 @@ from strata.api.problem import MEDIA_TYPE, problem_of
 from strata.api.raw_body import Receive, whole_body
 from strata.control.principal import Principal
 from strata.core.errors import BadRequest, Denied, NotFound, Unauthenticated, Unavailable
+from strata.core.foreign import mended
 from strata.provisioning.agents.hub import Hub
 from strata.provisioning.agents.unknown import WAIT, UnknownMachines
 from strata.provisioning.agents.wire import Exchange, Hello, LogLines
@@ -39,6 +40,8 @@ CONTROLLERS = b"x-strata-controllers"
 """The header that tells agents where controllers are."""
 
 _T = TypeVar("_T")
+_HALVES = (rb"\ud", rb"\uD")
+"""How every half of a surrogate pair begins, and those that are whole as well: rare enough to look closer."""
 _exchange = msgspec.json.Decoder(Exchange).decode
 _hello = msgspec.json.Decoder(Hello).decode
 _lines = msgspec.json.Decoder(LogLines).decode
@@ -100,6 +103,7 @@ async def _answer(route: str, node: str, receive: Receive, door: AgentDoor) -> b
         return _encode(await door.hub.exchange(node, request))
     if route == "inventory":
         body = await whole_body(receive, INVENTORY_MOST)
+        body = _readable(body)
         _decoded(_tree, body)
         await door.inventoried(node, body)
         return _OK
@@ -134,9 +138,25 @@ async def _identity(route: str, scope: Scope, receive: Receive, send: Send, iden
 
 def _decoded(decode: Callable[[bytes], _T], body: bytes) -> _T:
     try:
-        return decode(body)
+        return decode(_readable(body))
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise BadRequest(str(error)[:200], where="body") from None
+
+
+def _readable(body: bytes) -> bytes:
+    """``body``, mended where it is not UTF-8 or holds halves of characters: what a node says in names of files and the
+    like is none of the agent's making, and its report counts all the same."""
+    try:
+        if not body.isascii():
+            body.decode()
+        if not any(half in body for half in _HALVES):
+            return body
+    except UnicodeDecodeError:
+        pass
+    try:
+        return mended(body)
+    except ValueError:
+        return body
 
 
 def is_agents(path: str) -> bool:

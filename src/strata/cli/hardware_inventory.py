@@ -121,7 +121,7 @@ def discover(
         "csv": _text(csv),
         "ranges": list(ranges),
         "ssdp": ssdp,
-        "leases": _text(leases),
+        "leases": _text(leases, lenient=True),
         "dhcp": dhcp,
         "known": known,
         "mapping": _text(mapping),
@@ -331,8 +331,8 @@ def forget(session: Session, address: str, as_json: bool) -> None:
         session.out.line(f"forgot {address}")
 
 
-def _text(path: str | None) -> str:
+def _text(path: str | None, *, lenient: bool = False) -> str:
     """The contents of a file, or of standard input."""
     if not path:
         return ""
-    return read_text(Path(path))
+    return read_text(Path(path), lenient=lenient)

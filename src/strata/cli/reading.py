@@ -5,12 +5,16 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from strata.core import foreign
 from strata.core.errors import BadRequest
 
 
-def read_text(path: Path) -> str:
-    """The text of a file; ``-`` is standard input."""
+def read_text(path: Path, *, lenient: bool = False) -> str:
+    """The text of a file; ``-`` is standard input. ``lenient``: bytes that are not UTF-8 are replaced, for what a
+    machine wrote and nobody can be asked to mend."""
     try:
+        if lenient:
+            return foreign.read_text(sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes())
         return sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
     except OSError as error:
         raise BadRequest(f"cannot be read: {error.strerror}", where=str(path)) from None

@@ -20,6 +20,7 @@ from strata.control.job_record import Step
 from strata.control.machine_views.many import Failed, ManyOutcome
 from strata.control.service import Service
 from strata.core import intset
+from strata.core.contain import contained
 from strata.core.driver import Batch
 from strata.core.errors import Conflict, DeviceError, NotOffered, OutcomeUnknown, StrataError
 from strata.core.nodeset import fold
@@ -30,6 +31,9 @@ from strata.power.model import CAPS, ROOM
 
 AT_ONCE, PATIENCE, AT_MOST = 128, 0.5, 4096
 """Controllers that are spoken to at a time, as long as they answer within so many seconds; and the most in all."""
+
+LIMIT = 60.0
+"""Seconds for one controller, all in all: whoever takes longer is given up, and does not hold up the answer."""
 
 _CHUNK = 1000  # nodes per step of a job
 _UPDATE_TAKES = 3600.0
@@ -108,21 +112,22 @@ class BmcJobs:
         return refused
 
     async def _each(
-        self, batch: Batch, work: Callable[[Controller], Any], without: Mapping[str, str]
+        self, batch: Batch, work: Callable[[Controller], Any], without: Mapping[str, str], *, limit: float = LIMIT
     ) -> dict[str, str]:
         failed: dict[str, str] = {}
 
         async def one(which: tuple[str, str], _: Place) -> None:
             name, address = which
-            try:
-                if not address:
-                    raise NotOffered("it has no controller's address", node=name)
+            if not address:
+                raise NotOffered("it has no controller's address", node=name)
+            with contained(address):
                 await work(self._open(address))
-            except StrataError as error:
-                failed[name] = _why(error)
+
+        def lost(which: tuple[str, str], error: StrataError) -> None:
+            failed[which[0]] = _why(error)
 
         pairs = zip(batch.names, batch.bmcs, strict=True)
-        await self.pace.each([pair for pair in pairs if pair[0] not in without], one)
+        await self.pace.each([pair for pair in pairs if pair[0] not in without], one, lost, limit=limit)
         return failed
 
     # -- jobs
@@ -152,7 +157,7 @@ class BmcJobs:
                 )
                 await _followed(controller, task)
 
-            failed = await self._each(batch_of(self._fleet.registry, nodes), one, {})
+            failed = await self._each(batch_of(self._fleet.registry, nodes), one, {}, limit=2 * _UPDATE_TAKES)
             yield Step(position=begin + size, done=len(nodes) - len(failed), failed=sorted(failed.items()))
             if len(failed) > len(nodes) / 10:
                 raise Conflict(

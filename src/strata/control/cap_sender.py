@@ -12,6 +12,7 @@ import numpy.typing as npt
 from strata.control.batches import batch_of
 from strata.control.columns import Mask
 from strata.control.service import Service
+from strata.core.contain import contained
 from strata.core.errors import NotOffered, OutcomeUnknown, StrataError
 from strata.hardware import caps
 from strata.hardware.bmc import Controller
@@ -57,7 +58,8 @@ class CapSender:
         async def one(place: int, address: str) -> None:
             async with gate:
                 try:
-                    await self._cap(address, controls[place], float(watts[place]) or None)
+                    with contained(address):
+                        await self._cap(address, controls[place], float(watts[place]) or None)
                     done[place] = True
                 except OutcomeUnknown as error:
                     why[int(uids[place])] = f"not known whether it was done: {error}"
@@ -89,8 +91,9 @@ class CapSender:
         async def one(place: int, address: str) -> None:
             async with gate:
                 try:
-                    limits = await self._open(address).power_limits() if address else ()
-                    own = caps.whole(limits, address)
+                    with contained(address):
+                        limits = await self._open(address).power_limits() if address else ()
+                        own = caps.whole(limits, address)
                 except StrataError:
                     return
                 if own is not None:

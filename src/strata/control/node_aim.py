@@ -51,16 +51,16 @@ class Aim:
 
         async def one(place: int, _: Place) -> None:
             name, address = batch.names[place], batch.bmcs[place]
-            try:
-                boot = self._ahead(name)
-                if boot is not None and self._monotonic() <= batch.valid_until:
-                    await self.point(name, self._open(address), boot)
-            except StrataError as error:
-                log.info("not told what to boot before its power", extra={"node": name, "error": str(error)})
+            boot = self._ahead(name)
+            if boot is not None and self._monotonic() <= batch.valid_until:
+                await self.point(name, self._open(address), boot)
+
+        def lost(place: int, error: StrataError) -> None:
+            log.info("not told what to boot before its power", extra={"node": batch.names[place], "error": str(error)})
 
         try:
             async with asyncio.timeout(AT_MOST):
-                await self._pace.each([place for place, address in enumerate(batch.bmcs) if address], one)
+                await self._pace.each([place for place, address in enumerate(batch.bmcs) if address], one, lost)
         except TimeoutError:
             log.warning("controllers are slow to take what nodes shall boot", extra={"nodes": len(batch)})
 

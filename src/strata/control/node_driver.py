@@ -17,6 +17,7 @@ import numpy as np
 
 from strata.control.node_aim import Aim
 from strata.core.column import Column
+from strata.core.contain import contained
 from strata.core.driver import Batch, Outcomes
 from strata.core.errors import Conflict, OutcomeUnknown, StrataError
 from strata.core.model import ABSENT, UNKNOWN, Mutation
@@ -300,17 +301,18 @@ class NodeDriver:
             except StrataError as error:
                 codes[place], reasons[place] = Outcome.UNTRIED, str(error)
                 return
-            try:
+            with contained(address):
                 await self._start(batch, place, way, address, mutation.timeout)
-            except StrataError as error:
-                unknown, fenced = isinstance(error, OutcomeUnknown), isinstance(error, Conflict)
-                if not unknown:
-                    self._stranded[batch.names[place]] = self._wall()
-                    self._aim.forget(batch.names[place])
-                codes[place] = Outcome.UNKNOWN if unknown else Outcome.FENCED if fenced else Outcome.FAILED
-                reasons[place] = str(error)
 
-        await self._pace.each(cold, one)
+        def lost(place: int, error: StrataError) -> None:
+            unknown, fenced = isinstance(error, OutcomeUnknown), isinstance(error, Conflict)
+            if not unknown:
+                self._stranded[batch.names[place]] = self._wall()
+                self._aim.forget(batch.names[place])
+            codes[place] = Outcome.UNKNOWN if unknown else Outcome.FENCED if fenced else Outcome.FAILED
+            reasons[place] = str(error)
+
+        await self._pace.each(cold, one, lost)
         return Outcomes(codes, reasons)
 
     def _word(self, name: str) -> Word:

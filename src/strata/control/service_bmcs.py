@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from strata.control.batches import batch_of
-from strata.control.bmc_jobs import BmcJobs, Deed, many_outcome
+from strata.control.bmc_jobs import LIMIT, BmcJobs, Deed, many_outcome
 from strata.control.columns import Indices
 from strata.control.fleet_views.desires import DesireChange
 from strata.control.fleet_views.jobs import JobView
@@ -35,6 +35,7 @@ from strata.control.machine_views.bmcs import (
 from strata.control.principal import Principal
 from strata.control.service import Service
 from strata.core import intset
+from strata.core.contain import contained
 from strata.core.errors import BadRequest, NotOffered, StrataError
 from strata.core.nodeset import fold
 from strata.hardware.bmc import Boot, Controller, PowerAction, Reading, ServiceSettings
@@ -146,8 +147,9 @@ class BmcService:
         if not address:
             return BmcView(node=node, address="", reachable=False, trouble="the node has no controller's address")
         try:
-            controller = self._open(address)
-            identity, power = await controller.identity(), await controller.power()
+            with contained(address):
+                controller = self._open(address)
+                identity, power = await controller.identity(), await controller.power()
         except StrataError as error:
             return BmcView(node=node, address=address, reachable=False, trouble=str(error))
         boot = await _offered(controller.boot)
@@ -165,33 +167,41 @@ class BmcService:
 
     async def log(self, who: Principal, node: str, after: str, limit: int) -> Sequence[LogEntryView]:
         """The system event log."""
-        return [
-            LogEntryView(
-                id=entry.id,
-                time=entry.time,
-                severity=entry.severity,
-                message=entry.message,
-                message_id=entry.message_id,
-                sensor=entry.sensor,
-            )
-            for entry in await self._controller(who, node).log(after=after, limit=limit)
-        ]
+        controller = self._controller(who, node)
+        with contained(controller.address):
+            return [
+                LogEntryView(
+                    id=entry.id,
+                    time=entry.time,
+                    severity=entry.severity,
+                    message=entry.message,
+                    message_id=entry.message_id,
+                    sensor=entry.sensor,
+                )
+                for entry in await controller.log(after=after, limit=limit)
+            ]
 
     async def limits(self, who: Principal, node: str) -> Sequence[PowerLimitView]:
         """Caps."""
-        return [
-            PowerLimitView(id=one.id, name=one.name, watts=one.watts, least=one.least, most=one.most, via=one.via)
-            for one in await self._controller(who, node).power_limits()
-        ]
+        controller = self._controller(who, node)
+        with contained(controller.address):
+            return [
+                PowerLimitView(id=one.id, name=one.name, watts=one.watts, least=one.least, most=one.most, via=one.via)
+                for one in await controller.power_limits()
+            ]
 
     async def bios(self, who: Principal, node: str) -> BiosView:
         """Firmware settings."""
-        found = await self._controller(who, node).bios()
+        controller = self._controller(who, node)
+        with contained(controller.address):
+            found = await controller.bios()
         return BiosView(node=node, current=found.current, staged=found.staged)
 
     async def settings(self, who: Principal, node: str) -> ServiceSettingsView:
         """Time and log servers."""
-        found = await self._controller(who, node).settings()
+        controller = self._controller(who, node)
+        with contained(controller.address):
+            found = await controller.settings()
         return ServiceSettingsView(node=node, ntp=found.ntp, syslog=found.syslog)
 
     # -- reading many
@@ -201,6 +211,8 @@ class BmcService:
 
         async def read(node: str, controller: Controller) -> NodeReadings:
             readings = await controller.readings()
+            if not readings:
+                raise NotOffered("it answers, and tells of no sensor", node=controller.address)
             return NodeReadings(
                 node=node, time=self._fleet.controller.clock.wall(), readings=tuple(map(_reading, readings))
             )
@@ -250,14 +262,15 @@ class BmcService:
 
         async def one(which: tuple[str, str], _: Place) -> None:
             node, address = which
-            try:
-                if not address:
-                    raise NotOffered("it has no controller's address", node=node)
+            if not address:
+                raise NotOffered("it has no controller's address", node=node)
+            with contained(address):
                 found[node] = await read(node, self._open(address))
-            except StrataError as error:
-                found[node] = lost(node, str(error))
 
-        await self._jobs.pace.each(zip(batch.names, batch.bmcs, strict=True), one)
+        def failed(which: tuple[str, str], error: StrataError) -> None:
+            found[which[0]] = lost(which[0], str(error))
+
+        await self._jobs.pace.each(zip(batch.names, batch.bmcs, strict=True), one, failed, limit=LIMIT)
         return [found[name] for name in batch.names]
 
     # -- helpers
@@ -276,7 +289,8 @@ class BmcService:
 async def _offered(call: Callable[[], Awaitable[T]]) -> T | None:
     """What the controller says, or None where it has no such thing or cannot say."""
     try:
-        return await call()
+        with contained("a BMC"):
+            return await call()
     except StrataError:
         return None
 

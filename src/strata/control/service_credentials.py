@@ -14,6 +14,7 @@ from strata.control.machine_views.credentials import BmcCredentialSpec, BmcCrede
 from strata.control.principal import Principal
 from strata.control.service_base import ServiceBase
 from strata.core import intset
+from strata.core.contain import contained
 from strata.core.errors import BadRequest, Conflict, NotFound, StrataError
 from strata.hardware.access.credentials import (
     PREFIX,
@@ -184,7 +185,8 @@ class BmcCredentialService:
 
     async def _rotate_one(self, address: str, author: str) -> str:
         try:
-            await self._rotation.rotate(address, author)
+            with contained(address):
+                await self._rotation.rotate(address, author)
         except Conflict:
             return "somebody else changed its credential at the same time"
         except StrataError as error:

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -23,9 +23,10 @@ from strata.control.machine_views.emergency import EmergencyReport, EmergencyReq
 from strata.control.principal import Principal
 from strata.control.service_base import ServiceBase
 from strata.core.column import Column
+from strata.core.contain import contained
 from strata.core.errors import BadRequest, Refused, StrataError
 from strata.core.node import Freeze, Node
-from strata.hardware.bmc import Controller
+from strata.hardware.controllers import Controllers
 from strata.hardware.feeds import CHASSIS, OUTLET
 from strata.hardware.pace import Pace
 from strata.store.protocol import Op, Put
@@ -47,20 +48,18 @@ _LOOKS = (0.0, 0.25, 0.5, 1.0, 2.0)  # seconds before each look, then the last a
 
 
 class EmergencyService:
-    """Implements ``strata.control.machine.EmergencyFacade``. ``silent``: whether a controller did not answer lately."""
+    """Implements ``strata.control.machine.EmergencyFacade``."""
 
     def __init__(
         self,
         service: ServiceBase,
-        controller: Callable[[str], Controller],
-        silent: Callable[[str], bool],
+        controllers: Controllers,
         *,
         patience: float = PATIENCE,
         limit: float = LIMIT,
     ) -> None:
         self._service = service
-        self._controller = controller
-        self._silent = silent
+        self._controllers = controllers
         self._patience = patience
         self._limit = limit
         self._feeds = FeedDriver(service.registry, service.controller.engine, service.controller.clock.now)
@@ -165,9 +164,11 @@ class EmergencyService:
     async def _tell(self, address: str) -> str:
         """Tell one controller; what it made of it."""
         try:
-            await self._controller(address).set_power("off")
+            with contained(address):
+                await self._controllers.open(address).set_power("off")
         except StrataError as error:
             return str(error)  # some refuse to switch off what is off, some do it and do not answer: look
+        self._controllers.told(address, "off")
         return "it accepted, and does not say that it is off"
 
     async def _confirm(self, address: str, trouble: str, pace: Pace) -> str:
@@ -177,7 +178,9 @@ class EmergencyService:
             await asyncio.sleep(_LOOKS[min(turn, len(_LOOKS) - 1)])
             try:
                 async with pace.turn():
-                    power = await self._controller(address).power()
+                    with contained(address):
+                        power = await self._controllers.open(address).power()
+                self._controllers.saw(address, power)
                 if power == "off":
                     return ""
             except StrataError:
@@ -192,7 +195,7 @@ class EmergencyService:
 
     def _is_silent(self, address: str) -> bool:
         try:
-            return self._silent(address)
+            return self._controllers.silent(address)
         except StrataError:
             return True
 

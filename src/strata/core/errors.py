@@ -13,6 +13,7 @@ StrataError
 ├── DeviceError     the hardware answered wrongly: carries node, request, reply
 │   └── NotOffered  the hardware has no such thing
 └── OutcomeUnknown  no answer: look before trying again
+    └── InternalFault  a fault of ours in the work for one node: the log says more, the other nodes are not concerned
 """
 
 from __future__ import annotations
@@ -136,3 +137,10 @@ class OutcomeUnknown(StrataError):
 
     status = 504
     title = "Outcome unknown"
+
+
+class InternalFault(OutcomeUnknown):
+    """Something unforeseen was raised in the work for one node. Made in ``strata.core.contain`` only."""
+
+    status = 502
+    title = "Internal error with one node"

@@ -151,7 +151,7 @@ async def open_machine(service: Service, settings: Settings, reach: Reach, parts
     )
     await credentials.start()
     parts.push_async_callback(credentials.stop)
-    emergency = EmergencyService(service, controllers.open, controllers.silent)
+    emergency = EmergencyService(service, controllers)
     parts.push_async_callback(emergency.stop)
     console_log = ConsoleLog(settings.console_dir)
     await console_log.start()

@@ -13,10 +13,12 @@ import msgspec
 import numpy as np
 
 from strata.core.column import Column
+from strata.core.contain import contained
 from strata.core.driver import Batch, Outcomes
 from strata.core.errors import BadRequest, Conflict, DeviceError, OutcomeUnknown, StrataError, Unavailable
 from strata.core.model import Mutation
 from strata.core.state import Outcome
+from strata.hardware.bmc import PowerAction
 from strata.hardware.controllers import Controllers
 from strata.hardware.pace import Pace, Place
 
@@ -34,6 +36,8 @@ class BmcDriverSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Requests under way, the slow ones included."""
     probes: int = 32
     """Silent controllers tried again at a time."""
+    look: float = 30.0
+    """For a look at one, all in all: whoever takes longer is unknown, and the others are known in time."""
 
 
 class BmcDriver:
@@ -66,14 +70,14 @@ class BmcDriver:
         give_up = self._controllers.clock() + mutation.timeout
 
         async def one(position: int, _: Place) -> None:
-            try:
-                await self._switch(batch, position, mutation.to == "on", min(batch.valid_until, give_up))
-                codes[position] = Outcome.DONE
-            except StrataError as wrong:
-                codes[position] = _outcome(wrong)
-                reasons[position] = str(wrong)
+            await self._switch(batch, position, mutation.to, min(batch.valid_until, give_up))
+            codes[position] = Outcome.DONE
 
-        await self._pace.each(range(len(batch)), one)
+        def lost(position: int, wrong: StrataError) -> None:
+            codes[position] = _outcome(wrong)
+            reasons[position] = str(wrong)
+
+        await self._pace.each(range(len(batch)), one, lost)
         return Outcomes(codes, reasons)
 
     async def observe(self, variables: Sequence[str], batch: Batch) -> Mapping[str, Column]:
@@ -86,7 +90,12 @@ class BmcDriver:
             seen = await self._look(batch.bmcs[position])
             codes[position] = 0 if seen is None else POWER_WORDS.index(seen) + 1
 
-        await self._pace.each([i for i in range(len(batch)) if not self._silent(_address(batch, i))], one)
+        def lost(position: int, wrong: StrataError) -> None:
+            """Nothing was seen, and that is what the fact says; why is told with it."""
+            self._troubles[batch.bmcs[position]] = str(wrong)
+
+        there = [i for i in range(len(batch)) if not self._silent(_address(batch, i))]
+        await self._pace.each(there, one, lost, limit=self._settings.look)
         reasons = {i: self._trouble(_address(batch, i)) for i in np.flatnonzero(codes == 0).tolist()}
         return {"power": Column(POWER_WORDS, codes, reasons)}
 
@@ -96,7 +105,7 @@ class BmcDriver:
 
     # -- one node
 
-    async def _switch(self, batch: Batch, position: int, on: bool, begin_before: float) -> None:
+    async def _switch(self, batch: Batch, position: int, to: str, begin_before: float) -> None:
         address = _address(batch, position)
         controller = self._controllers.open(address)
         silence, now = self._controllers.silence(address), self._controllers.clock()
@@ -106,24 +115,29 @@ class BmcDriver:
             told = f"not tried: it has not answered for {now - silence.since:.0f} s"
             raise DeviceError(told, node=address, hint=f"next try in {silence.until - now:.0f} s")
         try:
-            await controller.set_power("on" if on else "off", fence=batch.fence(position), begin_before=begin_before)
+            on: PowerAction = "on" if to == "on" else "off"
+            with contained(address):
+                await controller.set_power(on, fence=batch.fence(position), begin_before=begin_before)
         except Unavailable as late:
             if self._controllers.clock() > batch.valid_until:
                 raise Conflict("not begun: the lead ran out", where=address) from late
             raise
-        except OutcomeUnknown as silent:
-            self._controllers.missed(address, silent.detail)
+        except (OutcomeUnknown, DeviceError) as wrong:
+            self._controllers.failed(address, wrong)
             raise
         self._controllers.answered(address)
+        self._controllers.told(address, to)
 
     async def _look(self, address: str) -> str | None:
         try:
-            seen = await self._controllers.open(address).power()
+            with contained(address):
+                seen = await self._controllers.open(address).power()
         except StrataError as error:
-            self._controllers.missed(address, error.detail)
+            self._controllers.failed(address, error)
             self._troubles[address] = str(error)
             return None  # nothing was seen, and that is what the fact says
         self._controllers.answered(address)
+        self._controllers.saw(address, seen)
         self._troubles.pop(address, None)
         return seen
 

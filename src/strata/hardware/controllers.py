@@ -1,4 +1,4 @@
-"""Every controller by its address, whichever protocol it speaks, and which of them are silent or locked."""
+"""Every controller by its address, whichever protocol it speaks, and which are silent, locked or behave badly."""
 
 from __future__ import annotations
 
@@ -6,12 +6,18 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
+from strata.core.errors import DeviceError, InternalFault, NotOffered, StrataError
 from strata.hardware.bmc import Controller
 from strata.hardware.redfish.client import RedfishClient
 from strata.hardware.redfish.controller import RedfishController
 
 DEAD_FOR, DEAD_MOST = 5.0, 60.0
 """Seconds for which a silent controller is left alone: at first, and at most."""
+
+SHOWS_WITHIN = 90.0
+"""Seconds after which a controller that took an order to switch power must say that it is so."""
+HELD_AGAINST = 3600.0
+"""Seconds for which it is held against a controller that it did not, unless it is told again."""
 
 
 class Dialect(NamedTuple):
@@ -31,6 +37,15 @@ class Silence(NamedTuple):
     """What the matter was when it was last asked, where more is known than that no answer came."""
 
 
+class _Order(NamedTuple):
+    """An order to switch power that a controller accepted."""
+
+    power: str
+    since: float
+    """When the first was accepted of those that did not show."""
+    last: float
+
+
 class Controllers:
     """Opens controllers by the scheme of their address: http and https are Redfish, others as given. Close it."""
 
@@ -40,6 +55,9 @@ class Controllers:
         self._others = dict(others or {})
         self._opened: dict[str, Controller] = {}
         self._silences: dict[str, tuple[Silence, int]] = {}
+        self._orders: dict[str, _Order] = {}
+        """By address, those that have not shown yet."""
+        self.shows_within = SHOWS_WITHIN
 
     async def close(self) -> None:
         """Log out everywhere, close the connections."""
@@ -84,6 +102,15 @@ class Controllers:
         if self._silences:
             self._silences.pop(address, None)
 
+    def failed(self, address: str, error: StrataError) -> None:
+        """What it was asked came to nothing. An answer is an answer, also one that says no: only silence is silence."""
+        if isinstance(error, InternalFault):
+            return  # that tells nothing of the controller
+        if isinstance(error, NotOffered) or (isinstance(error, DeviceError) and error.reply):
+            self.answered(address)
+        else:
+            self.missed(address, error.detail)
+
     def missed(self, address: str, why: str) -> None:
         """It did not answer, or not so that it could be used. As ``answered``: not needed for Redfish."""
         if self._dialect(address):
@@ -91,6 +118,32 @@ class Controllers:
             before, misses = self._silences.get(address, (Silence(now, now), 0))
             until = now + min(DEAD_MOST, DEAD_FOR * 2**misses)
             self._silences[address] = (Silence(before.since, until, why), min(misses + 1, 16))
+
+    # -- how it behaves
+
+    def told(self, address: str, power: str) -> None:
+        """It accepted to switch its node ``on`` or ``off``."""
+        now, before = self.clock(), self._orders.get(address)
+        since = before.since if before is not None and before.power == power else now
+        self._orders[address] = _Order(power, since, now)
+
+    def saw(self, address: str, power: str | None) -> None:
+        """It says that its node is ``on`` or ``off``; None: it does not say."""
+        order = self._orders.get(address)
+        if order is not None and (order.power == power or self.clock() - order.last > HELD_AGAINST):
+            del self._orders[address]
+
+    def flaw(self, address: str) -> str:
+        """What is wrong with how it answers: with what it did since this was last asked, or with what it did not do.
+        Empty: nothing is known."""
+        found = ""
+        if not self._dialect(address):
+            bmc = self.redfish.bmc(address)
+            found, bmc.flaw = bmc.flaw, ""
+        order = self._orders.get(address)
+        if order is not None and (passed := self.clock() - order.since) > self.shows_within:
+            return f"it accepted to switch its node {order.power} {passed:.0f} s ago, and does not say that it is"
+        return found
 
     def _dialect(self, address: str) -> Dialect | None:
         return self._others.get(address.partition(":")[0]) if self._others else None

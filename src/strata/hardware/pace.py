@@ -1,7 +1,8 @@
 """Many devices at a time, so that whoever is slow or dead holds nobody up.
 
 So many are spoken to at once, as long as they answer promptly. One that takes long gives its place to the next, and
-goes on; only all of them together, the slow ones included, are bounded as well.
+goes on; only all of them together, the slow ones included, are bounded as well. What goes wrong with one is that one's
+result (``strata.core.contain``), and nobody else's.
 """
 
 from __future__ import annotations
@@ -10,6 +11,9 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import TypeVar
+
+from strata.core.contain import contained
+from strata.core.errors import OutcomeUnknown, StrataError
 
 T = TypeVar("T")
 
@@ -65,13 +69,37 @@ class Pace:
         finally:
             place.leaves()
 
-    async def each(self, items: Iterable[T], work: Callable[[T, Place], Awaitable[None]]) -> None:
-        """``work`` for every item, side by side; a task for those that have a place, and for no others."""
+    async def each(
+        self,
+        items: Iterable[T],
+        work: Callable[[T, Place], Awaitable[None]],
+        lost: Callable[[T, StrataError], None],
+        *,
+        limit: float = float("inf"),
+    ) -> None:
+        """``work`` for every item, side by side; a task for those that have a place, and for no others.
+
+        Whatever one raises, or that it took longer than ``limit`` seconds, goes to ``lost``, and the others go on.
+        """
         async with asyncio.TaskGroup() as group:
             for item in items:
                 place = await self.place()
-                group.create_task(_run(work, item, place)).add_done_callback(place.leaves)
+                group.create_task(_run(work, item, place, lost, limit)).add_done_callback(place.leaves)
 
 
-async def _run(work: Callable[[T, Place], Awaitable[None]], item: T, place: Place) -> None:
-    await work(item, place)
+async def _run(
+    work: Callable[[T, Place], Awaitable[None]],
+    item: T,
+    place: Place,
+    lost: Callable[[T, StrataError], None],
+    limit: float,
+) -> None:
+    try:
+        async with asyncio.timeout(limit if limit < float("inf") else None) as watch:
+            with contained(str(item)[:200]):
+                await work(item, place)
+    except TimeoutError:
+        assert watch.expired()
+        lost(item, OutcomeUnknown(f"it took longer than {limit:g} s, and was given up"))
+    except StrataError as error:
+        lost(item, error)

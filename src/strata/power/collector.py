@@ -95,8 +95,15 @@ class ByAddress:
             here = np.array([bmc.startswith(self._prefix) for bmc in nodes.bmcs], dtype=np.bool_)
             self._split = (nodes, (nodes.where(here), nodes.where(~here)))
         asked = zip(self._sources, self._split[1], strict=True)
-        found = await asyncio.gather(*(source.look(part, limit) for source, part in asked if len(part.uids)))
-        return [look for looks in found for look in looks]
+        found = await asyncio.gather(
+            *(source.look(part, limit) for source, part in asked if len(part.uids)), return_exceptions=True
+        )
+        wrong = [one for one in found if isinstance(one, BaseException)]
+        if wrong and len(wrong) == len(found):
+            raise wrong[0]
+        for one in wrong:  # what the other saw counts all the same
+            log.error("power was not measured in one of two ways", extra={"reason": str(one)}, exc_info=one)
+        return [look for looks in found if not isinstance(looks, BaseException) for look in looks]
 
     async def close(self) -> None:
         """Both."""

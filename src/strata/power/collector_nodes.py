@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 import numpy as np
 
+from strata.core.contain import contained
 from strata.core.errors import DeviceError, NotOffered, StrataError
 from strata.hardware.controllers import Controllers
 from strata.hardware.pace import Pace
@@ -92,7 +93,11 @@ class NodeSource:
             known, uid = self._known.get(address), self._uids[1].get(address)
             if known is None or known.plan is None or uid is None:
                 continue
-            values = known.plan.of_report(dict(report))
+            try:
+                with contained(address):
+                    values = known.plan.of_report(dict(report))
+            except StrataError:
+                continue
             values.pop("air", None)
             if values:
                 self._seen.append((self._clock(), uid, values))
@@ -151,10 +156,11 @@ class NodeSource:
 
     async def _ask(self, uid: int, address: str) -> None:
         try:
-            values = await self._read(uid, address)
+            with contained(address):
+                values = await self._read(uid, address)
         except StrataError as error:
             self.lost += 1
-            self._controllers.missed(address, error.detail)
+            self._controllers.failed(address, error)
             return
         self._controllers.answered(address)
         if values:
@@ -165,7 +171,10 @@ class NodeSource:
         if not address.startswith(("http://", "https://")):
             if now < self._others.get(address, 0.0):
                 return {}
-            values = from_readings(await self._controllers.open(address).readings())
+            try:
+                values = from_readings(await self._controllers.open(address).readings())
+            except NotOffered:
+                values = {}
             if not values:
                 self._others[address] = now + self._settings.again
             return values

@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
+from strata.core.contain import contained
 from strata.core.errors import DeviceError, StrataError
 from strata.power.inband import Attribute, Value
 
@@ -87,7 +88,8 @@ async def _each(names: Sequence[str], one: Callable[[str], Awaitable[Any]]) -> d
     async def asked(name: str) -> Any:
         async with gate:
             try:
-                return await one(name)
+                with contained(name, whom="its agent"):
+                    return await one(name)
             except StrataError as error:
                 return error
 

@@ -60,6 +60,16 @@ class Trick(Enum):
     """307 to the same place on the same host."""
     HOSTILE = "hostile"
     """Every text holds markup, control characters and far too much of it."""
+    BAD_BYTES = "bad-bytes"
+    """Every name and model ends in a byte that is not UTF-8, half a surrogate pair and a bell."""
+    WRONG_TYPES = "wrong-types"
+    """Power states are numbers, lists are objects, objects are lists."""
+    MEMBERS = "members"
+    """Every collection has a million members."""
+    HEADERS = "headers"
+    """A header of a mebibyte comes with every reply."""
+    NOT_THERE = "not-there"
+    """501 to every read of anything but the service root and sessions: it knows hardly any command."""
 
 
 class Mischief(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from ipaddress import ip_address
 
 import msgspec
@@ -112,7 +112,7 @@ def read_leases(text: str) -> list[Sighting]:
     body = text.removeprefix("\ufeff")
     first = next((line for line in body.splitlines() if line.strip()), "")
     if first.startswith("address,hwaddr"):
-        leases = _kea(body)
+        leases = _kea(body.splitlines())
     elif re.search(r"^\s*lease\s", body, re.MULTILINE):
         leases = _isc(body)
     else:
@@ -131,10 +131,13 @@ def _checked(mac: str, ip: str, line: int, **more: str) -> Sighting:
     return Sighting(mac=found, ip=address, **{name: clean(value) for name, value in more.items()})
 
 
-def _kea(text: str) -> Iterator[Sighting]:
-    for line, row in enumerate(csv.DictReader(text.splitlines()), 2):
-        if (row.get("state") or "0") == "0" and row.get("hwaddr"):
-            yield _checked(row["hwaddr"], row.get("address") or "", line, hostname=row.get("hostname") or "")
+def _kea(lines: Sequence[str]) -> Iterator[Sighting]:
+    try:
+        for line, row in enumerate(csv.DictReader(lines), 2):
+            if (row.get("state") or "0") == "0" and row.get("hwaddr"):
+                yield _checked(row["hwaddr"], row.get("address") or "", line, hostname=row.get("hostname") or "")
+    except csv.Error as wrong:
+        raise BadRequest(f"not a lease file: {wrong}", where="leases", hint="a file of Kea") from None
 
 
 def _dnsmasq(text: str) -> Iterator[Sighting]:

@@ -9,13 +9,16 @@ import asyncio
 import resource
 import socket
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
 
-from strata.core.errors import BadRequest
+from strata.core.contain import contained
+from strata.core.errors import BadRequest, StrataError
+from strata.core.foreign import read_json
 from strata.hardware.discovery.crawl_values import table
 
 MOST_ADDRESSES = 65_536
@@ -157,8 +160,9 @@ class Prober:
 
         async def one(host: str, port: int, url: str) -> None:
             async with self._room:
-                if await self._listens(host, port) and await self._is_redfish(url):
-                    found.add(host)
+                with suppress(StrataError), contained(url):
+                    if await self._listens(host, port) and await self._is_redfish(url):
+                        found.add(host)
 
         async with asyncio.TaskGroup() as group:
             for part in _paced(targets):
@@ -184,8 +188,8 @@ class Prober:
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
             return False
         try:
-            root = table(msgspec.json.decode(raw))
-        except msgspec.DecodeError:
+            root = table(read_json(raw).value)
+        except ValueError:
             return False
         return "RedfishVersion" in root or "ServiceRoot" in str(root.get("@odata.type", ""))
 

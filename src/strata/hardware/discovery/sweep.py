@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
+from strata.core.contain import contained
 from strata.core.errors import DeviceError, StrataError
 from strata.hardware.discovery.crawl import NOBODY
 from strata.hardware.discovery.crawl_values import serial, text, uuid
 from strata.hardware.discovery.sources_scan import ScanSettings, settle
 from strata.hardware.inventory.found import Found
 from strata.hardware.pace import Pace, Place
-
-log = logging.getLogger(__name__)
 
 Crawler = Callable[[str], Awaitable[Found]]
 """Reads everything that the controller at an address tells. Raises a ``StrataError`` where it tells nothing."""
@@ -77,21 +75,22 @@ class Discovery:
                 seen = await self._try(address)
             done.put_nowait(seen)
 
+        def lost(address: str, error: StrataError) -> None:
+            done.put_nowait(Look(address, None, str(error)))
+
         pace = Pace(at_once=settings.at_once, patience=settings.patience, at_most=settings.at_most)
-        await pace.each(addresses, one)
+        await pace.each(addresses, one, lost)
 
     async def _try(self, address: str) -> Look:
         try:
             async with asyncio.timeout(self.settings.longest):
-                return Look(address, await self._crawl(address))
+                with contained(address):
+                    return Look(address, await self._crawl(address))
         except TimeoutError:
             return Look(address, None, f"not read in {self.settings.longest:.0f} s")
         except StrataError as wrong:
             silent = isinstance(wrong, DeviceError) and wrong.detail.startswith(_NO_ANSWER)
             return Look(address, None, wrong.detail if silent else str(wrong), silent)
-        except Exception as wrong:  # one controller must not end the work on all
-            log.exception("discovery failed", extra={"address": address})
-            return Look(address, None, f"internal error: {type(wrong).__name__}")
 
     async def _crawl(self, address: str) -> Found:
         url = address

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from strata.core.errors import BadRequest, Denied
+from strata.core.foreign import read_json
 from strata.hardware.events.event import EventSink, EventSource, HardwareEvent
 from strata.hardware.events.payload import from_payload, is_report
 from strata.hardware.events.site import Site
@@ -96,8 +97,8 @@ class Inbox:
         if len(body) > BODY_MOST:
             raise BadRequest(f"an event has at most {BODY_MOST} bytes", where="body")
         try:
-            payload = msgspec.json.decode(body)
-        except (msgspec.DecodeError, RecursionError):
+            payload = read_json(body).value
+        except ValueError:
             raise BadRequest("not JSON", where="body", hint="send a Redfish Event") from None
         return self.deliver(payload, site, "push")
 

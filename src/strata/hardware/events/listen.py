@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from typing import Literal, Protocol
 
+from strata.core.contain import contained
 from strata.core.errors import BadRequest, NotOffered, OutcomeUnknown, StrataError
 from strata.hardware.events.inbox import Inbox
 from strata.hardware.events.site import Site
@@ -97,7 +98,7 @@ class Listener:
         if site.root not in self._pushing:
             return
         self._pushing.discard(site.root)
-        with suppress(StrataError):
+        with suppress(StrataError), contained(site.root):
             for path, _, context in await self._subscriptions.listening(site.address):
                 if context in (CONTEXT, REPORTS):
                     await self._subscriptions.unsubscribe(site.address, path)
@@ -136,9 +137,10 @@ class Listener:
         try:
             stream = self._subscriptions.stream(site.address)
             async with aclosing(stream):  # type: ignore[type-var]
-                async for payload in stream:
-                    with suppress(BadRequest):  # nonsense among the rest
-                        self._inbox.deliver(payload, site, "sse")
+                with contained(site.root):
+                    async for payload in stream:
+                        with suppress(BadRequest):  # nonsense among the rest
+                            self._inbox.deliver(payload, site, "sse")
         except NotOffered:
             lacks.add("sse")
         except StrataError as error:

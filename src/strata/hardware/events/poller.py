@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-import logging
 import random
 import time
 from collections.abc import Callable, Coroutine, Mapping
@@ -17,14 +16,13 @@ from functools import partial
 
 import msgspec
 
+from strata.core.contain import contained
 from strata.core.errors import StrataError
 from strata.hardware.controllers import Silence
-from strata.hardware.events.event import EventSink, HardwareEvent
-from strata.hardware.events.poller_look import Looker, Watched
+from strata.hardware.events.event import EventSink
+from strata.hardware.events.poller_look import Looker, Seen, Watched
 from strata.hardware.events.site import Site
 from strata.hardware.events.words import plain
-
-log = logging.getLogger(__name__)
 
 _AT_ONCE = 2000
 """New controllers that are noted before others have their turn."""
@@ -46,7 +44,9 @@ class PollSettings(msgspec.Struct, frozen=True, kw_only=True):
     look: float = 60.0
     """For one look, all in all."""
     silent_after: int = 3
-    """Looks in vain, one after the other, after which a controller is said to be silent."""
+    """Looks in vain, or answered badly, one after the other, after which that is said of a controller."""
+    others: float = 30.0
+    """Until it is asked again whether a controller that is another process's has become ours: at our start none is."""
 
 
 class _Slot:
@@ -142,9 +142,9 @@ class Poller:
             if watched is None:
                 continue
             if not self._mine(watched.site.nodes[0][1]):
-                self._again(watched, self.settings.slow)
+                self._again(watched, self.settings.others)
             elif (silence := self._left_alone(watched.site.address)) is not None:
-                self._missed(watched, plain(silence.why, 200) or "it does not answer")
+                self._missed(watched, plain(silence.why, 200) or "it does not answer", silent=True)
             else:
                 await self._pace()
                 slot = _Slot(self._slots, self.settings.yields)
@@ -166,7 +166,10 @@ class Poller:
             del self._looking[root]
 
     def _left_alone(self, address: str) -> Silence | None:
-        silence = self._controllers.silence(address)
+        try:
+            silence = self._controllers.silence(address)
+        except StrataError:
+            return None  # what is written there is no address: the look says so
         return silence if silence is not None and self._controllers.clock() < silence.until else None
 
     async def _pace(self) -> None:
@@ -176,32 +179,40 @@ class Poller:
             await asyncio.sleep(self._next_start - now)
 
     async def _take_turn(self, watched: Watched, slot: _Slot) -> None:
+        address = watched.site.address
         try:
             async with asyncio.timeout(self.settings.look):
-                news = await self._looker.look(watched)
+                with contained(watched.site.root):
+                    seen = await self._looker.look(watched)
         except TimeoutError:
+            # Each question has a time limit of its own, which is shorter: it does answer, and there is no end to it.
             why = f"a look at it took more than {self.settings.look:g} s"
-            self._controllers.missed(watched.site.address, why)
-            self._missed(watched, why)
+            self._missed(watched, why, silent=self._is_silent(address))
         except StrataError as error:
-            self._controllers.missed(watched.site.address, error.detail)
-            self._missed(watched, plain(error.detail, 200))
-        except Exception:
-            # One controller's nonsense must not keep us from the others.
-            log.exception("a look at a controller failed", extra={"bmc": watched.site.root})
-            self._again(watched, self.settings.slow)
+            self._missed(watched, plain(error.detail, 200), silent=self._is_silent(address))
         else:
-            self._controllers.answered(watched.site.address)
-            self._seen(watched, news)
+            self._controllers.answered(address)
+            self._seen(watched, seen)
         finally:
             self.looks += 1
             slot.give_back()
 
-    def _seen(self, watched: Watched, news: list[HardwareEvent]) -> None:
-        events = news + self._looker.silence(watched.site, "")
+    def _is_silent(self, address: str) -> bool:
+        try:
+            return self._controllers.silent(address)
+        except StrataError:
+            return False
+
+    def _seen(self, watched: Watched, seen: Seen) -> None:
+        news = seen.events
+        watched.misses = watched.misses + 1 if seen.wrong else 0
+        bad = self._lasting(watched, f"the BMC answers badly: {seen.wrong}") if seen.wrong else ""
+        events = news + self._looker.conduct(watched.site, silent="", bad=bad)
         if events:
             self._sink(events)
-        watched.misses = 0
+        if seen.wrong:
+            self._again(watched, self._patience(watched))
+            return
         if self._listener.way(watched.site.root) != "poll":
             watched.interval = self.settings.slow
         else:
@@ -209,11 +220,22 @@ class Poller:
             watched.interval = min(self.settings.slow, max(self.settings.fast, watched.interval * factor))
         self._again(watched, watched.interval)
 
-    def _missed(self, watched: Watched, why: str) -> None:
+    def _missed(self, watched: Watched, why: str, *, silent: bool) -> None:
         watched.misses += 1
-        if watched.misses >= self.settings.silent_after and (events := self._looker.silence(watched.site, why)):
+        told = self._lasting(watched, f"cannot be looked at: {why}")
+        # One that answers, and nothing that can be used, is not silent.
+        events = self._looker.conduct(watched.site, silent=told if silent else "", bad=None if silent else told)
+        if events:
             self._sink(events)
-        self._again(watched, min(self.settings.slow, self.settings.fast * 2 ** min(watched.misses, 10)))
+        self._again(watched, self._patience(watched))
+
+    def _lasting(self, watched: Watched, trouble: str) -> str | None:
+        """``trouble``, if it was so for some looks; None: it may be so for a moment only, and is not told."""
+        return trouble if watched.misses >= self.settings.silent_after else None
+
+    def _patience(self, watched: Watched) -> float:
+        """Seconds until the next look at one that is not well."""
+        return min(self.settings.slow, self.settings.fast * float(1 << min(watched.misses, 10)))
 
     def _again(self, watched: Watched, after: float) -> None:
         due = time.monotonic() + after * random.uniform(0.8, 1.2)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
-from strata.core.errors import NotOffered, StrataError
+from strata.core.contain import contained
+from strata.core.errors import InternalFault, NotOffered, StrataError
 from strata.hardware.bmc import LogEntry, Severity
 from strata.hardware.controllers import Controllers
 from strata.hardware.events.event import HardwareEvent
@@ -22,6 +24,8 @@ from strata.hardware.events.words import plain
 
 SILENT = "bmc/silent"
 """The key of the trouble that a controller does not answer."""
+BAD = "bmc/answers-badly"
+"""The key of the trouble that it answers, and not so that it can be used, relied on, or read without guessing."""
 
 _WELL: Mapping[str, Mapping[str, Severity]] = {}
 """Shared by all that have nothing to tell: there may be 100,000 of them."""
@@ -29,6 +33,13 @@ _EMPTY = "-"
 """The mark of a log that was empty when it was first read."""
 _KNOWN = 4
 """Entries of a log by which it is known how far it was read."""
+
+
+class Seen(NamedTuple):
+    """What came of a look at a controller that answered: what is new, and what is wrong with how it answers."""
+
+    events: list[HardwareEvent]
+    wrong: str = ""
 
 
 class Watched:
@@ -40,6 +51,7 @@ class Watched:
         self.site = site
         self.interval = interval
         self.misses = 0
+        """Looks in vain, or answered badly, one after the other."""
         self.lacks: frozenset[str] = frozenset()
         self.unwell: Mapping[str, Mapping[str, Severity]] = _WELL
         """By node: its sensors that were not well when last looked at."""
@@ -65,45 +77,63 @@ class Looker:
         self._troubles = troubles
         self._clock = clock
 
-    async def look(self, watched: Watched) -> list[HardwareEvent]:
-        """What is new. What a controller does badly does not keep us from the rest; the error is raised when it does
-        nothing well, or has fallen silent."""
+    async def look(self, watched: Watched) -> Seen:
+        """What is new, and what is wrong. What a controller does badly does not keep us from the rest; the error is
+        raised when it does nothing well, or has fallen silent."""
         events: list[HardwareEvent] = []
         failed: StrataError | None = None
-        well = False
-        for part in (self._arrange, self._log, self._sensors):
+        well, wrong, address = False, "", watched.site.address
+        for part, what in ((self._arrange, ""), (self._power, "power"), (self._log, "log"), (self._sensors, "sensors")):
             try:
-                events += await part(watched)
-                well = well or part != self._arrange
-            except NotOffered:
-                watched.lacks |= {part.__name__}
+                with contained(watched.site.root):
+                    events += await part(watched)
+                well = well or bool(what)
             except StrataError as error:
+                if isinstance(error, NotOffered) and what != "power":
+                    watched.lacks |= {part.__name__}
+                    continue
                 failed = error
-                if self.controllers.silent(watched.site.address):
+                self.controllers.failed(address, error)
+                if what or isinstance(error, InternalFault):
+                    wrong = wrong or f"its {what or 'events'} cannot be read: {plain(error.detail, 200)}"
+                if self.controllers.silent(address):
                     break  # no answer to this, so none to the rest
         if failed is not None and not well:
             raise failed
-        return events
+        flaws = [flaw for node, _ in watched.site.nodes if (flaw := self.controllers.flaw(node))]
+        return Seen(events, wrong or plain(flaws[0] if flaws else "", 200))
 
-    def silence(self, site: Site, why: str) -> list[HardwareEvent]:
-        """It cannot be looked at because of ``why`` (empty: it can): as an event, if that is news."""
+    def conduct(self, site: Site, *, silent: str | None = None, bad: str | None = None) -> list[HardwareEvent]:
+        """It does not answer, or answers badly, for these reasons (empty: it is not so; None: that is not known): as
+        events, as far as they are news."""
         node = site.node_of("")
-        if bool(why) == (SILENT in self._troubles(node or site.root)):
-            return []
+        troubles = self._troubles(node or site.root)
         return [
             HardwareEvent(
                 time=self._clock(),
                 severity="warning" if why else "ok",
-                message=f"cannot be looked at: {why}" if why else "it answers again",
+                message=why or over,
                 source="poll",
-                key=SILENT,
+                key=key,
                 node=node,
                 bmc=site.root,
             )
+            for key, why, over in (
+                (SILENT, silent, "the BMC answers again"),
+                (BAD, bad, "the BMC answers as it should again"),
+            )
+            if why is not None and bool(why) != (key in troubles)
         ]
 
     async def _arrange(self, watched: Watched) -> Sequence[HardwareEvent]:
         await self.listener.arrange(watched.site)
+        return ()
+
+    async def _power(self, watched: Watched) -> Sequence[HardwareEvent]:
+        """Whether it can say if its nodes are on; what is wrong with the answer is its flaw. There is no doing without
+        this: one that does not offer it is no better than one that fails."""
+        for address, _ in watched.site.nodes:
+            self.controllers.saw(address, await self.controllers.open(address).power())
         return ()
 
     async def _log(self, watched: Watched) -> Sequence[HardwareEvent]:

@@ -47,7 +47,7 @@ class IpmiClient:
 
     async def close(self) -> None:
         """Log out everywhere, close the sockets."""
-        await asyncio.gather(*(bmc.close() for bmc in list(self._bmcs.values())))
+        await asyncio.gather(*(bmc.close() for bmc in list(self._bmcs.values())), return_exceptions=True)
         self._bmcs.clear()
         for opened in self._opened():
             opened.transport.close()

@@ -59,8 +59,9 @@ class IpmiController:
     async def _ask(self, netfn: int, command: int, data: bytes = b"", *, lun: int = 0, least: int = 0) -> bytes:
         answer = await self._client.ask(self.address, netfn, command, data, lun=lun)
         if len(answer) < least:
+            request = f"netfn {netfn:02X}h command {command:02X}h"
             raise DeviceError(
-                "its answer is too short", node=self.address, request=f"netfn {netfn:02X}h command {command:02X}h"
+                "its answer is too short", node=self.address, request=request, reply=answer.hex() or "nothing"
             )
         return answer
 
@@ -164,8 +165,12 @@ class IpmiController:
 
     async def readings(self) -> Sequence[Reading]:
         """All sensors, and what the chassis draws (DCMI)."""
-        found = []
-        for sensor in await self._store.sensors(self.address):
+        found, none = [], None
+        try:
+            sensors = await self._store.sensors(self.address)
+        except (Refusal, NotOffered) as wrong:
+            sensors, none = (), wrong  # it may speak DCMI all the same
+        for sensor in sensors:
             if isinstance(sensor, records.Sensor):
                 try:
                     answer = await self._client.ask(
@@ -177,6 +182,8 @@ class IpmiController:
         try:
             draws = await self._ask(_GROUP, 0x02, _DCMI + b"\x01\x00\x00", least=18)
         except (Refusal, NotOffered):
+            if none is not None:
+                raise none from None
             return found
         on = draws[17] & 0x40
         found.append(

@@ -92,9 +92,13 @@ def plain(text: object) -> str:
 def sensor(record: bytes) -> Sensor | FruLocator | None:
     """A record of the sensor repository, if it is something that can be read."""
     try:
-        entry = _Entry(bytearray(record), constants, False)
+        return _sensor(record)
     except Exception:
         return None
+
+
+def _sensor(record: bytes) -> Sensor | FruLocator | None:
+    entry = _Entry(bytearray(record), constants, False)
     if entry.sdrtype == sdr.TYPE_FRU:
         owner = record[5] & 0xFE
         return FruLocator(entry.fru_number, plain(entry.fru_name), record[5 + 7] if len(record) > 12 else 0, owner)

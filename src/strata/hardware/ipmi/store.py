@@ -84,7 +84,7 @@ class IpmiStore:
             request = reserved[:2] + struct.pack("<HBB", record, len(data), want)
             answer = await self._client.ask(address, STORAGE, 0x23, request)
             if len(answer) <= 2:
-                raise DeviceError("a sensor record breaks off", node=address)
+                raise DeviceError("a sensor record breaks off", node=address, reply=answer.hex() or "nothing")
             following = int.from_bytes(answer[:2], "little")
             data += answer[2 : 2 + want]
             size = data[4] + 5 if len(data) >= 5 else size
@@ -124,14 +124,13 @@ class IpmiStore:
         # Not everything that has a log has sensor records.
         try:
             described = await self.sensors(address)
-        except NotOffered:
+        except (Refusal, NotOffered):
             described = ()
         names = {(found.number, found.lun): found.name for found in described if isinstance(found, Sensor)}
         ahead = await self._clock_ahead(address)
         record = 0
         if after:
-            number, _, _ = after.partition("-")
-            last = await self._entry(address, int(number, 16) if number else 0)
+            last = await self._entry(address, _number(after))
             if last is not None and log_entry(last[1], names, ahead).id == after:
                 record = last[0]
         found: list[LogEntry] = []
@@ -154,7 +153,7 @@ class IpmiStore:
                 return None
             raise
         if len(answer) < 2 + 16:
-            raise DeviceError("a log record breaks off", node=address)
+            raise DeviceError("a log record breaks off", node=address, reply=answer.hex() or "nothing")
         return int.from_bytes(answer[:2], "little"), answer[2:18]
 
     async def _clock_ahead(self, address: str) -> float:
@@ -176,3 +175,11 @@ def own(found: Sequence[Sensor | FruLocator]) -> Sensors:
     has none at that, and all are taken for its own."""
     at = {one.owner for one in found if isinstance(one, Sensor)} or {one.owner for one in found}
     return tuple(one for one in found if one.owner in _AT or not at & _AT)
+
+
+def _number(entry: str) -> int:
+    """The number of the record in an entry's id; 0, the first, where it is no id of ours."""
+    try:
+        return int(entry.partition("-")[0], 16) & 0xFFFF
+    except ValueError:
+        return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from strata.core.errors import BadRequest, NotOffered
+from strata.core.foreign import one_line
 from strata.hardware.bmc import Bios, Task
 from strata.hardware.redfish.bmc import below, path_of, text
 from strata.hardware.redfish.client import Json, RedfishClient, Target
@@ -58,7 +59,11 @@ def _settings(target: Target, body: Json) -> str:
 
 def _attributes(body: Json) -> Mapping[str, Value]:
     found = below(body, "Attributes")
-    return {name: v for name, v in found.items() if v is None or isinstance(v, str | int | float | bool)}
+    return {
+        one_line(name): one_line(v) if isinstance(v, str) else v
+        for name, v in found.items()
+        if v is None or isinstance(v, str | int | float | bool)
+    }
 
 
 def _check(current: Mapping[str, Value], wanted: Mapping[str, Value]) -> None:

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from strata.core.errors import DeviceError
+from strata.core.foreign import one_line
 
 if TYPE_CHECKING:
     from strata.hardware.redfish.pairing import Home
@@ -96,8 +97,9 @@ class Bmc:
     """What is known of one controller. ``locked`` says why it is not tried any more."""
 
     __slots__ = (
-        "base", "busy", "dead_since", "dead_until", "door", "etags", "features", "full_until", "ghosts", "locked",
-        "misses", "origin", "path", "quiet_until", "refused", "session", "sessionless", "slow", "stale", "tls", "token",
+        "base", "busy", "dead_since", "dead_until", "door", "etags", "features", "flaw", "full_until", "ghosts",
+        "locked", "misses", "origin", "path", "quiet_until", "refused", "session", "sessionless", "slow", "stale",
+        "tls", "token",
     )  # fmt: skip
 
     def __init__(self, origin: str, path: str, per_bmc: int) -> None:
@@ -126,6 +128,8 @@ class Bmc:
         self.quiet_until = 0.0
         self.full_until = 0.0
         self.slow = False
+        self.flaw = ""
+        """What was wrong with an answer since somebody last looked here, whether or not it could be used."""
 
     @property
     def dead(self) -> bool:
@@ -188,7 +192,8 @@ def path_of(bmc: Bmc, link: object) -> str:
     if not isinstance(path, str):
         return ""
     path = path.removeprefix(bmc.origin).removeprefix(bmc.path).rstrip("/")
-    return path if path.startswith(f"{ROOT}/") and "/../" not in path and len(path) < 1024 else ""
+    fit = path.startswith(f"{ROOT}/") and "/../" not in path and len(path) < 1024 and path.isprintable()
+    return path if fit else ""
 
 
 def below(body: object, *names: str) -> Json:
@@ -205,5 +210,5 @@ def items(body: Json, name: str) -> list[Json]:
 
 
 def text(value: object, most: int = 256) -> str:
-    """A device's text, of bounded length; empty for what is no text."""
-    return value[:most].strip() if isinstance(value, str) else ""
+    """A device's text on one line, of bounded length; empty for what is no text."""
+    return one_line(value[:most]).strip() if isinstance(value, str) else ""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from urllib.parse import urlsplit
 
-import msgspec
-
 from strata.core.errors import DeviceError, NotOffered
+from strata.core.foreign import read_json
 from strata.hardware.redfish.bmc import items, path_of, text
 from strata.hardware.redfish.client import Json, RedfishClient, Target
 from strata.hardware.redfish.find import linked, service
@@ -101,7 +100,7 @@ async def _stream_path(client: RedfishClient, target: Target) -> str:
 
 def _event(data: bytes) -> Json | None:
     try:
-        found = msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError):
+        found = read_json(data).value
+    except ValueError:
         return None
     return found if isinstance(found, dict) else None

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from strata.core.errors import DeviceError, NotOffered
 from strata.core.state import Fence
 from strata.hardware.bmc import PowerAction
-from strata.hardware.redfish.bmc import Switch, below, items, path_of
+from strata.hardware.redfish.bmc import Switch, below, items, path_of, text
 from strata.hardware.redfish.client import ROOT, Json, RedfishClient, Target
 
 FENCE_HEADER = "X-Strata-Fence"
@@ -47,7 +47,11 @@ async def read_power(client: RedfishClient, address: str) -> str | None:
     """``on``, ``off``, or None where the controller does not say."""
     body = await powered(client, client.target(address))
     state = body.get("PowerState")
-    return POWER_STATES.get(state) if isinstance(state, str) else None
+    found = POWER_STATES.get(state) if isinstance(state, str) else None
+    if found is None and "PowerState" in body:
+        shown = repr(text(state, 40)) if isinstance(state, str) else str(state)[:40]
+        client.bmc(address).flaw = f"it does not say whether its node is on: PowerState is {shown}"
+    return found
 
 
 async def switch_power(

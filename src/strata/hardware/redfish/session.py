@@ -14,7 +14,7 @@ import aiohttp
 
 from strata.core.errors import DeviceError, OutcomeUnknown, StrataError
 from strata.hardware.redfish.bmc import SESSIONS, Bmc, Credentials, Json, items, path_of
-from strata.hardware.redfish.reply import judge
+from strata.hardware.redfish.reply import header, judge
 from strata.hardware.redfish.wire import Raw, Wire
 
 JSON = "application/json"
@@ -125,8 +125,8 @@ class Sessions:
                 answer = judge(bmc, "POST", SESSIONS, reply, self._wire.clock(), private=True)
             except OutcomeUnknown as wrong:
                 raise DeviceError("the reply to the login is not JSON", node=bmc.base) from wrong
-            token = reply.headers.get("X-Auth-Token", "")
-            if answer.status not in (200, 201) or not token:
+            token = header(reply, "X-Auth-Token").strip()
+            if answer.status not in (200, 201) or not (token and token.isascii()):
                 raise DeviceError("the login gave no token", node=bmc.base, request=f"POST {SESSIONS}")
             bmc.token = token
             bmc.session = path_of(bmc, urlsplit(answer.location).path) or path_of(bmc, answer.body)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import aiohttp
 
 from strata.core.errors import DeviceError, OutcomeUnknown
+from strata.core.foreign import read_text
 from strata.hardware.redfish.bmc import Bmc, RedfishSettings
 from strata.hardware.redfish.tls import Pinned, Pins, changed
 
@@ -173,10 +174,11 @@ class Wire:
             parts.append(part)
             if size > most:
                 response.close()
+                bmc.flaw = f"the reply to {request} is longer than {most} bytes"
                 if not harmless:
                     raise OutcomeUnknown(f"the reply to {request} is longer than {most} bytes", where=bmc.base)
                 long = f"the reply is longer than {most} bytes"
-                raise DeviceError(long, node=bmc.base, request=request, reply=parts[0][:300].decode("utf-8", "replace"))
+                raise DeviceError(long, node=bmc.base, request=request, reply=read_text(parts[0][:300]))
         return b"".join(parts)
 
     def _open(self) -> aiohttp.ClientSession:

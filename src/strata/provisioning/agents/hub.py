@@ -346,5 +346,5 @@ def _resolve(poll: asyncio.Future[bool], value: bool) -> None:
 def _decode(raw: msgspec.Raw) -> State:
     try:
         return _decode_state(raw)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BadRequest(str(error)[:200], where="state") from None
