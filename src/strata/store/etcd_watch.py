@@ -99,7 +99,9 @@ async def _lines(gateway: Gateway, endpoint: str, names: Names, request: object)
     decode = msgspec.json.Decoder(WatchLine, strict=False).decode
     try:
         async with asyncio.timeout(settings.attempt):
-            answer = await gateway.session().post(f"http://{endpoint}/v3/watch", data=msgspec.json.encode(request))
+            answer = await gateway.session().post(
+                f"http://{endpoint}/v3/watch", data=msgspec.json.encode(request), allow_redirects=False
+            )
         async with answer:
             if answer.status != 200:
                 raise Unanswered(f"{endpoint}: HTTP {answer.status}")
