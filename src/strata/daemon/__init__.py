@@ -21,6 +21,7 @@ import uvloop
 from strata.api.nginx import free_port
 from strata.api.redfish.push import EventPush
 from strata.api.services import Limits, Services
+from strata.api.web_account import web_account
 from strata.control import logs
 from strata.control.accounts import Accounts
 from strata.control.auth import Authenticator
@@ -124,6 +125,8 @@ async def running(settings: Settings, way_out: Sequence[str] = ()) -> AsyncItera
         # Known before anybody is told of it.
         listen = msgspec.structs.replace(settings.listen, port=free_port(settings.listen.host))
         settings = msgspec.structs.replace(settings, listen=listen)
+    if settings.listen.tls:
+        await asyncio.to_thread(web_account, settings.listen.account)  # made now, if it is missing
     built_in = tuple(LAYERS[name] for name in settings.layers)
     layers, specs = site_models(settings.models, built_in)
     model = Model.of(*built_in, POWER, *layers)

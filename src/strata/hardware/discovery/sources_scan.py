@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
+from strata.core.decoding import UNREADABLE
 from strata.core.errors import BadRequest
 from strata.hardware.discovery.crawl_values import table
 
@@ -185,7 +186,7 @@ class Prober:
             return False
         try:
             root = table(msgspec.json.decode(raw))
-        except msgspec.DecodeError:
+        except UNREADABLE:
             return False
         return "RedfishVersion" in root or "ServiceRoot" in str(root.get("@odata.type", ""))
 

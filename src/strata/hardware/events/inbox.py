@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from strata.core.decoding import UNREADABLE
 from strata.core.errors import BadRequest, Denied
 from strata.hardware.events.event import EventSink, EventSource, HardwareEvent
 from strata.hardware.events.payload import from_payload, is_report
@@ -87,19 +88,24 @@ class Inbox:
 
     def receive(self, token: str, body: bytes) -> int:
         """Take one push; how many events it brought. ``Denied`` if we gave the token to nobody."""
+        site = self.sender(token)
+        if len(body) > BODY_MOST:
+            raise BadRequest(f"an event has at most {BODY_MOST} bytes", where="body")
+        try:
+            payload = msgspec.json.decode(body)
+        except UNREADABLE:
+            raise BadRequest("not JSON", where="body", hint="send a Redfish Event") from None
+        return self.deliver(payload, site, "push")
+
+    def sender(self, token: str) -> Site:
+        """Whom we gave the token to; ``Denied`` if that is nobody."""
         ident, _, mac = token.partition(".")
         site = self._sites.get(ident)
         # A controller that we do not know costs the same as a wrong MAC.
         right = hmac.compare_digest(mac.encode("utf-8", "replace"), self._mac(site.root if site else "").encode())
         if site is None or not right:
             raise Denied("not a destination that was given to a controller")
-        if len(body) > BODY_MOST:
-            raise BadRequest(f"an event has at most {BODY_MOST} bytes", where="body")
-        try:
-            payload = msgspec.json.decode(body)
-        except (msgspec.DecodeError, RecursionError):
-            raise BadRequest("not JSON", where="body", hint="send a Redfish Event") from None
-        return self.deliver(payload, site, "push")
+        return site
 
     def deliver(self, payload: object, site: Site, source: EventSource) -> int:
         """Pass on what a controller sent by itself: what is new, as far as it is not too much."""

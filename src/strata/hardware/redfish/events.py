@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from strata.core.decoding import UNREADABLE
 from strata.core.errors import DeviceError, NotOffered
 from strata.hardware.redfish.bmc import items, path_of, text
 from strata.hardware.redfish.client import Json, RedfishClient, Target
@@ -102,6 +103,6 @@ async def _stream_path(client: RedfishClient, target: Target) -> str:
 def _event(data: bytes) -> Json | None:
     try:
         found = msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         return None
     return found if isinstance(found, dict) else None

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from strata.core.decoding import UNREADABLE
 from strata.core.errors import Conflict, DeviceError, NotOffered, OutcomeUnknown
 from strata.hardware.redfish.bmc import Bmc, Json
 from strata.hardware.redfish.wire import Reply
@@ -56,7 +57,7 @@ def judge(bmc: Bmc, method: str, path: str, reply: Reply, now: float, *, private
     if reply.body.strip():
         try:
             body = msgspec.json.decode(reply.body)
-        except (msgspec.DecodeError, RecursionError) as wrong:
+        except UNREADABLE as wrong:
             if method != "GET":
                 raise OutcomeUnknown(f"the reply to {request} is not JSON", where=bmc.base) from wrong
             raise DeviceError("the reply is not JSON", node=bmc.base, request=request, reply=said) from wrong
@@ -97,7 +98,7 @@ def message(body: bytes) -> str:
     try:
         error = msgspec.json.decode(body, type=_ErrorBody).error
         told = next((info.message for info in error.info if info.message), "") or error.message
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         told = "" if body.lstrip()[:1] in (b"<", b"{", b"") else body[:200].decode("utf-8", "replace")
     words = "".join(c if c.isprintable() else " " for c in told[:200]).strip()
     return f": {words}" if words else ""
