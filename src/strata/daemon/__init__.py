@@ -44,6 +44,7 @@ from strata.daemon.neighbours import open_neighbours
 from strata.daemon.power import SitePowerDriver, open_power, open_series
 from strata.daemon.provisioning import open_provisioning
 from strata.daemon.simulated import register_simulated
+from strata.daemon.tasks import cancelled
 from strata.daemon.upkeep import forgetting, start_upkeep
 from strata.hardware.events.site import Site
 from strata.hardware.model import LAYER as HARDWARE
@@ -155,6 +156,8 @@ async def running(settings: Settings, way_out: Sequence[str] = ()) -> AsyncItera
             metrics=metrics,
         )
         service = Service(controller, settings)
+        trying = asyncio.create_task(service.writable.run(), name="store writable")
+        parts.push_async_callback(cancelled, trying)
         authenticator = Authenticator(store, service.ledger)
         logins = Logins(Accounts(store, service.ledger), Sessions(store, service.ledger), authenticator)
         event_push = EventPush(store, service.ledger)
