@@ -22,6 +22,7 @@ from measure import Figures, arguments, cpu_seconds, main, say, scratch, show
 
 from strata.api.nginx import Nginx, find_nginx, free_port
 from strata.api.nginx_config import FrontDoor
+from strata.api.web_account import web_account
 from strata.control.ca import Authority, write_private
 from strata.provisioning.images.shelf import Shelf
 
@@ -80,7 +81,8 @@ class _Site:
         self.ca = Authority.open(directory / "ca")
         self.ca.renew_server(["localhost", "127.0.0.1"])
         shelf = Shelf(directory / "images")
-        shelf.open()
+        account = web_account()
+        shelf.open(readers=account.pw_gid if account else None)
         data = os.urandom(size)
         self.name = f"{hashlib.sha256(data).hexdigest()}.squashfs"
         self.file = directory / "images/squashfs" / self.name
@@ -98,6 +100,7 @@ class _Site:
             host="127.0.0.1",
             port=port,
             upstream=self.directory / "front.sock",
+            secret="nobody",
             certificate=certificate,
             key=key,
             ca=self.ca.certificate_path,

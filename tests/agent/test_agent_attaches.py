@@ -32,6 +32,7 @@ from strata.provisioning.personality.image_set import File, Member, Ready
 from strata.provisioning.signing import Signer
 from strata.store.memory import MemoryStore
 from support.agent_site import AgentSite, FakeReleases, agent_site
+from support.fake_agents import FRONT_SECRET
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
@@ -58,6 +59,7 @@ class Site:
             host="127.0.0.1",
             port=free_port("127.0.0.1"),
             upstream=directory / "s" / "front.sock",
+            secret=FRONT_SECRET,
             certificate=certificate,
             key=key,
             ca=self.authority.certificate_path,

@@ -55,6 +55,8 @@ class Service:
 
     def client(self, door: Door = "admin", token: str = "") -> httpx.AsyncClient:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
+        if door == "front":
+            headers["X-Strata-Front-Secret"] = self.services.front_secret
         transport = httpx.ASGITransport(app=self.app(door), raise_app_exceptions=False)
         return httpx.AsyncClient(transport=transport, base_url="http://strata", headers=headers)
 

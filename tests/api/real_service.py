@@ -120,6 +120,8 @@ class RealService:
 
     def client(self, door: Door = "admin", token: str = "") -> httpx.AsyncClient:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
+        if door == "front":
+            headers["X-Strata-Front-Secret"] = self.services.front_secret
         transport = httpx.ASGITransport(app=Impatient(self.app(door)), raise_app_exceptions=False)
         return httpx.AsyncClient(transport=transport, base_url="http://strata", headers=headers)
 

@@ -185,6 +185,7 @@ async def redfish_site(directory: Path, count: int) -> AsyncIterator[RedfishSite
             host="127.0.0.1",
             port=free_port("127.0.0.1"),
             upstream=directory / "front.sock",
+            secret=services.front_secret,
             certificate=authority.server_paths[0],
             key=authority.server_paths[1],
             ca=authority.certificate_path,

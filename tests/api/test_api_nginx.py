@@ -9,23 +9,21 @@ import signal
 import ssl
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 
 import httpx
 import msgspec
 import pytest
-from api_support import Service
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from nginx_site import SOURCES, Site, children, gone, until
 
-from strata.api.nginx import Nginx, free_port, worker_account
 from strata.api.nginx_config import FrontDoor, config_text
-from strata.api.server import ApiServer
 from strata.api.streams import STREAMS
-from strata.control.ca import Authority, Issued, write_private
+from strata.control.ca import Authority, Issued
 from strata.control.fleet_views.nodes import NodeSpec
 from strata.control.principal import LOCAL_ADMIN
 from strata.core.errors import BadRequest, Unavailable
@@ -33,63 +31,6 @@ from strata.hardware.events.inbox import BODY_MOST
 from support.fake_machine import furnish
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
-
-
-SOURCES = [str(folder) for folder in Path(__file__).parents[:2]]
-"""Where a process of its own finds what these tests use."""
-
-
-async def until(condition: Callable[[], bool], limit: float = 60) -> None:
-    async with asyncio.timeout(limit):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
-
-
-def gone(group: int) -> bool:
-    """Whether no process of the group is left."""
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return True
-    return False
-
-
-def children(pid: int) -> list[str]:
-    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-
-
-class Site:
-    """A service with its front door, and clients that come in from outside."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.service = Service(authority=directory / "ca")
-        assert self.service.services.authority is not None
-        self.ca: Authority = self.service.services.authority
-        self.ca.renew_server(["localhost", "127.0.0.1"])
-        self.api = ApiServer(self.service.services, directory / "admin.sock", directory / "front.sock")
-        self.door = FrontDoor(
-            directory=directory / "nginx",
-            host="127.0.0.1",
-            port=free_port("127.0.0.1"),
-            upstream=directory / "front.sock",
-            certificate=self.ca.server_paths[0],
-            key=self.ca.server_paths[1],
-            ca=self.ca.certificate_path,
-            workers=1,
-            connections=512,
-        )
-        self.nginx = Nginx(self.door)
-
-    def client(self, issued: Issued | None = None, **headers: str) -> httpx.AsyncClient:
-        context = ssl.create_default_context(cadata=self.ca.pem.decode())
-        if issued is not None:
-            chain = self.directory / f"{issued.serial}.pem"
-            write_private(chain, issued.certificate + issued.key)
-            context.load_cert_chain(chain)
-        return httpx.AsyncClient(
-            verify=context, base_url=f"https://127.0.0.1:{self.door.port}", headers=headers, trust_env=False
-        )
 
 
 @pytest.fixture
@@ -348,7 +289,7 @@ async def test_nginx_ends_when_the_service_is_killed(tmp_path: Path) -> None:
 import asyncio, sys, time
 from pathlib import Path
 sys.path[:0] = sys.argv[2:]
-from test_api_nginx import Site
+from nginx_site import Site
 async def main():
     site = Site(Path(sys.argv[1]))
     await site.api.start()
@@ -394,7 +335,7 @@ import asyncio, os, sys
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 from pathlib import Path
 sys.path[:0] = sys.argv[2:]
-from test_api_nginx import Site
+from nginx_site import Site
 async def main():
     site = Site(Path(sys.argv[1]))
     await site.api.start()
@@ -429,9 +370,6 @@ def test_a_host_that_is_none_is_refused(host: str) -> None:
 
 def _door(directory: Path = Path("/a"), host: str = "127.0.0.1") -> FrontDoor:
     path = Path("/x")
-    return FrontDoor(directory=directory, host=host, port=1, upstream=path, certificate=path, key=path, ca=path)
-
-
-def test_workers_are_somebody_else_only_where_they_can_reach_the_socket(tmp_path: Path) -> None:
-    tmp_path.chmod(0o700)
-    assert worker_account(tmp_path) is None
+    return FrontDoor(
+        directory=directory, host=host, port=1, upstream=path, secret="x", certificate=path, key=path, ca=path
+    )

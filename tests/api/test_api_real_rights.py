@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 from real_ground import Ids, live, provide
 from real_service import RealService, real_service
 from route_table import (
     BAD_CREDENTIALS,
     GROUP,
+    PROTECTED,
     UNVERIFIED,
     bad_token,
     check_closed_to_bad_token,
@@ -20,6 +23,7 @@ from route_table import (
 )
 
 from strata.api.agents import ROUTES as AGENT_ROUTES
+from strata.api.streams import STREAMS
 from strata.control.principal import ROLES
 from support.boot_site import make_csr
 from support.fake_agents import node_headers
@@ -185,3 +189,119 @@ async def test_a_scoped_operator_reaches_only_its_nodes_through_agents_and_boots
         assert (await client.get("/v1/boot/unknown")).status_code == 403
         for path in ("/v1/image-sets/nodes", "/v1/images/tiny/1", "/v1/boot/profiles/debug"):
             assert (await client.delete(path)).status_code == 403, path
+
+
+BESIDE_THE_FLEET = {
+    *("revision", "stamp", "seq", "started", "since", "time", "times", "start", "end", "last", "seen", "age", "at"),
+    "seconds",
+}
+"""Fields that differ from one answer to the next, whoever is there."""
+
+
+def still(part: Any) -> Any:
+    """An answer without what passes with time."""
+    if isinstance(part, dict):
+        return {key: still(value) for key, value in part.items() if key not in BESIDE_THE_FLEET}
+    return [still(item) for item in part] if isinstance(part, list) else part
+
+
+def differing(one: Any, other: Any, place: str = "") -> list[str]:
+    """Where two answers differ, and how."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        keys = sorted({*one, *other})
+        return [found for key in keys for found in differing(one.get(key), other.get(key), f"{place}.{key}")]
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple) and len(one) == len(other):
+        return [
+            found for n, pair in enumerate(zip(one, other, strict=True)) for found in differing(*pair, f"{place}[{n}]")
+        ]
+    return [] if one == other else [f"{place}: {one!r} != {other!r}"]
+
+
+async def test_nothing_that_a_scoped_reader_is_answered_changes_with_what_is_outside(real: RealService) -> None:
+    listings = [path for method, path, _ in PROTECTED if method == "GET" and "{" not in path and path not in STREAMS]
+    selections = ["@others", "@nosuch", "x*", "x00001", "label:row=9", "!n00001", "state:held", "want:power=on", "@*"]
+    asked = [*listings, *(f"/v1/nodes?select={select}" for select in selections)]
+
+    async def answers(client: httpx.AsyncClient) -> dict[str, tuple[int, Any]]:
+        found = {}
+        for path in asked:
+            answer = await client.get(path)
+            plain = answer.headers.get("content-type", "").endswith("json")
+            body = still(answer.json()) if plain else answer.text
+            if plain and answer.status_code >= 400:
+                del body["request_id"]
+            found[path] = (answer.status_code, body)
+        return found
+
+    async with real.client() as admin, real.client("front", await real.token("operator", [GROUP])) as client:
+        await real.still()
+        before = await answers(client)
+        made = await admin.post(
+            "/v1/nodes", json={"nodes": [{"name": f"x{n:05}", "labels": {"row": "9"}} for n in range(1, 8)]}
+        )
+        assert made.status_code < 300, made.text
+        group = await admin.put("/v1/groups/others", json={"members": "x[00001-00007]"})
+        assert group.status_code < 300, group.text
+        for path, body in (
+            ("/v1/holds", {"select": "x00001", "reason": "x"}),
+            ("/v1/freezes", {"scope": "group:others", "reason": "x"}),
+            ("/v1/desires", {"select": "x00002", "set": {"power": "on"}}),
+        ):
+            assert (await admin.post(path, json=body)).status_code < 300, path
+        spec = {"name": "outside", "select": "@others", "set": {"power": "off"}}
+        assert (await admin.post("/v1/apply", json={"documents": [spec], "prune": False})).status_code == 200
+        await real.still()
+        after = await answers(client)
+        seen = (await admin.get("/v1/status")).json()["nodes"]
+    assert seen == len(real.nodes) + 7
+    assert {path: differing(before[path], after[path]) for path in asked if before[path] != after[path]} == {}
+    assert sum(status == 200 for status, _ in before.values()) > 15
+
+
+@pytest.mark.parametrize(
+    ("outside", "nowhere"),
+    [
+        ("n00010", "n00099"),
+        ("n00001,n00010", "n00001,n00099"),
+        ("@gpu", "@nosuch"),
+        ("n0001*", "z*"),
+        ("!n00001", "!z*"),
+    ],
+)
+async def test_a_scoped_writer_learns_nothing_of_what_is_outside_from_being_refused(
+    real: RealService, outside: str, nowhere: str
+) -> None:
+    async with real.client("front", await real.token("operator", [GROUP])) as client:
+        for path, body in (
+            ("/v1/holds", {"reason": "x"}),
+            ("/v1/desires", {"set": {"power": "off"}}),
+            ("/v1/retries", {}),
+            ("/v1/exec", {"argv": ["id"]}),
+        ):
+            told = []
+            for select in (outside, nowhere):
+                answer = await client.post(path, json={"select": select, **body})
+                assert answer.status_code == 403, (path, select, answer.text)
+                told.append({word: answer.json()[word].replace(select, "S") for word in ("detail", "where", "hint")})
+            told[1] = {
+                word: text.replace("n00099", "n00010").replace("nosuch", "gpu") for word, text in told[1].items()
+            }
+            assert told[0] == told[1], (path, told)
+            assert GROUP in told[0]["detail"]
+
+
+async def test_a_scoped_writer_changes_what_it_selects_within_its_groups(real: RealService) -> None:
+    async with real.client("front", await real.token("operator", [GROUP])) as client:
+        for select, count in (("n00001", 1), (f"@{GROUP}", 4), (f"@{GROUP} n0000?", 4), (f"n*&@{GROUP}!n00001", 3)):
+            held = await client.post("/v1/holds", json={"select": select, "reason": "x"})
+            assert held.status_code == 200, (select, held.text)
+            assert (await client.delete("/v1/holds", params={"select": select})).json()["changed"] == count, select
+
+
+async def test_metrics_are_of_the_whole_fleet_and_not_for_a_scope(real: RealService) -> None:
+    for scope, status in (((), 200), ((GROUP,), 403)):
+        for role in ("viewer", "operator", "admin", "workload-manager"):
+            async with real.client("front", await real.token(role, scope)) as client:  # type: ignore[arg-type]
+                answer = await client.get("/metrics")
+            assert answer.status_code == status, (scope, role)
+            assert ("strata_" in answer.text) == (status == 200)

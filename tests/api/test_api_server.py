@@ -36,8 +36,9 @@ def over(path: Path) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=httpx.AsyncHTTPTransport(uds=str(path)), base_url="http://strata")
 
 
-async def test_each_door_knows_its_callers(running: ApiServer, tmp_path: Path) -> None:
+async def test_each_door_knows_its_callers(service: Service, running: ApiServer, tmp_path: Path) -> None:
     async with over(tmp_path / "admin.sock") as admin, over(tmp_path / "front.sock") as front:
+        front.headers["X-Strata-Front-Secret"] = service.services.front_secret
         assert (await admin.get("/v1/auth/whoami")).json()["role"] == "admin"
         assert (await front.get("/v1/auth/whoami")).status_code == 401
         assert (await front.get("/v1/health")).status_code == 200

@@ -16,6 +16,7 @@ from strata.api.nginx import Nginx, free_port
 from strata.api.nginx_config import FrontDoor
 from strata.api.rights import WHO
 from strata.api.server import bind_private
+from strata.api.web_account import web_account
 from strata.control.auth import Authenticator
 from strata.control.ca import write_private
 from strata.core.errors import Unauthenticated
@@ -62,7 +63,8 @@ async def door(tmp_path: Path) -> AsyncIterator[FrontDoorSite]:
             await answer(scope, receive, send, site.identity)
 
         site.authority.renew_server(["127.0.0.1"])
-        sock = bind_private(tmp_path / "front.sock")
+        account = web_account()
+        sock = bind_private(tmp_path / "web" / "front.sock", (account.pw_uid, account.pw_gid) if account else None)
         server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_config=None, access_log=False))
         server.config.load()
         server.lifespan = server.config.lifespan_class(server.config)
@@ -72,7 +74,8 @@ async def door(tmp_path: Path) -> AsyncIterator[FrontDoorSite]:
                 directory=tmp_path / "nginx",
                 host="127.0.0.1",
                 port=free_port("127.0.0.1"),
-                upstream=tmp_path / "front.sock",
+                upstream=tmp_path / "web" / "front.sock",
+                secret="not asked for",
                 certificate=site.authority.server_paths[0],
                 key=site.authority.server_paths[1],
                 ca=site.authority.certificate_path,

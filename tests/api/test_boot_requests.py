@@ -188,6 +188,7 @@ async def door(site: Running) -> AsyncIterator[httpx.AsyncClient]:
             host="127.0.0.1",
             port=free_port("127.0.0.1"),
             upstream=site.state / "front.sock",
+            secret=site.real.services.front_secret,
             certificate=authority.server_paths[0],
             key=authority.server_paths[1],
             ca=authority.certificate_path,

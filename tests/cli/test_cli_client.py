@@ -302,3 +302,23 @@ def test_a_server_that_does_not_speak_tls_is_away_not_a_traceback() -> None:
 def test_not_found_is_its_own_kind(server: FakeServer, client: Client) -> None:
     with pytest.raises(NotFound, match="no such node"):
         client.get("/v1/nodes/nobody")
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_redirect_is_neither_followed_nor_taken_for_a_success(
+    server: FakeServer, client: Client, method: str, tmp_path: Path
+) -> None:
+    with FakeServer(tmp_path / "elsewhere.sock") as elsewhere:
+
+        def send_away(handler: BaseHTTPRequestHandler) -> bool:
+            handler.send_response(307)
+            handler.send_header("Location", elsewhere.url)
+            handler.send_header("Content-Length", "0")
+            handler.end_headers()
+            return True
+
+        server.faults.append(send_away)
+        with pytest.raises(StrataError, match=r"a redirect .307., which is not followed"):
+            client.request(method, "/v1/health")
+        assert elsewhere.requests == []
+    assert len(server.requests) == 1

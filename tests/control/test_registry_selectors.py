@@ -152,3 +152,38 @@ async def test_a_deleted_node_is_in_no_selection(fleet: Fleet) -> None:
     for text in ("*", "!role:login", "n?", "!@compute", "@gpu"):
         assert "n2" not in fleet.names(fleet.registry.select(text))
         assert "" not in fleet.names(fleet.registry.select(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "within"),
+    [
+        ("n1", True),
+        ("n[1-4],n7", True),
+        ("@a", True),
+        ("@a,@b,n1", True),
+        ("@a!@c", True),
+        ("@a state:held", True),
+        ("state:held @a", True),
+        ("n*&@a", True),
+        ("@c&@a", True),
+        ("@c @a", True),
+        ("@a^n1", True),
+        ("*", False),
+        ("n*", False),
+        ("n?", False),
+        ("@c", False),
+        ("@*", False),
+        ("@g[1-2]", False),
+        ("@a,@c", False),
+        ("@a,n*", False),
+        ("@a^@c", False),
+        ("n*!@a", False),
+        ("!@a", False),
+        ("!!@a", False),
+        ("state:held", False),
+        ("label:rack=7 role:compute", False),
+        ("@a&@b,*", False),
+    ],
+)
+def test_whether_a_selection_stays_within_groups_is_read_from_its_words(text: str, within: bool) -> None:
+    assert parse(text).within(("a", "b")) is within

@@ -302,3 +302,13 @@ async def test_a_console_that_cannot_be_had_says_why(client, console, words):
     async with OddBmc(only_system(SerialConsole=console)) as bmc:
         with pytest.raises(DeviceError, match=words):
             await anext(RedfishController(client, bmc.address).console())
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_a_console_that_sends_us_elsewhere_gets_no_token_there(client, status):
+    async with OddBmc({}) as thief, OddBmc(only_system(SerialConsole={"WebSocket": {"ConsoleURI": "/tty"}})) as bmc:
+        bmc.answers["GET", "/tty"] = lambda _: web.Response(status=status, headers={"Location": f"{thief.address}/tty"})
+        with pytest.raises(DeviceError, match=str(status)):
+            await anext(RedfishController(client, bmc.address).console())
+        assert [asked.headers["X-Auth-Token"] for asked in bmc.sent("GET", "/tty")] == ["t"]
+        assert thief.asked == []

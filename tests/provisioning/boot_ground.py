@@ -81,6 +81,7 @@ async def serve(chassis: Path, state: Path) -> None:
             host=found["server"],
             port=8443,
             upstream=state / "front.sock",
+            secret="nobody",
             certificate=authority.server_paths[0],
             key=authority.server_paths[1],
             ca=authority.certificate_path,

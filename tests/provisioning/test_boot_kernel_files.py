@@ -39,6 +39,7 @@ async def base(tmp_path: Path) -> AsyncIterator[str]:
         host="127.0.0.1",
         port=free_port("127.0.0.1"),
         upstream=tmp_path / "front.sock",
+        secret="nobody",
         certificate=authority.server_paths[0],
         key=authority.server_paths[1],
         ca=authority.certificate_path,

@@ -13,6 +13,7 @@ import pytest
 
 from strata.api.nginx import Nginx, free_port
 from strata.api.nginx_config import FrontDoor
+from strata.api.web_account import web_account
 from strata.control.ca import Authority, Issued, write_private
 from strata.control.principal import RIGHTS
 from strata.provisioning.images.shelf import Shelf
@@ -32,7 +33,8 @@ class Served:
         self.ca = Authority.open(directory / "ca")
         self.ca.renew_server(["localhost", "127.0.0.1"])
         self.shelf = Shelf(directory / "images")
-        self.shelf.open()
+        account = web_account()
+        self.shelf.open(readers=account.pw_gid if account else None)
         self.shelf.squashfs(f"sha256:{NAME}").write_bytes(DATA)
         self.shelf.chunks(f"sha256:{NAME}").write_bytes(b"list")
         self.shelf.blob(f"sha256:{NAME}").write_bytes(b"a layer")
@@ -42,6 +44,7 @@ class Served:
             host="127.0.0.1",
             port=free_port("127.0.0.1"),
             upstream=directory / "front.sock",
+            secret="nobody",
             certificate=certificate,
             key=key,
             ca=self.ca.certificate_path,

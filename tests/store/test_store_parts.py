@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 from store_support import Clock, watching
@@ -12,6 +13,7 @@ from strata.core.errors import BadRequest, Unavailable
 from strata.store import feed as feed_module
 from strata.store.dump import DumpWriter, read_dump, write_dump
 from strata.store.etcd import EtcdStore
+from strata.store.etcd_http import EtcdSettings
 from strata.store.etcd_wire import Names, seal, unseal
 from strata.store.followed import Followed
 from strata.store.keys import end_of
@@ -19,6 +21,7 @@ from strata.store.memory import MemoryStore
 from strata.store.open import open_store
 from strata.store.protocol import Entry, Put
 from strata.store.sqlite import SqliteStore
+from support.odd_bmc import OddBmc
 
 
 @pytest.mark.parametrize(
@@ -167,3 +170,18 @@ def test_what_a_backup_holds_is_what_was_put_in(
     path = tmp_path_factory.mktemp("store") / "backup"
     write_dump(path, 9, [*entries, Entry("leased", b"", 3, 4, lease=7)])
     assert list(read_dump(path)) == entries
+
+
+async def test_a_member_of_etcd_that_sends_us_elsewhere_is_not_followed() -> None:
+    async with OddBmc({}) as elsewhere, OddBmc({}) as member:
+        for path in ("/v3/kv/range", "/v3/kv/txn", "/v3/kv/put", "/v3/maintenance/status"):
+            member.answers["POST", path] = lambda asked: web.Response(
+                status=307, headers={"Location": f"{elsewhere.address}{asked.path}"}
+            )
+        settings = EtcdSettings(attempt=5.0, patience=0.2)
+        store = EtcdStore([member.address.removeprefix("http://")], "p", settings)
+        with pytest.raises(Unavailable):
+            await store.get("a")
+        await store.close()
+        assert member.asked
+        assert elsewhere.asked == []

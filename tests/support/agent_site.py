@@ -42,6 +42,7 @@ from strata.virtual.driver import sim_drivers
 from strata.virtual.faults import Timing
 from strata.virtual.fleet import simulated_nodes
 from strata.virtual.nodes import SimNodes
+from support.fake_agents import FRONT_SECRET
 
 
 class FakeIdentity:
@@ -265,7 +266,9 @@ async def agent_site(
         )
         site.service = service = Service(controller, settings)
         authenticator = Authenticator(store, service.ledger)
-        site.services = Services(facade=service, authenticator=authenticator, metrics=Metrics())
+        site.services = Services(
+            facade=service, authenticator=authenticator, metrics=Metrics(), front_secret=FRONT_SECRET
+        )
         await authenticator.start()
         parts.push_async_callback(authenticator.stop)
         await controller.start()

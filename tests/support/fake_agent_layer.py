@@ -103,10 +103,10 @@ class FakeImageSets:
     def __init__(self) -> None:
         self._sets = {SET: (ImageSet(name=SET, members=(Member(name="system", release="debian:12"),)), 1)}
 
-    async def all(self) -> a.ImageSetList:
-        return a.ImageSetList(items=tuple([await self.show(name) for name in sorted(self._sets)]))
+    async def all(self, who: Principal) -> a.ImageSetList:
+        return a.ImageSetList(items=tuple([await self.show(who, name) for name in sorted(self._sets)]))
 
-    async def show(self, name: str) -> a.ImageSetView:
+    async def show(self, who: Principal, name: str) -> a.ImageSetView:
         if name not in self._sets:
             raise NotFound("no such image set", where=name)
         found, revision = self._sets[name]
@@ -122,10 +122,10 @@ class FakeImageSets:
         if expected is not None and expected != revision:
             raise Conflict("it is at another revision", revision=revision, where=name)
         self._sets[name] = (made, revision + 1)
-        return await self.show(name)
+        return await self.show(who, name)
 
     async def delete(self, who: Principal, name: str, expected: int | None) -> None:
-        if (await self.show(name)).revision != (expected or self._sets[name][1]):
+        if (await self.show(who, name)).revision != (expected or self._sets[name][1]):
             raise Conflict("it is at another revision", where=name)
         del self._sets[name]
 

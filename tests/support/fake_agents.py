@@ -15,6 +15,9 @@ import aiohttp
 
 Json = dict[str, Any]
 
+FRONT_SECRET = "as nginx would say it"
+"""What services of these tests know nginx by."""
+
 
 def node_headers(name: str, serial: str) -> dict[str, str]:
     """What nginx says of a node's certificate."""
@@ -158,14 +161,20 @@ async def running(*agents: FakeAgent) -> AsyncIterator[None]:
 
 def http_over(path: Path) -> aiohttp.ClientSession:
     """A client of the service at a local socket."""
-    return aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(path), limit=0))
+    headers = {"X-Strata-Front-Secret": FRONT_SECRET}
+    return aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(path), limit=0), headers=headers)
 
 
 class CrowdAgent(asyncio.Protocol):
     """An agent that does no more than it must: thousands of them fit into a test."""
 
     def __init__(self, name: str, serial: str = "A1") -> None:
-        headers = {**node_headers(name, serial), "Host": "strata", "Content-Type": "application/json"}
+        headers = {
+            **node_headers(name, serial),
+            "X-Strata-Front-Secret": FRONT_SECRET,
+            "Host": "strata",
+            "Content-Type": "application/json",
+        }
         self._head = "".join(f"{key}: {value}\r\n" for key, value in headers.items())
         self._seq = 0
         self._received = b""

@@ -11,6 +11,7 @@ from strata.control.machine_views.alerts import AlertPage, AlertView, WebhookSpe
 from strata.control.machine_views.consoles import ConsoleHit, ConsoleHits, ConsoleLine, ConsoleQuery, ConsoleView
 from strata.control.machine_views.events import EventPage, EventView
 from strata.control.principal import Principal
+from strata.core.decoding import UNREADABLE
 from strata.core.errors import BadRequest, Denied, NotFound
 from support.fake_ground import Ground
 
@@ -64,12 +65,15 @@ class FakeAlerts:
         if self.ground.hooks.pop(name, None) is None:
             raise NotFound("no such webhook", where=name)
 
-    async def receive(self, token: str, body: bytes) -> None:
+    def admit(self, token: str) -> None:
         if not token.endswith(".0"):
             raise Denied("not one of ours")
+
+    async def receive(self, token: str, body: bytes) -> None:
+        self.admit(token)
         try:
             msgspec.json.decode(body)
-        except msgspec.DecodeError:
+        except UNREADABLE:
             raise BadRequest("not JSON", where="body") from None
 
 

@@ -23,10 +23,10 @@ class FakeBoot:
         self._facade = facade
         self._profiles = Profiles(store, ledger, lambda which, arch: BUILD)
 
-    async def profiles(self) -> b.ProfileList:
-        return b.ProfileList(items=tuple([await self.profile(name) for name in sorted(self._profiles.all)]))
+    async def profiles(self, who: Principal) -> b.ProfileList:
+        return b.ProfileList(items=tuple([await self.profile(who, name) for name in sorted(self._profiles.all)]))
 
-    async def profile(self, name: str) -> b.ProfileView:
+    async def profile(self, who: Principal, name: str) -> b.ProfileView:
         about = msgspec.structs.asdict(self._profiles.get(name))
         return b.ProfileView(
             name=name, build=BUILD, builds={"x86_64": BUILD}, label=self._profiles.label(name, "x86_64"),
@@ -36,7 +36,7 @@ class FakeBoot:
 
     async def put_profile(self, who: Principal, name: str, spec: b.ProfileSpec, expected: int | None) -> b.ProfileView:
         await self._profiles.put(name, Profile(**msgspec.structs.asdict(spec)), who.name, expected)
-        return await self.profile(name)
+        return await self.profile(who, name)
 
     async def delete_profile(self, who: Principal, name: str, expected: int | None) -> None:
         await self._profiles.delete(name, who.name, expected=expected)

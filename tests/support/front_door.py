@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from strata.api.nginx import Nginx, free_port, worker_account
+from strata.api.nginx import Nginx, free_port
 from strata.api.nginx_config import FrontDoor
 from strata.api.server import ApiServer
 from strata.api.services import Services
@@ -43,13 +43,7 @@ class OpenDoor:
 @contextlib.asynccontextmanager
 async def front_door(services: Services, directory: Path, *, body: int = 64 * 2**20) -> AsyncIterator[OpenDoor]:
     """Open for as long as the block lasts. ``directory`` has a short name: sockets are in it."""
-    account = worker_account(directory)
-    server = ApiServer(
-        services,
-        directory / "admin.sock",
-        directory / "front.sock",
-        front_user=(account.pw_uid, account.pw_gid) if account else None,
-    )
+    server = ApiServer(services, directory / "admin.sock", directory / "web" / "front.sock")
     authority = Authority.open(directory / "ca")
     authority.renew_server(["localhost", "127.0.0.1"])
     certificate, key = authority.server_paths
@@ -57,11 +51,11 @@ async def front_door(services: Services, directory: Path, *, body: int = 64 * 2*
         directory=directory / "nginx",
         host="127.0.0.1",
         port=free_port("127.0.0.1"),
-        upstream=directory / "front.sock",
+        upstream=directory / "web" / "front.sock",
+        secret=services.front_secret,
         certificate=certificate,
         key=key,
         ca=authority.certificate_path,
-        user=account.pw_name if account else "",
         body=body,
     )
     nginx = Nginx(door)

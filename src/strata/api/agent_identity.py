@@ -15,6 +15,7 @@ from strata.api.problem import MEDIA_TYPE, problem_of
 from strata.api.raw_body import Receive, whole_body
 from strata.api.rights import WHO
 from strata.control.principal import Principal
+from strata.core.decoding import UNREADABLE
 from strata.core.errors import BadRequest, Denied, Unauthenticated
 from strata.provisioning.identity.identity import Certificate, Identity
 
@@ -103,6 +104,6 @@ async def _answer(scope: Scope, send: Send, make: Callable[[], Awaitable[Certifi
 def _decoded(decode: Callable[[bytes], _T], body: bytes) -> _T:
     try:
         return decode(body)
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         # What was sent is not repeated: it may hold a token.
         raise BadRequest("not the JSON that belongs here", where="body", hint='{"token": …, "csr": …}') from None

@@ -17,6 +17,7 @@ from strata.api.agent_identity import peer_of, redeem, renew
 from strata.api.problem import MEDIA_TYPE, problem_of
 from strata.api.raw_body import Receive, whole_body
 from strata.control.principal import Principal
+from strata.core.decoding import UNREADABLE
 from strata.core.errors import BadRequest, Denied, NotFound, Unauthenticated, Unavailable
 from strata.core.foreign import mended
 from strata.provisioning.agents.hub import Hub
@@ -139,7 +140,7 @@ async def _identity(route: str, scope: Scope, receive: Receive, send: Send, iden
 def _decoded(decode: Callable[[bytes], _T], body: bytes) -> _T:
     try:
         return decode(_readable(body))
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise BadRequest(str(error)[:200], where="body") from None
 
 

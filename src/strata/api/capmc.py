@@ -16,6 +16,7 @@ import msgspec
 from strata.api.rights import WHO
 from strata.api.services import SERVICES, Services
 from strata.control.principal import Principal, Right
+from strata.core.decoding import UNREADABLE
 from strata.core.errors import Denied, StrataError, Unauthenticated, Unavailable
 from strata.power.capmc.reply import Refusal, Reply, reply
 from strata.power.capmc.request import Ask
@@ -89,6 +90,7 @@ async def _answer(scope: Scope, receive: Receive) -> Reply:
     if method == "GET":
         body = _query(scope)
     else:
+        who.require(_READ)  # every call needs it; whether it needs more is known from the body
         body = await _body(receive, services.limits.body, _EMPTY.get(name, "Bad Request: JSON: EOF"))
     ask = Ask(applet=name, body=body, shasta=shasta)
     who.require(_CHANGE if changes(name, ask) else _READ)
@@ -125,7 +127,7 @@ async def _body(receive: Receive, most: int, empty: str) -> dict[str, Any]:
         raise Refusal(400, empty)
     try:
         found = _decode(b"".join(parts))
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+    except UNREADABLE:
         raise Refusal(400, "BAD_JSON") from None
     if not isinstance(found, dict):
         raise Refusal(400, "BAD_JSON")

@@ -9,6 +9,7 @@ believed. ``GET /v1/nodes/{name}`` and ``GET /v1/health`` are answered here: dis
 from __future__ import annotations
 
 import asyncio
+import hmac
 import logging
 import re
 import secrets
@@ -25,6 +26,7 @@ from strata.api.capmc import capmc_app, is_capmc
 from strata.api.http import is_fresh, node_tag
 from strata.api.peers import is_peers, peers_app, route_of
 from strata.api.problem import MEDIA_TYPE, problem_of
+from strata.api.raw_body import in_time
 from strata.api.redfish.app import PREFIX, RedfishApp
 from strata.api.redfish.routes import ROUTES
 from strata.api.rights import WHO
@@ -32,7 +34,7 @@ from strata.api.services import SERVICES, Services
 from strata.api.streams import is_stream
 from strata.control.logs import request_id
 from strata.control.principal import LOCAL_ADMIN, Principal, Right
-from strata.core.errors import BadRequest, Unauthenticated
+from strata.core.errors import BadRequest, Denied, Unauthenticated
 from strata.core.node import check_node_name
 
 log = logging.getLogger(__name__)
@@ -63,10 +65,11 @@ _READ_NODE = Right("read", "node")
 HEALTHY = b'{"status":"alive"}'
 
 _encode = msgspec.json.Encoder().encode
+_SECRET = b"x-strata-front-secret"
 _CREDENTIALS = frozenset(
     (b"authorization", b"x-strata-client-verify", b"x-strata-client-serial", b"x-strata-client-dn")
 )
-_READ = _CREDENTIALS | {b"x-request-id", b"if-none-match"}
+_READ = _CREDENTIALS | {_SECRET, b"x-request-id", b"if-none-match"}
 
 
 class Front:
@@ -77,9 +80,11 @@ class Front:
         self._redfish = RedfishApp(ROUTES)
         self._services = services
         self._door = door
+        self._secret = services.front_secret.encode() if door == "front" else b""
         self._authenticator = services.authenticator
         self._facade = services.facade
         self._metrics = services.metrics
+        self._limits = services.limits
         self._node_metrics = services.metrics.route("GET", _NODE_ROUTE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -105,10 +110,15 @@ class Front:
         mark = request_id.set(ident.decode())
         self._metrics.in_flight.inc()
         try:
-            who = Unauthenticated("a credential was given twice") if twice else self._who(given)
             path: str = scope["path"]
             method: str = scope["method"]
+            if not hmac.compare_digest(given.get(_SECRET, b"") if self._secret else b"", self._secret):
+                await self._not_nginx(method, ident, began, send)
+                return
+            who = Unauthenticated("a credential was given twice") if twice else self._who(given)
             reads = method in ("GET", "HEAD")
+            if not reads:
+                receive = in_time(receive, self._limits.body_time, self._limits.body_rate)
             if reads and path.startswith(_NODE_PREFIX) and path.find("/", 10) < 0 and len(path) > 10:
                 await self._node(scope, path[10:], who, given, ident, began, send)
             elif reads and path == "/v1/health":
@@ -159,6 +169,14 @@ class Front:
             return self._authenticator.controller(*_shown(given))
         except Unauthenticated as error:
             return error
+
+    async def _not_nginx(self, method: str, ident: bytes, began: float, send: Send) -> None:
+        """Whoever came to nginx's socket without its secret: nothing that it says is heard."""
+        log.warning("a request by nginx's socket without its secret was refused")
+        problem = problem_of(Denied("only the front door speaks here", hint="ask there: https://HOST:8443"))
+        headers = [(b"x-request-id", ident), *SECURITY_HEADERS, _PROBLEM, _NO_STORE]
+        self._metrics.route("ANY", "(none)").done(problem.status, time.perf_counter() - began)
+        await _answer(send, problem.status, headers, _encode(problem), method)
 
     # the hottest routes
 

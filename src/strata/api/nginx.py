@@ -1,6 +1,7 @@
 """Runs nginx as the front door: writes its configuration, starts it, keeps it up, and takes it down with us.
 
-nginx is a supervised child in the foreground. Works with and without root.
+nginx is a supervised child in the foreground. Works with and without root; of root, its workers have an account of
+their own, and reach only the directories that they are handed.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ import os
 import pwd
 import signal
 import socket
+import stat
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from strata.api.nginx_config import FrontDoor, config_text
+from strata.api.web_account import web_account
 from strata.control.ca import write_private
 from strata.core.errors import Unavailable
 from strata.provisioning.child import Child, find
@@ -31,25 +34,38 @@ class Nginx:
     def __init__(self, door: FrontDoor) -> None:
         self.door = door
         self._binary = find_nginx()
-        quietly = (signal.SIGQUIT, signal.SIGTERM)  # requests under way are finished first
-        self._child = Child("nginx", self._command(), self._is_up, package="nginx-light", farewell=quietly)
+        self._child: Child | None = None
+        self._handles: list[int] = []
 
     @property
     def pid(self) -> int | None:
         """Its master process, if it runs."""
-        return self._child.pid
+        return self._child.pid if self._child is not None else None
 
     @property
     def restarts(self) -> int:
         """How often it had to be started again."""
-        return self._child.restarts
+        return self._child.restarts if self._child is not None else 0
 
     async def start(self) -> None:
         """Write the configuration and run; returns when connections are accepted."""
         self._require_port()
-        self._write()
-        await self._check()
-        await self._child.start()
+        try:
+            self._write(web_account(self.door.account))
+            await self._check()
+            quietly = (signal.SIGQUIT, signal.SIGTERM)  # requests under way are finished first
+            self._child = Child(
+                "nginx",
+                self._command(),
+                self._is_up,
+                package="nginx-light",
+                farewell=quietly,
+                inherits=self._handles,
+            )
+            await self._child.start()
+        except BaseException:
+            self._let_go()
+            raise
 
     async def reload(self) -> None:
         """Take up new certificates without dropping a connection."""
@@ -58,19 +74,40 @@ class Nginx:
 
     async def stop(self) -> None:
         """Finish requests under way, then end."""
-        await self._child.stop()
+        if self._child is not None:
+            await self._child.stop()
+        self._let_go()
 
-    def _write(self) -> None:
+    def _write(self, account: pwd.struct_passwd | None) -> None:
         door = self.door
-        door.directory.mkdir(mode=0o711, parents=True, exist_ok=True)
-        temporary = door.directory / "tmp"
-        temporary.mkdir(mode=0o700, exist_ok=True)
-        if os.geteuid() == 0:
+        for folder in (door.directory, door.directory / "tmp"):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder.chmod(0o700)
+        handed = msgspec.structs.replace(
+            door,
             # Without a word about it, nginx of root would run its workers as an account of its own choice.
-            account = pwd.getpwnam(door.user or "root")
-            os.chown(temporary, account.pw_uid, account.pw_gid)
-            door = msgspec.structs.replace(door, user=f"{account.pw_name} {grp.getgrgid(account.pw_gid).gr_name}")
-        write_private(self._config, config_text(door).encode())
+            account=f"{account.pw_name} {grp.getgrgid(account.pw_gid).gr_name}" if account is not None else "",
+            upstream=self._handed(door.upstream.parent, account) / door.upstream.name,
+            images=door.images and self._handed(door.images, account),
+            media=door.media and self._handed(door.media, account),
+            boot=door.boot and msgspec.structs.replace(door.boot, root=self._handed(door.boot.root, account)),
+        )
+        write_private(self._config, config_text(handed).encode())
+
+    def _handed(self, folder: Path, account: pwd.struct_passwd | None) -> Path:
+        """``folder`` as nginx finds it: by a descriptor that it inherits, so that its workers need not be let into the
+        state directory, nor into what is above it."""
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if account is not None:
+            os.chown(folder, -1, account.pw_gid)
+            folder.chmod(stat.S_IMODE(folder.stat().st_mode) | stat.S_IXGRP)
+        handle = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+        self._handles.append(handle)
+        return Path(f"/proc/self/fd/{handle}")
+
+    def _let_go(self) -> None:
+        while self._handles:
+            os.close(self._handles.pop())
 
     def _require_port(self) -> None:
         """nginx would try for seconds, and whoever has the port would look like nginx meanwhile."""
@@ -99,6 +136,7 @@ class Nginx:
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
             env=_ENVIRONMENT,
+            pass_fds=self._handles,
         )
         _, complaint = await process.communicate()
         if process.returncode:
@@ -123,19 +161,6 @@ class Nginx:
 def find_nginx() -> str:
     """Where nginx is, or how to get it."""
     return find("nginx", "nginx-light, or serve without TLS")
-
-
-def worker_account(socket_directory: Path) -> pwd.struct_passwd | None:
-    """Whom nginx' workers should run as. None: whoever we are, because we are not root or because nobody else could
-    reach the socket in ``socket_directory``."""
-    if os.geteuid() != 0:
-        return None
-    reachable = all(folder.stat().st_mode & 0o001 for folder in (socket_directory, *socket_directory.parents))
-    for name in ("www-data", "nginx", "nobody"):
-        with suppress(KeyError):
-            account = pwd.getpwnam(name)
-            return account if reachable else None
-    return None
 
 
 def free_port(host: str) -> int:

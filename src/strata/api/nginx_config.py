@@ -1,7 +1,9 @@
 """The text of the front door's nginx configuration. Pure: knows no process and no file but their names.
 
-What nginx found out about a client's certificate goes to the upstream in headers of our own; the same headers
-from a client are overwritten, so they cannot be forged. nginx's own errors have the shape of all our errors.
+What nginx found out about a client's certificate goes to the upstream in headers of our own, beside a secret that
+says that it is nginx who speaks; the same headers from a client are overwritten, so they cannot be forged. Nothing of
+what anybody sends or gets is put aside on the disk: a body goes on to the service as it comes, which looks at who
+sends it before it reads any. nginx's own errors have the shape of all our errors.
 """
 
 from __future__ import annotations
@@ -11,7 +13,9 @@ from pathlib import Path
 
 import msgspec
 
+from strata.api.agents import EXCHANGE_MOST
 from strata.api.streams import STREAMS, pattern
+from strata.api.web_account import ACCOUNT
 from strata.core.errors import BadRequest
 from strata.hardware.events.inbox import BODY_MOST
 from strata.provisioning.boot.nginx_files import BootFiles, server_block
@@ -27,6 +31,12 @@ _PROBLEMS = {
     "408": (408, "Timeout", "the request took too long to arrive", "try again"),
     "413": (413, "Body too large", "the body is larger than this service accepts", "split the request"),
     "414": (414, "Path too long", "the request's path is too long", "send long selections in a body"),
+    "429": (
+        429,
+        "Too many requests",
+        "too many requests are under way from this address, or from all that show no certificate",
+        "wait until some have ended, or show a client certificate",
+    ),
     "495 496": (
         401,
         "Not authenticated",
@@ -41,6 +51,13 @@ _PROBLEMS = {
 # The same below /redfish, in the shape that its clients expect: status, message id, text, what to do. 501: a method
 # that HTTP does not know would not get past the parser behind nginx, and Redfish says what to answer.
 _REDFISH_PROBLEMS = {
+    "408": (408, "Strata.1.0.Timeout", "the request took too long to arrive", "Try again; nothing was changed."),
+    "429": (
+        429,
+        "Strata.1.0.TooManyRequests",
+        "too many requests are under way from this address, or from all that show no certificate",
+        "Wait until some have ended.",
+    ),
     "413": (
         413,
         "Strata.1.0.BadRequest",
@@ -62,6 +79,8 @@ _REDFISH_PROBLEMS = {
     "504": (504, "Strata.1.0.OutcomeUnknown", "the service took too long to answer", "Look before trying again."),
 }
 _PROBLEM_PATH = "/.problem/"
+BODY = 2**20
+"""Bytes of a body on a path that is not known for larger ones."""
 # A controller's push has its credential in the path, which nginx would put into its log of errors.
 _INBOX = "/v1/hardware/events/in/"
 
@@ -70,20 +89,26 @@ class FrontDoor(msgspec.Struct, frozen=True, kw_only=True):
     """Where nginx listens, what it shows, and where it passes requests on."""
 
     directory: Path
-    """Its pid file, logs and temporary files; workers must be able to write below it."""
+    """Its configuration, pid file and log."""
     host: str
     port: int
     upstream: Path
     """The service's ``front.sock``."""
+    secret: str
+    """What the service knows nginx by: plain characters."""
     certificate: Path
     key: Path
     ca: Path
     """Client certificates must come from here."""
-    user: str = ""
-    """Whom workers run as; only root can choose (see ``nginx.worker_account``). Empty: whoever starts nginx."""
+    account: str = ACCOUNT
+    """Whom workers run as, where root starts nginx (see ``web_account``); in the text, empty: whoever starts it."""
     workers: int = 2
     body: int = 64 * 2**20
-    """Bytes of the largest request body."""
+    """Bytes of the largest request body, on paths that take more than a little."""
+    body_pause: float = 15.0
+    """Seconds that a client may pause while it sends a body. How long all of it may take is the service's to say."""
+    per_address: int = 512
+    """Requests under way from one address whose clients show no certificate of ours."""
     connections: int = 8192
     """Connections per worker, to clients and upstream together."""
     boot: BootFiles | None = None
@@ -92,6 +117,9 @@ class FrontDoor(msgspec.Struct, frozen=True, kw_only=True):
     """The repository's directory of images, for nodes with a certificate; None: none are served."""
     media: Path | None = None
     """Folder of boot media, which controllers fetch by addresses that nobody can guess; None: there are none."""
+
+    def __repr__(self) -> str:
+        return f"FrontDoor({self.host}:{self.port})"
 
 
 def config_text(door: FrontDoor) -> str:
@@ -108,7 +136,8 @@ def config_text(door: FrontDoor) -> str:
         f"      error_page {codes} = @redfish{number};" for number, codes in enumerate(_REDFISH_PROBLEMS)
     )
     redfish = "\n".join(_redfish_problem(number, codes) for number, codes in enumerate(_REDFISH_PROBLEMS))
-    user = f"user {door.user};\n" if door.user else ""
+    user = f"user {door.account};\n" if door.account else ""
+    bulk = "\n".join(_bulk(path, size) for path, size in _bodies(door))
     media = _media(door.media) if door.media else ""
     images = _images(door.images) if door.images else ""
     boot = server_block(door.boot) if door.boot else ""
@@ -126,10 +155,13 @@ http {{
   server_tokens off;
   default_type application/octet-stream;
 {temporary}
-  client_max_body_size {door.body};
-  client_body_buffer_size 128k;
+  client_max_body_size {BODY};
+  client_body_buffer_size 64k;
   client_header_timeout 15s;
-  client_body_timeout 30s;
+  client_body_timeout {round(door.body_pause * 1000)}ms;
+  lingering_time 10s;
+  proxy_request_buffering off;
+  proxy_max_temp_file_size 0;
   send_timeout 60s;
   keepalive_timeout 75s;
   keepalive_requests 100000;
@@ -147,6 +179,7 @@ http {{
     "" $request_id;
   }}
 {_IS_NODE}
+{_STRANGERS}
 
   server {{
     listen {door.host}:{door.port} ssl http2;
@@ -161,6 +194,8 @@ http {{
     ssl_verify_client optional;
     ssl_verify_depth 1;
     add_header Strict-Transport-Security "max-age=31536000" always;
+    limit_conn strata_address {door.per_address};
+    limit_conn strata_strangers {max(1, door.workers * door.connections // 4)};
 
     proxy_http_version 1.1;
     proxy_set_header Connection "";
@@ -170,6 +205,7 @@ http {{
     proxy_set_header X-Strata-Client-Serial $ssl_client_serial;
     proxy_set_header X-Strata-Client-DN $ssl_client_s_dn;
     proxy_set_header X-Strata-Client-Address $remote_addr;
+    proxy_set_header X-Strata-Front-Secret "{door.secret}";
     proxy_connect_timeout 5s;
     proxy_send_timeout 60s;
     proxy_read_timeout 300s;
@@ -179,12 +215,14 @@ http {{
     location / {{
       proxy_pass http://strata;
     }}
+{bulk}
     location {_INBOX} {{
       error_log /dev/null crit;
       client_max_body_size {BODY_MOST};
       proxy_pass http://strata;
     }}
     location /redfish {{
+      client_max_body_size {door.body};
 {redfish_pages}
       if ($request_method !~ ^(GET|HEAD|POST|PATCH|PUT|DELETE|OPTIONS)$) {{
         return 501;
@@ -202,11 +240,38 @@ http {{
 """
 
 
+# Of whoever shows a certificate of ours, nothing is counted: however many strangers come, nodes get through. What is
+# counted together has half of what can be passed on at one time, since each request takes two connections.
+_STRANGERS = """  map $ssl_client_verify $strata_address {
+    default $binary_remote_addr;
+    SUCCESS "";
+  }
+  map $ssl_client_verify $strata_stranger {
+    default all;
+    SUCCESS "";
+  }
+  limit_conn_zone $strata_address zone=strata_address:10m;
+  limit_conn_zone $strata_stranger zone=strata_strangers:1m;
+  limit_conn_status 429;
+  limit_conn_log_level info;"""
+
 # A comma that belongs to a name is written with a backslash before it.
 _IS_NODE = r"""  map "$ssl_client_verify $ssl_client_s_dn" $strata_is_node {
     default "";
     "~^SUCCESS (?:.*(?<!\\\\),)?OU=role:node(?:,|$)" yes;
   }"""
+
+
+def _bodies(door: FrontDoor) -> tuple[tuple[str, int], ...]:
+    """Paths whose requests may be more than a little, and how much."""
+    return ("/v1/", door.body), ("/capmc", door.body), ("/peer/", door.body), ("/agent/", EXCHANGE_MOST)
+
+
+def _bulk(path: str, size: int) -> str:
+    return f"""    location {path} {{
+      client_max_body_size {size};
+      proxy_pass http://strata;
+    }}"""
 
 
 def _images(folder: Path) -> str:

@@ -80,8 +80,9 @@ def problem_of(
     if isinstance(error, HTTPException) and error.status_code < 500:
         status = error.status_code
         return _problem(status, _DETAILS.get(status, error.detail), hint=_HINTS.get(status, ""))
-    if isinstance(error, RecursionError) and _is_in_decoder(error):
-        return _problem(400, "the body is nested too deeply", "body")
+    if isinstance(error, RecursionError | UnicodeDecodeError) and _is_in_decoder(error):
+        deep = isinstance(error, RecursionError)
+        return _problem(400, "the body is nested too deeply" if deep else "the body is not JSON in UTF-8", "body")
     log.error("request failed unexpectedly", exc_info=error)
     return _problem(
         500,
@@ -92,7 +93,7 @@ def problem_of(
 
 
 def _is_in_decoder(error: BaseException) -> bool:
-    """Whether it was the client's JSON that went too deep, and not our own code."""
+    """Whether it was the client's JSON that could not be read, and not something in our own code."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

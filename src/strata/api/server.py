@@ -1,8 +1,9 @@
 """Serves the API on two local sockets, in the running event loop. The network is nginx's (``strata.api.nginx``).
 
 ``admin.sock`` is for people on this machine: whoever may open it (its owner, or root) is the administrator.
-``front.sock`` is for nginx alone: what it says about client certificates is believed. Both check the peer's uid
-with the kernel, so that a file mode gone wrong opens nothing.
+``front.sock`` is for nginx alone: what it says about client certificates is believed. It is in a directory that
+only nginx's account enters, and whoever comes by it must know the secret that nginx was given. Both check the
+peer's uid with the kernel, so that a file mode gone wrong opens nothing.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from strata.api.app import create_app
 from strata.api.front import Front
 from strata.api.services import Services
+from strata.api.web_account import ACCOUNT, web_account
 from strata.core.errors import Unavailable
 
 log = logging.getLogger(__name__)
@@ -37,14 +39,12 @@ _CREDENTIALS = struct.Struct("3i")
 class ApiServer:
     """The two sockets. ``start``, then ``stop``; requests under way are finished."""
 
-    def __init__(
-        self, services: Services, admin: Path, front: Path | None = None, *, front_user: tuple[int, int] | None = None
-    ) -> None:
-        """``front`` None: no nginx, so no such door. ``front_user``: nginx's workers, if they are somebody else."""
+    def __init__(self, services: Services, admin: Path, front: Path | None = None, *, account: str = ACCOUNT) -> None:
+        """``front`` None: no nginx, so no such door. ``account``: nginx's workers, if we are root."""
         self._services = services
         self._admin = admin
         self._front = front
-        self._front_user = front_user
+        self._account = account
         self._running: list[tuple[_Server, asyncio.Task[None], Path]] = []
 
     async def start(self) -> None:
@@ -52,8 +52,10 @@ class ApiServer:
         own = {0, os.geteuid()}
         await self._listen(create_app(self._services, "admin"), self._admin, own, None)
         if self._front is not None:
-            peers = own | ({self._front_user[0]} if self._front_user else set())
-            await self._listen(create_app(self._services, "front"), self._front, peers, self._front_user)
+            account = web_account(self._account)
+            owner = (account.pw_uid, account.pw_gid) if account is not None else None
+            peers = own | ({owner[0]} if owner else set())
+            await self._listen(create_app(self._services, "front"), self._front, peers, owner)
 
     def quiet(self) -> None:
         """Send watchers and agents away: whoever is in front of us need not wait for them."""
@@ -143,7 +145,8 @@ def peer_uid(sock: socket.socket) -> int:
 
 
 def bind_private(path: Path, owner: tuple[int, int] | None = None) -> socket.socket:
-    """A listening local socket that its owner alone can open; never, not even for a moment, by others."""
+    """A listening local socket that its owner alone can open; never, not even for a moment, by others. If that is
+    somebody else than we, its directory is for the two of us alone."""
     if len(os.fsencode(path)) > _PATH_LIMIT:
         raise Unavailable(
             f"the path of a local socket is at most {_PATH_LIMIT} bytes",
@@ -151,6 +154,9 @@ def bind_private(path: Path, owner: tuple[int, int] | None = None) -> socket.soc
             hint="use a shorter directory",
         )
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if owner is not None and owner[0] != os.geteuid():
+        os.chown(path.parent, -1, owner[1])
+        path.parent.chmod(0o710)
     _remove_stale(path)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:

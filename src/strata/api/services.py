@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from typing import Annotated, Any
 
 import msgspec
@@ -43,6 +44,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     body: int = 64 * 2**20
     """Bytes of a request's body: 100,000 node descriptions fit."""
+    body_time: float = 60.0
+    """Seconds that a body may take to arrive, whatever its size."""
+    body_rate: float = 128 * 1024
+    """Bytes of it that earn one second more: 64 MiB may take ten minutes, by a line of 1 Mbit/s."""
     watchers: int = 1000
     """Clients that watch events at one time; each holds a connection and a store watch."""
     keep_alive: float = 15.0
@@ -100,6 +105,11 @@ class Services(msgspec.Struct, kw_only=True):
     """Set when the service is about to stop: watchers are sent away."""
     watching: int = 0
     """Clients that watch events now."""
+    front_secret: str = msgspec.field(default_factory=lambda: secrets.token_hex(32))
+    """What nginx, and nobody else, says with each request; another one at each start."""
+
+    def __repr__(self) -> str:
+        return "Services()"
 
 
 class Ask(msgspec.Struct, frozen=True):

@@ -123,7 +123,7 @@ class Client:
                     time.sleep(min(_seconds(got.get("retry-after")) or _PAUSE * attempt, 5.0))
                     continue
                 decoded = _decode(raw, got, path)
-                if status >= 400:
+                if not 200 <= status < 300:
                     raise problem(status, decoded, where=f"{method} {path}")
                 return Reply(status, got, decoded)
             time.sleep(_PAUSE * attempt)
@@ -223,6 +223,12 @@ def problem(status: int, body: Any, *, where: str) -> StrataError:
     detail = str(told.get("detail") or told.get("title") or f"the service answered {status}")
     place = str(told.get("where") or "")
     hint = str(told.get("hint") or "")
+    if 300 <= status < 400:
+        return StrataError(
+            f"the answer is a redirect ({status}), which is not followed: credentials are for one service only",
+            where=where,
+            hint="is --url the service itself?",
+        )
     if status == 401:
         return Unauthenticated(detail, where=place, hint=hint or "STRATA_TOKEN, --token-file, or --cert and --key")
     if status == 403:

@@ -213,10 +213,12 @@ class Controller:
         counted = np.bincount(states(self.engine, nodes), minlength=len(STATES))
         return {state: int(count) for state, count in zip(STATES, counted, strict=True)}
 
-    def queue(self) -> dict[str, int]:
-        """What the engine and the drivers are busy with."""
-        work = self.engine.work
-        busy = {phase.name.lower(): int((work.phase == phase).sum()) for phase in Phase if phase is not Phase.IDLE}
+    def queue(self, nodes: Indices | None = None) -> dict[str, int]:
+        """What the engine and the drivers are busy with; of ``nodes``, what the engine is."""
+        phases = self.engine.work.phase if nodes is None else self.engine.work.phase[nodes]
+        busy = {phase.name.lower(): int((phases == phase).sum()) for phase in Phase if phase is not Phase.IDLE}
+        if nodes is not None:
+            return busy  # whose a call of a driver is, nobody knows any more
         return {**busy, "driver_waiting": self.executor.waiting, "driver_running": self.executor.running}
 
     def _deliver(self, item: Input) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from strata.control.controller import Controller
 from strata.control.peer_client import PeerClient
 from strata.control.peers import Peer, Peers
+from strata.core.decoding import UNREADABLE
 from strata.core.errors import NotFound, OutcomeUnknown, StrataError, Unavailable
 
 _GATHER = 0.01  # seconds in which questions to one controller are gathered
@@ -127,7 +128,7 @@ class Elsewhere:
         value = await answer
         try:
             return msgspec.json.decode(value, type=kind)
-        except msgspec.MsgspecError:
+        except UNREADABLE:
             raise _nonsense(peer) from None
 
     async def _flush(self, key: _Batch) -> None:
@@ -153,7 +154,7 @@ class Elsewhere:
             fault = None if len(answers) == len(waiting) else _nonsense(peer)
         except StrataError as error:
             fault = error
-        except msgspec.MsgspecError:
+        except UNREADABLE:
             fault = _nonsense(peer)
         for place, (_, answer) in enumerate(waiting):
             if answer.done():

@@ -17,6 +17,7 @@ from msgspec import Meta
 
 from strata.control.peer_client import PeerClient
 from strata.control.peers import Peer
+from strata.core.decoding import UNREADABLE
 from strata.core.errors import BadRequest, OutcomeUnknown, StrataError
 from strata.provisioning.agents.agent import Command
 from strata.provisioning.agents.hub import Hub
@@ -99,7 +100,7 @@ async def on_peer(client: PeerClient, peer: Peer, names: Sequence[str], order: O
         async for line in lines:
             try:
                 told = _line(line)
-            except msgspec.MsgspecError:
+            except UNREADABLE:
                 raise OutcomeUnknown(f"the answer of controller {peer.controller} makes no sense") from None
             answer = told.answer
             if answer.result is not None:
@@ -114,7 +115,7 @@ async def for_peer(hub: Hub, body: bytes) -> AsyncIterator[bytes]:
     """The other end of ``on_peer``."""
     try:
         asked = msgspec.json.decode(body, type=_Ask)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise BadRequest(str(error)[:200], where="body") from None
     answers = on_agents(hub, asked.nodes, asked.order)
     output: bytes | None = None

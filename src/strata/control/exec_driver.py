@@ -25,6 +25,7 @@ import numpy as np
 
 from strata.control.subprocesses import Finished, run_command
 from strata.core.column import Column
+from strata.core.decoding import UNREADABLE
 from strata.core.driver import Batch, Outcomes
 from strata.core.errors import BadRequest
 from strata.core.model import Mutation
@@ -119,7 +120,7 @@ def _answer(finished: Finished) -> dict[str, Any] | str:
         return f"the command ended with {how}{said}"[:LONGEST_REASON]
     try:
         answer = msgspec.json.decode(finished.output)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         return f"the command's output is not JSON: {error}"[:LONGEST_REASON]
     return answer if isinstance(answer, dict) else "the command's output is not a JSON object by node name"
 

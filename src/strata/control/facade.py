@@ -2,7 +2,7 @@
 
 Every method takes ``who`` asks. The API has already checked that the *role* may do this kind of thing; the facade
 applies the *scope*: a reader with a scope sees only nodes of its groups (others are ``NotFound`` by name and
-absent from lists, counts and events), and a writer whose selection reaches outside them gets ``Denied`` and
+absent from lists, counts and events), and a writer whose selection may reach outside them gets ``Denied`` and
 changes nothing. ``who.name`` is the author of every write.
 
 Errors are those of ``strata.core.errors``. ``expected`` is the revision that the caller has seen: another is a

@@ -13,6 +13,11 @@ from strata.core.errors import NotFound
 from strata.core.node import Group
 
 
+def no_such_group(name: str) -> NotFound:
+    """The error for a group that is not there, for the one who asks."""
+    return NotFound(f"no such group: {name[:80]}", where="group", hint="list them with: strata group list")
+
+
 class Groups(Mapping[str, Group]):
     """Every group there is. Masks that it hands out are valid until the next change, and not to be written to."""
 
@@ -36,7 +41,7 @@ class Groups(Mapping[str, Group]):
         if mask is None:
             group = self._records.get(name)
             if group is None:
-                raise NotFound(f"no such group: {name[:80]}", where="group", hint="list them with: strata group list")
+                raise no_such_group(name)
             mask = self._masks[name] = intset.contains(group.members, self._roster.uids)
         return mask
 

@@ -187,6 +187,10 @@ class AlertFacade(Protocol):
         """Remove one."""
         ...
 
+    def admit(self, token: str) -> None:
+        """``Denied`` unless ``token`` was given to a BMC: what somebody else pushes is not even read."""
+        ...
+
     async def receive(self, token: str, body: bytes) -> None:
         """A BMC's push. ``token`` was given to that BMC alone; ``Denied`` if it is not one of ours."""
         ...

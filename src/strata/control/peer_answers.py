@@ -12,6 +12,7 @@ from strata.control.elsewhere import Told
 from strata.control.exec_agents import ROUTE as EXEC
 from strata.control.exec_agents import for_peer
 from strata.control.service_agents import AgentService
+from strata.core.decoding import UNREADABLE
 from strata.core.errors import BadRequest, StrataError
 from strata.provisioning.agents.hub import Hub
 
@@ -74,7 +75,7 @@ def each(kind: Any, answer: Callable[[Any], Awaitable[Any]]) -> Handler:
     async def handler(_: str, body: bytes) -> bytes:
         try:
             questions = decode(body)
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             raise BadRequest(str(error)[:200], where="body") from None
         return _encode(await asyncio.gather(*map(told, questions)))
 

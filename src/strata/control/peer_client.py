@@ -17,6 +17,7 @@ import msgspec
 
 from strata.control.ca import Authority, write_private
 from strata.control.peers import Peer
+from strata.core.decoding import UNREADABLE
 from strata.core.errors import BadRequest, Conflict, Denied, NotFound, OutcomeUnknown, StrataError, Unavailable
 
 PREFIX = "/peer/v1/"
@@ -156,7 +157,7 @@ async def _bounded(answer: aiohttp.ClientResponse, most: int) -> bytes:
 def _error(peer: Peer, status: int, body: bytes) -> StrataError:
     try:
         problem = msgspec.json.decode(body, type=_Problem)
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         problem = _Problem()
     detail = problem.detail[:1000] or f"it answered {status}"
     kind = _ERRORS.get(status, OutcomeUnknown if status == 504 else Unavailable)

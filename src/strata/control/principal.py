@@ -30,6 +30,7 @@ Kind = Literal[
     "store",
     "model",
     "status",
+    "metrics",
     "log-level",
     "self",
     "hardware",
@@ -77,6 +78,7 @@ _LOOK = _rights(
     "job",
     "model",
     "status",
+    "metrics",
     "log-level",
     "self",
     "hardware",
@@ -106,7 +108,9 @@ RIGHTS: dict[Role, frozenset[Right]] = {
     # A node knows only itself: it sees who it is, and that the service is there.
     "node": _rights(("read",), "self"),
     # A workload manager looks at nodes, takes broken ones out of (and back into) automation, switches and caps them.
-    "workload-manager": _rights(("read",), "node", "hold", "group", "job", "model", "status", "self", "power")
+    "workload-manager": _rights(
+        ("read",), "node", "hold", "group", "job", "model", "status", "metrics", "self", "power"
+    )
     | _rights(("create", "delete"), "hold")
     | _rights(("change",), "power")
     | _rights(("read", "change"), "power-queue"),
@@ -120,7 +124,7 @@ FLEET_WIDE: frozenset[Right] = (
         "image", "image-set", "boot",
         "power-policy",
     )
-    | _rights(("read",), "audit", "credential", "store", "bmc-credential", "webhook")
+    | _rights(("read",), "audit", "credential", "store", "bmc-credential", "webhook", "metrics")
     # A machine that nobody knows is in no group, nor is a job that waits.
     | _rights(VERBS, "unknown-machine", "power-queue")
 )  # fmt: skip

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from strata.control.columns import Mask, Words
-from strata.control.groups import Groups
 from strata.core.model import Model
 
 STATES = ("ready", "converging", "waiting", "faulted", "held", "frozen", "unreachable", "unmanaged", "unknown")
@@ -25,6 +24,13 @@ class StateView(Protocol):
         ...
 
 
+class NamedGroups(Protocol):
+    """The groups that a selector may name."""
+
+    def __iter__(self) -> Iterator[str]: ...
+    def mask(self, name: str) -> Mask: ...
+
+
 class Fleet(Protocol):
     """What a selector needs of the registry."""
 
@@ -41,7 +47,7 @@ class Fleet(Protocol):
     @property
     def architectures(self) -> Words: ...
     @property
-    def groups(self) -> Groups: ...
+    def groups(self) -> NamedGroups: ...
     def find(self, name: str) -> int: ...
     def label(self, key: str) -> Words: ...
     def location(self, kind: str) -> Words: ...

@@ -24,6 +24,7 @@ document.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -51,7 +52,7 @@ _TERM = re.compile(r"(?P<key>[a-z]+):(?P<rest>.*)\Z", re.DOTALL)
 class Selector:
     """A selector that was read and found well-formed. Evaluated against a fleet as often as one likes."""
 
-    __slots__ = ("_terms", "groups", "named", "static", "text")
+    __slots__ = ("_closed", "_terms", "groups", "named", "static", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -61,7 +62,9 @@ class Selector:
         """The groups that it names; ``*`` for any."""
         self.named = 0
         """How many nodes it names one by one."""
-        self._terms = [self._term(word) for word in _words(text)]
+        words = _words(text)
+        self._terms = [self._term(word) for word in words]
+        self._closed = [atoms for word in words if (atoms := _bounds(word))]
 
     def mask(self, fleet: Fleet, states: StateView | None = None, *, strict: bool = True) -> Mask:
         """Who is meant. ``strict``: a node or group that does not exist is an error; otherwise it is nobody."""
@@ -74,6 +77,11 @@ class Selector:
     def indices(self, fleet: Fleet, states: StateView | None = None, *, strict: bool = True) -> Indices:
         """Who is meant, as ascending indices."""
         return np.flatnonzero(self.mask(fleet, states, strict=strict))
+
+    def within(self, groups: Collection[str]) -> bool:
+        """Whether it can mean no node that it does not name and that is in none of ``groups``, whatever nodes there
+        are."""
+        return any(_is_within(atoms, groups) for atoms in self._closed)
 
     def _term(self, word: str) -> terms.Term:
         if word.startswith("!"):
@@ -136,6 +144,35 @@ class Selector:
         names = expand(atom, {}, LIMIT - self.named) if "[" in atom else [atom]
         self.named += len(names)
         return terms.named(names)
+
+
+_Bound = frozenset[str] | None
+"""The groups that hold whatever an atom means; none for what it names itself; None: it may mean anybody."""
+
+
+def _bounds(word: str) -> list[tuple[str, _Bound]]:
+    """The operators of a nodeset with what bounds their operands; empty: it is no nodeset."""
+    if word.startswith("!") or _TERM.match(word):
+        return []
+    return [(operator, _bound(atom)) for operator, atom in _atoms(word)]
+
+
+def _bound(atom: str) -> _Bound:
+    if atom.startswith("@"):
+        names = expand(atom[1:], {}, MOST_GROUPS) if "[" in atom else [atom[1:]]
+        return None if "*" in names else frozenset(names)
+    return None if "*" in atom or "?" in atom else frozenset()
+
+
+def _is_within(atoms: Sequence[tuple[str, _Bound]], groups: Collection[str]) -> bool:
+    within = True
+    for operator, bound in atoms:
+        inside = bound is not None and bound <= set(groups)
+        if operator == "&":
+            within = within or inside
+        elif operator != "!":
+            within = within and inside
+    return within
 
 
 def parse(text: str) -> Selector:

@@ -20,6 +20,7 @@ from strata.control.service_plans import PlanService
 from strata.control.service_system import SystemService
 from strata.control.settings import Settings
 from strata.store.audit import Ledger
+from strata.store.writable import Writable
 
 
 class Service(NodeService, PlanService, DesireService, BrakeService, GroupService, JobService, SystemService):
@@ -32,6 +33,7 @@ class Service(NodeService, PlanService, DesireService, BrakeService, GroupServic
         self.edits = Edits(self.registry, self.ledger)
         self.view = FleetView(controller)
         self.settings = settings
+        self.writable = Writable(controller.store)
         self.troubles = nothing_known  # until the hardware layer is there
         self.jobs_ = Jobs(
             controller.store,

@@ -71,6 +71,10 @@ class AlertService:
         names = self._nodes.registry.names
         return {names[index] for index in self._nodes.seen(who, select).tolist()}
 
+    def admit(self, token: str) -> None:
+        """``Denied`` unless the token was given to a controller."""
+        self._hub.admit(token)
+
     async def receive(self, token: str, body: bytes) -> None:
         """A controller's push."""
         self._hub.receive(token, body)

@@ -16,8 +16,9 @@ from strata.control.selectable import Fleet
 from strata.control.selectors import parse
 from strata.control.settings import Settings
 from strata.control.unknown_nodes import unknown_nodes
-from strata.core.errors import Denied
+from strata.core.errors import Denied, NotFound
 from strata.store.audit import Ledger
+from strata.store.writable import Writable
 
 
 class ServiceBase:
@@ -30,6 +31,7 @@ class ServiceBase:
     view: FleetView
     jobs_: Jobs
     settings: Settings
+    writable: Writable
 
     def scope(self, who: Principal) -> Mask | None:
         """The nodes that the caller may see and change; None: all."""
@@ -44,7 +46,7 @@ class ServiceBase:
     def fleet(self, who: Principal) -> Fleet:
         """The nodes as the caller may know of them."""
         mask = self.scope(who)
-        return self.registry if mask is None else ScopedFleet(self.registry, mask)
+        return self.registry if mask is None else ScopedFleet(self.registry, mask, who.scope)
 
     def find(self, who: Principal, name: str) -> int:
         """The index of a node in the caller's scope, or -1."""
@@ -73,16 +75,30 @@ class ServiceBase:
         return name in self.registry.groups and bool(np.any(mask & self.registry.groups.mask(name)))
 
     def owned(self, who: Principal, select: str) -> Indices:
-        """The selected nodes, all of which the caller must be allowed to change."""
-        nodes = self.registry.select(select, self.view)
-        mask = self.scope(who)
-        if mask is not None and not mask[nodes].all():
+        """The selected nodes, all of which the caller must be allowed to change.
+
+        With a scope, the selection itself must stay within it, by naming nodes or the scope's groups. Whether it does
+        is read from its words and never from the fleet: a refusal that depended on nodes outside would tell of them.
+        """
+        if not who.scope:
+            return self.registry.select(select, self.view)
+        groups = ", ".join(who.scope)
+        selector = parse(select)
+        if not selector.within(who.scope):
             raise Denied(
-                f"{int((~mask[nodes]).sum())} of {len(nodes)} nodes are outside {', '.join(who.scope)}",
+                f"the selection may reach beyond {groups}",
                 where="select",
-                hint="narrow the selection to your own groups",
+                hint=f"name nodes, or begin with one of your groups: @{who.scope[0]} {select[:200]}",
             )
-        return nodes
+        try:
+            return selector.indices(self.fleet(who), self.view)
+        except NotFound as error:
+            raise Denied(f"not among the nodes of {groups}: {error.detail}", where="select") from None
+
+    def count(self, who: Principal, mask: Mask) -> int:
+        """How many of the nodes of ``mask`` the caller may know of."""
+        own = self.scope(who)
+        return int(np.count_nonzero(mask if own is None else mask & own))
 
     def need_whole_fleet(self, who: Principal, what: str) -> None:
         """Refuse a caller with a scope."""

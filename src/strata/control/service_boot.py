@@ -7,7 +7,7 @@ import asyncio
 import numpy as np
 
 from strata.control import boot_views as b
-from strata.control.principal import Principal
+from strata.control.principal import LOCAL_ADMIN, Principal
 from strata.control.service import Service
 from strata.provisioning.boot.profiles import DEFAULT, Profile, Profiles
 from strata.provisioning.boot.service import BootService
@@ -29,12 +29,12 @@ class BootControl:
         """The profile that a node is wanted to boot."""
         return wanted_profile(self._service, node)
 
-    async def profiles(self) -> b.ProfileList:
+    async def profiles(self, who: Principal) -> b.ProfileList:
         """All profiles, by name."""
-        return b.ProfileList(items=tuple([await self.profile(name) for name in sorted(self._profiles.all)]))
+        return b.ProfileList(items=tuple([await self.profile(who, name) for name in sorted(self._profiles.all)]))
 
-    async def profile(self, name: str) -> b.ProfileView:
-        """One profile."""
+    async def profile(self, who: Principal, name: str) -> b.ProfileView:
+        """One profile, and how many of the caller's nodes are wanted to boot it."""
         found = self._profiles.get(name)
         builds = self._boot.builds.by_architecture(found.minos)
         arch = max(builds, default="")  # x86_64, where there is one
@@ -48,7 +48,7 @@ class BootControl:
             builds=builds,
             label=self._profiles.label(name, arch) if builds else "",
             command_line=self._profiles.parameters(name),
-            wanted=self._wanted(name),
+            wanted=self._wanted(name, who),
             revision=await self._profiles.revision(name),
         )
 
@@ -59,7 +59,7 @@ class BootControl:
         )
         await self._profiles.put(name, profile, who.name, expected)
         self._look(name)
-        return await self.profile(name)
+        return await self.profile(who, name)
 
     async def delete_profile(self, who: Principal, name: str, expected: int | None) -> None:
         """Remove one that nobody wants."""
@@ -112,10 +112,10 @@ class BootControl:
             held=self._boot.ground.held(name),
         )
 
-    def _wanted(self, name: str) -> int:
+    def _wanted(self, name: str, who: Principal = LOCAL_ADMIN) -> int:
         if VARIABLE not in self._service.controller.model.variables:
             return 0
-        return int(np.count_nonzero(self._service.registry.wanted(VARIABLE, name)))
+        return self._service.count(who, self._service.registry.wanted(VARIABLE, name))
 
     def _look(self, name: str) -> None:
         """Nodes that are wanted to boot it may not be as they should any more; for ``default``, those of all."""

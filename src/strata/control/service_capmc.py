@@ -142,7 +142,7 @@ class CapmcView:
     @property
     def trouble(self) -> str:
         """Why the controller cannot serve; empty: it can."""
-        return self._fleet.controller.trouble
+        return self._fleet.not_ready()
 
     @property
     def fresh(self) -> float:

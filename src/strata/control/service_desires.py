@@ -74,19 +74,20 @@ class DesireService(ServiceBase):
             yield Step(position=start + _CHUNK, done=len(nodes) - len(failed), failed=failed)
 
     async def documents(self, who: Principal) -> Sequence[DocumentView]:
-        """All documents, by name."""
+        """All documents, by name (with a scope: those that mean a node of it)."""
         mask = self.scope(who)
-        return [
+        shown = [
             self._document(self.registry.desires.documents[name], mask)
             for name in sorted(self.registry.desires.documents)
         ]
+        return shown if mask is None else [document for document in shown if document.matches]
 
     async def document(self, who: Principal, name: str) -> DocumentView:
         """One document."""
-        standing = self.registry.desires.documents.get(name)
-        if standing is None:
+        standing, mask = self.registry.desires.documents.get(name), self.scope(who)
+        if standing is None or (mask is not None and not (standing.mask & mask).any()):
             raise NotFound(f"no such document: {name[:80]}", where="document")
-        return self._document(standing, self.scope(who))
+        return self._document(standing, mask)
 
     async def put_document(self, who: Principal, spec: DocumentSpec, expected: int | None) -> DocumentView:
         """Create or replace."""

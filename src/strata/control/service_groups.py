@@ -9,9 +9,9 @@ from msgspec import UnsetType
 
 from strata.control.columns import NOBODY
 from strata.control.fleet_views.groups import GroupSpec, GroupView, MemberChange
+from strata.control.groups import no_such_group
 from strata.control.principal import Principal
 from strata.control.service_base import ServiceBase
-from strata.core.errors import NotFound
 from strata.core.nodeset import fold
 
 
@@ -25,7 +25,7 @@ class GroupService(ServiceBase):
     async def group(self, who: Principal, name: str) -> GroupView:
         """One group."""
         if name not in self.registry.groups or (who.scope and name not in who.scope):
-            raise NotFound(f"no such group: {name[:80]}", where="group", hint="list them with: strata group list")
+            raise no_such_group(name)
         return self._group(name)
 
     async def put_group(self, who: Principal, name: str, spec: GroupSpec, expected: int | None) -> GroupView:

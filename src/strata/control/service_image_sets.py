@@ -6,7 +6,7 @@ import numpy as np
 
 from strata.control import agent_views as a
 from strata.control.editor import expected_revision
-from strata.control.principal import Principal
+from strata.control.principal import LOCAL_ADMIN, Principal
 from strata.control.service import Service
 from strata.core.errors import NotFound, Refused
 from strata.provisioning.personality.image_set import ImageSet, check
@@ -23,14 +23,14 @@ class ImageSetService:
         self._service = service
         self._sets = sets
 
-    async def all(self) -> a.ImageSetList:
+    async def all(self, who: Principal) -> a.ImageSetList:
         """All of them, by name."""
-        return a.ImageSetList(items=tuple([await self._view(name) for name in self._sets.names()]))
+        return a.ImageSetList(items=tuple([await self._view(who, name) for name in self._sets.names()]))
 
-    async def show(self, name: str) -> a.ImageSetView:
-        """One of them."""
+    async def show(self, who: Principal, name: str) -> a.ImageSetView:
+        """One of them, and how many of the caller's nodes have it, or should."""
         self._sets.get(name)
-        return await self._view(name)
+        return await self._view(who, name)
 
     async def put(self, who: Principal, name: str, spec: a.ImageSetSpec, expected: int | None) -> a.ImageSetView:
         """Create or replace one; refused where one of its images is not in the repository."""
@@ -45,7 +45,7 @@ class ImageSetService:
         revision = await self._service.ledger.commit(who.name, "image-set.put", name, [put], {key: modified}, detail)
         self._sets.wrote(name, image_set, revision)
         await self._sets.settled()
-        return await self._view(name)
+        return await self._view(who, name)
 
     async def delete(self, who: Principal, name: str, expected: int | None) -> None:
         """Remove one that nobody wants."""
@@ -71,22 +71,22 @@ class ImageSetService:
             if len(nodes):
                 self._service.controller.want_anew(nodes)
 
-    def _wanted(self, name: str) -> int:
+    def _wanted(self, name: str, who: Principal = LOCAL_ADMIN) -> int:
         if VARIABLE not in self._service.controller.model.variables:
             return 0
-        return int(np.count_nonzero(self._service.registry.wanted(VARIABLE, name)))
+        return self._service.count(who, self._service.registry.wanted(VARIABLE, name))
 
     async def _modified(self, name: str) -> int:
         entry = await self._service.controller.store.get(PREFIX + name)
         return entry.modified if entry else 0
 
-    async def _view(self, name: str) -> a.ImageSetView:
+    async def _view(self, who: Principal, name: str) -> a.ImageSetView:
         image_set = self._sets.get(name)
         entry = await self._service.controller.store.get(PREFIX + name)
         if entry is None:
             raise NotFound("no such image set", where=name)
         has = VARIABLE in self._service.controller.model.variables
-        running = int(np.count_nonzero(self._service.view.fact_mask(VARIABLE, name))) if has else 0
+        running = self._service.count(who, self._service.view.fact_mask(VARIABLE, name)) if has else 0
         return a.ImageSetView(
             name=name,
             description=image_set.description,
@@ -94,7 +94,7 @@ class ImageSetService:
             digest=self._sets.digest(name),
             problem=self._sets.problem(name),
             releases={member: release.image for member, release in self._sets.releases(name).items()},
-            wanted=self._wanted(name),
+            wanted=self._wanted(name, who),
             running=running,
             revision=entry.modified,
         )

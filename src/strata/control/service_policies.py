@@ -5,6 +5,8 @@ A document is refused unless its very content was rehearsed, or somebody says wh
 
 from __future__ import annotations
 
+import msgspec
+
 from strata.control.power_policies import PolicyBook, PolicyRecord, Rehearsal, digest_of
 from strata.control.power_views.policies import (
     Policies,
@@ -31,7 +33,10 @@ class PolicyService:
 
     async def policies(self, who: Principal) -> Policies:
         """All."""
-        return Policies(items=tuple(self._view(one) for one in self._book.policies), site=self._site.view())
+        site = self._site.view()
+        if who.scope:  # what all nodes draw, and how many are being capped, is more than their part of it
+            site = msgspec.structs.replace(site, static=None, allowed=None, over=None, in_flight=None, error="")
+        return Policies(items=tuple(self._view(one) for one in self._book.policies), site=site)
 
     async def policy(self, who: Principal, name: str) -> PolicyDetail:
         """One, with what it says."""

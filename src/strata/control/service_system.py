@@ -74,7 +74,7 @@ class SystemService(WatchService):
             started=controller.started,
             nodes=len(nodes),
             by_state=controller.counts(nodes),  # type: ignore[arg-type]
-            queue=controller.queue(),
+            queue=controller.queue(nodes if who.scope else None),
             shards=tuple(
                 s.ShardView(shard=n, leader=holders.get(n, ("", 0))[0], epoch=holders.get(n, ("", 0))[1])
                 for n in shards
@@ -86,7 +86,7 @@ class SystemService(WatchService):
 
     def not_ready(self) -> str:
         """Why requests would fail now, or empty."""
-        return self.controller.trouble
+        return self.controller.trouble or self.writable.trouble
 
 
 def _audit_view(entry: AuditEntry) -> s.AuditView:

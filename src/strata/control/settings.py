@@ -59,6 +59,9 @@ class ListenSettings(msgspec.Struct, frozen=True, kw_only=True):
     names: tuple[str, ...] = ()
     """More DNS names and addresses for the server's certificate. Default: none; the host name, ``localhost`` and
     ``host`` are always in it."""
+    account: str = "strata-web"
+    """Account that nginx's workers run as when Strata runs as root; made if it is missing. Default: one of its own;
+    whoever has it can reach the service behind nginx, so other services must not share it."""
     max_body: int = 64 * 2**20
     """Bytes of the largest request. Default: 64 MiB, which holds 100,000 node records."""
 
@@ -204,8 +207,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def front_socket(self) -> Path:
-        """Where nginx, and only nginx, reaches the API (0600)."""
-        return self.state_dir / "front.sock"
+        """Where nginx, and only nginx, reaches the API (0600), in a directory that nobody else enters."""
+        return self.state_dir / "web" / "front.sock"
 
     @property
     def ca_dir(self) -> Path:

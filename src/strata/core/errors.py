@@ -2,7 +2,8 @@
 
 StrataError
 ├── BadRequest      your input: says which field, what was found, what would be accepted
-│   └── NotFound    the thing that you named is not there
+│   ├── NotFound    the thing that you named is not there
+│   └── TooSlow     your request did not arrive in time
 ├── Denied          you may not: says which right is missing (never what you would have seen)
 │   └── Unauthenticated  we do not know who you are: no credential, or not one of ours
 ├── Conflict        someone else changed it first: carries the current revision
@@ -50,6 +51,13 @@ class NotFound(BadRequest):
 
     status = 404
     title = "Not found"
+
+
+class TooSlow(BadRequest):
+    """The request's body did not arrive in time; nothing was changed."""
+
+    status = 408
+    title = "Timeout"
 
 
 class Denied(StrataError):

@@ -21,6 +21,7 @@ import uvloop
 from strata.api.nginx import free_port
 from strata.api.redfish.push import EventPush
 from strata.api.services import Limits, Services
+from strata.api.web_account import web_account
 from strata.control import logs
 from strata.control.accounts import Accounts
 from strata.control.auth import Authenticator
@@ -43,6 +44,7 @@ from strata.daemon.neighbours import open_neighbours
 from strata.daemon.power import SitePowerDriver, open_power, open_series
 from strata.daemon.provisioning import open_provisioning
 from strata.daemon.simulated import register_simulated
+from strata.daemon.tasks import cancelled
 from strata.daemon.upkeep import forgetting, start_upkeep
 from strata.hardware.events.site import Site
 from strata.hardware.model import LAYER as HARDWARE
@@ -124,6 +126,8 @@ async def running(settings: Settings, way_out: Sequence[str] = ()) -> AsyncItera
         # Known before anybody is told of it.
         listen = msgspec.structs.replace(settings.listen, port=free_port(settings.listen.host))
         settings = msgspec.structs.replace(settings, listen=listen)
+    if settings.listen.tls:
+        await asyncio.to_thread(web_account, settings.listen.account)  # made now, if it is missing
     built_in = tuple(LAYERS[name] for name in settings.layers)
     layers, specs = site_models(settings.models, built_in)
     model = Model.of(*built_in, POWER, *layers)
@@ -152,6 +156,8 @@ async def running(settings: Settings, way_out: Sequence[str] = ()) -> AsyncItera
             metrics=metrics,
         )
         service = Service(controller, settings)
+        trying = asyncio.create_task(service.writable.run(), name="store writable")
+        parts.push_async_callback(cancelled, trying)
         authenticator = Authenticator(store, service.ledger)
         logins = Logins(Accounts(store, service.ledger), Sessions(store, service.ledger), authenticator)
         event_push = EventPush(store, service.ledger)

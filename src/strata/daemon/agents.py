@@ -21,6 +21,7 @@ from strata.control.service_agents import AgentService
 from strata.control.service_alerts import agent_restarted, led_here, look_soon
 from strata.control.service_exec import ExecService
 from strata.control.service_image_sets import VARIABLE, ImageSetService
+from strata.core.decoding import UNREADABLE
 from strata.core.driver import Batch
 from strata.core.errors import DeviceError
 from strata.core.node import Node
@@ -149,7 +150,7 @@ class AgentLayer:
             raise DeviceError(result.error if result else "its agent gave no answer", node=node, request="limits")
         try:
             told: dict[str, Any] = msgspec.json.decode(result.output, type=dict[str, Any])
-        except msgspec.MsgspecError:
+        except UNREADABLE:
             raise DeviceError("its agent's answer makes no sense", node=node, request="limits") from None
         return told
 

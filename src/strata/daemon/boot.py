@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import AsyncExitStack
 
-from strata.api.nginx import worker_account
+from strata.api.web_account import web_account
 from strata.control.peer_boot import BootElsewhere
 from strata.control.service import Service
 from strata.control.settings import Settings
@@ -54,7 +54,7 @@ async def open_boot(
         index = service.registry.find(name)
         return index >= 0 and bool(service.registry.brakes.held[index])
 
-    account = worker_account(settings.state_dir)
+    account = web_account(settings.listen.account) if settings.listen.tls else None
     media = Media(settings.media_dir, reader=(account.pw_uid, account.pw_gid) if account else None)
     boot = BootService(
         networks,

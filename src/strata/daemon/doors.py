@@ -9,7 +9,7 @@ import socket
 from contextlib import AsyncExitStack
 from urllib.parse import urlsplit
 
-from strata.api.nginx import Nginx, worker_account
+from strata.api.nginx import Nginx
 from strata.api.nginx_config import FrontDoor
 from strata.api.server import ApiServer
 from strata.api.services import Services
@@ -37,12 +37,11 @@ async def open_doors(
 ) -> None:
     """The local socket, and nginx in front of the other one."""
     listen = settings.listen
-    account = worker_account(settings.state_dir) if listen.tls else None
     server = ApiServer(
         services,
         settings.admin_socket,
         settings.front_socket if listen.tls else None,
-        front_user=(account.pw_uid, account.pw_gid) if account else None,
+        account=listen.account,
     )
     await server.start()
     parts.push_async_callback(server.stop)
@@ -65,7 +64,8 @@ async def open_doors(
         certificate=certificate,
         key=key,
         ca=authority.certificate_path,
-        user=account.pw_name if account else "",
+        account=listen.account,
+        secret=services.front_secret,
         body=listen.max_body,
         connections=connections(settings.provisioning.hold_most or holdable() if ground is not None else 0),
         boot=boot_files(settings, networks),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
-from strata.api.nginx import worker_account
+from strata.api.web_account import web_account
 from strata.control.ca import Authority, Issued
 from strata.control.node_driver import BootWay
 from strata.control.peer_boot import BootElsewhere
@@ -74,7 +74,7 @@ class Ground:
         self.alarms = FoldedAlarms(self._alarm)
         self.builds = Builds(settings.minos_dir, Soundness(settings.minos_dir, self.signer.public_pem, self.alarms))
         self.ipxe = ipxe_folders(settings.state_dir)
-        account = worker_account(settings.state_dir)
+        account = web_account(settings.listen.account) if settings.listen.tls else None
         self.images = Images(
             settings.images_dir,
             store,

@@ -33,7 +33,7 @@ _FOLDERS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 class Child:
     """One supervised daemon. ``is_up`` tells whether it does its work yet; ``farewell``: the signals that end it, the
-    kindest first."""
+    kindest first; ``inherits``: descriptors that it gets, under the same numbers."""
 
     def __init__(
         self,
@@ -43,11 +43,13 @@ class Child:
         *,
         package: str,
         farewell: Sequence[signal.Signals] = (signal.SIGTERM,),
+        inherits: Sequence[int] = (),
     ) -> None:
         self.name = name
         self._argv = (find(argv[0], package), *argv[1:])
         self._is_up = is_up
         self._farewell = farewell
+        self._inherits = tuple(inherits)
         self._process: Process | None = None
         self._task: asyncio.Task[None] | None = None
         self.restarts = 0
@@ -94,6 +96,7 @@ class Child:
             stderr=asyncio.subprocess.PIPE,
             env={"PATH": _FOLDERS},
             start_new_session=True,
+            pass_fds=self._inherits,
             preexec_fn=_dies_with(os.getpid()),
         )
 

@@ -103,7 +103,8 @@ class Gateway:
             async with asyncio.timeout(self.settings.attempt):
                 # As a file, for aiohttp to send a large one in pieces.
                 data = io.BytesIO(msgspec.json.encode(body))
-                async with self.session().post(f"http://{endpoint}{path}", data=data, allow_redirects=False) as answer:
+                url = f"http://{endpoint}{path}"
+                async with self.session().post(url, data=data, allow_redirects=False) as answer:
                     text = await answer.read()
                     status = answer.status
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:

@@ -10,6 +10,7 @@ import msgspec
 
 from strata.api.redfish.errors import rejected
 from strata.api.redfish.route import Reply, Stream
+from strata.core.decoding import UNREADABLE
 from strata.core.errors import BadRequest
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -74,7 +75,7 @@ async def read_body(receive: Receive, headers: Headers, most: int) -> Mapping[st
         raise rejected(415, "HeaderInvalid", "Content-Type", hint="send application/json")
     try:
         found = _decode(data)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+    except UNREADABLE:
         raise rejected(400, "MalformedJSON") from None
     if not isinstance(found, dict):
         raise rejected(400, "UnrecognizedRequestBody")

@@ -23,13 +23,13 @@ MediumPath = Annotated[str, PathParameter(pattern=r"^[A-Za-z0-9_-]{43}\.iso$(?!\
 @get("/v1/boot/profiles", tags=[_TAG], **needs("read", "boot"))
 async def list_boot_profiles(ask: Asked) -> b.ProfileList:
     """All boot profiles. A node boots the one that its desire for `minos` names, else `default`."""
-    return await ask.boot.profiles()
+    return await ask.boot.profiles(ask.who)
 
 
 @get("/v1/boot/profiles/{name:str}", tags=[_TAG], **needs("read", "boot", 404))
 async def show_boot_profile(ask: Asked, name: GroupPath) -> Response[b.ProfileView]:
     """One boot profile, and what it comes to now."""
-    view = await ask.boot.profile(name)
+    view = await ask.boot.profile(ask.who, name)
     return Response(view, headers={"ETag": revision_tag(view.revision)})
 
 
@@ -40,7 +40,7 @@ async def put_boot_profile(
     """Create or replace a boot profile. `If-Match` and `If-None-Match: *` are honoured."""
 
     async def current() -> int:
-        return (await ask.boot.profile(name)).revision
+        return (await ask.boot.profile(ask.who, name)).revision
 
     view = await ask.boot.put_profile(ask.who, name, data, await expected_revision(request, current))
     return Response(view, headers={"ETag": revision_tag(view.revision)})
@@ -51,7 +51,7 @@ async def delete_boot_profile(request: AnyRequest, ask: Asked, name: GroupPath) 
     """Remove a boot profile that no node is wanted to boot. `If-Match` is honoured."""
 
     async def current() -> int:
-        return (await ask.boot.profile(name)).revision
+        return (await ask.boot.profile(ask.who, name)).revision
 
     await ask.boot.delete_profile(ask.who, name, await expected_revision(request, current))
 

@@ -88,6 +88,7 @@ async def follow_events(
 )
 async def receive_events(request: AnyRequest, ask: Asked, token: PushToken) -> None:
     """A controller's push (a Redfish `Event`). The token is its credential: it was given to that controller alone."""
+    ask.machine.alerts.admit(token)
     await ask.machine.alerts.receive(token, await request.body())
 
 

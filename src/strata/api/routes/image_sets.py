@@ -16,13 +16,13 @@ _TAG = "image sets"
 @get("/v1/image-sets", tags=[_TAG], **needs("read", "image-set"))
 async def list_image_sets(ask: Asked) -> a.ImageSetList:
     """All image sets."""
-    return await ask.agents.sets.all()
+    return await ask.agents.sets.all(ask.who)
 
 
 @get("/v1/image-sets/{name:str}", tags=[_TAG], **needs("read", "image-set", 404))
 async def show_image_set(ask: Asked, name: GroupPath) -> Response[a.ImageSetView]:
     """One image set, and what its tags stand for now."""
-    view = await ask.agents.sets.show(name)
+    view = await ask.agents.sets.show(ask.who, name)
     return Response(view, headers={"ETag": revision_tag(view.revision)})
 
 
@@ -33,7 +33,7 @@ async def put_image_set(
     """Create or replace an image set. Nodes that are wanted to have it change over. `If-Match` is honoured."""
 
     async def current() -> int:
-        return (await ask.agents.sets.show(name)).revision
+        return (await ask.agents.sets.show(ask.who, name)).revision
 
     view = await ask.agents.sets.put(ask.who, name, data, await expected_revision(request, current))
     return Response(view, headers={"ETag": revision_tag(view.revision)})
@@ -44,7 +44,7 @@ async def delete_image_set(request: AnyRequest, ask: Asked, name: GroupPath) -> 
     """Remove an image set that no node is wanted to have. `If-Match` is honoured."""
 
     async def current() -> int:
-        return (await ask.agents.sets.show(name)).revision
+        return (await ask.agents.sets.show(ask.who, name)).revision
 
     await ask.agents.sets.delete(ask.who, name, await expected_revision(request, current))
 

@@ -99,9 +99,9 @@ async def set_log_level(data: JSONBody[LogLevel]) -> LogLevel:
     return LogLevel(level=logs.get_level())
 
 
-@get("/metrics", tags=[_TAG], media_type="text/plain", **needs("read", "status"))
+@get("/metrics", tags=[_TAG], media_type="text/plain", **needs("read", "metrics"))
 async def metrics(ask: Asked) -> Response[bytes]:
-    """Prometheus' text form."""
+    """Prometheus' text form. They are of the whole fleet: a credential with a scope does not get them."""
     return Response(ask.services.metrics.exposition(), headers={"Content-Type": CONTENT_TYPE})
 
 

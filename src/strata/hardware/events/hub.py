@@ -154,9 +154,16 @@ class EventHub:
 
     def receive(self, token: str, body: bytes) -> int:
         """A controller's push; how many events it brought."""
+        return self._open_inbox().receive(token, body)
+
+    def admit(self, token: str) -> None:
+        """``Denied`` unless the token was given to a controller: nobody else's push is read."""
+        self._open_inbox().sender(token)
+
+    def _open_inbox(self) -> Inbox:
         if self._inbox is None:
             raise Unavailable("events are not taken yet", hint="try later")
-        return self._inbox.receive(token, body)
+        return self._inbox
 
     def destination(self, root: str) -> str:
         """The token that the controller at ``root`` pushes with."""

@@ -88,12 +88,7 @@ class Inbox:
 
     def receive(self, token: str, body: bytes) -> int:
         """Take one push; how many events it brought. ``Denied`` if we gave the token to nobody."""
-        ident, _, mac = token.partition(".")
-        site = self._sites.get(ident)
-        # A controller that we do not know costs the same as a wrong MAC.
-        right = hmac.compare_digest(mac.encode("utf-8", "replace"), self._mac(site.root if site else "").encode())
-        if site is None or not right:
-            raise Denied("not a destination that was given to a controller")
+        site = self.sender(token)
         if len(body) > BODY_MOST:
             raise BadRequest(f"an event has at most {BODY_MOST} bytes", where="body")
         try:
@@ -101,6 +96,16 @@ class Inbox:
         except ValueError:
             raise BadRequest("not JSON", where="body", hint="send a Redfish Event") from None
         return self.deliver(payload, site, "push")
+
+    def sender(self, token: str) -> Site:
+        """Whom we gave the token to; ``Denied`` if that is nobody."""
+        ident, _, mac = token.partition(".")
+        site = self._sites.get(ident)
+        # A controller that we do not know costs the same as a wrong MAC.
+        right = hmac.compare_digest(mac.encode("utf-8", "replace"), self._mac(site.root if site else "").encode())
+        if site is None or not right:
+            raise Denied("not a destination that was given to a controller")
+        return site
 
     def deliver(self, payload: object, site: Site, source: EventSource) -> int:
         """Pass on what a controller sent by itself: what is new, as far as it is not too much."""

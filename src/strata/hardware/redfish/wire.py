@@ -45,6 +45,7 @@ class Wire:
         self.requests = 0
         self._tls = tls
         self._http: aiohttp.ClientSession | None = None
+        self._sockets: aiohttp.ClientSession | None = None
         self._smooth = 0.0  # running mean of how long reads take, and of how far they stray from it
         self._stray = 0.0
 
@@ -55,9 +56,10 @@ class Wire:
 
     async def close(self) -> None:
         """Close the connections."""
-        http, self._http = self._http, None
-        if http is not None:
-            await http.close()
+        sockets, self._sockets, http, self._http = self._sockets, None, self._http, None
+        for session in (sockets, http):
+            if session is not None:
+                await session.close()
 
     def patience(self, bmc: Bmc) -> float:
         """Seconds that a read may take: many times what reads take now, so that the dead do not hold up the rest.
@@ -126,10 +128,10 @@ class Wire:
         self, bmc: Bmc, path: str, headers: Mapping[str, str]
     ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
         """A WebSocket at ``path`` of the controller's host. ``aiohttp.WSServerHandshakeError`` when there is none."""
-        http = self._http or self._open()
+        sockets = self._sockets or self._open_sockets()
         self.requests += 1
         try:
-            async with http.ws_connect(
+            async with sockets.ws_connect(
                 bmc.base + path,
                 headers=headers,
                 ssl=self._trust(bmc),
@@ -193,6 +195,17 @@ class Wire:
         )
         return self._http
 
+    def _open_sockets(self) -> aiohttp.ClientSession:
+        # ws_connect cannot be told to follow no redirects. Of its own: other requests need not pass by the middleware.
+        http = self._http or self._open()
+        self._sockets = aiohttp.ClientSession(
+            connector=http.connector,
+            connector_owner=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            middlewares=(_stays_here,),
+        )
+        return self._sockets
+
     def _trust(self, bmc: Bmc) -> ssl.SSLContext | bool | aiohttp.Fingerprint:
         if isinstance(self._tls, ssl.SSLContext | bool):
             return self._tls
@@ -211,3 +224,14 @@ class Wire:
         bmc.dead_since = bmc.dead_since if bmc.misses else now
         bmc.dead_until = now + min(self.settings.dead_most, self.settings.dead_for * 2**bmc.misses)
         bmc.misses = min(bmc.misses + 1, 16)
+
+
+async def _stays_here(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """Refuse a redirect before anything goes elsewhere: the session's token would go along."""
+    response = await handler(request)
+    if 300 <= response.status < 400:
+        response.close()
+        raise aiohttp.WSServerHandshakeError(
+            response.request_info, response.history, status=response.status, message="a redirect is not followed"
+        )
+    return response

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from strata.core.decoding import UNREADABLE
 from strata.core.errors import BadRequest, Denied, Unavailable
 from strata.provisioning.agents.agent import MOST_PENDING, RESEND_AFTER, Agent, Command, Seen
 from strata.provisioning.agents.news import News
@@ -346,5 +347,5 @@ def _resolve(poll: asyncio.Future[bool], value: bool) -> None:
 def _decode(raw: msgspec.Raw) -> State:
     try:
         return _decode_state(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise BadRequest(str(error)[:200], where="state") from None

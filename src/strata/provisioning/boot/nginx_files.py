@@ -22,7 +22,7 @@ class BootFiles(msgspec.Struct, frozen=True, kw_only=True):
     """Our addresses on the boot networks."""
     port: int
     root: Path
-    """``STATE/minos``: a folder per minimal OS, which nginx's workers must be able to read."""
+    """``STATE/minos``: a folder per minimal OS, which nginx's workers can read."""
 
 
 def server_block(files: BootFiles) -> str:
@@ -35,13 +35,15 @@ def server_block(files: BootFiles) -> str:
             where=repr(str(files.root))[:120],
             hint="use a state directory with letters, digits and _./@+- only",
         )
-    return f"""  server {{
+    return f"""  limit_conn_zone $binary_remote_addr zone=strata_boot:10m;
+  server {{
 {_listen(files.hosts, files.port)}
     root "{files.root}";
     sendfile on;
     tcp_nopush on;
     max_ranges 1;
     client_max_body_size 1k;
+    limit_conn strata_boot 64;
     client_header_timeout 10s;
     large_client_header_buffers 4 8k;
     send_timeout 60s;

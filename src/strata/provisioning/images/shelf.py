@@ -64,6 +64,9 @@ class Shelf:
                 folder = self.root / name
                 os.chown(folder, -1, readers)
                 folder.chmod(0o2710)  # what comes into it is the group's as well
+                for file in os.scandir(folder):
+                    if file.stat(follow_symlinks=False).st_gid != readers:  # from when they were somebody else
+                        os.chown(file.path, -1, readers, follow_symlinks=False)
         layout = self.root / "oci-layout"
         if not layout.exists():
             layout.write_text('{"imageLayoutVersion":"1.0.0"}\n', encoding="ascii")

@@ -14,6 +14,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from strata.core.decoding import UNREADABLE
 from strata.core.errors import BadRequest, NotFound
 from strata.provisioning.images.shelf import KINDS, Shelf
 from strata.provisioning.minos.artefacts import PARTS
@@ -56,7 +57,7 @@ class Library:
         """Bytes of a file: fewer than were asked for only where it ends."""
         try:
             asked = _decode(body)
-        except (msgspec.MsgspecError, RecursionError) as error:
+        except UNREADABLE as error:
             raise BadRequest(str(error)[:200], where="body") from None
         return await asyncio.to_thread(_read, self.path(asked.name), asked)
 

@@ -1,0 +1,78 @@
+"""A service of fakes with the real nginx in front of it, and clients that come in from outside."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+from api_support import Service
+
+from strata.api.nginx import Nginx, free_port
+from strata.api.nginx_config import FrontDoor
+from strata.api.server import ApiServer
+from strata.api.services import Limits
+from strata.control.ca import Authority, Issued, write_private
+
+SOURCES = [str(folder) for folder in Path(__file__).parents[:2]]
+"""Where a process of its own finds what these tests use."""
+
+
+async def until(condition: Callable[[], bool], limit: float = 60) -> None:
+    async with asyncio.timeout(limit):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+def gone(group: int) -> bool:
+    """Whether no process of the group is left."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def children(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+class Site:
+    """A service with its front door, and clients that come in from outside."""
+
+    def __init__(self, directory: Path, *, limits: Limits | None = None, **door: Any) -> None:
+        """``door``: more of ``FrontDoor``."""
+        self.directory = directory
+        self.service = Service(authority=directory / "ca", limits=limits)
+        assert self.service.services.authority is not None
+        self.ca: Authority = self.service.services.authority
+        self.ca.renew_server(["localhost", "127.0.0.1"])
+        self.api = ApiServer(self.service.services, directory / "admin.sock", directory / "web" / "front.sock")
+        self.door = FrontDoor(
+            directory=directory / "nginx",
+            host="127.0.0.1",
+            port=free_port("127.0.0.1"),
+            upstream=directory / "web" / "front.sock",
+            secret=self.service.services.front_secret,
+            certificate=self.ca.server_paths[0],
+            key=self.ca.server_paths[1],
+            ca=self.ca.certificate_path,
+            workers=1,
+            connections=512,
+            **door,
+        )
+        self.nginx = Nginx(self.door)
+
+    def client(self, issued: Issued | None = None, **headers: str) -> httpx.AsyncClient:
+        context = ssl.create_default_context(cadata=self.ca.pem.decode())
+        if issued is not None:
+            chain = self.directory / f"{issued.serial}.pem"
+            write_private(chain, issued.certificate + issued.key)
+            context.load_cert_chain(chain)
+        return httpx.AsyncClient(
+            verify=context, base_url=f"https://127.0.0.1:{self.door.port}", headers=headers, trust_env=False
+        )
