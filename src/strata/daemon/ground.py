@@ -102,6 +102,7 @@ class Ground:
             owner=lambda mac: node.name if (node := self.directory.by_mac(mac)) else None,
             measured=lambda node, metrics: self.measured(node, metrics),
             damaged=self.images.arrived_damaged,
+            alarm=self.alarms,
             logged=lambda node, lines: self.logged(node, lines),
             hold_most=settings.provisioning.hold_most or holdable(),
         )
@@ -117,7 +118,7 @@ class Ground:
         about = alarm.node or alarm.peer or alarm.about or "unknown"
         event = HardwareEvent(
             time=time.time(),
-            severity="warning" if alarm.kind == "rogue-machine" else "critical",
+            severity="warning" if alarm.kind in ("rogue-machine", "rogue-relay") else "critical",
             message=f"{alarm.message} (from {alarm.peer})" if alarm.peer else alarm.message,
             source="strata",
             key=f"{alarm.kind}/{about}",
