@@ -92,6 +92,10 @@ class Subnet(_Part, frozen=True, kw_only=True):
     """The switches write option 82 themselves (DHCP snooping) and remove what machines write: believe it without
     a relay, too."""
 
+    check_macs: bool = True
+    """Give boot data only to the node's own MAC, where we see the MAC of who asks. To be false where routers or
+    switches answer ARP in the place of machines."""
+
     advertise: bool = True
     """Answer machines that look for an IPv6 router, also where ``ipv6`` has nothing for them: iPXE would wait 16
     seconds for one at every boot. To be false where another router speaks for the network."""
