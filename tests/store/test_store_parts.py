@@ -167,3 +167,10 @@ def test_what_a_backup_holds_is_what_was_put_in(
     path = tmp_path_factory.mktemp("store") / "backup"
     write_dump(path, 9, [*entries, Entry("leased", b"", 3, 4, lease=7)])
     assert list(read_dump(path)) == entries
+
+
+def test_a_store_with_a_login_in_its_address_is_refused_and_not_repeated():
+    with pytest.raises(BadRequest) as refused:
+        open_store("etcd://alice:pw@host:2379/strata")
+    assert "user name or password" in str(refused.value)
+    assert "pw" not in str(refused.value)
