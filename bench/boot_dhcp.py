@@ -142,7 +142,8 @@ def _keas(interface: str, directory: Path) -> dict[str, Figures]:
 
 
 async def _serve(interface: str, clients: int) -> None:
-    text = f"subnets: [{{network: 10.77.0.0/16, interface: {interface}, server: {SERVER}}}]"
+    # perfdhcp speaks as a relay does.
+    text = f"subnets: [{{network: 10.77.0.0/16, interface: {interface}, server: {SERVER}, relays: [{CLIENT}]}}]"
     nodes = [
         Node(name=f"n{at}", uid=at + 1, interfaces=(Interface(mac=_mac(at), address=_address(at)),))
         for at in range(clients + 256)

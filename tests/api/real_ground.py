@@ -7,10 +7,12 @@ All of it came about as on a site: what machines say goes through the boot serve
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import httpx
 import msgspec
+import numpy as np
 from cryptography import x509
 from real_service import BUILD, RealService
 
@@ -56,12 +58,29 @@ async def provide(real: RealService, ids: Ids) -> None:
         _good(await client.post("/agent/v1/hello", json={"macs": [MAC], "uuid": "", "serial": "S1", "inventory": {}}))
 
 
+async def switch_on(real: RealService, name: str) -> None:
+    """By hand, at the machine, and until that is seen: a node that is off gets nothing to boot."""
+    nodes, controller = real.bmcs.nodes, real.service.controller
+    nodes.put(np.array([nodes.names.index(name)]), now=time.monotonic(), power="on")
+    controller.look_at(np.array([controller.registry.index_of(name)]))
+    await seen(real, name, "on")
+
+
+async def seen(real: RealService, name: str, power: str) -> None:
+    """Until the node's power is known to be so."""
+    index = real.service.registry.index_of(name)
+    async with asyncio.timeout(60):
+        while real.service.view.node(index).facts["power"].value != power:
+            await real.service.controller.stepped()
+
+
 async def live(real: RealService, ids: Ids) -> str:
     """Let the first node boot, its agent attach, and a command be tried on two nodes that have none. The serial of the
     first node's certificate."""
     name = real.nodes[0]
     interface = real.service.registry.node(name).interfaces[0]
     assert real.ground.boot is not None
+    await switch_on(real, name)
     status, body = await fetch(real.ground.boot.server.port, f"/boot/fragment/{name}/1", interface.address)
     assert status == 200, body
     told = boot_json(body)

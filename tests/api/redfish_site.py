@@ -35,6 +35,7 @@ from strata.control.sessions import Sessions
 from strata.control.settings import LeadershipSettings, Settings, StoreSettings
 from strata.core.model import Model
 from strata.daemon import BUILT_IN
+from strata.hardware.access.sealing import Seal
 from strata.store.open import open_store
 from strata.virtual.driver import sim_drivers
 from strata.virtual.faults import Timing
@@ -159,7 +160,7 @@ async def redfish_site(directory: Path, count: int) -> AsyncIterator[RedfishSite
         authority = Authority.open(settings.ca_dir)
         authority.renew_server(["localhost", "127.0.0.1"])
         logins = Logins(Accounts(store, service.ledger), Sessions(store, service.ledger), authenticator)
-        event_push = EventPush(store, service.ledger)
+        event_push = EventPush(store, service.ledger, Seal([b"k" * 32]))
         machine, ground = fake_machine(service)
         services = Services(
             facade=service,

@@ -20,6 +20,7 @@ from strata.control.accounts import Accounts
 from strata.control.logins import Logins
 from strata.control.principal import LOCAL_ADMIN, Principal, Role
 from strata.control.sessions import Sessions
+from strata.hardware.access.sealing import Seal
 
 ROOT = "/redfish/v1"
 ACCOUNTS = f"{ROOT}/AccountService/Accounts"
@@ -35,7 +36,7 @@ class RedfishService(Service):
         self.accounts = Accounts(self.store, self.ledger, clock=self.clock)
         self.sessions = Sessions(self.store, self.ledger, clock=self.clock)
         self.logins = Logins(self.accounts, self.sessions, self.auth)
-        self.push = EventPush(self.store, self.ledger, clock=self.clock, retry_after=0.0)
+        self.push = EventPush(self.store, self.ledger, Seal([b"k" * 32]), clock=self.clock, retry_after=0.0)
         self.services.logins = self.logins
         self.services.event_push = self.push
 

@@ -1,4 +1,5 @@
-"""What agents said and showed, with the real service behind the door: of nodes that are gone, and when it was said."""
+"""What agents said and showed, with the real service behind the door: of nodes that are gone, of boots that never were,
+and when it was said."""
 
 from __future__ import annotations
 
@@ -37,8 +38,26 @@ async def test_a_deleted_node_takes_its_agent_and_its_certificate_with_it(tmp_pa
         assert real.ground.identity.record(name).generation == 0
 
 
-async def _exchange(real: RealService, name: str, serial: str) -> httpx.Response:
-    said: dict[str, Any] = {"generation": 1, "boot_id": "b1", "seq": 2, "wait": 0, "state": {}}
+async def test_an_agent_that_speaks_for_a_boot_that_was_never_handed_out_is_refused_and_not_shut_out(
+    tmp_path: Path,
+) -> None:
+    async with real_service(tmp_path) as real:
+        ids = Ids()
+        await provide(real, ids)
+        serial = await live(real, ids)
+        name = real.nodes[0]
+        refused = await _exchange(real, name, serial, generation=2**53)
+        assert (refused.status_code, "never handed out" in refused.json()["detail"]) == (403, True)
+        assert (await _exchange(real, name, serial)).status_code == 200, "the node's own agent is heard all the same"
+        async with real.client() as client:
+            deadline = time.monotonic() + 60
+            while "generation-refused" not in (found := await client.get("/v1/alerts")).text:
+                assert time.monotonic() < deadline, found.text
+                await asyncio.sleep(0.02)
+
+
+async def _exchange(real: RealService, name: str, serial: str, *, generation: int = 1) -> httpx.Response:
+    said: dict[str, Any] = {"generation": generation, "boot_id": "b1", "seq": 2, "wait": 0, "state": {}}
     async with real.client("front") as client:
         return await client.post("/agent/v1/exchange", json=said, headers=node_headers(name, serial))
 

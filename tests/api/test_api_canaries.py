@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 from aiohttp import web
+from real_ground import switch_on
 from real_service import RealService, real_service
 
 from strata.control import logs
@@ -73,6 +74,7 @@ async def test_the_token_of_a_boot_is_in_the_fragment_and_nowhere_else(tmp_path:
     answers: list[httpx.Response] = []
     async with real_service(tmp_path, "") as real:  # a store on disk
         assert real.ground.boot is not None
+        await switch_on(real, "n00001")
         status, body = await fetch(real.ground.boot.server.port, "/boot/fragment/n00001/1", "127.1.0.1")
         assert status == 200
         token = boot_json(body)["token"]

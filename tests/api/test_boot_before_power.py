@@ -8,12 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from real_ground import seen, switch_on
 from real_service import RealService, real_service
 
 from strata.control.principal import LOCAL_ADMIN
 from strata.control.service_alerts import look_soon
 from strata.core.driver import Batch
 from strata.hardware.bmc import Boot
+from support.boot_site import fetch
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
@@ -51,3 +53,20 @@ async def _off(real: RealService, names: list[str], nodes: np.ndarray) -> None:
     async with asyncio.timeout(60):
         while any("power-on" not in controller.engine.way(int(node)) for node in nodes):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
+
+
+async def test_who_has_the_address_of_a_node_that_is_off_gets_nothing_until_the_node_itself_is_on(
+    tmp_path: Path,
+) -> None:
+    async with real_service(tmp_path) as real:
+        name = real.nodes[0]
+        node = real.service.registry.node(name)
+        await seen(real, name, "off")
+        assert real.ground.boot is not None
+        port, path = real.ground.boot.server.port, f"/boot/fragment/{name}/1"
+        assert (await fetch(port, path, node.interfaces[0].address))[0] == 403
+        async with real.client() as client, asyncio.timeout(60):
+            while f"boot-data-refused/{name}" not in (await client.get("/v1/alerts")).text:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        await switch_on(real, name)
+        assert (await fetch(port, path, node.interfaces[0].address))[0] == 200

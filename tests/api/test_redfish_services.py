@@ -19,9 +19,12 @@ from strata.api.redfish import push as push_module
 from strata.api.redfish.metadata import SCHEMAS
 from strata.api.redfish.routes import ROUTES
 from strata.control.machine_views.events import EventView
-from strata.control.principal import ROLES, Principal, Role
+from strata.control.principal import LOCAL_ADMIN, ROLES, Principal, Role
+from strata.hardware.access.sealing import Seal
+from strata.store.protocol import Put
 from support.fake_machine import job
 
+SEAL = Seal([b"k" * 32])
 SUBSCRIPTIONS = f"{ROOT}/EventService/Subscriptions"
 TASKS = f"{ROOT}/TaskService/Tasks"
 
@@ -256,6 +259,37 @@ async def test_events_are_sent_to_subscribers(
     assert receiver.got.empty()
 
 
+async def test_a_destination_is_sealed_and_whole_to_whoever_gave_it_only(
+    service: RedfishService, client: httpx.AsyncClient, receiver: Receiver
+) -> None:
+    url = f"{receiver.url}?token=s3cret"
+    path = await subscribe(client, url)
+    assert (await client.get(path)).json()["Destination"] == url
+    (subscription,) = service.push.all()
+    await service.push.replace(LOCAL_ADMIN, msgspec.structs.replace(subscription, author="somebody else"))
+    assert (await client.get(path)).json()["Destination"] == f"{receiver.url}?[hidden]"
+    assert not [entry.key for entry in (await service.store.range("")).entries if b"s3cret" in entry.value]
+    service.push.publish([event(1)])
+    assert (await receiver.next())["Events"]
+    refused = await client.post(SUBSCRIPTIONS, json={"Destination": "https://a:pw@x.example/", "Protocol": "Redfish"})
+    assert (refused.status_code, "pw" in refused.text) == (400, False)
+
+
+async def test_a_destination_that_was_stored_in_the_open_is_sealed_at_the_next_start(
+    service: RedfishService, client: httpx.AsyncClient, receiver: Receiver
+) -> None:
+    old = push_module.Subscription(id="0a", destination=f"{receiver.url}?token=s3cret", created=1.0, author="a")
+    await service.store.txn([Put("redfish-subscription/0a", msgspec.msgpack.encode(old))])
+    other = push_module.EventPush(service.store, service.ledger, SEAL)
+    await other.start()
+    try:
+        assert [one.destination for one in other.all()] == [old.destination]
+        found = await service.store.get("redfish-subscription/0a")
+        assert found is not None and b"s3cret" not in found.value
+    finally:
+        await other.stop()
+
+
 async def test_a_receiver_that_fails_is_tried_again_then_told_of(
     service: RedfishService, client: httpx.AsyncClient, receiver: Receiver
 ) -> None:
@@ -414,7 +448,7 @@ async def test_the_hardware_layer_feeds_the_subscribers(
 ) -> None:
     await subscribe(client, receiver.url)
     assert service.services.machine is not None
-    other = push_module.EventPush(service.store, service.ledger)
+    other = push_module.EventPush(service.store, service.ledger, SEAL)
     await other.start(service.services.machine.alerts)
     feed.events.put_nowait([event(1)])
     assert (await receiver.next())["Events"][0]["EventId"] == "1"

@@ -105,6 +105,15 @@ def test_alerts_are_acknowledged_by_id_or_all_that_are_open(server: FakeServer, 
     assert run("alert", "ack", "a1", "--all").code == 2
 
 
+def test_the_address_of_a_webhook_can_come_from_standard_input(
+    server: FakeServer, hardware: Hardware, run: Run
+) -> None:
+    assert run("webhook", "set", "pager", "-", stdin="https://x.example/hook?token=s3cret\n").code == 0
+    assert hardware.webhooks["pager"]["url"] == "https://x.example/hook?token=s3cret"
+    wrong = run("webhook", "set", "pager", "-", stdin="s3cret\n")
+    assert (wrong.code, "s3cret" in wrong.out + wrong.err) == (2, False)
+
+
 def test_a_webhook_is_set_with_a_secret_from_a_file_or_standard_input(
     server: FakeServer, hardware: Hardware, run: Run, tmp_path: Path
 ) -> None:

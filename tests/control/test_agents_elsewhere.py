@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from strata.control import peer_boot
 from strata.control.agent_views import AgentView, ExecRequest, ExecView
 from strata.control.elsewhere import Elsewhere, Sorted
 from strata.control.peer_answers import Handler, LimitsWanted, agent_routes
@@ -70,6 +71,22 @@ class Wire:
             await answer.aclose()  # type: ignore[attr-defined]
 
 
+class Power:
+    """What a controller knows of its nodes' power: what the test says, each time that it is asked."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, list[bool | None]] = {}
+        self.asked: list[str] = []
+
+    def off(self, name: str) -> bool | None:
+        self.asked.append(name)
+        told = self.known.get(name, [False])
+        return told.pop(0) if len(told) > 1 else told[0]
+
+    async def looked(self, name: str) -> bool | None:
+        return self.off(name)
+
+
 class Site:
     """One controller: as much of it as agents need."""
 
@@ -118,8 +135,13 @@ class Site:
         )
         self.exec = ExecService(cast("Any", service), self.hub, self.elsewhere)
         self.limited: list[LimitsWanted] = []
+        self.power = Power()
         self.boot = BootElsewhere(
-            self.hub, self.elsewhere, led_for=lambda node: self.leads_for, arrived=lambda node: True
+            self.hub,
+            self.elsewhere,
+            cast("Any", self.power),
+            led_for=lambda node: self.leads_for,
+            arrived=lambda node: True,
         )
         self.routes = {**agent_routes(self.hub, self.agents, self._limits), **self.boot.routes()}
         self._tasks: list[asyncio.Task[None]] = []
@@ -480,3 +502,26 @@ async def test_the_leader_learns_what_a_node_asked_another_controller_for(wire: 
     assert {call for call in wire.calls if call[1] == "boot/news"} == {("beta", "boot/news")}
     alpha.boot.begun(A[0])
     assert not alpha.hub.attached(A[0])
+
+
+async def test_whether_a_node_is_switched_off_is_told_by_its_leader_when_it_has_looked(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peer_boot, "PATIENCE", 0.05)
+    alpha, beta = wire.sites["alpha"], wire.sites["beta"]
+    beta.power.known = {B[0]: [True], B[1]: [None, None, False], B[2]: [None]}
+    alpha.power.known = {A[0]: [True]}
+    assert [await alpha.boot.off(name) for name in (A[0], *B[:3])] == [True, True, False, None]
+    wire.cut.add("beta")
+    assert await alpha.boot.off(B[0]) is False, "what nobody can tell keeps no node from booting"
+
+
+async def test_a_node_that_asks_for_something_to_boot_is_looked_at_by_its_leader(wire: Wire) -> None:
+    alpha, beta = wire.sites["alpha"], wire.sites["beta"]
+    alpha.boot.asked(A[0], "script")
+    alpha.boot.asked(B[0], "script")
+    deadline = time.monotonic() + 30
+    while not beta.power.asked:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.005)
+    assert (alpha.power.asked, beta.power.asked) == ([A[0]], [B[0]])

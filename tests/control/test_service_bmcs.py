@@ -21,6 +21,7 @@ from strata.control.machine_views.many import ManyOutcome
 from strata.control.principal import LOCAL_ADMIN, Principal
 from strata.control.service_bmcs import BmcService
 from strata.core.errors import BadRequest, Denied, NotFound
+from strata.hardware.access.sealing import Seal
 from strata.hardware.bmc import Boot
 from strata.hardware.redfish.client import Credentials, RedfishClient
 from strata.hardware.redfish.controller import RedfishController
@@ -29,13 +30,14 @@ from support.cray_blade import CrayBlade
 from support.simulated_machine import SimulatedMachine, simulated_machine
 
 NODES = 6
+SEAL = Seal([b"k" * 32])
 
 
 class Site:
     def __init__(self, machine: SimulatedMachine) -> None:
         self.machine = machine
         self.service = machine.service
-        self.bmcs = BmcService(machine.service, machine.controllers.open)
+        self.bmcs = BmcService(machine.service, machine.controllers.open, SEAL)
 
     def bmc(self, name: str) -> Any:
         return self.machine.server.bmc(name)
@@ -218,3 +220,44 @@ async def test_firmware_is_updated_a_few_at_a_time_and_stops_when_it_fails(
     assert (job.done, job.failed) == (2, 2)
     assert any("stopped" in why for _, why in job.errors)
     assert not site.bmc("n00005").updates.tasks
+
+
+@pytest.mark.slow
+async def test_the_address_of_an_image_is_sealed_while_its_job_is_stored(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("strata.control.bmc_jobs._POLL", 0.01)
+    request = FirmwareUpdate(select="n00001", uri="https://192.0.2.1/bios-9.9.bin?sig=s3cret")
+    assert (await site.ended((await site.bmcs.update_firmware(LOCAL_ADMIN, request)).id)).state == "done"
+    stored = (await site.service.controller.store.range("")).entries
+    assert any(entry.key.startswith("job/") for entry in stored)
+    assert not [entry.key for entry in stored if b"s3cret" in entry.value]
+    told = [entry.detail for entry in await site.service.ledger.latest() if entry.action == "update firmware"]
+    assert told == [{"uri": "https://192.0.2.1/bios-9.9.bin?[hidden]"}]
+
+
+@pytest.mark.slow
+async def test_what_very_many_controllers_are_told_is_sealed_while_its_job_is_stored(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("strata.control.service_bmcs.AT_ONCE", 1)
+    view = await site.bmcs.boot(LOCAL_ADMIN, "n[00001-00003]", Boot(target="http", uri="https://192.0.2.1/a?k=s3cret"))
+    assert not isinstance(view, ManyOutcome)
+    assert (await site.ended(view.id)).done == 3
+    stored = (await site.service.controller.store.range("")).entries
+    assert not [entry.key for entry in stored if b"s3cret" in entry.value]
+    shown = (await site.bmcs.info(LOCAL_ADMIN, "n00001")).boot
+    assert shown is not None and shown.uri == "https://192.0.2.1/a?[hidden]"
+
+
+async def test_addresses_with_a_login_are_refused_before_anything_is_stored(site: Site) -> None:
+    bad = "https://alice:pw@192.0.2.1/a.iso"
+    before = await site.service.controller.store.revision()
+    with pytest.raises(BadRequest, match="uri: a user name or password in an address would be kept and shown"):
+        await site.bmcs.update_firmware(LOCAL_ADMIN, FirmwareUpdate(select="n00001", uri=bad))
+    with pytest.raises(BadRequest, match="uri"):
+        await site.bmcs.boot(LOCAL_ADMIN, "n00001", Boot(target="http", uri=bad))
+    with pytest.raises(BadRequest, match="image"):
+        await site.bmcs.insert_media(LOCAL_ADMIN, "n00001", bad)
+    audit = (await site.service.controller.store.range("audit/0")).entries
+    assert not [entry for entry in audit if entry.modified > before]

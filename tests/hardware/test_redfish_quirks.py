@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from aiohttp import web
@@ -14,6 +15,7 @@ from strata.hardware.redfish.controller import RedfishController
 from support.odd_bmc import ROOT, Asked, OddBmc, only_system
 
 SYSTEM, MANAGER = f"{ROOT}/Systems/1", f"{ROOT}/Managers/1"
+LOG = f"{SYSTEM}/LogServices/SEL"
 MANAGED = {"Links": {"ManagedBy": [{"@odata.id": MANAGER}]}}
 
 
@@ -312,3 +314,34 @@ async def test_a_console_that_sends_us_elsewhere_gets_no_token_there(client, sta
             await anext(RedfishController(client, bmc.address).console())
         assert [asked.headers["X-Auth-Token"] for asked in bmc.sent("GET", "/tty")] == ["t"]
         assert thief.asked == []
+
+
+# -- the log
+
+
+def logged(*entries: tuple[str, float]) -> dict[str, object]:
+    """A system whose log has these entries: id, and seconds from now."""
+    now = datetime.now(UTC)
+    told = [
+        {"@odata.id": f"{LOG}/Entries/{ident}", "Id": ident, "Created": (now + timedelta(seconds=at)).isoformat()}
+        for ident, at in entries
+    ]
+    return {
+        **only_system(LogServices={"@odata.id": f"{SYSTEM}/LogServices"}, **MANAGED),
+        f"{SYSTEM}/LogServices": {"Members": [{"@odata.id": LOG}]},
+        f"{ROOT}/Chassis": {"Members": []},
+        LOG: {"Entries": {"@odata.id": f"{LOG}/Entries"}},
+        f"{LOG}/Entries": {"Members": told},
+        **{str(entry["@odata.id"]): entry for entry in told},
+    }
+
+
+@pytest.mark.parametrize("names", [("1", "2", "3"), ("a", "b", "c")])
+async def test_an_entry_from_the_future_hides_none_that_comes_after_it(client, names):
+    """A controller that lost its clock may believe for a while that it is 2099."""
+    before, wrong, after = names
+    async with OddBmc(logged((before, -60), (wrong, 70 * 365 * 86400.0))) as bmc:
+        controller = RedfishController(client, bmc.address)
+        newest = (await controller.log())[-1].id
+        bmc.resources |= logged((before, -60), (wrong, 70 * 365 * 86400.0), (after, 0))
+        assert [entry.id for entry in await controller.log(after=newest)] == [after]

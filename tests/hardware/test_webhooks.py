@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import web
 
@@ -21,6 +22,7 @@ from strata.hardware.events.webhooks import Webhooks
 from strata.hardware.events.webhooks_post import DELIVERY, SIGNATURE, PostSettings
 from strata.store.audit import Ledger
 from strata.store.memory import MemoryStore
+from strata.store.protocol import Put
 
 SECRET = b"correct horse battery staple"
 
@@ -36,6 +38,7 @@ class Receiver:
         self.asked = 0
         self.elsewhere = 0
         self.url = ""
+        self.queries: list[str] = []
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> None:
@@ -68,6 +71,7 @@ class Receiver:
         if trick.isdigit():
             return web.Response(status=int(trick), text="secret inner workings")
         self.raw.append(body)
+        self.queries.append(request.query_string)
         self.headers.append(dict(request.headers))
         self.bodies.append(json.loads(body))
         return web.Response(status=204)
@@ -229,6 +233,47 @@ async def test_the_secret_is_nowhere_in_the_open(bench: Bench, tmp_path: Path) -
         for entry in (await bench.store.range(prefix)).entries:
             assert SECRET not in entry.value
     assert "correct" not in repr(bench.hooks.records)
+
+
+async def test_an_address_is_sealed_and_shown_without_what_may_be_a_secret(bench: Bench, receiver: Receiver) -> None:
+    await bench.hooks.put("alice", "pager", f"{receiver.url}?token=s3cret", "warning", None)
+    for entry in (await bench.store.range("")).entries:
+        assert b"s3cret" not in entry.value, entry.key
+    assert bench.hooks.find("pager").url == f"{receiver.url}?[hidden]"
+    bench.hooks.tell([alert(1)])
+    await until(lambda: bool(receiver.told))
+    assert receiver.queries == ["token=s3cret"]
+
+
+async def test_an_address_that_was_stored_in_the_open_is_sealed_at_the_next_start(receiver: Receiver) -> None:
+    bench = Bench()
+    old = {"name": "pager", "url": f"{receiver.url}?token=s3cret", "least": "warning", "secret": None}
+    await bench.store.txn([Put("webhook/pager", msgspec.msgpack.encode({**old, "author": "alice", "changed": 1.0}))])
+    await bench.hooks.start(())
+    try:
+        found = await bench.store.get("webhook/pager")
+        assert found is not None and b"s3cret" not in found.value
+        bench.hooks.tell([alert(1)])
+        await until(lambda: bool(receiver.told))
+        assert receiver.queries == ["token=s3cret"]
+    finally:
+        await bench.hooks.stop()
+
+
+async def test_addresses_and_secrets_come_under_the_key_that_seals_now(receiver: Receiver) -> None:
+    bench = Bench()
+    await bench.hooks.start(())
+    await bench.hooks.put("alice", "pager", receiver.url, "warning", SECRET)
+    await bench.hooks.stop()
+    bench.seal = Seal([b"n" * 32, b"k" * 32])
+    await bench.make().start(())
+    await bench.hooks.stop()
+    bench.seal = Seal([b"n" * 32])  # the old key is gone
+    await bench.make().start(())
+    bench.hooks.tell([alert(1)])
+    await until(lambda: bool(receiver.told))
+    assert SIGNATURE in receiver.headers[0]
+    await bench.hooks.stop()
 
 
 @pytest.mark.parametrize("url", ["https://alice:pw@x.example/", "ftp://x.example/", "https:///nowhere"])

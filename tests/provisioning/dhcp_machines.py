@@ -9,6 +9,8 @@ from strata.core.node import Interface, Node
 from strata.provisioning.dhcp import packet as p
 from strata.provisioning.dhcp.responder import Reply
 
+RELAY = "10.78.0.1"
+"""A relay of the second network."""
 IPXE = {p.USER_CLASS: b"iPXE", p.IPXE: b"\xb1\x05\x01\x1a\xf4\x10\x00"}
 NETWORKS = """
 unknown: {unknown}
@@ -21,7 +23,7 @@ subnets:
     domain: cluster.example
     range: 10.77.0.10-10.77.0.249
     discovery: 10.77.0.200-10.77.0.207
-  - {{network: 10.78.0.0/16, interface: br0, server: 10.77.0.1}}
+  - {{network: 10.78.0.0/16, interface: br0, server: 10.77.0.1, relays: [10.78.0.1, 10.77.0.250]}}
   - {{network: 10.79.0.0/24, interface: br1, server: 10.79.0.1, trust_ports: true}}
 """
 

@@ -13,6 +13,7 @@ from strata.core.errors import BadRequest, Denied, Unavailable
 from strata.provisioning.agents.agent import MOST_PENDING, RESEND_AFTER
 from strata.provisioning.agents.hub import LEAST_PAUSE, LONGEST_PAUSE, SILENT_AFTER, Hub, Misdirected
 from strata.provisioning.agents.wire import Exchange, Reply, Result
+from strata.provisioning.alarm import Alarm
 
 
 class Clock:
@@ -140,6 +141,35 @@ async def test_what_a_boot_was_told_ends_with_it(world: World) -> None:
     assert await command.result is None
     with pytest.raises(Denied):
         await world.ask(generation=1)
+
+
+async def test_a_boot_that_was_never_handed_out_is_refused_with_an_alarm_and_remembered_nowhere() -> None:
+    alarms: list[Alarm] = []
+    world = World(issued={"n1": 3}.__getitem__, alarm=alarms.append)
+    for claimed in (4, 2**53):
+        with pytest.raises(Denied, match="never handed out"):
+            await world.ask(generation=claimed)
+    assert world.hub.get("n1") is None
+    assert [(alarm.kind, alarm.node) for alarm in alarms] == [("generation-refused", "n1")] * 2
+    await world.ask(generation=3)
+    assert world.hub.attached("n1"), "who lied once is heard as soon as it tells the truth"
+
+
+async def test_a_node_whose_boots_are_counted_anew_is_heard_again() -> None:
+    issued = {"n1": 40}
+    world = World(issued=issued.__getitem__)
+    await world.ask(generation=40)
+    issued["n1"] = 2  # the store was restored, or the node was deleted and added anew
+    await world.ask(generation=2, boot_id="b2")
+    assert world.hub.get("n1").seen.generation == 2  # type: ignore[union-attr]
+
+
+async def test_an_agent_in_whose_name_somebody_counted_too_far_is_still_told_what_to_do(world: World) -> None:
+    await world.ask()
+    await world.ask(seq=2**53)
+    command = world.hub.send("n1", "stop")
+    assert [c["id"] for c in (await world.ask(seq=2)).commands] == [command.id]
+    assert (await world.ask(results=ok(command.id))).acked == (command.id,)
 
 
 async def test_a_result_that_nobody_waits_for_is_acknowledged(world: World) -> None:

@@ -19,7 +19,7 @@ subnets:
     server: 10.77.0.1
     gateway:
     range: 10.77.0.10-10.77.0.249
-  - {network: 10.78.0.0/16, interface: br0, server: 10.77.0.1, trust_ports: true}
+  - {network: 10.78.0.0/16, interface: br0, server: 10.77.0.1, trust_ports: true, gateway: 10.78.0.1}
 ipv6:
   - {prefix: "fd77::/64", interface: br0, dns: ["fd77::1"], domains: [cluster.example]}
 """
@@ -39,6 +39,15 @@ def test_a_file_says_what_the_boot_network_consists_of(tmp_path: Path):
     assert networks.subnet_of("nonsense") is None
 
 
+def test_a_network_behind_a_relay_is_relayed_by_its_gateway_unless_others_are_named():
+    first, second = parse(GOOD, source="f").subnets
+    assert (first.relayed_by, list(map(str, second.relayed_by))) == ((), ["10.78.0.1"])
+    named = "subnets: [{network: 10.0.0.0/24, interface: a, server: 10.9.0.1, gateway: 10.0.0.1, relays: [10.0.0.2]}]"
+    (subnet,) = parse(named, source="f").subnets
+    assert list(map(str, subnet.relayed_by)) == ["10.0.0.2"]
+    assert int(subnet.relays[0]) in subnet.reserved, "no machine is given a relay's address"
+
+
 def test_machines_that_are_no_nodes_get_the_end_of_the_range_unless_told_otherwise():
     first, second = parse(GOOD, source="f").subnets
     assert (first.discovery_span.size, first.discovery_span.last - first.span.first) == (30, 239)
@@ -49,7 +58,7 @@ def test_routers_are_advertised_where_machines_boot_unless_another_router_does()
     assert parse(GOOD, source="f").advertised == ("br0",)
     quiet = "subnets: [{network: 10.0.0.0/24, interface: br1, server: 10.0.0.1, advertise: false}]"
     assert parse(quiet, source="f").advertised == ()
-    relayed = "subnets: [{network: 10.0.0.0/24, interface: br1, server: 10.9.0.1}]"
+    relayed = "subnets: [{network: 10.0.0.0/24, interface: br1, server: 10.9.0.1, relays: [10.0.0.1]}]"
     assert parse(relayed, source="f").advertised == ()
 
 
@@ -97,6 +106,19 @@ def test_an_advertisement_says_the_prefixes_and_resolvers_and_that_we_are_no_rou
             "{network: 10.1.0.0/16, interface: a, server: 10.0.0.1}]",
             "subnets[1].network: 10.1.0.0/16 overlaps 10.0.0.0/8",
         ),
+        (
+            "subnets: [{network: 10.1.0.0/24, interface: a, server: 10.0.0.1}]",
+            "subnets[0].relays: 10.0.0.1 is not in 10.1.0.0/24, so its machines need a relay, and none is named",
+        ),
+        (
+            "subnets: [{network: 10.0.0.0/24, interface: a, server: 10.0.0.1, relays: [10.0.0.1]}]",
+            "subnets[0].relays: 10.0.0.1 is the boot server's own address",
+        ),
+        (
+            "subnets: [{network: 10.0.0.0/24, interface: a, server: 10.0.0.1, relays: [0.0.0.0]}]",
+            "0.0.0.0 is no address of a relay",
+        ),
+        ("subnets: [{network: 10.0.0.0/24, interface: a, server: 10.0.0.1, relays: [x]}]", "expected an IPv4 address"),
         ("ipv6: [{prefix: 'fd77::/48', interface: a}]", "ipv6[0].prefix: machines make their own addresses in a /64"),
     ],
 )

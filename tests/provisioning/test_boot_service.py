@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from strata.core.errors import Denied
+from strata.core.node import Interface, Node
 from strata.provisioning.boot.profiles import Profile
 from support.boot_site import MINOS, address_of, boot_json, booting, mac_of, make_csr
 
@@ -229,3 +231,61 @@ async def test_a_token_of_one_node_is_no_good_for_another(tmp_path: Path) -> Non
             await site.identity.redeem(told["token"], make_csr("n0001")[0], address_of(2))
         assert site.kinds == ["token-foreign", "token-foreign"]
         await site.identity.redeem(told["token"], make_csr("n0001")[0], address_of(1))
+
+
+async def test_the_boot_data_of_a_node_that_is_switched_off_go_to_nobody(tmp_path: Path) -> None:
+    async with booting(tmp_path) as site:
+        site.off["n0001"] = True
+        assert (await site.get("/boot/fragment/n0001/1"))[0] == 403
+        (alarm,) = site.alarms
+        assert (alarm.kind, alarm.node, alarm.peer) == ("boot-data-refused", "n0001", address_of(1))
+        assert "switched off" in alarm.message
+        assert site.identity.record("n0001").generation == 0
+        site.off.clear()
+        assert (await site.boot(1))["generation"] == 1, "nothing was used up"
+
+
+async def test_a_node_of_which_it_is_not_known_in_time_whether_it_has_power_waits_and_nobody_is_blamed(
+    tmp_path: Path,
+) -> None:
+    async with booting(tmp_path) as site:
+        site.off["n0001"] = None
+        assert (await site.get("/boot/fragment/n0001/1"))[0] == 503
+        assert site.alarms == []
+        assert site.identity.record("n0001").generation == 0
+
+
+OWN, SPARE, OTHER = mac_of(1), "52:54:00:aa:00:01", "52:54:00:bb:00:66"
+
+
+@pytest.mark.parametrize(
+    ("asks", "seen", "leased", "status"),
+    [
+        (Interface(mac=OWN), OWN, "", 200),
+        (Interface(mac=OWN), "", "", 200),  # behind a router: nothing is seen
+        (Interface(mac=OWN), SPARE, "", 200),  # another port of the same node, as in a bond
+        (Interface(mac=OWN), OTHER, "", 403),
+        (Interface(mac=OWN), OTHER, OTHER, 403),  # a lease counts only by the place
+        (Interface(), OTHER, "", 200),  # nobody said which MAC it has
+        (Interface(mac=OWN, port="sw/1"), OTHER, OTHER, 200),  # a new machine in an old place
+        (Interface(mac=OWN, port="sw/1"), OTHER, "", 200),  # the lease was before the service started
+        (Interface(mac=OWN, port="sw/1"), OTHER, "52:54:00:cc:00:01", 403),
+        (Interface(port="sw/1"), OTHER, "52:54:00:cc:00:01", 403),
+    ],
+)
+async def test_boot_data_go_to_the_macs_of_a_node_or_to_whoever_is_plugged_in_at_its_place(
+    tmp_path: Path, asks: Interface, seen: str, leased: str, status: int
+) -> None:
+    async with booting(tmp_path, nodes=1) as site:
+        own = msgspec.structs.replace(asks, address=address_of(1))
+        site.directory.update([Node(name="n0001", uid=1, interfaces=(own, Interface(mac=SPARE)))])
+        site.seen.macs[address_of(1)], site.leased[address_of(1)] = seen, leased
+        assert (await site.get("/boot/fragment/n0001/1"))[0] == status
+        assert site.kinds == (["boot-data-refused"] if status == 403 else [])
+
+
+async def test_macs_are_not_compared_where_others_answer_for_machines(tmp_path: Path) -> None:
+    subnet = {"network": "127.0.0.0/8", "interface": "lo", "server": "127.0.0.1", "check_macs": False}
+    async with booting(tmp_path, subnets=[subnet]) as site:
+        site.seen.macs[address_of(1)] = OTHER
+        assert (await site.boot(1))["generation"] == 1

@@ -7,7 +7,7 @@ import random
 import tracemalloc
 
 import pytest
-from dhcp_machines import IPXE, NETWORKS, cable, mac, node, read, request
+from dhcp_machines import IPXE, NETWORKS, RELAY, cable, mac, node, read, request
 
 from strata.core.node import Interface
 from strata.provisioning.dhcp import packet as p
@@ -32,7 +32,7 @@ def seeds() -> list[bytes]:
         request(kind, who, options, relay=relay, own=own)
         for kind in (p.DISCOVER, p.REQUEST, p.INFORM, p.RELEASE, p.DECLINE)
         for who in (mac(11), mac(12), mac(99))
-        for relay in ("0.0.0.0", "10.78.0.1")
+        for relay in ("0.0.0.0", RELAY)
         for own in ("0.0.0.0", "10.77.0.11")
     ]
 
@@ -61,7 +61,7 @@ def test_a_hundred_thousand_malformed_packets_change_nothing(unknown: str):
     ours = responder(unknown, told)
     good = seeds()
     for _ in range(PACKETS):
-        assert ours.answer(spoilt(chance, chance.choice(good)), "br0", 0.0) is None
+        assert ours.answer(spoilt(chance, chance.choice(good)), "br0", 0.0, RELAY) is None
     assert ours.counts.malformed == PACKETS
     assert told == []
     assert read(ours.answer(request(p.DISCOVER, mac(11)), "br0", 0.0)).address == "10.77.0.11"
@@ -77,7 +77,7 @@ def test_flipped_bytes_never_raise_and_never_get_a_node_another_address(unknown:
         packet = bytearray(chance.choice(good))
         for _ in range(chance.randrange(1, 8)):
             packet[chance.randrange(len(packet))] = chance.randrange(256)
-        reply = ours.answer(bytes(packet), "br0", 0.0)
+        reply = ours.answer(bytes(packet), "br0", 0.0, RELAY)
         if reply is not None and reply.payload[242] in (p.OFFER, p.ACK) and packet[28:34].hex(":") == mac(11):
             assert reply.payload[16:20] in (bytes((10, 77, 0, 11)), bytes((10, 78, 0, 12)), bytes(4))
         if reply is not None:
@@ -127,7 +127,7 @@ def test_a_flood_that_takes_addresses_gets_no_more_than_there_are_for_discovery(
 @pytest.mark.parametrize("garbage", [b"", b"\x01", b"\x01\x05ab", b"\x02\xff" + b"x" * 40, b"\xff" * 200])
 def test_a_garbled_place_is_no_place_and_the_mac_decides(garbage: bytes):
     reply = responder("ignore", []).answer(
-        request(p.DISCOVER, mac(12), {p.RELAY: garbage}, relay="10.78.0.1"), "br0", 0.0
+        request(p.DISCOVER, mac(12), {p.RELAY: garbage}, relay=RELAY), "br0", 0.0, RELAY
     )
     assert read(reply).address == "10.78.0.12"
 

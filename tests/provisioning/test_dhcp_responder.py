@@ -6,7 +6,7 @@ import socket
 from collections.abc import Iterable
 
 import pytest
-from dhcp_machines import IPXE, NETWORKS, cable, mac, node, read, request
+from dhcp_machines import IPXE, NETWORKS, RELAY, cable, mac, node, read, request
 
 from strata.core.node import Interface
 from strata.provisioning.alarm import Alarm
@@ -30,8 +30,11 @@ class Site:
             networks, self.directory, heard=self.heard.append, alarm=self.alarms.append, lacking=lacking
         )
 
-    def ask(self, packet: bytes, interface: str = "br0", now: float = 0.0):  # type: ignore[no-untyped-def]
-        return self.responder.answer(packet, interface, now)
+    def ask(  # type: ignore[no-untyped-def]
+        self, packet: bytes, interface: str = "br0", now: float = 0.0, *, source: str = ""
+    ):
+        """``source``: where it comes from; a relay sends from the address that it writes into the packet."""
+        return self.responder.answer(packet, interface, now, source or socket.inet_ntoa(packet[24:28]))
 
 
 def wants(address: str) -> dict[int, bytes]:
@@ -175,6 +178,48 @@ def test_a_relay_gets_the_answer_for_its_own_subnet_with_its_own_words():
 
 def test_a_relay_of_a_network_that_nobody_described_gets_no_answer():
     assert Site(node(11)).ask(request(p.DISCOVER, mac(11), relay="172.16.0.1")) is None
+
+
+def test_who_says_that_it_is_a_relay_and_is_none_gets_no_answer_and_is_told_of_once():
+    site = Site(node(11), node(12, Interface(mac=mac(12), address="10.78.0.12")))
+    for _ in range(100):
+        for number, claimed in ((11, "10.77.0.66"), (12, "10.78.0.66")):
+            assert site.ask(request(p.DISCOVER, mac(number), relay=claimed)) is None
+    assert site.responder.counts.undeclared == site.responder.counts.ignored == 200
+    assert [(alarm.kind, alarm.peer) for alarm in site.alarms] == [
+        ("rogue-relay", "10.77.0.66"),
+        ("rogue-relay", "10.78.0.66"),
+    ]
+    assert read(site.ask(request(p.DISCOVER, mac(12), relay=RELAY))).address == "10.78.0.12"
+
+
+@pytest.mark.parametrize("source", ["0.0.0.0", "10.77.0.11", "10.78.0.12"])
+def test_a_machine_that_writes_a_relays_address_into_its_own_request_gets_no_answer(source: str):
+    site = Site(node(12, Interface(mac=mac(12), address="10.78.0.12")))
+    assert site.ask(request(p.DISCOVER, mac(12), relay=RELAY), source=source) is None
+    (alarm,) = site.alarms
+    assert f"relay {RELAY} sends from {source}" in alarm.message
+
+
+def test_a_relay_may_send_from_another_address_that_is_declared_or_from_the_gateway():
+    site = Site(node(12, Interface(mac=mac(12), address="10.78.0.12")))
+    for source in ("10.77.0.250", "10.77.0.254"):
+        seen = read(site.ask(request(p.DISCOVER, mac(12), relay=RELAY), source=source))
+        assert seen.to == (RELAY, 67), "it is answered where it is declared, wherever it sends from"
+
+
+def test_a_relay_names_no_subnet_that_does_not_declare_it():
+    words = cable(b"sw", b"1") + p.option(5, socket.inet_aton("10.77.0.0"))
+    site = Site(node(11))
+    assert site.ask(request(p.DISCOVER, mac(11), {p.RELAY: words}, relay=RELAY)) is None
+    assert site.responder.counts.undeclared == 1
+
+
+def test_a_network_that_declares_no_relay_answers_its_own_machines_only():
+    networks = parse("subnets: [{network: 10.77.0.0/24, interface: br0, server: 10.77.0.1}]", source="f")
+    ours = Responder(networks, Directory([node(11)]))
+    assert ours.answer(request(p.DISCOVER, mac(11), relay="10.77.0.254"), "br0", 0.0, "10.77.0.254") is None
+    assert read(ours.answer(request(p.DISCOVER, mac(11)), "br0", 0.0)).address == "10.77.0.11"
 
 
 def test_a_machine_in_an_old_place_is_the_old_node_whatever_its_mac():

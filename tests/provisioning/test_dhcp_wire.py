@@ -22,8 +22,9 @@ pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 NETWORKS = """
 subnets:
-  - {network: 10.77.0.0/24, interface: boot, server: 10.77.0.1, gateway: 10.77.0.1, dns: [10.77.0.1]}
-  - {network: 10.90.0.0/24, interface: boot, server: 10.77.0.1}
+  - {network: 10.77.0.0/24, interface: boot, server: 10.77.0.1, dns: [10.77.0.1], gateway: 10.77.0.1,
+     relays: [10.77.0.11]}
+  - {network: 10.90.0.0/24, interface: boot, server: 10.77.0.1, gateway: 10.90.0.1}
 ipv6:
   - {prefix: "fd77::/64", interface: boot, dns: ["fd77::1"], domains: [cluster.example]}
 """
@@ -113,6 +114,29 @@ def test_a_relay_gets_its_answer_with_its_own_words_from_the_address_that_it_ask
     assert source == (SERVER, 67)
     assert (seen.address, seen.options[p.RELAY]) == ("10.90.0.12", words)
     assert seen.file == f"http://{SERVER}:4280/boot/script/n0012?mac={mac(99)}"
+
+
+def test_a_machine_that_says_that_it_is_a_relay_gets_no_answer_and_is_told_of(wire: Wire, server: Server):
+    def both() -> tuple[bytes, tuple[str, int]]:
+        """The stranger asks first; whatever comes back is the answer to the one after it, by a relay."""
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            sock.bind(("0.0.0.0", 67))
+            sock.settimeout(60)
+            for relay, xid in (("10.77.0.66", b"gift"), ("10.77.0.11", b"good")):
+                sock.sendto(request(p.DISCOVER, MACHINE_MAC, IPXE, relay=relay, xid=xid), (SERVER, 67))
+            return sock.recvfrom(2048)
+
+    for address in ("10.77.0.11", "10.77.0.66"):
+        ip("-n", wire.theirs, "address", "add", f"{address}/24", "dev", "boot")
+    try:
+        payload, _ = wire.inside(both)
+    finally:
+        for address in ("10.77.0.66", "10.77.0.11"):  # the first one takes those after it along
+            ip("-n", wire.theirs, "address", "delete", f"{address}/24", "dev", "boot")
+    assert payload[4:8] == b"good"
+    alarm = server.hear("alarm")["alarm"]
+    assert alarm["kind"] == "rogue-relay"
+    assert "10.77.0.66" in alarm["message"]
 
 
 def test_machines_make_their_own_ipv6_addresses_and_learn_the_resolvers(wire: Wire, server: Server):

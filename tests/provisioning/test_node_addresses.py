@@ -15,7 +15,7 @@ TEXT = """
 unknown: {unknown}
 subnets:
   - {{network: 10.77.0.0/29, interface: br0, server: 10.77.0.1, gateway: 10.77.0.3}}
-  - {{network: 10.78.0.0/24, interface: br0, server: 10.77.0.1, range: 10.78.0.100-10.78.0.110}}
+  - {{network: 10.78.0.0/24, interface: br0, server: 10.77.0.1, gateway: 10.78.0.1, range: 10.78.0.100-10.78.0.110}}
 """
 
 

@@ -185,3 +185,10 @@ async def test_a_member_of_etcd_that_sends_us_elsewhere_is_not_followed() -> Non
         await store.close()
         assert member.asked
         assert elsewhere.asked == []
+
+
+def test_a_store_with_a_login_in_its_address_is_refused_and_not_repeated():
+    with pytest.raises(BadRequest) as refused:
+        open_store("etcd://alice:pw@host:2379/strata")
+    assert "user name or password" in str(refused.value)
+    assert "pw" not in str(refused.value)

@@ -22,6 +22,7 @@ from strata.provisioning.boot.fragment import PATH, Site
 from strata.provisioning.boot.ground import Ground
 from strata.provisioning.boot.http import Limits
 from strata.provisioning.boot.media import Media
+from strata.provisioning.boot.neighbours import Neighbours
 from strata.provisioning.boot.profiles import Profiles
 from strata.provisioning.boot.service import BootService
 from strata.provisioning.directory import Directory
@@ -90,6 +91,17 @@ def boot_json(fragment: bytes) -> dict[str, Any]:
         at = (start + size + 3) & ~3
 
 
+class Seen(Neighbours):
+    """MACs by address, as the test says: on the loopback there are none to be seen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.macs: dict[str, str] = {}
+
+    async def mac(self, interface: str, address: str) -> str:
+        return self.macs.get(address, "")
+
+
 class Boots:
     """A running boot service and everything around it."""
 
@@ -103,6 +115,10 @@ class Boots:
         self.is_attached: Callable[[str], bool | Awaitable[bool | None]] = self.attached.__contains__
         self.asked: Callable[[str, str], None] = lambda name, what: None
         self.begun: Callable[[str], None] = lambda name: None
+        self.seen = Seen()
+        self.leased: dict[str, str] = {}
+        self.off: dict[str, bool | None] = {}
+        """Nodes that are known to be switched off; None: that is not known in time."""
         self.held: dict[str, str] = {}
         self.profile: dict[str, str] = {}
         self.tail = "Kernel panic - not syncing"
@@ -122,6 +138,8 @@ class Boots:
                 attached=lambda name: self.is_attached(name),
                 asked=lambda name, what: self.asked(name, what),
                 begun=lambda name: self.begun(name),
+                off=self._off,
+                leased=lambda address: self.leased.get(address, ""),
                 held=self.held.__contains__,
                 hold=self._hold,
                 console_tail=self._tail,
@@ -132,6 +150,7 @@ class Boots:
             builds=self.builds,
             media=Media(minos.parent / "media", clock=lambda: self.now) if media else None,
             limits=Limits(per_peer=512, arrive=30.0, idle=30.0),
+            neighbours=self.seen,
             clock=lambda: self.now,
         )
 
@@ -145,6 +164,9 @@ class Boots:
     def _owner(self, address: str) -> str | None:
         found = self.directory.by_address(address)
         return found.name if found else None
+
+    async def _off(self, node: str) -> bool | None:
+        return self.off.get(node, False)
 
     async def _hold(self, node: str, reason: str) -> None:
         self.held[node] = reason

@@ -58,15 +58,18 @@ def list_(session: Session, view: ls.Listing) -> None:
 @ls.json_option
 @pass_session
 def set_(session: Session, name: str, url: str, least: str, secret_file: Path | None, as_json: bool) -> None:
-    """Have alerts sent to URL, as HTTP POST of JSON.
+    """Have alerts sent to URL, as HTTP POST of JSON. '-' reads it from standard input: with a token in it, it is a
+    secret, and a command line is for all to see. It is shown without what may be one.
 
     \b
     Example: strata webhook set pager https://alerts.example/strata --least critical --secret-file pager.secret
     """
     from strata.cli.client import segment
 
+    if url == "-":
+        url = sys.stdin.readline().strip()
     if not url.startswith(("http://", "https://")):
-        raise click.BadParameter(f"{url!r} is no http:// or https:// address", param_hint="URL")
+        raise click.BadParameter("give an http:// or https:// address", param_hint="URL")
     body = {"url": url, "least": least}
     if secret_file is not None:
         body["secret"] = _secret(secret_file)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 import numpy as np
@@ -25,6 +25,7 @@ from strata.core.driver import Batch
 from strata.core.errors import Conflict, DeviceError, NotOffered, OutcomeUnknown, StrataError
 from strata.core.nodeset import fold
 from strata.hardware import caps
+from strata.hardware.access.sealing import Seal
 from strata.hardware.bmc import Boot, Controller, PowerAction, ServiceSettings, Task
 from strata.hardware.pace import Pace, Place
 from strata.power.model import CAPS, ROOM
@@ -35,6 +36,8 @@ AT_ONCE, PATIENCE, AT_MOST = 128, 0.5, 4096
 LIMIT = 60.0
 """Seconds for one controller, all in all: whoever takes longer is given up, and does not hold up the answer."""
 
+_T = TypeVar("_T")
+_CONTEXT = "job/bmc"  # what arguments are sealed for
 _CHUNK = 1000  # nodes per step of a job
 _UPDATE_TAKES = 3600.0
 _POLL = 2.0
@@ -70,12 +73,23 @@ class Deed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class BmcJobs:
     """Does deeds."""
 
-    def __init__(self, fleet: Service, open_: Callable[[str], Controller]) -> None:
+    def __init__(self, fleet: Service, open_: Callable[[str], Controller], seal: Seal) -> None:
         self._fleet = fleet
         self._open = open_
+        self._seal = seal
         self.pace = Pace(at_once=AT_ONCE, patience=PATIENCE, at_most=AT_MOST)
         fleet.jobs_.register("bmc", self._many)
         fleet.jobs_.register("firmware", self._update)
+
+    def sealed(self, argument: Deed | str) -> bytes:
+        """An argument of a job as it is stored."""
+        return self._seal.seal(msgspec.msgpack.encode(argument), _CONTEXT)
+
+    def _opened(self, argument: Any, kind: type[_T]) -> _T:
+        """As it was given; one of a job that was begun before arguments were sealed is as it is."""
+        if not isinstance(argument, bytes):
+            return msgspec.convert(argument, kind)
+        return msgspec.msgpack.decode(self._seal.open(argument, _CONTEXT), type=kind)
 
     async def carry_out(self, deed: Deed, nodes: Indices) -> dict[str, str]:
         """Do it for every node, side by side; why it was not done, by name."""
@@ -133,7 +147,7 @@ class BmcJobs:
     # -- jobs
 
     async def _many(self, arguments: Mapping[str, Any], position: Any) -> AsyncIterator[Step]:
-        deed = msgspec.convert(arguments["deed"], Deed)
+        deed = self._opened(arguments["deed"], Deed)
         uids = intset.unpack(arguments["uids"])
         async for begin, nodes in self._chunks(uids, position, _CHUNK, careful=not deed.repeatable):
             if isinstance(nodes, Step):
@@ -145,7 +159,7 @@ class BmcJobs:
     async def _update(self, arguments: Mapping[str, Any], position: Any) -> AsyncIterator[Step]:
         """A few at a time. Stops when more than a tenth of a batch fails: the image, not the node, may be bad."""
         uids = intset.unpack(arguments["uids"])
-        size = int(arguments["at_once"])
+        size, uri = int(arguments["at_once"]), self._opened(arguments["uri"], str)
         async for begin, nodes in self._chunks(uids, position, size, careful=True):
             if isinstance(nodes, Step):
                 yield nodes
@@ -153,7 +167,7 @@ class BmcJobs:
 
             async def one(controller: Controller) -> None:
                 task = await controller.update_firmware(
-                    uri=arguments["uri"], targets=arguments["targets"], apply_time=arguments["apply_time"]
+                    uri=uri, targets=arguments["targets"], apply_time=arguments["apply_time"]
                 )
                 await _followed(controller, task)
 

@@ -207,6 +207,10 @@ class Controller:
         while self.considered < revision:
             await self._stepped.wait()
 
+    async def stepped(self) -> None:
+        """Wait until the engine has taken another step."""
+        await self._stepped.wait()
+
     def counts(self, nodes: Indices | None = None) -> dict[str, int]:
         """How many nodes (of these, or of all) are in each state."""
         nodes = np.flatnonzero(self.registry.alive) if nodes is None else nodes

@@ -1,7 +1,7 @@
 """Nodes boot through any controller; whether one of them runs is known to the controller that leads it.
 
-A node's boot data are not given out while its agent is attached, to whichever controller. And who leads a node must
-know that it is booting, lest it starts it again.
+A node's boot data are not given out while its agent is attached, to whichever controller, or while it is known to be
+switched off. And who leads a node must know that it is booting, lest it starts it again.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Literal
 import msgspec
 
 from strata.control.elsewhere import Elsewhere
+from strata.control.known_power import PATIENCE, KnownPower
 from strata.control.peer_answers import Handler, each
 from strata.control.peers import Peer
 from strata.core.errors import StrataError
@@ -22,9 +23,10 @@ from strata.provisioning.agents.hub import Hub
 
 log = logging.getLogger(__name__)
 
-ATTACHED, NEWS = "boot/attached", "boot/news"
+ATTACHED, OFF, NEWS = "boot/attached", "boot/off", "boot/news"
 SETTLING = 45.0
 """Seconds for which a new leader does not know which nodes run: their agents come to it meanwhile."""
+_LOOKS = 10  # times that another controller is asked what a look has shown
 WARN_EVERY = 60.0
 """Seconds between two warnings for the same reason."""
 
@@ -43,6 +45,7 @@ class BootElsewhere:
         self,
         hub: Hub,
         elsewhere: Elsewhere,
+        power: KnownPower,
         *,
         led_for: Callable[[str], float],
         arrived: Callable[[str], bool],
@@ -53,6 +56,7 @@ class BootElsewhere:
         its end."""
         self._hub = hub
         self._elsewhere = elsewhere
+        self._power = power
         self._led_for = led_for
         self._arrived = arrived
         self._settling = settling
@@ -82,9 +86,29 @@ class BootElsewhere:
             return known
         return _unknown()
 
+    async def off(self, name: str) -> bool | None:
+        """Whether the node is known to be switched off, to whoever leads it. None: that is not known in time."""
+        try:
+            peer = self._elsewhere.leader(name)
+            if peer is None:
+                return await self._power.looked(name)
+            known: bool | None = None
+            for _ in range(_LOOKS):
+                # Not waited for there: others are asked about in the same request.
+                known = await self._elsewhere.ask(peer, OFF, name, bool | None)
+                if known is not None:
+                    break
+                await asyncio.sleep(PATIENCE / _LOOKS)
+            return known
+        except StrataError as error:
+            # Nobody knows anything about its power, and that keeps no node from booting.
+            self._warn("not known whether a node has power", name, error)
+            return False
+
     def asked(self, name: str, what: Literal["script", "fragment"]) -> None:
         """The node asked for something to boot here."""
-        self._tell(name, what)
+        if not self._tell(name, what):
+            self._power.off(name)  # it seems to run: if it is believed to be off, it is looked at
 
     def begun(self, name: str) -> None:
         """What ran on the node is over, or does not speak for it any more."""
@@ -107,8 +131,13 @@ class BootElsewhere:
         async def attached(name: str) -> bool | None:
             return self._attached_here(name)
 
+        async def off(name: str) -> bool | None:
+            return self._power.off(name)
+
         async def news(told: BootNews) -> None:
             script, fragment = self._told.get(told.node, (0.0, 0.0))
+            if told.what != "begun":
+                self._power.off(told.node)
             if told.what == "begun":
                 self._hub.begins_anew(told.node)
             elif told.what == "script":
@@ -116,7 +145,7 @@ class BootElsewhere:
             else:
                 self._told[told.node] = (script, self._clock())
 
-        return {ATTACHED: each(str, attached), NEWS: each(BootNews, news)}
+        return {ATTACHED: each(str, attached), OFF: each(str, off), NEWS: each(BootNews, news)}
 
     def _attached_here(self, name: str) -> bool | None:
         if self._hub.attached(name):

@@ -38,6 +38,8 @@ from strata.core import intset
 from strata.core.contain import contained
 from strata.core.errors import BadRequest, NotOffered, StrataError
 from strata.core.nodeset import fold
+from strata.core.urls import refuse_login, shown
+from strata.hardware.access.sealing import Seal
 from strata.hardware.bmc import Boot, Controller, PowerAction, Reading, ServiceSettings
 from strata.hardware.pace import Place
 
@@ -49,16 +51,20 @@ READ_AT_MOST = 1000
 
 T = TypeVar("T")
 
+_NO_LOGIN = (
+    "have the server let controllers in without one, or by a token in the address that ends soon; or upload the file"
+)
 _POWER = {"on": "on", "off": "off", "graceful-off": "off"}
 
 
 class BmcService:
     """Everything that is asked of BMCs on behalf of somebody."""
 
-    def __init__(self, fleet: Service, open_: Callable[[str], Controller]) -> None:
+    def __init__(self, fleet: Service, open_: Callable[[str], Controller], seal: Seal) -> None:
+        """``seal``: what is asked may hold a secret (an address, a BIOS password), and a job's record holds it."""
         self._fleet = fleet
         self._open = open_
-        self._jobs = BmcJobs(fleet, open_)
+        self._jobs = BmcJobs(fleet, open_, seal)
 
     # -- many nodes
 
@@ -79,6 +85,7 @@ class BmcService:
         """Set the boot override."""
         if boot.uri and boot.target != "http":
             raise BadRequest("only HTTP boot takes a URI", where="uri")
+        refuse_login(boot.uri, "uri", hint=_NO_LOGIN)
         return await self._do(who, select, Deed(what="boot", boot=boot))
 
     async def identify(self, who: Principal, select: str, on: bool) -> Many:
@@ -106,19 +113,21 @@ class BmcService:
 
     async def insert_media(self, who: Principal, select: str, image: str) -> Many:
         """The virtual drives."""
+        refuse_login(image, "image", hint=_NO_LOGIN)
         return await self._do(who, select, Deed(what="media", text=image))
 
     async def update_firmware(self, who: Principal, request: FirmwareUpdate) -> JobView:
         """A few at a time, stopping when they fail."""
+        refuse_login(request.uri, "uri", hint=_NO_LOGIN)
         nodes = self._fleet.owned(who, request.select)
         arguments = {
             "uids": intset.pack(np.sort(self._fleet.registry.uids[nodes])),
-            "uri": request.uri,
+            "uri": self._jobs.sealed(request.uri),
             "targets": request.targets,
             "apply_time": request.apply_time,
             "at_once": request.at_once,
         }
-        await self._audit(who, "update firmware", nodes, {"uri": request.uri.partition("?")[0]})
+        await self._audit(who, "update firmware", nodes, {"uri": shown(request.uri)})
         return (await self._fleet.jobs_.start("firmware", who.name, len(nodes), arguments)).view()
 
     async def _do(self, who: Principal, select: str, deed: Deed) -> Many:
@@ -127,7 +136,7 @@ class BmcService:
         if len(nodes) > AT_ONCE:
             arguments = {
                 "uids": intset.pack(np.sort(self._fleet.registry.uids[nodes])),
-                "deed": msgspec.to_builtins(deed),
+                "deed": self._jobs.sealed(deed),
             }
             return (await self._fleet.jobs_.start("bmc", who.name, len(nodes), arguments)).view()
         names = self._fleet.view.names(nodes)
@@ -153,7 +162,9 @@ class BmcService:
         except StrataError as error:
             return BmcView(node=node, address=address, reachable=False, trouble=str(error))
         boot = await _offered(controller.boot)
-        media = await _offered(controller.media)
+        if boot is not None:
+            boot = msgspec.structs.replace(boot, uri=shown(boot.uri))
+        media = [msgspec.structs.replace(one, image=shown(one.image)) for one in await _offered(controller.media) or ()]
         return BmcView(
             node=node,
             address=address,
@@ -162,7 +173,7 @@ class BmcService:
             identity=identity,
             power=power or "unknown",
             boot=boot,
-            media=tuple(media or ()),
+            media=tuple(media),
         )
 
     async def log(self, who: Principal, node: str, after: str, limit: int) -> Sequence[LogEntryView]:

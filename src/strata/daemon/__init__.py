@@ -160,7 +160,7 @@ async def running(settings: Settings, way_out: Sequence[str] = ()) -> AsyncItera
         parts.push_async_callback(cancelled, trying)
         authenticator = Authenticator(store, service.ledger)
         logins = Logins(Accounts(store, service.ledger), Sessions(store, service.ledger), authenticator)
-        event_push = EventPush(store, service.ledger)
+        event_push = EventPush(store, service.ledger, reach.seal)
         services = Services(
             facade=service,
             authenticator=authenticator,

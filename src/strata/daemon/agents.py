@@ -29,6 +29,7 @@ from strata.hardware.bmc import Boot, Controller
 from strata.provisioning.agents.hub import SILENT_AFTER, Hub
 from strata.provisioning.agents.inventories import Inventories
 from strata.provisioning.agents.unknown import UnknownMachines
+from strata.provisioning.alarm import AlarmSink
 from strata.provisioning.identity.identity import Identity
 from strata.provisioning.images.release import Releases
 from strata.provisioning.personality.sets import ImageSets
@@ -59,13 +60,15 @@ class AgentLayer:
         owner: Callable[[str], str | None],
         measured: Callable[[str, Mapping[str, Any]], None],
         damaged: Callable[[str, Mapping[str, str]], None],
+        alarm: AlarmSink,
         logged: Callable[[str, Sequence[tuple[float, str, str]]], None],
         hold_most: int,
     ) -> None:
         """``asked``: when a node last asked for something to boot (Unix seconds). ``profile``: a boot profile's name as
         agents of an architecture report it, with its digest. ``cannot_boot``: why a node has nothing to boot.
         ``owner``: the node that has a MAC address. ``measured`` and ``logged`` take what agents measure and what is
-        written on nodes, ``damaged`` the images that came to them otherwise than signed. ``hold_most``: requests of
+        written on nodes, ``damaged`` the images that came to them otherwise than signed, ``alarm`` what agents say that
+        cannot be. ``hold_most``: requests of
         agents that are held open."""
         self._identity = identity
         self._logged = logged
@@ -80,6 +83,8 @@ class AgentLayer:
             measured=measured,
             restarted=self._restarted,
             damaged=damaged,
+            issued=lambda name: identity.record(name).generation,
+            alarm=alarm,
             hold_most=hold_most,
         )
         self.sets = ImageSets(store, releases, changed=self._set_changed)

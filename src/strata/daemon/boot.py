@@ -68,6 +68,8 @@ async def open_boot(
         ),
         BootGround(
             attached=elsewhere.attached,
+            off=elsewhere.off,
+            leased=ground.leased,
             asked=elsewhere.asked,
             begun=elsewhere.begun,
             held=held,

@@ -65,6 +65,7 @@ class Ground:
         self.measured: Callable[[str, Mapping[str, Any]], None] = lambda node, metrics: None
         self.sighted: Callable[[str, str, str, str], None] = lambda mac, address, vendor_class, hostname: None
         self.elsewhere: BootElsewhere | None = None
+        self._placed: dict[str, str] = {}
         self.networks: Networks | None = None
         if settings.provisioning.networks is not None:
             self.networks = read(settings.provisioning.networks)
@@ -102,6 +103,7 @@ class Ground:
             owner=lambda mac: node.name if (node := self.directory.by_mac(mac)) else None,
             measured=lambda node, metrics: self.measured(node, metrics),
             damaged=self.images.arrived_damaged,
+            alarm=self.alarms,
             logged=lambda node, lines: self.logged(node, lines),
             hold_most=settings.provisioning.hold_most or holdable(),
         )
@@ -117,7 +119,7 @@ class Ground:
         about = alarm.node or alarm.peer or alarm.about or "unknown"
         event = HardwareEvent(
             time=time.time(),
-            severity="warning" if alarm.kind == "rogue-machine" else "critical",
+            severity="warning" if alarm.kind in ("rogue-machine", "rogue-relay") else "critical",
             message=f"{alarm.message} (from {alarm.peer})" if alarm.peer else alarm.message,
             source="strata",
             key=f"{alarm.kind}/{about}",
@@ -196,7 +198,13 @@ class Ground:
     def heard(self, machine: Heard) -> None:
         """Some machine was given an address."""
         if machine.kind == "leased":
+            if machine.node and machine.port:
+                self._placed[machine.address] = machine.mac
             self.sighted(machine.mac, machine.address, machine.vendor_class, machine.hostname)
+
+    def leased(self, address: str) -> str:
+        """The MAC of the machine that got a node's address by the place where it is cabled; empty: none did."""
+        return self._placed.get(address, "")
 
     def _asked(self, name: str) -> float:
         asked = self.boot.asked(name) if self.boot is not None else Asked()

@@ -159,7 +159,7 @@ async def open_machine(service: Service, settings: Settings, reach: Reach, parts
     consoles = await _consoles(service, settings, reach, hub, console_log, parts)
     found = InventoryService(service, inventory, discovery, nodes)
     machine = Machine(
-        bmcs=BmcService(service, controllers.open),
+        bmcs=BmcService(service, controllers.open, reach.seal),
         inventory=found,
         alerts=AlertService(service, hub),
         fabric=FabricService(service, lambda: cabling(inventory), file=hardware.topology),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 
 from strata.api.services import Services
+from strata.control.known_power import KnownPower
 from strata.control.peer_answers import agent_routes
 from strata.control.peer_boot import BootElsewhere
 from strata.control.peer_files import ROUTE as READ
@@ -82,6 +83,7 @@ async def open_provisioning(
     ground.elsewhere = elsewhere = BootElsewhere(
         ground.agents.hub,
         neighbours.elsewhere,
+        KnownPower(service.controller),
         led_for=_led_for(service),
         arrived=lambda name: ground.identity.record(name).redeemed > 0,
     )

@@ -69,6 +69,10 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """Why ``value`` is None: absent, not a number, absurd."""
 
 
+CLOCK_AHEAD = 300.0
+"""Seconds that a controller's clock may be ahead of ours before its times are not believed."""
+
+
 class LogEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One record of a controller's own log."""
 

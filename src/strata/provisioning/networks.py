@@ -12,6 +12,11 @@
         dns: [10.77.0.1]
         domain: cluster.example
         range: 10.77.0.10-10.77.0.250
+      - network: 10.78.0.0/24
+        interface: br0
+        server: 10.77.0.1
+        gateway: 10.78.0.1
+        relays: [10.78.0.2, 10.78.0.3]
     ipv6:
       - {prefix: "fd77::/64", interface: br0, dns: ["fd77::1"]}
 """
@@ -71,6 +76,10 @@ class Subnet(_Part, frozen=True, kw_only=True):
     server: IPv4Address
     """Our own address as its machines (or relays) know it."""
     gateway: IPv4Address | None = None
+    relays: Annotated[tuple[IPv4Address, ...], Meta(max_length=256)] = ()
+    """Addresses of the relays that pass its machines' requests on: what they write into them (giaddr), and what they
+    send from where that is another. Nobody else is answered as a relay. Empty: the gateway, where its machines reach us
+    through a relay only; else none."""
     dns: Annotated[tuple[IPv4Address, ...], Meta(max_length=3)] = ()
     domain: DomainName = ""
     lease: Annotated[int, Meta(ge=60, le=30 * 86400)] = 3600
@@ -83,6 +92,10 @@ class Subnet(_Part, frozen=True, kw_only=True):
     """The switches write option 82 themselves (DHCP snooping) and remove what machines write: believe it without
     a relay, too."""
 
+    check_macs: bool = True
+    """Give boot data only to the node's own MAC, where we see the MAC of who asks. To be false where routers or
+    switches answer ARP in the place of machines."""
+
     advertise: bool = True
     """Answer machines that look for an IPv6 router, also where ``ipv6`` has nothing for them: iPXE would wait 16
     seconds for one at every boot. To be false where another router speaks for the network."""
@@ -91,6 +104,11 @@ class Subnet(_Part, frozen=True, kw_only=True):
     def is_local(self) -> bool:
         """Its machines are on the same link as we."""
         return self.server in self.network
+
+    @property
+    def relayed_by(self) -> tuple[IPv4Address, ...]:
+        """The relays that are answered."""
+        return self.relays or ((self.gateway,) if self.gateway is not None and not self.is_local else ())
 
     @property
     def span(self) -> Span:
@@ -112,7 +130,7 @@ class Subnet(_Part, frozen=True, kw_only=True):
     def reserved(self) -> frozenset[int]:
         """Addresses that are never given out."""
         ends = {int(self.network.network_address), int(self.network.broadcast_address)}
-        own = {int(one) for one in (self.server, self.gateway, *self.dns) if one is not None}
+        own = {int(one) for one in (self.server, self.gateway, *self.relays, *self.dns) if one is not None}
         return frozenset(ends | own)
 
 
@@ -263,6 +281,20 @@ def _span(text: str) -> Span:
     return Span(int(IPv4Address(first.strip())), int(IPv4Address(last.strip())))
 
 
+def _check_relays(subnet: Subnet, where: str) -> None:
+    if not subnet.is_local and not subnet.relayed_by:
+        raise BadRequest(
+            f"{subnet.server} is not in {subnet.network}, so its machines need a relay, and none is named",
+            where=f"{where}.relays",
+            hint="list the relays' addresses: relays: [10.78.0.2]; or name the gateway that relays",
+        )
+    for relay in subnet.relays:
+        if relay == subnet.server:
+            raise BadRequest(f"{relay} is the boot server's own address", where=f"{where}.relays")
+        if relay.is_unspecified or relay.is_multicast or relay.is_loopback or relay == IPv4Address("255.255.255.255"):
+            raise BadRequest(f"{relay} is no address of a relay", where=f"{where}.relays")
+
+
 def _check(networks: Networks, source: str) -> None:
     """What the keys say together."""
     if not networks.subnets and not networks.ipv6:
@@ -290,6 +322,7 @@ def _check(networks: Networks, source: str) -> None:
         for other in networks.subnets[:at]:
             if other.network.overlaps(subnet.network):
                 raise BadRequest(f"{subnet.network} overlaps {other.network}", where=f"{where}.network")
+        _check_relays(subnet, where)
     for at, prefix in enumerate(networks.ipv6):
         if prefix.prefix.prefixlen != 64:
             raise BadRequest("machines make their own addresses in a /64 only", where=f"{source}: ipv6[{at}].prefix")

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from strata.core.errors import BadRequest, Compacted, NotFound, OutcomeUnknown, StrataError, Unavailable
+from strata.core.urls import refuse_login
 from strata.store import etcd_watch
 from strata.store.dump import DumpWriter
 from strata.store.etcd_http import AlreadyThere, EtcdSettings, Gateway, NotAsked, OutOfRange, Retry, TooBig, Unanswered
@@ -61,6 +62,7 @@ class EtcdStore:
     def from_url(cls, url: str) -> EtcdStore:
         """From ``etcd://host:port,host:port/prefix``."""
         hosts, _, prefix = url.removeprefix("etcd://").partition("/")
+        refuse_login(url, "--store", hint="Strata knows no logins of etcd: let it in by its address")
         endpoints = [host for host in hosts.split(",") if host]
         if not endpoints or not all(host.rpartition(":")[2].isdigit() for host in endpoints):
             raise BadRequest("give etcd://HOST:PORT[,HOST:PORT...][/PREFIX]", where=repr(url)[:200])

@@ -20,6 +20,7 @@ from strata.api.services import Services
 from strata.control.machine_views.events import EventView
 from strata.control.principal import Principal, Right
 from strata.core.errors import StrataError, Unavailable
+from strata.core.urls import refuse_login, shown
 
 _SERVICE = f"{ROOT}/EventService"
 _SUBSCRIPTIONS = f"{_SERVICE}/Subscriptions"
@@ -93,6 +94,7 @@ async def subscribe(call: Call) -> Reply:
             one_of(given[name], (only,), name)
     if not _DESTINATION.match(given["Destination"]):
         raise rejected(400, "PropertyValueError", "Destination", about="Destination", hint="give an http(s) URL")
+    refuse_login(given["Destination"], "Destination", hint="have the receiver know us by a part of the address")
     for prefix in given.get("RegistryPrefixes") or ():
         one_of(str(prefix), ("Strata",), "RegistryPrefixes")
     wanted = [str(item) for item in given.get("Severities") or ()]
@@ -233,12 +235,17 @@ def _context(given: Mapping[str, Any]) -> str:
 def _resource(call: Call, subscription: Subscription) -> Json:
     trouble = _push(call).trouble(subscription.id)
     wanted = subscription.severities or tuple(GRADES)
+    # Whoever subscribed finds its own again by it; to others it would give the right to speak to the receiver.
+    own = subscription.author == call.who.name
+    destination = subscription.destination if own else shown(subscription.destination)
+    if subscription.stream:
+        destination = f"{call.base}{SSE}"
     return {
         "@odata.id": f"{_SUBSCRIPTIONS}/{subscription.id}",
         "@odata.type": "#EventDestination.v1_14_1.EventDestination",
         "Id": subscription.id,
         "Name": "Event subscription",
-        "Destination": f"{call.base}{SSE}" if subscription.stream else subscription.destination,
+        "Destination": destination,
         "Context": subscription.context,
         "Protocol": "Redfish",
         "EventFormatType": "Event",

@@ -8,6 +8,7 @@ not fit, or cannot be delivered after a few tries, is dropped and counted.
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import logging
 import secrets
@@ -23,7 +24,9 @@ from strata.control.auth import Commits
 from strata.control.machine import AlertFacade
 from strata.control.machine_views.events import EventView
 from strata.control.principal import LOCAL_ADMIN, Principal
-from strata.core.errors import BadRequest, NotFound, StrataError
+from strata.core.errors import BadRequest, Corrupt, NotFound, StrataError
+from strata.core.urls import shown
+from strata.hardware.access.sealing import Seal
 from strata.store.followed import Followed
 from strata.store.protocol import Delete, Put, Store
 
@@ -36,6 +39,8 @@ MOST = 100
 """Subscriptions."""
 
 _PREFIX = "redfish-subscription/"
+_SEALED = "sealed:"
+"""How a destination begins that is sealed (base64)."""
 _QUEUE = 1000
 _BATCH = 50
 _TIMEOUT = aiohttp.ClientTimeout(total=10)
@@ -46,6 +51,7 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     destination: str
+    """In the store it is sealed: receivers often know who may speak to them by it alone."""
     context: str = ""
     severities: tuple[str, ...] = ()
     """Only these; empty: all."""
@@ -138,23 +144,28 @@ class EventPush:
         self,
         store: Store,
         ledger: Commits,
+        seal: Seal,
         *,
         clock: Callable[[], float] = time.time,
         retry_after: float = RETRY_AFTER,
     ) -> None:
         self._ledger = ledger
+        self._seal = seal
         self._clock = clock
         self._retry_after = retry_after
         self._lines: dict[str, _Line] = {}
         self._streams: dict[str, tuple[Subscription, asyncio.Event]] = {}
         self._leaving: set[asyncio.Task[None]] = set()
         self._session: aiohttp.ClientSession | None = None
+        self._stale: set[str] = set()
+        """Subscriptions whose destinations are not sealed, or by an older key."""
         self._followed = Followed(store, _PREFIX, self._take, self._clear)
         self._feed: asyncio.Task[None] | None = None
 
     async def start(self, alerts: AlertFacade | None = None) -> None:
         """Load the subscriptions and follow them, and send the events of ``alerts``, until ``stop``."""
         await self._followed.start()
+        await self._seal_old()
         if alerts is not None:
             self._feed = asyncio.create_task(self._follow(alerts), name="events for Redfish")
 
@@ -243,8 +254,10 @@ class EventPush:
             await asyncio.sleep(1.0)
 
     async def _write(self, who: Principal, action: str, subscription: Subscription) -> None:
-        key, value = _PREFIX + subscription.id, msgspec.msgpack.encode(subscription)
-        detail = {"destination": subscription.destination}
+        key, plain = _PREFIX + subscription.id, subscription.destination
+        sealed = base64.b64encode(self._seal.seal(plain.encode(), key)).decode()
+        value = msgspec.msgpack.encode(msgspec.structs.replace(subscription, destination=_SEALED + sealed))
+        detail = {"destination": shown(plain)}
         revision = await self._ledger.commit(who.name, action, key, [Put(key, value)], None, detail)
         self._followed.wrote(key, value, revision)
 
@@ -260,11 +273,26 @@ class EventPush:
         if value is None:
             return
         try:
-            subscription = msgspec.msgpack.decode(value, type=Subscription)
-        except msgspec.MsgspecError:
-            log.error("unreadable subscription record", extra={"key": key})
+            subscription = self._opened(key, msgspec.msgpack.decode(value, type=Subscription))
+        except (msgspec.MsgspecError, ValueError, Corrupt) as error:
+            log.error("unreadable subscription record", extra={"key": key, "reason": type(error).__name__})
             return
         self._lines[ident] = _Line(subscription, self._client, self._retry_after)
+
+    def _opened(self, key: str, stored: Subscription) -> Subscription:
+        """As it was given. One from before destinations were sealed has it in the open."""
+        if not stored.destination.startswith(_SEALED):
+            self._stale.add(stored.id)
+            return stored
+        sealed = base64.b64decode(stored.destination.removeprefix(_SEALED))
+        plain = self._seal.open(sealed, key).decode()
+        (self._stale.discard if self._seal.reseal(sealed, key) is None else self._stale.add)(stored.id)
+        return msgspec.structs.replace(stored, destination=plain)
+
+    async def _seal_old(self) -> None:
+        """Seal the destinations that were stored before they were, and bring all under the key that seals now."""
+        for ident in self._stale & self._lines.keys():
+            await self._write(LOCAL_ADMIN, "seal-subscription", self._lines[ident].subscription)
 
     def _clear(self) -> None:
         for ident in list(self._lines):

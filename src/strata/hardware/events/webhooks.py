@@ -1,4 +1,5 @@
-"""Where alerts are sent: records in the store (``webhook/NAME``), their secrets sealed; one ``Post`` for each."""
+"""Where alerts are sent: records in the store (``webhook/NAME``), their addresses and secrets sealed; one ``Post`` for
+each. Many receivers know who may speak to them by their address alone, so it is a secret like any other."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
-from strata.core.errors import BadRequest, NotFound
+from strata.core.errors import BadRequest, Corrupt, NotFound
+from strata.core.urls import refuse_login, shown
 from strata.hardware.access.sealing import Seal
 from strata.hardware.bmc import Severity
 from strata.hardware.events.alerts_record import Alert
@@ -33,9 +35,12 @@ class Webhook(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     url: str
+    """As it is shown; whole only in a record from before addresses were sealed."""
     least: Severity
     secret: bytes | None
     """Sealed."""
+    address: bytes = b""
+    """The URL, sealed; empty: ``url`` is it."""
     author: str
     changed: float
 
@@ -73,6 +78,7 @@ class Webhooks:
         """Begin; each receiver is first told of those ``alerts`` of ours that it has not heard of."""
         self._http = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
         await self._followed.start()
+        await self._seal_old()
         own = sorted((a for a in alerts if a.owner == self._owner), key=lambda alert: alert.changed)
         for name, record in self.records.items():
             mark = self._marks.mark(PREFIX + name)
@@ -98,16 +104,50 @@ class Webhooks:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise BadRequest("not an http or https address", where="url", hint="such as https://alerts.example/strata")
-        if parts.username is not None or parts.password is not None:
-            raise BadRequest("a name or password in the address would be shown", where="url", hint="use the secret")
+        refuse_login(url, "url", hint="sign deliveries with a secret, or have the receiver know them by their address")
         key = PREFIX + name
         before = self.records.get(name)
         sealed = self._seal.seal(secret, key) if secret is not None else before.secret if before else None
-        record = Webhook(name=name, url=url, least=least, secret=sealed, author=author, changed=self._clock())
+        record = Webhook(
+            name=name,
+            url=shown(url),
+            least=least,
+            secret=sealed,
+            author=author,
+            changed=self._clock(),
+            address=self._seal.seal(url.encode(), _about(key)),
+        )
         value = _encode(record)
         detail = {"host": parts.hostname, "least": least, "signed": sealed is not None}
         revision = await self._ledger.commit(author, "put-webhook", key, [Put(key, value)], detail=detail)
         self._followed.wrote(key, value, revision)
+
+    async def _seal_old(self) -> None:
+        """Seal the addresses that were stored before they were, and bring all under the key that seals now."""
+        for name, record in list(self.records.items()):
+            key = PREFIX + name
+            try:
+                sealed = self._resealed(key, record)
+            except Corrupt:
+                continue  # its delivery says what is wrong
+            if sealed == record:
+                continue
+            value = _encode(sealed)
+            revision = await self._ledger.commit("strata", "seal-webhook", key, [Put(key, value)])
+            self._followed.wrote(key, value, revision)
+
+    def _resealed(self, key: str, record: Webhook) -> Webhook:
+        secret = record.secret and self._seal.reseal(record.secret, key)
+        if not record.address:
+            address: bytes | None = self._seal.seal(record.url.encode(), _about(key))
+        else:
+            address = self._seal.reseal(record.address, _about(key))
+        return msgspec.structs.replace(
+            record, url=shown(record.url), secret=secret or record.secret, address=address or record.address
+        )
+
+    def _url(self, record: Webhook) -> str:
+        return self._seal.open(record.address, _about(PREFIX + record.name)).decode() if record.address else record.url
 
     async def delete(self, author: str, name: str) -> None:
         """Remove one; what waits for it is dropped."""
@@ -143,7 +183,7 @@ class Webhooks:
         assert self._http is not None
         self.posts[name] = Post(
             name,
-            record.url,
+            lambda: self._url(record),
             self._http,
             controller=self._owner,
             secret=None if record.secret is None else lambda: self._seal.open(record.secret or b"", key),
@@ -164,3 +204,8 @@ class Webhooks:
             task = asyncio.create_task(post.stop())
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
+
+
+def _about(key: str) -> str:
+    """What an address is sealed for: not to be taken for the secret of the same webhook."""
+    return f"{key} url"

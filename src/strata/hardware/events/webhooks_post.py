@@ -75,12 +75,12 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Post:
-    """One receiver. ``secret`` opens the sealed secret each time that it is needed: it is not kept in the open."""
+    """One receiver. ``url`` and ``secret`` open what is sealed each time that it is needed: neither is kept open."""
 
     def __init__(
         self,
         name: str,
-        url: str,
+        url: Callable[[], str],
         http: aiohttp.ClientSession,
         *,
         controller: str,
@@ -168,7 +168,7 @@ class Post:
                 headers[SIGNATURE] = "sha256=" + hmac.new(self._secret(), body, hashlib.sha256).hexdigest()
             limit = aiohttp.ClientTimeout(total=self._settings.timeout)
             async with self._http.post(
-                self._url, data=body, headers=headers, allow_redirects=False, timeout=limit
+                self._url(), data=body, headers=headers, allow_redirects=False, timeout=limit
             ) as reply:
                 status = reply.status
         except StrataError as error:

@@ -6,15 +6,14 @@ import hashlib
 import re
 from datetime import UTC, datetime
 
-from strata.hardware.bmc import Severity
+from strata.hardware.bmc import CLOCK_AHEAD, Severity
 
 MESSAGE_MOST = 500
 KEY_MOST = 200
 RANK: dict[Severity, int] = {"ok": 0, "warning": 1, "critical": 2}
 
 _CLOCK_BEHIND = 86400.0
-_CLOCK_AHEAD = 300.0
-"""Seconds that a controller's clock may be off before its times are not believed."""
+"""Seconds that a controller's clock may be behind ours before its times are not believed."""
 
 # Controls, and marks that reorder or hide text: it ends up on terminals and in other people's tools.
 _UNFIT = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]+")
@@ -67,7 +66,7 @@ def believable(found: float | None, now: float) -> tuple[float, str]:
     """As ``moment``, for a time in seconds."""
     if found is None:
         return now, ""
-    if now - _CLOCK_BEHIND <= found <= now + _CLOCK_AHEAD:
+    if now - _CLOCK_BEHIND <= found <= now + CLOCK_AHEAD:
         return min(found, now), ""
     return now, f"{found:.0f}"
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 
 from strata.core.errors import NotOffered
-from strata.hardware.bmc import LogEntry
+from strata.hardware.bmc import CLOCK_AHEAD, LogEntry
 from strata.hardware.redfish.bmc import below, items, path_of, text
 from strata.hardware.redfish.client import ROOT, Json, RedfishClient, Target
 from strata.hardware.redfish.find import action, around, linked, manager, maybe
@@ -98,11 +99,20 @@ def moment(value: object) -> float | None:
 
 
 def _order(entries: Sequence[LogEntry]) -> Callable[[LogEntry], tuple[float, int, str]]:
-    """By time where all have one, else by number, else by id."""
+    """By time where all have one that can be, else by number, else by id.
+
+    An entry from the future, written while the controller's clock was wrong, would be the newest for years, and
+    nothing after it would be news: it counts as old where there are no numbers to go by.
+    """
+    now = time.time() + CLOCK_AHEAD
     timed = all(entry.time is not None for entry in entries)
+    if timed and any(entry.time is not None and entry.time > now for entry in entries):
+        numbers = {_number(entry.id) for entry in entries}
+        timed = len(numbers) < len(entries)
 
     def key(entry: LogEntry) -> tuple[float, int, str]:
-        return entry.time if timed and entry.time is not None else 0.0, _number(entry.id), entry.id
+        at = entry.time if timed and entry.time is not None and entry.time <= now else 0.0
+        return at, _number(entry.id), entry.id
 
     return key
 

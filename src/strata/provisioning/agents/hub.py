@@ -22,6 +22,7 @@ from strata.core.errors import BadRequest, Denied, Unavailable
 from strata.provisioning.agents.agent import MOST_PENDING, RESEND_AFTER, Agent, Command, Seen
 from strata.provisioning.agents.news import News
 from strata.provisioning.agents.wire import MOST_WAIT, Exchange, Reply, Result, State
+from strata.provisioning.alarm import Alarm, AlarmSink
 
 SILENT_AFTER = 60.0
 """Seconds without a word after which an agent counts as gone."""
@@ -32,6 +33,7 @@ LEAST_PAUSE, LONGEST_PAUSE = 2.0, 20.0
 """Seconds after which an agent that cannot be held comes again; well under ``SILENT_AFTER``."""
 
 _COMING = 200.0  # agents a second that come again, as long as that keeps the pause under the longest
+_OVERTAKEN = 16  # requests that one can be behind the newest: an agent has one or two under way
 _SLACK = 15.0  # seconds beyond a command's own limit until its result is not waited for any more
 _SWEEP = 5.0
 
@@ -57,20 +59,26 @@ class Hub:
         measured: Callable[[str, Mapping[str, Any]], None] = lambda name, metrics: None,
         restarted: Callable[[str], None] = lambda name: None,
         damaged: Callable[[str, Mapping[str, str]], None] = lambda name, images: None,
+        issued: Callable[[str], int] = lambda name: 2**53,
+        alarm: AlarmSink = lambda alarm: None,
         hold_most: int = 4000,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``known``: whether there is such a node. ``leads``: whether this controller acts for it. ``changed``: takes
         the nodes whose agents came, went or are different now. ``measured``: takes what an agent measured.
         ``restarted``: takes a node whose agent was started again while its boot went on. ``damaged``: takes the images
-        that newly came to an agent otherwise than signed, and how. ``hold_most``: requests that
-        are held open at one time; who comes beyond them is heard, told what there is to do, and when to come again."""
+        that newly came to an agent otherwise than signed, and how. ``issued``: the newest boot generation that was
+        handed out to a node: nobody speaks for one that was not, and ``alarm`` is told who does. ``hold_most``:
+        requests that are held open at one time; who comes beyond them is heard, told what there is to do, and when to
+        come again."""
         self._known = known
         self._leads = leads
         self._news = News(changed)
         self._measured = measured
         self._restarted = restarted
         self._damaged = damaged
+        self._issued = issued
+        self._alarm = alarm
         self._hold_most = hold_most
         self._clock = clock
         self._agents: OrderedDict[str, Agent] = OrderedDict()  # the one that was silent longest first
@@ -211,17 +219,24 @@ class Hub:
 
     def _hear(self, name: str, request: Exchange, state: State, now: float) -> tuple[Agent, bool]:
         """Note what was said. Second: whether it is news, and not a request that a newer one has overtaken."""
+        issued = self._issued(name)
+        if request.generation > issued:
+            told = f"its agent speaks for boot {request.generation}; the newest that was handed out is {issued}"
+            self._alarm(Alarm(kind="generation-refused", message=told, node=name))
+            raise Denied("this boot was never handed out", where=name, hint="the node must boot anew")
         agent = self._agents.get(name)
         if agent is None:
             agent = self._agents[name] = Agent(name, now)
         before = agent.seen
         started = state.agent.started
         same_boot = before is not None and before.boot_id == request.boot_id
-        if before is not None and request.generation < before.generation:
+        # What was handed out counts, and not what somebody said: a store that was restored begins further back.
+        if before is not None and request.generation < min(before.generation, issued):
             raise Denied("a newer boot of this node has spoken", where=name)
         agent.contact = now
         self._agents.move_to_end(name)
-        if same_boot and started == agent.started and request.seq <= agent.seq:
+        # Only just behind: who is far behind was not overtaken, but another counted for it in its name.
+        if same_boot and started == agent.started and agent.seq - _OVERTAKEN < request.seq <= agent.seq:
             return agent, False
         if before is not None and not same_boot:
             agent.end_all()  # whatever it was doing ended with the boot

@@ -10,6 +10,10 @@ import msgspec
 from strata.provisioning.boot.profiles import DEFAULT
 
 
+async def _not_known(_: str) -> bool:
+    return False
+
+
 class Ground(msgspec.Struct, frozen=True, kw_only=True):
     """What the boot service asks of the rest of the controller, about nodes by name."""
 
@@ -21,6 +25,10 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     """Take it out, for a reason."""
     console_tail: Callable[[str], Awaitable[str]]
     """What its console printed last."""
+    off: Callable[[str], Awaitable[bool | None]] = _not_known
+    """Whether the node is known to be switched off. None: it may be, and that is not known in time."""
+    leased: Callable[[str], str] = lambda _: ""
+    """The MAC that we gave an address to by the place where it is cabled; empty: we did not."""
     asked: Callable[[str, Literal["script", "fragment"]], None] = lambda _, what: None
     """It asked for something to boot, and gets it."""
     begun: Callable[[str], None] = lambda _: None

@@ -2,6 +2,7 @@
 
 A script holds nothing secret and changes nothing. A fragment holds the token: it is given to the node's own address,
 once per generation, and never while the node's agent is attached, since then somebody on the running node is asking.
+An address is easily taken while its node is off, so it is not given then either, nor to a MAC that is another's.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from strata.provisioning.boot.ground import Ground
 from strata.provisioning.boot.http import Answer, HttpServer, Limits, Request
 from strata.provisioning.boot.media import Media
 from strata.provisioning.boot.media_boots import MediaBoots
+from strata.provisioning.boot.neighbours import Neighbours
 from strata.provisioning.boot.opener import Opener
 from strata.provisioning.boot.profiles import DEFAULT, Profiles
 from strata.provisioning.directory import Directory
@@ -70,11 +72,13 @@ class BootService:
         binaries: Mapping[str, bytes] | None = None,
         media: Media | None = None,
         limits: Limits | None = None,
+        neighbours: Neighbours | None = None,
         settling: float = SETTLING,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """``builds``: what there is to boot. ``binaries``: what firmware fetches by HTTP (``ipxe.efi``), by name.
-        ``media``: for nodes that boot from a medium; without it none can."""
+        ``media``: for nodes that boot from a medium; without it none can. ``neighbours``: who sees the MACs of those
+        that ask, if it is not the kernel."""
         self._networks = networks
         self._directory = directory
         self._identity = identity
@@ -92,18 +96,21 @@ class BootService:
         self._opener = Opener(networks, identity, profiles, self._addresses, builds, site, clock)
         self._failed = FailedBoots(networks, identity, ground, alarm)
         self.media = MediaBoots(directory, identity, profiles, site, ground, self._opener, self._failed, builds, media)
+        self._neighbours = neighbours or Neighbours()
         self.server = HttpServer(self.answer, limits=limits)
 
     async def start(self, *, port: int | None = None) -> None:
         """Listen on our address in every subnet. ``port``: another than the networks say."""
         hosts = list(dict.fromkeys(str(subnet.server) for subnet in self._networks.subnets))
         self._began = self._clock()
+        self._neighbours.start()
         await self.media.start()
         await self.server.start(hosts, self._networks.boot_port if port is None else port)
 
     async def stop(self) -> None:
         """Close the doors and finish what was begun."""
         await self.server.stop()
+        await self._neighbours.stop()
         await self._failed.stop()
         await self.media.stop()
 
@@ -278,6 +285,15 @@ class BootService:
         return self._open(node, generation, peer)
 
     async def _open(self, node: Node, generation: int, peer: str) -> Answer:
+        if stranger := await self._stranger(node, peer):
+            return self._refused(
+                node.name, peer, f"the boot data of a node was asked for by another machine, {stranger}"
+            )
+        off = await self.ground.off(node.name)
+        if off:
+            return self._refused(node.name, peer, "the boot data of a node that is switched off was asked for")
+        if off is None:
+            return Answer(b"not known yet whether the node has power: ask again\n", 503)
         try:
             body = await self._opener.open(node, generation, self.ground.profile_of(node.name), peer)
         except Denied:
@@ -296,6 +312,20 @@ class BootService:
 
     def _is_own(self, node: Node, peer: str) -> bool:
         return self._directory.by_address(peer) is node
+
+    async def _stranger(self, node: Node, peer: str) -> str:
+        """The MAC of who asks, where that is seen and not the node's. Any of its own will do: a bond has several."""
+        subnet = self._networks.subnet_of(peer)
+        if subnet is None or not subnet.is_local or not subnet.check_macs:
+            return ""
+        mac = await self._neighbours.mac(subnet.interface, peer)
+        if not mac or any(interface.mac == mac for interface in node.interfaces):
+            return ""
+        asked = next((interface for interface in node.interfaces if interface.address == peer), None)
+        if asked is None or not (asked.mac or asked.port):
+            return ""
+        # Whoever is plugged in where the node is cabled is the node: DHCP knows who that was.
+        return "" if asked.port and self.ground.leased(peer) in ("", mac) else mac
 
     def _knowing(
         self, name: str, then: Callable[[bool | None], Answer | Awaitable[Answer]]

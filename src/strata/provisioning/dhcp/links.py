@@ -24,6 +24,8 @@ class Net(msgspec.Struct, kw_only=True, gc=False, eq=False):
     """Our identifier."""
     options: bytes
     """Mask, gateway, resolvers, domain."""
+    relays: frozenset[bytes]
+    """The relays that are answered."""
     guests: Guests
 
     def lease(self, seconds: int) -> bytes:
@@ -42,6 +44,8 @@ class Link(msgspec.Struct, kw_only=True, eq=False):
     trusts_ports: bool
     """Option 82 is believed without a relay."""
     servers: frozenset[bytes]
+    senders: frozenset[str]
+    """Where a relay's datagrams may come from: a relay's own address, or a gateway's, where it has several."""
     _all: list[Net]
     _firsts: list[int]
 
@@ -65,6 +69,12 @@ def _link(nets: Iterable[Net]) -> Link:
         local=local,
         trusts_ports=any(net.subnet.trust_ports for net in local),
         servers=frozenset(net.server for net in ordered),
+        senders=frozenset(
+            str(address)
+            for net in ordered
+            for address in (*net.subnet.relayed_by, net.subnet.gateway)
+            if address is not None
+        ),
         _all=ordered,
         _firsts=[net.first for net in ordered],
     )
@@ -86,5 +96,6 @@ def _net(subnet: Subnet, is_taken: Callable[[int], bool]) -> Net:
                 p.option(p.DOMAIN, subnet.domain.encode()),
             )
         ),
+        relays=frozenset(relay.packed for relay in subnet.relayed_by),
         guests=Guests(subnet, is_taken),
     )

@@ -25,7 +25,7 @@ _LOOK_EVERY = 2.0
 _IP_PKTINFO = 8
 _SO_RCVBUFFORCE = 33
 
-Answer = Callable[[bytes, str, float], Reply | None]
+Answer = Callable[[bytes, str, float, str], Reply | None]
 
 
 class Listener:
@@ -88,11 +88,11 @@ class Listener:
         now = time.monotonic()
         for _ in range(_BATCH):
             try:
-                packet = sock.recv(2048)
+                packet, sender = sock.recvfrom(2048)
             except OSError:
                 return
             try:
-                reply = self._answer(packet, self.interface, now)
+                reply = self._answer(packet, self.interface, now, sender[0])
             except Exception:
                 # One datagram must not stop the service for everybody else.
                 if self._quiet.allows("failed", now):

@@ -1,7 +1,8 @@
 """What to answer to a DHCP request: decided from the nodes as they are described, with no leases kept.
 
 A machine is told by where it is cabled (option 82, where a relay or a trusted switch writes it), else by its MAC.
-The place wins: a new machine in an old place is the old node. Opens no socket and reads no clock.
+The place wins: a new machine in an old place is the old node. Anybody can say that it is a relay: only those that the
+networks declare are answered, at the address that is declared. Opens no socket and reads no clock.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from strata.provisioning.networks import Networks
 log = logging.getLogger(__name__)
 
 BROADCAST = ("255.255.255.255", 68)
+_NOBODY = "0.0.0.0"
+"""The address of a machine that has none."""
 _SMALLEST = 300
 """Shorter replies are filled up: some old clients and relays drop them."""
 _LONGEST_ID = 64
@@ -63,6 +66,8 @@ class Counts(msgspec.Struct):
     answered: int = 0
     ignored: int = 0
     """Well-formed, and not for us: unknown machines, other servers' clients."""
+    undeclared: int = 0
+    """Of those ignored: what came as from a relay that no network declares."""
     malformed: int = 0
 
 
@@ -103,25 +108,29 @@ class Responder:
         """Whether it was told."""
         self.counts = Counts()
 
-    def answer(self, packet: bytes, interface: str, now: float) -> Reply | None:
-        """The reply to a datagram that came in on ``interface`` at ``now`` (monotonic seconds), if it gets one."""
+    def answer(self, packet: bytes, interface: str, now: float, source: str = _NOBODY) -> Reply | None:
+        """The reply to a datagram that came in on ``interface`` at ``now`` (monotonic seconds), if it gets one.
+        ``source``: the address that it came from; a relay has one."""
         request = p.parse(packet)
         if request is None:
             self.counts.malformed += 1
             return None
-        reply = self._answer(request, interface, self._links[interface], now)
+        reply = self._answer(request, interface, self._links[interface], now, source)
         if reply is None:
             self.counts.ignored += 1
         else:
             self.counts.answered += 1
         return reply
 
-    def _answer(self, request: p.Request, interface: str, link: Link, now: float) -> Reply | None:
+    def _answer(self, request: p.Request, interface: str, link: Link, now: float, source: str) -> Reply | None:
         mac = request.mac
         place = p.place(request.options[p.RELAY]) if p.RELAY in request.options else p.NOWHERE
         if request.relay != p.NONE:
             net = link.net_of(place.link if place.link != p.NONE else request.relay)
-            nets: tuple[Net, ...] = (net,) if net is not None else ()
+            if net is None or request.relay not in net.relays or source not in link.senders:
+                self._undeclared(request, interface, net, now, source)
+                return None
+            nets: tuple[Net, ...] = (net,)
             port = place.port
         else:
             nets = link.local
@@ -159,6 +168,29 @@ class Responder:
                 )
             self._tell("declined", request, lease, interface, port)
         return None
+
+    def _undeclared(self, request: p.Request, interface: str, net: Net | None, now: float, source: str) -> None:
+        """Somebody says that it is a relay, and is none that we know."""
+        self.counts.undeclared += 1
+        relay = _text(request.relay)
+        if not self._quiet.allows(f"relay {relay} {source}", now):
+            return
+        declared = net is not None and request.relay in net.relays
+        network = str(net.subnet.network) if net is not None else ""
+        what = f"relay {relay} sends from {source}, which" if declared else f"relay {relay}"
+        log.warning(
+            "a relay that no network declares asks",
+            extra={
+                "relay": relay,
+                "source": source,
+                "interface": interface,
+                "network": network,
+                "hint": "if it is one of yours, add it to the relays of its network in the networks file",
+            },
+        )
+        self._alarm(
+            Alarm(kind="rogue-relay", message=f"{what} is declared by no network, and asks on {interface}", peer=source)
+        )
 
     def _lease(self, mac: str, port: str, nets: tuple[Net, ...], now: float) -> _Lease | None:
         node = self._directory.by_port(port) if port else None
