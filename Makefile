@@ -3,16 +3,13 @@
 
 SHELL := /bin/bash
 PY := .venv/bin/python
+# All that the code, the tests and the benchmarks start, beside what Debian requires; tests/fresh holds them to it.
 PACKAGES := python3-venv nginx-light etcd-server etcd-client graphviz ipmitool curl openssl \
   postgresql slurmctld slurm-wlm-basic-plugins slurm-client \
   qemu-system-x86 seabios ovmf ipxe-qemu iproute2 xorriso \
   ipxe mtools grub-common grub-pc-bin grub-efi-amd64-bin cpio wrk \
-  squashfs-tools mmdebstrap zstd buildah docker-registry busybox-static \
-  tftpd-hpa radvd kea-admin kea-dhcp4-server dhcping openssh-client
-TOOLS := nginx etcd etcdctl dot ipmitool curl openssl pg_ctlcluster slurmctld scontrol \
-  qemu-system-x86_64 ip xorriso mformat grub-mkimage cpio wrk \
-  mksquashfs mmdebstrap zstd buildah docker-registry busybox \
-  in.tftpd radvd perfdhcp kea-dhcp4 dhcping ssh
+  squashfs-tools mmdebstrap zstd buildah docker-registry busybox-static crun \
+  tftpd-hpa radvd kea-admin kea-dhcp4-server dhcping openssh-client procps
 # While it is there, Debian starts no daemon that it installs: we start our own, elsewhere.
 NO_START := /usr/sbin/policy-rc.d
 SEEDS ?= 1000
@@ -20,25 +17,29 @@ SEED ?= 1
 NODES ?= 256
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up up-simulated down test test-fast test-late lint sim bench docs lock clean
+.PHONY: help packages setup up up-simulated down test test-fast test-late test-fresh lint sim bench docs lock clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-.venv/.ready: requirements.lock pyproject.toml
-	@missing=; for tool in $(TOOLS); do command -v $$tool >/dev/null || missing=1; done; [ -z "$$missing" ] \
-	  && /usr/bin/python3 -c 'import ensurepip' 2>/dev/null \
-	  || { [ "$$(id -u)" = 0 ] || { echo "missing Debian packages; as root: apt-get install $(PACKAGES)" >&2; exit 1; }; \
-	       echo "installing Debian packages ..."; apt-get -qq update && made=; \
-	       [ -e $(NO_START) ] || { made=1; printf '#!/bin/sh\nexit 101\n' > $(NO_START); chmod +x $(NO_START); }; \
-	       DEBIAN_FRONTEND=noninteractive apt-get -qq -y install --no-install-recommends $(PACKAGES); status=$$?; \
-	       [ -z "$$made" ] || rm -f $(NO_START); exit $$status; }
+# Looked at every time: a package may have been named since, or removed.
+packages:
+	@there=" $$(dpkg-query -Wf '$${db:Status-Status} $${Package}\n' $(PACKAGES) 2>/dev/null | sed -n 's/^installed //p' | tr '\n' ' ')"; \
+	missing=; for package in $(PACKAGES); do [[ $$there == *" $$package "* ]] || missing+=" $$package"; done; \
+	[ -n "$$missing" ] || exit 0; \
+	[ "$$(id -u)" = 0 ] || { echo "missing Debian packages; as root: apt-get install$$missing" >&2; exit 1; }; \
+	echo "installing Debian packages:$$missing ..."; apt-get -qq update && made=; \
+	[ -e $(NO_START) ] || { made=1; printf '#!/bin/sh\nexit 101\n' > $(NO_START); chmod +x $(NO_START); }; \
+	DEBIAN_FRONTEND=noninteractive apt-get -qq -y install --no-install-recommends $$missing; status=$$?; \
+	[ -z "$$made" ] || rm -f $(NO_START); exit $$status
+
+.venv/.ready: requirements.lock pyproject.toml Makefile | packages
 	[ -x $(PY) ] || /usr/bin/python3 -m venv .venv
 	$(PY) -m pip -q install --disable-pip-version-check --require-hashes -r requirements.lock
 	$(PY) -m pip -q install --disable-pip-version-check --no-deps -e .
 	@touch $@
 
-setup: .venv/.ready  ## Install Debian packages and make .venv
+setup: packages .venv/.ready  ## Install Debian packages and make .venv
 
 up: setup  ## Start Strata here with four virtual machines that boot over the network (as root), and show where to look
 	.venv/bin/strata up --virtual
@@ -58,11 +59,14 @@ lint: setup  ## Style, types, layers
 test-fast: setup  ## Tests without servers, under 90 seconds
 	.venv/bin/pytest -q -n 2 -m "not slow and not server"
 
-test: setup lint  ## All tests, as CI runs them
-	.venv/bin/pytest -q -n 2 --dist loadfile
+test: setup lint  ## All tests, as CI runs them; some of them: make test TESTS=tests/core
+	.venv/bin/pytest -q -n 2 --dist loadfile $(TESTS)
 
 test-late: setup  ## All tests while everything comes late by chance, to find races: make test-late SEED=7
 	.venv/bin/pytest -q -n 2 --dist loadfile --late $(SEED)
+
+test-fresh: setup  ## Both commands of the README on a Debian 12 that has nothing yet (as root): CONTRIBUTING says how to run less
+	$(PY) tests/fresh/run.py $(ONLY) $(if $(TESTS),--tests "$(TESTS)") $(if $(KEEP),--keep "$(KEEP)")
 
 sim: setup  ## The whole controller under seeded faults in virtual time: make sim SEEDS=1000
 	$(PY) tests/simulation/run.py --seeds $(SEEDS)

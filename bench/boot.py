@@ -6,7 +6,7 @@ nodes at once.
 ``script_ratio_to_nginx`` compares boot scripts, made for each request, with nginx serving a file of the same size: the
 same client (wrk), the same connections, in turns; the best turn of each counts. ``boot_5000_s`` is how long it takes
 until every one of ``--nodes`` simulated nodes, each with an address of its own, has its script and its fragment, all of
-which are on disk by then. Needs root (network namespaces), wrk, nginx, kea-dhcp4-server and kea-admin.
+which are on disk by then. Needs root (network namespaces), wrk, nginx, kea-dhcp4-server, kea-admin and QEMU.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from pathlib import Path
 
 import boot_dhcp
 import boot_images
+import boot_minos
 import uvloop
 from load import Door, ask, request
 from measure import Figures, arguments, child, cpu_seconds, main, say, scratch, show, wait_until
@@ -59,7 +60,7 @@ def run() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--nodes", type=int, default=5000, help="that boot at once")
     parser.add_argument("--seconds", type=int, default=5, help="of each load")
-    parser.add_argument("--scripts-only", action="store_true", help="leave DHCP and images out")
+    parser.add_argument("--scripts-only", action="store_true", help="leave DHCP, images and the minimal OS out")
     parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)  # directory: be the boot service
     given = parser.parse_args()
     if given.serve:
@@ -71,6 +72,7 @@ def run() -> None:
     if not given.scripts_only:
         figures |= boot_dhcp.measure(quiet=given.json)
         figures |= boot_images.measure(quiet=given.json)
+        figures |= boot_minos.measure(quiet=given.json)
     show(figures, as_json=given.json)
 
 

@@ -28,6 +28,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    from fresh.programs import watch
+
+    sys.addaudithook(watch)  # nobody starts a program of which the Makefile's packages are not held to have it
     seed = config.getoption("--late")
     if seed:
         from support.late import be_late

@@ -60,7 +60,11 @@ class AgentProcess:
 
     def inside(self, *command: str) -> str:
         """Run something in the agent's namespace."""
-        return subprocess.run(self.command(*command), capture_output=True, text=True, timeout=30).stdout
+        done = subprocess.run(self.command(*command), capture_output=True, text=True, timeout=30)
+        assert done.returncode not in (126, 127), (
+            done.stderr
+        )  # it was not run at all: what it did not say means nothing
+        return done.stdout
 
     def command(self, *command: str) -> list[str]:
         """How to run something in the agent's namespace."""

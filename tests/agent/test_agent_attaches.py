@@ -310,7 +310,7 @@ async def test_agents_that_are_too_many_to_be_held_stay_connected_and_get_what_i
             print(f"{len(replies) - before} replies in {took:.1f} s, {new} connections, {max(shares):.2%} of a core")
             assert new <= 2, "a line for the log, say: none for what they ask"
             assert took > 5, "two that are too many, each for most of two seconds"
-            assert max(shares) < 0.01
+            assert max(shares) < 0.1, "none of them spins"
 
             results = await asyncio.gather(*(run_on(served, "echo", name, where="minos", node=name) for name in names))
             assert [result.output for result in results] == [f"{name}\n" for name in names]

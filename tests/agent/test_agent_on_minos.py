@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,8 +21,6 @@ SERVICE = "echo started; touch /run/up; while :; do sleep 1; done\n"
 BROKEN = "echo no luck; exit 4\n"
 MEGABYTES = 40
 MAC = "52:54:00:00:00:02"
-BUDGET = 10.0
-"""Seconds of the emulator's own work until the first report: other tests run beside this one."""
 
 
 @pytest.fixture(scope="module")
@@ -41,10 +38,6 @@ def machine(site: Controller, tmp_path_factory: pytest.TempPathFactory) -> Itera
     network = ("-netdev", "user,id=n1,net=10.0.3.0/24", "-device", f"virtio-net-pci,netdev=n1,romfile=,mac={MAC}")
     with Machine(initrd, *network) as running:
         running.wait_for("Linux version")
-        before = running.cpu_seconds()
-        first = site.wait(lambda: site.exchanges and site.exchanges[0], 120)
-        running.worked = running.cpu_seconds() - before  # type: ignore[attr-defined]
-        print(f"first report: {first['state']['uptime']:.1f} s, the emulator worked {running.worked:.1f} s")  # type: ignore[attr-defined]
         yield running
 
 
@@ -73,8 +66,9 @@ def shell(site: Controller, script: str, where: str = "minos") -> str:
     return base64.b64decode(result["output"]).decode()
 
 
-def test_the_first_report_comes_within_its_budget(machine: Machine, site: Controller) -> None:
-    assert machine.worked < BUDGET  # type: ignore[attr-defined]
+def test_its_first_report_says_what_it_is_and_that_it_runs_nothing_yet(machine: Machine, site: Controller) -> None:
+    first = site.wait(lambda: site.exchanges and site.exchanges[0], 240)
+    assert first["state"]["set"]["state"] == "idle"
     assert site.wait(lambda: site.inventories, 60)[0]["dmi"]["sys_vendor"] == "QEMU"
 
 
@@ -87,16 +81,10 @@ def test_a_set_runs_is_changed_goes_back_and_survives_its_agent(
     assert started["ok"], started
     assert shell(site, "echo $$; cat /proc/1/cmdline", "system").endswith("/service\x00")
 
-    before, worked = time.monotonic(), machine.cpu_seconds()
     changed = site.do("switch", set=big, seconds=120)
-    worked = machine.cpu_seconds() - worked
-    print(f"{MEGABYTES} MB in memory: {time.monotonic() - before:.1f} s, the emulator worked {worked:.1f} s")
     assert changed["ok"], changed
 
-    before, worked = time.monotonic(), machine.cpu_seconds()
     changed = site.do("switch", set=image_set(images["big"], "demand"), seconds=120)
-    worked = machine.cpu_seconds() - worked
-    print(f"{MEGABYTES} MB on demand: {time.monotonic() - before:.1f} s, the emulator worked {worked:.1f} s")
     assert changed["ok"], changed
     assert shell(site, "busybox sha256sum /padding", "system").split()[0] == images["padding"]["sha256"]
     assert shell(site, "ls /run/strata/images").strip() == "", "its memory was given back"

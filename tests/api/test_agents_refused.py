@@ -63,12 +63,10 @@ async def test_a_revoked_certificate_is_a_fact_at_once_and_not_when_the_node_is_
                 ground=SimpleNamespace(attached=site.hub.attached, held=lambda name: False),
             )
             control = BootControl(site.service, cast("Any", boot), cast("Any", None), cast("Any", identity))
-            begun = time.monotonic()
             status = await control.revoke(LOCAL_ADMIN, name)
             assert not status.attached
             await until(lambda: site.fact(name, "identity") == "none")
-            assert time.monotonic() - begun < 30, "long before its silence is noticed"
-            assert site.fact(name, "os") == "up"
+            assert site.fact(name, "os") == "up", "its silence has not been noticed yet"
             assert identity.records[name].revoked_by == LOCAL_ADMIN.name
 
 

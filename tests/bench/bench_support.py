@@ -25,7 +25,7 @@ def environment(scratch: Path) -> dict[str, str]:
 def figures(scratch: Path, script: str, *options: str) -> dict[str, Any]:
     """The one object that a script prints with ``--json``. It prints nothing else, and leaves no file."""
     done = subprocess.run(
-        command(script, *options, "--json"), env=environment(scratch), capture_output=True, text=True, timeout=120
+        command(script, *options, "--json"), env=environment(scratch), capture_output=True, text=True, timeout=280
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""

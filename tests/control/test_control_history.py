@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import stat
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -29,6 +28,7 @@ from strata.control.transitions import (
 )
 from strata.core import intset
 from strata.core.errors import BadRequest, Compacted, Corrupt, Unavailable
+from support.work import counted
 
 
 def row(when: float, variable: str, new: str, *uids: int, old: str = "?") -> Transition:
@@ -219,10 +219,10 @@ def test_a_row_has_a_key_in_order_and_junk_is_named() -> None:
 
 
 @pytest.mark.slow
-async def test_whole_fleet_changes_are_appended_fast(history: History) -> None:
+async def test_whole_fleet_changes_are_appended_as_a_whole_and_not_one_by_one(history: History) -> None:
     uids = np.random.default_rng(1).permutation(100_000)
     changes = [FactChange("power", "off", "on", "bmc", "seen", uids[i : i + 5000]) for i in range(0, 100_000, 5000)]
     batch = [(rev, each) for rev in (1, 2) for each in rows_of(float(rev), "c1", changes)]
-    begun = time.process_time()
-    assert await history.append(batch) == 200_000
-    assert time.process_time() - begun < 2.0, "a tenth of the usual speed, for a busy machine"
+    with counted() as work:
+        assert await history.append(batch) == 200_000
+    assert work.calls < 100_000

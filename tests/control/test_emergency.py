@@ -143,9 +143,8 @@ async def test_the_dead_hold_nobody_up_and_are_named(tmp_path: Path) -> None:
         await service.edits.create_nodes([type(described)(name="ghost", uid=0, bmc=dead)], "test")
         await service.edits.create_nodes([type(described)(name="bare", uid=0)], "test")
         await service.settled(await service.controller.store.revision())
-        begun = time.monotonic()
-        report = await press(machine, "n*,ghost,bare", 22)
-        assert time.monotonic() - begun < 30
+        async with asyncio.timeout(120):
+            report = await press(machine, "n*,ghost,bare", 22)
         assert count_on(machine) == 0
         assert report.outcome.done_count == 20
         reasons = {failed.nodes: failed.reason for failed in report.outcome.failed}

@@ -29,6 +29,7 @@ from strata.hardware.model import LAYER as HARDWARE
 from strata.platform.model import LAYER as PLATFORM
 from strata.provisioning.model import LAYER as PROVISIONING
 from strata.store.memory import MemoryStore
+from support.work import counted
 
 NODES = [f"n{number}" for number in range(1, 9)]
 CHASSIS = ["c0", "c1"]
@@ -248,7 +249,7 @@ async def test_a_job_downstream_keeps_everything_above_it_on(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-async def test_a_hundred_thousand_nodes_are_answered_in_a_moment(tmp_path: Path) -> None:
+async def test_a_hundred_thousand_nodes_are_answered_at_a_bounded_cost_for_each(tmp_path: Path) -> None:
     world = World()
     async with running(world, tmp_path) as service:
         many = [Node(name=f"m{i}", uid=0, location=f"x{i // 512}c{i // 64 % 8}s{i % 64}b0n0") for i in range(100_000)]
@@ -260,8 +261,7 @@ async def test_a_hundred_thousand_nodes_are_answered_in_a_moment(tmp_path: Path)
         batch = batch_of(service.registry, nodes)
         await driver.permits("fed", batch)
         for guard in ("fed", "feeds-nothing"):
-            begun = time.process_time()
-            answers = await driver.permits(guard, batch)
-            took = time.process_time() - begun
+            with counted() as work:
+                answers = await driver.permits(guard, batch)
             assert len(answers) == len(nodes)
-            assert took < 1.0, f"{guard} took {took:.2f} s"
+            assert work.calls < 60 * len(nodes), guard

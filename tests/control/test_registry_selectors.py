@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator
 
 import numpy as np
@@ -11,6 +10,7 @@ from registry_support import Fleet, a_fleet, spec
 
 from strata.control.selectors import parse
 from strata.core.errors import BadRequest, NotFound
+from support.work import counted
 
 
 class States:
@@ -124,11 +124,10 @@ async def test_a_mistake_is_named_with_what_would_be_right(
 
 
 @pytest.mark.parametrize("text", ["n[0-99999999]", "n[1-9999]m[1-9999]", "@g[0-99999999]", "n[1-200000],m[1-200000]"])
-async def test_a_range_bomb_is_refused_at_once(fleet: Fleet, text: str) -> None:
-    begun = time.process_time()
-    with pytest.raises(BadRequest):
+async def test_a_range_bomb_is_refused_before_most_of_it_is_unfolded(fleet: Fleet, text: str) -> None:
+    with counted() as work, pytest.raises(BadRequest):
         fleet.registry.select(text)
-    assert time.process_time() - begun < 1
+    assert work.calls < 8_000_000
 
 
 async def test_states_cannot_be_asked_for_where_there_is_no_engine(fleet: Fleet) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
-import time
 
 import pytest
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 
 from strata.core.errors import BadRequest, NotFound
 from strata.core.nodeset import LONGEST, expand, fold
+from support.work import counted, weighed
 
 GROUPS = {"a": ["n1", "n2"], "b": ["n2", "n3"], "rack1": ["r1"], "rack2": ["r2"], "none": []}
 
@@ -102,12 +102,11 @@ def test_expansion_agrees_with_clustershell(text: str) -> None:
         "n[" + ",".join(["0-999999"] * 50_000) + "]",
     ],
 )
-def test_a_range_bomb_is_refused_in_milliseconds(bomb: str) -> None:
+def test_a_range_bomb_is_refused_before_it_is_unfolded(bomb: str) -> None:
     everything = {**GROUPS, "everything": range(20_000_000)}
-    began = time.process_time()
-    with pytest.raises(BadRequest) as caught:
+    with weighed() as work, pytest.raises(BadRequest) as caught:
         expand(bomb, everything)  # type: ignore[arg-type]
-    assert time.process_time() - began < 0.5
+    assert work.peak < 20e6 + 300 * len(bomb), "memory for what was typed, not for what it means"
     assert len(str(caught.value)) < 400
 
 
@@ -203,16 +202,13 @@ def test_folding_is_as_short_as_one_would_write_it(names: list[str], folded: str
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", ["n{:06d}", "n{}", "rack3-n{}-ib"])
-def test_a_fleet_of_100000_folds_in_under_0_3_seconds(shape: str) -> None:
+def test_a_fleet_of_100000_folds_with_a_few_steps_for_each(shape: str) -> None:
     names = [shape.format(number) for number in range(100_000)]
     random.Random(1).shuffle(names)
-    best = float("inf")
-    for _ in range(3):
-        began = time.process_time()
+    with counted() as work:
         folded = fold(names)
-        best = min(best, time.process_time() - began)
     assert len(folded) < 40
-    assert best < 0.3
+    assert work.calls < 40 * len(names)
 
 
 def test_folding_does_not_load_clustershell() -> None:

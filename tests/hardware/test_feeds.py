@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 
 from strata.hardware.feeds import Coded, Place, feeds_of
+from support.work import counted
 
 
 def coded(words: list[str]) -> Coded:
@@ -58,12 +57,12 @@ def test_a_fleet_in_which_nothing_feeds_anything_is_empty() -> None:
     assert not feeds_of(len(NAMES), coded([""] * 6), find, [], OUTLETS)
 
 
-def test_a_hundred_thousand_nodes_take_a_moment() -> None:
+def test_a_hundred_thousand_nodes_are_looked_at_by_what_feeds_them_and_not_one_by_one() -> None:
     size = 100_000
     chassis = np.arange(size) // 64 + 1
     words = ["", *(f"x{i}" for i in range(1, chassis[-1] + 1))]
     place = Place(Coded(words, chassis.astype(np.int32)), {word: i * 64 for i, word in enumerate(words[1:])})
-    begun = time.process_time()
-    feeds = feeds_of(size, Coded([""], np.zeros(size, dtype=np.int32)), find, [place], np.zeros(size, dtype=bool))
-    assert time.process_time() - begun < 0.25
+    with counted() as work:
+        feeds = feeds_of(size, Coded([""], np.zeros(size, dtype=np.int32)), find, [place], np.zeros(size, dtype=bool))
+    assert work.calls < size / 4
     assert feeds.feeders[feeds.kinds[70]] == (64,) and len(feeds.fed_by(64)) == 1

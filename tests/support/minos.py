@@ -123,11 +123,6 @@ class Machine:
                 return line
         raise AssertionError(f"no {text!r} on the console:\n" + "\n".join(self.console[-30:]))
 
-    def cpu_seconds(self) -> float:
-        """How long the emulator has worked, whatever else the host did meanwhile."""
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
     def type(self, text: str) -> None:
         """Type on the console."""
         assert self._process.stdin is not None

@@ -32,7 +32,11 @@ LIMIT = NODES * 400
 
 
 class Machine:
-    """Simulated nodes that watch the sum of their caps, and end the controller at the ``fatal``-th change from now."""
+    """Simulated nodes that watch the sum of their caps, and end the controller at the ``fatal``-th change from now.
+
+    What it had sent by then and no node had taken is lost with it (until ``lost`` is taken back): however far the
+    controller was ahead of the nodes, it dies in the middle.
+    """
 
     def __init__(self) -> None:
         self.nodes = SimNodes(NODES, timing=Timing(scale=0))
@@ -41,10 +45,14 @@ class Machine:
         self.changes: list[tuple[int, float, float]] = []
         """Of each change of a cap: the node, its cap before and after; without one, the most that it draws."""
         self.fatal = -1
+        self.lost = False
+        """Whether changes of caps are lost on their way."""
         self.process: asyncio.subprocess.Process | None = None
         set_cap, act = self.nodes.electricity.set_cap, self.nodes.act
 
         def watched(idx: np.ndarray, watts: float | None) -> None:  # type: ignore[type-arg]
+            if self.lost:
+                return
             before = np.minimum(self.nodes.electricity.caps[idx], MOST)
             set_cap(idx, watts)
             after = np.minimum(self.nodes.electricity.caps[idx], MOST)
@@ -52,7 +60,10 @@ class Machine:
             self.peak = max(self.peak, self.total)
             self.fatal -= 1
             if self.fatal == 0 and self.process is not None:
+                self.lost = True
                 os.kill(self.process.pid, signal.SIGKILL)
+                with contextlib.suppress(ChildProcessError):  # it is dead already, and asyncio knows
+                    os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT)
 
         def acted(mutation: str, idx: np.ndarray, **more: Any) -> Acted:  # type: ignore[type-arg]
             found = act(mutation, idx, **more)
@@ -99,6 +110,7 @@ class Controller:
         self.process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
+        self._machine.lost = False
         arguments = (
             "serve", "--state-dir", self._state, "--no-tls", "--no-consoles", "--simulator",
             self._machine.server.address, "--simulated", NODES, "--site-power-limit", f"{LIMIT}W", *self._more,

@@ -1,7 +1,6 @@
 """The minimal OS on an emulated machine: it boots, brings up what the agent needs, and keeps the agent running."""
 
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -10,9 +9,6 @@ from strata.provisioning.minos.tree import File, regular
 from support.minos import Machine, initrd_with
 
 pytestmark = [pytest.mark.slow, pytest.mark.server]
-
-BUDGET = 10.0
-"""Seconds from the kernel's first line to the agent's. Of the emulator's own time: other tests run beside this one."""
 
 MAC = "52:54:00:12:34:56"
 BOOT = {
@@ -57,15 +53,11 @@ exec /usr/bin/python3 -I -S -B -u -m strata_agent
 """
 
 
-def test_it_boots_to_an_agent_within_its_budget(tmp_path: Path):
+def test_it_boots_to_an_agent_that_says_what_it_waits_for(tmp_path: Path):
     extra = {"etc/strata/boot.json": File(0o100600, json.dumps(BOOT).encode())}
     with Machine(initrd_with(extra, tmp_path / "initrd")) as machine:
         machine.wait_for("Linux version")
-        entry, busy = time.monotonic(), machine.cpu_seconds()
-        machine.wait_for("strata-agent")
-        took, busy = time.monotonic() - entry, machine.cpu_seconds() - busy
-        print(f"kernel's first line to the agent's: {took:.1f} s, of which the emulator worked {busy:.1f} s")
-        assert busy < BUDGET
+        assert "not enrolled yet" in machine.wait_for("strata-agent")
 
 
 def test_network_modules_mounts_and_containers_are_ready_and_a_failed_agent_is_started_again(tmp_path: Path):
