@@ -31,8 +31,8 @@ STARTED = frozenset(
         *("grub-mkimage", "head", "in.tftpd", "initdb", "ip", "ipmitool", "kea-dhcp4", "kill", "make", "mcopy"),
         *("mformat", "mksquashfs", "mmd", "mmdebstrap", "mount", "nginx", "nice", "nsenter", "openssl", "perfdhcp"),
         *("pg_isready", "pgrep", "postgres", "ps", "qemu-system-x86_64", "radvd", "rm", "sbatch", "scontrol"),
-        *("setpriv", "sh", "sleep", "slurmctld", "ssh", "sysctl", "umount", "unshare", "unsquashfs", "wrk"),
-        *("xorriso", "zstd"),
+        *("setpriv", "sh", "sleep", "slurmctld", "ssh", "sysctl", "tar", "umount", "unshare", "unsquashfs", "useradd"),
+        *("wrk", "xorriso", "zstd"),
     }
 )
 """By name. Not: Python, and what pip installs."""
