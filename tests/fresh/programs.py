@@ -30,7 +30,18 @@ STARTED = frozenset(
         *("dhcping", "docker-registry", "dot", "dpkg", "dpkg-deb", "dpkg-query", "echo", "etcd", "git"),
         *("grub-mkimage", "head", "in.tftpd", "initdb", "ip", "ipmitool", "kea-dhcp4", "kill", "make", "mcopy"),
         *("mformat", "mksquashfs", "mmd", "mmdebstrap", "mount", "nginx", "nice", "nsenter", "openssl", "perfdhcp"),
-        *("pg_isready", "pgrep", "postgres", "ps", "qemu-system-x86_64", "radvd", "rm", "sbatch", "scontrol"),
+        *(
+            "pg_isready",
+            "pgrep",
+            "postgres",
+            "prlimit",
+            "ps",
+            "qemu-system-x86_64",
+            "radvd",
+            "rm",
+            "sbatch",
+            "scontrol",
+        ),
         *("setpriv", "sh", "sleep", "slurmctld", "ssh", "sysctl", "tar", "umount", "unshare", "unsquashfs", "useradd"),
         *("wrk", "xorriso", "zstd"),
     }
@@ -58,7 +69,8 @@ COMPUTED: dict[str, tuple[str, ...]] = {
     "src/strata/provisioning/child.py::_spawn": ("in.tftpd", "radvd"),
     "src/strata/provisioning/child.py::find": ("in.tftpd", "radvd"),
     "src/strata/provisioning/images/commands.py::run": _IMAGES,
-    "src/strata/provisioning/images/furnish.py::_run_inside": (),  # what is in the image
+    "src/strata/provisioning/images/commands.py::require": _IMAGES,
+    "src/strata/provisioning/images/layers.py::_zstd": ("setpriv", "zstd"),
     "src/strata/provisioning/minos/packages.py::_run": ("apt-cache", "apt-get", "dpkg"),
     "src/strata/provisioning/minos/python.py::_compile": (),  # Python, of a version that the kernel's packages decide
     "src/strata/virtual/qemu/create.py::check_host": ("qemu-system-x86_64",),
@@ -84,6 +96,12 @@ COMPUTED: dict[str, tuple[str, ...]] = {
     "tests/system/test_slurm_capmc.py::run": ("sbatch", "scontrol"),
     "tests/system/test_virtual_cluster.py::test_nodes_do_not_notice_that_the_service_is_away": ("nsenter",),
     "tests/virtual/test_virtual_tree.py::test_the_service_validator_of_the_dmtf_finds_no_failure": (),
+    "src/strata/provisioning/worker.py::ask": ("prlimit", "setpriv", "unshare"),
+    "tests/provisioning/test_image_hostile.py::test_nothing_but_files_is_in_reach_of_a_worker": (
+        "prlimit",
+        "setpriv",
+        "unshare",
+    ),
 }
 """Where a command comes from elsewhere → what it can be. Empty: Python, or what users and images bring themselves."""
 
