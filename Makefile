@@ -90,8 +90,9 @@ docs: setup  ## Make the reference pages from the code
 	$(PY) docs/generate.py
 
 lock: setup  ## Pin the newest versions that pyproject.toml allows, with hashes
-	.venv/bin/pip-compile -q --extra dev --generate-hashes --no-emit-index-url --no-emit-trusted-host \
-	  --no-emit-find-links --no-annotate --strip-extras --allow-unsafe --no-header -o requirements.lock pyproject.toml
+	.venv/bin/pip-compile -q --extra dev --extra postgres --extra ipmi --extra plot --generate-hashes \
+	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-annotate --strip-extras --allow-unsafe \
+	  --no-header -o requirements.lock pyproject.toml
 
 clean:  ## Remove what was built here
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

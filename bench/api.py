@@ -62,10 +62,11 @@ def run() -> None:
 
 def _serve(directory: Path, address: str, nodes: int) -> None:
     """What ``strata serve`` does, with a simulated fleet that takes no time to boot."""
-    from strata import daemon
-    from strata.control.settings import ListenSettings, LogSettings, Settings, SimulatedSettings
+    from strata.daemon import running
+    from strata.daemon.settings import Settings, SimulatedSettings
+    from strata.fleet.settings import ListenSettings, LogSettings
 
-    daemon.run(
+    running.run(
         Settings(
             state_dir=directory,
             controller_id="bench",

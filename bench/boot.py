@@ -30,9 +30,9 @@ from load import Door, ask, request
 from measure import Figures, arguments, child, cpu_seconds, main, say, scratch, show, wait_until
 
 from strata.api.nginx import find_nginx, free_port
-from strata.control.ca import Authority, Issued
 from strata.core.node import Interface, Node
-from strata.provisioning.alarm import Alarm
+from strata.fleet.access.authority import Authority, Issued
+from strata.fleet.alarm import Alarm
 from strata.provisioning.boot.builds import Builds
 from strata.provisioning.boot.fragment import Site
 from strata.provisioning.boot.ground import Ground

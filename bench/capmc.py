@@ -104,11 +104,10 @@ def _check(what: str, found: int, wanted: int) -> None:
 
 async def _serve(directory: Path, count: int) -> None:
     """Serve until SIGTERM."""
-    from strata.api.services import Services
-    from strata.control.auth import Authenticator
-    from strata.control.metrics import Metrics
-    from strata.control.service_capmc import CapmcService
-    from strata.power.columns import PowerColumns
+    from strata.fleet.access.credentials import Authenticator
+    from strata.power.capmc.service import CapmcService
+    from strata.power.telemetry.columns import PowerColumns
+    from support.rooms import api_services
 
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
@@ -120,8 +119,8 @@ async def _serve(directory: Path, count: int) -> None:
         columns = PowerColumns()
         authenticator = Authenticator(service.controller.store, service.ledger)
         # The hardware layer is not asked in what is measured here.
-        capmc = CapmcService(service, None, columns, None)  # type: ignore[arg-type]
-        services = Services(facade=service, authenticator=authenticator, metrics=Metrics(), capmc=capmc)
+        capmc = CapmcService(service, columns, None)  # type: ignore[arg-type]
+        services = api_services(fleet=service, authenticator=authenticator, rooms={CapmcService: capmc})
         door = await parts.enter_async_context(front_door(services, directory))
         door.certificate("workload-manager", name="client")
         while service.view.fact_mask("personality", "active").sum() != count:  # noqa: ASYNC110

@@ -20,11 +20,11 @@ import uvloop
 from fleet import GOAL, LIFTED, MUTATIONS, all_ready, controlled, describe, in_process, over_sockets, simulator
 from measure import Figures, Gauge, arguments, cpu_seconds, main, own_peak_mb, peak_mb, say, scratch, show
 
-from strata.control.fleet_views.desires import DocumentSpec
-from strata.control.metrics import Metrics
-from strata.control.principal import LOCAL_ADMIN
-from strata.control.service import Service
 from strata.core.driver import Driver
+from strata.fleet.access.principal import LOCAL_ADMIN
+from strata.fleet.desires.records import DocumentSpec
+from strata.fleet.metrics import Metrics
+from support.rooms import OpenFleet
 
 
 def run() -> None:
@@ -106,19 +106,19 @@ async def _converge(given: argparse.Namespace, directory: Path, drivers: Mapping
     }
 
 
-async def _written(service: Service, gauge: Gauge) -> float:
+async def _written(service: OpenFleet, gauge: Gauge) -> float:
     """When all that happened was in the history."""
-    chronicle = service.controller.chronicle
+    recorder = service.controller.recorder
     while True:
-        await chronicle.flush()
+        await recorder.flush()
         revision = await service.controller.store.revision()
         await service.registry.reached(revision)
-        await chronicle.flush()
-        if chronicle.history is None or chronicle.history.last_revision >= revision:
+        await recorder.flush()
+        if recorder.history is None or recorder.history.last_revision >= revision:
             return gauge.seconds
 
 
-async def _progress(service: Service, gauge: Gauge, quiet: bool) -> None:
+async def _progress(service: OpenFleet, gauge: Gauge, quiet: bool) -> None:
     while True:
         ready = service.controller.counts()["ready"]
         say(f"{gauge.seconds:6.1f} s  {ready:>9,} ready", quiet=quiet)

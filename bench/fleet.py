@@ -19,17 +19,17 @@ import msgspec
 import numpy as np
 from measure import child
 
-from strata.control.controller import Controller
-from strata.control.edits import Edits
-from strata.control.registry import Registry
-from strata.control.service import Service
-from strata.control.settings import LeadershipSettings, Settings
 from strata.core.driver import Driver
 from strata.core.model import Model
-from strata.hardware.bmc_driver import BmcDriver
-from strata.hardware.controllers import Controllers
+from strata.daemon.settings import Settings
+from strata.fleet.controller.controller import Controller
+from strata.fleet.registry.edits import Edits
+from strata.fleet.registry.registry import Registry
+from strata.fleet.settings import LeadershipSettings
+from strata.hardware.bmc.bmcs import Bmcs
+from strata.hardware.bmc.driver import BmcDriver
+from strata.hardware.bmc.redfish.client import Credentials, RedfishClient
 from strata.hardware.model import LAYER as HARDWARE
-from strata.hardware.redfish.client import Credentials, RedfishClient
 from strata.platform.model import LAYER as PLATFORM
 from strata.provisioning.model import LAYER as PROVISIONING
 from strata.store.audit import Ledger
@@ -40,6 +40,9 @@ from strata.virtual.driver import sim_drivers
 from strata.virtual.faults import Timing
 from strata.virtual.fleet import simulated_groups, simulated_nodes
 from strata.virtual.nodes import SimNodes
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+from support.rooms import OpenFleet
 
 GOAL = {"power": "on", "os": "up", "image": "v1", "personality": "active", "config": "r1", "workload": "in"}
 """What every node is to become."""
@@ -81,7 +84,7 @@ async def describe(directory: Path, count: int, bmc_base: str = "") -> float:
 @contextlib.asynccontextmanager
 async def controlled(
     directory: Path, drivers: Mapping[str, Driver], seed: int = 0, lease: float = 10.0
-) -> AsyncIterator[Service]:
+) -> AsyncIterator[OpenFleet]:
     """A controller that starts on the store in ``directory`` and knows no fact yet."""
     store = SqliteStore(directory / "strata.db")
     try:
@@ -95,18 +98,18 @@ async def controlled(
             leadership=leadership,
             seed=seed,
         )
-        service = Service(controller, Settings(state_dir=directory))
+        service = OpenFleet(controller, Settings(state_dir=directory))
         await controller.start()
         try:
             yield service
         finally:
-            await service.jobs_.close()
+            await service.operations.close()
             await controller.stop()
     finally:
         await store.close()
 
 
-async def all_ready(service: Service, limit: float) -> None:
+async def all_ready(service: OpenFleet, limit: float) -> None:
     """Wait until every node is at its goal."""
     begun = time.monotonic()
     count = len(service.registry)
@@ -143,7 +146,7 @@ async def over_sockets(address: str) -> AsyncIterator[dict[str, Driver]]:
     """Drivers that reach the simulator at ``address``: Redfish for power, its gateway for agents."""
     account = SIMULATED_ACCOUNT
     async with contextlib.AsyncExitStack() as parts:
-        controllers = Controllers(RedfishClient(Credentials(account.user, account.password)))
+        controllers = Bmcs(RedfishClient(Credentials(account.user, account.password)))
         parts.push_async_callback(controllers.close)
         bmc = BmcDriver(controllers)
         parts.push_async_callback(bmc.close)

@@ -1,9 +1,9 @@
-"""How fast controllers of nodes are found and read: discovery, a power sweep, the same with dead ones among them.
+"""How fast BMCs of nodes are found and read: discovery, a power sweep, the same with dead ones among them.
 
     .venv/bin/python bench/hardware.py --json
     .venv/bin/python bench/hardware.py --discover 10000 --json
 
-The simulator runs in a process of its own, so half of a small machine is its. A dead controller is one that takes the
+The simulator runs in a process of its own, so half of a small machine is its. A dead BMC is one that takes the
 connection and says nothing. ``ratio_to_bare`` compares the requests a second of a warm sweep with those of a loop
 over aiohttp that sends the same requests to the same simulator and looks at nothing, in the same run.
 """
@@ -23,13 +23,13 @@ from fleet import simulator
 from measure import Figures, Gauge, arguments, cpu_seconds, main, own_peak_mb, say, scratch, show
 
 from strata.core.driver import Batch
-from strata.hardware.bmc_driver import BmcDriver
-from strata.hardware.controllers import Controllers
+from strata.hardware.bmc.bmcs import Bmcs
+from strata.hardware.bmc.driver import BmcDriver
+from strata.hardware.bmc.redfish.client import Credentials, RedfishClient
 from strata.hardware.discovery.crawl import crawl
 from strata.hardware.discovery.sweep import Discovery
-from strata.hardware.inventory.found import Found
+from strata.hardware.inventory.records import Found
 from strata.hardware.inventory.store import Inventory
-from strata.hardware.redfish.client import Credentials, RedfishClient
 from strata.store.sqlite import SqliteStore
 from strata.virtual.bmc_server import SIMULATED_ACCOUNT
 from strata.virtual.fleet import node_names
@@ -73,14 +73,14 @@ async def _measure(given: argparse.Namespace, directory: Path, address: str) -> 
     }
 
 
-def _controllers() -> Controllers:
-    return Controllers(RedfishClient(Credentials(SIMULATED_ACCOUNT.user, SIMULATED_ACCOUNT.password)))
+def _bmcs() -> Bmcs:
+    return Bmcs(RedfishClient(Credentials(SIMULATED_ACCOUNT.user, SIMULATED_ACCOUNT.password)))
 
 
 async def _discover(directory: Path, addresses: Sequence[str], quiet: bool) -> Figures:
-    """Read every controller and write what it told into the inventory of a SQLite store."""
+    """Read every BMC and write what it told into the inventory of a SQLite store."""
     store = SqliteStore(directory / "strata.db")
-    controllers = _controllers()
+    controllers = _bmcs()
     inventory = Inventory(store)
     await inventory.start()
     requests = 0
@@ -111,7 +111,7 @@ async def _discover(directory: Path, addresses: Sequence[str], quiet: bool) -> F
 
 
 async def _sweeps(given: argparse.Namespace, names: Sequence[str], address: str) -> Figures:
-    """A first sweep (with all logins), a second one, and a first one with dead controllers among the others."""
+    """A first sweep (with all logins), a second one, and a first one with dead BMCs among the others."""
     figures: Figures = {}
     alive = [f"{address}/bmc/{name}" for name in names]
     async with _driver() as driver:
@@ -126,7 +126,7 @@ async def _sweeps(given: argparse.Namespace, names: Sequence[str], address: str)
 
 @contextlib.asynccontextmanager
 async def _driver() -> AsyncIterator[BmcDriver]:
-    controllers = _controllers()
+    controllers = _bmcs()
     driver = BmcDriver(controllers)
     try:
         yield driver
@@ -136,7 +136,7 @@ async def _driver() -> AsyncIterator[BmcDriver]:
 
 
 async def _sweep(driver: BmcDriver, names: Sequence[str], bmcs: Sequence[str], alive: str) -> tuple[float, int]:
-    """Until every living controller (those below ``alive``) has told the power of its node: the seconds, and how many
+    """Until every living BMC (those below ``alive``) has told the power of its node: the seconds, and how many
     were too slow to be heard the first time, as they are on a machine that is busy with other things."""
     gauge, left, again = Gauge(), np.arange(len(names)), 0
     for turn in range(20):

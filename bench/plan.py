@@ -25,17 +25,16 @@ from fleet import GOAL, LIFTED, all_ready, controlled, describe, in_process
 from measure import Figures, arguments, main, own_peak_mb, say, scratch, show
 
 from strata.api.server import ApiServer
-from strata.api.services import Services
-from strata.control.auth import Authenticator
-from strata.control.ca import Authority
-from strata.control.fleet_views.desires import DesireChange, DocumentSpec
-from strata.control.fleet_views.plans import PlanRequest
-from strata.control.principal import LOCAL_ADMIN
-from strata.control.service import Service
 from strata.core.column import Column
 from strata.core.driver import Batch, Driver, Outcomes
 from strata.core.model import Mutation
+from strata.fleet.access.authority import Authority
+from strata.fleet.access.credentials import Authenticator
+from strata.fleet.access.principal import LOCAL_ADMIN
+from strata.fleet.desires.records import DesireChange, DocumentSpec
+from strata.fleet.plans.records import PlanRequest
 from strata.virtual.nodes import SimNodes
+from support.rooms import OpenFleet, api_services
 
 STAGES: tuple[dict[str, str], ...] = (
     {},
@@ -137,7 +136,7 @@ class Watched:
         return await self._driver.permits(guard, batch)
 
 
-async def _all_seen(service: Service, nodes: SimNodes) -> None:
+async def _all_seen(service: OpenFleet, nodes: SimNodes) -> None:
     """Wait until the controller has seen everything that there is to see."""
     columns = service.controller.engine.table.columns
     while not all(  # noqa: ASYNC110 - the engine sets no event
@@ -146,7 +145,7 @@ async def _all_seen(service: Service, nodes: SimNodes) -> None:
         await asyncio.sleep(0.05)
 
 
-async def _plan(service: Service) -> tuple[float, int]:
+async def _plan(service: OpenFleet) -> tuple[float, int]:
     """A dry run within the service: its time (the median of some), and how many classes it found."""
     times = []
     for _ in range(ROUNDS):
@@ -158,14 +157,13 @@ async def _plan(service: Service) -> tuple[float, int]:
 
 
 @contextlib.asynccontextmanager
-async def _socket(service: Service, directory: Path) -> AsyncIterator[Path]:
+async def _socket(service: OpenFleet, directory: Path) -> AsyncIterator[Path]:
     """The service's own API on a local socket."""
     authenticator = Authenticator(service.controller.store, service.ledger)
     await authenticator.start()
-    services = Services(
-        facade=service,
+    services = api_services(
+        fleet=service,
         authenticator=authenticator,
-        metrics=service.controller.metrics,
         authority=Authority.open(directory / "ca"),
     )
     server = ApiServer(services, directory / "admin.sock")
@@ -195,7 +193,7 @@ async def _command(path: Path) -> float:
     return statistics.median(times)
 
 
-async def _react(service: Service, driver: Watched, count: int) -> list[float]:
+async def _react(service: OpenFleet, driver: Watched, count: int) -> list[float]:
     """Change one node after the other; for each, the seconds until the driver was called for it."""
     resync = asyncio.create_task(_resync(service))
     names = service.registry.names
@@ -215,14 +213,14 @@ async def _react(service: Service, driver: Watched, count: int) -> list[float]:
             await resync
 
 
-async def _resync(service: Service) -> None:
+async def _resync(service: OpenFleet) -> None:
     """Have every node looked at and decided on, again and again."""
     controller = service.controller
     everyone = np.flatnonzero(service.registry.alive)
     while True:
         now = controller.clock.now()
-        controller.engine.sight.look_soon(everyone, None, now)
-        controller.engine.work.due[everyone] = now
+        controller.engine.facts.schedule_look(everyone, None, now)
+        controller.engine.progress.due[everyone] = now
         controller.wake()
         await asyncio.sleep(0.25)
 

@@ -13,12 +13,11 @@ import time
 
 from measure import Figures, Gauge, arguments, main, own_peak_mb, say, show
 
-from strata.power.policy_file import parse
-from strata.power.rehearsal import Death, rehearse
-from strata.power.rehearsal_compare import baselines
-from strata.power.rehearsal_outcome import Outcome
-from strata.power.rehearsal_world import Machine
-from strata.power.trace import generate
+from strata.power.policies.policy import parse
+from strata.power.simulation.outcome import Outcome
+from strata.power.simulation.simulation import Death, baselines, simulate
+from strata.power.simulation.trace import generate
+from strata.power.simulation.world import Machine
 
 EACH = 250.0
 POLICY = """
@@ -51,10 +50,10 @@ def run() -> None:
         ("static", *static, None),
         ("fewer", *fewer, None),
     ):
-        say(f"rehearsing {name}", quiet=options.json)
+        say(f"simulating {name}", quiet=options.json)
         gauge, cpu = Gauge(), time.process_time()
         machine = Machine(ratings=candidate.nodes.ratings(count))
-        found = rehearse(candidate, machine, jobs, limit=limit, days=options.days, seed=options.seed, death=dies)
+        found = simulate(candidate, machine, jobs, limit=limit, days=options.days, seed=options.seed, death=dies)
         if name == "policy":
             figures |= {"simulate_s": gauge.seconds, "simulate_cpu_s": time.process_time() - cpu}
         figures |= {f"{name}_{figure}": value for figure, value in _of(found).items()}

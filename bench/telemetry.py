@@ -28,8 +28,8 @@ import psycopg
 import uvloop
 from measure import Figures, Gauge, arguments, main, own_peak_mb, say, scratch, show
 
-from strata.power.series import Samples
-from strata.power.series_columns import ColumnSeries
+from strata.power.series.records import Samples
+from strata.power.series.series import Series
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from support.postgres import postgres
@@ -102,8 +102,8 @@ async def _measure(given: argparse.Namespace, directory: Path, address: str) -> 
 
 
 @contextlib.asynccontextmanager
-async def _opened(path: Path) -> AsyncIterator[ColumnSeries]:
-    series = ColumnSeries.in_file(path, clock=lambda: math.inf)
+async def _opened(path: Path) -> AsyncIterator[Series]:
+    series = Series.in_file(path, clock=lambda: math.inf)
     await series.start()
     try:
         yield series
@@ -111,7 +111,7 @@ async def _opened(path: Path) -> AsyncIterator[ColumnSeries]:
         await series.close()
 
 
-async def _bulk(given: argparse.Namespace, series: ColumnSeries, machine: Machine) -> Figures:
+async def _bulk(given: argparse.Namespace, series: Series, machine: Machine) -> Figures:
     seconds = cpu = 0.0
     for first in range(0, given.bulk, 60):
         batch = machine.batch(min(60, given.bulk - first))
@@ -125,7 +125,7 @@ async def _bulk(given: argparse.Namespace, series: ColumnSeries, machine: Machin
 
 
 async def _questions(
-    given: argparse.Namespace, series: ColumnSeries, uids: npt.NDArray[np.int64], hour: tuple[float, float]
+    given: argparse.Namespace, series: Series, uids: npt.NDArray[np.int64], hour: tuple[float, float]
 ) -> Figures:
     scattered = _scattered(given, uids)
 
@@ -144,7 +144,7 @@ async def _questions(
     }
 
 
-async def _job(series: ColumnSeries, nodes: npt.NDArray[np.int64], hour: tuple[float, float]) -> None:
+async def _job(series: Series, nodes: npt.NDArray[np.int64], hour: tuple[float, float]) -> None:
     found = await series.energy(nodes, *hour)
     used = found.joules
     stats = (used.sum(), used.mean(), used.std(), used.max(), used.min(), found.peak.max())
@@ -157,7 +157,7 @@ def _scattered(given: argparse.Namespace, uids: npt.NDArray[np.int64]) -> npt.ND
 
 
 async def _counters(
-    given: argparse.Namespace, series: ColumnSeries, uids: npt.NDArray[np.int64], hour: tuple[float, float]
+    given: argparse.Namespace, series: Series, uids: npt.NDArray[np.int64], hour: tuple[float, float]
 ) -> Figures:
     """Every node has an energy counter too, read every ten seconds."""
     begun = np.random.default_rng(given.seed).integers(0, 10**9, len(uids)).astype(float)
@@ -168,7 +168,7 @@ async def _counters(
     return {"job_stats_with_counters_ms": await _median_ms(lambda: _job(series, scattered, hour))}
 
 
-async def _live(given: argparse.Namespace, series: ColumnSeries, machine: Machine) -> Figures:
+async def _live(given: argparse.Namespace, series: Series, machine: Machine) -> Figures:
     spent = 0.0
     worst = 0.0
     begun = time.monotonic()
@@ -187,7 +187,7 @@ async def _live(given: argparse.Namespace, series: ColumnSeries, machine: Machin
 
 async def _against_sql(
     given: argparse.Namespace,
-    series: ColumnSeries,
+    series: Series,
     uids: npt.NDArray[np.int64],
     hour: tuple[float, float],
     address: str,
@@ -243,7 +243,7 @@ async def _against_sql(
 
 async def _in_postgres(given: argparse.Namespace, address: str) -> Figures:
     """Ten minutes of chunks in PostgreSQL."""
-    series = ColumnSeries.in_postgres(address, "bench", clock=lambda: math.inf)
+    series = Series.in_postgres(address, "bench", clock=lambda: math.inf)
     await series.start()
     seconds, many = 0.0, min(600, given.bulk)
     try:

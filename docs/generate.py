@@ -8,35 +8,22 @@ from __future__ import annotations
 
 import argparse
 import ast
+import inspect
+import itertools
 import re
 import sys
 from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import click
 
 REFERENCE = Path(__file__).resolve().parent / "reference"
-SOURCE = Path(__file__).resolve().parents[1] / "src" / "strata"
 MARK = "<!-- Made by docs/generate.py from the code. Do not edit; run `make docs`. -->\n"
 WIDTH = 100
+UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
-OPTIONS = {
-    "store.url": "--store",
-    "listen.tls": "--no-tls",
-    "listen.host": "--listen",
-    "listen.port": "--listen",
-    "listen.names": "--tls-name",
-    "leadership.shards": "--shards",
-    "simulated.nodes": "--simulated",
-    "simulated.address": "--simulator",
-    "logs.level": "--log-level",
-    "logs.format": "--log-format",
-    "state_dir": "--state-dir",
-    "controller_id": "--controller-id",
-    "models": "--model",
-}
-"""Which option of ``strata serve`` sets what. ``settings_page`` fails if one of them is not there."""
+EXAMPLE = REFERENCE / "strata.yaml"
 
 
 def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -98,7 +85,7 @@ def rest_page() -> str:
     """Every operation and every record of the OpenAPI document."""
     from strata.api.app import create_litestar, openapi_schema
     from strata.api.rights import _ALWAYS, _STATUSES, handlers_of
-    from strata.control import selectors
+    from strata.fleet.selectors import language as selectors
 
     schema = openapi_schema()
     rights = {(method, path): handler.opt["right"] for method, path, handler in handlers_of(create_litestar(1))}
@@ -205,21 +192,19 @@ def _kind(schema: Mapping[str, Any]) -> str:
 def model_page() -> str:
     """What the layers declare."""
     from strata.core.model import Model
-    from strata.daemon import BUILT_IN
-    from strata.hardware.model import LAYER as HARDWARE
-    from strata.platform.model import LAYER as PLATFORM
-    from strata.provisioning.model import LAYER as PROVISIONING
+    from strata.daemon.layers import LAYERS
 
-    names = {id(HARDWARE): "hardware", id(PROVISIONING): "provisioning", id(PLATFORM): "platform"}
-    whole = Model.of(*BUILT_IN)
+    whole = Model.of(*(layer.model for layer in LAYERS))
     parts = [
         MARK,
         "# The built-in model\n",
         "What Strata's own layers declare, lowest first. A site adds to it with a [model file](model-file.md).",
         "`strata model show` prints the same, `strata model graph` draws it.\n",
     ]
-    for layer in BUILT_IN:
-        parts += [f"## Layer {names[id(layer)]}\n", "### Variables\n", _variables(layer.variables), "### Mutations\n"]
+    for name, layer in ((declared.name, declared.model) for declared in LAYERS):
+        parts.append(f"## Layer {name}\n")
+        if layer.variables:
+            parts += ["### Variables\n", _variables(layer.variables), "### Mutations\n"]
         parts += [_mutation(whole.mutations[m.name], whole) for m in layer.mutations]
         if layer.guards:
             rows = ((code(g.name), code(g.driver), f"{g.ask_again_after:g} s", g.doc) for g in layer.guards)
@@ -292,66 +277,96 @@ def _conditions(conditions: Mapping[str, Iterable[str]]) -> str:
 
 
 def settings_page() -> str:
-    """Every setting, from the source: defaults as they are written there."""
-    from strata.cli.serve import serve
+    """Every setting of the configuration file: meanings from the source, types and defaults from the classes."""
+    from strata.daemon import CONFIG_FILE
+    from strata.daemon.serve_commands import serve
+    from strata.daemon.settings import Settings
+    from strata.fleet.settings import FleetSettings
 
-    known = {name for parameter in serve.params for name in (*parameter.opts, *parameter.secondary_opts)}
-    missing = sorted(set(OPTIONS.values()) - known)
-    if missing:
-        raise SystemExit(f"strata serve has no option {missing[0]}: correct OPTIONS in docs/generate.py")
-    classes = {**_classes(SOURCE / "control" / "settings.py"), **_classes(SOURCE / "engine" / "settings.py")}
-    root = classes["Settings"]
+    options = {(parameter.name or "").replace("__", "."): parameter.opts[0] for parameter in serve.params}
+    options |= {"listen.host": "--listen", "listen.port": "--listen", "layers": "LAYERS"}
+    settings = Settings(state_dir=Path("$STRATA_STATE, or by user"), controller_id="the host's name")
+    sections = dict(settings.sections())
+    plain = [name for name in settings.__struct_fields__ if name not in sections]
+    said = {**_docs(FleetSettings), **_docs(Settings)}
     parts = [
         MARK,
         "# Settings\n",
-        "What a controller is told at its start. *Option* is the option of `strata serve` that sets it; a setting",
-        "without one keeps its default unless Strata is embedded in another program. Times are in seconds.\n",
-        "## Settings\n",
-        words(root[0]) + "\n",
+        f"What `strata serve` is told, in `{CONFIG_FILE}` or the file that `--config` names, in YAML. What is left out",
+        "keeps its default. `strata serve --check` says whether a file is good; an error names line and column.",
+        "[Configure the service](../how-to/configure.md) shows how to work with it.\n",
+        f"```yaml\n{EXAMPLE.read_text(encoding='utf-8')}```\n",
+        "- *Duration*: `90s`, `10m`, `1h30m`, `30d`, or a number of seconds. *Power*: `250W`, `1.5kW`, `2MW`, or a",
+        "  number of watts. *Path*: relative to the directory of the file.",
+        "- *Option* is the option of `strata serve` that sets it, before what the file says; for every other setting",
+        "  there is `--set SETTING=VALUE`.",
+        "- *Live*: taken over by a running service at SIGHUP. What is not needs a restart, and the log says so.\n",
+        "## At the top\n",
+        _settings("", plain, settings, said, options),
     ]
-    nested = [(name, kind) for name, kind, _, _ in root[1] if kind in classes]
-    parts.append(_settings("", [field for field in root[1] if field[1] not in classes]))
-    for name, kind in nested:
-        parts += [f"## {name}\n", words(classes[kind][0]) + "\n", _settings(f"{name}.", classes[kind][1])]
+    for name, section in sections.items():
+        heading = f"## {name}\n\n{words(type(section).__doc__ or '')}\n"
+        fields = _settings(f"{name}.", section.__struct_fields__, section, _docs(type(section)), options)
+        parts += [heading, fields]
     return "\n".join(parts)
 
 
-Field = tuple[str, str, str, str]
-"""Name, type, default, meaning."""
-
-
-def _classes(path: Path) -> dict[str, tuple[str, list[Field]]]:
-    """Classes of a module: docstring and annotated fields with the docstring that follows each."""
-    found: dict[str, tuple[str, list[Field]]] = {}
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        if not isinstance(node, ast.ClassDef):
-            continue
-        fields: list[Field] = []
-        for position, item in enumerate(node.body):
-            if not isinstance(item, ast.AnnAssign) or not isinstance(item.target, ast.Name):
-                continue
-            default = ast.unparse(item.value) if item.value is not None else ""
-            after = node.body[position + 1] if position + 1 < len(node.body) else None
-            said = ""
-            if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-                said = str(after.value.value)
-            fields.append((item.target.id, ast.unparse(item.annotation), default, said))
-        found[node.name] = (ast.get_docstring(node) or "", fields)
+def _docs(kind: type[Any]) -> dict[str, str]:
+    """Fields of a class, each with the docstring that follows it."""
+    (tree,) = ast.parse(inspect.getsource(kind)).body
+    assert isinstance(tree, ast.ClassDef)
+    found = {}
+    for field, after in itertools.pairwise(tree.body):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(after, ast.Expr):
+            assert isinstance(after.value, ast.Constant)
+            found[field.target.id] = str(after.value.value)
     return found
 
 
-def _settings(prefix: str, fields: Iterable[Field]) -> str:
+def _settings(
+    prefix: str, names: Iterable[str], values: Any, said: Mapping[str, str], options: Mapping[str, str]
+) -> str:
+    kinds = get_type_hints(type(values))
     rows = (
         (
             code(prefix + name),
-            code(kind),
-            code("the host's name" if "gethostname" in default else default) if default else "required",
-            code(OPTIONS.get(prefix + name, "")),
-            words(said),
+            _setting_kind(kinds[name]),
+            code(_default(getattr(values, name))),
+            "yes" if name in getattr(values, "live", ()) else "",
+            code(options.get(prefix + name, "")),
+            words(said[name]),
         )
-        for name, kind, default, said in fields
+        for name in names
     )
-    return table(("setting", "type", "default", "option", "meaning"), rows)
+    return table(("setting", "type", "default", "live", "option", "meaning"), rows)
+
+
+def _setting_kind(kind: Any) -> str:
+    """A type in the words of the file."""
+    from strata.core.units import Seconds, Watts
+
+    if get_origin(kind) is Literal:
+        return ", ".join(map(code, get_args(kind)))
+    if get_origin(kind) is tuple:
+        return f"list of {_setting_kind(get_args(kind)[0])}"
+    if get_args(kind):  # X | None
+        return _setting_kind(get_args(kind)[0])
+    names = {Seconds: "duration", Watts: "power", Path: "path", bool: "`true`, `false`", str: "text"}
+    return names.get(kind, "whole number" if kind is int else "number")
+
+
+def _default(value: Any) -> str:
+    """A default as it is written in the file; nothing where there is none."""
+    from strata.core.units import Seconds, Watts
+
+    if isinstance(value, Seconds):
+        size, unit = next((size, unit) for size, unit in UNITS if not value % size or size == 1)
+        return f"{value / size:g}{unit}"
+    if isinstance(value, Watts):
+        return f"{value:g}W"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ", ".join(value) if isinstance(value, tuple) else str(value) if value is not None else ""
 
 
 PAGES = {"cli.md": cli_page, "rest.md": rest_page, "model.md": model_page, "settings.md": settings_page}

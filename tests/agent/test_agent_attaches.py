@@ -21,14 +21,16 @@ from cryptography.x509.oid import NameOID
 
 from strata.api.nginx import Nginx, free_port
 from strata.api.nginx_config import FrontDoor
-from strata.control.agent_views import ExecRequest, ExecResult, ImageSetSpec
-from strata.control.ca import Authority
-from strata.control.principal import LOCAL_ADMIN
+from strata.fleet.access.authority import Authority
+from strata.fleet.access.principal import LOCAL_ADMIN
+from strata.fleet.alarm import Alarm
 from strata.provisioning.agents.wire import Exchange, Reply
-from strata.provisioning.alarm import Alarm
+from strata.provisioning.exec.records import ExecRequest, ExecResult
+from strata.provisioning.exec.service import ExecService
 from strata.provisioning.identity.identity import Identity
 from strata.provisioning.images.release import CHUNK, Release, signed
-from strata.provisioning.personality.image_set import File, Member, Ready
+from strata.provisioning.personality.records import File, ImageSetSpec, Member, Ready
+from strata.provisioning.personality.service import ImageSetService
 from strata.provisioning.signing import Signer
 from strata.store.memory import MemoryStore
 from support.agent_site import AgentSite, FakeReleases, agent_site
@@ -149,8 +151,7 @@ def _runs(site: AgentSite) -> str:
 
 
 async def run_on(site: AgentSite, *argv: str, where: str = "", node: str = NODE) -> ExecResult:
-    assert site.services.agents is not None
-    execs = site.services.agents.exec
+    execs = site.services.get(ExecService)
     run = await execs.begin(LOCAL_ADMIN, ExecRequest(select=node, argv=argv, where=where, timeout=60))
     return (await execs.show(LOCAL_ADMIN, run.id, 0, 60)).items[0]
 
@@ -163,8 +164,7 @@ async def put_set(site: AgentSite, greeting: str) -> None:
         ready=Ready(kind="file", path="/run/ready", within=60),
         files=(File(path="/etc/greeting", content=greeting),),
     )
-    assert site.services.agents is not None
-    await site.services.agents.sets.put(LOCAL_ADMIN, "compute", ImageSetSpec(members=(member,)), None)
+    await site.services.get(ImageSetService).put(LOCAL_ADMIN, "compute", ImageSetSpec(members=(member,)), None)
 
 
 async def want(site: AgentSite, **wanted: str) -> None:

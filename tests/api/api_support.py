@@ -12,12 +12,13 @@ from route_table import Clock
 
 from strata.api.app import create_app
 from strata.api.front import Door
-from strata.api.services import Limits, Services
-from strata.control.auth import Authenticator
-from strata.control.ca import Authority
-from strata.control.metrics import Metrics
-from strata.control.principal import LOCAL_ADMIN, Role
-from strata.control.service_views import TokenRequest
+from strata.api.services import FrontSecret, Limits
+from strata.fleet.access.authority import Authority
+from strata.fleet.access.credentials import Authenticator
+from strata.fleet.access.principal import LOCAL_ADMIN, Role
+from strata.fleet.access.records import TokenRequest
+from strata.provisioning.boot.requests import BootControl
+from strata.provisioning.images.service import ImageService
 from strata.store.audit import Ledger
 from strata.store.memory import MemoryStore
 from support.fake_agent_layer import fake_agent_layer
@@ -25,6 +26,7 @@ from support.fake_boot import FakeBoot
 from support.fake_machine import fake_machine
 from support.fake_power import fake_power
 from support.image_site import small_images
+from support.rooms import api_services
 
 
 class Service:
@@ -37,17 +39,18 @@ class Service:
         self.facade = FakeFacade(nodes)
         self.auth = Authenticator(self.store, self.ledger, clock=self.clock)
         machine, self.ground = fake_machine(self.facade)
-        self.services = Services(
-            facade=self.facade,
+        self.services = api_services(
+            fleet=self.facade,
             authenticator=self.auth,
-            metrics=Metrics(),
-            machine=machine,
-            power=fake_power(self.facade),
-            agents=fake_agent_layer(self.facade),
-            images=small_images(self.store, self.ledger),
-            boot=FakeBoot(self.facade, self.store, self.ledger),  # type: ignore[arg-type]
+            limits=limits,
             authority=Authority.open(authority) if authority else None,
-            limits=limits or Limits(),
+            rooms={
+                **machine,
+                **fake_power(self.facade),
+                **fake_agent_layer(self.facade),
+                ImageService: small_images(self.store, self.ledger),
+                BootControl: FakeBoot(self.facade, self.store, self.ledger),
+            },
         )
 
     def app(self, door: Door = "admin") -> Any:
@@ -56,7 +59,7 @@ class Service:
     def client(self, door: Door = "admin", token: str = "") -> httpx.AsyncClient:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         if door == "front":
-            headers["X-Strata-Front-Secret"] = self.services.front_secret
+            headers["X-Strata-Front-Secret"] = self.services.get(FrontSecret).value
         transport = httpx.ASGITransport(app=self.app(door), raise_app_exceptions=False)
         return httpx.AsyncClient(transport=transport, base_url="http://strata", headers=headers)
 

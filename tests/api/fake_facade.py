@@ -10,9 +10,17 @@ from typing import Any
 
 import msgspec
 
-from strata.control import service_views as s
-from strata.control.fleet_views.brakes import FreezeView, HoldPage, HoldView
-from strata.control.fleet_views.desires import (
+from strata.core.errors import BadRequest, Compacted, Conflict, Denied, NotFound, Unavailable
+from strata.core.model import Model
+from strata.core.node import Freeze, check_node_name
+from strata.core.nodeset import expand
+from strata.core.state import State
+from strata.core.texts import Wanted, wanted_values
+from strata.core.xname import parse as parse_xname
+from strata.fleet.access.principal import Principal
+from strata.fleet.audit.service import AuditPage
+from strata.fleet.brakes.records import HoldPage, HoldView
+from strata.fleet.desires.records import (
     ApplyReport,
     ApplyRequest,
     DesireChange,
@@ -22,23 +30,17 @@ from strata.control.fleet_views.desires import (
     DocumentSpec,
     DocumentView,
 )
-from strata.control.fleet_views.groups import GroupSpec, GroupView, MemberChange
-from strata.control.fleet_views.history import HistoryPage, PastView, TransitionView
-from strata.control.fleet_views.jobs import JobPage, JobView
-from strata.control.fleet_views.nodes import FactView, FoldedView, NodePage, NodeQuery, NodeSpec, NodeView, State
-from strata.control.fleet_views.plans import PlanReport, PlanRequest, PlanView
-from strata.control.fleet_views.results import ManyResult, NodeResult
-from strata.control.fleet_views.watch import EventKind, WatchEvent
-from strata.control.fleet_views.why import WhyView
-from strata.control.places import ancestor_finder
-from strata.control.principal import Principal
-from strata.control.texts import Wanted, wanted_values
-from strata.core.errors import BadRequest, Compacted, Conflict, Denied, NotFound, Unavailable
-from strata.core.model import Model
-from strata.core.node import check_node_name
-from strata.core.nodeset import expand
-from strata.core.xname import parse as parse_xname
+from strata.fleet.groups.records import GroupSpec, GroupView, MemberChange
+from strata.fleet.history.records import HistoryPage, PastView, TransitionView
+from strata.fleet.nodes.locations import ancestor_finder
+from strata.fleet.nodes.records import FactView, FoldedView, NodePage, NodeQuery, NodeSpec, NodeView, WhyView
+from strata.fleet.nodes.results import ManyResult, NodeResult
+from strata.fleet.operations.records import Operation, OperationPage
+from strata.fleet.plans.records import PlanReport, PlanRequest, PlanView
+from strata.fleet.system import records as s
+from strata.fleet.watch.service import EventKind, WatchEvent
 from strata.hardware.model import LAYER
+from strata.store.audit import AuditEntry, AuditReport
 
 MODEL = Model.of(LAYER)
 OLDEST = 5
@@ -54,8 +56,8 @@ class FakeFacade:
         self.groups_: dict[str, tuple[set[str], str, int]] = {}
         self.documents_: dict[str, DocumentView] = {}
         self.holds_: dict[str, HoldView] = {}
-        self.freezes_: dict[str, FreezeView] = {}
-        self.jobs_: dict[str, JobView] = {}
+        self.freezes_: dict[str, Freeze] = {}
+        self.jobs_: dict[str, Operation] = {}
         self.events: list[WatchEvent] = []
         self.changed = asyncio.Condition()
         self.watchers = 0
@@ -172,7 +174,7 @@ class FakeFacade:
             name for name, view in self.nodes.items() if self._sees(who, name) and find(view.location) == place
         )
 
-    async def places(self, who: Principal, select: str, kind: str) -> Sequence[str]:
+    async def locations(self, who: Principal, select: str, kind: str) -> Sequence[str]:
         find = ancestor_finder(kind)
         names = await self.node_names(who, select)
         return sorted({place for name in names if (place := find(self.nodes[name].location))})
@@ -225,13 +227,13 @@ class FakeFacade:
 
     # desires
 
-    async def set_desires(self, who: Principal, change: DesireChange, asynchronous: bool) -> DesireResult | JobView:
+    async def set_desires(self, who: Principal, change: DesireChange, asynchronous: bool) -> DesireResult | Operation:
         names = self._select(who, change.select, write=True)
         self._check(change.set)
         if change.if_match is not None and change.if_match < self.revision:
             raise Conflict("desires have changed since", revision=self.revision)
         if asynchronous or len(names) > 1000:
-            job = JobView(
+            job = Operation(
                 id=f"j{len(self.jobs_)}",
                 kind="desires",
                 state="running",
@@ -320,13 +322,13 @@ class FakeFacade:
         names = [name for name in self._select(who, select, write=True) if self.nodes[name].state == "faulted"]
         return ManyResult(changed=len(names), nodeset=",".join(names), revision=self._next())
 
-    async def freezes(self, who: Principal) -> Sequence[FreezeView]:
+    async def freezes(self, who: Principal) -> Sequence[Freeze]:
         return list(self.freezes_.values())
 
-    async def freeze(self, who: Principal, scope: str, reason: str) -> FreezeView:
+    async def freeze(self, who: Principal, scope: str, reason: str) -> Freeze:
         if who.scope and scope not in {f"group:{g}" for g in who.scope}:
             raise Denied("outside your groups", where=scope)
-        self.freezes_[scope] = FreezeView(scope=scope, reason=reason, author=who.name, since=time.time())
+        self.freezes_[scope] = Freeze(scope=scope, reason=reason, author=who.name, since=time.time())
         return self.freezes_[scope]
 
     async def thaw(self, who: Principal, scope: str) -> None:
@@ -369,19 +371,19 @@ class FakeFacade:
         self.groups_[name] = ((self.groups_[name][0] | add) - remove, view.description, self._next())
         return await self.group(who, name)
 
-    # jobs
+    # operations
 
-    async def jobs(self, who: Principal, limit: int, after: str) -> JobPage:
+    async def operations(self, who: Principal, limit: int, after: str) -> OperationPage:
         found = [job for ident, job in sorted(self.jobs_.items()) if ident > after]
-        return JobPage(items=tuple(found[:limit]), next=found[limit - 1].id if len(found) > limit else None)
+        return OperationPage(items=tuple(found[:limit]), next=found[limit - 1].id if len(found) > limit else None)
 
-    async def job(self, who: Principal, job: str) -> JobView:
+    async def operation(self, who: Principal, job: str) -> Operation:
         if job not in self.jobs_:
-            raise NotFound("no such job", where=job)
+            raise NotFound("no such operation", where=job)
         return self.jobs_[job]
 
-    async def cancel_job(self, who: Principal, job: str) -> JobView:
-        view = await self.job(who, job)
+    async def cancel_operation(self, who: Principal, job: str) -> Operation:
+        view = await self.operation(who, job)
         if view.finished is not None:
             raise Conflict("it has ended already", where=job)
         self.jobs_[job] = msgspec.structs.replace(view, state="cancelled", finished=time.time())
@@ -407,15 +409,15 @@ class FakeFacade:
         finally:
             self.watchers -= 1
 
-    async def audit(self, who: Principal, since: int, limit: int, after: str) -> s.AuditPage:
-        item = s.AuditView(seq=1, time=1.0, author="a", action="b", target="c", detail={}, hash="00")
-        return s.AuditPage(items=(item,)[:limit], next=None if after else "1")
+    async def audit(self, who: Principal, since: int, limit: int, after: str) -> AuditPage:
+        item = AuditEntry(seq=1, time=1.0, author="a", action="b", target="c", detail={}, prev="", hash="00")
+        return AuditPage(items=(item,)[:limit], next=None if after else "1")
 
-    async def audit_latest(self, who: Principal, limit: int) -> Sequence[s.AuditView]:
+    async def audit_latest(self, who: Principal, limit: int) -> Sequence[AuditEntry]:
         return (await self.audit(who, 0, limit, "")).items[::-1]
 
-    async def audit_verify(self, who: Principal) -> s.AuditVerdict:
-        return s.AuditVerdict(ok=True, count=1)
+    async def audit_verify(self, who: Principal) -> AuditReport:
+        return AuditReport(ok=True, count=1)
 
     async def backup(self, who: Principal) -> s.BackupView:
         return s.BackupView(path="backup-1", revision=self.revision, bytes=1)

@@ -7,7 +7,7 @@ addresses of 127/8; nobody hands those out.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 from unittest import mock
@@ -15,28 +15,26 @@ from unittest import mock
 import aiohttp
 
 from strata.api.nginx import free_port
-from strata.api.services import Services
-from strata.control.service import Service
-from strata.control.service_credentials import BmcCredentialService
-from strata.control.settings import Settings
 from strata.core.errors import DeviceError, Unavailable
-from strata.daemon import boot
-from strata.daemon.ground import Ground
-from strata.daemon.hardware import Reach, open_machine
-from strata.daemon.neighbours import open_neighbours
-from strata.daemon.power import open_power, open_series
-from strata.daemon.provisioning import open_provisioning
-from strata.hardware.access.login_check import Accepts
-from strata.hardware.controllers import Controllers
+from strata.daemon.address import front_url, signing_key
+from strata.fleet.access.sealing import Seal
+from strata.fleet.fleet import Fleet
+from strata.fleet.peers.open import open_peers
+from strata.hardware.bmc.bmcs import Bmcs
+from strata.hardware.bmc.ipmi.bmc import IpmiBmc
+from strata.hardware.bmc.redfish.client import Credentials, RedfishClient, RedfishSettings
+from strata.hardware.bmc.redfish.endpoint import Target
+from strata.hardware.credentials.rotation import Accepts
+from strata.hardware.credentials.service import BmcCredentialService
 from strata.hardware.events.hub import EventHub
-from strata.hardware.ipmi.controller import IpmiController
-from strata.hardware.redfish.bmc import Target
-from strata.hardware.redfish.client import Credentials, RedfishClient, RedfishSettings
-from strata.power.columns import PowerColumns
+from strata.hardware.layer import Reach, open_hardware
+from strata.hardware.settings import HardwareSettings
+from strata.power.layer import open_power
+from strata.provisioning.boot import open as boot
+from strata.provisioning.identity.records import PREFIX as BOOTS
 from strata.provisioning.images import registry
 from strata.provisioning.images.shelf import Shelf
-from strata.store.audit import Ledger
-from strata.store.protocol import Store
+from strata.provisioning.layer import open_provisioning
 
 
 class _OneHost(RedfishClient):
@@ -50,7 +48,7 @@ class _OneHost(RedfishClient):
         return super().target(address)
 
 
-class _Redfish(Controllers):
+class _Redfish(Bmcs):
     """Looks at the address before anything is opened: also of what speaks another protocol."""
 
     def open(self, address: str) -> Any:
@@ -61,13 +59,13 @@ class _Redfish(Controllers):
 class LoopbackReach(Reach):
     """Reaches the simulated controllers at ``server`` and nobody else."""
 
-    def __init__(self, settings: Settings, store: Store, ledger: Ledger, server: str) -> None:
-        super().__init__(settings, store, ledger)
+    def __init__(self, fleet: Fleet, server: str) -> None:
+        super().__init__(fleet.section(HardwareSettings), fleet.of(Seal), fleet.store, fleet.ledger)
         client = _OneHost(self._login, settings=RedfishSettings(timeout=2.0), tls=self.tls)
         client.server = server
-        self.controllers = _Redfish(client)
+        self.bmcs = _Redfish(client)
 
-    def open_ipmi(self, address: str) -> IpmiController:
+    def open_ipmi(self, address: str) -> IpmiBmc:
         raise DeviceError("nobody answers", node=address[:256])
 
 
@@ -83,7 +81,7 @@ class _NoHttp:
 
 def _near(accepts: Accepts, reach: Reach) -> Accepts:
     async def let_in(address: str, credentials: Credentials) -> bool:
-        reach.controllers.open(address)
+        reach.bmcs.open(address)
         return await accepts(address, credentials)
 
     return let_in
@@ -117,41 +115,25 @@ def write_networks(directory: Path) -> Path:
 
 
 @asynccontextmanager
-async def loopback_layers(
-    service: Service, services: Services, settings: Settings, server: str
-) -> AsyncIterator[tuple[EventHub, Ground]]:
-    """The hardware, provisioning and power layers, with the simulated controllers at ``server``; in ``services``."""
-    store, ledger, metrics = service.controller.store, service.ledger, services.metrics
-    async with AsyncExitStack() as parts:
-        reach = LoopbackReach(settings, store, ledger, server)
-        await reach.start()
-        parts.push_async_callback(reach.stop)
-        opened = await open_machine(service, settings, reach, parts)
-        services.machine, hub = opened.machine, opened.hub
+async def loopback_layers(fleet: Fleet, server: str) -> AsyncIterator[None]:
+    """The hardware, provisioning and power layers on ``fleet``, with the simulated BMCs at ``server``; it runs then."""
+    settings = fleet.settings
+    with (
+        mock.patch.object(boot, "DhcpService", _NoDhcp),
+        mock.patch.object(registry, "pull", _near_registries(registry.pull)),
+    ):
+        await open_peers(fleet, front_url(settings), signing_key(settings))
+        reach = LoopbackReach(fleet, server)
+        await open_hardware(fleet, reach)
+        rotation = fleet.of(BmcCredentialService)._rotation
+        rotation._accepts = {"http": _near(rotation._accepts["http"], reach)}
+        fleet.edits.kept_by_name += (BOOTS,)
+        await open_provisioning(fleet)
+        await open_power(fleet)
+        await fleet.start()
+        hub = fleet.of(EventHub)
         assert hub.webhooks._http is not None
         await hub.webhooks._http.close()
         hub.webhooks._http = cast("Any", _NoHttp())
-        rotation = cast("BmcCredentialService", opened.machine.credentials)._rotation
-        rotation._accepts = {"http": _near(rotation._accepts["http"], reach)}
-        parts.enter_context(mock.patch.object(boot, "DhcpService", _NoDhcp))
-        parts.enter_context(mock.patch.object(registry, "pull", _near_registries(registry.pull)))
-        assert services.authority is not None
-        ground = Ground(settings, store, ledger, reach, services.authority)
-        await ground.start(parts)
-        neighbours = await open_neighbours(
-            service.controller,
-            settings,
-            services.authority,
-            ground.networks,
-            ground.signer,
-            reach.seal,
-            opened.hub.take,
-            parts,
-        )
-        services.peers = neighbours.door
-        await open_provisioning(service, services, settings, ground, opened, neighbours, parts)
-        service.edits.known = {}  # simulated nodes run whatever name they are given
-        series = await open_series(settings, parts)
-        power = await open_power(service, settings, reach, series, PowerColumns(), metrics, parts)
-        services.power = power.power
-        yield hub, ground
+        fleet.edits.known = {}  # simulated nodes run whatever name they are given
+        yield

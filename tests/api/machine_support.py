@@ -9,7 +9,7 @@ import httpx
 import msgspec
 from redfish_support import RedfishService
 
-from strata.control.fleet_views.nodes import FactView, NodeSpec
+from strata.fleet.nodes.records import FactView, NodeSpec
 from strata.virtual.fleet import simulated_nodes
 from support.fake_machine import furnish
 

@@ -15,8 +15,8 @@ from api_support import Service
 from strata.api.nginx import Nginx, free_port
 from strata.api.nginx_config import FrontDoor
 from strata.api.server import ApiServer
-from strata.api.services import Limits
-from strata.control.ca import Authority, Issued, write_private
+from strata.api.services import FrontSecret, Limits
+from strata.fleet.access.authority import Authority, Issued, write_private
 
 SOURCES = [str(folder) for folder in Path(__file__).parents[:2]]
 """Where a process of its own finds what these tests use."""
@@ -48,8 +48,7 @@ class Site:
         """``door``: more of ``FrontDoor``."""
         self.directory = directory
         self.service = Service(authority=directory / "ca", limits=limits)
-        assert self.service.services.authority is not None
-        self.ca: Authority = self.service.services.authority
+        self.ca: Authority = self.service.services.get(Authority)
         self.ca.renew_server(["localhost", "127.0.0.1"])
         self.api = ApiServer(self.service.services, directory / "admin.sock", directory / "web" / "front.sock")
         self.door = FrontDoor(
@@ -57,7 +56,7 @@ class Site:
             host="127.0.0.1",
             port=free_port("127.0.0.1"),
             upstream=directory / "web" / "front.sock",
-            secret=self.service.services.front_secret,
+            secret=self.service.services.get(FrontSecret).value,
             certificate=self.ca.server_paths[0],
             key=self.ca.server_paths[1],
             ca=self.ca.certificate_path,

@@ -16,6 +16,8 @@ import numpy as np
 from cryptography import x509
 from real_service import BUILD, RealService
 
+from strata.provisioning.boot.service import BootService
+from strata.provisioning.images.repository import Images
 from support.boot_site import boot_json, fetch, make_csr
 from support.fake_agents import node_headers
 from support.image_support import an_image, file, layer
@@ -44,7 +46,7 @@ async def provide(real: RealService, ids: Ids) -> None:
             body = {"name": IMAGE, "tag": TAGS[0], "upload": await _upload(client)}
             work = _good(await client.post("/v1/images", json=body))
             ids.log = work["log"]
-            await real.service.jobs_.wait(work["job"]["id"])
+            await real.service.operations.wait(work["operation"]["id"])
         for tag in TAGS:
             source = {"source": f"{IMAGE}:{TAGS[0]}"}
             if (await client.get(f"/v1/images/{IMAGE}/{tag}")).status_code == 404:
@@ -52,7 +54,7 @@ async def provide(real: RealService, ids: Ids) -> None:
         members = [{"name": "system", "release": f"{IMAGE}:{TAGS[0]}"}]
         _good(await client.put(f"/v1/image-sets/{SET}", json={"members": members}))
         _good(await client.put(f"/v1/boot/profiles/{PROFILE}", json={"parameters": "loglevel=7", "minos": BUILD}))
-        if not ids.upload or not real.ground.images.shelf.upload(ids.upload).exists():
+        if not ids.upload or not real.of(Images).shelf.upload(ids.upload).exists():
             ids.upload = await _upload(client)
     async with real.client("front") as client:
         _good(await client.post("/agent/v1/hello", json={"macs": [MAC], "uuid": "", "serial": "S1", "inventory": {}}))
@@ -79,9 +81,8 @@ async def live(real: RealService, ids: Ids) -> str:
     first node's certificate."""
     name = real.nodes[0]
     interface = real.service.registry.node(name).interfaces[0]
-    assert real.ground.boot is not None
     await switch_on(real, name)
-    status, body = await fetch(real.ground.boot.server.port, f"/boot/fragment/{name}/1", interface.address)
+    status, body = await fetch(real.of(BootService).server.port, f"/boot/fragment/{name}/1", interface.address)
     assert status == 200, body
     told = boot_json(body)
     csr, _ = make_csr(name)

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import httpx
 import msgspec
@@ -22,32 +22,28 @@ from route_table import Clock
 
 from strata.api.app import create_app
 from strata.api.front import Door
-from strata.api.services import Services
-from strata.control.auth import Authenticator
-from strata.control.ca import Authority
-from strata.control.controller import Controller
-from strata.control.fleet_views.nodes import NodeSpec
-from strata.control.machine import Machine
-from strata.control.machine_views.credentials import BmcCredentialSpec
-from strata.control.metrics import Metrics
-from strata.control.principal import LOCAL_ADMIN, Role
-from strata.control.selectors import parse
-from strata.control.service import Service
-from strata.control.service_consoles import ConsoleService
-from strata.control.service_views import TokenRequest
-from strata.control.settings import (
-    HardwareSettings,
-    LeadershipSettings,
-    ProvisioningSettings,
-    Settings,
-    StoreSettings,
-)
-from strata.core.model import Model
+from strata.api.services import FrontSecret
+from strata.api.web_account import web_account
 from strata.core.node import Interface, Node
-from strata.daemon import BUILT_IN
-from strata.daemon.ground import Ground
-from strata.hardware.events.event import HardwareEvent
+from strata.daemon.settings import Settings
+from strata.fleet.access.authority import Authority
+from strata.fleet.access.credentials import Authenticator
+from strata.fleet.access.principal import LOCAL_ADMIN, Role
+from strata.fleet.access.records import TokenRequest
+from strata.fleet.access.sealing import Seal
+from strata.fleet.controller.controller import Controller
+from strata.fleet.metrics import Metrics
+from strata.fleet.nodes.records import NodeSpec
+from strata.fleet.selectors.language import parse
+from strata.fleet.settings import LeadershipSettings, StoreSettings
+from strata.hardware.consoles.service import ConsoleService
+from strata.hardware.credentials.records import BmcCredentialSpec
+from strata.hardware.credentials.service import BmcCredentialService
 from strata.hardware.events.hub import EventHub
+from strata.hardware.events.records import HardwareEvent
+from strata.hardware.settings import HardwareSettings
+from strata.provisioning.directory import Directory
+from strata.provisioning.settings import ProvisioningSettings, minos_dir
 from strata.store.open import open_store
 from strata.virtual.bmc_server import SIMULATED_ACCOUNT, BmcServer
 from strata.virtual.driver import sim_drivers
@@ -55,6 +51,8 @@ from strata.virtual.faults import Timing
 from strata.virtual.fleet import simulated_groups, simulated_nodes
 from strata.virtual.nodes import SimNodes
 from strata.virtual.plant import Plant
+from support.pure_fleet import BUILT_IN
+from support.rooms import OpenFleet, api_services
 from support.signed_builds import a_manifest, digest_of, put_build
 
 _T = TypeVar("_T")
@@ -81,16 +79,14 @@ WATCH_FOR = 0.02
 class RealService:
     """Everything that answers a request, and a small fleet that things have been said about."""
 
-    def __init__(
-        self, service: Service, services: Services, clock: Clock, hub: EventHub, ground: Ground, bmcs: BmcServer
-    ) -> None:
+    def __init__(self, service: OpenFleet, clock: Clock, bmcs: BmcServer) -> None:
         self.service = service
-        self.services = services
-        self.hub = hub
-        self.ground = ground
+        self.services = service.services
+        self.of = service.of
+        self.hub = service.of(EventHub)
         self.bmcs = bmcs
         self.store = service.controller.store
-        self.auth = services.authenticator
+        self.auth = service.of(Authenticator)
         self.clock = clock
         self.job = ""
         """The id of a job that is over."""
@@ -98,12 +94,6 @@ class RealService:
         """The id of a discovery that is over, once there was one."""
         self.dump = ""
         """What is kept of the console of the first node, once something is."""
-
-    @property
-    def machine(self) -> Machine:
-        """Its hardware layer."""
-        assert self.services.machine is not None
-        return self.services.machine
 
     @property
     def nodes(self) -> list[str]:
@@ -121,7 +111,7 @@ class RealService:
     def client(self, door: Door = "admin", token: str = "") -> httpx.AsyncClient:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         if door == "front":
-            headers["X-Strata-Front-Secret"] = self.services.front_secret
+            headers["X-Strata-Front-Secret"] = self.services.get(FrontSecret).value
         transport = httpx.ASGITransport(app=Impatient(self.app(door)), raise_app_exceptions=False)
         return httpx.AsyncClient(transport=transport, base_url="http://strata", headers=headers)
 
@@ -131,7 +121,7 @@ class RealService:
 
     def learn(self) -> None:
         """Let the boot server know the nodes of now at once."""
-        self.ground.directory.update(node for node in self.service.registry.roster.nodes if node is not None)
+        self.of(Directory).update(node for node in self.service.registry.roster.nodes if node is not None)
 
     async def still(self) -> int:
         """Wait until nobody writes any more; the store's revision."""
@@ -139,6 +129,7 @@ class RealService:
             while True:
                 before = await self.store.revision()
                 await asyncio.sleep(0.6)  # several turns of the controller's housekeeping
+                await self.service.controller.intents.sweep()  # which it does now and then only
                 if before == await self.store.revision():
                     return before
 
@@ -159,7 +150,7 @@ async def real_service(directory: Path, store_url: str = "memory:") -> AsyncIter
         hardware=HardwareSettings(poll=False, consoles=False),
         provisioning=ProvisioningSettings(networks=write_networks(directory)),
     )
-    write_build(settings.minos_dir)
+    write_build(minos_dir(settings.state_dir))
     async with contextlib.AsyncExitStack() as parts:
         store = open_store(settings.store_url)
         parts.push_async_callback(store.close)
@@ -171,30 +162,25 @@ async def real_service(directory: Path, store_url: str = "memory:") -> AsyncIter
         metrics = Metrics()
         controller = Controller(
             store,
-            Model.of(*BUILT_IN),
-            dict(drivers),
+            BUILT_IN,
+            {},
             name=settings.controller_id,
             history=settings.history_file,
             leadership=settings.leadership,
             metrics=metrics,
         )
-        service = Service(controller, settings)
+        service = OpenFleet(controller, settings)
+        service.web = web_account(settings.listen.account)
+        parts.push_async_callback(service.stop)
         clock = Clock(time.time())
         authenticator = Authenticator(store, service.ledger, clock=clock)
-        services = Services(
-            facade=service,
-            authenticator=authenticator,
-            metrics=metrics,
-            authority=Authority.open(settings.ca_dir),
-        )
-        await authenticator.start()
-        parts.push_async_callback(authenticator.stop)
-        await controller.start()
-        parts.push_async_callback(controller.stop)
-        layers = loopback_layers(service, services, settings, bmcs.address)
-        hub, ground = await parts.enter_async_context(layers)
-        parts.push_async_callback(service.jobs_.close)
-        real = RealService(service, services, clock, hub, ground, bmcs)
+        service.put(Seal.load(settings.secrets_key, make=True))
+        api_services(fleet=service, authenticator=authenticator, authority=Authority.open(settings.ca_dir))
+        await service.keep(authenticator)
+        await parts.enter_async_context(loopback_layers(service, bmcs.address))
+        for driver in drivers.values():  # in place of those of the layers, whose agents are not there
+            service.drive(driver)
+        real = RealService(service, clock, bmcs)
         await _furnish(real)
         yield real
 
@@ -238,7 +224,7 @@ async def describe(real: RealService) -> None:
         await service.edits.put_group(group.name, members, "test", description=group.description)
     await service.settled(await real.store.revision())
     real.learn()
-    await real.machine.credentials.put(LOCAL_ADMIN, KEY)
+    await real.of(BmcCredentialService).put(LOCAL_ADMIN, KEY)
 
 
 async def _furnish(real: RealService) -> None:
@@ -262,7 +248,7 @@ async def _furnish(real: RealService) -> None:
         )
         assert job.status_code == 202, job.text
     real.job = job.json()["id"]
-    await real.service.jobs_.wait(real.job)
+    await real.service.operations.wait(real.job)
 
 
 async def furnish_hardware(real: RealService) -> None:
@@ -279,7 +265,7 @@ async def furnish_hardware(real: RealService) -> None:
             begun = await client.post("/v1/hardware/discover", json=wanted)
             assert begun.status_code == 202, begun.text
             real.discovery = begun.json()["id"]
-            await real.service.jobs_.wait(real.discovery)
+            await real.service.operations.wait(real.discovery)
     real.hub.take(
         [
             HardwareEvent(
@@ -299,7 +285,7 @@ async def furnish_hardware(real: RealService) -> None:
         async for batch in written:
             if batch[-1][1].node == real.nodes[-1]:
                 break
-    consoles = cast("ConsoleService", real.machine.consoles)._log
+    consoles = real.of(ConsoleService)._log
     printed = asyncio.Event()
     consoles.listen(lambda node, _: printed.set() if node == real.nodes[-1] else None)
     for node in real.nodes:

@@ -20,28 +20,29 @@ from strata.api.nginx import Nginx, free_port
 from strata.api.nginx_config import FrontDoor
 from strata.api.redfish.push import EventPush
 from strata.api.server import ApiServer
-from strata.api.services import Services
-from strata.control.accounts import Accounts
-from strata.control.auth import Authenticator
-from strata.control.ca import Authority
-from strata.control.controller import Controller
-from strata.control.logins import Logins
-from strata.control.metrics import Metrics
-from strata.control.principal import LOCAL_ADMIN
-from strata.control.selectors import parse
-from strata.control.service import Service
-from strata.control.service_views import TokenRequest
-from strata.control.sessions import Sessions
-from strata.control.settings import LeadershipSettings, Settings, StoreSettings
-from strata.core.model import Model
-from strata.daemon import BUILT_IN
-from strata.hardware.access.sealing import Seal
+from strata.api.services import FrontSecret
+from strata.daemon.settings import Settings
+from strata.fleet.access.accounts import Accounts
+from strata.fleet.access.authority import Authority
+from strata.fleet.access.credentials import Authenticator
+from strata.fleet.access.logins import Logins
+from strata.fleet.access.principal import LOCAL_ADMIN
+from strata.fleet.access.records import TokenRequest
+from strata.fleet.access.sealing import Seal
+from strata.fleet.access.sessions import Sessions
+from strata.fleet.controller.controller import Controller
+from strata.fleet.metrics import Metrics
+from strata.fleet.selectors.language import parse
+from strata.fleet.settings import LeadershipSettings, StoreSettings
+from strata.hardware.alerts.service import AlertService
 from strata.store.open import open_store
 from strata.virtual.driver import sim_drivers
 from strata.virtual.faults import Timing
 from strata.virtual.fleet import simulated_groups, simulated_nodes
 from strata.virtual.nodes import SimNodes
 from support.fake_machine import Ground, fake_machine, furnish
+from support.pure_fleet import BUILT_IN
+from support.rooms import OpenFleet, api_services
 
 SCHEMAS = Path(__file__).resolve().parents[3] / "shared" / "redfish" / "csdl"
 """The schemas of the standard, where this machine has them."""
@@ -75,7 +76,7 @@ class Reach:
 class RedfishSite(Reach):
     """A running service in this process."""
 
-    def __init__(self, reach: Reach, service: Service, ground: Ground, nodes: list[str]) -> None:
+    def __init__(self, reach: Reach, service: OpenFleet, ground: Ground, nodes: list[str]) -> None:
         super().__init__(reach.url, reach.user, reach.password, reach.ca, reach.directory)
         self.service = service
         self.ground = ground
@@ -148,33 +149,30 @@ async def redfish_site(directory: Path, count: int) -> AsyncIterator[RedfishSite
         metrics = Metrics()
         controller = Controller(
             store,
-            Model.of(*BUILT_IN),
+            BUILT_IN,
             dict(drivers),
             name=settings.controller_id,
             history=settings.history_file,
             leadership=settings.leadership,
             metrics=metrics,
         )
-        service = Service(controller, settings)
+        service = OpenFleet(controller, settings)
         authenticator = Authenticator(store, service.ledger)
         authority = Authority.open(settings.ca_dir)
         authority.renew_server(["localhost", "127.0.0.1"])
         logins = Logins(Accounts(store, service.ledger), Sessions(store, service.ledger), authenticator)
         event_push = EventPush(store, service.ledger, Seal([b"k" * 32]))
-        machine, ground = fake_machine(service)
-        services = Services(
-            facade=service,
+        rooms, ground = fake_machine(service)
+        services = api_services(
+            fleet=service,
             authenticator=authenticator,
-            metrics=metrics,
             authority=authority,
-            machine=machine,
-            logins=logins,
-            event_push=event_push,
+            rooms={**rooms, Logins: logins, EventPush: event_push},
         )
         for part in (authenticator, logins, controller):
             await part.start()
             parts.push_async_callback(part.stop)
-        await event_push.start(machine.alerts)
+        await event_push.start(rooms[AlertService])
         parts.push_async_callback(event_push.stop)
         nodes = await _describe(service, count)
         furnish(ground, nodes)
@@ -186,7 +184,7 @@ async def redfish_site(directory: Path, count: int) -> AsyncIterator[RedfishSite
             host="127.0.0.1",
             port=free_port("127.0.0.1"),
             upstream=directory / "front.sock",
-            secret=services.front_secret,
+            secret=services.get(FrontSecret).value,
             certificate=authority.server_paths[0],
             key=authority.server_paths[1],
             ca=authority.certificate_path,
@@ -196,13 +194,13 @@ async def redfish_site(directory: Path, count: int) -> AsyncIterator[RedfishSite
         nginx = Nginx(door)
         await nginx.start()
         parts.push_async_callback(nginx.stop)
-        parts.push_async_callback(service.jobs_.close)
+        parts.push_async_callback(service.operations.close)
         token = await authenticator.mint(LOCAL_ADMIN, TokenRequest(role="admin", ttl=3600))
         url, ca = f"https://127.0.0.1:{door.port}", authority.certificate_path
         yield RedfishSite(Reach(url, token.view.id, token.token, ca, directory), service, ground, nodes)
 
 
-async def _describe(service: Service, count: int) -> list[str]:
+async def _describe(service: OpenFleet, count: int) -> list[str]:
     nodes = simulated_nodes(count)
     await service.edits.create_nodes(nodes, "test")
     await service.settled(await service.controller.store.revision())

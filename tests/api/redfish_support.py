@@ -16,11 +16,11 @@ from strata.api.redfish.push import EventPush
 from strata.api.redfish.route import Route
 from strata.api.rights import WHO
 from strata.api.services import SERVICES
-from strata.control.accounts import Accounts
-from strata.control.logins import Logins
-from strata.control.principal import LOCAL_ADMIN, Principal, Role
-from strata.control.sessions import Sessions
-from strata.hardware.access.sealing import Seal
+from strata.fleet.access.accounts import Accounts
+from strata.fleet.access.logins import Logins
+from strata.fleet.access.principal import LOCAL_ADMIN, Principal, Role
+from strata.fleet.access.sealing import Seal
+from strata.fleet.access.sessions import Sessions
 
 ROOT = "/redfish/v1"
 ACCOUNTS = f"{ROOT}/AccountService/Accounts"
@@ -37,8 +37,8 @@ class RedfishService(Service):
         self.sessions = Sessions(self.store, self.ledger, clock=self.clock)
         self.logins = Logins(self.accounts, self.sessions, self.auth)
         self.push = EventPush(self.store, self.ledger, Seal([b"k" * 32]), clock=self.clock, retry_after=0.0)
-        self.services.logins = self.logins
-        self.services.event_push = self.push
+        self.services.put(self.logins)
+        self.services.put(self.push)
 
     def as_user(self, name: str, password: str = PASSWORD, door: Door = "front") -> httpx.AsyncClient:
         client = self.client(door)

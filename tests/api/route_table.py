@@ -14,8 +14,8 @@ from strata.api.app import create_litestar
 from strata.api.front import Door
 from strata.api.rights import handlers_of
 from strata.api.streams import STREAMS
-from strata.control.auth import Authenticator
-from strata.control.principal import FLEET_WIDE, LOCAL_ADMIN, RIGHTS, Role
+from strata.fleet.access.credentials import Authenticator
+from strata.fleet.access.principal import FLEET_WIDE, LOCAL_ADMIN, RIGHTS, Role
 
 ROUTES = [(method, path, handler.opt["right"]) for method, path, handler in handlers_of(create_litestar(2**20))]
 PROTECTED = [route for route in ROUTES if route[2] is not None]
@@ -53,6 +53,7 @@ def concrete(path: str) -> str:
         "frozen": f"group:{GROUP}",
         "ident": "0" * 16,
         "serial": "ab",
+        "operation": "j9",
         "job": "j9",
         "token": "0" * 57,
         "dump": "1-2",

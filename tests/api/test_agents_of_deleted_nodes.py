@@ -6,14 +6,17 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import httpx
 import pytest
 from real_ground import Ids, live, provide
 from real_service import RealService, describe, real_service
 
-from strata.control.service_consoles import ConsoleService
+from strata.hardware.consoles.service import ConsoleService
+from strata.provisioning.agents.door import AgentDoor
+from strata.provisioning.agents.hub import Hub
+from strata.provisioning.identity.identity import Identity
 from support.fake_agents import node_headers
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
@@ -24,8 +27,8 @@ async def test_a_deleted_node_takes_its_agent_and_its_certificate_with_it(tmp_pa
         ids = Ids()
         await provide(real, ids)
         serial = await live(real, ids)
-        name, hub = real.nodes[0], real.ground.agents.hub
-        assert hub.attached(name) and real.ground.identity.record(name).serial == serial
+        name, hub = real.nodes[0], real.of(Hub)
+        assert hub.attached(name) and real.of(Identity).record(name).serial == serial
 
         async with real.client() as client:
             assert (await client.delete(f"/v1/nodes/{name}")).is_success
@@ -35,7 +38,7 @@ async def test_a_deleted_node_takes_its_agent_and_its_certificate_with_it(tmp_pa
             assert (await client.get(f"/v1/nodes/{name}/agent")).json()["attached"] is False
         again = await _exchange(real, name, serial)
         assert (again.status_code, "earlier boot" in again.json()["detail"]) == (403, True), "not its certificate"
-        assert real.ground.identity.record(name).generation == 0
+        assert real.of(Identity).record(name).generation == 0
 
 
 async def test_an_agent_that_speaks_for_a_boot_that_was_never_handed_out_is_refused_and_not_shut_out(
@@ -64,11 +67,13 @@ async def _exchange(real: RealService, name: str, serial: str, *, generation: in
 
 async def test_lines_have_the_time_at_which_they_were_written_where_that_can_be(tmp_path: Path) -> None:
     async with real_service(tmp_path) as real:
-        log, name = cast("ConsoleService", real.machine.consoles)._log, real.nodes[0]
+        log, name = real.of(ConsoleService)._log, real.nodes[0]
         written = asyncio.Event()
         log.listen(lambda *_: written.set())
         before = time.time()
-        real.ground.logged(name, [(before - 100, "system", "a"), (1.0, "system", "b"), (before + 9e6, "system", "c")])
+        real.of(AgentDoor).logged(
+            name, [(before - 100, "system", "a"), (1.0, "system", "b"), (before + 9e6, "system", "c")]
+        )
         await asyncio.wait_for(written.wait(), 60)
         async with real.client() as client:
             lines = (await client.get(f"/v1/nodes/{name}/console")).json()["items"]

@@ -12,13 +12,13 @@ from typing import Any, cast
 
 import pytest
 
-from strata.control.agent_views import ImageSetSpec
-from strata.control.principal import LOCAL_ADMIN
-from strata.control.service_boot import BootControl
+from strata.fleet.access.principal import LOCAL_ADMIN
 from strata.provisioning.addresses import misplaced
+from strata.provisioning.boot.requests import BootControl
 from strata.provisioning.identity.records import BootRecord
 from strata.provisioning.networks import parse
-from strata.provisioning.personality.image_set import Member
+from strata.provisioning.personality.records import ImageSetSpec, Member
+from strata.provisioning.personality.service import ImageSetService
 from support.agent_site import AgentSite, FakeIdentity, agent_site
 from support.fake_agents import FakeAgent, http_over, running
 
@@ -71,14 +71,13 @@ async def test_a_revoked_certificate_is_a_fact_at_once_and_not_when_the_node_is_
 
 
 async def test_an_image_set_that_cannot_be_resolved_fails_on_nobody_and_runs_when_it_can(site: AgentSite) -> None:
-    assert site.services.agents is not None
     site.releases.move("debian:12", 1)
     spec = ImageSetSpec(members=(Member(name="system", release="debian:12"),))
-    await site.services.agents.sets.put(LOCAL_ADMIN, "compute", spec, None)
+    await site.services.get(ImageSetService).put(LOCAL_ADMIN, "compute", spec, None)
     release = site.releases.remove("debian:12")
     await site.sets.settled()
     assert "no such image" in site.sets.problem("compute")
-    work, courses = site.service.controller.engine.work, site.service.controller.engine.courses
+    work, courses = site.service.controller.engine.progress, site.service.controller.engine.in_flight
     async with http_over(site.socket) as http:
         agents = [FakeAgent(http, name) for name in NAMES]
         async with running(*agents):

@@ -13,9 +13,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from strata.control.agent_views import ImageSetSpec
-from strata.control.principal import LOCAL_ADMIN
-from strata.provisioning.personality.image_set import File, Member
+from strata.fleet.access.principal import LOCAL_ADMIN
+from strata.provisioning.agents.service import AgentService
+from strata.provisioning.personality.records import File, ImageSetSpec, Member
+from strata.provisioning.personality.service import ImageSetService
 from strata.store.memory import MemoryStore
 from support.agent_site import AgentSite, agent_site
 from support.fake_agents import FakeAgent, crowd, http_over, node_headers, running
@@ -53,8 +54,7 @@ async def want(site: AgentSite, select: str, **wanted: str) -> None:
 
 async def put_set(site: AgentSite, name: str = "compute", **member: Any) -> str:
     spec = ImageSetSpec(members=(Member(name="system", release="debian:12", **member),))
-    assert site.services.agents is not None
-    return (await site.services.agents.sets.put(LOCAL_ADMIN, name, spec, None)).digest
+    return (await site.services.get(ImageSetService).put(LOCAL_ADMIN, name, spec, None)).digest
 
 
 async def exec_on(site: AgentSite, select: str, *argv: str, timeout: float = 60.0) -> dict[str, Any]:
@@ -75,8 +75,7 @@ async def exec_on(site: AgentSite, select: str, *argv: str, timeout: float = 60.
 
 async def failure(site: AgentSite, node: str) -> str:
     """Why the last command to it failed."""
-    assert site.services.agents is not None
-    return (await site.services.agents.agents.agent(LOCAL_ADMIN, node)).failure
+    return (await site.services.get(AgentService).agent(LOCAL_ADMIN, node)).failure
 
 
 async def told(site: AgentSite, node: str) -> str:
@@ -249,7 +248,7 @@ async def test_a_command_runs_on_every_node_and_its_outputs_come_back(
     assert "not attached" in found[N3]["error"]
     assert agents[0].took[0]["argv"] == ["uname", "-a"]
     entries = await site.service.ledger.entries()
-    assert any(entry.action == "exec" and entry.detail["argv"] == "uname -a" for entry in entries)
+    assert any(entry.action == "exec.run" and entry.detail["argv"] == "uname -a" for entry in entries)
 
 
 async def test_a_reply_that_is_lost_is_made_good_and_nothing_runs_twice(

@@ -10,10 +10,10 @@ from api_support import Clock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strata.control.auth import Authenticator
-from strata.control.principal import LOCAL_ADMIN
-from strata.control.service_views import TokenRequest
 from strata.core.errors import BadRequest, NotFound, Unauthenticated
+from strata.fleet.access.credentials import Authenticator
+from strata.fleet.access.principal import LOCAL_ADMIN
+from strata.fleet.access.records import TokenRequest
 from strata.store.audit import Ledger
 from strata.store.memory import MemoryStore
 from strata.store.protocol import Event, Put
@@ -62,9 +62,9 @@ async def test_minting_and_revoking_are_in_the_audit_log_with_their_author(
     await auth.revoke_certificate(LOCAL_ADMIN, "0ab")
     found = [(entry.author, entry.action) for entry in await Ledger(store).entries()]
     assert found == [
-        ("local-admin", "mint-token"),
-        ("local-admin", "revoke-token"),
-        ("local-admin", "revoke-certificate"),
+        ("local-admin", "token.mint"),
+        ("local-admin", "token.revoke"),
+        ("local-admin", "certificate.revoke"),
     ]
 
 

@@ -11,9 +11,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from strata.control.auth import Authenticator
-from strata.control.ca import RENEW_SERVER_BEFORE, SERVER_DAYS, Authority
 from strata.core.errors import BadRequest, Corrupt
+from strata.fleet.access.authority import RENEW_SERVER_BEFORE, SERVER_DAYS, Authority
+from strata.fleet.access.credentials import Authenticator
 from strata.store.audit import Ledger
 from strata.store.memory import MemoryStore
 

@@ -7,15 +7,16 @@ import contextlib
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import httpx
 import pytest
 from real_service import RealService, real_service
 
 from strata.api.app import create_app
-from strata.control.service_consoles import ConsoleService
+from strata.api.services import Watchers
 from strata.hardware.consoles.log import ConsoleLog
+from strata.hardware.consoles.service import ConsoleService
 
 pytestmark = pytest.mark.slow
 
@@ -38,7 +39,7 @@ class Site:
 @pytest.fixture
 async def site(tmp_path: Path) -> AsyncIterator[Site]:
     async with real_service(tmp_path) as real:
-        yield Site(real, cast("ConsoleService", real.machine.consoles)._log)
+        yield Site(real, real.of(ConsoleService)._log)
 
 
 async def test_the_last_lines_are_read(site: Site) -> None:
@@ -154,7 +155,7 @@ async def test_following_resumes_after_the_last_line_seen(site: Site) -> None:
     again = Follower(site, path, {"Last-Event-ID": "4"})
     assert await again.lines(2) == [(5, "5"), (6, "6")]
     await again.leave()
-    assert site.real.services.watching == 0
+    assert site.real.services.get(Watchers).count == 0
 
 
 async def test_nothing_is_resumed_after_what_never_was(site: Site) -> None:

@@ -11,13 +11,14 @@ import pytest
 from msgspec import Meta, inspect
 
 from strata.api.app import openapi_schema
-from strata.control.agent_views import AdoptMachine, ImageSetSpec
-from strata.control.boot_views import ProfileSpec
-from strata.control.fleet_views.nodes import NodeSpec
-from strata.control.texts import In
 from strata.core.errors import BadRequest
 from strata.core.forms import FORMS, in_words, meaning
-from strata.provisioning.images.recipe import Recipe, parse_recipe
+from strata.core.texts import In
+from strata.fleet.nodes.records import NodeSpec
+from strata.provisioning.agents.records import AdoptMachine
+from strata.provisioning.boot.records import Profile
+from strata.provisioning.images.build.recipe import Recipe, parse_recipe
+from strata.provisioning.personality.records import ImageSetSpec
 
 
 def in_schema(tree: Any) -> Iterator[str]:
@@ -77,7 +78,7 @@ def test_an_explanation_is_words_and_an_example_that_would_be_accepted() -> None
 @pytest.mark.parametrize(
     ("kind", "body", "said"),
     [
-        (ProfileSpec, {"minos": "newest"}, "must be latest, or a build's 12 digits"),
+        (Profile, {"minos": "newest"}, "must be latest, or a build's 12 digits"),
         (AdoptMachine, {"name": "n1", "address": "ten"}, "an IPv4 address, such as 10.77.0.15"),
         (NodeSpec, {"name": "n1", "interfaces": [{"mac": "52:54"}]}, "such as 52:54:00:12:34:56 - at `$.interfaces[0]"),
         (NodeSpec, {"name": "n 1"}, "a name is 1 to 63 letters"),
@@ -106,7 +107,7 @@ def test_an_explanation_is_words_and_an_example_that_would_be_accepted() -> None
             {"members": [{"name": "a", "release": "x:1", "ready": {"kinds": "tcp"}}]},
             "unknown key 'kinds'; accepted are kind, path, port, argv, within (did you mean kind?)",
         ),
-        (ProfileSpec, {"method": "pxe"}, "'pxe' is none of: http, ipxe, media"),
+        (Profile, {"method": "pxe"}, "'pxe' is none of: http, ipxe, media"),
         (ImageSetSpec, {"members": 3}, "must be a list, not a whole number - at `$.members`"),
         (ImageSetSpec, {"members": [{"name": "a", "release": 1.5}]}, "must be text, not a number"),
         (ImageSetSpec, {}, "members is missing"),

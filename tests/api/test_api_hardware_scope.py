@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import httpx
 import pytest
 from real_service import CROWDED, RealService, furnish_hardware, real_service
 from route_table import GROUP, ROUTES
 
-from strata.control.principal import FLEET_WIDE
-from strata.control.service_inventory import InventoryService
-from strata.hardware.bmc import Identity
-from strata.hardware.inventory.found import Component, Found, Machine
+from strata.fleet.access.principal import FLEET_WIDE
+from strata.hardware.bmc.protocol import Identity
+from strata.hardware.inventory.records import Component, Found, Machine
+from strata.hardware.inventory.service import InventoryService
 
 pytestmark = pytest.mark.slow
 
@@ -62,7 +62,7 @@ def foreign(text: str) -> set[str]:
 async def test_no_read_tells_of_nodes_outside(real: RealService, scoped: httpx.AsyncClient) -> None:
     assert len(READS) >= 20
     for path in READS:
-        if "{job}" in path or path == "/v1/hardware/controller":
+        if "{operation}" in path or path == "/v1/hardware/controller":
             continue
         where = path.format(name="n00001", dump=real.dump)
         answer = await scoped.get(where, params=NEEDED.get(path))
@@ -179,7 +179,7 @@ SHARED = "https://shared.example"
 
 
 async def record(real: RealService, *found: Found) -> None:
-    await cast("InventoryService", real.machine.inventory)._inventory.record(found)
+    await real.of(InventoryService)._inventory.record(found)
 
 
 async def test_of_a_shared_controller_only_ones_own_part_is_counted(
@@ -220,7 +220,7 @@ async def test_of_a_shared_controller_only_ones_own_part_is_counted(
 async def test_a_part_that_came_from_outside_came_from_somewhere(real: RealService, scoped: httpx.AsyncClient) -> None:
     for number, node in enumerate(("n00010", "n00001")):
         at = real.bmcs.url(node)
-        inventory = cast("InventoryService", real.machine.inventory)._inventory
+        inventory = real.of(InventoryService)._inventory
         known = inventory.get(at)
         assert known is not None
         drive = Component(id="/redfish/v1/Systems/1/Drives/new", kind="drive", name="new", serial="WANDERER")

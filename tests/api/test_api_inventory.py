@@ -24,7 +24,7 @@ async def test_discovery_is_a_job_and_what_it_finds_is_there(site: RealService) 
         begun = await client.post("/v1/hardware/discover", json=wanted)
         assert begun.status_code == 202, begun.text
         job = begun.json()["id"]
-        await site.service.jobs_.wait(job)
+        await site.service.operations.wait(job)
         report = (await client.get(f"/v1/hardware/discover/{job}")).json()
         assert (report["found"], report["adopted"], report["job"]) == (2, 2, job)
         first = (await client.get("/v1/hardware/controllers?limit=1")).json()

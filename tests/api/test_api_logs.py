@@ -12,7 +12,7 @@ from api_support import Service
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strata.control import logs
+from strata.core import logs
 from strata.core.errors import BadRequest
 from strata.core.redact import HIDDEN, redact
 

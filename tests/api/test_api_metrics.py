@@ -8,7 +8,7 @@ import httpx
 from api_support import Service
 from prometheus_client.parser import text_string_to_metric_families
 
-from strata.control.metrics import REQUEST_BUCKETS, Metrics
+from strata.fleet.metrics import REQUEST_BUCKETS, Metrics
 
 
 def samples(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:

@@ -22,11 +22,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from nginx_site import SOURCES, Site, children, gone, until
 
 from strata.api.nginx_config import FrontDoor, config_text
+from strata.api.services import Watchers
 from strata.api.streams import STREAMS
-from strata.control.ca import Authority, Issued
-from strata.control.fleet_views.nodes import NodeSpec
-from strata.control.principal import LOCAL_ADMIN
 from strata.core.errors import BadRequest, Unavailable
+from strata.fleet.access.authority import Authority, Issued
+from strata.fleet.access.principal import LOCAL_ADMIN
+from strata.fleet.nodes.records import NodeSpec
 from strata.hardware.events.inbox import BODY_MOST
 from support.fake_machine import furnish
 
@@ -215,7 +216,7 @@ async def test_every_stream_passes_and_none_can_be_asked_for_its_head(site: Site
                     await site.service.facade.say("node", name="n000")
                 while "data: " not in heard:
                     heard += await anext(chunks)
-        await until(lambda: site.service.services.watching == 0)
+        await until(lambda: site.service.services.get(Watchers).count == 0)
 
 
 TOKEN = f"{'0c1d' * 12}.0"

@@ -16,8 +16,9 @@ from route_table import ROUTES
 
 from strata.api.http import seal
 from strata.api.streams import STREAMS
-from strata.control.principal import LOCAL_ADMIN
 from strata.core.errors import Conflict
+from strata.fleet.access.principal import LOCAL_ADMIN
+from strata.provisioning.boot.service import BootService
 
 pytestmark = pytest.mark.slow
 
@@ -51,8 +52,7 @@ async def test_no_get_changes_anything(real: RealService, client: httpx.AsyncCli
     ids = Ids()
     await provide(real, ids)
     await live(real, ids)
-    assert real.ground.boot is not None
-    medium = (await real.ground.boot.media.begin("n00003")).rpartition("/")[2]
+    medium = (await real.of(BootService).media.begin("n00003")).rpartition("/")[2]
     policy = {"text": "name: cap\nlimit: 10 kW\n", "without_rehearsal": "a test"}
     made = await client.put("/v1/power/policies/cap", json=policy)
     assert made.status_code == 200, made.text
@@ -87,6 +87,7 @@ async def test_no_get_changes_anything(real: RealService, client: httpx.AsyncCli
         where = path.format(
             name=known(path, names, "n00001"),
             job=known(path, jobs, real.job),
+            operation=known(path, jobs, real.job),
             dump=real.dump,
             tag=TAGS[0],
             log=ids.log,
@@ -122,7 +123,7 @@ async def test_a_cursor_of_another_list_is_refused(client: httpx.AsyncClient, te
 async def test_a_precondition_on_a_route_that_takes_none_does_not_change_the_status(
     real: RealService, client: httpx.AsyncClient
 ) -> None:
-    answer = await client.post(f"/v1/jobs/{real.job}/cancel", headers={"If-Match": '"1"'})
+    answer = await client.post(f"/v1/operations/{real.job}/cancel", headers={"If-Match": '"1"'})
     assert answer.status_code == 409
     conditional = await client.delete("/v1/groups/gpu", headers={"If-Match": '"1"'})
     assert conditional.status_code == 412

@@ -22,9 +22,10 @@ from route_table import (
     unverified,
 )
 
-from strata.api.agents import ROUTES as AGENT_ROUTES
 from strata.api.streams import STREAMS
-from strata.control.principal import ROLES
+from strata.fleet.access.principal import ROLES
+from strata.provisioning.agents.door import PREFIX as AGENTS
+from strata.provisioning.agents.door import ROUTES as AGENT_ROUTES
 from support.boot_site import make_csr
 from support.fake_agents import node_headers
 
@@ -70,7 +71,7 @@ async def test_a_scoped_reader_sees_only_its_groups(real: RealService, role: str
         assert (await get("/v1/nodes?select=!n00001"))["total"] == 3
         assert (await get("/v1/holds"))["items"] == []
         assert [group["name"] for group in (await get("/v1/groups"))["items"]] == [GROUP]
-        assert (await get("/v1/jobs"))["items"] == []
+        assert (await get("/v1/operations"))["items"] == []
         assert all(document["matches"] <= 4 for document in (await get("/v1/documents"))["items"])
         status = await get("/v1/status")
         assert (status["nodes"], sum(status["by_state"].values()), status["holds"]) == (4, 4, 0)
@@ -89,7 +90,7 @@ async def test_a_node_outside_the_scope_is_answered_just_as_one_that_is_nowhere(
             answer = await client.get("/v1/nodes", params={"select": select})
             assert answer.status_code == 404, select
             assert "did you mean" not in answer.json()["hint"]
-        for path in ("/v1/groups/gpu", f"/v1/jobs/{real.job}"):
+        for path in ("/v1/groups/gpu", f"/v1/operations/{real.job}"):
             assert (await client.get(path)).status_code == 404, path
 
 
@@ -147,7 +148,7 @@ async def test_where_agents_speak_nobody_is_heard_but_a_node_with_the_certificat
     async def statuses(headers: object = None, token: str = "") -> set[int]:
         async with real.client("front", token) as client:
             return {
-                (await client.post(AGENT_ROUTES[route], json=body, headers=headers)).status_code  # type: ignore[arg-type]
+                (await client.post(f"{AGENTS}{route}", json=body, headers=headers)).status_code  # type: ignore[arg-type]
                 for route, body in bodies.items()
             }
 
@@ -162,10 +163,10 @@ async def test_where_agents_speak_nobody_is_heard_but_a_node_with_the_certificat
     for name, shown in (("n00001", "0A"), ("n00002", serial), ("n00099", serial)):
         assert await statuses(node_headers(name, shown)) == {403}, (name, shown)
     async with real.client("front") as client:
-        redeemed = await client.post(AGENT_ROUTES["redeem"], json=open_to_all["redeem"])
+        redeemed = await client.post(f"{AGENTS}redeem", json=open_to_all["redeem"])
         assert redeemed.status_code == 403
-        assert (await client.post(AGENT_ROUTES["hello"], json=open_to_all["hello"])).json()["adopted"] is False
-        for route in AGENT_ROUTES.values():
+        assert (await client.post(f"{AGENTS}hello", json=open_to_all["hello"])).json()["adopted"] is False
+        for route in (f"{AGENTS}{name}" for name in sorted(AGENT_ROUTES)):
             assert (await client.get(route)).status_code == 400
         del bodies["renew"]
     assert await statuses(node_headers("n00001", serial)) == {200}

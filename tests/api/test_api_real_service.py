@@ -17,7 +17,8 @@ from schema_checks import ask_and_check, examples, schema_of
 from schema_ground import ground
 
 from strata.api.http import seal
-from strata.control import logs, service_exec
+from strata.core import logs
+from strata.provisioning.exec import service as service_exec
 from strata.provisioning.images import uploads
 
 BRIDGE = Bridge()
@@ -74,12 +75,13 @@ PATH = {
     "log": ["0" * 32],
     "/v1/exec job": ["0" * 16],
     "frozen": ["fleet", "group:service", "group:absent", "node:n00001", "node:absent"],
+    "operation": ["0" * 17],
     "job": ["0" * 17],
     "ident": ["0" * 16],
     "dump": ["1-2", "2-1", "7-9"],
     "token": ["0" * 57],
     "/v1/webhooks name": ["pager", "new"],
-    "/v1/hardware/discover job": ["0" * 17],
+    "/v1/hardware/discover operation": ["0" * 17],
 }
 ADDRESSES = ["default", "http://127.0.0.1:*", "https://10.0.0.*", "https://bmc.example", "ipmi://bmc.example", "x y"]
 """Of controllers; and those of the simulated ones."""
@@ -149,8 +151,8 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealService]:
     BRIDGE.run(furnish_hardware(found))
     BRIDGE.run(provide(found, IDS))
     BRIDGE.run(live(found, IDS))
-    PATH["job"].append(found.job)
-    PATH["/v1/hardware/discover job"].append(found.discovery)
+    PATH["operation"].append(found.job)
+    PATH["/v1/hardware/discover operation"].append(found.discovery)
     PATH["/v1/exec job"].append(IDS.run)
     PATH["log"].append(IDS.log)
     ADDRESSES.extend([found.bmcs.url("n00001"), found.bmcs.url("n00002"), found.spare[0]])

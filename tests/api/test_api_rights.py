@@ -16,7 +16,7 @@ from route_table import (
 )
 
 from strata.api.rights import needs, require_rights
-from strata.control.principal import KINDS, RIGHTS, ROLES, VERBS, Principal, Right, Role
+from strata.fleet.access.principal import KINDS, RIGHTS, ROLES, VERBS, Principal, Right, Role
 
 
 def test_only_health_readiness_and_what_controllers_reach_by_a_secret_path_are_public() -> None:

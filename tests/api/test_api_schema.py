@@ -13,9 +13,9 @@ from strata.api.app import create_litestar, openapi_schema
 from strata.api.redfish.events import SSE
 from strata.api.rights import handlers_of
 from strata.api.streams import STREAMS, is_stream
-from strata.control.ca import Authority
-from strata.control.fleet_views.watch import WatchEvent
-from strata.control.principal import Principal
+from strata.fleet.access.authority import Authority
+from strata.fleet.access.principal import Principal
+from strata.fleet.watch.service import WatchEvent
 from support.fake_machine import furnish
 
 
@@ -77,7 +77,7 @@ SCHEMA = schema_of(SERVICE.app())
 
 @pytest.fixture(scope="module", autouse=True)
 def authority(tmp_path_factory: pytest.TempPathFactory) -> None:
-    SERVICE.services.authority = Authority.open(tmp_path_factory.mktemp("ca"))
+    SERVICE.services.put(Authority.open(tmp_path_factory.mktemp("ca")))
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from api_support import Service
 
 from strata.api import server
 from strata.api.server import ApiServer, bind_private, peer_uid
+from strata.api.services import FrontSecret
 from strata.core.errors import Unavailable
 
 
@@ -38,7 +39,7 @@ def over(path: Path) -> httpx.AsyncClient:
 
 async def test_each_door_knows_its_callers(service: Service, running: ApiServer, tmp_path: Path) -> None:
     async with over(tmp_path / "admin.sock") as admin, over(tmp_path / "front.sock") as front:
-        front.headers["X-Strata-Front-Secret"] = service.services.front_secret
+        front.headers["X-Strata-Front-Secret"] = service.services.get(FrontSecret).value
         assert (await admin.get("/v1/auth/whoami")).json()["role"] == "admin"
         assert (await front.get("/v1/auth/whoami")).status_code == 401
         assert (await front.get("/v1/health")).status_code == 200

@@ -10,19 +10,19 @@ import sys
 import msgspec
 import pytest
 
-import strata.control
-from strata.control.fleet_views.desires import DesireChange
-from strata.control.fleet_views.why import NextStep, WhyView
-from strata.control.texts import wanted_values
+import strata
+from strata.core.texts import In, Out, wanted_values
+from strata.fleet.desires.records import DesireChange
+from strata.fleet.nodes.records import NextStep, WhyView
 
 MODULES = [
-    one.name for one in pkgutil.walk_packages(strata.control.__path__, "strata.control.") if "_views" in one.name
+    one.name for one in pkgutil.walk_packages(strata.__path__, "strata.") if one.name.endswith((".records", ".views"))
 ]
 EVERY = [
     kind
     for module in (importlib.import_module(name) for name in MODULES)
     for kind in vars(module).values()
-    if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind.__module__ == module.__name__
+    if isinstance(kind, type) and issubclass(kind, (In, Out)) and kind.__module__ == module.__name__
 ]
 
 
@@ -47,10 +47,11 @@ def test_what_goes_out_has_a_form_that_comes_back() -> None:
 def test_decoding_every_record_leaves_the_interpreter_sound() -> None:
     # msgspec can corrupt memory on certain unions (see texts.py); that shows when the process ends.
     script = (
-        "import gc, importlib, msgspec\nfrom strata.control.fleet_views.desires import DesireChange\n"
+        "import gc, importlib, msgspec\nfrom strata.core.texts import In, Out\n"
+        "from strata.fleet.desires.records import DesireChange\n"
         f"for name in {MODULES}:\n"
         "    for kind in list(vars(importlib.import_module(name)).values()):\n"
-        "        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):\n"
+        "        if isinstance(kind, type) and issubclass(kind, (In, Out)) and kind.__module__ == name:\n"
         "            msgspec.json.Decoder(kind); msgspec.json.schema(kind)\n"
         'msgspec.json.decode(b\'{"select":"*","set":{"a":["b"],"c":"d"}}\', type=DesireChange)\n'
         "gc.collect()\n"

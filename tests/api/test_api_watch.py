@@ -10,7 +10,7 @@ from typing import Any
 
 from api_support import Service
 
-from strata.api.services import Limits
+from strata.api.services import Limits, Watchers
 
 
 class Watcher:
@@ -115,8 +115,8 @@ async def test_a_client_that_leaves_leaves_nothing_behind() -> None:
     service = Service()
     async with watching(service):
         await service.facade.say("node", name="a")
-        assert service.services.watching == 1
-    assert (service.services.watching, service.facade.watchers) == (0, 0)
+        assert service.services.get(Watchers).count == 1
+    assert (service.services.get(Watchers).count, service.facade.watchers) == (0, 0)
 
 
 async def test_a_client_that_takes_nothing_is_dropped_and_costs_no_memory() -> None:
@@ -126,7 +126,7 @@ async def test_a_client_that_takes_nothing_is_dropped_and_costs_no_memory() -> N
         for number in range(100):
             await service.facade.say("node", name=str(number))
         async with asyncio.timeout(60):
-            while service.services.watching:  # noqa: ASYNC110
+            while service.services.get(Watchers).count:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
     assert service.facade.watchers == 0
 
@@ -140,6 +140,6 @@ async def test_only_so_many_may_watch() -> None:
 async def test_watchers_are_sent_away_when_the_service_stops() -> None:
     service = Service()
     async with watching(service) as watcher:
-        service.services.stopping.set()
+        service.services.get(Watchers).stopping.set()
         await watcher.until(lambda: watcher.done)
     assert service.facade.watchers == 0

@@ -11,10 +11,11 @@ import pytest
 from real_ground import seen, switch_on
 from real_service import RealService, real_service
 
-from strata.control.principal import LOCAL_ADMIN
-from strata.control.service_alerts import look_soon
 from strata.core.driver import Batch
-from strata.hardware.bmc import Boot
+from strata.fleet.access.principal import LOCAL_ADMIN
+from strata.hardware.bmc.protocol import Boot
+from strata.provisioning.agents.driver import NodeDriver
+from strata.provisioning.boot.service import BootService
 from support.boot_site import fetch
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
@@ -36,7 +37,7 @@ async def test_each_boots_by_the_method_of_its_profile_and_who_only_wants_power_
         await real.service.settled(await real.store.revision())
         await _off(real, names, nodes)
 
-        driver, bmcs = real.ground.agents.driver, [registry.node(name).bmc for name in names]
+        driver, bmcs = real.of(NodeDriver), [registry.node(name).bmc for name in names]
         await driver.about_to_get_power(Batch(names=names, uids=registry.uids[nodes], bmcs=bmcs))
         told = [await driver._ground.open(bmc).boot() for bmc in bmcs]
         assert [one.target for one in told] == ["pxe", "http", "none", "none"]
@@ -49,7 +50,7 @@ async def _off(real: RealService, names: list[str], nodes: np.ndarray) -> None:
     controller = real.service.controller
     simulated = np.array([real.bmcs.nodes.names.index(name) for name in names])
     real.bmcs.nodes.put(simulated, now=time.monotonic(), power="off")
-    look_soon(controller)(names)
+    controller.look_soon(names)
     async with asyncio.timeout(60):
         while any("power-on" not in controller.engine.way(int(node)) for node in nodes):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
@@ -62,8 +63,7 @@ async def test_who_has_the_address_of_a_node_that_is_off_gets_nothing_until_the_
         name = real.nodes[0]
         node = real.service.registry.node(name)
         await seen(real, name, "off")
-        assert real.ground.boot is not None
-        port, path = real.ground.boot.server.port, f"/boot/fragment/{name}/1"
+        port, path = real.of(BootService).server.port, f"/boot/fragment/{name}/1"
         assert (await fetch(port, path, node.interfaces[0].address))[0] == 403
         async with real.client() as client, asyncio.timeout(60):
             while f"boot-data-refused/{name}" not in (await client.get("/v1/alerts")).text:  # noqa: ASYNC110

@@ -10,16 +10,16 @@ from pathlib import Path
 import httpx
 import pytest
 
-from strata.api.agent_identity import BODY_MOST, redeem, renew
 from strata.api.front import Receive, Scope, Send
 from strata.api.nginx import Nginx, free_port
 from strata.api.nginx_config import FrontDoor
 from strata.api.rights import WHO
 from strata.api.server import bind_private
 from strata.api.web_account import web_account
-from strata.control.auth import Authenticator
-from strata.control.ca import write_private
 from strata.core.errors import Unauthenticated
+from strata.fleet.access.authority import write_private
+from strata.fleet.access.credentials import Authenticator
+from strata.provisioning.identity.door import BODY_MOST, redeem, renew
 from strata.store.audit import Ledger
 from support.boot_site import Boots, booting, make_csr
 

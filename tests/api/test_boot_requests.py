@@ -19,8 +19,14 @@ from real_service import BUILD, RealService, real_service
 from strata.api.nginx import Nginx, free_port
 from strata.api.nginx_config import FrontDoor
 from strata.api.server import ApiServer
+from strata.api.services import FrontSecret
 from strata.cli import main
-from strata.control.settings import admin_socket
+from strata.fleet.access.authority import Authority
+from strata.fleet.settings import admin_socket
+from strata.provisioning.boot.builds import Builds
+from strata.provisioning.boot.service import BootService
+from strata.provisioning.boot.ways import BootWays
+from strata.provisioning.settings import media_dir
 from support.signed_builds import put_build
 
 pytestmark = pytest.mark.slow
@@ -96,7 +102,7 @@ async def test_a_profile_that_a_node_is_wanted_to_boot_is_in_its_script_and_stay
 
 
 async def test_a_node_gets_no_script_for_what_it_must_not_boot_and_is_told_why(site: Running) -> None:
-    minos = site.real.ground.builds.root
+    minos = site.real.of(Builds).root
     arm = put_build(minos, minos.parent / "signing", arch="aarch64")
     async with site.real.client() as client:
         script = await client.get("/v1/boot/nodes/b1/script")
@@ -109,16 +115,16 @@ async def test_a_node_gets_no_script_for_what_it_must_not_boot_and_is_told_why(s
         refused = await client.get("/v1/boot/nodes/b1/script")
         assert refused.status_code == 409
         assert "for aarch64, and cannot be booted on x86_64" in refused.json()["detail"]
-        why = site.real.ground._cannot_boot("b1")
+        why = site.real.of(BootWays).cannot_boot("b1")
         assert why.startswith(f"it has nothing to boot: minOS {arm}: it is for aarch64")
         await client.post("/v1/desires", json={"select": "b1", "set": {"minos": "default"}})
-        assert site.real.ground._cannot_boot("b1") == ""
+        assert site.real.of(BootWays).cannot_boot("b1") == ""
         with (minos / BUILD / "initrd").open("ab") as file:
             file.write(b"more")
         refused = await client.get("/v1/boot/nodes/b1/script")
         assert refused.status_code == 409
         assert "initrd is not as its manifest says" in refused.json()["detail"]
-        assert "initrd is not as its manifest says" in site.real.ground._cannot_boot("b1")
+        assert "initrd is not as its manifest says" in site.real.of(BootWays).cannot_boot("b1")
 
 
 async def test_who_may_only_look_changes_nothing_and_nodes_see_nothing(site: Running) -> None:
@@ -179,7 +185,7 @@ async def test_the_command_does_all_of_it(site: Running) -> None:
 @pytest.fixture
 async def door(site: Running) -> AsyncIterator[httpx.AsyncClient]:
     """A client that comes in through nginx."""
-    authority = site.real.services.authority
+    authority = site.real.services.get(Authority)
     assert authority is not None
     authority.renew_server(["127.0.0.1"])
     nginx = Nginx(
@@ -188,13 +194,13 @@ async def door(site: Running) -> AsyncIterator[httpx.AsyncClient]:
             host="127.0.0.1",
             port=free_port("127.0.0.1"),
             upstream=site.state / "front.sock",
-            secret=site.real.services.front_secret,
+            secret=site.real.services.get(FrontSecret).value,
             certificate=authority.server_paths[0],
             key=authority.server_paths[1],
             ca=authority.certificate_path,
             workers=1,
             connections=64,
-            media=site.real.service.settings.media_dir,
+            media=media_dir(site.real.service.settings.state_dir),
         )
     )
     await nginx.start()
@@ -206,12 +212,12 @@ async def door(site: Running) -> AsyncIterator[httpx.AsyncClient]:
 
 @pytest.mark.server
 async def test_a_medium_is_sent_by_a_name_that_nobody_can_guess(site: Running, door: httpx.AsyncClient) -> None:
-    boot = site.real.ground.boot
+    boot = site.real.of(BootService)
     assert boot is not None
     name = (await boot.media.begin("b1")).rpartition("/")[2]
     file = boot.media.file(name)
     assert file is not None
-    whole = (site.real.service.settings.media_dir / file).read_bytes()
+    whole = (media_dir(site.real.service.settings.state_dir) / file).read_bytes()
     head = await door.head(f"/v1/boot/media/{name}")
     assert (head.status_code, int(head.headers["content-length"])) == (200, len(whole))
     assert head.headers["content-type"] == "application/x-iso9660"

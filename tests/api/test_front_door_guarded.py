@@ -21,10 +21,10 @@ from route_table import PROTECTED, concrete
 
 from strata.api import web_account as account_module
 from strata.api.nginx import Nginx
-from strata.api.services import Limits
+from strata.api.services import Limits, Watchers
 from strata.api.web_account import ACCOUNT, web_account
-from strata.control.fleet_views.nodes import NodeSpec
 from strata.core.errors import BadRequest, Unavailable
+from strata.fleet.nodes.records import NodeSpec
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
@@ -406,7 +406,7 @@ async def test_strangers_of_one_address_leave_room_and_nodes_are_not_counted(tmp
                     assert refused.json()["status" if path == "/v1/health" else "error"]
             async with site.client(site.ca.issue("n0001", "node", [], 60)) as node:
                 assert (await node.get("/v1/health")).status_code == 200
-        await until(lambda: site.service.services.watching == 0)
+        await until(lambda: site.service.services.get(Watchers).count == 0)
 
         async def lets_in() -> bool:
             async with site.client() as stranger:

@@ -54,7 +54,7 @@ async def test_what_is_shown_can_be_put_again_and_changes_nothing(
         written.write_text(SET)
         await strata(site, "image-set", "put", str(written))
         shown = await strata(site, "image-set", "show", "compute", "--json")
-        before = site.sets.get("compute")
+        before = site.sets.records.get("compute")
         assert json.loads(shown)["members"][0]["files"][0]["mode"] == 0o600
 
         file = tmp_path / "compute.json"
@@ -62,6 +62,6 @@ async def test_what_is_shown_can_be_put_again_and_changes_nothing(
         await strata(site, "image-set", "put", str(file))
         monkeypatch.setattr("sys.stdin", io.StringIO(shown))
         again = json.loads(await strata(site, "image-set", "put", "-", "--json"))
-        assert site.sets.get("compute") == before
+        assert site.sets.records.get("compute") == before
         assert {**again, "revision": 0} == {**json.loads(shown), "revision": 0}
         assert again["digest"].startswith("sha256:")

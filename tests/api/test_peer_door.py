@@ -16,12 +16,15 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from strata.api.peers import PeerDoor, peers_app
-from strata.control.ca import CONTROLLER_UNIT, Authority, write_private
-from strata.control.peer_client import ADDRESSEE, CERTIFICATE_TTL, PeerClient
-from strata.control.peers import Peer
-from strata.control.principal import LOCAL_ADMIN, ROLES
+from strata.api.rights import CONTROLLER
+from strata.api.services import SERVICES
 from strata.core.errors import BadRequest, NotFound, OutcomeUnknown, Unauthenticated, Unavailable
+from strata.fleet.access.authority import CONTROLLER_UNIT, Authority, write_private
+from strata.fleet.access.principal import LOCAL_ADMIN, ROLES
+from strata.fleet.peers.client import ADDRESSEE, CERTIFICATE_TTL, PeerClient
+from strata.fleet.peers.peers import Peer
+from strata.fleet.peers.routes import PeerDoor, peers_app
+from strata.fleet.services import Services
 from support.front_door import OpenDoor, front_door
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
@@ -60,7 +63,7 @@ class Site:
 @pytest.fixture
 async def site(tmp_path: Path) -> AsyncIterator[Site]:
     service, door = Service(), PeerDoor("alpha")
-    service.services.peers = door
+    service.services.put(door)
 
     async def echo(who: str, body: bytes) -> bytes:
         return b"%s: %s" % (who.encode(), body)
@@ -268,8 +271,15 @@ async def test_the_front_door_is_asked_to_put_no_answer_aside_on_its_disk() -> N
         sent.append(message)
 
     door.routes["piece"] = piece
-    scope = {"method": "POST", "path": "/peer/v1/piece", "headers": [(ADDRESSEE.lower().encode(), b"alpha")]}
-    assert await peers_app(scope, receive, send, "beta", door) == 200
+    scope: dict[str, Any] = {
+        "method": "POST",
+        "path": "/peer/v1/piece",
+        "headers": [(ADDRESSEE.lower().encode(), b"alpha")],
+    }
+    services = Services()
+    services.put(door)
+    scope |= {SERVICES: services, CONTROLLER: lambda: "beta"}
+    assert await peers_app(scope, receive, send) == 200
     assert (b"x-accel-buffering", b"no") in sent[0]["headers"]
 
 

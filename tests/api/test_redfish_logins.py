@@ -8,7 +8,8 @@ import httpx
 import pytest
 from redfish_support import ACCOUNTS, PASSWORD, ROOT, SESSIONS, RedfishService, basic, keys, redfish_service
 
-from strata.control import accounts
+from strata.fleet.access import accounts
+from strata.fleet.access.logins import Logins
 
 
 @pytest.fixture(autouse=True)
@@ -107,7 +108,7 @@ async def test_a_credential_that_is_given_twice_is_none(service: RedfishService)
 
 async def test_without_accounts_tokens_still_work(service: RedfishService) -> None:
     token = await service.token("viewer")
-    service.services.logins = None
+    service.services.drop(Logins)
     async with service.client("front", token) as client:
         assert (await client.get(f"{ROOT}/AccountService")).json()["ServiceEnabled"] is False
         assert (await client.get(SESSIONS)).status_code == 503
@@ -132,7 +133,7 @@ async def test_an_account_is_made_changed_and_removed(service: RedfishService) -
         assert (await client.delete(path)).status_code == 204
         assert (await client.get(path)).status_code == 404
     actions = [entry.action for entry in await service.ledger.latest()]
-    assert actions == ["delete-account", "change-account", "create-account"]
+    assert actions == ["account.delete", "account.change", "account.create"]
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,9 @@ from redfish_support import bare_client, keys
 
 from strata.api.redfish.route import Call, Json, Reply, Route, collection
 from strata.api.redfish.table import Table
-from strata.control.principal import Principal, Right
+from strata.api.services import Limits
 from strata.core import errors as e
+from strata.fleet.access.principal import Principal, Right
 
 BASE = "/redfish/v1/Things"
 
@@ -206,7 +207,7 @@ async def test_a_body_that_is_no_json_object_changes_nothing(
 
 async def test_a_body_that_is_too_large_is_refused() -> None:
     service = Service()
-    service.services.limits = type(service.services.limits)(body=100)
+    service.services.put(Limits(body=100))
     answer = await bare_client(Shop("a").routes, service).patch(f"{BASE}/a", json={"Size": "x" * 200})
     assert answer.status_code == 413
 

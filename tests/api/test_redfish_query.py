@@ -14,8 +14,8 @@ from redfish_support import bare_client, keys
 from strata.api.redfish import query as queries
 from strata.api.redfish.filter import compile_filter
 from strata.api.redfish.route import Call, Json, Route, collection, link
-from strata.control.principal import Principal, Right
 from strata.core.errors import BadRequest, NotFound
+from strata.fleet.access.principal import Principal, Right
 
 BASE = "/redfish/v1/Things"
 OWNER = "/redfish/v1/Owner"

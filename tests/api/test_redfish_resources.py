@@ -8,8 +8,9 @@ import httpx
 import pytest
 from machine_support import ROOT, MachineService, get, members
 
-from strata.control.fleet_views.nodes import DoingView, State
-from support.fake_machine import address
+from strata.core.state import State
+from strata.fleet.nodes.records import DoingView
+from support.fake_machine import address, fake_machine
 
 N0 = f"{ROOT}/Systems/n000"
 RESET = f"{N0}/Actions/ComputerSystem.Reset"
@@ -311,7 +312,8 @@ async def test_a_workload_manager_sees_nodes_and_not_their_hardware(service: Mac
 
 
 async def test_without_the_hardware_layer_nodes_are_shown_and_nothing_is_offered(service: MachineService) -> None:
-    service.services.machine = None
+    for kind in fake_machine(service.facade)[0]:
+        service.services.drop(kind)
     async with service.client() as client:
         found = await get(client, N0)
         assert not {"Actions", "Boot", "Bios", "LogServices"} & found.keys()

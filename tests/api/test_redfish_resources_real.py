@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from real_service import real_service
 
-from strata.control.fleet_views.nodes import NodeSpec
-from strata.control.principal import LOCAL_ADMIN, Principal
 from strata.core.errors import Denied, NotFound
+from strata.fleet.access.principal import LOCAL_ADMIN, Principal
+from strata.fleet.nodes.records import NodeSpec
 
 pytestmark = pytest.mark.slow
 
@@ -21,11 +21,11 @@ async def test_names_and_places_are_in_order_and_only_those_that_the_caller_may_
             LOCAL_ADMIN, [NodeSpec(name="a2", location="x1000c0s10b0n0"), NodeSpec(name="a1", location="x2")]
         )
         assert list(await service.node_names(LOCAL_ADMIN, "*")) == ["a1", "a2", *real.nodes]
-        slots = await service.places(LOCAL_ADMIN, "*", "slot")
+        slots = await service.locations(LOCAL_ADMIN, "*", "slot")
         assert list(slots) == [*(f"x1000c0s{n}" for n in range(5)), "x1000c0s10"]
-        assert list(await service.places(LOCAL_ADMIN, "location:x1000c0", "cabinet")) == ["x1000"]
+        assert list(await service.locations(LOCAL_ADMIN, "location:x1000c0", "cabinet")) == ["x1000"]
         (own,) = await service.node_names(login, "*")
-        assert list(await service.places(login, "*", "slot")) == ["x1000c0s0"]
+        assert list(await service.locations(login, "*", "slot")) == ["x1000c0s0"]
         assert list(await service.node_names(login, "location:x1000")) == [own]
         with pytest.raises(NotFound):
             await service.node_names(LOCAL_ADMIN, "@nothing")

@@ -64,7 +64,7 @@ def served() -> Iterator[Reach]:
 def _discover(controller: Controller) -> None:
     """Have the controllers of all nodes looked at, so that there is an inventory."""
     job = controller.client.request("POST", "/v1/hardware/discover", body={"known": True}).body["id"]
-    over = eventually("discovered", lambda: _ended(controller.client.get(f"/v1/jobs/{job}")), 120.0)
+    over = eventually("discovered", lambda: _ended(controller.client.get(f"/v1/operations/{job}")), 120.0)
     assert (over["state"], over["failed"]) == ("done", 0), over
 
 

@@ -18,9 +18,11 @@ from redfish_support import ROOT, RedfishService, keys, redfish_service
 from strata.api.redfish import push as push_module
 from strata.api.redfish.metadata import SCHEMAS
 from strata.api.redfish.routes import ROUTES
-from strata.control.machine_views.events import EventView
-from strata.control.principal import LOCAL_ADMIN, ROLES, Principal, Role
-from strata.hardware.access.sealing import Seal
+from strata.api.services import Watchers
+from strata.fleet.access.principal import LOCAL_ADMIN, ROLES, Principal, Role
+from strata.fleet.access.sealing import Seal
+from strata.hardware.alerts.service import AlertService
+from strata.hardware.events.records import EventView
 from strata.store.protocol import Put
 from support.fake_machine import job
 
@@ -399,8 +401,7 @@ class Feed:
 @pytest.fixture
 def feed(service: RedfishService, monkeypatch: pytest.MonkeyPatch) -> Feed:
     found = Feed()
-    assert service.services.machine is not None
-    monkeypatch.setattr(service.services.machine.alerts, "follow", found.follow)
+    monkeypatch.setattr(service.services.get(AlertService), "follow", found.follow)
     return found
 
 
@@ -422,7 +423,7 @@ async def test_a_listener_is_a_subscription_for_as_long_as_it_listens(
     await listener.hang_up()
     assert feed.closed
     assert (await client.get(SUBSCRIPTIONS)).json()["Members"] == []
-    assert service.services.watching == 0
+    assert service.services.get(Watchers).count == 0
 
 
 async def test_a_listener_can_be_sent_away(service: RedfishService, client: httpx.AsyncClient, feed: Feed) -> None:
@@ -447,9 +448,8 @@ async def test_the_hardware_layer_feeds_the_subscribers(
     service: RedfishService, client: httpx.AsyncClient, receiver: Receiver, feed: Feed
 ) -> None:
     await subscribe(client, receiver.url)
-    assert service.services.machine is not None
     other = push_module.EventPush(service.store, service.ledger, SEAL)
-    await other.start(service.services.machine.alerts)
+    await other.start(service.services.get(AlertService))
     feed.events.put_nowait([event(1)])
     assert (await receiver.next())["Events"][0]["EventId"] == "1"
     await other.stop()

@@ -9,7 +9,7 @@ from bench_support import figures
 
 
 @pytest.mark.slow
-def test_a_rehearsed_day_is_measured(scratch: Path) -> None:
+def test_a_simulated_day_is_measured(scratch: Path) -> None:
     found = figures(scratch, "policy.py", "--nodes", "160", "--days", "0.2")
     assert found["limit_w"] == 40_000
     for name in ("policy", "policy_dies", "static", "fewer"):

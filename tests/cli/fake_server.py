@@ -439,7 +439,7 @@ def delete_group(fake: FakeServer, call: Call) -> tuple[int, None]:
 
 def show_job(fake: FakeServer, call: Call) -> Json:
     if call.name not in fake.jobs:
-        raise Refusal(404, "no such job", title="Not found", where=call.name)
+        raise Refusal(404, "no such operation", title="Not found", where=call.name)
     job = fake.jobs[call.name]
     if job["state"] == "running":
         job["_steps"] -= 1
@@ -448,10 +448,10 @@ def show_job(fake: FakeServer, call: Call) -> Json:
     return {key: value for key, value in job.items() if key != "_steps"}
 
 
-def cancel_job(fake: FakeServer, call: Call) -> Json:
+def cancel_operation(fake: FakeServer, call: Call) -> Json:
     job = show_job(fake, call)
     if job["state"] != "running":
-        raise Refusal(409, f"the job is {job['state']}", title="Conflict", where=call.name)
+        raise Refusal(409, f"the operation is {job['state']}", title="Conflict", where=call.name)
     if fake.jobs_linger:
         return job
     fake.jobs[call.name]["state"] = "cancelled"
@@ -568,9 +568,9 @@ ROUTES: list[tuple[str, str, str, Callable[[FakeServer, Call], Any]]] = [
     ("PUT", "/v1/groups/([^/]+)", "", put_group),
     ("DELETE", "/v1/groups/([^/]+)", "", delete_group),
     ("POST", "/v1/groups/([^/]+)/members", "", change_members),
-    ("GET", "/v1/jobs", "limit cursor", lambda f, c: _page(f, c, [dict(j) for j in f.jobs.values()][::-1])),
-    ("GET", "/v1/jobs/([^/]+)", "", show_job),
-    ("POST", "/v1/jobs/([^/]+)/cancel", "", cancel_job),
+    ("GET", "/v1/operations", "limit cursor", lambda f, c: _page(f, c, [dict(j) for j in f.jobs.values()][::-1])),
+    ("GET", "/v1/operations/([^/]+)", "", show_job),
+    ("POST", "/v1/operations/([^/]+)/cancel", "", cancel_operation),
     ("POST", "/v1/auth/tokens", "", mint_token),
     ("GET", "/v1/auth/tokens", "", lambda fake, call: {"items": list(fake.tokens.values())}),
     ("DELETE", "/v1/auth/tokens/([^/]+)", "", delete_token),

@@ -63,8 +63,8 @@ def test_a_whole_fleet_is_accepted_as_a_job(fleet: FakeServer, run: Run) -> None
     fleet.job_above = 1
     result = run("node", "set", "*", "power=on")
     assert result.code == 0
-    assert result.out == "accepted as job j1: 4 nodes\n"
-    assert "strata jobs wait j1" in result.err
+    assert result.out == "accepted as operation j1: 4 nodes\n"
+    assert "strata operation wait j1" in result.err
 
 
 @pytest.mark.slow
@@ -72,7 +72,7 @@ def test_waiting_follows_the_job_and_then_the_nodes(fleet: FakeServer, run: Run)
     fleet.job_above = 1
     result = run("node", "set", "*", "power=on", "--wait")
     assert result.code == 0
-    assert "job j1: 4/4" in result.err
+    assert "operation j1: 4/4" in result.err
     assert "ready: 4/4" in result.err
 
 
@@ -226,7 +226,7 @@ def test_adding_nodes_from_a_file(fleet: FakeServer, run: Run, tmp_path: Path) -
 
 
 def test_many_nodes_are_added_in_batches(fleet: FakeServer, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("strata.cli.node_change.CREATE_BATCH", 4)
+    monkeypatch.setattr("strata.fleet.nodes.commands.change.CREATE_BATCH", 4)
     result = run("node", "add", "x[1-10]")
     assert result.out == "added 10 of 10 nodes\n"
     assert [len(body["nodes"]) for body in fleet.bodies] == [4, 4, 2]

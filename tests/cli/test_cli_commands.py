@@ -12,7 +12,7 @@ from cli_support import Run
 from fake_server import FakeServer, event
 
 from strata.cli.client import Event
-from strata.cli.watch import describe
+from strata.fleet.watch.commands import describe
 from strata.store.open import open_store
 from strata.store.protocol import Put
 
@@ -44,43 +44,43 @@ def test_listings_sort_by_number_and_match_by_pattern(server: FakeServer, run: R
 def test_jobs_are_listed_newest_first(server: FakeServer, run: Run) -> None:
     server.job(10)
     server.job(20)
-    assert [line.split()[0] for line in run("jobs", "list").lines[1:]] == ["j2", "j1"]
+    assert [line.split()[0] for line in run("operation", "list").lines[1:]] == ["j2", "j1"]
 
 
 def test_a_job_shows_its_errors_and_how_many_more(server: FakeServer, run: Run) -> None:
     server.job(10, state="failed", failed=3, errors=[{"node": "n1", "detail": "no"}])
-    result = run("jobs", "show", "j1")
+    result = run("operation", "show", "j1")
     assert result.lines[-2:] == ["  n1: no", "  and 2 more"]
 
 
 @pytest.mark.slow
 def test_waiting_for_a_job_ends_with_it(server: FakeServer, run: Run) -> None:
     server.job(10, steps=3)
-    result = run("jobs", "wait", "j1")
+    result = run("operation", "wait", "j1")
     assert result.code == 0
-    assert "job j1: 10/10" in result.err
+    assert "operation j1: 10/10" in result.err
 
 
 def test_waiting_for_a_failed_job_is_exit_code_1(server: FakeServer, run: Run) -> None:
     server.job(10, state="failed", failed=1)
-    assert run("jobs", "wait", "j1").code == 1
+    assert run("operation", "wait", "j1").code == 1
 
 
 def test_waiting_for_a_job_has_an_end(server: FakeServer, run: Run) -> None:
     server.job(10, steps=10**6)
-    assert run("jobs", "wait", "j1", "--timeout", "0s").code == 1
+    assert run("operation", "wait", "j1", "--timeout", "0s").code == 1
 
 
 def test_a_job_is_cancelled_once(server: FakeServer, run: Run) -> None:
     server.job(10, steps=9)
-    assert "state     cancelled" in run("jobs", "cancel", "j1").out
-    assert run("jobs", "cancel", "j1").code == 5
+    assert "state     cancelled" in run("operation", "cancel", "j1").out
+    assert run("operation", "cancel", "j1").code == 5
 
 
 def test_a_cancel_that_is_only_asked_for_yet_says_so(server: FakeServer, run: Run) -> None:
     server.job(10, steps=9)
     server.jobs_linger = True
-    result = run("jobs", "cancel", "j1")
+    result = run("operation", "cancel", "j1")
     assert "state     running" in result.out
     assert result.err.startswith("asked to stop; it ends after what it does now")
 
@@ -308,7 +308,7 @@ def test_a_watch_prints_events_as_they_come(server: FakeServer, run: Run) -> Non
 
 def test_a_watch_for_programs_is_json_lines(server: FakeServer, run: Run) -> None:
     server.streams = [
-        [event("node", {"name": "n1"}, 4), event("job", {"id": "j"}, 5), event("node", {"name": "n2"}, 6)]
+        [event("node", {"name": "n1"}, 4), event("operation", {"id": "j"}, 5), event("node", {"name": "n2"}, 6)]
     ]
     result = run("watch", "--json", "--kind", "node", "--count", "2")
     assert [json.loads(line) for line in result.lines] == [
@@ -328,7 +328,7 @@ def test_a_watch_for_programs_is_json_lines(server: FakeServer, run: Run) -> Non
         ("hold", {"node": "n1", "gone": False, "reason": "DIMM", "author": "bob"}, "n1  reason=DIMM author=bob"),
         ("freeze", {"scope": "fleet", "gone": True}, "fleet  is gone"),
         (
-            "job",
+            "operation",
             {"id": "j1", "kind": "set", "state": "running", "done": 5, "total": 9, "failed": 1},
             "j1  set running: 5 of 9 done, 1 failed",
         ),

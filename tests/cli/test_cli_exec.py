@@ -11,8 +11,8 @@ import pytest
 from cli_support import Run
 from fake_server import Call, FakeServer, Refusal
 
-from strata.cli.image_set import DERIVED
-from strata.control.agent_views import ImageSetSpec, ImageSetView
+from strata.provisioning.personality.commands import DERIVED
+from strata.provisioning.personality.records import ImageSetSpec, ImageSetView
 
 Json = dict[str, Any]
 

@@ -10,8 +10,8 @@ import pytest
 from cli_support import Run
 from fake_server import Call, FakeServer
 
-from strata.cli.hardware_inventory import KINDS
-from strata.hardware.inventory.found import ComponentKind
+from strata.hardware.inventory.commands import KINDS
+from strata.hardware.inventory.records import ComponentKind
 
 Json = dict[str, Any]
 
@@ -141,7 +141,7 @@ def test_discover_lists_what_failed_and_what_was_refused(run: Run, hardware: Har
 
 
 def test_discover_without_waiting_names_the_job(run: Run, hardware: Hardware) -> None:
-    assert run("hardware", "discover", "--known", "--no-wait").out == "accepted as job j1: 12 addresses\n"
+    assert run("hardware", "discover", "--known", "--no-wait").out == "accepted as operation j1: 12 addresses\n"
     assert body(hardware.server)["known"] is True
 
 

@@ -9,8 +9,9 @@ from cli_support import Terminal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strata.cli.output import Column, Output, clean, counts, state_colour
+from strata.cli.output import Column, Output, counts, state_colour
 from strata.cli.progress import LINE_EVERY, Meter
+from strata.core.printable import clean
 
 COLUMNS = [Column("name"), Column("state", state_colour), Column("count", right=True)]
 ROWS = [("n1", "ready", 5), ("n0000002", "faulted", 12345)]

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import struct
-import zlib
+import sys
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import fake_server
+import numpy as np
 import pytest
 from cli_support import Run
 from fake_server import Call, FakeServer
 
-from strata.cli import power_draw as draw
-from strata.cli.power_sacct import read
 from strata.core.errors import BadRequest
+from strata.power.accounting.sacct import read
+from strata.power.telemetry import plot as draw
 
 Json = dict[str, Any]
 TROUBLE = {"gaps": 0, "resets": 0, "wraps": 0, "absurd": 0, "stuck": 0}
@@ -228,16 +229,23 @@ def test_a_plot_is_drawn_into_a_picture(server: FakeServer, run: Run, power: Pow
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
     width, height = struct.unpack(">II", data[16:24])
     assert (width, height) == (2 * draw.WIDTH, 2 * draw.HEIGHT)
-    at, packed = 8, b""
-    while at < len(data):
-        size, kind = struct.unpack(">I4s", data[at : at + 8])
-        body, check = data[at + 8 : at + 8 + size], data[at + 8 + size : at + 12 + size]
-        assert struct.unpack(">I", check) == (zlib.crc32(kind + body),)
-        packed += body if kind == b"IDAT" else b""
-        at += 12 + size
-    rows = zlib.decompress(packed)
-    dots = {rows[y + x : y + x + 3] for y in range(1, len(rows), 3 * width + 1) for x in range(0, 3 * width, 3)}
-    assert dots == {bytes.fromhex(colour) for colour in ("ffffff", "000000", "dddddd", draw.COLOURS[0][1:])}
+    from matplotlib.image import imread
+
+    dots = (imread(tmp_path / "p.png")[:, :, :3] * 255).round().astype(int).reshape(-1, 3)
+    drawn = {"".join(f"{part:02x}" for part in dot) for dot in np.unique(dots, axis=0).tolist()}
+    assert {"ffffff", "000000", draw.COLOURS[0][1:]} <= drawn, "paper, letters, and the curve"
+
+
+def test_a_picture_without_matplotlib_says_how_to_get_it(
+    server: FakeServer, run: Run, power: Power, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    done = run("power", "history", "--plot", tmp_path / "p.png")
+    assert done.code == 1
+    assert "a plot as PNG needs matplotlib, which is not installed" in done.err
+    assert "pip install 'strata[plot]'" in done.err
+    assert run("power", "history", "--plot", tmp_path / "p.svg").code == 0
 
 
 def test_a_job_is_told_in_figures(server: FakeServer, run: Run, power: Power) -> None:

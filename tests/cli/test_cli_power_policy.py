@@ -85,7 +85,7 @@ def test_a_policy_is_put_under_its_name_enabled_disabled_and_deleted(
     file = tmp_path / "some.yaml"
     file.write_text("limit: 2MW\n")
     assert run("power", "policy", "put", file).code == 0
-    assert run("power", "policy", "put", file, "--name", "day", "--without-rehearsal", "no time").code == 0
+    assert run("power", "policy", "put", file, "--name", "day", "--without-simulation", "no time").code == 0
     file.write_text("name: night\nlimit: 2MW\n")
     assert run("power", "policy", "put", file).code == 0
     for command in ("enable", "disable", "delete"):
@@ -94,20 +94,20 @@ def test_a_policy_is_put_under_its_name_enabled_disabled_and_deleted(
         ("put", "some"), ("put", "day"), ("put", "night"), ("enable", "night"), ("disable", "night"),
         ("delete", "night"),
     ]  # fmt: skip
-    assert policies.called[1][2] == {"text": "limit: 2MW\n", "without_rehearsal": "no time"}
+    assert policies.called[1][2] == {"text": "limit: 2MW\n", "without_simulation": "no time"}
     file.write_text("limit: much\n")
     assert run("power", "policy", "put", file).code != 0 and len(policies.called) == 6
 
 
 @pytest.mark.slow
-def test_a_rehearsal_is_told_to_the_service(server: FakeServer, run: Run, policies: Policies, tmp_path: Path) -> None:
+def test_a_simulation_is_told_to_the_service(server: FakeServer, run: Run, policies: Policies, tmp_path: Path) -> None:
     file = tmp_path / "some.yaml"
     file.write_text("limit: 20kW\ncap: 300W\n")
     done = run("power", "simulate", "--policy", file, "--nodes", "50", "--days", "0.05", "--alone")
-    assert done.code == 0 and "recorded as rehearsed" in done.err
+    assert done.code == 0 and "recorded as simulated" in done.err
     [(what, _, body)] = policies.called
     assert what == "rehearse"
     assert (body["text"], body["nodes"], body["limit"]) == ("limit: 20kW\ncap: 300W\n", 50, 20_000)
     run("power", "simulate", "--policy", file, "--nodes", "50", "--days", "0.05", "--alone", "--no-record")
     run("power", "simulate", "--policy", file, "--nodes", "50", "--days", "0.05", "--alone", "--limit", "30kW")
-    assert len(policies.called) == 1, "one was told not to, the other rehearsed another limit"
+    assert len(policies.called) == 1, "one was told not to, the other simulated another limit"

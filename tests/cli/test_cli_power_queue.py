@@ -11,8 +11,8 @@ import pytest
 from cli_support import Run
 from fake_server import Call, FakeServer
 
-from strata.cli.power_squeue import read
 from strata.core.errors import BadRequest
+from strata.power.queue.squeue import read
 
 Json = dict[str, Any]
 

@@ -11,44 +11,55 @@ from cli_support import Run
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strata.cli.serve import parse_listen
-from strata.control import settings as s
+from strata.cli.options import parse_listen
 from strata.core.errors import BadRequest
+from strata.daemon import LAYER_NAMES, LayerName
+from strata.daemon import settings as daemon
+from strata.daemon.layers import LAYERS, chosen
+from strata.daemon.settings import Settings, SimulatedSettings
+from strata.engine import settings as engine
+from strata.fleet import settings as s
+from strata.hardware import settings as hardware
+from strata.power import settings as power
+from strata.provisioning import settings as provisioning
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[s.Settings]:
-    found: list[s.Settings] = []
-    monkeypatch.setattr("strata.cli.serve.start", found.append)
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
+    found: list[Settings] = []
+    monkeypatch.setattr("strata.daemon.serve_commands.start", lambda settings, read: found.append(settings))
+    monkeypatch.setattr("strata.daemon.serve_commands.CONFIG_FILE", Path("/nowhere/strata.yaml"))
     return found
 
 
-def test_without_options_the_defaults_stand(run: Run, started: list[s.Settings], short_dir: Path) -> None:
+def test_without_options_the_defaults_stand(run: Run, started: list[Settings], short_dir: Path) -> None:
     assert run("serve").code == 0
-    assert started == [s.Settings(state_dir=short_dir)]
+    assert started == [Settings(state_dir=short_dir)]
     assert started[0].store_url == f"sqlite:{short_dir}/strata.db"
     assert started[0].controller_id == socket.gethostname()
 
 
-def test_every_option_arrives(run: Run, started: list[s.Settings], short_dir: Path) -> None:
+def test_every_option_arrives(run: Run, started: list[Settings], short_dir: Path) -> None:
     model = short_dir / "site.yaml"
     model.touch()
     result = run(
         *("serve", "--state-dir", short_dir / "x", "--store", "etcd://a:1,b:2/s", "--listen", "[::]:9", "--no-tls"),
         *("--tls-name", "head", "--simulator", "http://h:9", "--simulated", 100, "--model", model),
-        *("--log-level", "debug", "--log-format", "json", "--controller-id", "c2", "--shards", 4, "--hold-agents", 9),
+        *("--log-level", "debug", "--log-format", "json", "--controller-id", "c2", "--set", "leadership.shards=4"),
+        *("--set", "provisioning.hold_most=9", "--set", "power.limit=2MW", "--set", "store.compact_every=10m"),
     )
     assert result.code == 0, result.err
     assert started == [
-        s.Settings(
+        Settings(
             state_dir=short_dir / "x",
             controller_id="c2",
             models=(model,),
-            store=s.StoreSettings(url="etcd://a:1,b:2/s"),
+            store=s.StoreSettings(url="etcd://a:1,b:2/s", compact_every=600),
+            power=power.PowerSettings(limit=2e6),
             listen=s.ListenSettings(tls=False, host="::", port=9, names=("head",)),
             leadership=s.LeadershipSettings(shards=4),
-            simulated=s.SimulatedSettings(nodes=100, address="http://h:9"),
-            provisioning=s.ProvisioningSettings(hold_most=9),
+            simulated=SimulatedSettings(nodes=100, address="http://h:9"),
+            provisioning=provisioning.ProvisioningSettings(hold_most=9),
             logs=s.LogSettings(level="debug", format="json"),
         )
     ]
@@ -61,17 +72,24 @@ def test_every_option_arrives(run: Run, started: list[s.Settings], short_dir: Pa
         (["--listen", "nonsense"], 2, "HOST:PORT"),
         (["--listen", "h:99999"], 2, "HOST:PORT"),
         (["--listen", "u@h:1"], 2, "HOST:PORT"),
-        (["--shards", "0"], 2, "shards"),
+        (["--set", "leadership.shards=0"], 1, "--set leadership.shards: must be at least 1"),
         (["--simulated", "8"], 1, "--simulator URL"),
         (["--simulator", "h:9", "--simulated", "8"], 1, "http://HOST:PORT"),
         (["--model", "absent.yaml"], 1, "absent.yaml"),
-        (["--node-rules", "absent.ini"], 1, "absent.ini"),
+        (["--set", "power.rules=absent.ini"], 1, "absent.ini"),
+        (["--set", "power.limit=2XW"], 1, "--set power.limit: '2XW' is not a power such as"),
+        (["--set", "power.band=3MW", "--set", "power.limit=2MW"], 1, "--set power.band (power.band)"),
+        (["--set", "powr.limit=2MW"], 1, "unknown key 'powr'"),
+        (["--set", "power.limt=2MW"], 1, "did you mean limit?"),
+        (["--set", "power"], 2, "SETTING=VALUE"),
+        (["power", "--networks", "x.yaml"], 1, "--networks (provisioning.networks): nodes are booted by"),
+        (["--config", "absent.yaml"], 1, "absent.yaml: cannot be read: No such file"),
         (["--controller-id", "a b"], 1, "controller-id"),
         (["--state-dir", "/" + "x" * 200], 1, "shorter --state-dir"),
     ],
 )
 def test_a_setting_that_cannot_work_is_refused_before_the_start(
-    run: Run, started: list[s.Settings], arguments: list[str], code: int, what: str
+    run: Run, started: list[Settings], arguments: list[str], code: int, what: str
 ) -> None:
     result = run("serve", *arguments)
     assert result.code == code
@@ -80,15 +98,15 @@ def test_a_setting_that_cannot_work_is_refused_before_the_start(
 
 
 def test_renewing_too_rarely_is_refused() -> None:
-    slow = s.Settings(state_dir=Path("/x"), leadership=s.LeadershipSettings(lease=10, renew_every=5))
+    slow = Settings(state_dir=Path("/x"), leadership=s.LeadershipSettings(lease=10, renew_every=5))
     with pytest.raises(BadRequest, match="half"):
         slow.check()
 
 
 def test_settings_are_plain_data() -> None:
-    settings = s.Settings(state_dir=Path("/x"), controller_id="c")
+    settings = Settings(state_dir=Path("/x"), controller_id="c")
     data = msgspec.to_builtins(settings, enc_hook=str)
-    again = msgspec.convert(data, s.Settings, dec_hook=lambda kind, value: kind(value))
+    again = msgspec.convert(data, Settings, dec_hook=lambda kind, value: kind(value))
     assert again == settings
 
 
@@ -97,11 +115,21 @@ def test_every_setting_says_what_it_is() -> None:
     import ast
     import inspect
 
-    tree = ast.parse(inspect.getsource(s))
-    for struct in (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name != "Settings"):
-        for field, after in zip(struct.body, [*struct.body[1:], None], strict=True):
-            if isinstance(field, ast.AnnAssign):
-                assert isinstance(after, ast.Expr), f"{struct.name}: line {field.lineno}"
+    found = {}
+    for module in (s, hardware, provisioning, power, daemon, engine):
+        tree = ast.parse(inspect.getsource(module))
+        for struct in (node for node in tree.body if isinstance(node, ast.ClassDef) and "Settings" in node.name):
+            fields = [*struct.body, None]
+            found[struct.name] = [
+                f"{struct.name}: line {field.lineno}"
+                for field, after in zip(struct.body, fields[1:], strict=True)
+                if isinstance(field, ast.AnnAssign)
+                and "ClassVar" not in ast.unparse(field.annotation)
+                and not ast.unparse(field.annotation).endswith("Settings")
+                and not isinstance(after, ast.Expr)
+            ]
+    assert not [place for places in found.values() for place in places]
+    assert {type(section).__name__ for _, section in Settings(state_dir=Path("/x")).sections()} <= set(found)
 
 
 def test_the_state_directory_is_told_by_the_environment_or_by_who_one_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,3 +151,21 @@ def test_any_address_and_port_can_be_listened_on(host: str, port: int) -> None:
 
 def test_a_port_alone_is_all_addresses() -> None:
     assert parse_listen(":8443") == ("0.0.0.0", 8443)
+
+
+def test_a_layer_brings_those_that_it_stands_on() -> None:
+    assert tuple(layer.name for layer in LAYERS) == LAYER_NAMES
+    assert [layer.name for layer in chosen(["power"])] == ["hardware", "power"]
+    assert [layer.name for layer in chosen(["platform"])] == ["hardware", "provisioning", "platform"]
+    assert [layer.name for layer in chosen(["power", "hardware"])] == ["hardware", "power"]
+
+
+@pytest.mark.parametrize("layers", [("hardware",), ("provisioning",), ("power",), ("platform",), LAYER_NAMES])
+def test_the_model_of_any_choice_of_layers_is_whole(layers: tuple[LayerName, ...]) -> None:
+    from strata.daemon.running import model_of
+    from strata.hardware.model import POWER_ROOM
+
+    model, drivers = model_of(Settings(state_dir=Path("/x"), layers=layers))
+    asked = POWER_ROOM in model.mutations["power-on"].guards
+    assert asked == (POWER_ROOM in model.guards) == ("power" in layers)
+    assert drivers == []

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from cli_support import Run
 
-from strata.control.ca import Authority
+from strata.fleet.access.authority import Authority
 
 
 class _Handler(BaseHTTPRequestHandler):

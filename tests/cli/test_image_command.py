@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from cli_support import Run
 
-from strata.cli.image_tags import short
+from strata.provisioning.images.commands.tags import short
 from support.image_site import ImageSite
 from support.image_support import an_image, file, folder, layer
 
@@ -193,8 +193,8 @@ def test_a_build_that_is_cancelled_ends_with_all_that_it_started(site: ImageSite
     work = run("image", "build", recipe, "--name", "a", "--no-wait", "--json").json
     log = site.directory / "images/logs" / work["log"]
     until(lambda: log.exists() and "asleep" in log.read_text())
-    site.run(site.jobs.cancel(work["job"]["id"], "alice"))
-    until(lambda: site.run(site.jobs.show(work["job"]["id"])).state == "cancelled")
+    site.run(site.jobs.cancel(work["operation"]["id"], "alice"))
+    until(lambda: site.run(site.jobs.show(work["operation"]["id"])).state == "cancelled")
     until(lambda: not list((site.directory / "images/work").iterdir()))
     until(lambda: not [path for path in Path("/proc").glob("[0-9]*/cmdline") if nap.encode() in _read(path)])
 

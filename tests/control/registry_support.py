@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 
 import numpy as np
 
-from strata.control.changes import Changes
-from strata.control.edits import Edits
-from strata.control.registry import Registry
 from strata.core.model import Layer, Model, Variable, values
 from strata.core.node import Node
+from strata.fleet.registry.changes import Changes
+from strata.fleet.registry.edits import Edits
+from strata.fleet.registry.registry import Registry
 from strata.store.audit import Ledger
 from strata.store.memory import MemoryStore
 from strata.store.protocol import Entry, Op, Page, Store

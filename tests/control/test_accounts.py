@@ -8,16 +8,15 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from strata.control import accounts as accounts_module
-from strata.control import sessions as sessions_module
-from strata.control.accounts import AccountChange, Accounts
-from strata.control.auth import Authenticator
-from strata.control.guesses import LOCK_AFTER, LOCK_TIME
-from strata.control.logins import Logins
-from strata.control.principal import LOCAL_ADMIN
-from strata.control.service_views import TokenRequest
-from strata.control.sessions import Sessions, TooManySessions
 from strata.core.errors import BadRequest, Conflict, NotFound, Unauthenticated, Unavailable
+from strata.fleet.access import accounts as accounts_module
+from strata.fleet.access import sessions as sessions_module
+from strata.fleet.access.accounts import LOCK_AFTER, LOCK_TIME, AccountChange, Accounts
+from strata.fleet.access.credentials import Authenticator
+from strata.fleet.access.logins import Logins
+from strata.fleet.access.principal import LOCAL_ADMIN
+from strata.fleet.access.records import TokenRequest
+from strata.fleet.access.sessions import Sessions, TooManySessions
 from strata.store.audit import Ledger
 from strata.store.memory import MemoryStore
 
@@ -100,7 +99,7 @@ async def test_the_store_holds_no_password(site: Site, store: MemoryStore) -> No
     assert not any(PASSWORD.encode() in entry.value for entry in page.entries)
     assert PASSWORD not in repr(site.accounts.get("ada"))
     assert PASSWORD not in repr(AccountChange(password=PASSWORD))
-    assert [entry.action for entry in await site.ledger.latest()] == ["create-account"]
+    assert [entry.action for entry in await site.ledger.latest()] == ["account.create"]
 
 
 async def test_a_wrong_password_and_a_wrong_name_are_not_told_apart(site: Site, quick: list[str]) -> None:

@@ -15,19 +15,20 @@ import msgspec
 import numpy as np
 import pytest
 
-from strata.control import peer_boot
-from strata.control.agent_views import AgentView, ExecRequest, ExecView
-from strata.control.elsewhere import Elsewhere, Sorted
-from strata.control.peer_answers import Handler, LimitsWanted, agent_routes
-from strata.control.peer_boot import BootElsewhere
-from strata.control.peers import Peer
-from strata.control.principal import LOCAL_ADMIN
-from strata.control.service_agents import AgentService
-from strata.control.service_exec import ExecService
 from strata.core.errors import DeviceError, NotFound, OutcomeUnknown, Unavailable
+from strata.fleet.access.principal import LOCAL_ADMIN
+from strata.fleet.peers.leaders import ByLeader, LeaderClient
+from strata.fleet.peers.peers import Peer
 from strata.provisioning.agents.hub import Hub
+from strata.provisioning.agents.peer_answers import Handler, LimitsWanted, agent_routes
+from strata.provisioning.agents.records import AgentView, InventoryView
+from strata.provisioning.agents.service import AgentService
 from strata.provisioning.agents.unknown import UnknownMachines
 from strata.provisioning.agents.wire import Exchange, Hello, Result
+from strata.provisioning.boot import peers as peer_boot
+from strata.provisioning.boot.peers import BootElsewhere
+from strata.provisioning.exec.records import ExecRequest, ExecView
+from strata.provisioning.exec.service import ExecService
 
 SHARDS = 2
 NODES = [f"n{number}" for number in range(8)]
@@ -106,14 +107,14 @@ class Site:
             registry=registry,
             settings=SimpleNamespace(shards=SHARDS),
             leadership=SimpleNamespace(holders=self.holders),
-            engine=SimpleNamespace(work=SimpleNamespace(epoch=_Epochs(self))),
+            engine=SimpleNamespace(progress=SimpleNamespace(epoch=_Epochs(self))),
         )
         self.hub = Hub(leads=self.led.__contains__, clock=lambda: self.now)
         known = SimpleNamespace(
             get=lambda wanted: wire.sites.get(wanted) and self._peer(wanted),
             others=lambda: [self._peer(other) for other in sorted(wire.sites) if other != name],
         )
-        self.elsewhere = Elsewhere(cast("Any", controller), cast("Any", known), cast("Any", wire))
+        self.elsewhere = LeaderClient(cast("Any", controller), cast("Any", known), cast("Any", wire))
         service = SimpleNamespace(
             index=lambda who, node: registry.find(node),
             owned=lambda who, select: np.arange(len(NODES)),
@@ -156,7 +157,7 @@ class Site:
     async def _inventory(self, node: str) -> Any:
         if node not in self.inventories:
             raise NotFound("nothing", where=node)
-        return SimpleNamespace(time=self.inventories[node], tree={"of": node})
+        return InventoryView(node=node, time=self.inventories[node], inventory={"of": node})
 
     async def _limits(self, node: str, wanted: Any) -> Any:
         self.limited.append(LimitsWanted(node=node, wanted=dict(wanted)))
@@ -249,7 +250,7 @@ async def test_a_command_reaches_all_nodes_in_one_request_per_controller(wire: W
         assert {item.node: item.output for item in done.items} == dict.fromkeys(NODES, "same\n")
         assert (done.state, done.failed) == ("done", 0)
         assert wire.calls == [(other, "exec")]
-        assert site.audit == ["exec"], "where it was asked for, once"
+        assert site.audit == ["exec.run"], "where it was asked for, once"
 
 
 async def test_every_node_keeps_its_own_output(wire: Wire) -> None:
@@ -424,13 +425,13 @@ async def test_nodes_are_sorted_as_one_by_one(wire: Wire) -> None:
     assert found.nowhere == {"nobody": "no such node"}
     alpha.holders.pop(1)
     assert alpha.elsewhere.sort(NODES).nowhere == dict.fromkeys(B, "no controller leads it at the moment")
-    assert alpha.elsewhere.sort([]) == Sorted(here=[], there={}, nowhere={})
+    assert alpha.elsewhere.sort([]) == ByLeader(here=[], there={}, nowhere={})
 
 
 async def test_whoever_waits_for_an_answer_when_asking_ends_is_told(
     wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("strata.control.elsewhere._MOST_AT_ONCE", 2)
+    monkeypatch.setattr("strata.fleet.peers.leaders._MOST_AT_ONCE", 2)
     alpha = wire.sites["alpha"]
     begun = asyncio.Event()
 

@@ -9,24 +9,25 @@ from typing import Any
 
 import pytest
 
-from strata.control.controller import Controller
-from strata.control.principal import LOCAL_ADMIN
-from strata.control.service import Service
-from strata.control.service_alerts import AlertService, bmc_addresses, led_here, look_soon
-from strata.control.settings import Settings
 from strata.core.model import Model
-from strata.hardware.access.sealing import Seal
-from strata.hardware.bmc_driver import BmcDriver
-from strata.hardware.controllers import Controllers
+from strata.daemon.settings import Settings
+from strata.fleet.access.principal import LOCAL_ADMIN
+from strata.fleet.access.sealing import Seal
+from strata.fleet.controller.controller import Controller
+from strata.hardware.alerts.service import AlertService
+from strata.hardware.bmc.bmcs import Bmcs
+from strata.hardware.bmc.driver import BmcDriver
+from strata.hardware.bmc.redfish.client import Credentials, RedfishClient
+from strata.hardware.bmc.redfish.events import RedfishSubscriptions
 from strata.hardware.events.hub import EventHub
-from strata.hardware.events.redfish import RedfishSubscriptions
+from strata.hardware.events.site import bmc_addresses
 from strata.hardware.model import LAYER as HARDWARE
-from strata.hardware.redfish.client import Credentials, RedfishClient
 from strata.store.memory import MemoryStore
 from strata.virtual.bmc_server import BmcServer
 from strata.virtual.faults import Timing
 from strata.virtual.fleet import simulated_nodes
 from strata.virtual.nodes import SimNodes
+from support.rooms import OpenFleet
 
 COUNT = 8
 
@@ -44,10 +45,10 @@ async def test_what_controllers_tell_becomes_alerts_and_a_change_of_power_a_fact
     await server.start()
     store = MemoryStore()
     client = RedfishClient(Credentials("root", "simulated"))
-    controllers = Controllers(client)
+    controllers = Bmcs(client)
     driver = BmcDriver(controllers)
     controller = Controller(store, Model.of(HARDWARE), {"bmc": driver}, name="c1")
-    service = Service(controller, Settings(state_dir=tmp_path))
+    service = OpenFleet(controller, Settings(state_dir=tmp_path))
     hub = EventHub(
         tmp_path / "events.db",
         store,
@@ -57,8 +58,8 @@ async def test_what_controllers_tell_becomes_alerts_and_a_change_of_power_a_fact
         RedfishSubscriptions(client),
         owner=controller.name,
         addresses=bmc_addresses(service.registry),
-        mine=led_here(controller),
-        looked=look_soon(controller),
+        mine=controller.leads,
+        looked=controller.look_soon,
     )
     await controller.start()
     await service.edits.create_nodes(simulated_nodes(COUNT, bmc_base=server.address), "strata")

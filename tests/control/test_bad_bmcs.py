@@ -14,32 +14,30 @@ import httpx
 import pytest
 
 from strata.api.app import create_app
-from strata.api.services import Services
-from strata.control.auth import Authenticator
-from strata.control.ca import Authority
-from strata.control.controller import Controller
-from strata.control.metrics import Metrics
-from strata.control.service import Service
-from strata.control.settings import HardwareSettings, LeadershipSettings, Settings, SimulatedSettings
 from strata.core.model import Model
 from strata.core.nodeset import expand
-from strata.daemon.hardware import Reach, open_machine
+from strata.daemon.settings import Settings, SimulatedSettings
 from strata.engine.settings import EngineSettings
-from strata.hardware.bmc_driver import BmcDriver
-from strata.hardware.controllers import Controllers
+from strata.fleet.access.authority import Authority
+from strata.fleet.access.credentials import Authenticator
+from strata.fleet.access.sealing import Seal
+from strata.fleet.controller.controller import Controller
+from strata.fleet.settings import LeadershipSettings
+from strata.hardware.bmc.bmcs import Bmcs
+from strata.hardware.bmc.redfish.client import Credentials, RedfishClient, RedfishSettings
 from strata.hardware.events.hub import EventHub
-from strata.hardware.events.poller import PollSettings
-from strata.hardware.events.poller_look import BAD, SILENT
+from strata.hardware.events.poller import BAD, SILENT, PollSettings
+from strata.hardware.layer import Reach, open_hardware
 from strata.hardware.model import LAYER as HARDWARE
-from strata.hardware.redfish.client import RedfishClient, RedfishSettings
-from strata.store.audit import Ledger
+from strata.hardware.settings import HardwareSettings
 from strata.store.memory import MemoryStore
-from strata.virtual.bmc_server import BmcServer
+from strata.virtual.bmc_server import SIMULATED_ACCOUNT, BmcServer
 from strata.virtual.driver import sim_drivers
 from strata.virtual.faults import Timing
 from strata.virtual.fleet import simulated_nodes
 from strata.virtual.mischief import Trick
 from strata.virtual.nodes import SimNodes
+from support.rooms import OpenFleet, api_services
 
 ONE_IN = 20
 USABLE = (Trick.BAD_BYTES, Trick.STRINGS)
@@ -58,11 +56,11 @@ class Fleet:
     """The fleet, and the service that looks after it."""
 
     def __init__(
-        self, server: BmcServer, service: Service, reach: Reach, hub: EventHub, client: httpx.AsyncClient
+        self, server: BmcServer, service: OpenFleet, reach: Reach, hub: EventHub, client: httpx.AsyncClient
     ) -> None:
         self.server = server
         self.service = service
-        self.controllers = reach.controllers
+        self.bmcs = reach.bmcs
         self.hub = hub
         self.client = client
         self.names = list(server.nodes.names)
@@ -104,45 +102,43 @@ async def the_fleet(directory: Path, count: int = COUNT) -> AsyncIterator[Fleet]
             simulated=SimulatedSettings(address=server.address),
         )
         store = MemoryStore()
-        reach = Reach(settings, store, Ledger(store))
-        # All BMCs and the service share one event loop here: healthy ones get the time that a busy machine needs.
-        quick = RedfishSettings(timeout=4.0, quick=4.0, dead_for=0.5, dead_most=1.0)
-        reach.controllers = Controllers(RedfishClient(reach._login, settings=quick, tls=reach.tls))
-        reach.controllers.shows_within = 3.0
-        await reach.start()
-        parts.push_async_callback(reach.stop)
-        driver = BmcDriver(reach.controllers)
-        parts.push_async_callback(driver.close)
         controller = Controller(
             store,
             Model.of(HARDWARE),
-            {**sim_drivers(server.nodes, server.clock), "bmc": driver},
+            {},
             name="test",
             leadership=settings.leadership,
             engine=EngineSettings(first_poll=0.05, blind_look=0.5),
         )
-        service = Service(controller, settings)
-        await controller.start()
-        parts.push_async_callback(controller.stop)
-        authenticator = Authenticator(store, service.ledger)
-        await authenticator.start()
-        parts.push_async_callback(authenticator.stop)
-        services = Services(
-            facade=service, authenticator=authenticator, metrics=Metrics(), authority=Authority.open(settings.ca_dir)
+        service = OpenFleet(controller, settings)
+        parts.push_async_callback(service.stop)
+        service.put(Seal.load(settings.secrets_key, make=True))
+        services = api_services(
+            fleet=service,
+            authenticator=await service.keep(Authenticator(store, service.ledger)),
+            authority=Authority.open(settings.ca_dir),
         )
-        opened = await open_machine(service, settings, reach, parts)
-        services.machine = opened.machine
-        assert opened.hub.poller is not None
-        opened.hub.poller.settings = FAST_LOOKS
-        parts.push_async_callback(service.jobs_.close)
+        reach = Reach(settings.hardware, service.of(Seal), store, service.ledger)
+        reach.give(f"{server.address}/", Credentials(SIMULATED_ACCOUNT.user, SIMULATED_ACCOUNT.password))
+        # All BMCs and the service share one event loop here: healthy ones get the time that a busy machine needs.
+        quick = RedfishSettings(timeout=4.0, quick=4.0, dead_for=0.5, dead_most=1.0)
+        reach.bmcs = Bmcs(RedfishClient(reach._login, settings=quick, tls=reach.tls))
+        reach.bmcs.shows_within = 3.0
+        for driver in sim_drivers(server.nodes, server.clock).values():
+            service.drive(driver)
+        await open_hardware(service, reach)
+        await service.start()
+        hub = service.of(EventHub)
+        assert hub.poller is not None
+        hub.poller.settings = FAST_LOOKS
         transport = httpx.ASGITransport(app=create_app(services, "admin"), raise_app_exceptions=False)
         client = httpx.AsyncClient(transport=transport, base_url="http://strata")
         await parts.enter_async_context(client)
-        fleet = Fleet(server, service, reach, opened.hub, client)
+        fleet = Fleet(server, service, reach, hub, client)
         fleet.misbehave()
         await service.edits.create_nodes(simulated_nodes(count, bmc_base=server.address), "test")
         await service.settled(await store.revision())
-        await opened.hub.refresh()
+        await hub.refresh()
         yield fleet
 
 
@@ -209,7 +205,7 @@ async def _sensors(fleet: Fleet) -> None:
 
 async def _discovery(fleet: Fleet) -> None:
     begun = await fleet.post("/v1/hardware/discover", known=True)
-    job = await fleet.service.jobs_.wait(begun["id"])
+    job = await fleet.service.operations.wait(begun["id"])
     assert job.state == "done", job
     answer = await fleet.client.get("/v1/hardware/controllers", params={"limit": 1000})
     assert answer.status_code == 200, answer.text
@@ -218,7 +214,7 @@ async def _discovery(fleet: Fleet) -> None:
     assert [name for name in fleet.healthy if found[name]["machines"] != 1 or found[name]["trouble"]] == []
     usable = [name for name, trick in fleet.bad.items() if trick in USABLE]
     assert [name for name in usable if found[name]["machines"] != 1] == []
-    failed = {address.rpartition("/")[2]: why for address, why in job.errors}
+    failed = {address.rpartition("/")[2]: why for address, why in ((one.node, one.detail) for one in job.errors)}
     lost = {name for name in fleet.bad if name not in found}
     assert lost <= set(failed) and "internal error" not in str(failed)
     assert [name for name in fleet.bad if name in found and name not in usable and not found[name]["trouble"]] == [
@@ -265,7 +261,7 @@ async def test_whatever_is_raised_in_the_work_for_one_node_is_the_result_of_that
         broken, *others = fleet.names
         fleet.server.prank(broken).always.clear()
         address = fleet.server.url(broken)
-        fleet.controllers._opened[address] = Broken(address)  # type: ignore[assignment]
+        fleet.bmcs._opened[address] = Broken(address)  # type: ignore[assignment]
         told = f"{address}: internal error while talking to the BMC: TypeError"
         outcome = await fleet.post("/v1/bmc/identify", select="*", on=True)
         assert expand(outcome["done"]) == others and told in lines(outcome)[broken]

@@ -12,12 +12,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from strata.control import node_aim
-from strata.control.node_driver import BootWay
-from strata.control.principal import LOCAL_ADMIN
 from strata.core.errors import DeviceError, NotOffered
-from strata.engine.work import Phase
-from strata.hardware.bmc import Boot
+from strata.engine.progress import Phase
+from strata.fleet.access.principal import LOCAL_ADMIN
+from strata.hardware.bmc.protocol import Boot
+from strata.provisioning.agents import driver as node_aim
+from strata.provisioning.agents.driver import BootWay
 from strata.provisioning.identity.records import BootRecord
 from strata.virtual.faults import Timing
 from strata.virtual.nodes import SimNodes
@@ -92,7 +92,7 @@ class Site:
 
     async def waits_for_the_agent(self) -> None:
         """The boot was begun, and what is told is told."""
-        work = self.site.service.controller.engine.work
+        work = self.site.service.controller.engine.progress
         await until(lambda: self.doing() == "boot" and int(work.phase[self.node[0]]) == Phase.SETTLING)
 
     async def arrives(self) -> None:

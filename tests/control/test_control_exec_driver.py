@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from strata.control import exec_driver
-from strata.control.exec_driver import ExecDriver
 from strata.core.column import Column
 from strata.core.driver import Batch
 from strata.core.errors import BadRequest
 from strata.core.model import Mutation, values
 from strata.core.state import Outcome
+from strata.fleet.drivers import exec_driver
+from strata.fleet.drivers.exec_driver import ExecDriver
 
 MUTATION = Mutation(name="set-bios", variable="bios", start=values("other"), to="wanted", timeout=20)
 

@@ -11,10 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strata.control import history_file
-from strata.control.history import History
-from strata.control.history_file import HistoryFile
-from strata.control.transitions import (
+from strata.core import intset
+from strata.core.errors import BadRequest, Compacted, Corrupt, Unavailable
+from strata.fleet.history import file as history_file
+from strata.fleet.history.file import HistoryFile
+from strata.fleet.history.history import History
+from strata.fleet.history.transitions import (
     MOST_BYTES,
     MOST_NODES,
     Change,
@@ -26,8 +28,6 @@ from strata.control.transitions import (
     rows_of,
     seq_of,
 )
-from strata.core import intset
-from strata.core.errors import BadRequest, Compacted, Corrupt, Unavailable
 from support.work import counted
 
 

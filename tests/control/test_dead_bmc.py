@@ -10,22 +10,22 @@ import msgspec
 import numpy as np
 import pytest
 
-from strata.control.agent_views import ImageSetSpec
-from strata.control.controller import Controller
-from strata.control.principal import LOCAL_ADMIN
-from strata.control.service import Service
-from strata.control.settings import Settings
 from strata.core.column import Column
 from strata.core.driver import Batch, Outcomes
 from strata.core.errors import StrataError
 from strata.core.model import Model, Mutation
 from strata.core.node import Node
+from strata.daemon.settings import Settings
+from strata.fleet.access.principal import LOCAL_ADMIN
+from strata.fleet.controller.controller import Controller
 from strata.hardware.model import LAYER as HARDWARE
 from strata.provisioning.model import LAYER as PROVISIONING
-from strata.provisioning.personality.image_set import Member
+from strata.provisioning.personality.records import ImageSetSpec, Member
+from strata.provisioning.personality.service import ImageSetService
 from strata.store.memory import MemoryStore
 from support.agent_site import AgentSite, agent_site
 from support.fake_agents import FakeAgent, http_over, running
+from support.rooms import OpenFleet
 
 pytestmark = pytest.mark.slow
 
@@ -45,9 +45,8 @@ async def until(check: Callable[[], bool]) -> None:
 
 async def put_set(site: AgentSite, name: str, serial: int) -> None:
     site.releases.move(f"{name}:12", serial)
-    assert site.services.agents is not None
     spec = ImageSetSpec(members=(Member(name="system", release=f"{name}:12"),))
-    await site.services.agents.sets.put(LOCAL_ADMIN, name, spec, None)
+    await site.services.get(ImageSetService).put(LOCAL_ADMIN, name, spec, None)
 
 
 async def want(site: AgentSite, **wanted: str) -> None:
@@ -124,7 +123,7 @@ class Echoes:
 async def test_why_a_look_showed_nothing_is_told_in_bounds_and_without_secrets(tmp_path: Path, breaks: bool) -> None:
     store = MemoryStore()
     controller = Controller(store, Model.of(HARDWARE), {"bmc": Echoes(breaks)}, name="c1")
-    service = Service(controller, Settings(state_dir=tmp_path))
+    service = OpenFleet(controller, Settings(state_dir=tmp_path))
     await controller.start()
     try:
         await service.edits.create_nodes([Node(name=NAME, uid=0)], "test")

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from strata.control.fleet_views.desires import DesireChange
-from strata.control.machine_views.emergency import EmergencyReport, EmergencyRequest
-from strata.control.principal import LOCAL_ADMIN, Principal
-from strata.control.service_emergency import EmergencyService
 from strata.core.errors import BadRequest, Denied, Refused
+from strata.fleet.access.principal import LOCAL_ADMIN, Principal
+from strata.fleet.desires.records import DesireChange
+from strata.hardware.emergency.records import EmergencyReport, EmergencyRequest
+from strata.hardware.emergency.service import EmergencyService
 from strata.virtual.fleet import PER_CHASSIS, chassis_name, outlet_name
 from support.simulated_machine import SimulatedMachine, simulated_machine
 
@@ -34,7 +34,7 @@ def inside(machine: SimulatedMachine, log: list[tuple[str, str]], what: str) -> 
 
 
 def button(machine: SimulatedMachine) -> EmergencyService:
-    return EmergencyService(machine.service, machine.controllers, patience=20.0, limit=60.0)
+    return EmergencyService(machine.service, machine.bmcs, patience=20.0, limit=60.0)
 
 
 async def press(machine: SimulatedMachine, select: str, count: int, who: Principal = LOCAL_ADMIN) -> EmergencyReport:
@@ -82,12 +82,12 @@ async def test_it_goes_off_stays_off_and_comes_back_after_the_thaw(tmp_path: Pat
         assert report.frozen == ("fleet",)
         assert count_on(machine) == 0 and not any(machine.plant.chassis_on) and not any(machine.plant.outlet_on)
         told = len(machine.log())
-        machine.service.controller.engine.sight.look_soon(machine.service.registry.select("*"), None, 0.0)
+        machine.service.controller.engine.facts.schedule_look(machine.service.registry.select("*"), None, 0.0)
         await asyncio.sleep(0.5)
         assert len(machine.log()) == told, "nothing fights it"
         actions = [entry.action for entry in await machine.service.ledger.entries(0)]
-        at = actions.index("emergency-off")
-        assert actions[at : at + 3] == ["emergency-off", "freeze.set", "emergency-off.ended"]
+        at = actions.index("emergency.off")
+        assert actions[at : at + 3] == ["emergency.off", "freeze.set", "emergency.ended"]
         await machine.service.thaw(LOCAL_ADMIN, "fleet")
         await want(machine, "role:chassis", power="on")
         await want(machine, "role:pdu-outlet", power="on")
@@ -148,4 +148,4 @@ async def test_the_dead_hold_nobody_up_and_are_named(tmp_path: Path) -> None:
         assert count_on(machine) == 0
         assert report.outcome.done_count == 20
         reasons = {failed.nodes: failed.reason for failed in report.outcome.failed}
-        assert reasons["bare"] == "it has no controller" and "nobody answers" in reasons["ghost"]
+        assert reasons["bare"] == "it has no BMC" and "nobody answers" in reasons["ghost"]

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from strata.control.principal import LOCAL_ADMIN, Principal
-from strata.control.service_fabric import FabricService, cabling
 from strata.core.errors import NotFound, Unavailable
+from strata.fleet.access.principal import LOCAL_ADMIN, Principal
 from strata.hardware.discovery.crawl import crawl
+from strata.hardware.fabric.service import FabricService, cabling
 from strata.hardware.inventory.store import Inventory
 from support.simulated_machine import SimulatedMachine, simulated_machine
 
@@ -22,7 +22,7 @@ async def recorded(machine: SimulatedMachine, *names: str) -> Inventory:
     """An inventory of these controllers."""
     inventory = Inventory(machine.service.controller.store)
     await inventory.start()
-    redfish = machine.controllers.redfish
+    redfish = machine.bmcs.redfish
     await inventory.record([await crawl(redfish, f"{machine.server.address}/bmc/{name}") for name in names])
     return inventory
 

@@ -16,24 +16,21 @@ from typing import Any
 import pytest
 
 from strata.api.server import ApiServer
-from strata.api.services import Services
-from strata.control.auth import Authenticator
-from strata.control.logs import JsonFormatter
-from strata.control.machine import Machine
-from strata.control.metrics import Metrics
-from strata.control.service_credentials import BmcCredentialService
-from strata.control.service_emergency import EmergencyService
-from strata.control.service_fabric import FabricService
 from strata.core.errors import DeviceError
-from strata.hardware.access.credentials import PREFIX, BmcCredentials, decode
-from strata.hardware.access.login_check import login_checks
-from strata.hardware.access.pins import Pins
-from strata.hardware.access.rotation import Rotation
-from strata.hardware.access.sealing import Seal
+from strata.core.logs import JsonFormatter
+from strata.fleet.access.credentials import Authenticator
+from strata.fleet.access.sealing import Seal
+from strata.hardware.credentials.credentials import PREFIX, BmcCredentials, decode
+from strata.hardware.credentials.pins import Pins
+from strata.hardware.credentials.rotation import Rotation, login_checks
+from strata.hardware.credentials.service import BmcCredentialService
 from strata.hardware.discovery.crawl import crawl
-from strata.hardware.inventory.found import Found
+from strata.hardware.emergency.service import EmergencyService
+from strata.hardware.fabric.service import FabricService
+from strata.hardware.inventory.records import Found
 from strata.store.audit import Ledger, verify
 from strata.store.sqlite import SqliteStore
+from support.rooms import api_services
 from support.simulated_machine import SimulatedMachine, simulated_machine
 
 pytestmark = pytest.mark.slow
@@ -80,7 +77,7 @@ async def site(count: int = 4) -> AsyncIterator[Site]:
         directory = Path(parts.enter_context(tempfile.TemporaryDirectory(prefix="st-")))
         store = SqliteStore(directory / "strata.db")
         parts.push_async_callback(store.close)
-        credentials = BmcCredentials(store, Seal.load(directory / "secrets.key", make=True))
+        credentials = BmcCredentials(store, Ledger(store), Seal.load(directory / "secrets.key", make=True))
         await credentials.start()
         parts.push_async_callback(credentials.stop)
         machine = await parts.enter_async_context(
@@ -90,27 +87,24 @@ async def site(count: int = 4) -> AsyncIterator[Site]:
         pins = Pins(store, service.ledger)
         await pins.start()
         parts.push_async_callback(pins.stop)
-        rotation = Rotation(
-            store, service.ledger, credentials, machine.controllers.open, login_checks(True), settle=0.1
-        )
-        keeper = BmcCredentialService(service, credentials, rotation, pins, machine.controllers.unlock)
+        rotation = Rotation(credentials, machine.bmcs.open, login_checks(True), settle=0.1)
+        keeper = BmcCredentialService(service, credentials, rotation, pins, machine.bmcs.unlock)
         await keeper.start()
         parts.push_async_callback(keeper.stop)
 
         async def founds() -> AsyncIterator[Found]:
             for name in (*machine.plant.network.names, *machine.nodes.names):
-                yield await crawl(machine.controllers.redfish, f"{machine.server.address}/bmc/{name}")
+                yield await crawl(machine.bmcs.redfish, f"{machine.server.address}/bmc/{name}")
 
-        rest: Any = dict.fromkeys(("bmcs", "inventory", "alerts", "consoles"))
-        hardware = Machine(
-            credentials=keeper,
-            emergency=EmergencyService(service, machine.controllers),
-            fabric=FabricService(service, founds),
-            **rest,
+        services = api_services(
+            fleet=service,
+            authenticator=Authenticator(store, service.ledger),
+            rooms={
+                BmcCredentialService: keeper,
+                EmergencyService: EmergencyService(service, machine.bmcs),
+                FabricService: FabricService(service, founds),
+            },
         )
-        authenticator = Authenticator(store, service.ledger)
-        metrics = Metrics()
-        services = Services(facade=service, authenticator=authenticator, metrics=metrics, machine=hardware)
         api = ApiServer(services, directory / "admin.sock")
         await api.start()
         parts.push_async_callback(api.stop)
@@ -137,16 +131,16 @@ async def test_a_password_goes_in_is_used_changed_and_never_seen_again() -> None
             await here.run(
                 "hardware", "credentials", "set", "default", "--user", "root", "--password-file", "-", stdin=CANARY
             )
-            assert await here.machine.controllers.open(node).power() is not None, "it opens the door"
+            assert await here.machine.bmcs.open(node).power() is not None, "it opens the door"
             (shown,) = await here.json("hardware", "credentials", "list")
             assert (shown["pattern"], shown["user"], shown["used_by"]) == ("default", "root", 6)
             assert set(shown) == {"pattern", "user", "author", "changed", "used_by", "doubt"}
 
             job = (await here.json("hardware", "credentials", "rotate", "n0000[1-2]"))["id"]
-            await here.run("jobs", "wait", job)
+            await here.run("operation", "wait", job)
             patterns = {item["pattern"]: item["used_by"] for item in await here.json("hardware", "credentials", "list")}
             assert patterns[node] == 1 and len(patterns) == 3
-            assert await here.machine.controllers.open(node).power() is not None, "and the new one does"
+            assert await here.machine.bmcs.open(node).power() is not None, "and the new one does"
             fresh = [
                 here.credentials.opened(decode(entry.value)).secret()
                 for entry in (await here.machine.service.controller.store.range(PREFIX)).entries
@@ -185,16 +179,16 @@ async def test_secrets_follow_the_key_that_seals_now() -> None:
         old = path.read_text().splitlines()[-1]
         path.write_text("q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA=\n" + old + "\n")
         store = here.machine.service.controller.store
-        again = BmcCredentials(store, Seal.load(path))
+        again = BmcCredentials(store, Ledger(store), Seal.load(path))
         await again.start()
-        here.machine.service.jobs_._kinds.clear()
+        here.machine.service.operations._kinds.clear()
         keeper = BmcCredentialService(here.machine.service, again, None, None, lambda address: None)  # type: ignore[arg-type]
         await keeper.start()
         await keeper.stop()
         await again.stop()
         path.write_text("q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA=\n")
         (entry,) = (await store.range(PREFIX)).entries
-        only = BmcCredentials(store, Seal.load(path))
+        only = BmcCredentials(store, Ledger(store), Seal.load(path))
         assert only.opened(decode(entry.value)).secret() == CANARY
 
 

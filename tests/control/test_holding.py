@@ -7,7 +7,7 @@ import resource
 
 import pytest
 
-from strata.daemon.holding import LEAST, MOST, connections, holdable
+from strata.provisioning.agents.capacity import LEAST, MOST, connections, holdable
 
 
 @pytest.mark.parametrize(

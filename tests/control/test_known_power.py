@@ -10,23 +10,24 @@ from typing import Any
 
 import pytest
 
-from strata.control import known_power
-from strata.control.clock import Clock
-from strata.control.controller import Controller
-from strata.control.edits import Edits
-from strata.control.fleet_views.nodes import NodeSpec
-from strata.control.known_power import FRESH, KnownPower
-from strata.control.no_workload import NoWorkload
-from strata.control.settings import LeadershipSettings
 from strata.core.column import Column
 from strata.core.driver import Batch, Outcomes
 from strata.core.model import Model, Mutation
 from strata.core.state import Outcome
+from strata.engine.progress import Phase
 from strata.engine.settings import EngineSettings
-from strata.engine.work import Phase
+from strata.fleet.controller import known_power
+from strata.fleet.controller.clock import Clock
+from strata.fleet.controller.controller import Controller
+from strata.fleet.controller.known_power import FRESH, KnownPower
+from strata.fleet.nodes.records import NodeSpec
+from strata.fleet.registry.edits import Edits
+from strata.fleet.settings import LeadershipSettings
 from strata.hardware.model import LAYER as HARDWARE
+from strata.platform.no_workload import NoWorkload
 from strata.store.audit import Ledger
 from strata.store.memory import MemoryStore
+from support.rooms import fed
 
 NODE = "n1"
 
@@ -95,7 +96,7 @@ async def site_of(bmcs: Bmcs) -> AsyncIterator[Site]:
     )
     site = Site(controller, bmcs, Edits(controller.registry, Ledger(store)))
     found.append(site)
-    await controller.start()
+    await fed(controller).start()
     try:
         await site.edits.create_nodes([NodeSpec(name=NODE)], "test")
         await controller.registry.reached(await store.revision())
@@ -133,7 +134,7 @@ async def test_a_node_that_is_being_switched_on_is_not_off_however_long_it_seems
         await asyncio.wait_for(site.bmcs.begun.wait(), 60)
         assert (site.fact(), site.power.off(NODE)) == ("off", False), "the order is under way"
         site.bmcs.may_go_on.set()
-        await site.until(lambda: site.controller.engine.work.phase[site.index] == Phase.SETTLING)
+        await site.until(lambda: site.controller.engine.progress.phase[site.index] == Phase.SETTLING)
         looks = site.bmcs.looks
         await site.until(lambda: site.bmcs.looks > looks + 1)
         assert (site.fact(), site.power.off(NODE)) == ("off", False), "it was ordered, and does not show yet"

@@ -10,12 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from strata.control.no_workload import NoWorkload
-from strata.control.settings import LayerName, ListenSettings, Settings
 from strata.core.column import Column
 from strata.core.driver import Batch
 from strata.core.node import Node
-from strata.daemon import running
+from strata.daemon import LayerName
+from strata.daemon.running import running
+from strata.daemon.settings import Settings
+from strata.fleet.settings import ListenSettings
+from strata.platform.no_workload import NoWorkload
 
 TWO = Batch(names=("n1", "n2"), uids=np.array([1, 2]))
 ALL: tuple[LayerName, ...] = ("hardware", "provisioning", "platform")

@@ -12,12 +12,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from strata.control.node_driver import BootWay
 from strata.core.column import Column
 from strata.core.driver import Batch
 from strata.core.errors import DeviceError, NotFound, NotOffered, OutcomeUnknown
 from strata.core.state import Outcome
-from strata.hardware.bmc import Boot
+from strata.hardware.bmc.protocol import Boot
+from strata.provisioning.agents.driver import BootWay
 from strata.provisioning.agents.life import HUNG_AFTER
 from strata.provisioning.identity.records import BootRecord
 from strata.provisioning.model import LAYER

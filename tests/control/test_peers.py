@@ -12,12 +12,12 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from strata.control.leadership import Holder, Leadership
-from strata.control.peers import Peer, Peers
-from strata.control.settings import LeadershipSettings
 from strata.core.errors import BadRequest, Conflict
-from strata.daemon.neighbours import _compared
-from strata.daemon.provisioning import _led_for
+from strata.fleet.controller.leadership import Holder, Leadership
+from strata.fleet.peers.open import _compared
+from strata.fleet.peers.peers import Peer, Peers
+from strata.fleet.settings import LeadershipSettings
+from strata.provisioning.layer import _led_for
 from strata.store.memory import MemoryStore
 from strata.store.protocol import Put
 
@@ -123,12 +123,12 @@ async def test_one_that_does_not_fit_and_goes_is_told_of_too(known: Known) -> No
 
 def test_an_alert_about_a_controller_is_raised_once_and_ends_also_after_a_restart() -> None:
     told: list[tuple[str, str]] = []
-    compared = _compared(lambda events: told.extend((event.key, event.severity) for event in events))
+    compared = _compared(lambda alarm: told.append((f"{alarm.kind}/{alarm.about}", alarm.severity)))
     for trouble in ("another authority", "another authority", "", ""):
         compared(peer("beta"), trouble)
     assert told == [("controller/beta", "critical"), ("controller/beta", "ok")]
     told.clear()
-    started_anew = _compared(lambda events: told.extend((event.key, event.severity) for event in events))
+    started_anew = _compared(lambda alarm: told.append((f"{alarm.kind}/{alarm.about}", alarm.severity)))
     started_anew(peer("beta"), "")
     assert told == [("controller/beta", "ok")], "what was raised before may be open yet"
 
@@ -188,7 +188,7 @@ async def test_a_controller_that_divides_the_fleet_otherwise_is_refused() -> Non
     await same.agree()
     with pytest.raises(Conflict, match=r"\(alpha, beta\) divide the fleet into 2 shards, this one into 3") as refused:
         await other.agree()
-    assert "--shards 2" in refused.value.hint
+    assert "leadership.shards=2" in refused.value.hint
     assert await store.get("controller/gamma") is None, "it is not counted among them"
     await alpha.resign()
     await same.resign()

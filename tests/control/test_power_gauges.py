@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from registry_support import Fleet, a_fleet, spec
 
-from strata.control.led_nodes import led_nodes
-from strata.control.metrics import Metrics
-from strata.control.power_gauges import PowerGauges, drawing
 from strata.core.driver import Batch
-from strata.power.columns import PowerColumns
+from strata.fleet.metrics import Metrics
+from strata.power.telemetry.collector import led_nodes
+from strata.power.telemetry.columns import PowerColumns
+from strata.power.telemetry.gauges import PowerGauges, drawing
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def led(fleet: Fleet, epochs: dict[str, int]) -> Any:
     for name, value in epochs.items():
         epoch[fleet.registry.index_of(name)] = value
     work = SimpleNamespace(epoch=epoch)
-    return SimpleNamespace(registry=fleet.registry, engine=SimpleNamespace(work=work), batch=batch)
+    return SimpleNamespace(registry=fleet.registry, engine=SimpleNamespace(progress=work), batch=batch)
 
 
 async def test_only_nodes_that_are_led_here_and_have_a_controller_are_measured(fleet: Fleet) -> None:
@@ -55,7 +55,7 @@ async def test_only_nodes_that_are_led_here_and_have_a_controller_are_measured(f
     assert found.uids.tolist() == sorted(found.uids.tolist())
     assert [f"http://b{name[1:]}" for name in found.names] == list(found.bmcs)
     assert nodes() is found, "made anew only when something changed"
-    controller.engine.work.epoch[fleet.registry.index_of("n2")] = 0
+    controller.engine.progress.epoch[fleet.registry.index_of("n2")] = 0
     assert nodes().names == ["n1"]
 
 

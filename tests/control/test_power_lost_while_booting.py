@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from strata.control.principal import LOCAL_ADMIN
-from strata.control.service_alerts import look_soon
-from strata.hardware.bmc import Boot
+from strata.fleet.access.principal import LOCAL_ADMIN
+from strata.hardware.bmc.protocol import Boot
 from strata.provisioning.identity.records import BootRecord
 from support.agent_site import AgentSite, FakeIdentity, agent_site
 from support.fake_agents import FakeAgent, http_over, running
@@ -63,7 +62,7 @@ async def test_power_lost_in_the_middle_of_a_boot_is_told_as_that_and_the_node_i
         # What it says next is to be read at leisure: nothing new is begun for now.
         await service.hold(LOCAL_ADMIN, NAME, "somebody looks at it")
         site.sim.power_loss(node, now=time.monotonic())
-        look_soon(service.controller)([NAME])  # as its controller's event has it
+        service.controller.look_soon([NAME])  # as its controller's event has it
 
         await until(lambda: service.view.node(int(node[0])).doing is None)  # a boot may take 300 s
         why = await service.why(LOCAL_ADMIN, NAME)

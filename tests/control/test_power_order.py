@@ -12,23 +12,24 @@ import msgspec
 import numpy as np
 import pytest
 
-from strata.control.batches import batch_of
-from strata.control.controller import Controller
-from strata.control.feed_driver import FeedDriver
-from strata.control.fleet_views.desires import DesireChange
-from strata.control.principal import LOCAL_ADMIN
-from strata.control.service import Service
-from strata.control.settings import LeadershipSettings, Settings
 from strata.core.column import Column
 from strata.core.driver import Batch, Outcomes
 from strata.core.model import Model, Mutation
 from strata.core.node import Node
 from strata.core.state import Outcome
+from strata.daemon.settings import Settings
 from strata.engine.settings import EngineSettings
+from strata.fleet.access.principal import LOCAL_ADMIN
+from strata.fleet.controller.controller import Controller
+from strata.fleet.desires.records import DesireChange
+from strata.fleet.nodes.batches import batch_of
+from strata.fleet.settings import LeadershipSettings
+from strata.hardware.feeds.driver import FeedDriver
 from strata.hardware.model import LAYER as HARDWARE
 from strata.platform.model import LAYER as PLATFORM
 from strata.provisioning.model import LAYER as PROVISIONING
 from strata.store.memory import MemoryStore
+from support.rooms import OpenFleet
 from support.work import counted
 
 NODES = [f"n{number}" for number in range(1, 9)]
@@ -113,7 +114,7 @@ class Workload:
 
 
 @contextlib.asynccontextmanager
-async def running(world: World, directory: Path, store: MemoryStore | None = None) -> AsyncIterator[Service]:
+async def running(world: World, directory: Path, store: MemoryStore | None = None) -> AsyncIterator[OpenFleet]:
     """A controller that does not wait long before it asks or looks again."""
     guards = tuple(msgspec.structs.replace(guard, ask_again_after=0.05) for guard in HARDWARE.guards)
     # All of the fleet may be taken down at once: it is the order that is tried here.
@@ -127,7 +128,7 @@ async def running(world: World, directory: Path, store: MemoryStore | None = Non
         leadership=LeadershipSettings(shards=2),
         engine=EngineSettings(first_poll=0.01, blind_look=0.05),
     )
-    service = Service(controller, Settings(state_dir=directory))
+    service = OpenFleet(controller, Settings(state_dir=directory))
     await controller.start()
     try:
         if not len(service.registry):
@@ -135,7 +136,7 @@ async def running(world: World, directory: Path, store: MemoryStore | None = Non
             await service.settled(await controller.store.revision())
         yield service
     finally:
-        await service.jobs_.close()
+        await service.operations.close()
         await controller.stop()
 
 
@@ -151,7 +152,7 @@ class Blind(Workload):
         return {}
 
 
-async def want(service: Service, select: str, power: str) -> None:
+async def want(service: OpenFleet, select: str, power: str) -> None:
     await service.set_desires(LOCAL_ADMIN, DesireChange(select=select, set={"power": power}), False)
 
 
@@ -193,7 +194,7 @@ async def test_a_chassis_stays_on_for_a_node_that_is_on_and_says_so(tmp_path: Pa
     async with running(world, tmp_path) as service:
         await want(service, "c0", "off")
         index = service.registry.find("c0")
-        await until(lambda: "n[2-3] are on" in service.controller.engine.work.reasons.get(index, ""))
+        await until(lambda: "n[2-3] are on" in service.controller.engine.progress.reasons.get(index, ""))
         await want(service, "n2,n3", "off")
         await until(lambda: "c0" not in world.on)
     assert world.violations == []
@@ -208,7 +209,7 @@ async def test_what_is_not_known_to_be_off_keeps_its_chassis_on(tmp_path: Path) 
     async with running(world, tmp_path) as service:
         await want(service, "c1", "off")
         index = service.registry.find("c1")
-        await until(lambda: "n7 is not known to be off" in service.controller.engine.work.reasons.get(index, ""))
+        await until(lambda: "n7 is not known to be off" in service.controller.engine.progress.reasons.get(index, ""))
         assert "c1" in world.on
 
 
@@ -218,7 +219,7 @@ async def test_a_node_waits_for_its_chassis_and_says_so(tmp_path: Path) -> None:
     async with running(world, tmp_path) as service:
         await want(service, "n1", "on")
         index = service.registry.find("n1")
-        await until(lambda: "power from c0, which is off" in service.controller.engine.work.reasons.get(index, ""))
+        await until(lambda: "power from c0, which is off" in service.controller.engine.progress.reasons.get(index, ""))
         await want(service, "c0,outlet-b", "on")
         await until(lambda: "n1" in world.on)
     assert world.violations == [], "one of two feeds is enough"

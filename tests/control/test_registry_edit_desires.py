@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from registry_support import YieldingStore, a_fleet, spec
 
-from strata.control.documents import DesireDocument
 from strata.core.errors import BadRequest, Conflict, NotFound
+from strata.fleet.desires.documents import DesireDocument
 from strata.store.memory import MemoryStore
 
 
@@ -113,7 +113,7 @@ async def test_a_node_that_went_meanwhile_is_told_and_the_others_are_set() -> No
 @pytest.mark.slow
 async def test_a_fleet_over_many_rows_is_set_in_bounded_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MemoryStore, "max_ops", 7)
-    monkeypatch.setattr("strata.control.editor.BATCH_BYTES", 40_000)
+    monkeypatch.setattr("strata.fleet.registry.editor.BATCH_BYTES", 40_000)
     store = MemoryStore()
     async with a_fleet(store=store) as fleet:
         monkeypatch.setattr(MemoryStore, "max_ops", 10_000)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from registry_support import MODEL, a_fleet, spec
 
-from strata.control.documents import DesireDocument
-from strata.control.registry import Registry
+from strata.fleet.desires.documents import DesireDocument
+from strata.fleet.registry.registry import Registry
 from strata.store.audit import verify
 from strata.store.open import open_store
 

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 from registry_support import Fleet, YieldingStore, a_fleet, spec
 
-from strata.control.fleet_views.nodes import InterfaceSpec
 from strata.core.errors import BadRequest, Conflict
 from strata.core.node import Interface
+from strata.fleet.nodes.records import InterfaceSpec
 from strata.provisioning.addresses import Pool, misplaced
 from strata.provisioning.networks import parse
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strata.control import overrides as rows
 from strata.core.errors import Corrupt
+from strata.fleet.desires import overrides as rows
 
 offset = st.integers(0, 20)
 edits = st.lists(

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from registry_support import Fleet, a_fleet, spec
 
-from strata.control.selectors import parse
 from strata.core.errors import BadRequest, NotFound
+from strata.fleet.selectors.language import parse
 from support.work import counted
 
 

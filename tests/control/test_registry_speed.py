@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from registry_support import MODEL, a_fleet, spec
 
-from strata.control.registry import Registry
+from strata.fleet.registry.registry import Registry
 from strata.store.audit import verify
 from strata.store.sqlite import SqliteStore
 from support.work import counted

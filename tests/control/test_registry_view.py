@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from registry_support import MODEL, Fleet, a_fleet, spec
 
-from strata.control import overrides as rows
-from strata.control.documents import DesireDocument
-from strata.control.registry import Registry
 from strata.core.errors import NotFound, Unavailable
 from strata.core.node import Group, Node
+from strata.fleet.desires import overrides as rows
+from strata.fleet.desires.documents import DesireDocument
+from strata.fleet.registry.registry import Registry
 from strata.store.memory import MemoryStore
 from strata.store.protocol import Event
 

@@ -15,23 +15,22 @@ import pytest
 from registry_support import Fleet, a_fleet, spec
 
 from strata.api.app import create_app
-from strata.api.services import Services
-from strata.control.auth import Authenticator
-from strata.control.machine import Machine
-from strata.control.metrics import Metrics
-from strata.control.principal import LOCAL_ADMIN, Principal
-from strata.control.service_alerts import AlertService, bmc_addresses
-from strata.control.service_base import ServiceBase
 from strata.core.errors import BadRequest, Denied, NotFound
-from strata.hardware.access.sealing import Seal
-from strata.hardware.bmc import Severity
-from strata.hardware.controllers import Controllers
-from strata.hardware.events.event import HardwareEvent
+from strata.fleet.access.credentials import Authenticator
+from strata.fleet.access.principal import LOCAL_ADMIN, Principal
+from strata.fleet.access.sealing import Seal
+from strata.fleet.fleet import Fleet as RunningFleet
+from strata.hardware.alerts.service import AlertService
+from strata.hardware.bmc.bmcs import Bmcs
+from strata.hardware.bmc.protocol import Severity
+from strata.hardware.bmc.redfish.client import Credentials, RedfishClient
+from strata.hardware.bmc.redfish.events import RedfishSubscriptions
 from strata.hardware.events.hub import EventHub, EventSettings
 from strata.hardware.events.poller import PollSettings
-from strata.hardware.events.redfish import RedfishSubscriptions
-from strata.hardware.redfish.client import Credentials, RedfishClient
+from strata.hardware.events.records import HardwareEvent
+from strata.hardware.events.site import bmc_addresses
 from strata.store.audit import Ledger
+from support.rooms import api_services
 
 SCOPED = Principal(name="eve", role="operator", scope=("mine",))
 
@@ -42,7 +41,7 @@ class Bench:
     def __init__(self, fleet: Fleet, hub: EventHub) -> None:
         self.fleet = fleet
         self.hub = hub
-        self.nodes = ServiceBase()
+        self.nodes = RunningFleet.__new__(RunningFleet)
         self.nodes.registry = fleet.registry
         self.nodes.view = None  # type: ignore[assignment]
         self.service = AlertService(self.nodes, hub)
@@ -59,11 +58,8 @@ class Bench:
 
     def client(self) -> httpx.AsyncClient:
         """The API's admin door over this service."""
-        services = Services(
-            facade=None,  # type: ignore[arg-type]
-            authenticator=Authenticator(self.fleet.store, Ledger(self.fleet.store)),
-            metrics=Metrics(),
-            machine=Machine(**dict.fromkeys(Machine.__struct_fields__) | {"alerts": self.service}),  # type: ignore[arg-type]
+        services = api_services(
+            authenticator=Authenticator(self.fleet.store, Ledger(self.fleet.store)), rooms={AlertService: self.service}
         )
         transport = httpx.ASGITransport(app=create_app(services, "admin"), raise_app_exceptions=False)
         return httpx.AsyncClient(transport=transport, base_url="http://strata")
@@ -78,7 +74,7 @@ def event(node: str, severity: Severity = "warning", *, key: str = "k", bmc: str
 @asynccontextmanager
 async def a_hub(fleet: Fleet, path: Path) -> AsyncIterator[EventHub]:
     client = RedfishClient(Credentials("root", "x"))
-    controllers = Controllers(client)
+    controllers = Bmcs(client)
     hub = EventHub(
         path,
         fleet.store,
@@ -166,7 +162,7 @@ async def test_pages_of_alerts_fit_together(bench: Bench) -> None:
 
 
 async def test_webhooks_are_for_those_with_the_whole_fleet(bench: Bench) -> None:
-    from strata.control.machine_views.alerts import WebhookSpec
+    from strata.hardware.alerts.records import WebhookSpec
 
     spec_ = WebhookSpec(url="http://127.0.0.1:9/x", secret="s3cret")
     with pytest.raises(Denied):

@@ -10,21 +10,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from strata.control import service_bmcs
-from strata.control.bmc_jobs import Deed
-from strata.control.fleet_views.groups import GroupSpec
-from strata.control.fleet_views.jobs import JobView
-from strata.control.fleet_views.nodes import NodeSpec
-from strata.control.job_record import Job
-from strata.control.machine_views.bmcs import FirmwareUpdate, ServiceSettingsChange
-from strata.control.machine_views.many import ManyOutcome
-from strata.control.principal import LOCAL_ADMIN, Principal
-from strata.control.service_bmcs import BmcService
 from strata.core.errors import BadRequest, Denied, NotFound
-from strata.hardware.access.sealing import Seal
-from strata.hardware.bmc import Boot
-from strata.hardware.redfish.client import Credentials, RedfishClient
-from strata.hardware.redfish.controller import RedfishController
+from strata.fleet.access.principal import LOCAL_ADMIN, Principal
+from strata.fleet.access.sealing import Seal
+from strata.fleet.groups.records import GroupSpec
+from strata.fleet.nodes.records import NodeSpec
+from strata.fleet.operations.records import Operation, OperationRow
+from strata.hardware.bmc import service as service_bmcs
+from strata.hardware.bmc.operations import Deed
+from strata.hardware.bmc.protocol import Boot
+from strata.hardware.bmc.records import FirmwareUpdate, ManyOutcome, ServiceSettingsChange
+from strata.hardware.bmc.redfish.bmc import RedfishBmc
+from strata.hardware.bmc.redfish.client import Credentials, RedfishClient
+from strata.hardware.bmc.service import BmcService
 from support.cray_blade import NODES as NODES_OF_BLADE
 from support.cray_blade import CrayBlade
 from support.simulated_machine import SimulatedMachine, simulated_machine
@@ -37,7 +35,7 @@ class Site:
     def __init__(self, machine: SimulatedMachine) -> None:
         self.machine = machine
         self.service = machine.service
-        self.bmcs = BmcService(machine.service, machine.controllers.open, SEAL)
+        self.bmcs = BmcService(machine.service, machine.bmcs.open, SEAL)
 
     def bmc(self, name: str) -> Any:
         return self.machine.server.bmc(name)
@@ -47,8 +45,8 @@ class Site:
             while not what():  # noqa: ASYNC110 (the simulator has no event for it)
                 await asyncio.sleep(0.01)
 
-    async def ended(self, job: str) -> Job:
-        return await self.service.jobs_.wait(job)
+    async def ended(self, job: str) -> OperationRow:
+        return await self.service.operations.wait(job)
 
 
 @pytest.fixture
@@ -139,7 +137,7 @@ async def test_a_node_that_cannot_be_reached_says_why_and_holds_nobody_up(site: 
 @pytest.mark.parametrize("names", [None, {name: f"Blade-{name[-1]}" for name in NODES_OF_BLADE}])
 async def test_a_cap_of_a_node_in_a_blade_reaches_that_node_or_none(site: Site, names: dict[str, str] | None) -> None:
     async with CrayBlade(names=names) as blade, RedfishClient(Credentials("root", "x")) as client:
-        site.bmcs._jobs._open = lambda _: RedfishController(client, blade.node(1))
+        site.bmcs._jobs._open = lambda _: RedfishBmc(client, blade.node(1))
         outcome = await site.bmcs.set_limit(LOCAL_ADMIN, "n00001", "", 400)
         assert isinstance(outcome, ManyOutcome)
         if names is None:
@@ -178,14 +176,14 @@ async def test_nonsense_is_refused_before_anything_is_asked(site: Site) -> None:
 async def test_every_change_is_in_the_audit_log(site: Site) -> None:
     await site.bmcs.identify(LOCAL_ADMIN, "n[00001-00003]", True)
     last = (await site.service.ledger.latest(1))[0]
-    assert (last.author, last.action, last.target) == ("local-admin", "set identify", "n[00001-00003]")
+    assert (last.author, last.action, last.target) == ("local-admin", "bmc.identify", "n[00001-00003]")
 
 
 @pytest.mark.slow
 async def test_very_many_nodes_are_a_job(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service_bmcs, "AT_ONCE", 3)
     accepted = await site.bmcs.identify(LOCAL_ADMIN, "n[00001-00006]", True)
-    assert isinstance(accepted, JobView)
+    assert isinstance(accepted, Operation)
     job = await site.ended(accepted.id)
     assert (job.state, job.done, job.failed) == ("done", 6, 0)
 
@@ -211,14 +209,14 @@ async def test_a_cycle_that_was_under_way_at_a_crash_is_not_sent_again(site: Sit
 async def test_firmware_is_updated_a_few_at_a_time_and_stops_when_it_fails(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("strata.control.bmc_jobs._POLL", 0.01)
+    monkeypatch.setattr("strata.hardware.bmc.operations._POLL", 0.01)
     for name in ("n00003", "n00004"):
         site.bmc(name).updates.fail_next = True
     request = FirmwareUpdate(select="n[00001-00006]", uri="https://192.0.2.1/bios-9.9.bin", at_once=2)
     job = await site.ended((await site.bmcs.update_firmware(LOCAL_ADMIN, request)).id)
     assert job.state == "failed"
     assert (job.done, job.failed) == (2, 2)
-    assert any("stopped" in why for _, why in job.errors)
+    assert any("stopped" in one.detail for one in job.errors)
     assert not site.bmc("n00005").updates.tasks
 
 
@@ -226,13 +224,13 @@ async def test_firmware_is_updated_a_few_at_a_time_and_stops_when_it_fails(
 async def test_the_address_of_an_image_is_sealed_while_its_job_is_stored(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("strata.control.bmc_jobs._POLL", 0.01)
+    monkeypatch.setattr("strata.hardware.bmc.operations._POLL", 0.01)
     request = FirmwareUpdate(select="n00001", uri="https://192.0.2.1/bios-9.9.bin?sig=s3cret")
     assert (await site.ended((await site.bmcs.update_firmware(LOCAL_ADMIN, request)).id)).state == "done"
     stored = (await site.service.controller.store.range("")).entries
     assert any(entry.key.startswith("job/") for entry in stored)
     assert not [entry.key for entry in stored if b"s3cret" in entry.value]
-    told = [entry.detail for entry in await site.service.ledger.latest() if entry.action == "update firmware"]
+    told = [entry.detail for entry in await site.service.ledger.latest() if entry.action == "firmware.update"]
     assert told == [{"uri": "https://192.0.2.1/bios-9.9.bin?[hidden]"}]
 
 
@@ -240,7 +238,7 @@ async def test_the_address_of_an_image_is_sealed_while_its_job_is_stored(
 async def test_what_very_many_controllers_are_told_is_sealed_while_its_job_is_stored(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("strata.control.service_bmcs.AT_ONCE", 1)
+    monkeypatch.setattr("strata.hardware.bmc.service.AT_ONCE", 1)
     view = await site.bmcs.boot(LOCAL_ADMIN, "n[00001-00003]", Boot(target="http", uri="https://192.0.2.1/a?k=s3cret"))
     assert not isinstance(view, ManyOutcome)
     assert (await site.ended(view.id)).done == 3

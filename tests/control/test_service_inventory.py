@@ -11,26 +11,25 @@ import msgspec
 import pytest
 from registry_support import Fleet, a_fleet, spec
 
-from strata.control.inventory_nodes import NodesByBmc
-from strata.control.inventory_plan import Plan, save_plan
-from strata.control.job_record import PREFIX, encode
-from strata.control.jobs import Jobs, JobSettings
-from strata.control.machine_views.discovery import DiscoverRequest, DiscoveryReport
-from strata.control.machine_views.inventory import ComponentQuery
-from strata.control.principal import Principal
-from strata.control.service_base import ServiceBase
-from strata.control.service_inventory import InventoryService
 from strata.core.errors import BadRequest, Denied, NotFound
 from strata.core.node import Interface
-from strata.hardware.bmc import Identity
+from strata.fleet.access.principal import Principal
+from strata.fleet.fleet import Fleet as RunningFleet
+from strata.fleet.operations.operations import Operations, OperationSettings
+from strata.fleet.operations.records import PREFIX, encode
+from strata.hardware.bmc.protocol import Identity
+from strata.hardware.bmc.redfish.client import Credentials, RedfishClient, RedfishSettings
 from strata.hardware.discovery.crawl import crawl
+from strata.hardware.discovery.discover import Plan, save_plan
+from strata.hardware.discovery.records import DiscoverRequest, DiscoveryReport
 from strata.hardware.discovery.sources import read_list
 from strata.hardware.discovery.sources_scan import ScanSettings
 from strata.hardware.discovery.sweep import Discovery, DiscoverySettings
-from strata.hardware.events.event import HardwareEvent
-from strata.hardware.inventory.found import Component, Found, Machine
+from strata.hardware.events.records import HardwareEvent
+from strata.hardware.inventory.nodes import NodesByBmc
+from strata.hardware.inventory.records import Component, ComponentQuery, Found, Machine
+from strata.hardware.inventory.service import InventoryService
 from strata.hardware.inventory.store import Inventory
-from strata.hardware.redfish.client import Credentials, RedfishClient, RedfishSettings
 from strata.store.audit import Ledger
 from strata.store.protocol import Put
 from strata.virtual.bmc_server import BmcServer
@@ -40,7 +39,7 @@ ADMIN = Principal(name="alice", role="admin")
 SYSTEM = "/redfish/v1/Systems/1"
 
 
-class Stand(ServiceBase):
+class Stand(RunningFleet):
     """What the inventory needs of the service."""
 
     def __init__(self, fleet: Fleet) -> None:
@@ -49,7 +48,7 @@ class Stand(ServiceBase):
         self.edits = fleet.edits
         self.ledger = Ledger(fleet.store)
         self.view = None  # type: ignore[assignment]
-        self.jobs_ = Jobs(fleet.store, self.ledger, owner="c1", settings=JobSettings(report_every=0.0))
+        self.operations = Operations(fleet.store, self.ledger, owner="c1", settings=OperationSettings(report_every=0.0))
 
 
 class Fake:
@@ -104,11 +103,11 @@ class Ground:
     async def discover(self, **request: Any) -> tuple[DiscoveryReport, dict[str, str]]:
         """Run a discovery to its end: what it came to, and its errors."""
         job = await self.service.discover(ADMIN, DiscoverRequest(**request))
-        over = await self.stand.jobs_.wait(job.id)
+        over = await self.stand.operations.wait(job.id)
         assert over.state in ("done", "failed"), over
         assert over.done + over.failed >= over.total
         await self.fleet.settled()
-        return await self.service.discovery(ADMIN, job.id), dict(over.errors)
+        return await self.service.discovery(ADMIN, job.id), {one.node: one.detail for one in over.errors}
 
 
 @contextlib.asynccontextmanager
@@ -119,7 +118,7 @@ async def a_ground(**crawlers: Any) -> AsyncIterator[Ground]:
         try:
             yield here
         finally:
-            await here.stand.jobs_.close()
+            await here.stand.operations.close()
             await here.inventory.stop()
 
 
@@ -186,7 +185,7 @@ async def test_a_range_is_scanned_and_what_answers_is_read() -> None:
         ):
             report, errors = await here.discover(ranges=(f"http://127.1.0.0-127.1.0.7:{port}",))
             assert (report.found, report.silent, errors) == (3, 0, {})
-            page = await here.service.controllers(ADMIN, 10, "")
+            page = await here.service.bmcs(ADMIN, 10, "")
             assert [item.address for item in page.items] == [server.url(name) for name in "abc"]
     finally:
         await server.stop()
@@ -312,7 +311,7 @@ async def test_a_forgotten_controller_is_gone_and_its_history_stays(ground: Grou
     await ground.discover(addresses=(address,))
     await ground.service.forget(ADMIN, address)
     with pytest.raises(NotFound):
-        await ground.service.controller(ADMIN, address)
+        await ground.service.bmc(ADMIN, address)
     assert [change.what for change in await ground.service.history(ADMIN, "*", None, 10)] == ["added"]
 
 
@@ -346,9 +345,9 @@ async def test_controllers_are_paged_by_address(ground: Ground) -> None:
     for number in range(5):
         ground.fake.machine(number)
     await ground.discover(addresses=tuple(ground.fake.told))
-    first = await ground.service.controllers(ADMIN, 2, "")
+    first = await ground.service.bmcs(ADMIN, 2, "")
     assert ([item.address for item in first.items], first.total) == (["https://bmc0", "https://bmc1"], 5)
-    second = await ground.service.controllers(ADMIN, 10, first.next)
+    second = await ground.service.bmcs(ADMIN, 10, first.next)
     assert ([item.address for item in second.items], second.next) == ([f"https://bmc{i}" for i in (2, 3, 4)], "")
 
 
@@ -360,10 +359,10 @@ async def test_what_is_outside_the_scope_is_not_there(ground: Ground) -> None:
     await ground.fleet.edits.put_group("mine", members, "alice", description="")
     await ground.fleet.settled()
     bob = Principal(name="bob", role="viewer", scope=("mine",))
-    page = await ground.service.controllers(bob, 10, "")
+    page = await ground.service.bmcs(bob, 10, "")
     assert ([item.address for item in page.items], page.total) == (["https://bmc1"], 1)
     with pytest.raises(NotFound):
-        await ground.service.controller(bob, "https://bmc2")
+        await ground.service.bmc(bob, "https://bmc2")
     with pytest.raises(NotFound):
         await ground.service.of_node(bob, "n00002")
     parts = await ground.service.components(bob, ComponentQuery())
@@ -405,15 +404,15 @@ async def test_bad_input_is_refused_before_a_job_is_begun(ground: Ground, reques
     with pytest.raises(BadRequest) as caught:
         await ground.service.discover(ADMIN, DiscoverRequest(**request_))
     assert "calvin" not in str(caught.value)
-    assert await ground.stand.jobs_.recent() == []
+    assert await ground.stand.operations.recent() == []
 
 
 async def test_a_discovery_goes_on_where_another_process_left_it(ground: Ground) -> None:
     for number in range(6):
         ground.fake.machine(number)
     plan = await ground.service.discover(ADMIN, DiscoverRequest(addresses=tuple(ground.fake.told), adopt=True))
-    job = await ground.stand.jobs_.show(plan.id)
-    await ground.stand.jobs_.wait(plan.id)
+    job = await ground.stand.operations.show(plan.id)
+    await ground.stand.operations.wait(plan.id)
     # As the one before would have left it: the first four are done, and its instance is gone.
     token = await save_plan(
         ground.fleet.store,
@@ -431,8 +430,8 @@ async def test_a_discovery_goes_on_where_another_process_left_it(ground: Ground)
     )
     await ground.fleet.store.txn([Put(PREFIX + left.id, encode(left))])
     ground.fake.asked.clear()
-    assert await ground.stand.jobs_.recover() == ["0001"]
-    over = await ground.stand.jobs_.wait("0001")
+    assert await ground.stand.operations.recover() == ["0001"]
+    over = await ground.stand.operations.wait("0001")
     assert (over.state, over.done, sorted(ground.fake.asked)) == ("done", 6, ["https://bmc4", "https://bmc5"])
 
 
@@ -467,7 +466,7 @@ async def test_a_controller_with_several_machines_is_read_once_and_each_becomes_
     assert (ground.fake.asked, report.adopted) == ([address], 2)
     assert ground.fleet.registry.node("blade2").bmc == address + systems[1]
     assert (await ground.service.of_node(ADMIN, "blade2")).serial == "B2"
-    page = await ground.service.controllers(ADMIN, 10, "")
+    page = await ground.service.bmcs(ADMIN, 10, "")
     assert page.items[0].nodes == ("blade1", "blade2")
     again, _ = await ground.discover(known=True, adopt=True)
     assert (again.found, again.adopted, again.updated) == (1, 0, 0)

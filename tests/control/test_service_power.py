@@ -16,26 +16,23 @@ import pytest
 from registry_support import Fleet, a_fleet, spec
 
 from strata.api.app import create_app
-from strata.api.services import Power, Services
-from strata.control.auth import Authenticator
-from strata.control.fleet_view import FleetView
-from strata.control.metrics import Metrics
-from strata.control.power_policies import PolicyBook
-from strata.control.power_queue import QueueBook
-from strata.control.power_views.told import JobEvent, JobsTaken, JobsTold
-from strata.control.principal import LOCAL_ADMIN, Principal
-from strata.control.service_base import ServiceBase
-from strata.control.service_policies import PolicyService
-from strata.control.service_power import PowerService
-from strata.control.service_power_jobs import PowerJobs
-from strata.control.service_power_queue import PowerQueue
 from strata.core.errors import BadRequest, Denied, NotFound
-from strata.power.interval_records import Run, Summary
-from strata.power.intervals import Intervals
-from strata.power.policy_file import parse
-from strata.power.series import Samples, Series
-from strata.power.series_columns import ColumnSeries
+from strata.fleet.access.credentials import Authenticator
+from strata.fleet.access.principal import LOCAL_ADMIN, Principal
+from strata.fleet.fleet import Fleet as RunningFleet
+from strata.fleet.nodes.view import FleetView
+from strata.power.accounting.intervals import Intervals
+from strata.power.accounting.records import JobEvent, JobsTaken, JobsTold, Run, Summary
+from strata.power.accounting.service import PowerJobs
+from strata.power.policies.policy import parse
+from strata.power.policies.records import PolicyRecords
+from strata.power.policies.service import PolicyService
+from strata.power.queue.service import PowerQueue
+from strata.power.series.records import Samples
+from strata.power.series.series import Series
+from strata.power.telemetry.service import PowerService
 from strata.store.audit import Ledger
+from support.rooms import api_services
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "docs" / "how-to" / "examples").glob("*.yaml"))
 NOW = 1_800_000_000.0
@@ -61,17 +58,18 @@ class Bench:
         self.fleet = fleet
         self.series = series
         self.intervals = intervals
-        nodes = ServiceBase()
+        nodes = RunningFleet.__new__(RunningFleet)
         nodes.registry = fleet.registry
         nodes.controller = Standing()  # type: ignore[assignment]
         view = FleetView.__new__(FleetView)
         view._registry = fleet.registry
         view._ranked = (0, np.zeros(0, dtype=np.int64))  # type: ignore[assignment]
         nodes.view = view
+        nodes.store, nodes.ledger = fleet.store, Ledger(fleet.store)
         self.power = PowerService(nodes, series, lambda: 10.0)
         self.jobs = PowerJobs(nodes, series, intervals, lambda: 10.0)
-        self.queue = PowerQueue(nodes, QueueBook(fleet.store))
-        self.book = PolicyBook(fleet.store, Ledger(fleet.store))
+        self.queue = PowerQueue(nodes)
+        self.book = PolicyRecords(fleet.store, nodes.ledger)
         self.policies = PolicyService(nodes, self.book, None)  # type: ignore[arg-type]
 
     def uid(self, name: str) -> int:
@@ -91,11 +89,14 @@ class Bench:
 
     def client(self) -> httpx.AsyncClient:
         store = self.fleet.store
-        services = Services(
-            facade=None,  # type: ignore[arg-type]
+        services = api_services(
             authenticator=Authenticator(store, Ledger(store)),
-            metrics=Metrics(),
-            power=Power(measured=self.power, jobs=self.jobs, policies=self.policies, queue=self.queue),
+            rooms={
+                PowerService: self.power,
+                PowerJobs: self.jobs,
+                PolicyService: self.policies,
+                PowerQueue: self.queue,
+            },
         )
         transport = httpx.ASGITransport(app=create_app(services, "admin"))
         return httpx.AsyncClient(transport=transport, base_url="http://strata")
@@ -116,7 +117,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
         await fleet.settled()
         await fleet.edits.put_group("mine", fleet.registry.select("n[1-2]"), "t", description="")
         await fleet.settled()
-        series = ColumnSeries.in_file(tmp_path / "telemetry.db", clock=lambda: NOW, lateness=1e6)
+        series = Series.in_file(tmp_path / "telemetry.db", clock=lambda: NOW, lateness=1e6)
         await series.start()
         intervals = Intervals(tmp_path / "jobs.db")
         await intervals.start()
@@ -317,7 +318,7 @@ async def test_the_figures_that_were_kept_outlive_the_samples(bench: Bench, tmp_
     await bench.steady(NOW - 3600, NOW - 1000, n1=100, n2=300)
     await ran(bench, NOW - 3000, NOW - 2000)
     before = await bench.jobs.job(LOCAL_ADMIN, "7", "")
-    other = ColumnSeries.in_file(tmp_path / "other.db", clock=lambda: NOW)
+    other = Series.in_file(tmp_path / "other.db", clock=lambda: NOW)
     await other.start()
     after = await Bench(bench.fleet, other, bench.intervals).jobs.job(LOCAL_ADMIN, "7", "")
     assert before.joules == pytest.approx(400_000)
@@ -368,7 +369,7 @@ async def test_runs_are_summed_up_soon_after_they_have_ended(bench: Bench, monke
     await bench.steady(NOW - 3600, NOW - 1000, n1=100, n2=100)
     await ran(bench, NOW - 3000, NOW - 2000, "old")
     await ran(bench, NOW - 100, NOW - 10, "fresh")
-    monkeypatch.setattr("strata.control.service_power_jobs.SUM_UP_EVERY", 0.0)
+    monkeypatch.setattr("strata.power.accounting.service.SUM_UP_EVERY", 0.0)
     summed, keep = asyncio.Event(), bench.intervals.sum_up
 
     async def sum_up(run: Run, summary: Summary) -> None:
@@ -523,6 +524,7 @@ async def test_the_queue_is_told_as_a_whole_and_is_not_gone_by_for_ever(bench: B
         assert (found["author"], found["good_until"]) == (LOCAL_ADMIN.name, NOW + 30)
         for wrong in ({"waiting": [{"job": "1", "nodes": 0}]}, {"waiting": [{"job": "1 2", "nodes": 1}]}):
             assert (await client.post("/v1/power/queue", json=wrong)).status_code == 400
-    book = QueueBook(bench.fleet.store)
-    assert await book.fresh(NOW + 29) is not None
-    assert await book.fresh(NOW + 31) is None, "a queue of yesterday says nothing about today"
+    assert await bench.queue.fresh(NOW + 29) is not None
+    assert await bench.queue.fresh(NOW + 31) is None, "a queue of yesterday says nothing about today"
+    told_by = [(entry.author, entry.action) for entry in (await Ledger(bench.fleet.store).latest())[:2]]
+    assert told_by == [(LOCAL_ADMIN.name, "power-queue.put")] * 2, "who told of it is in the audit log"

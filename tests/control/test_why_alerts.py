@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from strata.control.controller import Controller
-from strata.control.open_alerts import LONGEST, open_alerts
-from strata.control.principal import LOCAL_ADMIN, Principal
-from strata.control.service import Service
-from strata.control.settings import Settings
 from strata.core.model import Model
 from strata.core.node import Node
-from strata.hardware.bmc import Severity
-from strata.hardware.events.alerts import Alerts
-from strata.hardware.events.event import HardwareEvent
+from strata.daemon.settings import Settings
+from strata.fleet.access.principal import LOCAL_ADMIN, Principal
+from strata.fleet.controller.controller import Controller
+from strata.hardware.alerts.alerts import Alerts
+from strata.hardware.alerts.service import LONGEST, open_alerts
+from strata.hardware.bmc.protocol import Severity
+from strata.hardware.events.records import HardwareEvent
 from strata.hardware.model import LAYER as HARDWARE
 from strata.store.memory import MemoryStore
+from support.rooms import OpenFleet
 
 NAMES = ("n1", "n2", "n3")
 BMC = "https://10.0.0.7"
@@ -30,7 +30,7 @@ WORKLOAD = Principal(name="slurm", role="workload-manager")
 class Site:
     """Nodes that nobody can look at: n1 and n2 share a controller."""
 
-    def __init__(self, service: Service, alerts: Alerts) -> None:
+    def __init__(self, service: OpenFleet, alerts: Alerts) -> None:
         self.service = service
         self.alerts = alerts
 
@@ -53,9 +53,9 @@ def event(message: str, *, node: str = "n1", severity: Severity = "warning", key
 async def a_site(directory: Path) -> AsyncIterator[Site]:
     store = MemoryStore()
     controller = Controller(store, Model.of(HARDWARE), {}, name="c1")
-    service = Service(controller, Settings(state_dir=directory))
+    service = OpenFleet(controller, Settings(state_dir=directory))
     alerts = Alerts(store, service.ledger, owner="c1")
-    service.troubles = open_alerts(alerts)
+    service.reasons.append(open_alerts(alerts))
     await controller.start()
     await alerts.start()
     nodes = [Node(name=name, uid=0, bmc=f"{BMC}/redfish/v1/Systems/{name}") for name in NAMES]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from strata.core.state import STATES
 from strata.engine.decisions import Kind
-from strata.engine.explain import STATES, state_of, states
-from strata.engine.work import Phase, Wait
+from strata.engine.explain import state_of, states
+from strata.engine.progress import Phase, Wait
 from support.pure_fleet import READY, PureFleet
 
 
@@ -17,7 +18,7 @@ def fleet_in(**columns: list[int]) -> PureFleet:
     fleet.want(**READY)
     fleet.converge()
     for name, values in columns.items():
-        getattr(fleet.engine.work, name)[fleet.nodes] = values
+        getattr(fleet.engine.progress, name)[fleet.nodes] = values
     return fleet
 
 

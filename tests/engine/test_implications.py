@@ -11,8 +11,8 @@ from strata.core.column import Column
 from strata.core.driver import Batch, Outcomes
 from strata.core.errors import BadRequest
 from strata.core.model import Layer, Model, Mutation, Variable, values
-from strata.engine.courses import EVENT
 from strata.engine.effects import Told
+from strata.engine.in_flight import EVENT
 from strata.engine.planner import Planner, classify
 from strata.engine.reconciler import Engine
 from support.pure_fleet import BUILT_IN, READY, PureFleet
@@ -63,7 +63,7 @@ def test_a_ready_node_says_whose_bmc_is_silent_and_how_its_power_is_known() -> N
     fleet.sim.bmc_dead[0] = False
     assert fleet.run(120, lambda: source(fleet, "power") == "bmc")
     assert fleet.why(0).lines == []
-    assert fleet.engine.sight.silence("power", 0) is None
+    assert fleet.engine.facts.silence("power", 0) is None
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ def fallen(word: str) -> PureFleet:
     fleet.converge()
     fleet.acts.clear()
     fleet.sim.put(fleet.nodes, now=fleet.now, personality=word)
-    fleet.engine.sight.look_soon(fleet.nodes, None, fleet.now)
+    fleet.engine.facts.schedule_look(fleet.nodes, None, fleet.now)
     assert fleet.run(60, lambda: word in fleet.history(0, "personality"))
     return fleet
 

@@ -255,7 +255,7 @@ def test_nodes_that_differ_because_more_is_wanted_of_them_are_not_flapping() -> 
     fleet.want(**READY)
     for _ in range(8):
         fleet.converge()
-        fleet.engine.want_anew(np.array([0]))
+        fleet.engine.renew_goal(np.array([0]))
         fleet.sim.panic(np.array([0]), now=fleet.now)
         fleet.run(600, lambda: fleet.state(0) != "ready")
         assert fleet.state(0) == "converging"
@@ -309,7 +309,9 @@ def test_a_budget_limits_what_is_under_way_at_once() -> None:
     most = 0
     while not fleet.all_ready() and fleet.now < 5000:
         fleet.run(5)
-        booting = [n for n in range(20) if fleet.engine.work.mutation[n] == list(fleet.model.mutations).index("boot")]
+        booting = [
+            n for n in range(20) if fleet.engine.progress.mutation[n] == list(fleet.model.mutations).index("boot")
+        ]
         for bucket in (0, 1):
             most = max(most, sum(1 for n in booting if n % 2 == bucket))
     assert most == 3
@@ -326,7 +328,7 @@ def test_a_percentage_of_the_fleet_may_be_down_at_once() -> None:
     worst = 0
     while not fleet.all_ready() and fleet.now < 5000:
         fleet.run(1)
-        worst = max(worst, int((fleet.engine.work.phase != 0).sum()))
+        worst = max(worst, int((fleet.engine.progress.phase != 0).sum()))
     assert 0 < worst <= 4  # the built-in budget: 10 % of the fleet
     assert fleet.all_ready()
 
@@ -416,7 +418,7 @@ def test_what_the_predecessor_began_is_waited_for_and_not_done_twice() -> None:
     fleet.want(**READY)
     fleet.run(500, lambda: any(act.mutation == "boot" for _, act in fleet.acts))
     begun = {
-        m: [n for n in range(4) if fleet.engine.work.mutation[n] == list(fleet.model.mutations).index(m)]
+        m: [n for n in range(4) if fleet.engine.progress.mutation[n] == list(fleet.model.mutations).index(m)]
         for m in fleet.model.mutations
     }
     fleet.restart(resume={m: nodes for m, nodes in begun.items() if nodes})
@@ -451,7 +453,7 @@ def test_a_wish_goes_before_a_routine() -> None:
     fleet = PureFleet(50, more=one, timing=Timing(scale=0.2))
     fleet.want(nodes=range(49), power="on")
     fleet.run(10)
-    fleet.engine.work.urgency[:] = 2
+    fleet.engine.progress.urgency[:] = 2
     fleet.want(nodes=[49], power="on")
     fleet.run(30, lambda: "power-on" in fleet.acts_on(49))
     later = next(when for when, act in fleet.acts if 49 in act.nodes)
@@ -473,11 +475,11 @@ def test_a_look_that_is_asked_for_while_another_is_under_way_is_not_lost() -> No
     fleet = PureFleet(1)
     fleet.want(power="off")
     fleet.run(2)
-    sight = fleet.engine.sight
-    sight.look_soon(fleet.nodes, ("bmc",), fleet.now)
-    first = [look for look in fleet.engine.sight.looks(fleet.now, fleet.nodes) if look.driver == "bmc"]
+    sight = fleet.engine.facts
+    sight.schedule_look(fleet.nodes, ("bmc",), fleet.now)
+    first = [look for look in fleet.engine.facts.looks(fleet.now, fleet.nodes) if look.driver == "bmc"]
     assert len(first) == 1
-    sight.look_soon(fleet.nodes, ("bmc",), fleet.now)
+    sight.schedule_look(fleet.nodes, ("bmc",), fleet.now)
     assert not [look for look in sight.looks(fleet.now, fleet.nodes) if look.driver == "bmc"]  # one at a time
     sight.seen(fleet.now, Seen(first[0].id, {"power": Column.of(["off"])}))
     assert [look.nodes.tolist() for look in sight.looks(fleet.now, fleet.nodes) if look.driver == "bmc"] == [[0]]
@@ -490,12 +492,12 @@ def test_a_lost_rack_comes_back_at_a_limited_rate() -> None:
     fleet.want(power="on", os="up")
     fleet.converge()
     fleet.sim.power_loss(np.arange(64), now=fleet.now)
-    fleet.engine.sight.look_soon(fleet.nodes, None, fleet.now)
+    fleet.engine.facts.schedule_look(fleet.nodes, None, fleet.now)
     fleet.run(200, lambda: fleet.state(5) != "ready")
     worst = 0
     while not fleet.all_ready() and fleet.now < 5000:
         fleet.run(0.5)
-        starting = fleet.engine.work.mutation == list(fleet.model.mutations).index("power-on")
+        starting = fleet.engine.progress.mutation == list(fleet.model.mutations).index("power-on")
         worst = max(worst, int(starting.sum()))
     assert worst == 8
     assert fleet.all_ready()
@@ -509,7 +511,7 @@ def test_a_fenced_act_is_no_failure_and_is_not_hurried() -> None:
     act = effects.acts[0]
     fleet.inputs = [Done(act.generation, Outcomes.all(Outcome.FENCED, len(act.nodes)))]
     assert not fleet.step().acts
-    assert fleet.engine.work.failures.tolist() == [0, 0]
+    assert fleet.engine.progress.failures.tolist() == [0, 0]
     assert "fenced off" in " ".join(fleet.why(0).lines)
 
 
@@ -525,7 +527,7 @@ def test_an_intent_that_could_not_be_written_is_not_an_effect() -> None:
     generation = effects.acts[0].generation
     after = fleet.engine.step(fleet.now, [Done(generation, None, "disk full")])
     assert after.settled == [generation]
-    assert fleet.engine.work.failures[0] == 0
+    assert fleet.engine.progress.failures[0] == 0
     assert "disk full" in " ".join(fleet.why(0).lines)
     fleet.inputs = []
     fleet.converge()
@@ -548,8 +550,8 @@ def test_a_change_to_one_node_goes_first_during_a_resync_of_the_fleet() -> None:
     fleet = PureFleet(20_000)
     fleet.want(power="off")
     fleet.run(2)
-    fleet.engine.sight.look_soon(fleet.nodes, None, fleet.now)
-    fleet.engine.work.due[:] = fleet.now
+    fleet.engine.facts.schedule_look(fleet.nodes, None, fleet.now)
+    fleet.engine.progress.due[:] = fleet.now
     fleet.want(nodes=[777], power="on")
     assert [ask.nodes.tolist() for ask in fleet.step().asks] == [[777]]
     effects = fleet.step()

@@ -19,8 +19,8 @@ def test_what_was_written_down_and_never_sent_is_done_in_the_end_and_is_nobodys_
     fleet.converge()
     assert fleet.sim.effects.counts()["power-on"] == COUNT
     assert fleet.sim.effects.idle() == 0
-    power_on = [mutation.name for mutation in fleet.engine.courses.mutations].index("power-on")
-    assert fleet.engine.courses.breakers[power_on].stopped_since is None
+    power_on = [mutation.name for mutation in fleet.engine.in_flight.mutations].index("power-on")
+    assert fleet.engine.in_flight.breakers[power_on].stopped_since is None
     assert not any("failed" in event for node in range(COUNT) for event in fleet.history(node, "event"))
     assert any("did not show in 120 s" in event for event in fleet.history(0, "event"))
 
@@ -40,8 +40,8 @@ def test_of_two_records_for_one_node_the_older_has_ended() -> None:
     fleet.want(**READY)
     assert fleet.run(60, until=lambda: fleet.sim.effects.counts().get("boot", 0) == 2)
     fleet.restart()
-    older = fleet.engine.courses.resume("power-on", fleet.nodes, fleet.now)
-    fleet.engine.courses.resume("boot", fleet.nodes, fleet.now)
+    older = fleet.engine.in_flight.resume("power-on", fleet.nodes, fleet.now)
+    fleet.engine.in_flight.resume("boot", fleet.nodes, fleet.now)
     assert fleet.step().settled == [older]
     fleet.converge()
     assert fleet.sim.effects.counts()["boot"] == 2

@@ -50,9 +50,9 @@ def fleet() -> PureFleet:
 
 
 def test_what_was_not_tried_is_no_failure_and_stops_nothing(fleet: PureFleet) -> None:
-    assert fleet.engine.work.failures.tolist() == [0] * COUNT
-    assert not fleet.engine.work.fault.any()
-    assert all(breaker.stopped_since is None for breaker in fleet.engine.courses.breakers)
+    assert fleet.engine.progress.failures.tolist() == [0] * COUNT
+    assert not fleet.engine.progress.fault.any()
+    assert all(breaker.stopped_since is None for breaker in fleet.engine.in_flight.breakers)
     assert fleet.state(0) == "waiting"
 
 
@@ -69,14 +69,14 @@ def test_it_is_tried_again_seldom_by_itself_and_at_once_when_something_else_is_w
     assert isinstance(driver, Unready)
     assert driver.refused <= 4 * COUNT
     driver.missing = False
-    fleet.engine.want_anew(fleet.nodes)
+    fleet.engine.renew_goal(fleet.nodes)
     fleet.converge(60)
     assert "last trouble" not in " ".join(fleet.why(0).lines)
 
 
 def test_a_stopped_mutation_whose_probes_were_not_tried_is_probed_again(fleet: PureFleet) -> None:
-    number = fleet.engine.courses.numbers["load-image"]
-    breaker = fleet.engine.courses.breakers[number]
+    number = fleet.engine.in_flight.numbers["load-image"]
+    breaker = fleet.engine.in_flight.breakers[number]
     breaker.failed(fleet.now, range(COUNT))
     assert breaker.stopped_since is not None
     driver = fleet.drivers["node"]

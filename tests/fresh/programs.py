@@ -63,13 +63,13 @@ COMPUTED: dict[str, tuple[str, ...]] = {
     "src/strata/agent/personality/ready.py::is_ready": ("crun",),
     "src/strata/api/nginx.py::_check": ("nginx",),
     "src/strata/cli/background.py::start": ("nsenter",),
-    "src/strata/control/subprocesses.py::_start": (),  # what a site's own model names
+    "src/strata/fleet/drivers/subprocesses.py::_start": (),  # what a site's own model names
     "src/strata/core/process.py::spawn": ("nsenter", "qemu-system-x86_64"),
     "src/strata/provisioning/boot/media.py::_run": ("grub-mkimage", "mcopy", "mformat", "mmd", "xorriso"),
-    "src/strata/provisioning/child.py::_spawn": ("in.tftpd", "radvd"),
-    "src/strata/provisioning/child.py::find": ("in.tftpd", "radvd"),
-    "src/strata/provisioning/images/commands.py::run": _IMAGES,
-    "src/strata/provisioning/images/commands.py::require": _IMAGES,
+    "src/strata/fleet/child.py::_spawn": ("in.tftpd", "radvd"),
+    "src/strata/fleet/child.py::find": ("in.tftpd", "radvd"),
+    "src/strata/provisioning/images/build/steps.py::run": _IMAGES,
+    "src/strata/provisioning/images/build/steps.py::require": _IMAGES,
     "src/strata/provisioning/images/layers.py::_zstd": ("setpriv", "zstd"),
     "src/strata/provisioning/minos/packages.py::_run": ("apt-cache", "apt-get", "dpkg"),
     "src/strata/provisioning/minos/python.py::_compile": (),  # Python, of a version that the kernel's packages decide

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 import msgspec
 import pytest
 
-from strata.hardware.redfish.client import Credentials, RedfishClient, RedfishSettings
+from strata.hardware.bmc.redfish.client import Credentials, RedfishClient, RedfishSettings
 from strata.virtual.bmc_server import BmcServer
 from strata.virtual.faults import Timing
 from strata.virtual.nodes import SimNodes
@@ -25,7 +25,7 @@ class Clock:
 
 @pytest.fixture
 def clock() -> Clock:
-    """The time of controllers and client alike."""
+    """The time of BMCs and client alike."""
     return Clock()
 
 

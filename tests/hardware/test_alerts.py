@@ -8,11 +8,10 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 import pytest
 
 from strata.core.errors import NotFound, Unavailable
-from strata.hardware.bmc import Severity
-from strata.hardware.events.alerts import Alerts
-from strata.hardware.events.alerts_book import AlertSettings
-from strata.hardware.events.alerts_record import Alert, state_of
-from strata.hardware.events.event import HardwareEvent
+from strata.hardware.alerts.alerts import Alerts, AlertSettings
+from strata.hardware.alerts.records import Alert, state_of
+from strata.hardware.bmc.protocol import Severity
+from strata.hardware.events.records import HardwareEvent
 from strata.store.audit import Ledger
 from strata.store.memory import MemoryStore
 from strata.store.protocol import Op
@@ -149,7 +148,7 @@ async def test_an_acknowledged_alert_says_who_and_is_open_again_when_it_gets_wor
     await bench.happens(event("warning"))
     assert bench.states == ["open"]  # it came back
     record = (await Ledger(bench.store).latest())[0]
-    assert (record.author, record.action) == ("alice", "acknowledge-alert")
+    assert (record.author, record.action) == ("alice", "alert.acknowledge")
     assert record.detail["ids"] == [ident]
 
 

@@ -1,4 +1,4 @@
-"""Credentials of controllers: the most specific one counts, secrets stay sealed, and a rotation loses nothing."""
+"""Credentials of BMCs: the most specific one counts, secrets stay sealed, and a rotation loses nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from strata.core.errors import BadRequest, Corrupt, DeviceError, NotFound, OutcomeUnknown, StrataError
-from strata.hardware.access.credentials import (
+from strata.fleet.access.sealing import Seal
+from strata.hardware.bmc.redfish.client import Credentials
+from strata.hardware.credentials.credentials import (
     PREFIX,
     BmcCredentials,
     CredentialRecord,
@@ -20,10 +22,8 @@ from strata.hardware.access.credentials import (
     encode,
     new_password,
 )
-from strata.hardware.access.pins import Pins, host_of
-from strata.hardware.access.rotation import Rotation
-from strata.hardware.access.sealing import Seal
-from strata.hardware.redfish.client import Credentials
+from strata.hardware.credentials.pins import Pins, host_of
+from strata.hardware.credentials.rotation import Rotation
 from strata.store.audit import Ledger
 from strata.store.memory import MemoryStore
 from strata.store.protocol import Op, Put, Store
@@ -45,7 +45,7 @@ async def put(store: Store, pattern: str, password: str, seal: Seal = SEAL) -> N
 
 @asynccontextmanager
 async def credentials(store: Store, seal: Seal = SEAL) -> AsyncIterator[BmcCredentials]:
-    found = BmcCredentials(store, seal)
+    found = BmcCredentials(store, Ledger(store), seal)
     await found.start()
     try:
         yield found
@@ -76,7 +76,7 @@ async def test_the_most_specific_pattern_counts(patterns: list[str], address: st
         assert found.route(address) == (patterns[0] if best is None else best)
 
 
-async def test_a_controller_without_a_credential_says_how_to_set_one() -> None:
+async def test_a_bmc_without_a_credential_says_how_to_set_one() -> None:
     async with credentials(MemoryStore()) as found:
         with pytest.raises(DeviceError, match=r"strata hardware credentials set https://10\.1\.0\.7 --user NAME"):
             found.lookup(ADDRESS)
@@ -85,7 +85,7 @@ async def test_a_controller_without_a_credential_says_how_to_set_one() -> None:
 async def test_what_another_controller_of_strata_writes_is_used_without_a_restart() -> None:
     store = MemoryStore()
     heard: list[tuple[str, Callable[[str], bool]]] = []
-    found = BmcCredentials(store, SEAL)
+    found = BmcCredentials(store, Ledger(store), SEAL)
     found.changed = lambda pattern, meant: heard.append((pattern, meant))
     await put(store, "default", "old")
     await found.start()
@@ -140,7 +140,7 @@ def test_what_cannot_be_an_address_is_no_pattern(pattern: str) -> None:
         check_pattern(pattern)
 
 
-def test_patterns_are_of_controllers_and_not_of_what_is_in_them() -> None:
+def test_patterns_are_of_bmcs_and_not_of_what_is_in_them() -> None:
     assert check_pattern("https://10.1.0.7/redfish/v1/Systems/1/") == BMC
     assert base_of("http://127.0.0.1:8000/bmc/pdu/redfish/v1/PowerEquipment/RackPDUs/1/Outlets/A1").endswith("/bmc/pdu")
 
@@ -161,7 +161,7 @@ class Killed(BaseException):
 
 
 class Device:
-    """A controller with an account, and faults on demand."""
+    """A BMC with an account, and faults on demand."""
 
     address = ADDRESS
 
@@ -211,12 +211,12 @@ async def rotated(store: Store, device: Device) -> None:
     async with credentials(store) as found:
         controller = {ADDRESS: device}.__getitem__
         accepts = {"https": device.accepts}
-        rotation = Rotation(store, Ledger(store), found, controller, accepts, settle=0.0)  # type: ignore[arg-type]
+        rotation = Rotation(found, controller, accepts, settle=0.0)  # type: ignore[arg-type]
         await rotation.rotate(ADDRESS, "alice")
 
 
 async def known(store: Store) -> set[str]:
-    """Every password that the store holds for the controller."""
+    """Every password that the store holds for the BMC."""
     words = set()
     for entry in (await store.range(PREFIX)).entries:
         record = decode(entry.value)
@@ -225,7 +225,7 @@ async def known(store: Store) -> set[str]:
     return words
 
 
-async def test_a_rotation_gives_a_controller_a_password_of_its_own() -> None:
+async def test_a_rotation_gives_a_bmc_a_password_of_its_own() -> None:
     store, device = MemoryStore(), Device()
     await put(store, "default", "first")
     await rotated(store, device)
@@ -248,7 +248,7 @@ async def test_a_lost_reply_is_settled_by_a_login_and_not_by_a_guess() -> None:
 
 
 @pytest.mark.parametrize("answer", ["refuses", "ignores", "loses the request"])
-async def test_a_controller_that_does_not_change_keeps_the_password_it_had(answer: str) -> None:
+async def test_a_bmc_that_does_not_change_keeps_the_password_it_had(answer: str) -> None:
     store, device = MemoryStore(), Device()
     await put(store, "default", "first")
     device.answer = answer
@@ -304,7 +304,7 @@ async def test_no_password_is_lost_wherever_the_process_is_killed(answer: str, o
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-async def test_no_password_is_lost_when_the_process_is_killed_while_the_controller_changes(when: str) -> None:
+async def test_no_password_is_lost_when_the_process_is_killed_while_the_bmc_changes(when: str) -> None:
     store, device = MemoryStore(), Device()
     await put(store, "default", "first")
     change = device.set_password
@@ -378,5 +378,5 @@ async def test_a_person_accepts_another_certificate() -> None:
 
 @pytest.mark.parametrize("address", ["", "https://", "https://h:99999", "https://h:x"])
 def test_no_host_no_pin(address: str) -> None:
-    with pytest.raises(BadRequest, match="not the address of a controller"):
+    with pytest.raises(BadRequest, match="not the address of a BMC"):
         host_of(address)

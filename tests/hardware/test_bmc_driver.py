@@ -1,4 +1,4 @@
-"""The bmc driver over real sockets: batches, fences, dead controllers."""
+"""The bmc driver over real sockets: batches, fences, dead BMCs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 from strata.core.driver import Batch, Driver
 from strata.core.errors import BadRequest
 from strata.core.state import Outcome
-from strata.hardware.bmc_driver import BmcDriver, BmcDriverSettings
-from strata.hardware.controllers import Controllers
+from strata.hardware.bmc.bmcs import Bmcs
+from strata.hardware.bmc.driver import BmcDriver, BmcDriverSettings
+from strata.hardware.bmc.redfish.client import Credentials, RedfishClient, RedfishSettings
 from strata.hardware.model import LAYER
-from strata.hardware.redfish.client import Credentials, RedfishClient, RedfishSettings
 from strata.platform.model import LAYER as PLATFORM
 from strata.virtual.bmc_server import BmcServer
 from strata.virtual.faults import Faults, Timing
@@ -27,7 +27,7 @@ POWER_ON, POWER_OFF = LAYER.mutations
 
 @pytest.fixture
 async def driver(client: RedfishClient) -> AsyncIterator[BmcDriver]:
-    found = BmcDriver(Controllers(client))
+    found = BmcDriver(Bmcs(client))
     yield found
     await found.close()
 
@@ -83,7 +83,7 @@ async def test_a_lost_reply_is_unknown_and_never_sent_again(server, driver):
     assert "broke" in outcomes.reasons[0]
 
 
-async def test_a_controller_that_cannot_be_reached_at_all_has_failed_not_maybe_acted(server, impatient, driver):
+async def test_a_bmc_that_cannot_be_reached_at_all_has_failed_not_maybe_acted(server, impatient, driver):
     server.nodes.bmc_dead[0] = True
     impatient(1.0, 0.5)
     outcomes = await driver.act(POWER_ON, batch(server))
@@ -91,7 +91,7 @@ async def test_a_controller_that_cannot_be_reached_at_all_has_failed_not_maybe_a
     assert "no answer" in outcomes.reasons[0]
 
 
-async def test_a_look_that_shows_nothing_says_why_also_while_the_controller_is_left_alone(server, impatient, driver):
+async def test_a_look_that_shows_nothing_says_why_also_while_the_bmc_is_left_alone(server, impatient, driver):
     server.nodes.bmc_dead[0] = True
     impatient(1.0, 0.5)
     told = batch(server)
@@ -102,7 +102,7 @@ async def test_a_look_that_shows_nothing_says_why_also_while_the_controller_is_l
     assert again.reasons == first.reasons
 
 
-async def test_what_was_wrong_is_forgotten_once_the_controller_says_how_it_is(server, driver):
+async def test_what_was_wrong_is_forgotten_once_the_bmc_says_how_it_is(server, driver):
     server.nodes.set_faults(Faults(power_null=1), now=0)
     assert len((await driver.observe(["power"], batch(server)))["power"].reasons) == 6
     server.nodes.set_faults(Faults(), now=0)
@@ -121,15 +121,15 @@ async def test_power_that_is_null_is_unknown_and_a_lie_is_what_was_said(server, 
     assert await seen(driver, batch(server)) == [value] * 6
 
 
-async def test_a_refusal_fails_with_the_words_of_the_controller(server, driver):
+async def test_a_refusal_fails_with_the_words_of_the_bmc(server, driver):
     server.nodes.set_faults(Faults(refused=1), now=0)
     outcomes = await driver.act(POWER_ON, batch(server))
     assert outcomes.codes.tolist() == [Outcome.FAILED] * 6
     assert "500: The request failed: the device refused" in outcomes.reasons[0]
 
 
-async def test_a_wrong_password_is_tried_twice_a_controller_and_then_not_at_all(server, clock):
-    controllers = Controllers(RedfishClient(Credentials("root", "guess"), clock=clock))
+async def test_a_wrong_password_is_tried_twice_a_bmc_and_then_not_at_all(server, clock):
+    controllers = Bmcs(RedfishClient(Credentials("root", "guess"), clock=clock))
     driver = BmcDriver(controllers)
     for _ in range(4):
         assert await seen(driver, batch(server)) == ["unknown"] * 6
@@ -157,9 +157,7 @@ async def test_it_does_only_power_and_answers_no_guards(server, driver):
     assert all(await driver.permits("no-running-job", batch(server)))
 
 
-async def test_a_silent_controller_is_left_out_then_tried_in_the_background_until_it_answers(
-    server, impatient, driver, clock
-):
+async def test_a_silent_bmc_is_left_out_then_tried_in_the_background_until_it_answers(server, impatient, driver, clock):
     server.nodes.bmc_dead[0] = True
     impatient(1.0, 0.5)
     assert (await seen(driver, batch(server)))[0] == "unknown"
@@ -179,7 +177,7 @@ async def test_a_silent_controller_is_left_out_then_tried_in_the_background_unti
 
 
 @pytest.mark.slow
-async def test_a_tenth_of_dead_controllers_does_not_double_a_sweep():
+async def test_a_tenth_of_dead_bmcs_does_not_double_a_sweep():
     """The healthy take 50 ms a request, the dead never answer. Of three sweeps each the fastest counts: this machine
     may be busy with other things. Then a few of the healthy are too slow, too, and are asked another time."""
     fastest = {False: float("inf"), True: float("inf")}
@@ -187,7 +185,7 @@ async def test_a_tenth_of_dead_controllers_does_not_double_a_sweep():
         nodes = SimNodes(80, timing=Timing(scale=0))
         server = BmcServer(nodes)
         client = RedfishClient(Credentials("root", "simulated"), settings=RedfishSettings(quick=0.5))
-        driver = BmcDriver(Controllers(client), settings=BmcDriverSettings(at_once=8))
+        driver = BmcDriver(Bmcs(client), settings=BmcDriverSettings(at_once=8))
         await server.start()
         try:
             for name in nodes.names:
@@ -208,7 +206,7 @@ async def test_a_tenth_of_dead_controllers_does_not_double_a_sweep():
 
 
 async def test_closing_ends_the_probes(server, client, impatient, clock):
-    driver = BmcDriver(Controllers(client))
+    driver = BmcDriver(Bmcs(client))
     server.nodes.bmc_dead[:] = True
     impatient(0.2, 0.1)
     await seen(driver, batch(server))
@@ -218,7 +216,7 @@ async def test_closing_ends_the_probes(server, client, impatient, clock):
     assert len(asyncio.all_tasks()) == 1
 
 
-async def test_a_fault_of_ours_with_one_controller_is_that_nodes_outcome(server, driver):
+async def test_a_fault_of_ours_with_one_bmc_is_that_nodes_outcome(server, driver):
     class Broken:
         def __getattr__(self, name: str):
             async def breaks(*_: object, **__: object) -> None:
@@ -227,7 +225,7 @@ async def test_a_fault_of_ours_with_one_controller_is_that_nodes_outcome(server,
             return breaks
 
     told = batch(server)
-    driver._controllers._opened[told.bmcs[0]] = Broken()
+    driver._bmcs._opened[told.bmcs[0]] = Broken()
     outcomes = await driver.act(POWER_ON, told)
     assert outcomes.codes.tolist() == [Outcome.UNKNOWN] + [Outcome.DONE] * (len(told) - 1)
     assert "internal error while talking to the BMC" in outcomes.reasons[0]
@@ -242,16 +240,16 @@ async def test_one_that_takes_for_ever_does_not_keep_the_others_from_being_known
             await asyncio.Event().wait()
             return "on"
 
-    driver = BmcDriver(Controllers(client), settings=BmcDriverSettings(look=3.0))
+    driver = BmcDriver(Bmcs(client), settings=BmcDriverSettings(look=3.0))
     told = batch(server)
-    driver._controllers._opened[told.bmcs[0]] = Slow()
+    driver._bmcs._opened[told.bmcs[0]] = Slow()
     seen = (await driver.observe(["power"], told))["power"].values()
     assert seen == ["unknown"] + ["off"] * (len(told) - 1)
     await driver.close()
 
 
-async def test_an_order_that_is_accepted_and_has_no_effect_is_held_against_the_controller(server, client, clock):
-    controllers = Controllers(client)
+async def test_an_order_that_is_accepted_and_has_no_effect_is_held_against_the_bmc(server, client, clock):
+    controllers = Bmcs(client)
     driver = BmcDriver(controllers)
     told = batch(server)
     address = told.bmcs[0]

@@ -18,7 +18,7 @@ QUICK = CaptureSettings(retry=0.001, retry_most=0.002, prompt=0.01, refresh=0.01
 
 
 class FakeConsole:
-    """A controller whose console a test speaks through."""
+    """A BMC whose console a test speaks through."""
 
     def __init__(self) -> None:
         self.said: asyncio.Queue[bytes | Exception] = asyncio.Queue()
@@ -83,7 +83,7 @@ async def test_a_lost_console_is_regained_and_both_are_told(log: ConsoleLog) -> 
     await capture.stop()
 
 
-async def test_a_controller_without_a_console_is_left_alone(log: ConsoleLog) -> None:
+async def test_a_bmc_without_a_console_is_left_alone(log: ConsoleLog) -> None:
     class Without:
         asked = 0
 

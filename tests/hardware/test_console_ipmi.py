@@ -1,4 +1,4 @@
-"""The whole way: a kernel panics on a serial console, an IPMI controller carries it, an event comes out."""
+"""The whole way: a kernel panics on a serial console, an IPMI BMC carries it, an event comes out."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from strata.hardware.bmc.ipmi.bmc import IpmiBmc
+from strata.hardware.bmc.ipmi.client import IpmiClient
+from strata.hardware.bmc.ipmi.session import IpmiSettings
+from strata.hardware.bmc.ipmi.store import IpmiStore
+from strata.hardware.bmc.redfish.endpoint import Credentials
 from strata.hardware.consoles.capture import CaptureSettings, ConsoleCapture
 from strata.hardware.consoles.log import ConsoleLog
 from strata.hardware.consoles.panic import PanicWatch
-from strata.hardware.events.event import HardwareEvent
-from strata.hardware.ipmi.client import IpmiClient
-from strata.hardware.ipmi.controller import IpmiController
-from strata.hardware.ipmi.session import IpmiSettings
-from strata.hardware.ipmi.store import IpmiStore
-from strata.hardware.redfish.bmc import Credentials
+from strata.hardware.events.records import HardwareEvent
 from support.fake_ipmi_bmc import PASSWORD, USER, FakeIpmiBmc
 
 
@@ -37,7 +37,7 @@ async def test_a_panic_on_a_serial_console_becomes_an_event_with_a_dump(tmp_path
     watch = PanicWatch(log, sink, settle=1.0)
     capture = ConsoleCapture(
         log,
-        lambda address: IpmiController(client, store, address),
+        lambda address: IpmiBmc(client, store, address),
         lambda: {"n1": bmc.address},
         settings=CaptureSettings(retry=0.05),
     )

@@ -15,7 +15,7 @@ from strata.hardware.consoles.kernel_messages import KernelMessages, Netconsole,
 from strata.hardware.consoles.log import ConsoleLog
 from strata.hardware.consoles.panic import PanicWatch
 from strata.hardware.consoles.writer import ConsoleLimits
-from strata.hardware.events.event import HardwareEvent
+from strata.hardware.events.records import HardwareEvent
 
 
 @pytest.fixture

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from test_crawl_mockups import ROOT, collection, link, own, resource
 
 from strata.core.errors import DeviceError
+from strata.hardware.bmc.redfish.client import Answer, RedfishSettings
 from strata.hardware.discovery.crawl import CrawlSettings, crawl
 from strata.hardware.discovery.crawl_values import LONGEST, mac, number, serial, text, uuid
-from strata.hardware.inventory.found import Found
-from strata.hardware.redfish.client import Answer, RedfishSettings
+from strata.hardware.inventory.records import Found
 
 
 class Told:
-    """A client whose controller says whatever the test wants."""
+    """A client whose BMC says whatever the test wants."""
 
     def __init__(self, *bodies: Any) -> None:
         self.bodies = {body["@odata.id"]: body for body in bodies}

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from strata.hardware.bmc.redfish.client import Credentials, RedfishClient
 from strata.hardware.discovery.crawl import crawl
-from strata.hardware.inventory.found import Found
-from strata.hardware.redfish.client import Credentials, RedfishClient
+from strata.hardware.inventory.records import Found
 from support.mockup_server import PASSWORD, USER, Mockup, shared_mockups
 
 ROOT = "/redfish/v1"

@@ -8,7 +8,7 @@ from test_inventory_store import found
 from strata.core.errors import BadRequest
 from strata.hardware.discovery.locations import Locations
 from strata.hardware.discovery.sources import Candidate
-from strata.hardware.inventory.found import Component, Found, Neighbour, Parts, Place, Port
+from strata.hardware.inventory.records import Component, Found, Neighbour, Parts, Place, Port
 
 NIC = "/redfish/v1/Chassis/1/NetworkAdapters/1"
 MAC = "00:11:22:33:44:55"
@@ -72,7 +72,7 @@ def test_a_csv_that_expects_another_machine_is_a_doubt() -> None:
     assert where(locations, found(1)).doubt == "the CSV expects serial S9 there, and it is S1"
 
 
-def test_what_is_said_of_a_controller_is_not_said_of_its_many_machines() -> None:
+def test_what_is_said_of_a_bmc_is_not_said_of_its_many_machines() -> None:
     locations = mapping("address,location\nhttps://bmc1,x1000c0s3b0n1\n")
     one = found(1)
     machine = one.machines[0].__class__(id="/redfish/v1/Systems/2", address="https://bmc1/redfish/v1/Systems/2")

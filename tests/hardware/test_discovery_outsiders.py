@@ -1,4 +1,4 @@
-"""Discovery of controllers that somebody else wrote: sushy-tools' emulator and pyghmi's BMC; and of many at a time."""
+"""Discovery of BMCs that somebody else wrote: sushy-tools' emulator and pyghmi's BMC; and of many at a time."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from strata.hardware.bmc import Identity
+from strata.hardware.bmc.ipmi.bmc import IpmiBmc
+from strata.hardware.bmc.ipmi.client import IpmiClient
+from strata.hardware.bmc.ipmi.inventory import inventory
+from strata.hardware.bmc.ipmi.store import IpmiStore
+from strata.hardware.bmc.protocol import Identity
+from strata.hardware.bmc.redfish.client import Credentials, RedfishClient
 from strata.hardware.discovery.crawl import crawl
 from strata.hardware.discovery.sweep import Discovery, DiscoverySettings, Look, tidied
-from strata.hardware.inventory.found import Component, Found, Machine
-from strata.hardware.ipmi.client import IpmiClient
-from strata.hardware.ipmi.controller import IpmiController
-from strata.hardware.ipmi.inventory import inventory
-from strata.hardware.ipmi.store import IpmiStore
-from strata.hardware.redfish.client import Credentials, RedfishClient
+from strata.hardware.inventory.records import Component, Found, Machine
 from support.fake_ipmi_bmc import PASSWORD, USER, FakeIpmiBmc
 from support.sushy_emulator import sushy_emulator
 
@@ -45,7 +45,7 @@ async def test_pyghmis_bmc_is_discovered() -> None:
     client = IpmiClient(lambda address: Credentials(USER, PASSWORD))
     store = IpmiStore(client)
     try:
-        crawlers = {"ipmi": lambda url: inventory(IpmiController(client, store, url), store)}
+        crawlers = {"ipmi": lambda url: inventory(IpmiBmc(client, store, url), store)}
         seen = await looked(Discovery(crawlers), bmc.address)
         found = seen[bmc.address].found
         assert found is not None, seen[bmc.address].why

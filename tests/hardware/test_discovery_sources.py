@@ -1,4 +1,4 @@
-"""Where controllers may be: lists, CSV files, ranges, SSDP, DHCP."""
+"""Where BMCs may be: lists, CSV files, ranges, SSDP, DHCP."""
 
 from __future__ import annotations
 
@@ -13,10 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strata.core.errors import BadRequest
-from strata.hardware.discovery.sources import Candidate, address_of, controller_of, merged, read_csv, read_list
+from strata.hardware.discovery.sources import Candidate, address_of, bmc_of, merged, read_csv, read_list
 from strata.hardware.discovery.sources_dhcp import Sighting, Sightings, parse_request, read_leases
-from strata.hardware.discovery.sources_scan import Range, ScanSettings, ping, range_of, scan, settle
-from strata.hardware.discovery.sources_ssdp import TARGET, answer, search
+from strata.hardware.discovery.sources_scan import (
+    TARGET,
+    Range,
+    ScanSettings,
+    answer,
+    ping,
+    range_of,
+    scan,
+    search,
+    settle,
+)
 from strata.virtual.bmc_server import BmcServer
 from strata.virtual.certificate import self_signed
 from strata.virtual.nodes import SimNodes
@@ -55,9 +64,9 @@ def test_a_password_in_an_address_is_refused_and_not_repeated() -> None:
     assert "strata hardware credentials" in caught.value.hint
 
 
-def test_an_address_may_name_a_system_of_its_controller() -> None:
-    assert controller_of("https://x/redfish/v1/Systems/2") == ("https://x", "/redfish/v1/Systems/2")
-    assert controller_of("https://x") == ("https://x", "")
+def test_an_address_may_name_a_system_of_its_bmc() -> None:
+    assert bmc_of("https://x/redfish/v1/Systems/2") == ("https://x", "/redfish/v1/Systems/2")
+    assert bmc_of("https://x") == ("https://x", "")
 
 
 def test_an_address_that_is_given_twice_is_one() -> None:
@@ -154,7 +163,7 @@ def test_a_range_that_is_none_or_too_large_is_refused(bad: str) -> None:
 
 @pytest.fixture
 async def addressed() -> AsyncIterator[BmcServer]:
-    """Three controllers, each at its own address of the loopback network."""
+    """Three BMCs, each at its own address of the loopback network."""
     server = BmcServer(SimNodes(3, names=["n1", "n2", "n3"]), by="address")
     await server.start()
     yield server
@@ -171,7 +180,7 @@ async def test_a_scan_finds_who_speaks_redfish_and_nobody_else(addressed: BmcSer
 
 
 @pytest.mark.slow
-async def test_a_web_server_is_no_controller() -> None:
+async def test_a_web_server_is_no_bmc() -> None:
     async def page(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if await reader.readline():
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\nConnection: close\r\n\r\n<html/>")
@@ -301,7 +310,7 @@ def test_no_bytes_break_the_parser(data: bytes) -> None:
     parse_request(request(tail=b"")[:240] + data)
 
 
-def test_a_controller_that_dhcp_sees_is_told_once_and_kept() -> None:
+def test_a_bmc_that_dhcp_sees_is_told_once_and_kept() -> None:
     told: list[Sighting] = []
     seen = Sightings(told.append, most=2)
     for _ in range(3):

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from strata.core.errors import BadRequest, Denied
-from strata.hardware.events.event import HardwareEvent
 from strata.hardware.events.inbox import BODY_MOST, Inbox, InboxSettings
+from strata.hardware.events.records import HardwareEvent
 from strata.hardware.events.site import Site
 
 ONE, OTHER = (Site(f"http://{name}", ((f"http://{name}", name),)) for name in ("b1", "b2"))
@@ -32,7 +32,7 @@ class Bench:
         return self.inbox.receive(self.inbox.token(root), json.dumps({"Events": events}).encode())
 
 
-async def test_a_push_speaks_for_the_controller_that_was_given_the_token() -> None:
+async def test_a_push_speaks_for_the_bmc_that_was_given_the_token() -> None:
     bench = await Bench().known()
     bench.push({"Message": "hot", "Severity": "Critical"}, root=OTHER.root)
     assert [(event.bmc, event.node) for event in bench.taken] == [("http://b2", "b2")]
@@ -90,7 +90,7 @@ async def test_an_event_that_was_pushed_is_known_when_the_log_has_it_too() -> No
     assert not bench.inbox.seen(OTHER.root, event)
 
 
-async def test_a_controller_that_sends_too_much_is_cut_short_said_so_and_harms_no_other() -> None:
+async def test_a_bmc_that_sends_too_much_is_cut_short_said_so_and_harms_no_other() -> None:
     bench = await Bench(burst=10.0, rate=1.0).known()
     taken = [bench.push({"Message": f"event {i:x}"}) for i in range(100)]
     assert sum(taken) == 10

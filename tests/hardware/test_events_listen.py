@@ -1,4 +1,4 @@
-"""How a controller is made to tell: push where it can, else a stream, else not at all; and nobody else's business."""
+"""How a BMC is made to tell: push where it can, else a stream, else not at all; and nobody else's business."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 import pytest
 
 from strata.core.errors import DeviceError, NotOffered, OutcomeUnknown
-from strata.hardware.events.event import HardwareEvent
+from strata.hardware.bmc.redfish.events import CONTEXT, REPORTS
 from strata.hardware.events.inbox import Inbox
-from strata.hardware.events.listen import CONTEXT, DESTINATION, REPORTS, Listener
+from strata.hardware.events.listen import DESTINATION, Listener
+from strata.hardware.events.records import HardwareEvent
 from strata.hardware.events.site import Site
 
 SITE = Site("http://b1", (("http://b1", "n1"),))
 
 
 class FakeService:
-    """The event service of one controller."""
+    """The event service of one BMC."""
 
     def __init__(self) -> None:
         self.subscriptions: dict[str, tuple[str, str]] = {}
@@ -136,7 +137,7 @@ async def test_trouble_with_the_event_service_is_told_and_ends_the_belief_that_i
     assert bench.listener.way(SITE.root) == "poll"
 
 
-async def test_ipmi_controllers_are_polled() -> None:
+async def test_ipmi_bmcs_are_polled() -> None:
     bench = Bench()
     assert await bench.listener.arrange(Site("ipmi://10.0.0.8", (("ipmi://10.0.0.8", "n2"),))) == "poll"
     assert bench.service.asked == 0

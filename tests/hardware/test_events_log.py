@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from strata.core.errors import BadRequest, Compacted
-from strata.hardware.bmc import Severity
-from strata.hardware.events.event import HardwareEvent
+from strata.hardware.bmc.protocol import Severity
 from strata.hardware.events.log import EventLog, LogSettings
+from strata.hardware.events.records import HardwareEvent
 from support.work import counted
 
 

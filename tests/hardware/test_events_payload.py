@@ -1,4 +1,4 @@
-"""What controllers say becomes events: clean, bounded, and about the right thing."""
+"""What BMCs say becomes events: clean, bounded, and about the right thing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strata.core.errors import BadRequest
-from strata.hardware.bmc import LogEntry, Reading
+from strata.hardware.bmc.protocol import LogEntry, Reading
 from strata.hardware.events.payload import AT_ONCE, fit, from_log, from_payload, from_readings
 from strata.hardware.events.site import Site, root_of, sites_of
 from strata.hardware.events.words import KEY_MOST, MESSAGE_MOST, family, moment, plain, severity_of, tells_of_state
@@ -85,7 +85,7 @@ def test_an_event_belongs_to_the_node_whose_system_it_is_about() -> None:
     assert ONE.node_of("/redfish/v1/Chassis/1") == "n1"
 
 
-def test_nodes_behind_one_controller_are_one_site() -> None:
+def test_nodes_behind_one_bmc_are_one_site() -> None:
     sites = sites_of(dict(TWO.nodes) | {"ipmi://10.0.0.8": "old", "https://x/redfish/v1": "x"})
     assert set(sites) == {"http://bmc", "ipmi://10.0.0.8", "https://x"}
     assert sites["http://bmc"] == TWO

@@ -1,4 +1,4 @@
-"""Events of simulated controllers over real sockets: pushed, streamed, polled; alerts come of them."""
+"""Events of simulated BMCs over real sockets: pushed, streamed, polled; alerts come of them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import pytest
 from aiohttp import web
 
 from strata.core.errors import StrataError
-from strata.hardware.access.sealing import Seal
-from strata.hardware.controllers import Controllers
-from strata.hardware.events.event import HardwareEvent
+from strata.fleet.access.sealing import Seal
+from strata.hardware.bmc.bmcs import Bmcs
+from strata.hardware.bmc.redfish.client import Credentials, RedfishClient, RedfishSettings
+from strata.hardware.bmc.redfish.events import CONTEXT, REPORTS, RedfishSubscriptions
 from strata.hardware.events.hub import EventHub, EventSettings
-from strata.hardware.events.listen import CONTEXT, DESTINATION, REPORTS
+from strata.hardware.events.listen import DESTINATION
 from strata.hardware.events.poller import PollSettings
-from strata.hardware.events.redfish import RedfishSubscriptions
+from strata.hardware.events.records import HardwareEvent
 from strata.hardware.events.words import plain
-from strata.hardware.redfish.client import Credentials, RedfishClient, RedfishSettings
 from strata.store.audit import Ledger
 from strata.store.memory import MemoryStore
 from strata.virtual.bmc_server import BmcServer
@@ -34,7 +34,7 @@ SELDOM = PollSettings(fast=3600.0, slow=3600.0, per_second=1000.0)
 
 
 class Front:
-    """Where controllers push to: what the API does, without the API."""
+    """Where BMCs push to: what the API does, without the API."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -80,7 +80,7 @@ class Bench:
         self, *, push: bool = False, streams: int = 0, poll: PollSettings = SELDOM
     ) -> AsyncIterator[EventHub]:
         client = RedfishClient(Credentials("root", "simulated"), settings=RedfishSettings(timeout=2.0, quick=1.0))
-        controllers = Controllers(client)
+        controllers = Bmcs(client)
         settings = EventSettings(public_url=self.front.url if push else "", streams=streams, poll=poll)
         self.hub = EventHub(
             self.path,
@@ -142,7 +142,7 @@ def about(node: str) -> Callable[[Sequence[HardwareEvent]], list[HardwareEvent]]
 
 
 @pytest.mark.slow
-async def test_controllers_push_what_happens_and_it_becomes_an_alert(bench: Bench) -> None:
+async def test_bmcs_push_what_happens_and_it_becomes_an_alert(bench: Bench) -> None:
     async with bench.listening(push=True) as hub:
         await until(lambda: all(bench.subscriptions(name) for name in NAMES))
         bench.server.bmc("n2").log("critical", "DIMM3 has failed", "OEM.1.0.MemoryFailure")
@@ -157,7 +157,7 @@ async def test_controllers_push_what_happens_and_it_becomes_an_alert(bench: Benc
 
 
 @pytest.mark.slow
-async def test_controllers_push_metric_reports_where_they_can(bench: Bench) -> None:
+async def test_bmcs_push_metric_reports_where_they_can(bench: Bench) -> None:
     told: dict[str, list[Any]] = {}
     async with bench.listening(push=True) as hub:
         hub.reported = lambda site, report: told.setdefault(site.nodes[0][1], []).append(report)
@@ -174,7 +174,7 @@ async def test_controllers_push_metric_reports_where_they_can(bench: Bench) -> N
 
 
 @pytest.mark.slow
-async def test_a_subscription_is_made_once_and_again_when_the_controller_forgot_it(bench: Bench) -> None:
+async def test_a_subscription_is_made_once_and_again_when_the_bmc_forgot_it(bench: Bench) -> None:
     async with bench.listening(push=True, poll=QUICK):
         await until(lambda: all(bench.subscriptions(name) for name in NAMES))
         seen = bench.looks
@@ -188,12 +188,12 @@ async def test_a_subscription_is_made_once_and_again_when_the_controller_forgot_
         await until(lambda: bench.subscriptions("n1") not in ([], first))
         assert len(bench.subscriptions("n1")) == 1
         bench.addresses = {address: name for address, name in bench.addresses.items() if name != "n1"}
-        await bench.hub.refresh()  # the node is gone: its controller is told to stop
+        await bench.hub.refresh()  # the node is gone: its BMC is told to stop
         await until(lambda: bench.subscriptions("n1") == [])
 
 
 @pytest.mark.slow
-async def test_without_a_way_in_controllers_are_listened_to(bench: Bench) -> None:
+async def test_without_a_way_in_bmcs_are_listened_to(bench: Bench) -> None:
     async with bench.listening(streams=10):
         await until(lambda: all(bench.server.bmc(name).events.streams for name in NAMES) and bench.looks == 3)
         bench.server.bmc("n3").set_reading("CPU1Temp", 99.0)
@@ -203,7 +203,7 @@ async def test_without_a_way_in_controllers_are_listened_to(bench: Bench) -> Non
 
 
 @pytest.mark.slow
-async def test_a_controller_that_only_answers_is_polled(bench: Bench) -> None:
+async def test_a_bmc_that_only_answers_is_polled(bench: Bench) -> None:
     bench.server.bmc("n1").log("critical", "an old story", "OEM.1.0.Past")
     async with bench.listening(poll=QUICK) as hub:
         await until(lambda: hub.log.mark(f"log/{bench.server.url('n1')}"))
@@ -236,7 +236,7 @@ async def test_what_was_pushed_is_not_told_again_from_the_log(bench: Bench) -> N
 async def test_a_change_of_power_makes_somebody_look_at_once(bench: Bench) -> None:
     async with bench.listening(push=True):
         await until(lambda: all(bench.subscriptions(name) for name in NAMES))
-        controller = bench.hub._controllers.open(bench.server.url("n2"))
+        controller = bench.hub._bmcs.open(bench.server.url("n2"))
         await controller.set_power("on" if await controller.power() == "off" else "off")
         bench.server.beat()
         await until(lambda: bench.looked)
@@ -244,7 +244,7 @@ async def test_a_change_of_power_makes_somebody_look_at_once(bench: Bench) -> No
 
 
 @pytest.mark.slow
-async def test_a_silent_controller_is_said_to_be_and_the_others_are_looked_at_meanwhile(bench: Bench) -> None:
+async def test_a_silent_bmc_is_said_to_be_and_the_others_are_looked_at_meanwhile(bench: Bench) -> None:
     bench.server.prank("n1").always.add(Trick.SILENT)
     async with bench.listening(poll=QUICK) as hub:
         bench.server.bmc("n2").set_reading("CPU1Temp", 99.0)
@@ -255,7 +255,7 @@ async def test_a_silent_controller_is_said_to_be_and_the_others_are_looked_at_me
 
 @pytest.mark.slow
 @pytest.mark.parametrize("trick", Trick, ids=lambda trick: trick.value)
-async def test_whatever_one_controller_does_the_others_are_heard_and_nothing_breaks(
+async def test_whatever_one_bmc_does_the_others_are_heard_and_nothing_breaks(
     bench: Bench, trick: Trick, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench.server.prank("n1").always.add(trick)

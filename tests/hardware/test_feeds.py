@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from strata.hardware.feeds import Coded, Place, feeds_of
+from strata.hardware.feeds.feeds import Coded, Place, feeds_of
 from support.work import counted
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 from test_inventory_store import SYSTEM, found, part
 
-from strata.hardware.bmc import Identity
+from strata.hardware.bmc.protocol import Identity
 from strata.hardware.inventory.changes import MOST_CHANGES, changes, is_stranger, machine_of
-from strata.hardware.inventory.found import Component, Known, Machine
+from strata.hardware.inventory.records import Component, Known, Machine
 
 
 def told(*parts: Component, before: tuple[Component, ...] = ()) -> list[tuple[str, str, str]]:

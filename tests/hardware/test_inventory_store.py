@@ -11,11 +11,11 @@ import msgspec
 import pytest
 
 from strata.core.errors import NotFound
-from strata.hardware.bmc import Identity
-from strata.hardware.events.event import HardwareEvent
-from strata.hardware.inventory.found import Component, Found, Known, Machine, Place
+from strata.hardware.bmc.protocol import Identity
+from strata.hardware.events.records import HardwareEvent
 from strata.hardware.inventory.index import Serials, hashed
-from strata.hardware.inventory.store import CONTROLLERS, Inventory
+from strata.hardware.inventory.records import Component, Found, Known, Machine, Place
+from strata.hardware.inventory.store import BMCS, Inventory
 from strata.store.audit import Ledger
 from strata.store.memory import MemoryStore
 from strata.store.open import open_store
@@ -41,7 +41,7 @@ def found(
     macs: Sequence[str] = (),
     **more: object,
 ) -> Found:
-    """What the controller ``number`` tells: one system with these parts."""
+    """What the BMC ``number`` tells: one system with these parts."""
     address = f"https://bmc{number}"
     serial = serial or f"S{number}"
     system = Component(id=SYSTEM, kind="system", serial=serial)
@@ -100,7 +100,7 @@ async def ground() -> AsyncIterator[Ground]:
     await here.store.close()
 
 
-async def test_a_new_controller_is_one_line_of_history(ground: Ground) -> None:
+async def test_a_new_bmc_is_one_line_of_history(ground: Ground) -> None:
     assert await ground.record(found(1, part("DIMM1", "M1"), part("DIMM2", "M2"))) == ["new"]
     [change] = await ground.inventory.history(since=None, limit=100)
     assert (change.what, change.node, change.detail) == ("added", "bmc1", "Contoso, 3 parts")
@@ -117,7 +117,7 @@ async def test_nothing_is_written_when_nothing_has_changed(ground: Ground) -> No
     assert known is not None
     assert known.seen == 200.0
     await ground.record(found(1, part("DIMM1", "M1"), time=100_000.0))
-    assert ground.store.written == [f"{CONTROLLERS}https://bmc1"], "now and then the store hears that it was seen"
+    assert ground.store.written == [f"{BMCS}https://bmc1"], "now and then the store hears that it was seen"
 
 
 async def test_power_alone_is_no_change(ground: Ground) -> None:
@@ -168,7 +168,7 @@ async def test_a_part_that_could_not_be_read_is_not_gone(ground: Ground) -> None
     assert (await ground.history())[0] == ("removed", "M1", "")
 
 
-async def test_another_controller_at_an_address_does_not_take_over(ground: Ground) -> None:
+async def test_another_bmc_at_an_address_does_not_take_over(ground: Ground) -> None:
     await ground.record(found(1, part("DIMM1", "M1")))
     stranger = found(1, part("DIMM1", "X1"), serial="OTHER", time=200.0)
     assert await ground.record(stranger) == ["swapped"]
@@ -184,7 +184,7 @@ async def test_another_controller_at_an_address_does_not_take_over(ground: Groun
     assert len(await ground.history()) == before, "the same stranger is news once"
 
 
-async def test_a_person_accepts_another_controller(ground: Ground) -> None:
+async def test_a_person_accepts_another_bmc(ground: Ground) -> None:
     await ground.record(found(1, part("DIMM1", "M1")))
     stranger = found(1, part("DIMM1", "X1"), serial="OTHER", time=200.0)
     await ground.record(stranger)
@@ -194,7 +194,7 @@ async def test_a_person_accepts_another_controller(ground: Ground) -> None:
     assert (await ground.history())[0][0] == "controller-swapped"
 
 
-async def test_the_right_controller_put_back_ends_the_conflict(ground: Ground) -> None:
+async def test_the_right_bmc_put_back_ends_the_conflict(ground: Ground) -> None:
     await ground.record(found(1))
     await ground.record(found(1, serial="OTHER", time=200.0))
     assert await ground.record(found(1, time=300.0)) == ["changed"]
@@ -247,7 +247,7 @@ async def test_another_controller_of_strata_knows_what_this_one_found(ground: Gr
         await other.stop()
 
 
-async def test_a_machine_is_found_by_what_a_node_calls_its_controller(ground: Ground) -> None:
+async def test_a_machine_is_found_by_what_a_node_calls_its_bmc(ground: Ground) -> None:
     await ground.record(found(1))
     for bmc in ("https://bmc1", "https://bmc1/", f"https://bmc1{SYSTEM}"):
         assert ground.inventory.machine(bmc) is not None
@@ -262,7 +262,7 @@ async def test_history_is_forgotten_after_its_time(ground: Ground) -> None:
     assert await ground.inventory.history(since=201.0, limit=9) == []
 
 
-async def test_a_controller_that_makes_parts_up_without_end_is_cut(ground: Ground) -> None:
+async def test_a_bmc_that_makes_parts_up_without_end_is_cut(ground: Ground) -> None:
     noise = [part(f"P{i}", secrets.token_urlsafe(90)) for i in range(20_000)]
     assert await ground.record(found(1, *noise)) == ["new"]
     known = ground.inventory.get("https://bmc1")
@@ -281,7 +281,7 @@ def test_serials_are_found_among_many() -> None:
 
 
 @pytest.mark.slow
-async def test_a_hundred_thousand_controllers_are_loaded_at_a_bounded_cost_for_each() -> None:
+async def test_a_hundred_thousand_bmcs_are_loaded_at_a_bounded_cost_for_each() -> None:
     store = MemoryStore()
     counts = {"system": 1, "memory": 16, "processor": 2, "drive": 2, "nic": 2}
     for begin in range(0, 100_000, 500):
@@ -300,7 +300,7 @@ async def test_a_hundred_thousand_controllers_are_loaded_at_a_bounded_cost_for_e
                 counts=counts,
                 serials=hashed(f"{i}.{j}" for j in range(24)),
             )
-            ops.append(Put(f"{CONTROLLERS}https://b{i}", msgspec.msgpack.encode(known)))
+            ops.append(Put(f"{BMCS}https://b{i}", msgspec.msgpack.encode(known)))
         await store.txn(ops)
     inventory = Inventory(store)
     with counted() as work:
@@ -315,7 +315,7 @@ async def test_a_hundred_thousand_controllers_are_loaded_at_a_bounded_cost_for_e
 
 async def test_a_record_that_cannot_be_read_spoils_no_other(ground: Ground) -> None:
     await ground.record(found(1))
-    await ground.store.txn([Put(f"{CONTROLLERS}https://bmc2", b"\xc1")])
+    await ground.store.txn([Put(f"{BMCS}https://bmc2", b"\xc1")])
     other = Inventory(ground.store)
     await other.start()
     assert other.addresses() == ["https://bmc1"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strata.hardware.ipmi import wire
-from strata.hardware.ipmi.records import fru_fields, log_entry, packed_text, plain, sensor
+from strata.hardware.bmc.ipmi import wire
+from strata.hardware.bmc.ipmi.records import fru_fields, log_entry, packed_text, plain, sensor
 
 suites = st.sampled_from(wire.SUITES)
 

@@ -1,12 +1,12 @@
-"""Whether a controller lets somebody in: yes, no, and no answer are three different things."""
+"""Whether a BMC lets somebody in: yes, no, and no answer are three different things."""
 
 from __future__ import annotations
 
 import pytest
 
 from strata.core.errors import DeviceError
-from strata.hardware.access.login_check import login_checks
-from strata.hardware.redfish.client import Credentials
+from strata.hardware.bmc.redfish.client import Credentials
+from strata.hardware.credentials.rotation import login_checks
 from strata.virtual.bmc_server import BmcServer
 from support.fake_ipmi_bmc import PASSWORD, USER, FakeIpmiBmc
 

@@ -1,4 +1,4 @@
-"""Which chassis is whose, whatever a controller says; and which of its power limits is the node's."""
+"""Which chassis is whose, whatever a BMC says; and which of its power limits is the node's."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strata.core.errors import NotOffered
-from strata.hardware.bmc import PowerLimit
-from strata.hardware.caps import accelerators, whole
+from strata.hardware.bmc.caps import accelerators, whole
+from strata.hardware.bmc.protocol import PowerLimit
+from strata.hardware.bmc.redfish.pairing import home_of
 from strata.hardware.events.site import Site
-from strata.hardware.redfish.pairing import home_of
 
 ROOT = "/redfish/v1"
 CHASSIS = f"{ROOT}/Chassis/1"
@@ -57,7 +57,7 @@ def test_no_chassis_is_ever_two_nodes_own(systems: Any, chassis: Any, managers: 
         assert home.own or home.shared or home.unclear
 
 
-def test_one_system_has_all_chassis_but_an_enclosure_that_may_hold_nodes_of_other_controllers() -> None:
+def test_one_system_has_all_chassis_but_an_enclosure_that_may_hold_nodes_of_other_bmcs() -> None:
     parts = {f"{ROOT}/Chassis/{name}": {"ChassisType": kind} for name, kind in (("Tray", "Module"), ("E", "Enclosure"))}
     assert set(home_of(A, {A: {}}, parts, {}, where).own) == set(parts)
     named = {**parts, f"{ROOT}/Chassis/a": {"ChassisType": "Blade"}}

@@ -11,17 +11,16 @@ from typing import Any
 import pytest
 
 from strata.core.errors import DeviceError, NotOffered
-from strata.hardware.bmc import LogEntry, Reading, Severity
-from strata.hardware.controllers import Silence
-from strata.hardware.events.event import HardwareEvent
+from strata.hardware.bmc.bmcs import Silence
+from strata.hardware.bmc.protocol import LogEntry, Reading, Severity
 from strata.hardware.events.inbox import Inbox
-from strata.hardware.events.poller import Poller, PollSettings
-from strata.hardware.events.poller_look import Looker
+from strata.hardware.events.poller import Looker, Poller, PollSettings
+from strata.hardware.events.records import HardwareEvent
 from strata.hardware.events.site import Site
 
 
 class FakeBmc:
-    """A controller that keeps a log, and may hang, fail or lack things."""
+    """A BMC that keeps a log, and may hang, fail or lack things."""
 
     def __init__(self, fleet: FakeFleet, name: str) -> None:
         self.fleet = fleet
@@ -230,7 +229,7 @@ async def test_the_slow_and_the_dead_hold_up_nobody() -> None:
         await until(lambda: len({name for name in bench.fleet.looked if name[0] == "n"}) == 200)
 
 
-async def test_a_controller_that_is_left_alone_is_not_asked_and_said_to_be_silent() -> None:
+async def test_a_bmc_that_is_left_alone_is_not_asked_and_said_to_be_silent() -> None:
     bench = Bench("n1", "n2")
     bench.fleet.silences["http://n1"] = Silence(0.0, float("inf"))
     async with bench.polling():
@@ -244,7 +243,7 @@ async def test_a_controller_that_is_left_alone_is_not_asked_and_said_to_be_silen
     ]
 
 
-async def test_why_a_controller_is_left_alone_is_told_where_that_is_known() -> None:
+async def test_why_a_bmc_is_left_alone_is_told_where_that_is_known() -> None:
     bench = Bench("n1", "n2")
     bench.fleet.silences["http://n1"] = Silence(0.0, float("inf"), "its password cannot be opened")
     bench.fleet.silences["http://n2"] = Silence(0.0, float("inf"))
@@ -256,7 +255,7 @@ async def test_why_a_controller_is_left_alone_is_told_where_that_is_known() -> N
     }
 
 
-async def test_what_a_controller_does_badly_does_not_keep_us_from_the_rest() -> None:
+async def test_what_a_bmc_does_badly_does_not_keep_us_from_the_rest() -> None:
     bench = Bench("n1", "n2")
     bench.listener.error = DeviceError("500 from the event service")
     bench.bmc("n1").log_fails = DeviceError("its log is HTML")
@@ -272,7 +271,7 @@ async def test_what_a_controller_does_badly_does_not_keep_us_from_the_rest() -> 
     assert len(bench.bmc("n2").looks) == 1  # what it does not offer is not asked for again
 
 
-async def test_a_controller_that_does_nothing_well_is_told_and_so_is_one_that_we_fail_with() -> None:
+async def test_a_bmc_that_does_nothing_well_is_told_and_so_is_one_that_we_fail_with() -> None:
     bench = Bench("n1", "n2")
     bench.bmc("n1").fails = DeviceError("the password was refused")
     bench.bmc("n2").fails = ZeroDivisionError("oops")
@@ -286,7 +285,7 @@ async def test_a_controller_that_does_nothing_well_is_told_and_so_is_one_that_we
 
 
 @pytest.mark.parametrize("wrong", ["its power", "its log", "a flaw"])
-async def test_a_controller_that_answers_badly_in_one_thing_has_an_alert_until_it_does_well(wrong: str) -> None:
+async def test_a_bmc_that_answers_badly_in_one_thing_has_an_alert_until_it_does_well(wrong: str) -> None:
     bench = Bench("n1", "n2")
     bmc = bench.bmc("n1")
     if wrong == "its power":
@@ -351,7 +350,7 @@ async def test_looks_are_bounded_per_second_over_all() -> None:
         assert len(bench.fleet.looked) <= 15 + 100 * (time.monotonic() - begun)
 
 
-async def test_a_controller_that_goes_while_it_is_subscribed_to_is_left_when_that_is_done() -> None:
+async def test_a_bmc_that_goes_while_it_is_subscribed_to_is_left_when_that_is_done() -> None:
     bench = Bench("n1")
     bench.listener.goes_on.clear()
     async with bench.polling() as poller:

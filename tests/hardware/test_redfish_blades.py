@@ -1,4 +1,4 @@
-"""Several nodes behind one controller: what is capped, read, lit and updated is the node that was asked for."""
+"""Several nodes behind one BMC: what is capped, read, lit and updated is the node that was asked for."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from strata.core.errors import BadRequest, NotOffered
-from strata.hardware.bmc import ServiceSettings
-from strata.hardware.caps import whole
+from strata.hardware.bmc.caps import whole
+from strata.hardware.bmc.protocol import ServiceSettings
+from strata.hardware.bmc.redfish.bmc import RedfishBmc
+from strata.hardware.bmc.redfish.client import Credentials, RedfishClient
 from strata.hardware.discovery.crawl import crawl
 from strata.hardware.inventory.changes import machine_of
-from strata.hardware.redfish.client import Credentials, RedfishClient
-from strata.hardware.redfish.controller import RedfishController
-from strata.power.collector_redfish import make_plan, read_plan
+from strata.power.telemetry.redfish import make_plan, read_plan
 from support.cray_blade import LEAST, MOST, NODES, ROOT, CrayBlade, link
 from support.odd_bmc import OddBmc, only_system
 
@@ -29,7 +29,7 @@ async def client() -> AsyncIterator[RedfishClient]:
         yield found
 
 
-async def cap(controller: RedfishController, watts: float | None) -> str:
+async def cap(controller: RedfishBmc, watts: float | None) -> str:
     """Cap the node as a whole; where that was."""
     limit = whole(await controller.power_limits(), controller.address)
     assert limit is not None
@@ -57,7 +57,7 @@ def tie(blade: CrayBlade, how: str) -> None:
 @pytest.mark.parametrize("controls", [True, False])
 async def test_a_cap_of_one_node_of_a_blade_changes_that_node_alone(client: RedfishClient, controls: bool) -> None:
     async with CrayBlade(controls=controls) as blade:
-        controller = RedfishController(client, blade.node(1))
+        controller = RedfishBmc(client, blade.node(1))
         where = await cap(controller, 500)
         assert where == f"{ROOT}/Chassis/Node1/" + ("Controls/NodePowerLimit" if controls else "Power")
         assert blade.changed == {where}
@@ -73,7 +73,7 @@ async def test_a_chassis_of_another_name_is_found_by_the_links_of_either_side(cl
     async with CrayBlade(names=OTHERWISE) as blade:
         tie(blade, how)
         for place in (2, 1):
-            await cap(RedfishController(client, blade.node(place)), 500 + place)
+            await cap(RedfishBmc(client, blade.node(place)), 500 + place)
         assert [blade.cap(place) for place in range(4)] == [None, 501, 502, None]
         assert blade.changed == {f"{ROOT}/Chassis/{name}/Controls/NodePowerLimit" for name in ("BladeB", "BladeC")}
 
@@ -84,7 +84,7 @@ async def test_without_a_link_or_a_name_nothing_is_guessed_and_nothing_changed(
 ) -> None:
     """That one of four is called as its node is may be chance."""
     async with CrayBlade(names=names) as blade:
-        controller = RedfishController(client, blade.node(1))
+        controller = RedfishBmc(client, blade.node(1))
         tried = (
             controller.power_limits(),
             controller.set_power_limit(f"{ROOT}/Chassis/{names['Node1']}/Controls/NodePowerLimit", 500),
@@ -104,7 +104,7 @@ async def test_without_a_link_or_a_name_nothing_is_guessed_and_nothing_changed(
 
 async def test_what_was_unclear_is_looked_at_again(client: RedfishClient) -> None:
     async with CrayBlade(names=OTHERWISE) as blade:
-        controller = RedfishController(client, blade.node(1))
+        controller = RedfishBmc(client, blade.node(1))
         with pytest.raises(NotOffered):
             await controller.power_limits()
         tie(blade, "chassis")
@@ -114,7 +114,7 @@ async def test_what_was_unclear_is_looked_at_again(client: RedfishClient) -> Non
 
 async def test_a_neighbours_cap_is_not_a_nodes_whatever_id_is_given(client: RedfishClient) -> None:
     async with CrayBlade() as blade:
-        controller = RedfishController(client, blade.node(1))
+        controller = RedfishBmc(client, blade.node(1))
         for other in ("Node0", "Enclosure", "Node"):
             with pytest.raises(BadRequest, match="not a power limit of this node"):
                 await controller.set_power_limit(f"{ROOT}/Chassis/{other}/Controls/NodePowerLimit", 500)
@@ -125,7 +125,7 @@ async def test_the_cap_of_an_enclosure_is_not_given_to_a_node_in_it(client: Redf
     async with CrayBlade(names=OTHERWISE) as blade:
         for name in NODES:
             blade.resources[f"{ROOT}/Systems/{name}"]["Links"]["Chassis"] = [link("Chassis", "Enclosure")]
-        controller = RedfishController(client, blade.node(1))
+        controller = RedfishBmc(client, blade.node(1))
         with pytest.raises(NotOffered, match="that of Chassis/Enclosure is for several nodes"):
             await controller.power_limits()
         with pytest.raises(BadRequest, match="others have it"):
@@ -133,7 +133,7 @@ async def test_the_cap_of_an_enclosure_is_not_given_to_a_node_in_it(client: Redf
         with pytest.raises(NotOffered, match="Chassis/Enclosure also holds other nodes"):
             await controller.identify(True)
         assert blade.changed == set()
-        enclosure = RedfishController(client, f"{blade.address}{ROOT}/Chassis/Enclosure")
+        enclosure = RedfishBmc(client, f"{blade.address}{ROOT}/Chassis/Enclosure")
         assert await cap(enclosure, 900) == f"{ROOT}/Chassis/Enclosure/Controls/PowerLimit"
 
 
@@ -156,7 +156,7 @@ async def test_an_enclosure_with_one_power_for_all_says_by_related_items_whose_a
         del blade.resources[f"{ROOT}/Chassis/Enclosure"]["Controls"]
         power = f"{ROOT}/Chassis/Enclosure/Power"
         blade.resources[power] = {"@odata.id": power, "PowerControl": [*entries, every]}
-        controller = RedfishController(client, blade.node(1))
+        controller = RedfishBmc(client, blade.node(1))
         assert await cap(controller, 500) == power
         told = blade.resources[power]["PowerControl"]
         assert [one and one["PowerLimit"]["LimitInWatts"] for one in told] == [None, None, 500, None, None, 900]
@@ -175,7 +175,7 @@ async def test_an_enclosure_with_one_power_for_all_says_by_related_items_whose_a
 async def test_the_readings_and_the_power_of_a_node_are_its_own(client: RedfishClient) -> None:
     async with CrayBlade() as blade:
         for place in (2, 0):
-            controller = RedfishController(client, blade.node(place))
+            controller = RedfishBmc(client, blade.node(place))
             assert [(one.name, one.value) for one in await controller.readings()] == [("CPU Temp", 50 + place)]
             await controller.identify(True)
             assert blade.resources[f"{ROOT}/Chassis/Node{place}"]["LocationIndicatorActive"] is True
@@ -202,7 +202,7 @@ async def test_of_a_shared_chassis_a_node_is_told_what_is_its_own_and_what_serve
         blade.resources |= {f"{base}/{name}": {"Reading": 40, **body} for name, body in sensors.items()}
         for name in NODES:
             blade.resources[f"{ROOT}/Systems/{name}"]["Links"]["Chassis"] = [link("Chassis", "Enclosure")]
-        found = await RedfishController(client, blade.node(1)).readings()
+        found = await RedfishBmc(client, blade.node(1)).readings()
         assert {one.name for one in found} == {"CPU Temp", "CPU B", "Fan 1", "Inlet"}
 
 
@@ -213,13 +213,13 @@ async def test_a_system_that_cannot_be_read_does_not_make_its_enclosure_another_
         for name in ("Node0", "Node2", "Node3"):
             blade.resources[f"{ROOT}/Systems/{name}"] = []
         with pytest.raises(NotOffered, match="for several nodes"):
-            await RedfishController(client, blade.node(1)).power_limits()
+            await RedfishBmc(client, blade.node(1)).power_limits()
 
 
 # -- the manager
 
 
-async def test_an_auxiliary_controller_that_is_listed_first_is_not_the_bmc(client: RedfishClient) -> None:
+async def test_an_auxiliary_bmc_that_is_listed_first_is_not_the_bmc(client: RedfishClient) -> None:
     """Nothing links to a manager. What is asked goes to the BMC, and no other maker's strategy is used on it."""
     async with CrayBlade() as blade:
         blade.resources[f"{ROOT}/Managers"]["Members"].insert(0, link("Managers", "Aux"))
@@ -227,7 +227,7 @@ async def test_an_auxiliary_controller_that_is_listed_first_is_not_the_bmc(clien
             "@odata.id": f"{ROOT}/Managers/Aux", "Id": "Aux", "ManagerType": "AuxiliaryController", "Model": "iLO 5",
             "FirmwareVersion": "aux 0.1", "Oem": {"Hpe": {}},
         }  # fmt: skip
-        controller = RedfishController(client, blade.node(1))
+        controller = RedfishBmc(client, blade.node(1))
         identity = await controller.identity()
         assert (identity.firmware, identity.quirks) == ("nc.1.9.9", ())
         assert [entry.message for entry in await controller.log()] == ["a node came up"]
@@ -263,7 +263,7 @@ async def test_the_manager_is_chosen_by_what_it_says_or_not_at_all(
     members = {"Members": [link("Managers", name) for name in types]}
     resources = {ROOT: {"UUID": "u-1"}, **only_system(**links), f"{ROOT}/Managers": members, **managers}
     async with OddBmc(resources) as bmc:
-        controller = RedfishController(client, bmc.address)
+        controller = RedfishBmc(client, bmc.address)
         if not chosen:
             assert (await controller.identity()).firmware == ""
             with pytest.raises(NotOffered, match="which manager answers for Systems/1: it has Managers/A, Managers/B"):
@@ -288,7 +288,7 @@ async def test_of_two_alike_the_manager_that_has_what_is_asked_for_is_asked(clie
         network: {"NTP": {"NTPServers": ["b"]}},
     }
     async with OddBmc(resources) as bmc:
-        assert (await RedfishController(client, bmc.address).settings()).ntp == ("b",)
+        assert (await RedfishBmc(client, bmc.address).settings()).ntp == ("b",)
 
 
 @pytest.mark.parametrize(
@@ -304,13 +304,13 @@ async def test_of_two_alike_the_manager_that_has_what_is_asked_for_is_asked(clie
         ({}, {}, "Supermicro", ("echo-boot-mode", "usb-cd")),
     ],
 )
-async def test_a_strategy_is_for_who_made_the_controller_and_not_for_who_made_the_machine(
+async def test_a_strategy_is_for_who_made_the_bmc_and_not_for_who_made_the_machine(
     client: RedfishClient, root: dict[str, Any], manager: dict[str, Any], system: str, quirks: tuple[str, ...]
 ) -> None:
     managed = {"Links": {"ManagedBy": [link("Managers", "1")]}}
     resources = {ROOT: root, **only_system(Manufacturer=system, **managed), f"{ROOT}/Managers/1": manager}
     async with OddBmc(resources) as bmc:
-        assert (await RedfishController(client, bmc.address).identity()).quirks == quirks
+        assert (await RedfishBmc(client, bmc.address).identity()).quirks == quirks
 
 
 # -- drives, firmware, inventory
@@ -323,7 +323,7 @@ async def test_the_bmcs_only_drive_is_not_given_to_one_of_four_nodes(client: Red
         blade.resources[drives] = {"Members": [{"@odata.id": f"{drives}/CD"}]}
         blade.resources[f"{drives}/CD"] = {"@odata.id": f"{drives}/CD", "MediaTypes": ["CD"], "Image": None}
         with pytest.raises(NotOffered, match="the BMC's own, which also has Systems/Node0"):
-            await RedfishController(client, blade.node(1)).insert_media("http://10.0.0.1/x.iso")
+            await RedfishBmc(client, blade.node(1)).insert_media("http://10.0.0.1/x.iso")
         assert blade.changed == set()
 
 
@@ -339,7 +339,7 @@ async def test_the_firmware_of_another_node_is_neither_shown_nor_updated(client:
         for name, related in names.items():
             path = f"{stock}/{name}"
             blade.resources[path] = {"@odata.id": path, "Id": name, "Version": "1", "RelatedItem": related}
-        controller = RedfishController(client, blade.node(1))
+        controller = RedfishBmc(client, blade.node(1))
         found = {one.name: one.component for one in await controller.firmware()}
         assert found == {"BMC": "", "Node1.BIOS": f"{ROOT}/Systems/Node1"}
         for one in (f"{stock}/Node0.BIOS", f"{ROOT}/Systems/Node0", f"{ROOT}/Chassis/Node0"):

@@ -1,4 +1,4 @@
-"""The Redfish client against controllers that misbehave, over real sockets."""
+"""The Redfish client against BMCs that misbehave, over real sockets."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from strata.core.errors import Conflict, DeviceError, OutcomeUnknown, StrataError, Unavailable
 from strata.core.state import Fence
-from strata.hardware.redfish.client import Credentials, RedfishClient, RedfishSettings
-from strata.hardware.redfish.power import read_power, switch_power
+from strata.hardware.bmc.redfish.client import Credentials, RedfishClient, RedfishSettings
+from strata.hardware.bmc.redfish.power import read_power, switch_power
 from strata.virtual.bmc_server import BmcServer
 from strata.virtual.http import HttpProtocol, Reply, Request
 from strata.virtual.mischief import Trick
@@ -93,7 +93,7 @@ async def test_basic_authentication_leaves_no_session(server, client):
     assert server.bmc("n1").sessions == {}
 
 
-async def test_each_controller_may_have_its_own_password(server, clock):
+async def test_each_bmc_may_have_its_own_password(server, clock):
     asked = []
 
     def find(address: str) -> Credentials:
@@ -125,7 +125,7 @@ async def test_the_password_is_in_no_error_and_no_repr(server, client):
 
 
 @pytest.mark.parametrize(("node", "on", "off"), [("n1", "On", "ForceOff"), ("n3", "ForceOn", "ForceOff")])
-async def test_the_reset_type_is_one_that_the_controller_allows(server, client, node, on, off):
+async def test_the_reset_type_is_one_that_the_bmc_allows(server, client, node, on, off):
     await switch_power(client, server.url(node), "on")
     assert await read_power(client, server.url(node)) == "on"
     await switch_power(client, server.url(node), "off")
@@ -160,7 +160,7 @@ async def test_an_address_that_is_none_is_refused(client, address):
         await read_power(client, address)
 
 
-async def test_a_controller_without_actions_cannot_be_switched(server, client):
+async def test_a_bmc_without_actions_cannot_be_switched(server, client):
     server.prank("n1").always = {Trick.NO_ACTIONS}
     assert await read_power(client, server.url("n1")) == "off"
     with pytest.raises(DeviceError, match="no reset"):
@@ -260,7 +260,7 @@ async def test_a_refused_connection_is_known_to_have_done_nothing(clock, client)
 
 
 @pytest.mark.slow
-async def test_a_slow_controller_gets_more_time_the_next_time(server, client, impatient):
+async def test_a_slow_bmc_gets_more_time_the_next_time(server, client, impatient):
     await read_power(client, server.url("n1"))
     server.prank("n1").latency = 0.15
     impatient(60.0, 0.1)
@@ -270,7 +270,7 @@ async def test_a_slow_controller_gets_more_time_the_next_time(server, client, im
 
 
 async def test_links_to_elsewhere_are_not_followed(client, clock):
-    """Credentials stay home: a controller that names another host's resources gets an error, not a visit."""
+    """Credentials stay home: a BMC that names another host's resources gets an error, not a visit."""
 
     def handler(request: Request) -> Reply:
         if request.method == "POST":
@@ -279,7 +279,7 @@ async def test_links_to_elsewhere_are_not_followed(client, clock):
 
     listener = await asyncio.get_running_loop().create_server(lambda: HttpProtocol(handler, set()), "127.0.0.1", 0)
     port = listener.sockets[0].getsockname()[1]
-    with pytest.raises(DeviceError, match="systems behind one controller"):
+    with pytest.raises(DeviceError, match="systems behind one BMC"):
         await read_power(client, f"http://127.0.0.1:{port}")
     await client.close()
     listener.close()
@@ -390,7 +390,7 @@ async def test_headers_that_are_not_utf_8_break_nobody_who_sends_stores_or_shows
     await listener.wait_closed()
 
 
-async def test_a_header_without_end_is_the_controllers_fault_and_nobody_elses(server, client):
+async def test_a_header_without_end_is_the_bmcs_fault_and_nobody_elses(server, client):
     server.prank("n1").always = {Trick.HEADERS}
     with pytest.raises(DeviceError, match="the connection broke"):
         await client.get(server.url("n1"), "/redfish/v1/")

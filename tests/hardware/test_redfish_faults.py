@@ -1,4 +1,4 @@
-"""What controllers do wrong on the wire, beyond the client's own tests: certificates, redirects, tags, promises."""
+"""What BMCs do wrong on the wire, beyond the client's own tests: certificates, redirects, tags, promises."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 from aiohttp import web
 
 from strata.core.errors import Conflict, DeviceError, NotOffered, OutcomeUnknown, StrataError
-from strata.hardware.redfish.client import Credentials, RedfishClient, RedfishSettings
-from strata.hardware.redfish.controller import RedfishController
-from strata.hardware.redfish.power import read_power, switch_power
+from strata.hardware.bmc.redfish.bmc import RedfishBmc
+from strata.hardware.bmc.redfish.client import Credentials, RedfishClient, RedfishSettings
+from strata.hardware.bmc.redfish.power import read_power, switch_power
 from strata.virtual.bmc_server import BmcServer
 from strata.virtual.certificate import self_signed
 from strata.virtual.mischief import Trick
@@ -34,7 +34,7 @@ class RememberedPins(dict[str, str]):
 
 @pytest.fixture
 async def secure(clock):
-    """A controller with a certificate that nobody signed."""
+    """A BMC with a certificate that nobody signed."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     self_signed(context)
     server = BmcServer(SimNodes(2), clock=clock, tls=context, by="port")
@@ -70,7 +70,7 @@ async def test_the_first_certificate_is_remembered_and_another_one_is_not_spoken
         assert await read_power(client, address) == "off"
 
 
-async def test_a_reset_to_a_controller_with_another_certificate_is_known_to_have_done_nothing(secure, clock):
+async def test_a_reset_to_a_bmc_with_another_certificate_is_known_to_have_done_nothing(secure, clock):
     pins = RememberedPins()
     async with RedfishClient(Credentials("root", "simulated"), tls=pins, clock=clock) as client:
         await read_power(client, secure.url("n00001"))
@@ -85,7 +85,7 @@ async def test_a_reset_to_a_controller_with_another_certificate_is_known_to_have
 # -- redirects
 
 
-async def test_credentials_stay_home_when_a_controller_redirects_to_another_host():
+async def test_credentials_stay_home_when_a_bmc_redirects_to_another_host():
     async with OddBmc(only_system()) as thief, OddBmc(only_system()) as bmc:
         moved = lambda _: web.Response(status=307, headers={"Location": f"{thief.address}{SYSTEM}"})  # noqa: E731
         async with RedfishClient(Credentials("root", CANARY)) as client:
@@ -144,7 +144,7 @@ async def test_a_date_in_retry_after_is_understood(clock):
 # -- tags
 
 
-async def test_a_tag_that_the_controller_cannot_compare_is_sent_back_in_a_form_that_it_can():
+async def test_a_tag_that_the_bmc_cannot_compare_is_sent_back_in_a_form_that_it_can():
     """A weak tag never matches (a strong comparison by the book), or quotes are counted twice: seen on several."""
     tag = 'W/"7"'
     for accepts, tries in (('"7"', 2), (None, 3)):
@@ -175,7 +175,7 @@ async def test_a_resource_that_did_change_is_a_conflict_and_is_not_written():
 # -- promises
 
 
-async def test_a_collection_is_whole_where_the_controller_promised_too_much():
+async def test_a_collection_is_whole_where_the_bmc_promised_too_much():
     """It says that it can expand, and answers 501; one member is broken, one leads elsewhere, a page follows."""
     things = f"{ROOT}/Things"
     root = {"ProtocolFeaturesSupported": {"ExpandQuery": {"NoLinks": True, "Levels": True, "MaxLevels": 2}}}
@@ -202,7 +202,7 @@ async def test_a_collection_is_whole_where_the_controller_promised_too_much():
         assert len([one for one in bmc.sent("GET", things) if one.query]) == 1
 
 
-async def test_a_collection_that_is_not_there_says_nothing_about_what_the_controller_can_expand(server, client):
+async def test_a_collection_that_is_not_there_says_nothing_about_what_the_bmc_can_expand(server, client):
     with pytest.raises(NotOffered):
         await client.tree(server.url("n1"), "/redfish/v1/Nothing")
     server.prank("n1").plan(Trick.DROP_BEFORE, times=3)
@@ -211,7 +211,7 @@ async def test_a_collection_that_is_not_there_says_nothing_about_what_the_contro
     assert (await client.features(server.url("n1"))).expand == "."
 
 
-async def test_an_expanding_controller_is_asked_once_for_a_collection(server, client):
+async def test_an_expanding_bmc_is_asked_once_for_a_collection(server, client):
     await client.features(server.url("n1"))
     before = server.requests
     sensors = await client.tree(server.url("n1"), "/redfish/v1/Chassis/1/Sensors")
@@ -230,7 +230,7 @@ async def test_no_collection_is_longer_than_what_is_read():
 # -- secrets and hostility
 
 
-async def test_a_new_password_is_not_repeated_even_where_the_controller_echoes_it(server, client):
+async def test_a_new_password_is_not_repeated_even_where_the_bmc_echoes_it(server, client):
     accounts = f"{ROOT}/AccountService/Accounts"
     resources = {
         ROOT: {"AccountService": {"@odata.id": f"{ROOT}/AccountService"}},
@@ -243,16 +243,16 @@ async def test_a_new_password_is_not_repeated_even_where_the_controller_echoes_i
         echo = {"error": {"message": f"the value {CANARY} is too simple"}}
         bmc.answers[("PATCH", f"{accounts}/2")] = lambda _: web.json_response(echo, status=400)
         with pytest.raises(DeviceError) as caught:
-            await RedfishController(client, bmc.address).set_password("root", CANARY)
+            await RedfishBmc(client, bmc.address).set_password("root", CANARY)
         assert CANARY not in str(caught.value) + caught.value.reply + repr(caught.value)
         assert bmc.sent("PATCH")[0].json == {"Password": CANARY}
         with pytest.raises(StrataError, match="no such account"):
-            await RedfishController(client, bmc.address).set_password("", CANARY)
+            await RedfishBmc(client, bmc.address).set_password("", CANARY)
 
 
 @pytest.mark.parametrize("trick", [Trick.NULL, Trick.STRINGS, Trick.ABSURD, Trick.HOSTILE, Trick.NO_ACTIONS])
-async def test_whatever_a_controller_says_every_read_ends_in_an_answer_or_an_error_of_ours(server, client, trick):
-    controller = RedfishController(client, server.url("n1"))
+async def test_whatever_a_bmc_says_every_read_ends_in_an_answer_or_an_error_of_ours(server, client, trick):
+    controller = RedfishBmc(client, server.url("n1"))
     await controller.power()
     server.prank("n1").always = {trick}
     for name in (
@@ -288,7 +288,7 @@ async def test_what_is_not_there_says_so(server, client):
         await client.get(server.url("n1"), "/redfish/v1/Nothing")
 
 
-async def test_many_at_once_to_one_controller_wait_for_each_other(server, client):
+async def test_many_at_once_to_one_bmc_wait_for_each_other(server, client):
     """Through whichever of its addresses."""
     server.prank("n1").latency = 0.01
     addresses = [server.url("n1"), f"{server.url('n1')}{SYSTEM}"] * 4
@@ -298,8 +298,8 @@ async def test_many_at_once_to_one_controller_wait_for_each_other(server, client
     assert len(server.bmc("n1").sessions) == 1
 
 
-async def test_a_controller_that_becomes_busy_half_way_is_an_error_and_not_half_an_answer(server, client):
-    controller = RedfishController(client, server.url("n1"))
+async def test_a_bmc_that_becomes_busy_half_way_is_an_error_and_not_half_an_answer(server, client):
+    controller = RedfishBmc(client, server.url("n1"))
     await controller.readings()
     server.prank("n1").plan(Trick.BUSY)
     for read in (controller.readings, controller.power_limits):
@@ -316,4 +316,4 @@ async def test_nonsense_in_one_part_does_not_hide_the_others():
     }
     async with OddBmc(resources) as bmc, RedfishClient(Credentials("root", "x")) as client:
         bmc.answers[("GET", f"{chassis}/Thermal")] = lambda _: web.Response(text="<html>Please log in</html>")
-        assert [reading.value for reading in await RedfishController(client, bmc.address).readings()] == [320]
+        assert [reading.value for reading in await RedfishBmc(client, bmc.address).readings()] == [320]

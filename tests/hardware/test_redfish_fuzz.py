@@ -9,9 +9,9 @@ import pytest
 from aiohttp import web
 
 from strata.core.errors import StrataError
-from strata.hardware.redfish.client import Credentials, RedfishClient
-from strata.hardware.redfish.controller import RedfishController
-from strata.hardware.redfish.events import listening
+from strata.hardware.bmc.redfish.bmc import RedfishBmc
+from strata.hardware.bmc.redfish.client import Credentials, RedfishClient
+from strata.hardware.bmc.redfish.events import RedfishSubscriptions
 from strata.virtual.bmc_server import BmcServer
 from strata.virtual.faults import Timing
 from strata.virtual.nodes import SimNodes
@@ -36,7 +36,7 @@ def spoil(value: object, luck: random.Random, rate: float) -> object:
 
 
 async def recorded() -> dict[str, object]:
-    """Everything that a simulated controller tells."""
+    """Everything that a simulated BMC tells."""
     server = BmcServer(SimNodes(1, names=["n1"], timing=Timing(scale=0)))
     await server.start()
     server.bmc("n1").log("warning", "hot", "Sensor.1.0.Hot")
@@ -79,10 +79,14 @@ async def test_whatever_is_spoilt_nothing_but_an_error_of_ours_comes_out():
         async with OddBmc({}) as bmc, RedfishClient(Credentials("root", "x")) as client:
             for path, body in spoilt.items():
                 bmc.answers[("GET", path)] = lambda _, body=body: web.json_response(body)
-            controller = RedfishController(client, bmc.address)
+            controller = RedfishBmc(client, bmc.address)
             for name in (*READS, "listening"):
                 try:
-                    await (listening(client, bmc.address) if name == "listening" else getattr(controller, name)())
+                    await (
+                        RedfishSubscriptions(client).listening(bmc.address)
+                        if name == "listening"
+                        else getattr(controller, name)()
+                    )
                     answered += 1
                 except StrataError as wrong:
                     assert len(str(wrong)) < 2000

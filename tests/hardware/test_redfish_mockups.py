@@ -1,4 +1,4 @@
-"""Every read of a controller over recorded services that others made: what is not there is said, nothing crashes."""
+"""Every read of a BMC over recorded services that others made: what is not there is said, nothing crashes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from strata.core.errors import NotOffered, StrataError
-from strata.hardware.redfish.client import Credentials, RedfishClient
-from strata.hardware.redfish.controller import RedfishController
+from strata.hardware.bmc.redfish.bmc import RedfishBmc
+from strata.hardware.bmc.redfish.client import Credentials, RedfishClient
 from support.mockup_server import Mockup, shared_mockups
 
 READS = ("identity", "power", "boot", "media", "readings", "log", "power_limits", "bios", "firmware", "settings")
@@ -60,7 +60,7 @@ def directory(request, tmp_path) -> Path:
 
 
 async def addresses(client: RedfishClient, address: str) -> list[str]:
-    """The controller's own address, and one for each system, chassis and outlet that it has."""
+    """The BMC's own address, and one for each system, chassis and outlet that it has."""
     found = [address]
     for collection in ("Systems", "Chassis", "PowerEquipment/RackPDUs/1/Outlets", "PowerEquipment/PowerShelves"):
         try:
@@ -76,7 +76,7 @@ async def test_every_read_of_every_resource_gives_an_answer_or_says_why_not(dire
     answered = set()
     async with Mockup(directory) as mockup, RedfishClient(Credentials("root", "mockup")) as client:
         for address in await addresses(client, mockup.address):
-            controller = RedfishController(client, address)
+            controller = RedfishBmc(client, address)
             for name in READS:
                 try:
                     await getattr(controller, name)()
@@ -97,7 +97,7 @@ async def test_a_mockup_of_a_rack_server_is_understood(tmp_path):
             (tmp_path / path).mkdir(parents=True, exist_ok=True)
             (tmp_path / path / "index.json").write_text(json.dumps(body))
     async with Mockup((shared or [tmp_path])[0]) as mockup, RedfishClient(Credentials("root", "mockup")) as client:
-        controller = RedfishController(client, mockup.address)
+        controller = RedfishBmc(client, mockup.address)
         assert await controller.power() == ("on" if shared else "off")
         readings = {reading.name: reading for reading in await controller.readings()}
         if not shared:

@@ -9,9 +9,9 @@ import pytest
 from aiohttp import web
 
 from strata.core.errors import BadRequest, DeviceError, NotOffered
-from strata.hardware.bmc import Boot, ServiceSettings
-from strata.hardware.redfish.client import Credentials, RedfishClient
-from strata.hardware.redfish.controller import RedfishController
+from strata.hardware.bmc.protocol import Boot, ServiceSettings
+from strata.hardware.bmc.redfish.bmc import RedfishBmc
+from strata.hardware.bmc.redfish.client import Credentials, RedfishClient
 from support.odd_bmc import ROOT, Asked, OddBmc, only_system
 
 SYSTEM, MANAGER = f"{ROOT}/Systems/1", f"{ROOT}/Managers/1"
@@ -46,7 +46,7 @@ async def test_a_mode_that_need_not_change_is_not_sent(client):
 
     async with OddBmc(only_system(Boot=boot, Manufacturer="HPE")) as bmc:
         bmc.answers[("PATCH", SYSTEM)] = refuse_mode
-        controller = RedfishController(client, bmc.address)
+        controller = RedfishBmc(client, bmc.address)
         await controller.set_boot(Boot(target="pxe"))
         await controller.set_boot(Boot(target="pxe", uefi=True))
         assert boot_of(bmc) == {"BootSourceOverrideEnabled": "Once", "BootSourceOverrideTarget": "Pxe"}
@@ -58,7 +58,7 @@ async def test_a_mode_that_need_not_change_is_not_sent(client):
 async def test_supermicro_is_told_the_present_mode_where_it_shows_one(client, mode):
     boot = {"BootSourceOverrideTarget": "None"} | ({"BootSourceOverrideMode": mode} if mode else {})
     async with OddBmc(only_system(Boot=boot, Manufacturer="Supermicro")) as bmc:
-        controller = RedfishController(client, bmc.address)
+        controller = RedfishBmc(client, bmc.address)
         await controller.set_boot(Boot(target="pxe"))
         assert boot_of(bmc).get("BootSourceOverrideMode") == mode
         assert (await controller.identity()).quirks == ("echo-boot-mode", "usb-cd")
@@ -68,7 +68,7 @@ async def test_supermicro_boots_virtual_media_as_a_usb_cd_where_it_has_one(clien
     for allowed, word in ((["Cd", "UsbCd"], "UsbCd"), (["Cd"], "Cd")):
         boot = {"BootSourceOverrideTarget@Redfish.AllowableValues": allowed}
         async with OddBmc(only_system(Boot=boot, Manufacturer="Supermicro")) as bmc:
-            await RedfishController(client, bmc.address).set_boot(Boot(target="media"))
+            await RedfishBmc(client, bmc.address).set_boot(Boot(target="media"))
             assert boot_of(bmc)["BootSourceOverrideTarget"] == word
 
 
@@ -80,7 +80,7 @@ async def test_ami_takes_boot_overrides_at_its_future_state_and_dell_does_not(cl
     async with OddBmc({**resources, f"{SYSTEM}/SD": {}}) as bmc:
         wrong = SYSTEM if oem == "Ami" else f"{SYSTEM}/SD"
         bmc.answers[("PATCH", wrong)] = lambda _: web.Response(status=400)
-        await RedfishController(client, bmc.address).set_boot(Boot(target="pxe"))
+        await RedfishBmc(client, bmc.address).set_boot(Boot(target="pxe"))
         assert [one.path for one in bmc.sent("PATCH")] == [path]
 
 
@@ -96,7 +96,7 @@ async def test_cray_node_cards_switch_off_with_off_and_tell_their_bounds_in_thei
         f"{ROOT}/Chassis/Node0/Power": {"PowerControl": [{"Name": "Rectifier"}, control | bounds]},
     }
     async with OddBmc(resources) as bmc:
-        controller = RedfishController(client, bmc.address)
+        controller = RedfishBmc(client, bmc.address)
         await controller.set_power("off")
         assert bmc.sent("POST", f"{SYSTEM}/Actions/Reset")[0].json == {"ResetType": "Off"}
         (limit,) = await controller.power_limits()
@@ -107,10 +107,10 @@ async def test_cray_node_cards_switch_off_with_off_and_tell_their_bounds_in_thei
         assert sent(bmc) == {"PowerControl": [{}, {"PowerLimit": {"LimitInWatts": 500}}]}
 
 
-async def test_a_controller_that_shows_no_place_for_a_boot_uri_is_not_given_one(client):
+async def test_a_bmc_that_shows_no_place_for_a_boot_uri_is_not_given_one(client):
     async with OddBmc(only_system(Boot={"BootSourceOverrideTarget": "None"})) as bmc:
         with pytest.raises(NotOffered, match="DHCP"):
-            await RedfishController(client, bmc.address).set_boot(Boot(target="http", uri="http://10.0.0.1/x.efi"))
+            await RedfishBmc(client, bmc.address).set_boot(Boot(target="http", uri="http://10.0.0.1/x.efi"))
         assert bmc.sent("PATCH") == []
 
 
@@ -127,7 +127,7 @@ async def test_a_drive_without_actions_is_changed_itself(client):
         f"{drives}/EXT1": {"MediaTypes": ["CD", "DVD"], "Image": "http://10.0.0.1/old.iso", "Inserted": True},
     }
     async with OddBmc(resources) as bmc:
-        controller = RedfishController(client, bmc.address)
+        controller = RedfishBmc(client, bmc.address)
         await controller.insert_media("http://10.0.0.1/new.iso")
         assert sent(bmc) == {"Image": "http://10.0.0.1/new.iso", "Inserted": True}
         await controller.insert_media("")
@@ -151,7 +151,7 @@ async def test_dell_keeps_its_log_servers_in_the_managers_attributes(client):
         attributes: {"Attributes": {"SysLog.1.Server1": "log1", "SysLog.1.Server2": ""}},
     }
     async with OddBmc(resources) as bmc:
-        controller = RedfishController(client, bmc.address)
+        controller = RedfishBmc(client, bmc.address)
         assert await controller.settings() == ServiceSettings(ntp=("a.example",), syslog=("log1",))
         await controller.set_settings(ServiceSettings(syslog=("log2",)))
         assert sent(bmc, attributes) == {
@@ -173,7 +173,7 @@ async def test_hpe_keeps_its_log_server_in_its_corner_of_the_network_protocol(cl
         f"{MANAGER}/NetworkProtocol": {"Oem": oem},
     }
     async with OddBmc(resources) as bmc:
-        controller = RedfishController(client, bmc.address)
+        controller = RedfishBmc(client, bmc.address)
         assert (await controller.settings()).syslog == ("log1",)
         await controller.set_settings(ServiceSettings(syslog=()))
         assert sent(bmc) == {"Oem": {"Hpe": {"RemoteSyslogEnabled": False, "RemoteSyslogServer": ""}}}
@@ -197,7 +197,7 @@ async def test_an_image_is_pushed_plainly_where_there_are_no_parts(client):
     async with OddBmc(resources) as bmc:
         monitor = {"Location": f"{bmc.address}{ROOT}/TaskService/Tasks/7/Monitor"}
         bmc.answers[("POST", f"{update}/push")] = lambda _: web.Response(status=202, headers=monitor)
-        task = await RedfishController(client, bmc.address).update_firmware(
+        task = await RedfishBmc(client, bmc.address).update_firmware(
             image=b"\x00\x01", targets=[f"{update}/FirmwareInventory/BMC"], apply_time="OnReset"
         )
         assert task.id == f"{ROOT}/TaskService/Tasks/7/Monitor" and task.state == "running"
@@ -218,7 +218,7 @@ async def test_settings_that_cannot_wait_for_the_restart_are_not_staged(client):
         f"{bios}/Settings": {"Attributes": {"A": 1}},
     }
     async with OddBmc(resources) as bmc:
-        controller = RedfishController(client, bmc.address)
+        controller = RedfishBmc(client, bmc.address)
         with pytest.raises(NotOffered, match="only Immediate"):
             await controller.stage_bios({"A": 2})
         assert bmc.sent("PATCH") == []
@@ -241,7 +241,7 @@ async def test_settings_that_cannot_wait_for_the_restart_are_not_staged(client):
 async def test_what_a_task_says_of_itself_is_understood(client, told, state):
     path = f"{ROOT}/TaskService/Tasks/1"
     async with OddBmc({path: told}) as bmc:
-        task = await RedfishController(client, bmc.address).task(path)
+        task = await RedfishBmc(client, bmc.address).task(path)
         assert task.state == state
         assert task.percent == (40 if "PercentComplete" in told else None)
         assert task.messages == (("bad image",) if "Messages" in told else ())
@@ -252,7 +252,7 @@ async def test_a_monitor_that_answers_with_an_error_tells_how_the_work_ended(cli
     async with OddBmc({}) as bmc:
         wrong = {"error": {"message": "the image is for another board"}}
         bmc.answers[("GET", path)] = lambda _: web.json_response(wrong, status=400)
-        task = await RedfishController(client, bmc.address).task(path)
+        task = await RedfishBmc(client, bmc.address).task(path)
         assert task.state == "failed" and "another board" in task.messages[0]
 
 
@@ -284,7 +284,7 @@ async def test_openbmc_has_its_console_where_it_does_not_tell():
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     async with RedfishClient(Credentials("root", "x")) as client:
-        printed = RedfishController(client, f"http://127.0.0.1:{runner.addresses[0][1]}").console()
+        printed = RedfishBmc(client, f"http://127.0.0.1:{runner.addresses[0][1]}").console()
         assert await asyncio.wait_for(anext(printed), 60) == b""
         assert await asyncio.wait_for(anext(printed), 60) == b"obmc login: "
         await printed.aclose()
@@ -303,7 +303,7 @@ async def test_openbmc_has_its_console_where_it_does_not_tell():
 async def test_a_console_that_cannot_be_had_says_why(client, console, words):
     async with OddBmc(only_system(SerialConsole=console)) as bmc:
         with pytest.raises(DeviceError, match=words):
-            await anext(RedfishController(client, bmc.address).console())
+            await anext(RedfishBmc(client, bmc.address).console())
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -311,7 +311,7 @@ async def test_a_console_that_sends_us_elsewhere_gets_no_token_there(client, sta
     async with OddBmc({}) as thief, OddBmc(only_system(SerialConsole={"WebSocket": {"ConsoleURI": "/tty"}})) as bmc:
         bmc.answers["GET", "/tty"] = lambda _: web.Response(status=status, headers={"Location": f"{thief.address}/tty"})
         with pytest.raises(DeviceError, match=str(status)):
-            await anext(RedfishController(client, bmc.address).console())
+            await anext(RedfishBmc(client, bmc.address).console())
         assert [asked.headers["X-Auth-Token"] for asked in bmc.sent("GET", "/tty")] == ["t"]
         assert thief.asked == []
 
@@ -338,10 +338,10 @@ def logged(*entries: tuple[str, float]) -> dict[str, object]:
 
 @pytest.mark.parametrize("names", [("1", "2", "3"), ("a", "b", "c")])
 async def test_an_entry_from_the_future_hides_none_that_comes_after_it(client, names):
-    """A controller that lost its clock may believe for a while that it is 2099."""
+    """A BMC that lost its clock may believe for a while that it is 2099."""
     before, wrong, after = names
     async with OddBmc(logged((before, -60), (wrong, 70 * 365 * 86400.0))) as bmc:
-        controller = RedfishController(client, bmc.address)
+        controller = RedfishBmc(client, bmc.address)
         newest = (await controller.log())[-1].id
         bmc.resources |= logged((before, -60), (wrong, 70 * 365 * 86400.0), (after, 0))
         assert [entry.id for entry in await controller.log(after=newest)] == [after]

@@ -1,4 +1,4 @@
-"""Sessions: few, shared by all addresses of a controller, and none left behind, whatever goes wrong."""
+"""Sessions: few, shared by all addresses of a BMC, and none left behind, whatever goes wrong."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 from aiohttp import web
 
 from strata.core.errors import DeviceError, StrataError
-from strata.hardware.redfish.client import Credentials, RedfishClient, RedfishSettings
-from strata.hardware.redfish.controller import RedfishController
-from strata.hardware.redfish.power import read_power
+from strata.hardware.bmc.redfish.bmc import RedfishBmc
+from strata.hardware.bmc.redfish.client import Credentials, RedfishClient, RedfishSettings
+from strata.hardware.bmc.redfish.power import read_power
 from strata.virtual.bmc_server import BmcServer
 from strata.virtual.faults import Timing
 from strata.virtual.mischief import Mischief, Trick
@@ -21,7 +21,7 @@ CALLS = ("power", "identity", "readings", "bios", "boot", "log", "power_limits")
 
 
 class Watched:
-    """The most sessions that a simulated controller ever had, looked at after every request."""
+    """The most sessions that a simulated BMC ever had, looked at after every request."""
 
     def __init__(self, server: BmcServer, name: str) -> None:
         self.most = 0
@@ -53,8 +53,8 @@ async def test_a_thousand_operations_with_mischief_leave_no_session_behind(seed)
     settings = RedfishSettings(timeout=1.0)
     async with RedfishClient(Credentials("root", "simulated"), settings=settings, clock=lambda: now[0]) as client:
         for n in range(1000):
-            # One controller, many addresses: they are all one controller's.
-            controller = RedfishController(client, server.url("n1") + ("", "/redfish/v1/Systems/1")[n % 2])
+            # One BMC, many addresses: they are all one BMC's.
+            controller = RedfishBmc(client, server.url("n1") + ("", "/redfish/v1/Systems/1")[n % 2])
             try:
                 await getattr(controller, CALLS[n % len(CALLS)])()
             except StrataError:
@@ -78,7 +78,7 @@ async def test_a_login_whose_answer_is_lost_leaves_no_session(server, client):
     assert watched.open == 1 and watched.most <= 2
 
 
-async def test_a_controller_that_was_never_reached_is_said_to_be_so_every_time(client):
+async def test_a_bmc_that_was_never_reached_is_said_to_be_so_every_time(client):
     for _ in range(2):
         with pytest.raises(DeviceError, match="nobody answers at its address"):
             await read_power(client, "http://127.0.0.1:9/bmc/gone")
@@ -99,7 +99,7 @@ async def test_a_login_that_is_cancelled_leaves_no_session(server, client):
 
 
 async def test_a_session_that_is_said_to_be_over_is_ended_all_the_same():
-    """A controller that answers 401 once, and keeps the session."""
+    """A BMC that answers 401 once, and keeps the session."""
     async with OddBmc(only_system()) as bmc, RedfishClient(Credentials("root", "x")) as client:
         await read_power(client, bmc.address)
 
@@ -112,7 +112,7 @@ async def test_a_session_that_is_said_to_be_over_is_ended_all_the_same():
         assert [one.path for one in bmc.sent("DELETE")] == [f"{ROOT}/SessionService/Sessions/1"]
 
 
-async def test_all_addresses_of_a_controller_share_one_session_and_one_lock(server, clock):
+async def test_all_addresses_of_a_bmc_share_one_session_and_one_lock(server, clock):
     async with RedfishClient(Credentials("root", "simulated"), clock=clock) as client:
         for path in ("", "/", "/redfish/v1", "/redfish/v1/Systems/1", "/redfish/v1/Chassis/1"):
             await read_power(client, server.url("n1") + path)
@@ -124,7 +124,7 @@ async def test_all_addresses_of_a_controller_share_one_session_and_one_lock(serv
     assert server.bmc("n1").wrong_passwords == 2
 
 
-async def test_a_controller_that_is_full_and_takes_no_password_is_left_alone_and_not_locked(clock):
+async def test_a_bmc_that_is_full_and_takes_no_password_is_left_alone_and_not_locked(clock):
     """Whether the password is right is not known; it is sent once a minute, and never a third time in vain."""
     async with OddBmc(only_system()) as bmc:
         full = {"error": {"message": "full", "code": "Base.1.0.SessionLimitExceeded"}}
@@ -144,7 +144,7 @@ async def test_a_controller_that_is_full_and_takes_no_password_is_left_alone_and
             assert await read_power(client, address) == "on"
 
 
-async def test_a_controller_without_sessions_gets_the_password_with_each_request():
+async def test_a_bmc_without_sessions_gets_the_password_with_each_request():
     async with OddBmc(only_system()) as bmc:
         bmc.answers[("POST", f"{ROOT}/SessionService/Sessions")] = lambda _: web.Response(status=404)
         async with RedfishClient(Credentials("root", "x")) as client:

@@ -1,4 +1,4 @@
-"""The controller against sushy-tools' emulator, a service that somebody else wrote."""
+"""The BMC against sushy-tools' emulator, a service that somebody else wrote."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 from aiohttp import web
 
 from strata.core.errors import NotOffered
-from strata.hardware.bmc import Boot, ServiceSettings
-from strata.hardware.redfish.client import Credentials, RedfishClient
-from strata.hardware.redfish.controller import RedfishController
+from strata.hardware.bmc.protocol import Boot, ServiceSettings
+from strata.hardware.bmc.redfish.bmc import RedfishBmc
+from strata.hardware.bmc.redfish.client import Credentials, RedfishClient
 from support.sushy_emulator import sushy_emulator
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
@@ -32,7 +32,7 @@ async def _image(_: web.Request) -> web.Response:
     return web.Response(body=b"an image", content_type="application/octet-stream")
 
 
-async def wait_for_power(controller: RedfishController, wanted: str) -> None:
+async def wait_for_power(controller: RedfishBmc, wanted: str) -> None:
     """The emulator takes up to 11 s."""
     deadline = time.monotonic() + 60
     while await controller.power() != wanted:
@@ -41,7 +41,7 @@ async def wait_for_power(controller: RedfishController, wanted: str) -> None:
 
 async def test_power_boot_media_and_readings_and_what_it_lacks_is_said(tmp_path, image):
     async with sushy_emulator(tmp_path) as address, RedfishClient(Credentials("root", "unused")) as client:
-        controller = RedfishController(client, address)
+        controller = RedfishBmc(client, address)
         assert (await controller.identity()).vendor == "Sushy Emulator"
         assert await controller.power() == "off"
         await controller.set_power("on")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strata.core.errors import Corrupt, StrataError, Unavailable
-from strata.hardware.access.sealing import KEY_FILE, Seal
+from strata.fleet.access.sealing import KEY_FILE, Seal
 
 CANARY = b"correct horse battery staple"
 

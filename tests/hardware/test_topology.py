@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strata.core.errors import BadRequest
-from strata.hardware.bmc import Identity
-from strata.hardware.fabric.build import build
-from strata.hardware.fabric.file import Row, read_rows
+from strata.hardware.bmc.protocol import Identity
+from strata.hardware.fabric.build import Row, build, read_rows
 from strata.hardware.fabric.topology import Topology
-from strata.hardware.inventory.found import Component, Found, Machine, Neighbour, Port
+from strata.hardware.inventory.records import Component, Found, Machine, Neighbour, Port
 from support.work import counted
 
 
@@ -21,7 +20,7 @@ def mac(number: int) -> str:
 
 
 def switch(name: str, ports: dict[str, Neighbour | None], **more: object) -> Found:
-    """The account of a switch's controller."""
+    """The account of a switch's BMC."""
     path = f"/redfish/v1/Fabrics/HSN/Switches/{name}"
     return Found(
         address=f"https://{name}",
@@ -38,7 +37,7 @@ def switch(name: str, ports: dict[str, Neighbour | None], **more: object) -> Fou
 
 
 def node(name: str, number: int, hears: Neighbour | None = None) -> Found:
-    """The account of a node's controller."""
+    """The account of a node's BMC."""
     nic = "/redfish/v1/Chassis/1/NetworkAdapters/NIC1"
     return Found(
         address=f"https://bmc-{name}",
@@ -93,7 +92,7 @@ def test_what_both_ends_say_is_one_link() -> None:
 
 
 def told_twice(serial: str) -> Topology:
-    """A switch that its own controller and another service tell of, each with a serial."""
+    """A switch that its own BMC and another service tell of, each with a serial."""
     own = switch("leaf1", {"01": heard(1)})
     part = msgspec.structs.replace(own.components[0], serial="SW1")
     manager = msgspec.structs.replace(part, serial=serial)
@@ -143,7 +142,7 @@ def test_one_port_that_two_nodes_claim_is_a_conflict() -> None:
     assert "leaf1:01 is cabled to" in topology.conflicts[0]
 
 
-def test_what_a_controller_says_of_its_own_ports_counts_too() -> None:
+def test_what_a_bmc_says_of_its_own_ports_counts_too() -> None:
     path = "/redfish/v1/Fabrics/F/Switches"
     found = Found(
         address="https://fm",

@@ -16,10 +16,9 @@ import pytest
 from aiohttp import web
 
 from strata.core.errors import BadRequest, NotFound
-from strata.hardware.access.sealing import Seal
-from strata.hardware.events.alerts_record import Alert
-from strata.hardware.events.webhooks import Webhooks
-from strata.hardware.events.webhooks_post import DELIVERY, SIGNATURE, PostSettings
+from strata.fleet.access.sealing import Seal
+from strata.hardware.alerts.records import Alert
+from strata.hardware.webhooks.webhooks import DELIVERY, SIGNATURE, PostSettings, Webhooks
 from strata.store.audit import Ledger
 from strata.store.memory import MemoryStore
 from strata.store.protocol import Put

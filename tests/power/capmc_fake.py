@@ -10,10 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from strata.core.errors import StrataError
-from strata.power.capmc.machine import STATES, CapChange, Drive, NodeTable, Parameters, Rules, Spans, Switch
-from strata.power.columns import PowerColumns, PowerRows, Uids
-from strata.power.inband import Attribute, Inband, Value
-from strata.power.series import Counts, Energy, Flags, GroupTotals, Latest, Refusals, Samples, Total, Window
+from strata.power.accounting.records import Spans
+from strata.power.capmc.records import STATES, NodeTable, Switch
+from strata.power.capmc.rules import Rules
+from strata.power.capmc.service import CapmcMachine
+from strata.power.capping.terms import CapChange
+from strata.power.limits.inband import Attribute, Inband, Value
+from strata.power.series.records import Counts, Energy, Flags, GroupTotals, Latest, Refusals, Samples, Total, Window
+from strata.power.site.limits import Parameters
+from strata.power.telemetry.columns import PowerColumns, PowerRows, Uids
 
 
 class FakeSeries:
@@ -85,15 +90,16 @@ def _flags(count: int) -> Flags:
     return Flags(gaps=none, resets=none, wraps=none, absurd=none, stuck=none)
 
 
-class FakeMachine:
+class FakeMachine(CapmcMachine):
     """Nodes whose uid is their NID."""
+
+    fresh = 30.0
+    trouble = ""
+    parameters = Parameters()
 
     def __init__(self, states: Mapping[int, str], *, zone: dt.tzinfo = dt.UTC, service: Sequence[int] = ()) -> None:
         self.zone = zone
-        self.fresh = 30.0
         self.rules = Rules()
-        self.trouble = ""
-        self.parameters = Parameters()
         self.series = FakeSeries()
         self.inband: Inband | None = None
         self.columns = PowerColumns()
@@ -154,9 +160,6 @@ class FakeMachine:
     def group(self, name: str) -> Uids | None:
         return self._table.uids if name == "all" else None
 
-    def partitions(self) -> Mapping[str, Uids]:
-        return {"p0": self._table.uids}
-
     def may_press(self) -> bool:
         return False
 
@@ -194,9 +197,6 @@ class FakeMachine:
 
     async def stage(self, kind: str, values: Mapping[int, str]) -> None:
         """Nodes without firmware settings."""
-
-    async def drives(self, uids: Uids) -> Mapping[int, Sequence[Drive]]:
-        return {}
 
     async def energy(self, uids: Uids, start: float, end: float) -> Energy:
         return await self.series.energy(uids, start, end)

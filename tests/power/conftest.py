@@ -9,11 +9,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from strata.power.series_columns import ColumnSeries
-from strata.power.series_postgres import SCHEMA
+from strata.power.series.postgres import SCHEMA
+from strata.power.series.series import Series
 from support.postgres import Postgres, binaries, postgres
 
-Maker = Callable[..., ColumnSeries]
+Maker = Callable[..., Series]
 
 
 @pytest.fixture(scope="session")
@@ -37,14 +37,14 @@ def database(postgres_server: Postgres) -> str:
 def make_series(request: pytest.FixtureRequest, tmp_path: Path) -> Maker:
     """Makes series over the same telemetry, again and again; times need not be near the present."""
     if request.param == "file":
-        return lambda **options: _series(ColumnSeries.in_file, tmp_path / "telemetry.db", **options)
+        return lambda **options: _series(Series.in_file, tmp_path / "telemetry.db", **options)
     database: str = request.getfixturevalue("database")
 
-    def make(*, writer: str = "a", **options: Any) -> ColumnSeries:
-        return _series(ColumnSeries.in_postgres, database, writer, **options)
+    def make(*, writer: str = "a", **options: Any) -> Series:
+        return _series(Series.in_postgres, database, writer, **options)
 
     return make
 
 
-def _series(maker: Callable[..., ColumnSeries], *where: object, **options: Any) -> ColumnSeries:
+def _series(maker: Callable[..., Series], *where: object, **options: Any) -> Series:
     return maker(*where, **{"clock": lambda: 4e9, "lateness": 30.0, "hold": 30.0, **options})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from strata.power.series import Samples
+from strata.power.series.records import Samples
 
 BEGIN = 1_699_999_200
 """A whole hour."""

@@ -8,11 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from strata.control.batches import batch_of
-from strata.power.collector import Collector, Nodes
-from strata.power.collector_bulk import BulkSource
-from strata.power.collector_nodes import NodeSource
-from strata.power.series_columns import ColumnSeries
+from strata.fleet.nodes.batches import batch_of
+from strata.power.series.series import Series
+from strata.power.telemetry.bmcs import NodeSource
+from strata.power.telemetry.collector import BulkSource, Collector, Nodes
 from strata.virtual.bmc_server import SIMULATED_ACCOUNT
 from strata.virtual.fleet import GPUS
 from strata.virtual.fleet_power import FleetPower
@@ -40,7 +39,7 @@ def nodes(site: CapmcSite) -> Nodes:
 async def sweep(site: CapmcSite, directory: Path) -> None:
     """Measure all of it as the service does."""
     bulk = FleetPower(site.machine.server.address, SIMULATED_ACCOUNT)
-    series = ColumnSeries.in_file(directory / "telemetry.db")
+    series = Series.in_file(directory / "telemetry.db")
     await series.start()
     collector = Collector(lambda: nodes(site), BulkSource(bulk.read, bulk.close), series, site.columns)
     await collector.sweep(60.0)
@@ -91,7 +90,7 @@ async def test_nodes_without_accelerators_have_no_such_cap(site: CapmcSite) -> N
 
 async def test_a_controller_tells_the_same_of_its_accelerators_as_the_fleet_does(site: CapmcSite) -> None:
     one = nodes(site).where(nodes(site).uids == nid_uid(site))
-    source = NodeSource(site.machine.controllers)
+    source = NodeSource(site.machine.bmcs)
     [look] = await source.look(one, 60.0)
     names, columns = await (bulk := FleetPower(site.machine.server.address, SIMULATED_ACCOUNT)).read()
     at = names.index(f"n{GPU_NID:05d}")

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from strata.control import cap_jobs
-from strata.control.job_record import Job, encode
-from strata.control.principal import LOCAL_ADMIN
-from strata.control.settings import PowerSettings
 from strata.core import intset
-from strata.power.capping import moves
+from strata.fleet.access.principal import LOCAL_ADMIN
+from strata.fleet.operations.records import OperationError, OperationRow, encode
+from strata.power.capping import ledger
+from strata.power.capping import operations as cap_jobs
+from strata.power.settings import PowerSettings
 from strata.store.protocol import Put
 from support.power_site import NODES, Site, compute, settled, site_of
 
@@ -36,35 +36,35 @@ def cap_of(site: Site, name: str) -> float:
     return float(site.machine.nodes.electricity.caps[site.machine.nodes.index[name]])
 
 
-async def job(site: Site, place: int = 0) -> Job:
-    return (await site.service.jobs_.recent())[place]
+async def job(site: Site, place: int = 0) -> OperationRow:
+    return (await site.service.operations.recent())[place]
 
 
 async def test_a_raise_that_waits_for_the_ramp_keeps_nobody_else_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(moves, "MINUTE", HOUR)
+    monkeypatch.setattr(ledger, "MINUTE", HOUR)
     async with site_of(tmp_path, PowerSettings(limit=LIMIT, ramp=RAMP)) as site:
         first, second, third, *_ = await low(site)
         monkeypatch.setattr(cap_jobs, "PATIENCE", 1.0)
         told = await site.cap({first: 700.0})
-        assert isinstance(told, dict) and "it goes on as job" in told["nids"][0]["err_msg"]
+        assert isinstance(told, dict) and "it goes on as operation" in told["nids"][0]["err_msg"]
         waiting = await job(site)
         monkeypatch.setattr(cap_jobs, "PATIENCE", 60.0)
         assert await site.cap({second: 250.0}) == {"e": 0, "err_msg": ""}
         assert await site.cap({second: 220.0, third: 280.0}) == {"e": 0, "err_msg": ""}
         assert (cap_of(site, second), cap_of(site, third)) == (220.0, 280.0)
-        assert (await site.service.jobs_.show(waiting.id)).state == "running"
+        assert (await site.service.operations.show(waiting.id)).state == "running"
         await site.until("a step of what the ramp allows", lambda: cap_of(site, first) == 300.0 + RAMP)
         # A later request for the same node is the one that counts.
         assert await site.cap({first: 320.0}) == {"e": 0, "err_msg": ""}
-        ended = await site.service.jobs_.wait(waiting.id)
-        assert (ended.state, ended.errors[0][1]) == ("failed", "not set: a later request gave the node another cap")
+        ended = await site.service.operations.wait(waiting.id)
+        assert (ended.state, ended.errors[0].detail) == ("failed", "not set: a later request gave the node another cap")
         assert cap_of(site, first) == 320.0
 
 
 async def test_a_raise_above_the_ramp_goes_up_in_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moves, "MINUTE", 0.5)
+    monkeypatch.setattr(ledger, "MINUTE", 0.5)
     async with site_of(tmp_path, PowerSettings(limit=LIMIT, ramp=RAMP)) as site:
         first, *_ = await low(site)
         seen: list[float] = []
@@ -82,16 +82,16 @@ async def test_a_raise_above_the_ramp_goes_up_in_steps(tmp_path: Path, monkeypat
 
 
 async def test_a_cancelled_job_sets_nothing_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moves, "MINUTE", HOUR)
+    monkeypatch.setattr(ledger, "MINUTE", HOUR)
     async with site_of(tmp_path, PowerSettings(limit=LIMIT, ramp=RAMP)) as site:
         first, second, *_ = await low(site)
         monkeypatch.setattr(cap_jobs, "PATIENCE", 1.0)
         await site.cap({first: 380.0, second: 380.0})
         waiting = await job(site)
         await site.until("one of them raised", lambda: 380.0 in (cap_of(site, first), cap_of(site, second)))
-        await site.service.jobs_.cancel(waiting.id, "ada")
-        monkeypatch.setattr(moves, "MINUTE", 0.0)  # there is room for the second one at once
-        ended = await site.service.jobs_.wait(waiting.id)
+        await site.service.operations.cancel(waiting.id, "ada")
+        monkeypatch.setattr(ledger, "MINUTE", 0.0)  # there is room for the second one at once
+        ended = await site.service.operations.wait(waiting.id)
         assert ended.state == "cancelled"
         assert sorted((cap_of(site, first), cap_of(site, second))) == [300.0, 380.0]
 
@@ -99,7 +99,7 @@ async def test_a_cancelled_job_sets_nothing_any_more(tmp_path: Path, monkeypatch
 async def test_a_node_that_is_frozen_while_it_waits_is_not_raised_any_further(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(moves, "MINUTE", HOUR)
+    monkeypatch.setattr(ledger, "MINUTE", HOUR)
     async with site_of(tmp_path, PowerSettings(limit=LIMIT, ramp=RAMP)) as site:
         first, *_ = await low(site)
         monkeypatch.setattr(cap_jobs, "PATIENCE", 1.0)
@@ -107,9 +107,9 @@ async def test_a_node_that_is_frozen_while_it_waits_is_not_raised_any_further(
         waiting = await job(site)
         await site.until("a step of what the ramp allows", lambda: cap_of(site, first) == 300.0 + RAMP)
         await site.service.freeze(LOCAL_ADMIN, f"node:{first}", "a test")
-        monkeypatch.setattr(moves, "MINUTE", 0.0)  # there is room for the rest at once
-        ended = await site.service.jobs_.wait(waiting.id)
-        assert (ended.state, ended.errors) == ("failed", ((first, cap_jobs.FROZEN),))
+        monkeypatch.setattr(ledger, "MINUTE", 0.0)  # there is room for the rest at once
+        ended = await site.service.operations.wait(waiting.id)
+        assert (ended.state, ended.errors) == ("failed", (OperationError(node=first, detail=cap_jobs.FROZEN),))
         assert cap_of(site, first) == 300.0 + RAMP
 
 
@@ -143,18 +143,18 @@ async def test_a_job_that_is_cancelled_before_its_turn_does_nothing_at_all(
             while (rising := await job(site)).state != "running" or (await job(site, 1)).state != "running":  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         assert rising.arguments["moves"][0]["rises"]
-        await site.service.jobs_.cancel(rising.id, "ada")
+        await site.service.operations.cancel(rising.id, "ada")
         go.set()
         assert await falls == {"e": 0, "err_msg": ""}
         told = await rises
-        assert isinstance(told, dict) and told["nids"][0]["err_msg"] == f"job {rising.id} was cancelled"
+        assert isinstance(told, dict) and told["nids"][0]["err_msg"] == f"operation {rising.id} was cancelled"
         assert (cap_of(site, first), cap_of(site, second)) == (250.0, 300.0)
 
 
 async def test_what_is_overtaken_while_it_waits_is_told_by_name_and_the_rest_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(moves, "MINUTE", HOUR)
+    monkeypatch.setattr(ledger, "MINUTE", HOUR)
     async with site_of(tmp_path, PowerSettings(limit=LIMIT, ramp=RAMP)) as site:
         first, second, *_ = await low(site)
         monkeypatch.setattr(cap_jobs, "PATIENCE", 1.0)
@@ -164,8 +164,9 @@ async def test_what_is_overtaken_while_it_waits_is_told_by_name_and_the_rest_sta
         later = second if cap_of(site, first) == 380.0 else first
         monkeypatch.setattr(cap_jobs, "PATIENCE", 60.0)
         assert await site.cap({later: 250.0}) == {"e": 0, "err_msg": ""}
-        ended = await site.service.jobs_.wait(waiting.id)
-        assert (ended.done, ended.errors) == (1, ((later, "not set: a later request gave the node another cap"),))
+        ended = await site.service.operations.wait(waiting.id)
+        why = "not set: a later request gave the node another cap"
+        assert (ended.done, ended.errors) == (1, (OperationError(node=later, detail=why),))
         assert cap_of(site, later) == 250.0
 
 
@@ -174,13 +175,13 @@ async def test_a_successor_does_not_raise_what_a_later_request_took_back(tmp_pat
         first, second, *_ = await low(site)
         uids = intset.pack(site.service.registry.uids[site.service.registry.select(f"{first},{second}")])
         move = {"control": "node", "watts": 400.0, "rises": True, "uids": uids}
-        kept = Job(
+        kept = OperationRow(
             id="00000000000abcdef", kind="power-cap", author="slurm", created=1.0, total=2, state="running",
             arguments={"moves": [move], "ticket": "of a process that is no more", "asked": 1.0}, owner="dead",
             instance="x", position=(0, False, ((0, 0),)),
         )  # fmt: skip
         await site.service.controller.store.txn([Put(f"job/{kept.id}", encode(kept))])
-        assert await site.service.jobs_.recover() == [kept.id]
-        ended = await site.service.jobs_.wait(kept.id)
+        assert await site.service.operations.recover() == [kept.id]
+        ended = await site.service.operations.wait(kept.id)
         assert (ended.state, ended.done, ended.failed) == ("done", 1, 1)
         assert (cap_of(site, first), cap_of(site, second)) == (300.0, 400.0)

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from strata.control import cap_jobs
 from strata.core.errors import OutcomeUnknown
-from strata.hardware.bmc import PowerLimit
+from strata.hardware.bmc.protocol import PowerLimit
+from strata.power.capping import operations as cap_jobs
 from support.capmc_site import CapmcSite, capmc_site
 
 pytestmark = pytest.mark.slow
@@ -89,11 +89,11 @@ async def test_who_asked_is_told_what_is_not_finished_and_the_job_goes_on(
     slow.open.clear()
     reply = await site.ask("json", "-r", "/capmc/set_power_cap", stdin=request(site, 1000, 400))
     assert (reply["e"], reply["err_msg"]) == (52, "Invalid exchange")
-    [job, _] = await site.service.jobs_.recent()
-    assert {one["err_msg"] for one in reply["nids"]} == {f"not finished after 1 s; it goes on as job {job.id}"}
+    [job, _] = await site.service.operations.recent()
+    assert {one["err_msg"] for one in reply["nids"]} == {f"not finished after 1 s; it goes on as operation {job.id}"}
     assert (job.state, job.kind) == ("running", "power-cap")
     slow.open.set()
-    assert (await site.service.jobs_.wait(job.id)).state == "done"
+    assert (await site.service.operations.wait(job.id)).state == "done"
     assert slow.caps[NODE] == 1000.0
 
 

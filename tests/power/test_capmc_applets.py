@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from capmc_fake import FakeMachine
 
-from strata.power.capmc.machine import READY, Spans
+from strata.power.accounting.records import Spans
+from strata.power.capmc.applets import APPLETS, changes
+from strata.power.capmc.records import READY
 from strata.power.capmc.reply import Refusal
 from strata.power.capmc.request import Ask
-from strata.power.capmc.table import APPLETS, changes
 
 
 async def ask(machine: FakeMachine, applet: str, **body: Any) -> tuple[int, Any]:

@@ -10,23 +10,25 @@ from typing import Any
 
 import pytest
 
-from strata.control.bmc_jobs import BmcJobs, Deed
-from strata.control.capmc_boots import CapmcBoots
-from strata.control.controller import Controller
-from strata.control.service import Service
-from strata.control.settings import LeadershipSettings, Settings
-from strata.control.transitions import Change, Transition, encode, key_of
 from strata.core.column import Column
 from strata.core.driver import Batch, Outcomes
 from strata.core.errors import DeviceError, Unavailable
 from strata.core.model import Layer, Model, Mutation
+from strata.daemon.settings import Settings
+from strata.fleet.access.sealing import Seal
+from strata.fleet.controller.controller import Controller
+from strata.fleet.history.transitions import Change, Transition, encode, key_of
+from strata.fleet.settings import LeadershipSettings
+from strata.hardware.bmc.operations import BmcJobs, Deed
 from strata.hardware.model import LAYER as HARDWARE
 from strata.platform.model import LAYER as PLATFORM
-from strata.power.columns import Uids
+from strata.power.capmc.boots import CapmcBoots
+from strata.power.telemetry.columns import Uids
 from strata.provisioning.model import LAYER as PROVISIONING
 from strata.store.memory import MemoryStore
 from strata.store.protocol import Put
 from strata.virtual.fleet import simulated_nodes
+from support.rooms import OpenFleet
 
 EVERYTHING = (HARDWARE, PROVISIONING, PLATFORM)
 ELSEWHERE = "another controller, which sees to it itself"
@@ -35,7 +37,7 @@ ELSEWHERE = "another controller, which sees to it itself"
 class Boots:
     """What follows the boots of eight nodes, and whom it told of."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: OpenFleet) -> None:
         self.service = service
         self.told: list[int] = []
         self.deaf = 0
@@ -82,7 +84,7 @@ async def boots_of(directory: Path, *layers: Layer) -> AsyncIterator[Boots]:
     drivers = {name: Blind(name) for name in ("bmc", "node", "workload")}
     settings = LeadershipSettings(shards=1)
     controller = Controller(MemoryStore(), Model.of(*layers), drivers, name="test", leadership=settings)
-    service = Service(controller, Settings(state_dir=directory))
+    service = OpenFleet(controller, Settings(state_dir=directory))
     await controller.start()
     await service.edits.create_nodes(simulated_nodes(8, bmc_base="http://bmcs"), "test")
     await service.considered(await controller.store.revision())
@@ -93,7 +95,7 @@ async def boots_of(directory: Path, *layers: Layer) -> AsyncIterator[Boots]:
         yield found
     finally:
         await boots.stop()
-        await service.jobs_.close()
+        await service.operations.close()
         await controller.stop()
 
 
@@ -141,7 +143,7 @@ async def test_a_restart_by_a_controller_counts_where_nothing_else_would_show_it
     tmp_path: Path, layers: tuple[Layer, ...], told: list[int]
 ) -> None:
     async with boots_of(tmp_path, *layers) as boots:
-        jobs = BmcJobs(boots.service, Bmc)  # type: ignore[arg-type]
+        jobs = BmcJobs(boots.service, Bmc, Seal([b"k" * 32]))  # type: ignore[arg-type]
         nodes = boots.service.registry.select("n[00001-00003]")
         failed = await jobs.carry_out(Deed(what="power", action="cycle", force=True), nodes)
         assert list(failed) == ["n00002"]
@@ -153,7 +155,7 @@ async def test_a_restart_by_a_controller_counts_where_nothing_else_would_show_it
 
 
 async def test_who_could_not_be_told_is_told_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("strata.control.capmc_boots._AGAIN", 0.01)
+    monkeypatch.setattr("strata.power.capmc.boots._AGAIN", 0.01)
     async with boots_of(tmp_path, *EVERYTHING) as boots:
         boots.deaf = 3
         await boots.saw(("os", "up", "down", 1), ("os", "up", "down", 2))

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from capmc_fake import FakeMachine
 
+from strata.power.capmc.applets import APPLETS
 from strata.power.capmc.reply import Refusal
 from strata.power.capmc.request import Ask
-from strata.power.capmc.table import APPLETS
 from support.capmc_site import capmc_site
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from strata.control.capmc_drives import drives_of
-from strata.control.machine_views.inventory import ComponentPage, ComponentQuery, ComponentView
-from strata.control.principal import LOCAL_ADMIN, Principal
-from strata.power.capmc.machine import Drive
+from strata.fleet.access.principal import LOCAL_ADMIN, Principal
+from strata.hardware.inventory.records import ComponentPage, ComponentQuery, ComponentView
+from strata.power.capmc.drives import drives_of
+from strata.power.capmc.records import Drive
 from support.fake_inventory import part
 
 

@@ -12,14 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from strata.cli.power_sacct import read
-from strata.control.power_views.told import JobAccount, JobsTold
-from strata.control.principal import LOCAL_ADMIN
-from strata.control.service_power_jobs import PowerJobs
+from strata.fleet.access.principal import LOCAL_ADMIN
+from strata.power.accounting.intervals import Intervals
+from strata.power.accounting.records import JobAccount, JobsTold
+from strata.power.accounting.sacct import read
+from strata.power.accounting.service import PowerJobs
 from strata.power.capmc.request import moment, stamped
-from strata.power.intervals import Intervals
-from strata.power.series import Samples
-from strata.power.series_columns import ColumnSeries
+from strata.power.series.records import Samples
+from strata.power.series.series import Series
 from support.capmc_site import CapmcSite, capmc_site
 
 pytestmark = pytest.mark.slow
@@ -36,7 +36,7 @@ SACCT = """JobIDRaw|User|JobName|NodeList|Start|End|Suspended|State
 class Measured:
     """A site whose nodes were measured, and whose jobs are told of."""
 
-    def __init__(self, site: CapmcSite, series: ColumnSeries, jobs: PowerJobs) -> None:
+    def __init__(self, site: CapmcSite, series: Series, jobs: PowerJobs) -> None:
         self.site = site
         self.series = series
         self.jobs = jobs
@@ -67,14 +67,14 @@ class Measured:
 @pytest.fixture
 async def measured(tmp_path: Path) -> AsyncIterator[Measured]:
     async with capmc_site(tmp_path, 6) as site, contextlib.AsyncExitStack() as parts:
-        series = ColumnSeries.in_file(tmp_path / "telemetry.db", lateness=1e6)
+        series = Series.in_file(tmp_path / "telemetry.db", lateness=1e6)
         await series.start()
         parts.push_async_callback(series.close)
         intervals = Intervals(tmp_path / "intervals.db")
         await intervals.start()
         parts.push_async_callback(intervals.stop)
         jobs = PowerJobs(site.service, series, intervals, lambda: 10.0)
-        site.capmc.series, site.capmc.ran = series, jobs.ran
+        site.capmc.series, site.capmc.jobs = series, jobs
         yield Measured(site, series, jobs)
 
 

@@ -11,10 +11,10 @@ from capmc_fake import FakeMachine
 
 from strata.capmc_cli.applets import APPLETS as COMMANDS
 from strata.capmc_cli.capmc import _parse
-from strata.power.capmc.machine import Spans
+from strata.power.accounting.records import Spans
+from strata.power.capmc.applets import APPLETS
 from strata.power.capmc.request import Ask
-from strata.power.capmc.table import APPLETS
-from strata.power.columns import Kind
+from strata.power.telemetry.columns import Kind
 
 CENTRAL = dt.timezone(dt.timedelta(hours=-5))
 

@@ -10,11 +10,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from strata.control.settings import HardwareSettings, ListenSettings, PowerSettings, Settings
 from strata.core.errors import BadRequest
-from strata.daemon import running
-from strata.power.capmc.machine import Rules
-from strata.power.capmc.rules_file import read_rules
+from strata.daemon.running import running
+from strata.daemon.settings import Settings
+from strata.fleet.settings import ListenSettings
+from strata.hardware.settings import HardwareSettings
+from strata.power.capmc.rules import Rules, read_rules
+from strata.power.settings import PowerSettings
 from support.capmc_site import run_command
 
 
@@ -46,9 +48,8 @@ def test_a_file_that_is_wrong_is_named_with_what_is_wrong_before_anything_starts
     path = tmp_path / "rules.ini"
     if text is not None:
         path.write_bytes(text)
-    settings = Settings(state_dir=Path("/x"), power=PowerSettings(rules=path))
     with pytest.raises(BadRequest, match=why) as error:
-        settings.check()
+        read_rules(path)
     assert str(path) in str(error.value)
 
 
@@ -59,7 +60,7 @@ async def test_a_scheduler_is_told_the_rules_of_the_site(tmp_path: Path) -> None
     path.write_text("latency_node_on = 240\n", encoding="utf-8")
     settings = Settings(
         state_dir=tmp_path / "s",
-        layers=("hardware",),
+        layers=("power",),
         listen=ListenSettings(tls=False),
         hardware=HardwareSettings(consoles=False, poll=False),
         power=PowerSettings(rules=path),

@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from strata.control import cap_jobs
-from strata.control.cap_jobs import FROZEN
-from strata.control.job_record import Job, encode
-from strata.control.principal import LOCAL_ADMIN, Principal
 from strata.core.nodeset import fold
-from strata.power.capmc.machine import CapChange
+from strata.fleet.access.principal import LOCAL_ADMIN, Principal
+from strata.fleet.operations.records import OperationError, OperationRow, encode
+from strata.power.capping import operations as cap_jobs
+from strata.power.capping.operations import FROZEN
+from strata.power.capping.terms import CapChange
 from strata.store.protocol import Put
 from support.capmc_site import CapmcSite, capmc_site
 
@@ -50,7 +50,7 @@ async def test_caps_are_set_on_the_hardware_by_a_job_that_can_be_looked_up(site:
     reply = await site.ask("get_power_cap", "-n", listed)
     assert reply["nids"] == [{"nid": nid, "controls": [{"name": "node", "val": 300}]} for nid in nids]
     assert [site.machine.server.bmc(f"n{nid:05d}").cap for nid in nids] == [300.0, 300.0]
-    [job] = await site.service.jobs_.recent()
+    [job] = await site.service.operations.recent()
     assert (job.kind, job.state, job.done, job.author) == ("power-cap", "done", 2, "local-admin")
     assert await site.ask("set_power_cap", "-n", listed, "--node", "0") == {"e": 0, "err_msg": ""}
     assert [site.machine.server.bmc(f"n{nid:05d}").cap for nid in nids] == [None, None]
@@ -95,8 +95,8 @@ async def test_a_frozen_node_keeps_its_cap_and_the_others_get_theirs(site: Capmc
     await site.service.freeze(LOCAL_ADMIN, f"node:n{frozen:05d}", "a test")
     assert await cap(site, {frozen: 600, free: 600}) == (52, {frozen: FROZEN})
     assert [bmc.cap for bmc in bmcs] == [500.0, 600.0]
-    [job, _] = await site.service.jobs_.recent()
-    assert (job.done, job.errors) == (1, ((f"n{frozen:05d}", FROZEN),))
+    [job, _] = await site.service.operations.recent()
+    assert (job.done, job.errors) == (1, (OperationError(node=f"n{frozen:05d}", detail=FROZEN),))
     assert await cap(site, {frozen: 400, free: 450}) == (52, {frozen: FROZEN})
     assert [bmc.cap for bmc in bmcs] == [500.0, 450.0]
     await site.service.thaw(LOCAL_ADMIN, f"node:n{frozen:05d}")
@@ -119,8 +119,8 @@ async def test_a_frozen_node_that_was_to_fall_makes_no_room_and_one_that_was_not
 async def test_the_audit_log_names_the_nodes_and_their_caps_before_the_job(site: CapmcSite) -> None:
     one, two, three = (f"n{nid:05d}" for nid in compute(site)[:3])
     assert await cap(site, dict(zip(compute(site)[:3], (300, 0, 300), strict=True))) == (0, {})
-    entries = [entry for entry in await site.service.ledger.latest() if entry.action in ("caps.set", "job.start")]
-    assert [entry.action for entry in entries] == ["job.start", "caps.set"], "the latest first"
+    entries = [entry for entry in await site.service.ledger.latest() if entry.action in ("caps.set", "operation.start")]
+    assert [entry.action for entry in entries] == ["operation.start", "caps.set"], "the latest first"
     assert (entries[1].author, entries[1].target) == ("local-admin", fold([one, two, three]))
     assert entries[1].detail == {"caps": f"node none: {two}; node 300 W: {fold([one, three])}", "nodes": 3}
 
@@ -145,13 +145,13 @@ async def test_caps_that_are_asked_for_one_after_the_other_are_set_in_that_order
 async def test_a_job_that_was_interrupted_goes_on_after_a_restart(site: CapmcSite) -> None:
     nid = compute(site)[0]
     move = {"control": "node", "watts": 350.0, "rises": False, "uids": [[int(nid), int(nid)]]}
-    job = Job(
+    job = OperationRow(
         id="00000000000abcdef", kind="power-cap", author="slurm", created=1.0, total=1, state="running",
         arguments={"moves": [move], "ticket": "of a process that is no more"}, owner="dead", instance="x",
     )  # fmt: skip
     await site.service.controller.store.txn([Put(f"job/{job.id}", encode(job))])
-    assert await site.service.jobs_.recover() == [job.id]
-    assert (await site.service.jobs_.wait(job.id)).state == "done"
+    assert await site.service.operations.recover() == [job.id]
+    assert (await site.service.operations.wait(job.id)).state == "done"
     [name] = site.view.names(np.array([nid]))
     assert site.machine.server.bmc(name).cap == 350.0
 
@@ -174,9 +174,9 @@ async def test_a_bias_is_part_of_a_cap_from_the_next_time_that_it_is_set(site: C
 async def test_off_and_on_are_desires_behind_a_job(site: CapmcSite) -> None:
     nid = compute(site)[0]
     assert await site.ask("node_off", "-n", str(nid), "-r", "idle") == {"e": 0, "err_msg": ""}
-    [job] = await site.service.jobs_.recent()
+    [job] = await site.service.operations.recent()
     assert (job.kind, job.total) == ("set-desires", 1)
-    await site.service.jobs_.wait(job.id)
+    await site.service.operations.wait(job.id)
     assert {
         d.variable: d.values for d in site.service.registry.desires.of(site.service.registry.index_of(f"n{nid:05d}"))
     }["power"] == ("off",)

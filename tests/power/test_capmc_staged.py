@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from strata.control.fleet_views.desires import DesireChange
-from strata.control.principal import LOCAL_ADMIN
+from strata.fleet.access.principal import LOCAL_ADMIN
+from strata.fleet.desires.records import DesireChange
 from support.capmc_site import READY, CapmcSite, capmc_site
 
 pytestmark = pytest.mark.slow
@@ -79,8 +79,8 @@ async def test_modes_are_staged_and_cleared(site: CapmcSite) -> None:
 async def test_a_node_that_runs_is_not_counted_as_booted_because_it_was_asked_to_be_on(site: CapmcSite) -> None:
     assert await site.ask("set_mcdram_cfg", "-m", "50", "-n", f"{ONE}") == SUCCESS
     assert (await site.ask("node_on", "-n", f"{ONE}"))["e"] == 0
-    [job] = await site.service.jobs_.recent()
-    assert (await site.service.jobs_.wait(job.id)).state == "done"
+    [job] = await site.service.operations.recent()
+    assert (await site.service.operations.wait(job.id)).state == "done"
     assert await selected(site, "hbmcachepct.eq.50") == ""
     assert await selected(site, "hbmcachepct.eq.100") == "1-8"
 

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from strata.control.job_record import Job
-from strata.control.principal import LOCAL_ADMIN
+from strata.fleet.access.principal import LOCAL_ADMIN
+from strata.fleet.operations.records import OperationRow
 from strata.store.protocol import Put
 from support.capmc_site import CapmcSite, capmc_site
 
@@ -50,10 +50,10 @@ async def describe(site: CapmcSite, node: str, **change: Any) -> None:
     await site.service.settled(await store.txn([Put(f"node/{node}", msgspec.msgpack.encode(told))]))
 
 
-async def newest(site: CapmcSite) -> Job:
+async def newest(site: CapmcSite) -> OperationRow:
     """The newest job, when it is done."""
-    [job, *_] = await site.service.jobs_.recent()
-    return await site.service.jobs_.wait(job.id)
+    [job, *_] = await site.service.operations.recent()
+    return await site.service.operations.wait(job.id)
 
 
 async def test_a_frozen_node_is_told_and_the_others_are_switched(site: CapmcSite) -> None:
@@ -76,10 +76,10 @@ async def test_a_held_node_is_told_though_it_is_ready(site: CapmcSite) -> None:
     assert (reply["e"], reply["nids"]) == (-1, [{"nid": 3, "e": 22, "err_msg": HELD}])
     await newest(site)
     assert [wanted(site, name(nid)) for nid in (2, 3)] == ["off", ""]
-    assert await site.service.jobs_.recent(2) == [await newest(site)]
+    assert await site.service.operations.recent(2) == [await newest(site)]
     alone = await site.ask("node_off", "-n", "3")
     assert alone["err_msg"] == "Errors encountered with 1/1 NIDs"
-    assert len(await site.service.jobs_.recent()) == 1, "nothing was begun for nobody"
+    assert len(await site.service.operations.recent()) == 1, "nothing was begun for nobody"
 
 
 async def test_a_chassis_and_its_outlet_have_a_state_and_are_switched_in_order(site: CapmcSite) -> None:
@@ -153,9 +153,9 @@ async def test_a_restart_by_xname_is_done_to_nodes_and_not_to_what_feeds_them(si
     [error] = reply["xnames"]
     assert (reply["e"], error["xname"]) == (-1, CHASSIS)
     assert "not defined in power sequence" in error["err_msg"]
-    assert await site.service.jobs_.recent() == [job], "its nodes still have their power"
+    assert await site.service.operations.recent() == [job], "its nodes still have their power"
     assert await site.post("xname_reinit", xnames=[CHASSIS], recursive=True) == FINE
-    assert sum(one.total for one in await site.service.jobs_.recent() if one.id != job.id) == 8
+    assert sum(one.total for one in await site.service.operations.recent() if one.id != job.id) == 8
 
 
 async def test_what_is_wrong_in_a_list_is_refused_whole_or_told_if_it_is_to_go_on(site: CapmcSite) -> None:
@@ -169,7 +169,7 @@ async def test_what_is_wrong_in_a_list_is_refused_whole_or_told_if_it_is_to_go_o
             {"xname": good, "e": 22, "err_msg": "invalid/duplicate xname"},
         ],
     }
-    assert await site.service.jobs_.recent() == []
+    assert await site.service.operations.recent() == []
     went_on = await site.post("xname_off", **{"xnames": [good, "x9c9", good], "continue": True})
     assert (went_on["e"], [one["xname"] for one in went_on["xnames"]]) == (-1, ["x9c9"])
     assert ((await newest(site)).total, wanted(site, name(2))) == (1, "off")

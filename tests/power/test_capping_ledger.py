@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from strata.core.errors import Corrupt
-from strata.power.capping.kept import moved, pack
-from strata.power.capping.ledger import Ledger
+from strata.power.capping.ledger import Ledger, moved, pack
 from strata.power.capping.terms import Limits, Ratings, Use
 from support.work import counted
 

@@ -16,15 +16,16 @@ import pytest
 from strata.agent.errors import CommandFailed
 from strata.agent.host.limits import Limits
 from strata.agent.paths import Paths
-from strata.control import limit_jobs
-from strata.control.cap_jobs import FROZEN
-from strata.control.job_record import Job, encode
-from strata.control.limit_jobs import KIND
 from strata.core import intset
 from strata.core.errors import DeviceError, StrataError, Unavailable
 from strata.core.nodeset import fold
-from strata.power.inband import Attribute, Value, VirtualNodes
-from strata.power.inband_agents import AgentNodes
+from strata.fleet.operations.records import OperationError, OperationRow, encode
+from strata.power.capping import operations as cap_jobs
+from strata.power.capping.operations import FROZEN
+from strata.power.limits import operations as limit_jobs
+from strata.power.limits.agents import AgentNodes
+from strata.power.limits.inband import Attribute, Value, VirtualNodes
+from strata.power.limits.operations import KIND
 from strata.store.protocol import Put
 from support.capmc_site import CapmcSite, capmc_site
 
@@ -56,8 +57,8 @@ async def range_of(site: CapmcSite, nid: int) -> list[int]:
     return [attribute["PWR_AttrValue"] for attribute in one["PWR_Attrs"]][1:]
 
 
-async def limit_jobs_of(site: CapmcSite) -> list[Job]:
-    return [job for job in await site.service.jobs_.recent() if job.kind == KIND]
+async def limit_jobs_of(site: CapmcSite) -> list[OperationRow]:
+    return [job for job in await site.service.operations.recent() if job.kind == KIND]
 
 
 # jobs
@@ -91,13 +92,13 @@ async def test_reading_limits_is_no_job(site: CapmcSite) -> None:
 async def test_a_job_that_was_half_done_goes_on_after_a_restart(site: CapmcSite) -> None:
     uids = site.view.nodes().uids[site.view.nodes().compute][:3]
     arguments = {"uids": intset.pack(np.sort(uids)), "changes": [("freq-max", 2000000)], "ticket": "gone", "asked": 1.0}
-    job = Job(
+    job = OperationRow(
         id="00000000001aaaaaa", kind=KIND, author="slurm", created=1.0, arguments=arguments, total=3, state="running",
-        position=1, done=1, owner=site.service.jobs_._owner, instance="before",
+        position=1, done=1, owner=site.service.operations._owner, instance="before",
     )  # fmt: skip
     await site.service.controller.store.txn([Put(f"job/{job.id}", encode(job))])
-    assert await site.service.jobs_.recover() == [job.id]
-    assert (ended := await site.service.jobs_.wait(job.id)).state == "done"
+    assert await site.service.operations.recover() == [job.id]
+    assert (ended := await site.service.operations.wait(job.id)).state == "done"
     assert (ended.done, ended.failed) == (3, 0)
     assert [(await range_of(site, nid))[1] for nid in compute(site)[:3]] == [2601000, 2000000, 2000000]
 
@@ -131,12 +132,12 @@ async def test_a_cancelled_job_sets_nothing_more_and_who_waits_is_told(
         async with asyncio.timeout(60):
             await slow.begun.wait()
             [job] = await limit_jobs_of(site)
-            await site.service.jobs_.cancel(job.id, "a person")
+            await site.service.operations.cancel(job.id, "a person")
             slow.go.set()
             reply = await asked
         assert reply["e"] == 52
         why = [one["PWR_ErrorMessages"] for one in data(reply)]
-        assert why == [None, f"job {job.id} was cancelled", f"job {job.id} was cancelled"]
+        assert why == [None, f"operation {job.id} was cancelled", f"operation {job.id} was cancelled"]
         assert [(await range_of(site, nid))[1] for nid in nids] == [2000000, 2601000, 2601000]
 
 
@@ -163,15 +164,15 @@ async def test_a_later_request_is_not_undone_by_an_earlier_one_that_is_still_und
 async def test_who_has_waited_long_enough_is_told_which_job_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limit_jobs, "PATIENCE", 0.2)
+    monkeypatch.setattr(cap_jobs, "PATIENCE", 0.2)
     slow = Slow(tmp_path / "kernels")
     async with capmc_site(tmp_path, 8, inband=slow) as site:
         nid = compute(site)[0]
         [one] = data(await site.ask("set_sleep_state_limit", "-n", str(nid), "-l", "1"))
         [job] = await limit_jobs_of(site)
-        assert one["PWR_ErrorMessages"] == f"not finished after 0 s; it goes on as job {job.id}"
+        assert one["PWR_ErrorMessages"] == f"not finished after 0 s; it goes on as operation {job.id}"
         slow.go.set()
-        assert (await site.service.jobs_.wait(job.id)).done == 1
+        assert (await site.service.operations.wait(job.id)).done == 1
         [one] = data(await site.ask("get_sleep_state_limit", "-n", str(nid)))
         assert one["PWR_Attrs"][0]["PWR_AttrValue"] == 1
 
@@ -203,7 +204,7 @@ async def test_frozen_nodes_are_left_alone_and_the_others_are_set(site: CapmcSit
     assert reply["e"] == 52
     assert [one["PWR_ErrorMessages"] for one in data(reply)] == [FROZEN, None]
     [job] = await limit_jobs_of(site)
-    assert (job.done, job.errors) == (1, ((f"n{frozen:05d}", FROZEN),))
+    assert (job.done, job.errors) == (1, (OperationError(node=f"n{frozen:05d}", detail=FROZEN),))
     read = data(await site.ask("get_sleep_state_limit", "-n", listed([frozen, free])))
     assert [one["PWR_Attrs"][0]["PWR_AttrValue"] for one in read] == [5, 1]
 

@@ -10,14 +10,23 @@ import numpy as np
 import pytest
 
 from strata.core.errors import DeviceError
-from strata.hardware.bmc import Reading
-from strata.hardware.controllers import Controllers, Dialect
-from strata.hardware.redfish.client import Credentials, RedfishClient, RedfishSettings
-from strata.power.collector import NOBODY, ByAddress, Collector, CollectorSettings, Floats, Look, Nodes
-from strata.power.collector_bulk import BulkSource, Told
-from strata.power.collector_nodes import AskSettings, NodeSource
-from strata.power.columns import PowerColumns
-from strata.power.series import Samples
+from strata.hardware.bmc.bmcs import Bmcs, Dialect
+from strata.hardware.bmc.protocol import Reading
+from strata.hardware.bmc.redfish.client import Credentials, RedfishClient, RedfishSettings
+from strata.power.series.records import Samples
+from strata.power.telemetry.bmcs import AskSettings, NodeSource
+from strata.power.telemetry.collector import (
+    NOBODY,
+    BulkSource,
+    ByAddress,
+    Collector,
+    CollectorSettings,
+    Floats,
+    Look,
+    Nodes,
+    Told,
+)
+from strata.power.telemetry.columns import PowerColumns
 from strata.virtual.bmc_server import SIMULATED_ACCOUNT, BmcServer
 from strata.virtual.fleet import GPUS
 from strata.virtual.fleet_power import FleetPower
@@ -76,7 +85,7 @@ def values(**columns: Sequence[float]) -> Mapping[str, Floats]:
 
 
 @asynccontextmanager
-async def simulated(count: int, *, patience: float = 10.0) -> AsyncIterator[tuple[BmcServer, Controllers]]:
+async def simulated(count: int, *, patience: float = 10.0) -> AsyncIterator[tuple[BmcServer, Bmcs]]:
     nodes = SimNodes(count)
     nodes.put(nodes.all, now=0.0, power="on")
     time = iter(range(0, 10**9, 10))
@@ -88,7 +97,7 @@ async def simulated(count: int, *, patience: float = 10.0) -> AsyncIterator[tupl
         Credentials(SIMULATED_ACCOUNT.user, SIMULATED_ACCOUNT.password),
         settings=RedfishSettings(timeout=patience, quick=patience),
     )
-    controllers = Controllers(client)
+    controllers = Bmcs(client)
     try:
         yield server, controllers
     finally:
@@ -255,7 +264,7 @@ async def test_other_protocols_are_asked_for_their_sensors_and_those_without_any
         return
 
     dialect = Dialect(found.__getitem__, lambda _: None, close)  # type: ignore[arg-type]
-    controllers = Controllers(RedfishClient(Credentials("u", "p")), {"ipmi": dialect})
+    controllers = Bmcs(RedfishClient(Credentials("u", "p")), {"ipmi": dialect})
     nodes = Nodes(uids=np.array([1, 2], dtype=np.int64), names=("a", "b"), bmcs=tuple(found))
     source = NodeSource(controllers, clock=lambda: 5.0)
     for _ in range(2):

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from strata.core.errors import DeviceError, Unavailable
-from strata.power.collector import NOBODY, Look, Nodes
-from strata.power.collector_agents import AgentReadings
-from strata.power.inband import Value
-from strata.power.inband_agents import AgentNodes
+from strata.power.limits.agents import AgentNodes
+from strata.power.limits.inband import Value
+from strata.power.telemetry.agents import AgentReadings
+from strata.power.telemetry.collector import NOBODY, Look, Nodes
 
 RANGE = 262_143.0
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from strata.core.errors import DeviceError, NotOffered
-from strata.hardware.bmc import Reading
-from strata.hardware.redfish.client import Credentials, RedfishClient
-from strata.power import collector_values as cv
-from strata.power.collector_redfish import make_plan, read_plan
+from strata.hardware.bmc.protocol import Reading
+from strata.hardware.bmc.redfish.client import Credentials, RedfishClient
+from strata.power.telemetry import values as cv
+from strata.power.telemetry.redfish import make_plan, read_plan
 from support.mockup_server import Mockup, shared_mockups
 
 Json = dict[str, Any]

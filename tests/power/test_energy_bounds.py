@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strata.power.downsample import FIELDS, ROW, Fold
-from strata.power.energy import energy_of
-from strata.power.series import METRICS, Energy
-from strata.power.series_codec import decode_summary, encode_summary
+from strata.power.series.codec import decode_summary, encode_summary
+from strata.power.series.downsample import FIELDS, ROW, Fold
+from strata.power.series.query import energy_of
+from strata.power.series.records import METRICS, Energy
 
 pytestmark = pytest.mark.slow
 

@@ -13,9 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from strata.core.errors import Unavailable
-from strata.power.interval_records import Event, Run, Summary
-from strata.power.intervals import Intervals
-from strata.power.intervals_file import IntervalFile
+from strata.power.accounting.intervals import IntervalFile, Intervals
+from strata.power.accounting.records import Event, Run, Summary
 
 DAY = 86_400.0
 

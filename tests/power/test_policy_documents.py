@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from strata.core.errors import BadRequest
-from strata.power.policy import Hours
-from strata.power.policy_file import parse
-from strata.power.units import seconds, show_watts, watts
+from strata.core.units import seconds, show_watts, watts
+from strata.power.policies.policy import Hours, parse
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "how-to" / "examples"
 

@@ -8,17 +8,20 @@ import numpy as np
 import pytest
 
 from strata.core.errors import Unavailable
+from strata.power.capping.ledger_store import HEAD, LedgerStore
+from strata.power.capping.sender import Sent
 from strata.power.capping.terms import Column, Commands, Ratings, Rows, Use
-from strata.power.governor import Governor
-from strata.power.governor_belief import HOLD
-from strata.power.plant import UNSEEN, Answers, Look
-from strata.power.policy_file import parse
-from strata.power.policy_view import Jobs, Waiting
+from strata.power.policies.policy import parse
+from strata.power.policies.view import Jobs, Waiting
+from strata.power.site.governed_fleet import UNSEEN, GovernedFleet, Look
+from strata.power.site.governor import HOLD, Governor
+from strata.store.memory import MemoryStore
+from strata.store.protocol import Put
 
 NODES = 10
 
 
-class Machine:
+class Machine(GovernedFleet):
     """Nodes that hold caps; ``deaf`` ones take them and say nothing."""
 
     def __init__(self) -> None:
@@ -37,33 +40,31 @@ class Machine:
     async def read_caps(self, rows: Rows) -> Column:
         return np.where(self.unreachable[rows], np.nan, self.caps[rows])
 
-    async def set_caps(self, commands: Commands) -> Answers:
+    async def set_caps(self, commands: Commands) -> Sent:
         rows, watts = commands
         there = ~self.unreachable[rows]
         self.caps[rows[there]] = watts[there]
         self.sent += len(rows)
-        return Answers(there & ~self.deaf[rows], np.zeros(len(rows), np.bool_))
+        return Sent(done=there & ~self.deaf[rows], refused=np.zeros(len(rows), np.bool_), why={})
 
     async def switch(self, rows: Rows, on: bool) -> None:
         self.switched.append((rows.tolist(), on))
 
 
-class Memory:
-    """A shelf that may be away."""
+class Memory(LedgerStore):
+    """A store in memory that may be away."""
 
     def __init__(self) -> None:
-        self.kept: bytes | None = None
+        self.memory = MemoryStore()
+        super().__init__(self.memory, np.arange(NODES), lambda: True)
         self.away = False
         self.tried = asyncio.Event()
-
-    async def load(self) -> bytes | None:
-        return self.kept
 
     async def save(self, kept: bytes) -> None:
         self.tried.set()
         if self.away:
             raise Unavailable("the store is away")
-        self.kept = kept
+        await super().save(kept)
 
 
 class Clock:
@@ -122,7 +123,7 @@ async def test_the_others_make_up_for_a_node_out_of_reach() -> None:
 async def test_a_damaged_ledger_is_replaced_by_what_nodes_say_once_nothing_is_under_way() -> None:
     machine, shelf, clock = Machine(), Memory(), Clock()
     machine.caps[:] = 250.0
-    shelf.kept = b"damaged"
+    await shelf.memory.txn([Put(HEAD, b"damaged")])
     made = governor(machine, shelf, clock)
     await made.round()
     assert made.status().allowed_w == 4000 and machine.sent == 0

@@ -7,9 +7,9 @@ import pytest
 
 from strata.power.capping.ledger import Ledger
 from strata.power.capping.terms import Limits, Use
-from strata.power.policy_file import parse
-from strata.power.policy_round import decide
-from strata.power.policy_view import Jobs, View, Waiting
+from strata.power.policies.decide import decide
+from strata.power.policies.policy import parse
+from strata.power.policies.view import Jobs, View, Waiting
 
 NODES = 64
 POLICY = parse(

@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 
 from strata.power.capping.terms import Use
-from strata.power.policy import Inrush, NodePower, OverProvisioned
-from strata.power.policy_file import parse
-from strata.power.policy_inrush import within
-from strata.power.policy_over import targets
-from strata.power.policy_queues import first_shares
-from strata.power.policy_step import step
-from strata.power.policy_view import Jobs, View, Waiting
+from strata.power.policies.capped_queues import first_shares
+from strata.power.policies.decide import step
+from strata.power.policies.inrush import within
+from strata.power.policies.over_provisioned import targets
+from strata.power.policies.policy import Inrush, NodePower, OverProvisioned, parse
+from strata.power.policies.view import Jobs, View, Waiting
 
 NOW = 1767607200.0  # Monday, 10:00 UTC
 HOUR = 3600.0

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from strata.core.errors import BadRequest
-from strata.power.trace import generate
-from strata.power.trace_files import read
+from strata.power.simulation.trace import generate
+from strata.power.simulation.trace_files import read
 
 SWF = """\
 ; Version: 2.2
@@ -41,7 +41,7 @@ def test_generated_jobs_ask_for_the_load_that_was_said() -> None:
     assert trace.nodes.max() <= 2000 and trace.watts.max() <= 400
 
 
-def test_a_job_draws_the_same_in_every_rehearsal() -> None:
+def test_a_job_draws_the_same_in_every_simulation() -> None:
     trace = generate(1, nodes=100, days=0.1, high=400.0)
     assert np.array_equal(trace.levels(3, 400.0), trace.levels(3, 400.0))
     assert trace.levels(3, 300.0).max() <= 300.0

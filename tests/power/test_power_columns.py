@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from strata.core.errors import BadRequest
-from strata.power.columns import Kind, PowerColumns
+from strata.power.telemetry.columns import Kind, PowerColumns
 from support.work import counted
 
 

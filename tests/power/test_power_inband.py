@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from strata.core.errors import BadRequest, NotOffered
-from strata.power.inband import FREQUENCIES, SLEEPS, Sysfs, Value, VirtualNodes, read, troubles, write
+from strata.power.limits.inband import FREQUENCIES, SLEEPS, Sysfs, Value, VirtualNodes, read, troubles, write
 
 
 @pytest.fixture

@@ -7,13 +7,13 @@ import asyncio
 import numpy as np
 import pytest
 
-from strata.control import power_requests
-from strata.control.power_requests import PowerRequests, Verdict, Verdicts
-from strata.control.power_shelf import LedgerShelf, forget
 from strata.core.errors import Conflict, Unavailable
 from strata.power.capping.ledger import Ledger
+from strata.power.capping.ledger_store import LedgerStore, forget
 from strata.power.capping.terms import Ratings, Use
-from strata.power.columns import Uids
+from strata.power.site import requests as power_requests
+from strata.power.site.requests import PowerRequests, Verdict, Verdicts
+from strata.power.telemetry.columns import Uids
 from strata.store.memory import MemoryStore
 from strata.store.protocol import Delete
 
@@ -53,25 +53,25 @@ def a_ledger(count: int) -> Ledger:
 
 async def test_the_ledger_is_read_back_by_uid_whoever_came_and_went() -> None:
     store = MemoryStore()
-    shelf = LedgerShelf(store, np.array([3, 5, 9]), lambda: True)
+    shelf = LedgerStore(store, np.array([3, 5, 9]), lambda: True)
     assert await shelf.load() is None
     await shelf.save(a_ledger(3).snapshot())
-    kept = await LedgerShelf(store, np.array([5, 7, 9, 11]), lambda: True).load()
+    kept = await LedgerStore(store, np.array([5, 7, 9, 11]), lambda: True).load()
     assert kept is not None
     found = Ledger.restore(a_ledger(4).ratings, kept)
     assert found.cap.tolist() == [201.0, 400.0, 202.0, 400.0], "who is new counts as not capped"
     await forget(store)
-    assert await LedgerShelf(store, np.array([5]), lambda: True).load() is None
+    assert await LedgerStore(store, np.array([5]), lambda: True).load() is None
     assert not (await store.range("power/")).entries
     await store.close()
 
 
 async def test_who_lost_the_lead_keeps_nothing_any_more() -> None:
     store = MemoryStore()
-    old = LedgerShelf(store, np.array([1, 2]), lambda: True)
+    old = LedgerStore(store, np.array([1, 2]), lambda: True)
     await old.load()
     await old.save(a_ledger(2).snapshot())
-    new = LedgerShelf(store, np.array([1, 2]), lambda: True)
+    new = LedgerStore(store, np.array([1, 2]), lambda: True)
     await new.load()
     changed = a_ledger(2)
     changed.cap[:] = 333.0
@@ -81,16 +81,16 @@ async def test_who_lost_the_lead_keeps_nothing_any_more() -> None:
         await old.save(changed.snapshot())
     assert old.lost
     with pytest.raises(Unavailable, match="another controller leads"):
-        await LedgerShelf(store, np.array([1]), lambda: False).save(b"x")
+        await LedgerStore(store, np.array([1]), lambda: False).save(b"x")
     await store.close()
 
 
 async def test_a_damaged_ledger_is_not_the_same_as_none() -> None:
     store = MemoryStore()
-    shelf = LedgerShelf(store, np.array([1, 2]), lambda: True)
+    shelf = LedgerStore(store, np.array([1, 2]), lambda: True)
     await shelf.load()
     await shelf.save(a_ledger(2).snapshot())
     [piece] = (await store.range("power/ledger-piece/")).entries
     await store.txn([Delete(piece.key)])
-    assert await LedgerShelf(store, np.array([1, 2]), lambda: True).load() == b""
+    assert await LedgerStore(store, np.array([1, 2]), lambda: True).load() == b""
     await store.close()

@@ -10,11 +10,12 @@ import numpy as np
 import psycopg
 import pytest
 
-from strata.control.settings import PowerSettings, Settings
 from strata.core.errors import BadRequest
-from strata.daemon.power import open_series
-from strata.power.series import Samples
-from strata.power.series_postgres import SCHEMA
+from strata.daemon.settings import Settings
+from strata.power.layer import series_of
+from strata.power.series.postgres import SCHEMA
+from strata.power.series.records import Samples
+from strata.power.settings import PowerSettings
 
 
 @pytest.mark.slow
@@ -29,7 +30,9 @@ async def test_samples_of_two_controllers_are_in_the_sites_database(database: st
             settings = Settings(state_dir=tmp_path / name, controller_id=name, power=PowerSettings(telemetry=url))
             settings.check()
             settings.state_dir.mkdir()
-            series.append(await open_series(settings, parts))
+            series.append(series_of(settings))
+            await series[-1].start()
+            parts.push_async_callback(series[-1].close)
         uids = np.array([1, 2])
         await series[0].append([Samples(metric="power", time=now, uids=uids, values=np.array([100.0, 200.0]))])
         await series[0].flush()

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from strata.core.errors import Corrupt
-from strata.power.downsample import ROW, Fold
-from strata.power.series import METRICS
-from strata.power.series_codec import decode_rows, decode_summary, encode_rows, encode_summary
+from strata.power.series.codec import decode_rows, decode_summary, encode_rows, encode_summary
+from strata.power.series.downsample import ROW, Fold
+from strata.power.series.records import METRICS
 
 POWER, ENERGY = METRICS["power"], METRICS["energy"]
 

@@ -11,16 +11,16 @@ import pytest
 from series_support import BEGIN, at, steady
 
 from strata.core.errors import BadRequest, Compacted, Unavailable
-from strata.power.series import Samples, Window
-from strata.power.series_columns import ColumnSeries, Keep
+from strata.power.series.records import Samples, Window
+from strata.power.series.series import Keep, Series
 
 pytestmark = pytest.mark.slow
 
-Maker = Callable[..., ColumnSeries]
+Maker = Callable[..., Series]
 
 
 @pytest.fixture
-async def series(make_series: Maker) -> AsyncIterator[ColumnSeries]:
+async def series(make_series: Maker) -> AsyncIterator[Series]:
     found = make_series()
     await found.start()
     yield found
@@ -35,7 +35,7 @@ def of(window: Window, uid: int) -> dict[float, float]:
     }
 
 
-async def test_what_is_appended_is_read_at_once(series: ColumnSeries) -> None:
+async def test_what_is_appended_is_read_at_once(series: Series) -> None:
     await series.append([at(BEGIN + 0.5, {1: 100.0, 7: 250.125})])
     found = await series.window("power", None, BEGIN, BEGIN + 10)
     assert (found.uids.tolist(), found.times.tolist(), found.values.tolist()) == (
@@ -45,7 +45,7 @@ async def test_what_is_appended_is_read_at_once(series: ColumnSeries) -> None:
     )
 
 
-async def test_what_is_on_disk_reads_as_what_is_in_memory(series: ColumnSeries) -> None:
+async def test_what_is_on_disk_reads_as_what_is_in_memory(series: Series) -> None:
     values = {uid: 100.0 + uid / 8 for uid in range(0, 9000, 2)}
     await series.append(steady(BEGIN, 200, values))
     uids = np.array([4, 8998, 9999])
@@ -56,7 +56,7 @@ async def test_what_is_on_disk_reads_as_what_is_in_memory(series: ColumnSeries) 
     assert of(found, 9999) == {}
 
 
-async def test_it_is_all_there_after_a_crash(series: ColumnSeries, make_series: Maker) -> None:
+async def test_it_is_all_there_after_a_crash(series: Series, make_series: Maker) -> None:
     await series.append(steady(BEGIN, 150, {1: 100.0, 2: 50.0}))
     await series.flush()
     # As a crash leaves it: nothing is tidied up, only the locks are gone.
@@ -94,7 +94,7 @@ async def test_nothing_more_needs_to_come_for_it_to_become_durable(
         await series.close()
 
 
-async def test_the_same_sample_twice_counts_once(series: ColumnSeries) -> None:
+async def test_the_same_sample_twice_counts_once(series: Series) -> None:
     once = steady(BEGIN, 61, {1: 100.0})
     await series.append(once)
     await series.append(once)
@@ -103,12 +103,12 @@ async def test_the_same_sample_twice_counts_once(series: ColumnSeries) -> None:
     assert found.joules[0] == pytest.approx(6000.0)
 
 
-async def test_of_two_values_for_a_second_the_last_given_stays(series: ColumnSeries) -> None:
+async def test_of_two_values_for_a_second_the_last_given_stays(series: Series) -> None:
     await series.append([at(BEGIN, {1: 100.0, 2: 10.0}), at(BEGIN, {1: 120.0, 2: math.nan})])
     assert (await series.window("power", None, BEGIN, BEGIN + 1)).values.tolist() == [[120.0, 10.0]]
 
 
-async def test_disorder_within_the_lateness_is_put_right(series: ColumnSeries) -> None:
+async def test_disorder_within_the_lateness_is_put_right(series: Series) -> None:
     ordered = [*steady(BEGIN, 40, {1: 100.0}), at(BEGIN + 40, {1: 200.0, 2: 300.0})]
     await series.append([ordered[index] for index in np.random.default_rng(1).permutation(len(ordered))])
     await series.append([at(BEGIN + 75, {1: 100.0})])
@@ -119,7 +119,7 @@ async def test_disorder_within_the_lateness_is_put_right(series: ColumnSeries) -
     assert series.refused.late == 0
 
 
-async def test_what_is_later_than_that_is_refused_and_counted(series: ColumnSeries) -> None:
+async def test_what_is_later_than_that_is_refused_and_counted(series: Series) -> None:
     await series.append(steady(BEGIN, 100, {1: 100.0, 2: 100.0}))
     await series.append([at(BEGIN + 10, {1: 999.0, 2: 999.0})])
     assert series.refused.late == 2
@@ -137,14 +137,14 @@ async def test_a_sender_with_a_wrong_clock_does_not_make_all_others_late(make_se
         await series.close()
 
 
-async def test_infinite_values_are_nothing(series: ColumnSeries) -> None:
+async def test_infinite_values_are_nothing(series: Series) -> None:
     await series.append([at(BEGIN, {1: math.inf, 2: 1e300, 3: 5.0})])
     assert series.refused.nonsense == 2
     found = await series.window("power", np.array([1, 2, 3]), BEGIN, BEGIN + 1)
     assert np.isnan(found.values).tolist() == [[True, True, False]]
 
 
-async def test_absurd_values_are_flagged_and_not_used(series: ColumnSeries) -> None:
+async def test_absurd_values_are_flagged_and_not_used(series: Series) -> None:
     batch = steady(BEGIN, 200, {1: 100.0, 2: 100.0})
     batch[20] = at(BEGIN + 20, {1: -5.0, 2: 1_000_000.0})
     await series.append(batch)
@@ -156,7 +156,7 @@ async def test_absurd_values_are_flagged_and_not_used(series: ColumnSeries) -> N
     assert (await series.window("power", None, BEGIN, BEGIN + 60)).flags.absurd.tolist() == [1, 1]
 
 
-async def test_a_gap_is_a_gap(series: ColumnSeries) -> None:
+async def test_a_gap_is_a_gap(series: Series) -> None:
     batch = steady(BEGIN, 100, {1: 100.0}) + steady(BEGIN + 200, 101, {1: 100.0})
     await series.append(batch)
     found = await series.energy(np.array([1]), BEGIN, BEGIN + 300)
@@ -165,14 +165,14 @@ async def test_a_gap_is_a_gap(series: ColumnSeries) -> None:
     assert (found.flags.gaps.tolist(), found.counted.tolist()) == ([1], [False])
 
 
-async def test_a_node_without_samples_used_nothing_that_we_know_of(series: ColumnSeries) -> None:
+async def test_a_node_without_samples_used_nothing_that_we_know_of(series: Series) -> None:
     await series.append(steady(BEGIN, 61, {1: 100.0}))
     found = await series.energy(np.array([1, 2]), BEGIN, BEGIN + 60)
     assert (found.known.tolist(), found.joules.tolist()) == ([1.0, 0.0], [6000.0, 0.0])
     assert np.isnan(found.peak[1])
 
 
-async def test_a_counter_is_right_across_any_gap(series: ColumnSeries) -> None:
+async def test_a_counter_is_right_across_any_gap(series: Series) -> None:
     batch = [at(BEGIN + second, {1: 1000.0 + 250.0 * second}, "energy") for second in (0, 1, 2, 500, 501)]
     await series.append(batch)
     found = await series.energy(np.array([1]), BEGIN, BEGIN + 501)
@@ -181,7 +181,7 @@ async def test_a_counter_is_right_across_any_gap(series: ColumnSeries) -> None:
 
 
 @pytest.mark.parametrize("end", [2.0**32, 2**64 / 1e6])
-async def test_a_counter_that_wraps_is_followed(series: ColumnSeries, end: float) -> None:
+async def test_a_counter_that_wraps_is_followed(series: Series, end: float) -> None:
     await series.append(
         [at(BEGIN + second, {1: (end - 3000.0 + 100.0 * second) % end}, "energy") for second in range(200)]
     )
@@ -190,7 +190,7 @@ async def test_a_counter_that_wraps_is_followed(series: ColumnSeries, end: float
     assert (found.flags.wraps.tolist(), found.flags.resets.tolist(), found.known.tolist()) == ([1], [0], [1.0])
 
 
-async def test_a_counter_that_is_reset_loses_one_interval_and_says_so(series: ColumnSeries) -> None:
+async def test_a_counter_that_is_reset_loses_one_interval_and_says_so(series: Series) -> None:
     counts = [50_000.0 + 100 * second if second < 70 else 100.0 * (second - 70) for second in range(200)]
     await series.append([at(BEGIN + second, {1: count}, "energy") for second, count in enumerate(counts)])
     found = await series.energy(np.array([1]), BEGIN, BEGIN + 199)
@@ -199,7 +199,7 @@ async def test_a_counter_that_is_reset_loses_one_interval_and_says_so(series: Co
     assert found.known[0] == pytest.approx(198 / 199)
 
 
-async def test_a_counter_that_stands_still_gives_way_to_the_power(series: ColumnSeries) -> None:
+async def test_a_counter_that_stands_still_gives_way_to_the_power(series: Series) -> None:
     for second in range(0, 300, 10):
         await series.append([at(BEGIN + second, {1: 5000.0}, "energy"), at(BEGIN + second, {1: 200.0})])
     found = await series.energy(np.array([1]), BEGIN, BEGIN + 290)
@@ -207,7 +207,7 @@ async def test_a_counter_that_stands_still_gives_way_to_the_power(series: Column
     assert found.flags.stuck[0] >= 120
 
 
-async def test_a_gauge_that_never_moves_is_flagged(series: ColumnSeries) -> None:
+async def test_a_gauge_that_never_moves_is_flagged(series: Series) -> None:
     for second in range(0, 1200, 10):
         await series.append([at(BEGIN + second, {1: 100.0, 2: 100.0 + second % 20})])
     window = await series.window("power", None, BEGIN, BEGIN + 1200)
@@ -217,7 +217,7 @@ async def test_a_gauge_that_never_moves_is_flagged(series: ColumnSeries) -> None
         assert stuck[1] == 0
 
 
-async def test_a_window_may_begin_and_end_between_samples(series: ColumnSeries) -> None:
+async def test_a_window_may_begin_and_end_between_samples(series: Series) -> None:
     await series.append(steady(BEGIN, 400, {1: 300.0}, "energy", pace=10))
     found = await series.energy(np.array([1]), BEGIN + 33, BEGIN + 333.5)
     assert found.known[0] == pytest.approx(1.0)
@@ -225,7 +225,7 @@ async def test_a_window_may_begin_and_end_between_samples(series: ColumnSeries) 
     assert found.error[0] < 2 * 10 * 300
 
 
-async def test_an_hour_is_the_sum_of_its_seconds(series: ColumnSeries) -> None:
+async def test_an_hour_is_the_sum_of_its_seconds(series: Series) -> None:
     rng = np.random.default_rng(3)
     uids = np.arange(50, dtype=np.int64)
     powers = np.rint(rng.uniform(100, 400, (4200, 50)))
@@ -249,7 +249,7 @@ async def test_an_hour_is_the_sum_of_its_seconds(series: ColumnSeries) -> None:
     assert some.sums == pytest.approx(powers[:, 10:20].sum(axis=1))
 
 
-async def test_cabinets_are_summed_apart(series: ColumnSeries) -> None:
+async def test_cabinets_are_summed_apart(series: Series) -> None:
     await series.append(steady(BEGIN, 150, {1: 100.0, 2: 10.0, 3: 1.0, 9: 5000.0}))
     await series.append([at(BEGIN + 150, {1: 200.0, 2: -1.0})])
     found = await series.totals("power", np.array([1, 2, 3, 4]), np.array([7, 5, 7, 8]), BEGIN + 10, BEGIN + 200)
@@ -259,7 +259,7 @@ async def test_cabinets_are_summed_apart(series: ColumnSeries) -> None:
     assert found.counts[0].tolist() == [1, 2, 0]
 
 
-async def test_a_sum_in_steps_is_of_means_where_some_are_missing(series: ColumnSeries) -> None:
+async def test_a_sum_in_steps_is_of_means_where_some_are_missing(series: Series) -> None:
     batch = steady(BEGIN, 240, {1: 100.0, 2: 10.0})
     batch[63] = at(BEGIN + 63, {1: 100.0})
     await series.append(batch)
@@ -271,7 +271,7 @@ async def test_a_sum_in_steps_is_of_means_where_some_are_missing(series: ColumnS
 
 
 @pytest.mark.parametrize("step", [10, 60, 600, 1800])
-async def test_a_step_has_the_mean_and_the_bounds(series: ColumnSeries, step: int) -> None:
+async def test_a_step_has_the_mean_and_the_bounds(series: Series, step: int) -> None:
     powers = 100.0 + np.arange(3700) % 60
     await series.append([at(BEGIN + second, {1: float(power)}) for second, power in enumerate(powers)])
     found = await series.window("power", None, BEGIN, BEGIN + 3600, step=step)
@@ -323,7 +323,7 @@ async def test_the_latest_is_no_older_than_asked(make_series: Maker) -> None:
         await series.close()
 
 
-async def test_nodes_that_come_and_go_keep_their_own_values(series: ColumnSeries) -> None:
+async def test_nodes_that_come_and_go_keep_their_own_values(series: Series) -> None:
     for second in range(0, 400, 5):
         await series.append([at(BEGIN + second, {100 - second // 5: float(second), 500: 1.0})])
     found = await series.window("power", None, BEGIN, BEGIN + 400)
@@ -332,7 +332,7 @@ async def test_nodes_that_come_and_go_keep_their_own_values(series: ColumnSeries
     assert len(of(found, 500)) == 80
 
 
-async def test_samples_of_one_second_need_not_be_of_one_instant(series: ColumnSeries) -> None:
+async def test_samples_of_one_second_need_not_be_of_one_instant(series: Series) -> None:
     for second in range(100):
         await series.append([at(BEGIN + second + 0.2, {1: 100.0}), at(BEGIN + second + 0.7, {2: 100.0})])
     found = await series.energy(np.array([1, 2]), BEGIN + 10, BEGIN + 90)
@@ -348,13 +348,13 @@ async def test_samples_of_one_second_need_not_be_of_one_instant(series: ColumnSe
         Samples(metric="horses", time=BEGIN, uids=np.array([1]), values=np.array([1.0])),
     ],
 )
-async def test_what_makes_no_sense_is_refused_whole(series: ColumnSeries, wrong: Samples) -> None:
+async def test_what_makes_no_sense_is_refused_whole(series: Series, wrong: Samples) -> None:
     with pytest.raises(BadRequest):
         await series.append([at(BEGIN, {1: 1.0}), wrong])
     assert len((await series.window("power", None, BEGIN, BEGIN + 1)).times) == 0
 
 
-async def test_questions_that_make_no_sense_are_refused(series: ColumnSeries) -> None:
+async def test_questions_that_make_no_sense_are_refused(series: Series) -> None:
     with pytest.raises(BadRequest, match="end"):
         await series.window("power", None, BEGIN, BEGIN)
     with pytest.raises(BadRequest, match="step"):

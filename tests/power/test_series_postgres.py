@@ -10,22 +10,22 @@ import pytest
 from series_support import BEGIN, at, steady
 
 from strata.core.errors import Refused, Unavailable
-from strata.power import series_postgres
-from strata.power.series_columns import ColumnSeries
+from strata.power.series import postgres as series_postgres
+from strata.power.series.series import Series
 from support.postgres import Postgres
 
 pytestmark = [pytest.mark.slow, pytest.mark.server]
 
-Starter = Callable[[str], Awaitable[ColumnSeries]]
+Starter = Callable[[str], Awaitable[Series]]
 
 
 @pytest.fixture
 async def writer(database: str) -> AsyncIterator[Starter]:
     """Starts a controller's series under a name."""
-    found: list[ColumnSeries] = []
+    found: list[Series] = []
 
-    async def start(name: str) -> ColumnSeries:
-        series = ColumnSeries.in_postgres(database, name, clock=lambda: BEGIN + 1000.0, flush_every=1000, lateness=30.0)
+    async def start(name: str) -> Series:
+        series = Series.in_postgres(database, name, clock=lambda: BEGIN + 1000.0, flush_every=1000, lateness=30.0)
         found.append(series)
         await series.start()
         return series
@@ -35,7 +35,7 @@ async def writer(database: str) -> AsyncIterator[Starter]:
         await series.close()
 
 
-async def crash(series: ColumnSeries) -> None:
+async def crash(series: Series) -> None:
     """End it as a crash does."""
     await asyncio.to_thread(series._intake.stop)
     series._started = False
@@ -129,7 +129,7 @@ async def test_of_a_database_that_is_away_for_long_the_oldest_is_given_up_and_co
         raise Unavailable("away")
 
     with monkeypatch.context() as patched:
-        patched.setattr(series._intake.shelf, "put", away)
+        patched.setattr(series._intake.store, "put", away)
         for second in range(0, 1000, 10):
             await series.append([at(BEGIN + second, {1: 100.0})])
         await series.append([at(BEGIN + 1050, {1: 100.0})])
@@ -139,7 +139,7 @@ async def test_of_a_database_that_is_away_for_long_the_oldest_is_given_up_and_co
 
 
 async def test_an_address_that_leads_nowhere_is_said_without_its_password() -> None:
-    series = ColumnSeries.in_postgres("host=/nonexistent user=strata password=hunter2", "one")
+    series = Series.in_postgres("host=/nonexistent user=strata password=hunter2", "one")
     with pytest.raises(Unavailable) as caught:
         await series.start()
     assert "hunter2" not in str(caught.value)

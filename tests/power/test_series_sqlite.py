@@ -12,17 +12,17 @@ import pytest
 from series_support import BEGIN, at, steady
 
 from strata.core.errors import Corrupt, Refused
-from strata.power.series_columns import ColumnSeries
+from strata.power.series.series import Series
 
 WRITER = """
 import asyncio, sys
 from pathlib import Path
 import numpy as np
-from strata.power.series import Samples
-from strata.power.series_columns import ColumnSeries
+from strata.power.series.records import Samples
+from strata.power.series.series import Series
 
 async def main():
-    series = ColumnSeries.in_file(Path(sys.argv[1]))
+    series = Series.in_file(Path(sys.argv[1]))
     await series.start()
     uids = np.arange(1000)
     for second in range(int(sys.argv[2]), 10**10):
@@ -36,8 +36,8 @@ asyncio.run(main())
 """
 
 
-def series_in(path: Path) -> ColumnSeries:
-    return ColumnSeries.in_file(path, clock=lambda: 4e9, lateness=30.0)
+def series_in(path: Path) -> Series:
+    return Series.in_file(path, clock=lambda: 4e9, lateness=30.0)
 
 
 def write_until_killed(path: Path, second: int, lines: int) -> int:
@@ -126,6 +126,6 @@ async def test_minutes_become_longer_chunks_as_soon_as_these_are_complete(tmp_pa
     series = series_in(tmp_path / "t.db")
     await series.start()
     await series.append([at(BEGIN + second, {1: 100.0}) for second in range(0, 7300, 10)])
-    counts = {level: len(series._intake.shelf.heads("power", level, BEGIN, BEGIN + 7300)) for level in (60, 600, 3600)}
+    counts = {level: len(series._intake.store.heads("power", level, BEGIN, BEGIN + 7300)) for level in (60, 600, 3600)}
     await series.close()
     assert counts == {60: 121, 600: 12, 3600: 2}

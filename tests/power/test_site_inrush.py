@@ -9,11 +9,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from strata.control.bmc_jobs import BmcJobs, Deed
-from strata.control.principal import LOCAL_ADMIN
-from strata.control.settings import PowerSettings
-from strata.power.capmc.nodes import node_on
+from strata.fleet.access.principal import LOCAL_ADMIN
+from strata.fleet.access.sealing import Seal
+from strata.hardware.bmc.operations import BmcJobs, Deed
+from strata.power.capmc.applets import APPLETS
 from strata.power.capmc.request import Ask
+from strata.power.settings import PowerSettings
 from support.power_site import ASK_AGAIN, Site, compute, settled, site_of
 
 pytestmark = pytest.mark.slow
@@ -60,7 +61,9 @@ async def test_nobody_starts_more_nodes_at_once_behind_a_strip_than_the_policy_a
         nodes = site.service.registry.select(",".join(names[:4]))
         await site.service.edits.set_desires(nodes, {"power": "on"}, (), "test")
         nids = [int(name[1:]) for name in names[4:]]
-        reply = await node_on(site.capmc.of(LOCAL_ADMIN), Ask(applet="node_on", body={"nids": nids}, shasta=False))
+        reply = await APPLETS["node_on"].answer(
+            site.capmc.of(LOCAL_ADMIN), Ask(applet="node_on", body={"nids": nids}, shasta=False)
+        )
         assert msgspec.json.decode(reply.body)["e"] == 0
         await site.until("all are on", lambda: len(on(site)) == len(names))
         assert most_at_once(site, behind, seconds=NEAR) <= AT_ONCE
@@ -77,7 +80,7 @@ async def test_a_node_whose_system_runs_makes_way_for_the_next(tmp_path: Path) -
         assert Counter(behind[name] for name in on(site)) == {"strip-0": AT_ONCE, "strip-1": AT_ONCE}
         waiting = site.service.registry.index_of(next(name for name in names if name not in on(site)))
         await site.until("told why", lambda: "lets no more nodes start at once" in str(site.service.view.why(waiting)))
-        by_hand = BmcJobs(site.service, site.machine.controllers.open)
+        by_hand = BmcJobs(site.service, site.machine.bmcs.open, Seal([b"k" * 32]))
         refused = await by_hand.carry_out(Deed(what="power", action="on", force=True), np.array([waiting]))
         [why] = refused.values()
         assert "soft-start lets no more nodes start at once behind its cabinet or power strip" in why

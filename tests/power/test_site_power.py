@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from strata.control.power_running import RunningJobs
-from strata.control.power_views.policies import PolicySpec, RehearsalSpec
-from strata.control.principal import LOCAL_ADMIN
-from strata.control.settings import PowerSettings
-from strata.control.site_power import SitePower
 from strata.core.errors import Conflict, Refused
-from strata.power.capmc.machine import CapChange
+from strata.fleet.access.principal import LOCAL_ADMIN
+from strata.power.capping.terms import CapChange
+from strata.power.policies.records import PolicySpec, SimulationSpec
+from strata.power.settings import PowerSettings
+from strata.power.site.running import RunningJobs
+from strata.power.site.site import SitePower
 from strata.store.memory import MemoryStore
 from strata.virtual.tree_power import MOST
 from support.power_site import NODES, compute, settled, site_of
@@ -51,7 +51,7 @@ async def test_a_swap_of_caps_lowers_first_and_never_passes_the_limit(tmp_path: 
             assert await site.cap(wanted) == {"e": 0, "err_msg": ""}
             assert sorted(site.caps) == [200.0] * 4 + [400.0] * 4
         assert site.peak <= LIMIT
-        assert (await site.service.jobs_.recent())[0].kind == "power-cap"
+        assert (await site.service.operations.recent())[0].kind == "power-cap"
 
 
 async def test_a_node_is_started_only_where_there_is_power_for_it(tmp_path: Path) -> None:
@@ -67,14 +67,14 @@ async def test_a_node_is_started_only_where_there_is_power_for_it(tmp_path: Path
         assert sum(site.machine.on(name) for name in names) == 5
 
 
-async def test_a_policy_runs_once_it_was_rehearsed_and_enabled(tmp_path: Path) -> None:
+async def test_a_policy_runs_once_it_was_simulated_and_enabled(tmp_path: Path) -> None:
     async with site_of(tmp_path, PowerSettings(limit=LIMIT)) as site:
         await site.until("lowered", lambda: settled(site))
         text = "limit: 2.4kW\ncap: 250W\nevery: 1s\nnodes: {low: 100W, high: 2400W}"
-        with pytest.raises(Refused, match="not rehearsed"):
+        with pytest.raises(Refused, match="not simulated"):
             await site.policies.put(LOCAL_ADMIN, "night", PolicySpec(text=text))
-        spec = RehearsalSpec(text=text, nodes=8, days=1, limit=2400, peak=2000)
-        await site.policies.rehearsed(LOCAL_ADMIN, spec)
+        spec = SimulationSpec(text=text, nodes=8, days=1, limit=2400, peak=2000)
+        await site.policies.note_simulation(LOCAL_ADMIN, spec)
         await site.policies.put(LOCAL_ADMIN, "night", PolicySpec(text=text))
         await site.policies.enable(LOCAL_ADMIN, "night")
         await site.until("capped", lambda: site.caps == [250.0] * NODES)
@@ -87,7 +87,7 @@ async def test_a_policy_runs_once_it_was_rehearsed_and_enabled(tmp_path: Path) -
         await site.policies.delete(LOCAL_ADMIN, "night")
         assert site.caps == [250.0] * NODES, "the last caps stay"
         written = [(one.action, one.author) for one in await site.service.ledger.latest(20)]
-        for action in ("rehearse", "put", "enable", "disable", "delete"):
+        for action in ("simulate", "put", "enable", "disable", "delete"):
             assert (f"power-policy.{action}", LOCAL_ADMIN.name) in written
 
 

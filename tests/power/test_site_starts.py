@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from strata.control.settings import PowerSettings
-from strata.power.capping.ledger import Ledger
-from strata.power.capping.starts import start_caps
+from strata.power.capping.ledger import Ledger, start_caps
 from strata.power.capping.terms import Limits, Ratings, Use
+from strata.power.settings import PowerSettings
 from support.power_site import ASK_AGAIN, Site, compute, settled, site_of
 
 MOST = 2400.0

@@ -15,13 +15,13 @@ import uvloop
 
 from strata.api.nginx import Nginx
 from strata.api.nginx_config import FrontDoor
-from strata.control.ca import Authority, Issued
 from strata.core.node import Interface, Node
-from strata.provisioning.alarm import Alarm
+from strata.fleet.access.authority import Authority, Issued
+from strata.fleet.alarm import Alarm
 from strata.provisioning.boot.builds import Builds
 from strata.provisioning.boot.fragment import Site
 from strata.provisioning.boot.ground import Ground
-from strata.provisioning.boot.nginx_files import BootFiles
+from strata.provisioning.boot.open import BootFiles
 from strata.provisioning.boot.profiles import Profiles
 from strata.provisioning.boot.service import BootService
 from strata.provisioning.dhcp.service import DhcpService

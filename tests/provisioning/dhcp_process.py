@@ -15,7 +15,7 @@ import uvloop
 
 from strata.core.errors import StrataError
 from strata.core.node import Node
-from strata.provisioning.alarm import Alarm
+from strata.fleet.alarm import Alarm
 from strata.provisioning.dhcp.responder import Heard
 from strata.provisioning.dhcp.service import DhcpService
 from strata.provisioning.directory import Directory

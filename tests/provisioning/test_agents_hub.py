@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from strata.core.errors import BadRequest, Denied, Unavailable
+from strata.fleet.alarm import Alarm
 from strata.provisioning.agents.agent import MOST_PENDING, RESEND_AFTER
 from strata.provisioning.agents.hub import LEAST_PAUSE, LONGEST_PAUSE, SILENT_AFTER, Hub, Misdirected
 from strata.provisioning.agents.wire import Exchange, Reply, Result
-from strata.provisioning.alarm import Alarm
 
 
 class Clock:
@@ -33,11 +33,11 @@ class World:
         self.hub = Hub(
             known=lambda name: name.startswith("n"),
             leads=lambda name: self.leads,
-            changed=self._changed,
             measured=lambda name, metrics: self.measured.append((name, metrics)),
             clock=self.clock,
             **more,
         )
+        self.hub.changed.append(self._changed)
         self._seq: dict[str, int] = {}
 
     def _changed(self, names: Collection[str]) -> None:

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from strata.core.errors import NotFound, Refused
-from strata.provisioning.alarm import Alarm
-from strata.provisioning.boot.profiles import Profile
+from strata.fleet.alarm import Alarm
+from strata.provisioning.boot.records import Profile
 from strata.provisioning.identity.alarms import FoldedAlarms
 from strata.provisioning.minos.artefacts import Artefacts
 from support.boot_site import MINOS, Boots, booting, make_node

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from strata.cli.main import run
-from strata.provisioning.boot.parameters import check_parameters, layered
+from strata.provisioning.boot.profiles import check_parameters, layered
 from strata.provisioning.minos import build as build_module
 from support import minos as support
 from support.boot_site import boot_json, booting

@@ -12,9 +12,9 @@ import pytest
 
 from strata.api.nginx import Nginx, find_nginx, free_port
 from strata.api.nginx_config import FrontDoor
-from strata.control.ca import Authority
 from strata.core.errors import BadRequest
-from strata.provisioning.boot.nginx_files import BootFiles, server_block
+from strata.fleet.access.authority import Authority
+from strata.provisioning.boot.open import BootFiles, server_block
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 

@@ -10,7 +10,7 @@ import pytest
 from strata.core.errors import NotFound, Refused, Unavailable
 from strata.provisioning.boot import media as media_module
 from strata.provisioning.boot.media import Media
-from strata.provisioning.boot.profiles import Profile
+from strata.provisioning.boot.records import Profile
 from strata.provisioning.identity.identity import TOKEN_TTL
 from support.boot_site import IPXE, MINOS, address_of, boot_json, booting, make_csr
 

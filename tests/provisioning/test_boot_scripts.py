@@ -11,8 +11,8 @@ import pytest
 from strata.core.errors import BadRequest, NotFound, Refused
 from strata.provisioning.boot.builds import Builds
 from strata.provisioning.boot.cpio import Member, archive
-from strata.provisioning.boot.parameters import check_parameters, layered
-from strata.provisioning.boot.profiles import Profile
+from strata.provisioning.boot.profiles import check_parameters, layered
+from strata.provisioning.boot.records import Profile
 from strata.provisioning.boot.script import Kernel, boot_script, waiting_script
 from support.boot_site import booting
 from support.signed_builds import open_builds, put_build

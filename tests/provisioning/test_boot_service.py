@@ -10,7 +10,7 @@ import pytest
 
 from strata.core.errors import Denied
 from strata.core.node import Interface, Node
-from strata.provisioning.boot.profiles import Profile
+from strata.provisioning.boot.records import Profile
 from support.boot_site import MINOS, address_of, boot_json, booting, mac_of, make_csr
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from strata.core.errors import BadRequest, StrataError, Unavailable
-from strata.provisioning.images.confinement import apart, build_ids, enter, run_program
-from strata.provisioning.images.furnish import write_layer
-from strata.provisioning.images.syscalls import open_beneath
+from strata.provisioning.images.build.confinement import apart, build_ids, enter, run_program
+from strata.provisioning.images.build.furnish import write_layer
+from strata.provisioning.images.build.syscalls import open_beneath
 
 
 @pytest.fixture

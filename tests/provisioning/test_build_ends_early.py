@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from strata.core.removal import mounts_below, unmount_below
-from strata.provisioning.images import commands
+from strata.provisioning.images.build import steps as commands
 from strata.provisioning.images.shelf import Shelf
 from support.image_support import Site, a_system, an_image, symlink, tar_of
 
@@ -31,7 +31,7 @@ while sleep 0.01; do : > "$root/$(date +%N)"; [ -n "$said" ] || {{ said=1; echo 
 RUN = """
 import asyncio, sys
 from pathlib import Path
-from strata.provisioning.images.commands import run
+from strata.provisioning.images.build.steps import run
 command = ["sh", "-c", "setsid sleep {mark} & echo mounted; sleep {mark}"]
 asyncio.run(run(command, log=Path(sys.argv[1]), contained=True))
 """

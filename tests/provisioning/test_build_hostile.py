@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from strata.core.errors import BadRequest
-from strata.provisioning.images import build as building
-from strata.provisioning.images import commands
+from strata.provisioning.images.build import build as building
+from strata.provisioning.images.build import steps as commands
 from strata.provisioning.images.layers import unpack
 from support.image_support import Site, a_system, an_image, file, folder, layer, symlink
 

@@ -9,7 +9,7 @@ import pytest
 from dhcp_machines import IPXE, NETWORKS, RELAY, cable, mac, node, read, request
 
 from strata.core.node import Interface
-from strata.provisioning.alarm import Alarm
+from strata.fleet.alarm import Alarm
 from strata.provisioning.dhcp import packet as p
 from strata.provisioning.dhcp.responder import BROADCAST, Heard, Responder
 from strata.provisioning.directory import Directory

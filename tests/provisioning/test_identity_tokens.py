@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from strata.core.errors import BadRequest, Denied
-from strata.provisioning.alarm import Alarm
+from strata.fleet.alarm import Alarm
 from strata.provisioning.identity.alarms import NODES, QUIET, FoldedAlarms
 from strata.provisioning.identity.identity import TOKEN_TTL, UNHEARD, Identity, Redemption
 from strata.provisioning.identity.records import PREFIX

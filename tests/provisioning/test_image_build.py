@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from strata.core.errors import BadRequest
-from strata.provisioning.images.recipe import parse_recipe
+from strata.provisioning.images.build.recipe import parse_recipe
 from support.image_support import Site, a_system, an_image, file, folder, layer
 
 pytestmark = pytest.mark.slow

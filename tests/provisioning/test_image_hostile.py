@@ -21,8 +21,8 @@ import pytest
 from strata.core.errors import BadRequest, Unavailable
 from strata.provisioning import worker
 from strata.provisioning.images import room, unpacking
+from strata.provisioning.images.build.recipe import parse_recipe
 from strata.provisioning.images.press import Order
-from strata.provisioning.images.recipe import parse_recipe
 from strata.provisioning.images.shelf import Shelf
 from strata.provisioning.images.tree import Tree
 from support.hostile_tars import END, header, number, pax, sparse

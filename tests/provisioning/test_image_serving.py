@@ -14,8 +14,8 @@ import pytest
 from strata.api.nginx import Nginx, free_port
 from strata.api.nginx_config import FrontDoor
 from strata.api.web_account import web_account
-from strata.control.ca import Authority, Issued, write_private
-from strata.control.principal import RIGHTS
+from strata.fleet.access.authority import Authority, Issued, write_private
+from strata.fleet.access.principal import RIGHTS
 from strata.provisioning.images.shelf import Shelf
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from strata.provisioning.images.last_words import last_words, one_line
+from strata.provisioning.images.build.last_words import last_words, one_line
 
 
 def test_the_line_that_says_why_is_among_the_last_words(tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ import pytest
 
 from strata.core.errors import BadRequest, NotFound, Unavailable
 from strata.core.node import Interface, Node
-from strata.provisioning.personality.image_set import File, ImageSet, Member, Mount, Ready, check, fill
-from strata.provisioning.personality.sets import PREFIX, ImageSets, encode
+from strata.provisioning.personality.records import File, ImageSet, Member, Mount, Ready, check, fill
+from strata.provisioning.personality.sets import ImageSets
+from strata.store.audit import Ledger
 from strata.store.memory import MemoryStore
 from strata.store.protocol import Delete, Put
 from support.agent_site import FakeReleases
@@ -38,7 +39,7 @@ class World:
         self.releases.move("debian:12", 1)
         self.changed: list[str] = []
         self._told = asyncio.Event()
-        self.sets = ImageSets(self.store, self.releases, changed=self._changed)
+        self.sets = ImageSets(self.store, Ledger(self.store), self.releases, changed=self._changed)
 
     def _changed(self, name: str) -> None:
         self.changed.append(name)
@@ -50,8 +51,7 @@ class World:
         self._told.clear()
 
     async def put(self, image_set: ImageSet) -> None:
-        revision = await self.store.txn([Put(PREFIX + image_set.name, encode(image_set))])
-        self.sets.wrote(image_set.name, image_set, revision)
+        await self.sets.records.put("test", image_set.name, image_set)
         await self.sets.settled()
 
 
@@ -183,10 +183,10 @@ async def test_a_set_whose_image_is_gone_says_so_and_comes_back_with_it(world: W
 
 
 async def test_what_other_controllers_change_is_followed(world: World) -> None:
-    await world.store.txn([Put(PREFIX + "compute", encode(one()))])
+    await world.store.txn([Put("image-set/compute", msgspec.msgpack.encode(one()))])
     await world.told()
-    assert world.sets.names() == ["compute"]
-    await world.store.txn([Delete(PREFIX + "compute")])
+    assert list(world.sets.records.all) == ["compute"]
+    await world.store.txn([Delete("image-set/compute")])
     await world.told()
     with pytest.raises(NotFound):
-        world.sets.get("compute")
+        world.sets.records.get("compute")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from strata.core.errors import NotFound, Unavailable
-from strata.provisioning.alarm import Alarm
+from strata.fleet.alarm import Alarm
 from strata.provisioning.images.release import CHUNK
 from strata.provisioning.replication.copying import Copier, Wanted
 

@@ -10,11 +10,11 @@ import numpy as np
 
 from simulation.network import CANARY
 from simulation.world import DESTRUCTIVE, WATTS, World
-from strata.control.fleet_views.desires import DesireChange
-from strata.control.principal import LOCAL_ADMIN
-from strata.control.registry import Registry
 from strata.core.errors import StrataError
 from strata.core.model import Mutation
+from strata.fleet.access.principal import LOCAL_ADMIN
+from strata.fleet.desires.records import DesireChange
+from strata.fleet.registry.registry import Registry
 from strata.store.audit import Ledger, verify
 
 
@@ -65,10 +65,10 @@ def promise_4_nothing_destructive_is_done_on_unknown(world: World) -> None:
                 continue
             controller = member.service.controller
             index = controller.registry.find(name)
-            if index < 0 or controller.engine.work.epoch[index] == 0:
+            if index < 0 or controller.engine.progress.epoch[index] == 0:
                 continue
             column = controller.engine.table.columns[original.variable]
-            if column.fact[index] == 0 and controller.engine.work.start_fact[index] == 0:
+            if column.fact[index] == 0 and controller.engine.progress.start_fact[index] == 0:
                 world.broken(4, f"{mutation.name} was sent to {name} while {original.variable} was unknown")
 
     world.at_every_act.append(check)
@@ -162,7 +162,7 @@ async def promise_10_a_whole_machine_request_is_tracked(world: World) -> None:
     service = next(m.service for m in world.members if m.service is not None)
     arguments = {"uids": ((1, world.plot.nodes),), "set": {"config": ["r1"]}, "unset": [], "author": "operator"}
     arguments["if_match"] = None  # type: ignore[assignment]
-    job = await service.jobs_.start("set-desires", "operator", world.plot.nodes, arguments)
+    job = await service.operations.start("set-desires", "operator", world.plot.nodes, arguments)
     member = next(m for m in world.members if m.service is service)
     await member.crash()
     await member.start()
@@ -170,9 +170,9 @@ async def promise_10_a_whole_machine_request_is_tracked(world: World) -> None:
     assert heir is not None
     for _ in range(120):
         if world.mechanisms.job_recovery:
-            await heir.jobs_.recover()
+            await heir.operations.recover()
         await asyncio.sleep(1.0)
-        ended = await heir.jobs_.show(job.id)
+        ended = await heir.operations.show(job.id)
         if ended.over:
             break
     if ended.state != "done" or ended.done != world.plot.nodes:
@@ -187,7 +187,7 @@ def liveness(world: World) -> None:
     for member in world.members:
         if member.service is None:
             continue
-        view, registry, work = member.service.view, member.service.registry, member.service.controller.engine.work
+        view, registry, work = member.service.view, member.service.registry, member.service.controller.engine.progress
         for name in world.sim.names:
             index = registry.find(name)
             if work.epoch[index] and view.state(index) != "ready":

@@ -78,7 +78,7 @@ OFF = {
 @pytest.mark.parametrize("mechanism", OFF)
 def test_the_check_fails_when_its_mechanism_is_switched_off(mechanism: str) -> None:
     without = msgspec.structs.replace(ALL, **{mechanism: False})
-    for seed in range(100, 112):
+    for seed in (143, *range(100, 112)):
         broken = {promise for promise, _ in run_seed(seed, without, msgspec.structs.replace(ROUGH)).violations}
         if OFF[mechanism] in broken:
             return

@@ -21,19 +21,21 @@ import numpy as np
 
 from simulation.mechanisms import ALL, Mechanisms
 from simulation.network import Line, LinkedDriver, LinkedStore, Weather
-from strata.control import documents, executor, logs
-from strata.control.clock import Clock
-from strata.control.controller import Controller
-from strata.control.edits import Edits
-from strata.control.fleet_views.desires import ApplyRequest
-from strata.control.principal import LOCAL_ADMIN
-from strata.control.service import Service
-from strata.control.settings import LeadershipSettings, Settings
+from strata.core import logs
 from strata.core.driver import Batch, Outcomes
 from strata.core.errors import StrataError
 from strata.core.model import Budget, Layer, Model, Mutation, values
 from strata.core.node import Node
+from strata.daemon.settings import Settings
 from strata.engine.settings import EngineSettings
+from strata.fleet.access.principal import LOCAL_ADMIN
+from strata.fleet.controller import driver_calls
+from strata.fleet.controller.clock import Clock
+from strata.fleet.controller.controller import Controller
+from strata.fleet.desires import documents
+from strata.fleet.desires.records import ApplyRequest
+from strata.fleet.registry.edits import Edits
+from strata.fleet.settings import LeadershipSettings
 from strata.hardware.model import LAYER as HARDWARE
 from strata.platform.model import LAYER as PLATFORM
 from strata.provisioning.model import LAYER as PROVISIONING
@@ -41,6 +43,7 @@ from strata.store.memory import MemoryStore
 from strata.virtual.driver import SimDriver
 from strata.virtual.faults import NO_FAULTS, Faults, Timing
 from strata.virtual.nodes import SimNodes
+from support.rooms import OpenFleet
 
 READY = {
     "power": ["on"],
@@ -126,7 +129,7 @@ class Member:
         self._world = world
         self.name = name
         self.line = Line(world.plot.weather, world.chance)
-        self.service: Service | None = None
+        self.service: OpenFleet | None = None
         self.store: LinkedStore | None = None
         self.wall_offset = 0.0
 
@@ -163,14 +166,14 @@ class Member:
                 await asyncio.sleep(1.0)
                 continue
             self.store = store
-            self.service = Service(controller, Settings(state_dir=NOWHERE))
+            self.service = OpenFleet(controller, Settings(state_dir=NOWHERE))
             return
 
     async def crash(self) -> None:
         """kill -9."""
         if self.service is not None:
             await _abandon(self.service.controller)
-            await self.service.jobs_.close()
+            await self.service.operations.close()
             self.service = None
         if self.store is not None:
             self.store.die()
@@ -181,8 +184,8 @@ async def _nothing(*_: object) -> None:
 
 
 async def _abandon(controller: Controller) -> None:
-    tasks = [*controller._tasks, *controller._acts._beginning, *controller.executor._tasks]
-    controller.executor._queues.clear()
+    tasks = [*controller._tasks, *controller._dispatcher._beginning, *controller.driver_calls._tasks]
+    controller.driver_calls._queues.clear()
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -240,7 +243,7 @@ class World:
         """A promise did not hold."""
         self.violations.append((promise, f"at {asyncio.get_running_loop().time():.1f} s: {how}"))
 
-    def service(self) -> Service | None:
+    def service(self) -> OpenFleet | None:
         """Some controller that runs."""
         running = [m.service for m in self.members if m.service is not None]
         return self.chance.choice(running) if running else None
@@ -468,7 +471,7 @@ class World:
         """Without the mechanisms that are plain functions."""
         with contextlib.ExitStack() as patches:
             if not self.mechanisms.redaction:
-                patches.enter_context(mock.patch.object(executor, "redact", lambda text: text))
+                patches.enter_context(mock.patch.object(driver_calls, "redact", lambda text: text))
             if not self.mechanisms.validation:
                 anything = lambda model, variable, wanted: tuple(wanted)  # noqa: E731
                 patches.enter_context(mock.patch.object(documents, "value_set", anything))

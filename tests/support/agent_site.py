@@ -8,34 +8,36 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from strata.api.agents import AgentDoor
+import numpy as np
+
 from strata.api.server import ApiServer
-from strata.api.services import Agents, Services
-from strata.control.auth import Authenticator
-from strata.control.controller import Controller
-from strata.control.metrics import Metrics
-from strata.control.no_workload import NoWorkload
-from strata.control.node_driver import BootWay, Ground, NodeDriver
-from strata.control.service import Service
-from strata.control.service_agents import AgentService
-from strata.control.service_alerts import agent_restarted, led_here, look_soon
-from strata.control.service_exec import ExecService
-from strata.control.service_image_sets import ImageSetService
-from strata.control.settings import LeadershipSettings, Settings, StoreSettings
-from strata.control.told_driver import ToldDriver
 from strata.core.driver import Batch
 from strata.core.errors import Denied, NotFound
 from strata.core.model import Model
+from strata.daemon.settings import Settings
 from strata.engine.settings import EngineSettings
-from strata.hardware.bmc import Boot
+from strata.fleet.access.credentials import Authenticator
+from strata.fleet.controller.controller import Controller
+from strata.fleet.services import Services
+from strata.fleet.settings import LeadershipSettings, StoreSettings
+from strata.hardware.bmc.protocol import Boot
 from strata.hardware.model import LAYER as HARDWARE
+from strata.platform.no_workload import NoWorkload
+from strata.provisioning.agents.door import AgentDoor
+from strata.provisioning.agents.driver import BootWay, Ground, NodeDriver
 from strata.provisioning.agents.hub import Hub
 from strata.provisioning.agents.inventories import Inventories
+from strata.provisioning.agents.open import tells
+from strata.provisioning.agents.service import AgentService
 from strata.provisioning.agents.unknown import UnknownMachines
+from strata.provisioning.exec.service import ExecService
+from strata.provisioning.identity.records import PREFIX as BOOTS
 from strata.provisioning.identity.records import BootRecord
 from strata.provisioning.images.release import ImageConfig, Release
 from strata.provisioning.model import LAYER as PROVISIONING
+from strata.provisioning.personality.service import ImageSetService
 from strata.provisioning.personality.sets import ImageSets
+from strata.store.audit import Ledger
 from strata.store.memory import MemoryStore
 from strata.store.protocol import Store
 from strata.virtual.driver import sim_drivers
@@ -43,6 +45,8 @@ from strata.virtual.faults import Timing
 from strata.virtual.fleet import simulated_nodes
 from strata.virtual.nodes import SimNodes
 from support.fake_agents import FRONT_SECRET
+from support.power_teller import PowerTeller
+from support.rooms import OpenFleet, api_services
 
 
 class FakeIdentity:
@@ -114,7 +118,7 @@ class FakeReleases:
 class AgentSite:
     """All of it. ``service`` is there once the controller is."""
 
-    service: Service
+    service: OpenFleet
     services: Services
 
     def __init__(
@@ -147,15 +151,13 @@ class AgentSite:
         self.busy: dict[str, str] = {}
         """Nodes that must not lose their power, and why."""
         self.logged: list[tuple[str, Any]] = []
-        self._sets: ImageSetService | None = None
         self.hub = Hub(
             known=lambda name: self.service.registry.find(name) >= 0,
-            leads=lambda name: led_here(self.service.controller)(name),
-            changed=lambda names: look_soon(self.service.controller)(list(names)),
-            restarted=lambda name: agent_restarted(self.service.controller)(name),
+            leads=lambda name: self.service.controller.leads(name),
+            restarted=lambda name: self.service.controller.agent_restarted(name),
             hold_most=hold_most,
         )
-        self.sets = ImageSets(store, releases, changed=lambda name: self._sets.changed(name) if self._sets else None)
+        self.sets = ImageSets(store, Ledger(store), releases, changed=self._set_changed)
         self.inventories = Inventories(directory / "inventories.db")
         ground = Ground(
             node=lambda name: self.service.registry.node(name),
@@ -170,6 +172,11 @@ class AgentSite:
             ahead=self._ahead,
         )
         self.driver = NodeDriver(self.hub, identity, self.sets, ground)  # type: ignore[arg-type]
+
+    def _set_changed(self, name: str) -> None:
+        nodes = np.flatnonzero(self.service.registry.wanted("image", name))
+        if len(nodes):
+            self.service.controller.renew_goal(nodes)
 
     async def _way(self, name: str) -> BootWay:
         return self.way
@@ -186,22 +193,22 @@ class AgentSite:
         wanted = goals.table[int(goals.codes[self.service.registry.index_of(name)])]
         return wanted[0] if wanted else ""
 
-    def agents(self) -> Agents:
+    def put_agents(self) -> None:
         """What the API needs."""
         unknown = UnknownMachines(self.owners.get, clock=lambda: self.now())
-        self._sets = ImageSetService(self.service, self.sets)
-        return Agents(
-            door=AgentDoor(
+        fleet = self.service
+        fleet.put(
+            AgentDoor(
                 hub=self.hub,
                 identity=self.identity,  # type: ignore[arg-type]
                 unknown=unknown,
                 inventoried=self.inventories.put,
                 logged=lambda name, lines: self.logged.append((name, lines)),
-            ),
-            agents=AgentService(self.service, self.hub, unknown, self.inventories),
-            exec=ExecService(self.service, self.hub),
-            sets=self._sets,
+            )
         )
+        fleet.put(AgentService(fleet, self.hub, unknown, self.inventories))
+        fleet.put(ExecService(fleet, self.hub))
+        fleet.put(ImageSetService(fleet, self.sets))
 
     def fact(self, node: str, variable: str) -> str:
         """What is believed of a node."""
@@ -253,7 +260,7 @@ async def agent_site(
             store,
             model or Model.of(HARDWARE, PROVISIONING),
             {
-                "bmc": ToldDriver(
+                "bmc": PowerTeller(
                     power, dark=driver.lost_power, lit=driver.got_power, before=driver.about_to_get_power
                 ),
                 "node": driver,
@@ -264,11 +271,11 @@ async def agent_site(
             engine=settings.engine,
             leadership=settings.leadership,
         )
-        site.service = service = Service(controller, settings)
+        site.service = service = OpenFleet(controller, settings)
+        site.hub.changed.append(tells(controller, driver))
+        service.edits.kept_by_name += (BOOTS,)
         authenticator = Authenticator(store, service.ledger)
-        site.services = Services(
-            facade=service, authenticator=authenticator, metrics=Metrics(), front_secret=FRONT_SECRET
-        )
+        site.services = api_services(fleet=service, authenticator=authenticator, front_secret=FRONT_SECRET)
         await authenticator.start()
         parts.push_async_callback(authenticator.stop)
         await controller.start()
@@ -278,8 +285,8 @@ async def agent_site(
         await site.hub.start()
         service.registry.departed.append(driver.forget)
         parts.push_async_callback(site.hub.stop)
-        site.services.agents = site.agents()
-        parts.push_async_callback(site.services.agents.exec.close)
+        site.put_agents()
+        parts.push_async_callback(service.of(ExecService).close)
         if not len(service.registry):
             bmcs = "http://bmc.example" if bmc else ""
             await service.edits.create_nodes(simulated_nodes(nodes, bmc_base=bmcs), "test")
@@ -287,7 +294,7 @@ async def agent_site(
         server = ApiServer(site.services, site.admin, site.socket)
         await server.start()
         parts.push_async_callback(server.stop)
-        parts.push_async_callback(service.jobs_.close)
+        parts.push_async_callback(service.operations.close)
         yield site
 
 

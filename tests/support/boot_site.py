@@ -15,9 +15,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from strata.control.ca import Authority, Issued
 from strata.core.node import Interface, Node
-from strata.provisioning.alarm import Alarm
+from strata.fleet.access.authority import Authority, Issued
+from strata.fleet.alarm import Alarm
 from strata.provisioning.boot.fragment import PATH, Site
 from strata.provisioning.boot.ground import Ground
 from strata.provisioning.boot.http import Limits

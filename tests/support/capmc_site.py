@@ -18,18 +18,19 @@ import numpy as np
 import pytest
 
 from strata.api.server import ApiServer
-from strata.api.services import Services
-from strata.control.auth import Authenticator
-from strata.control.bmc_jobs import BmcJobs
-from strata.control.cap_sender import CapSender
-from strata.control.metrics import Metrics
-from strata.control.principal import LOCAL_ADMIN
-from strata.control.service_capmc import CapmcService, CapmcView
-from strata.control.service_emergency import EmergencyService
-from strata.power.columns import Kind, PowerColumns
-from strata.power.inband import Inband, VirtualNodes
+from strata.fleet.access.credentials import Authenticator
+from strata.fleet.access.principal import LOCAL_ADMIN
+from strata.fleet.access.sealing import Seal
+from strata.hardware.bmc.operations import BmcJobs
+from strata.hardware.emergency.service import EmergencyService
+from strata.power.capmc.boots import boots_of
+from strata.power.capmc.service import CapmcMachine, CapmcService
+from strata.power.capping.sender import CapSender
+from strata.power.limits.inband import Inband, VirtualNodes
+from strata.power.telemetry.columns import Kind, PowerColumns
 from strata.store.protocol import Put
 from support.fake_machine import fake_machine
+from support.rooms import api_services
 from support.simulated_machine import SimulatedMachine, simulated_machine
 
 READY = {
@@ -51,27 +52,24 @@ class CapmcSite:
         self.service = machine.service
         self.columns = PowerColumns()
         self.socket = directory / "capmc.sock"
-        BmcJobs(machine.service, machine.controllers.open)
-        hardware, _ = fake_machine(machine.service)
-        self.emergency = EmergencyService(machine.service, machine.controllers)
-        hardware = msgspec.structs.replace(hardware, emergency=self.emergency)
+        BmcJobs(machine.service, machine.bmcs.open, Seal([b"k" * 32]))
+        rooms, _ = fake_machine(machine.service)
+        self.emergency = EmergencyService(machine.service, machine.bmcs)
+        rooms[EmergencyService] = self.emergency
         self.capmc = CapmcService(
             machine.service,
-            hardware,
             self.columns,
-            CapSender(machine.service, machine.controllers.open, self.columns),
+            CapSender(machine.service, machine.bmcs.open, self.columns),
             inband=inband or VirtualNodes(directory / "inband"),
         )
-        self.services = Services(
-            facade=machine.service,
-            authenticator=Authenticator(machine.service.controller.store, machine.service.ledger),
-            metrics=Metrics(),
-            machine=hardware,
-            capmc=self.capmc,
+        self.services = api_services(
+            fleet=machine.service,
+            authenticator=Authenticator(machine.service.store, machine.service.ledger),
+            rooms={**rooms, CapmcService: self.capmc},
         )
 
     @property
-    def view(self) -> CapmcView:
+    def view(self) -> CapmcMachine:
         """The machine as the administrator sees it."""
         return self.capmc.of(LOCAL_ADMIN)
 
@@ -151,12 +149,13 @@ async def capmc_site(
         site.measure()
         server = ApiServer(site.services, site.socket)
         await server.start()
-        await site.capmc.start()
+        boots = boots_of(site.capmc)
+        await boots.start()
         try:
             yield site
         finally:
             await site.emergency.stop()
-            await site.capmc.stop()
+            await boots.stop()
             await server.stop()
 
 

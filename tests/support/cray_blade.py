@@ -6,7 +6,7 @@ hms-power-control) describe: no links between systems and chassis, members in no
 EnclosureManager, caps as Controls of the first schema (SettingRangeMin) or, before those, in the Power of the chassis.
 
     async with CrayBlade() as blade:
-        RedfishController(client, blade.node(1)) ...
+        RedfishBmc(client, blade.node(1)) ...
 """
 
 from __future__ import annotations

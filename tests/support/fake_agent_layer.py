@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
-from strata.api.agents import AgentDoor
-from strata.api.services import Agents
-from strata.control import agent_views as a
-from strata.control.facade import Facade
-from strata.control.fleet_views.nodes import NodeSpec, NodeView
-from strata.control.principal import Principal
 from strata.core.errors import BadRequest, Conflict, NotFound
+from strata.fleet.access.principal import Principal
+from strata.fleet.nodes.records import NodeSpec, NodeView
+from strata.provisioning.agents import records as a
+from strata.provisioning.agents.door import AgentDoor
 from strata.provisioning.agents.hub import Hub
+from strata.provisioning.agents.service import AgentService
 from strata.provisioning.agents.unknown import UnknownMachines
-from strata.provisioning.personality.image_set import ImageSet, Member, check
+from strata.provisioning.exec.records import ExecRequest, ExecResult, ExecView
+from strata.provisioning.exec.service import ExecService
+from strata.provisioning.personality.records import ImageSet, ImageSetList, ImageSetSpec, ImageSetView, Member, check
+from strata.provisioning.personality.service import ImageSetService
 from support.agent_site import FakeIdentity
 
 SET = "compute"
@@ -24,7 +27,7 @@ _DIGEST = f"sha256:{'0' * 64}"
 class FakeAgentService:
     """Stands in for ``AgentService``."""
 
-    def __init__(self, facade: Facade) -> None:
+    def __init__(self, facade: Any) -> None:
         self._facade = facade
         self._macs = {MAC}
 
@@ -68,30 +71,30 @@ class FakeAgentService:
 class FakeExec:
     """Stands in for ``ExecService``: a run is over at once."""
 
-    def __init__(self, facade: Facade) -> None:
+    def __init__(self, facade: Any) -> None:
         self._facade = facade
-        self._runs: dict[str, a.ExecView] = {}
+        self._runs: dict[str, ExecView] = {}
         self._ids = itertools.count(1)
 
-    async def begin(self, who: Principal, request: a.ExecRequest) -> a.ExecView:
+    async def begin(self, who: Principal, request: ExecRequest) -> ExecView:
         names = list(await self._facade.node_names(who, request.select))
         if not names:
             raise BadRequest("no node is selected", where="select")
         ident = f"{next(self._ids):016x}"
-        items = (a.ExecResult(node=name, exit=0, output="hello\n", truncated=False, error="") for name in names)
-        self._runs[ident] = a.ExecView(
+        items = (ExecResult(node=name, exit=0, output="hello\n", truncated=False, error="") for name in names)
+        self._runs[ident] = ExecView(
             id=ident, argv=request.argv, author=who.name, created=1.0, state="done", total=len(names),
             done=len(names), failed=0, items=tuple(items), next=len(names),
         )  # fmt: skip
         return self._runs[ident]
 
-    async def show(self, who: Principal, ident: str, after: int, wait: float) -> a.ExecView:
+    async def show(self, who: Principal, ident: str, after: int, wait: float) -> ExecView:
         return self._find(ident)
 
     async def cancel(self, who: Principal, ident: str) -> None:
         self._find(ident)
 
-    def _find(self, ident: str) -> a.ExecView:
+    def _find(self, ident: str) -> ExecView:
         if ident not in self._runs:
             raise NotFound("no such run", where=ident)
         return self._runs[ident]
@@ -103,19 +106,19 @@ class FakeImageSets:
     def __init__(self) -> None:
         self._sets = {SET: (ImageSet(name=SET, members=(Member(name="system", release="debian:12"),)), 1)}
 
-    async def all(self, who: Principal) -> a.ImageSetList:
-        return a.ImageSetList(items=tuple([await self.show(who, name) for name in sorted(self._sets)]))
+    async def all(self, who: Principal) -> ImageSetList:
+        return ImageSetList(items=tuple([await self.show(who, name) for name in sorted(self._sets)]))
 
-    async def show(self, who: Principal, name: str) -> a.ImageSetView:
+    async def show(self, who: Principal, name: str) -> ImageSetView:
         if name not in self._sets:
             raise NotFound("no such image set", where=name)
         found, revision = self._sets[name]
-        return a.ImageSetView(
+        return ImageSetView(
             name=name, description=found.description, members=found.members, digest=_DIGEST, problem="",
             releases={member.name: _DIGEST for member in found.members}, wanted=2, running=1, revision=revision,
         )  # fmt: skip
 
-    async def put(self, who: Principal, name: str, spec: a.ImageSetSpec, expected: int | None) -> a.ImageSetView:
+    async def put(self, who: Principal, name: str, spec: ImageSetSpec, expected: int | None) -> ImageSetView:
         made = ImageSet(name=name, members=spec.members, description=spec.description)
         check(made)
         revision = self._sets[name][1] if name in self._sets else 0
@@ -130,7 +133,7 @@ class FakeImageSets:
         del self._sets[name]
 
 
-def fake_agent_layer(facade: Facade) -> Agents:
+def fake_agent_layer(facade: Any) -> dict[type[Any], Any]:
     """All of it, over one facade."""
 
     async def inventoried(node: str, body: bytes) -> None: ...
@@ -142,9 +145,9 @@ def fake_agent_layer(facade: Facade) -> Agents:
         inventoried=inventoried,
         logged=lambda node, lines: None,
     )
-    return Agents(
-        door=door,
-        agents=FakeAgentService(facade),  # type: ignore[arg-type]
-        exec=FakeExec(facade),  # type: ignore[arg-type]
-        sets=FakeImageSets(),  # type: ignore[arg-type]
-    )
+    return {
+        AgentDoor: door,
+        AgentService: FakeAgentService(facade),
+        ExecService: FakeExec(facade),
+        ImageSetService: FakeImageSets(),
+    }

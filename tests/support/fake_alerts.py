@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from strata.control.machine_views.alerts import AlertPage, AlertView, WebhookSpec, WebhookView
-from strata.control.machine_views.consoles import ConsoleHit, ConsoleHits, ConsoleLine, ConsoleQuery, ConsoleView
-from strata.control.machine_views.events import EventPage, EventView
-from strata.control.principal import Principal
 from strata.core.decoding import UNREADABLE
 from strata.core.errors import BadRequest, Denied, NotFound
+from strata.fleet.access.principal import Principal
+from strata.hardware.alerts.records import AlertPage, AlertView, WebhookSpec, WebhookView
+from strata.hardware.consoles.records import ConsoleHit, ConsoleHits, ConsoleLine, ConsoleQuery, ConsoleView
+from strata.hardware.events.records import EventPage, EventView
 from support.fake_ground import Ground
 
 

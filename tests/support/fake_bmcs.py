@@ -6,27 +6,24 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from strata.control.fleet_views.desires import DesireChange
-from strata.control.fleet_views.jobs import JobView
-from strata.control.machine import Many
-from strata.control.machine_views.bmcs import (
-    BiosView,
-    BmcView,
-    FirmwareUpdate,
-    FirmwareView,
-    LogEntryView,
-    NodeFirmware,
-    NodeReadings,
-    PowerLimitView,
-    ReadingView,
-    Scalar,
-    ServiceSettingsChange,
-    ServiceSettingsView,
-)
-from strata.control.principal import Principal
 from strata.core.errors import DeviceError, NotOffered
 from strata.core.nodeset import fold
-from strata.hardware.bmc import Boot, Media, PowerAction
+from strata.fleet.access.principal import Principal
+from strata.fleet.desires.records import DesireChange
+from strata.fleet.operations.records import Operation
+from strata.hardware.bmc.protocol import Boot, Firmware, Media, PowerAction, PowerLimit, Reading
+from strata.hardware.bmc.records import (
+    BmcView,
+    FirmwareUpdate,
+    LogEntryView,
+    Many,
+    NodeBios,
+    NodeFirmware,
+    NodeReadings,
+    NodeSettings,
+    Scalar,
+    ServiceSettingsChange,
+)
 from support.fake_ground import IDENTITY, Ground, address, job
 
 
@@ -81,12 +78,12 @@ class FakeBmcs:
             for n in (1, 2, 3)
         ]  # fmt: skip
 
-    async def limits(self, who: Principal, node: str) -> Sequence[PowerLimitView]:
+    async def limits(self, who: Principal, node: str) -> Sequence[PowerLimit]:
         await self.ground.read(who, node, "limits")
         if node in self.ground.bare:
             raise NotOffered("it cannot be capped", node=node)
         cap = self.ground.caps.get(node)
-        return [PowerLimitView(id="/c", name="Node", watts=cap, least=100.0, most=900.0, via="PowerControl")]
+        return [PowerLimit(id="/c", name="Node", watts=cap, least=100.0, most=900.0, via="PowerControl")]
 
     async def set_limit(self, who: Principal, select: str, limit: str, watts: float | None) -> Many:
         for node in await self.ground.owned(who, select):
@@ -95,12 +92,12 @@ class FakeBmcs:
                 self.ground.caps[node] = watts
         return await self.ground.do(who, select, "limit", str(watts))
 
-    async def bios(self, who: Principal, node: str) -> BiosView:
+    async def bios(self, who: Principal, node: str) -> NodeBios:
         await self.ground.read(who, node, "bios")
         if node in self.ground.bare:
             raise NotOffered("it has no settings", node=node)
         staged = self.ground.staged.get(node, {})
-        return BiosView(node=node, current={"ProcTurbo": "Enabled", "Cores": 64}, staged=staged)
+        return NodeBios(node=node, current={"ProcTurbo": "Enabled", "Cores": 64}, staged=staged)
 
     async def stage_bios(self, who: Principal, select: str, attributes: Mapping[str, Scalar]) -> Many:
         for node in await self.ground.owned(who, select):
@@ -116,14 +113,14 @@ class FakeBmcs:
             for name in names
         ]
 
-    async def update_firmware(self, who: Principal, request: FirmwareUpdate) -> JobView:
+    async def update_firmware(self, who: Principal, request: FirmwareUpdate) -> Operation:
         names = await self.ground.owned(who, request.select)
         self.ground.asked.append(("firmware", request.uri, request.apply_time, fold(names)))
         return job("firmware", len(names))
 
-    async def settings(self, who: Principal, node: str) -> ServiceSettingsView:
+    async def settings(self, who: Principal, node: str) -> NodeSettings:
         await self.ground.read(who, node, "settings")
-        return ServiceSettingsView(node=node, ntp=None, syslog=None)
+        return NodeSettings(node=node, ntp=None, syslog=None)
 
     async def set_settings(self, who: Principal, select: str, settings: ServiceSettingsChange) -> Many:
         return await self.ground.do(who, select, "settings")
@@ -134,12 +131,12 @@ class FakeBmcs:
         return await self.ground.do(who, select, "media", image)
 
 
-FIRMWARE = FirmwareView(id="/f", name="BIOS", version="1.2", updateable=True, component="")
+FIRMWARE = Firmware(id="/f", name="BIOS", version="1.2", updateable=True, component="")
 
 
-def _reading(name: str, kind: str, unit: str, value: float | None, **more: Any) -> ReadingView:
+def _reading(name: str, kind: str, unit: str, value: float | None, **more: Any) -> Reading:
     rest = {"health": "ok", "high": None, "low": None, "doubt": "", **more}
-    return ReadingView(name=name, kind=kind, unit=unit, value=value, **rest)
+    return Reading(name=name, kind=kind, unit=unit, value=value, **rest)
 
 
 READINGS = (

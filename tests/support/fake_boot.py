@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
-from strata.control import boot_views as b
-from strata.control.facade import Facade
-from strata.control.principal import Principal
-from strata.provisioning.boot.profiles import Profile, Profiles
+from strata.fleet.access.principal import Principal
+from strata.provisioning.boot import records as b
+from strata.provisioning.boot.profiles import Profiles
+from strata.provisioning.boot.records import Profile
 from strata.store.audit import Ledger
 from strata.store.memory import MemoryStore
 
@@ -19,7 +21,7 @@ MEDIUM = f"{'m' * 43}.iso"
 class FakeBoot:
     """Stands in for ``BootControl``."""
 
-    def __init__(self, facade: Facade, store: MemoryStore, ledger: Ledger) -> None:
+    def __init__(self, facade: Any, store: MemoryStore, ledger: Ledger) -> None:
         self._facade = facade
         self._profiles = Profiles(store, ledger, lambda which, arch: BUILD)
 
@@ -31,10 +33,10 @@ class FakeBoot:
         return b.ProfileView(
             name=name, build=BUILD, builds={"x86_64": BUILD}, label=self._profiles.label(name, "x86_64"),
             command_line=self._profiles.parameters(name),
-            wanted=0, revision=await self._profiles.revision(name), **about,
+            wanted=0, revision=self._profiles.revision(name), **about,
         )  # fmt: skip
 
-    async def put_profile(self, who: Principal, name: str, spec: b.ProfileSpec, expected: int | None) -> b.ProfileView:
+    async def put_profile(self, who: Principal, name: str, spec: b.Profile, expected: int | None) -> b.ProfileView:
         await self._profiles.put(name, Profile(**msgspec.structs.asdict(spec)), who.name, expected)
         return await self.profile(who, name)
 

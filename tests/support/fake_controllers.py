@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from strata.core.errors import Unavailable
-from strata.provisioning.alarm import Alarm
+from strata.fleet.alarm import Alarm
 from strata.provisioning.images.records import LayerRecord, Made
 from strata.provisioning.images.release import CHUNK, ImageConfig, Release
 from strata.provisioning.images.repository import Images

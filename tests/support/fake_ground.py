@@ -6,21 +6,19 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, TypeVar
 
-from strata.control.facade import Facade
-from strata.control.fleet_views.jobs import JobView
-from strata.control.machine import Many
-from strata.control.machine_views.alerts import AlertView, WebhookView
-from strata.control.machine_views.consoles import ConsoleLine
-from strata.control.machine_views.credentials import BmcCredentialView
-from strata.control.machine_views.discovery import DiscoveryReport
-from strata.control.machine_views.events import EventView
-from strata.control.machine_views.fabric import FabricView
-from strata.control.machine_views.inventory import ComponentView
-from strata.control.machine_views.many import Failed, ManyOutcome
-from strata.control.principal import LOCAL_ADMIN, Principal
 from strata.core.errors import Denied, DeviceError
 from strata.core.nodeset import fold
-from strata.hardware.bmc import Boot, Identity, Severity
+from strata.fleet.access.principal import LOCAL_ADMIN, Principal
+from strata.fleet.operations.records import Operation
+from strata.hardware.alerts.records import AlertView, WebhookView
+from strata.hardware.bmc.protocol import Boot, Identity, Severity
+from strata.hardware.bmc.records import Failed, Many, ManyOutcome
+from strata.hardware.consoles.records import ConsoleLine
+from strata.hardware.credentials.records import BmcCredentialView
+from strata.hardware.discovery.records import DiscoveryReport
+from strata.hardware.events.records import EventView
+from strata.hardware.fabric.records import FabricView
+from strata.hardware.inventory.records import ComponentView
 
 _T = TypeVar("_T")
 
@@ -28,7 +26,7 @@ _T = TypeVar("_T")
 class Ground:
     """What there is."""
 
-    def __init__(self, facade: Facade) -> None:
+    def __init__(self, facade: Any) -> None:
         self.facade = facade
         self.undiscovered: set[str] = set()
         self.dead: set[str] = set()
@@ -106,9 +104,9 @@ class Ground:
         return ManyOutcome(done=fold(good), done_count=len(good), failed=failed, failed_count=len(failed))
 
 
-def job(kind: str, total: int) -> JobView:
+def job(kind: str, total: int) -> Operation:
     """Work that has begun."""
-    return JobView(
+    return Operation(
         id="j1", kind=kind, state="running", total=total, done=0, failed=0, errors=(), author="t", created=1.0,
         finished=None,
     )  # fmt: skip

@@ -7,23 +7,23 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from strata.control.fleet_views.jobs import JobView
-from strata.control.machine_views.discovery import DiscoverRequest, DiscoveryReport
-from strata.control.machine_views.fabric import FabricView, SwitchNodes
-from strata.control.machine_views.inventory import (
+from strata.core.errors import BadRequest, NotFound
+from strata.core.nodeset import fold
+from strata.fleet.access.principal import Principal, Right
+from strata.fleet.operations.records import Operation
+from strata.hardware.discovery.records import DiscoverRequest, DiscoveryReport
+from strata.hardware.fabric.records import FabricView, SwitchNodes
+from strata.hardware.inventory.records import (
+    BmcHardware,
+    BmcPage,
+    BmcSummary,
     ComponentPage,
     ComponentQuery,
     ComponentView,
-    ControllerPage,
-    ControllerSummary,
-    ControllerView,
     HardwareChange,
     HardwareConflict,
     NodeHardware,
 )
-from strata.control.principal import Principal, Right
-from strata.core.errors import BadRequest, NotFound
-from strata.core.nodeset import fold
 from support.fake_ground import IDENTITY, PDU_ADDRESS, Ground, address, job
 
 GPU_EVERY = 4
@@ -39,31 +39,31 @@ class FakeInventory:
     async def _known(self, who: Principal) -> list[str]:
         return [n for n in await self.ground.facade.node_names(who, "*") if n not in self.ground.undiscovered]
 
-    def _summary(self, node: str) -> ControllerSummary:
-        return ControllerSummary(
+    def _summary(self, node: str) -> BmcSummary:
+        return BmcSummary(
             address=address(node), identity=IDENTITY, seen=1.0, nodes=(node,), machines=1, components={}, trouble=()
         )
 
-    async def _all(self, who: Principal) -> list[ControllerSummary]:
+    async def _all(self, who: Principal) -> list[BmcSummary]:
         found = [self._summary(name) for name in await self._known(who)]
         if self.ground.pdus and not who.scope:
             one = self._summary("")
             found.append(replace(one, address=PDU_ADDRESS, nodes=(), components={"pdu": 1, "outlet": 2}))
         return found
 
-    async def controllers(self, who: Principal, limit: int, after: str) -> ControllerPage:
+    async def bmcs(self, who: Principal, limit: int, after: str) -> BmcPage:
         found = await self._all(who)
         if not after.isascii() or not (after or "0").isdigit():
             raise BadRequest("not a cursor that we gave", where="cursor")
         start = int(after or 0)
         following = str(start + limit) if start + limit < len(found) else ""
-        return ControllerPage(items=tuple(found[start : start + limit]), next=following, total=len(found))
+        return BmcPage(items=tuple(found[start : start + limit]), next=following, total=len(found))
 
-    async def controller(self, who: Principal, at: str) -> ControllerView:
+    async def bmc(self, who: Principal, at: str) -> BmcHardware:
         for summary in await self._all(who):
             if summary.address == at:
                 own = parts(summary.nodes[0]) if summary.nodes else self.ground.pdus
-                return ControllerView(summary=summary, components=own)
+                return BmcHardware(summary=summary, components=own)
         raise NotFound("no such controller", where=at)
 
     async def of_node(self, who: Principal, node: str) -> NodeHardware:
@@ -74,7 +74,7 @@ class FakeInventory:
             uuid=f"00000000-0000-0000-0000-{sum(map(ord, node)):012x}", components=parts(node),
         )  # fmt: skip
 
-    async def discover(self, who: Principal, request: DiscoverRequest) -> JobView:
+    async def discover(self, who: Principal, request: DiscoverRequest) -> Operation:
         if request.adopt:
             who.require(Right("create", "node"))
         given = (request.addresses, request.csv, request.leases, request.dhcp, request.ranges, request.ssdp)
@@ -115,7 +115,7 @@ class FakeInventory:
         return [HardwareConflict(what="duplicate-serial", value="S-1", where=where, since=1.0, hint=hint)]
 
     async def forget(self, who: Principal, at: str) -> None:
-        found = await self.controller(who, at)
+        found = await self.bmc(who, at)
         self.ground.undiscovered.update(found.summary.nodes)
 
 

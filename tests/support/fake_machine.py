@@ -6,13 +6,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from strata.control.facade import Facade
-from strata.control.machine import Machine
-from strata.control.machine_views.consoles import ConsoleLine
-from strata.control.machine_views.events import EventView
-from strata.control.machine_views.fabric import FabricView, LinkView, SwitchView
 from strata.core.nodeset import fold
+from strata.hardware.alerts.service import AlertService
+from strata.hardware.bmc.service import BmcService
+from strata.hardware.consoles.records import ConsoleLine
+from strata.hardware.consoles.service import ConsoleService
+from strata.hardware.credentials.service import BmcCredentialService
+from strata.hardware.emergency.service import EmergencyService
+from strata.hardware.events.records import EventView
+from strata.hardware.fabric.records import FabricView, LinkView, SwitchView
+from strata.hardware.fabric.service import FabricService
+from strata.hardware.inventory.service import InventoryService
 from support.fake_alerts import FakeAlerts, FakeConsoles
 from support.fake_bmcs import FakeBmcs
 from support.fake_ground import PDU_ADDRESS, Ground, address, job
@@ -22,19 +28,19 @@ from support.fake_secrets import FakeCredentials, FakeEmergency
 __all__ = ["PDU_ADDRESS", "Ground", "address", "fake_machine", "furnish", "job"]
 
 
-def fake_machine(facade: Facade) -> tuple[Machine, Ground]:
-    """A hardware layer for the nodes of ``facade``."""
+def fake_machine(facade: Any) -> tuple[dict[type[Any], Any], Ground]:
+    """A hardware layer for the nodes of ``facade``: its services by type."""
     ground = Ground(facade)
-    machine = Machine(
-        bmcs=FakeBmcs(ground),
-        inventory=FakeInventory(ground),
-        alerts=FakeAlerts(ground),
-        fabric=FakeFabric(ground),
-        consoles=FakeConsoles(ground),
-        credentials=FakeCredentials(ground),
-        emergency=FakeEmergency(ground),
-    )
-    return machine, ground
+    rooms: dict[type[Any], Any] = {
+        BmcService: FakeBmcs(ground),
+        InventoryService: FakeInventory(ground),
+        AlertService: FakeAlerts(ground),
+        FabricService: FakeFabric(ground),
+        ConsoleService: FakeConsoles(ground),
+        BmcCredentialService: FakeCredentials(ground),
+        EmergencyService: FakeEmergency(ground),
+    }
+    return rooms, ground
 
 
 def furnish(ground: Ground, nodes: Sequence[str]) -> None:

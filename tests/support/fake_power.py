@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
-import msgspec
-
-from strata.api.services import Power
-from strata.control.facade import Facade
-from strata.control.power_views.jobs import Comparison, JobBrief, JobBriefs, JobPower, Spread
-from strata.control.power_views.measured import (
+from strata.core.errors import BadRequest, Conflict, NotFound, Refused
+from strata.core.nodeset import expand
+from strata.fleet.access.principal import Principal
+from strata.power.accounting.records import Comparison, JobBrief, JobBriefs, JobPower, JobsTaken, JobsTold, Spread
+from strata.power.accounting.service import PowerJobs
+from strata.power.policies.policy import parse
+from strata.power.policies.records import (
+    Policies,
+    PolicyDetail,
+    PolicySpec,
+    PolicyView,
+    SimulationSpec,
+    SimulationView,
+    SitePowerView,
+)
+from strata.power.policies.service import PolicyService
+from strata.power.queue.records import QueueTold, QueueView
+from strata.power.queue.service import PowerQueue
+from strata.power.series.records import metric_named
+from strata.power.telemetry.records import (
     CabinetsPower,
     NodePower,
     NodePowerPage,
@@ -19,22 +34,7 @@ from strata.control.power_views.measured import (
     SystemPower,
     Trouble,
 )
-from strata.control.power_views.policies import (
-    Policies,
-    PolicyDetail,
-    PolicySpec,
-    PolicyView,
-    RehearsalSpec,
-    RehearsalView,
-    SitePowerView,
-)
-from strata.control.power_views.queue import QueueTold, QueueView, RunningView, WaitingView
-from strata.control.power_views.told import JobsTaken, JobsTold
-from strata.control.principal import Principal
-from strata.core.errors import BadRequest, Conflict, NotFound, Refused
-from strata.core.nodeset import expand
-from strata.power.policy_file import parse
-from strata.power.series import metric_named
+from strata.power.telemetry.service import PowerService
 
 JOB = "7"
 POLICY = "night"
@@ -49,13 +49,13 @@ _BRIEF = JobBrief(
 )  # fmt: skip
 _PART = PowerSummary(name="system", nodes=2, measured=1, now=100.0, least=90.0, average=None, most=110.0)
 
-_REHEARSAL = RehearsalView(author="ada", time=1.0, nodes=1000, days=1.0, limit=2000.0, peak=1900.0)
+_SIMULATION = SimulationView(author="ada", time=1.0, nodes=1000, days=1.0, limit=2000.0, peak=1900.0)
 
 
 class FakeMeasured:
     """Stands in for ``PowerService``."""
 
-    def __init__(self, facade: Facade) -> None:
+    def __init__(self, facade: Any) -> None:
         self._facade = facade
 
     async def nodes(self, who: Principal, select: str, sort: str, limit: int, after: str) -> NodePowerPage:
@@ -135,7 +135,7 @@ class FakePolicies:
     def __init__(self) -> None:
         self.texts = {POLICY: "limit: 2kW"}
         self.enabled = ""
-        self.rehearsed_texts = {"limit: 2kW"}
+        self.simulated_texts = {"limit: 2kW"}
 
     async def policies(self, who: Principal) -> Policies:
         site = SitePowerView(
@@ -152,13 +152,13 @@ class FakePolicies:
         text = self.texts[name]
         return PolicyDetail(
             name=name, doc="", enabled=name == self.enabled, limit=2000.0, author="ada", time=1.0, digest="0" * 64,
-            rehearsed=_REHEARSAL if text in self.rehearsed_texts else None, unrehearsed="", text=text,
+            simulated=_SIMULATION if text in self.simulated_texts else None, unsimulated="", text=text,
         )  # fmt: skip
 
     async def put(self, who: Principal, name: str, spec: PolicySpec) -> PolicyDetail:
         parse(spec.text, source=name)
-        if spec.text not in self.rehearsed_texts and not spec.without_rehearsal:
-            raise Refused("this content was not rehearsed", by="rehearsal", where=name)
+        if spec.text not in self.simulated_texts and not (spec.without_simulation or spec.without_rehearsal):
+            raise Refused("this content was not simulated", by="simulation", where=name)
         self.texts[name] = spec.text
         return await self.policy(who, name)
 
@@ -178,10 +178,10 @@ class FakePolicies:
             raise Conflict("it runs", where=name)
         del self.texts[name]
 
-    async def rehearsed(self, who: Principal, spec: RehearsalSpec) -> RehearsalView:
+    async def note_simulation(self, who: Principal, spec: SimulationSpec) -> SimulationView:
         parse(spec.text, source="text")
-        self.rehearsed_texts.add(spec.text)
-        return _REHEARSAL
+        self.simulated_texts.add(spec.text)
+        return _SIMULATION
 
 
 class FakeQueue:
@@ -193,8 +193,7 @@ class FakeQueue:
     async def tell(self, who: Principal, told: QueueTold) -> QueueView:
         self.view = QueueView(
             time=1.0, author=who.name, good_until=1.0 + told.good_for, fresh=True,
-            waiting=tuple(WaitingView(**msgspec.structs.asdict(one)) for one in told.waiting),
-            running=tuple(RunningView(**msgspec.structs.asdict(one)) for one in told.running),
+            waiting=told.waiting, running=told.running,
         )  # fmt: skip
         return self.view
 
@@ -202,14 +201,14 @@ class FakeQueue:
         return self.view
 
 
-def fake_power(facade: Facade) -> Power:
-    """All of it."""
-    return Power(
-        measured=FakeMeasured(facade),
-        jobs=FakeJobs(),
-        policies=FakePolicies(),
-        queue=FakeQueue(),  # type: ignore[arg-type]
-    )
+def fake_power(facade: Any) -> dict[type[Any], Any]:
+    """All of it, by type."""
+    return {
+        PowerService: FakeMeasured(facade),
+        PowerJobs: FakeJobs(),
+        PolicyService: FakePolicies(),
+        PowerQueue: FakeQueue(),
+    }
 
 
 def _span(start: float | None, end: float | None) -> tuple[float, float]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from strata.control.fleet_views.jobs import JobView
-from strata.control.machine import Many
-from strata.control.machine_views.credentials import BmcCredentialSpec, BmcCredentialView, CertificateAcceptance
-from strata.control.machine_views.emergency import EmergencyReport, EmergencyRequest
-from strata.control.machine_views.many import ManyOutcome
-from strata.control.principal import Principal
-from strata.control.service_emergency import confirmation
 from strata.core.errors import BadRequest, Conflict, NotFound, Refused
+from strata.fleet.access.principal import Principal
+from strata.fleet.operations.records import Operation
+from strata.hardware.bmc.records import Many, ManyOutcome
+from strata.hardware.credentials.records import BmcCredentialSpec, BmcCredentialView, CertificateAcceptance
+from strata.hardware.emergency.records import EmergencyReport, EmergencyRequest
+from strata.hardware.emergency.service import confirmation
 from support.fake_ground import Ground, address, job
 
 
@@ -35,7 +34,7 @@ class FakeCredentials:
         if self.ground.keys.pop(pattern, None) is None:
             raise NotFound("no credential has this pattern", where=pattern)
 
-    async def rotate(self, who: Principal, select: str) -> JobView:
+    async def rotate(self, who: Principal, select: str) -> Operation:
         names = await self.ground.owned(who, select)
         if not names:
             raise BadRequest("none of the selected nodes has a controller", where="select")

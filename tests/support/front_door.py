@@ -9,9 +9,11 @@ from pathlib import Path
 from strata.api.nginx import Nginx, free_port
 from strata.api.nginx_config import FrontDoor
 from strata.api.server import ApiServer
-from strata.api.services import Services
-from strata.control.ca import Authority, write_private
-from strata.control.principal import Role
+from strata.api.services import FrontSecret
+from strata.fleet.access.authority import Authority, write_private
+from strata.fleet.access.credentials import Authenticator
+from strata.fleet.access.principal import Role
+from strata.fleet.services import Services
 
 
 class OpenDoor:
@@ -52,7 +54,7 @@ async def front_door(services: Services, directory: Path, *, body: int = 64 * 2*
         host="127.0.0.1",
         port=free_port("127.0.0.1"),
         upstream=directory / "web" / "front.sock",
-        secret=services.front_secret,
+        secret=services.get(FrontSecret).value,
         certificate=certificate,
         key=key,
         ca=authority.certificate_path,
@@ -60,8 +62,9 @@ async def front_door(services: Services, directory: Path, *, body: int = 64 * 2*
     )
     nginx = Nginx(door)
     async with contextlib.AsyncExitStack() as parts:
-        await services.authenticator.start()
-        parts.push_async_callback(services.authenticator.stop)
+        authenticator = services.get(Authenticator)
+        await authenticator.start()
+        parts.push_async_callback(authenticator.stop)
         await server.start()
         parts.push_async_callback(server.stop)
         await nginx.start()

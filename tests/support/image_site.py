@@ -10,22 +10,20 @@ import threading
 from collections.abc import Coroutine
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from strata.api.server import ApiServer
-from strata.api.services import Services
-from strata.control.auth import Authenticator
-from strata.control.facade import Facade
-from strata.control.fleet_views.jobs import JobView
-from strata.control.jobs import Jobs, JobSettings
-from strata.control.metrics import Metrics
-from strata.control.principal import Principal
-from strata.control.service_images import ImageService
-from strata.provisioning.alarm import Alarm
+from strata.fleet.access.credentials import Authenticator
+from strata.fleet.access.principal import Principal
+from strata.fleet.alarm import Alarm
+from strata.fleet.operations.operations import Operations, OperationSettings
+from strata.fleet.operations.records import Operation
 from strata.provisioning.images.repository import Images
+from strata.provisioning.images.service import ImageService
 from strata.provisioning.signing import Signer
 from strata.store.audit import Ledger
 from strata.store.memory import MemoryStore
+from support.rooms import api_services
 
 _T = TypeVar("_T")
 _COUNT = itertools.count()
@@ -36,14 +34,14 @@ atexit.register(_PLACE.cleanup)
 class _JobsOnly:
     """As much of a facade as images need."""
 
-    def __init__(self, jobs: Jobs) -> None:
+    def __init__(self, jobs: Operations) -> None:
         self._jobs = jobs
 
-    async def job(self, who: Principal, job: str) -> JobView:
-        return (await self._jobs.show(job)).view()
+    async def operation(self, who: Principal, job: str) -> Operation:
+        return (await self._jobs.show(job)).shown()
 
-    async def cancel_job(self, who: Principal, job: str) -> JobView:
-        return (await self._jobs.cancel(job, who.name)).view()
+    async def cancel_operation(self, who: Principal, job: str) -> Operation:
+        return (await self._jobs.cancel(job, who.name)).shown()
 
 
 class ImageSite:
@@ -77,7 +75,7 @@ class ImageSite:
         self.held: frozenset[str] = frozenset()
         self.store = MemoryStore()
         ledger = Ledger(self.store)
-        self.jobs = Jobs(self.store, ledger, owner="test", settings=JobSettings(report_every=0.1))
+        self.jobs = Operations(self.store, ledger, owner="test", settings=OperationSettings(report_every=0.1))
         signer = Signer.open(self.directory / "signing")
         self.images = Images(self.directory / "images", self.store, ledger, signer, self.alarms.append)
         await self.images.start()
@@ -89,11 +87,10 @@ class ImageSite:
             copies=lambda image: self.copies,
             held=self._held,
         )
-        services = Services(
-            facade=cast("Facade", _JobsOnly(self.jobs)),
+        services = api_services(
+            fleet=_JobsOnly(self.jobs),
             authenticator=Authenticator(self.store, ledger),
-            metrics=Metrics(),
-            images=self.service,
+            rooms={ImageService: self.service},
         )
         self._server = ApiServer(services, self.directory / "admin.sock")
         await self._server.start()
@@ -113,4 +110,4 @@ def small_images(store: MemoryStore, ledger: Ledger) -> ImageService:
     directory = Path(_PLACE.name) / f"{next(_COUNT)}"
     images = Images(directory / "images", store, ledger, Signer.open(directory / "signing"), lambda alarm: None)
     images.shelf.open()
-    return ImageService(images, Jobs(store, ledger, owner="test"))
+    return ImageService(images, Operations(store, ledger, owner="test"))

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from strata.provisioning.alarm import Alarm
+from strata.fleet.alarm import Alarm
 from strata.provisioning.images.repository import Images
 from strata.provisioning.signing import Signer
 from strata.store.audit import Ledger

@@ -12,24 +12,23 @@ import msgspec
 import numpy as np
 import pytest
 
-from strata.control.cap_sender import CapSender
-from strata.control.power_policies import PolicyBook
-from strata.control.power_queue import QueueBook
-from strata.control.power_running import RunningJobs
-from strata.control.power_views.policies import PolicySpec
-from strata.control.principal import LOCAL_ADMIN
-from strata.control.service_capmc import CapmcService
-from strata.control.service_policies import PolicyService
-from strata.control.settings import PowerSettings
-from strata.control.site_power import SitePower
 from strata.core.model import Layer
-from strata.daemon.power import SitePowerDriver
+from strata.fleet.access.principal import LOCAL_ADMIN
+from strata.power.accounting.intervals import Intervals
 from strata.power.capmc.caps import set_power_cap
 from strata.power.capmc.request import Ask
-from strata.power.columns import PowerColumns
-from strata.power.intervals import Intervals
+from strata.power.capmc.service import CapmcService
+from strata.power.capping.sender import CapSender
+from strata.power.layer import SitePowerDriver
 from strata.power.model import LAYER as POWER
-from strata.power.series_columns import ColumnSeries
+from strata.power.policies.records import PolicyRecords, PolicySpec
+from strata.power.policies.service import PolicyService
+from strata.power.queue.service import PowerQueue
+from strata.power.series.series import Series
+from strata.power.settings import PowerSettings
+from strata.power.site.running import RunningJobs
+from strata.power.site.site import SitePower
+from strata.power.telemetry.columns import PowerColumns
 from strata.store.protocol import Store
 from strata.virtual.tree_power import MOST
 from support.capmc_site import READY
@@ -50,16 +49,17 @@ class Site:
         self.machine = machine
         self.service = machine.service
         self.columns = PowerColumns()
-        self.series = ColumnSeries.in_file(directory / "telemetry.db")
+        self.series = Series.in_file(directory / "telemetry.db")
         self.intervals = Intervals(directory / "intervals.db")
-        self.book = PolicyBook(self.service.controller.store, self.service.ledger)
-        self.sender = CapSender(self.service, machine.controllers.open, self.columns)
+        self.book = PolicyRecords(self.service.controller.store, self.service.ledger)
+        self.sender = CapSender(self.service, machine.bmcs.open, self.columns)
         running = RunningJobs(self.series, self.intervals)
-        self.queue = QueueBook(self.service.controller.store)
+        self.queue = PowerQueue(self.service)
         self.site = SitePower(self.service, self.columns, self.sender, running, self.queue, self.book, settings)
         self.policies = PolicyService(self.service, self.book, self.site)
-        hardware, _ = fake_machine(self.service)
-        self.capmc = CapmcService(self.service, hardware, self.columns, self.sender, books=self.site)
+        for kind, room in fake_machine(self.service)[0].items():
+            self.service.put(room, kind)
+        self.capmc = CapmcService(self.service, self.columns, self.sender, site=self.site)
         self.peak = 0.0
         self._watch()
 
@@ -122,9 +122,8 @@ async def site_of(
     layer: Layer = POWER,
 ) -> AsyncIterator[Site]:
     """Started, with all nodes on (unless not ``ready``) and measured."""
-    driver = SitePowerDriver()
     async with (
-        simulated_machine(directory, NODES, on=True, layers=[layer], drivers=[driver], store=store) as machine,
+        simulated_machine(directory, NODES, on=True, layers=[layer], store=store) as machine,
         contextlib.AsyncExitStack() as parts,
     ):
         if ready:  # before anybody has looked: it is some time until the next look
@@ -144,7 +143,9 @@ async def site_of(
         site.measure()
         await site.site.start()
         parts.push_async_callback(site.site.stop)
-        driver.site = site.site
+        driver = SitePowerDriver(site.site)
+        driver.ready = True
+        site.service.drive(driver)
         yield site
 
 

@@ -10,8 +10,9 @@ import numpy as np
 from strata.core.column import Column
 from strata.core.driver import Batch, Driver, Outcomes
 from strata.core.model import Layer, Model, Mutation
+from strata.core.state import STATES
 from strata.engine.effects import Act, Answered, Change, Done, Effects, Input, Seen
-from strata.engine.explain import STATES, Explanation, explain, states
+from strata.engine.explain import Explanation, explain, states
 from strata.engine.reconciler import Engine
 from strata.engine.settings import EngineSettings
 from strata.hardware.model import LAYER as HARDWARE
@@ -98,12 +99,12 @@ class PureFleet:
             self.bucket(budget.name, (self.nodes // size).tolist().__getitem__)
         self.want(**self.wanted)
         for mutation, begun in (resume or {}).items():
-            self.engine.courses.resume(mutation, np.array(begun), self.now)
+            self.engine.in_flight.resume(mutation, np.array(begun), self.now)
 
     def bucket(self, budget: str, key: Callable[[int], int]) -> None:
         """Put each node into a bucket of ``budget``."""
         keys = np.array([key(node) for node in self.nodes.tolist()], dtype=np.int32)
-        self.engine.starts.budgets.set_buckets(budget, [keys], self.now)
+        self.engine.admission.budgets.set_buckets(budget, [keys], self.now)
 
     def want(self, nodes: Sequence[int] | None = None, **values: str) -> None:
         """Desire ``variable=value`` of some nodes, or of all; an empty value takes the desire back."""

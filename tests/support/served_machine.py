@@ -112,8 +112,8 @@ class Controller:
     async def start(self) -> None:
         self._machine.lost = False
         arguments = (
-            "serve", "--state-dir", self._state, "--no-tls", "--no-consoles", "--simulator",
-            self._machine.server.address, "--simulated", NODES, "--site-power-limit", f"{LIMIT}W", *self._more,
+            "serve", "--state-dir", self._state, "--no-tls", "--set", "hardware.consoles=false", "--simulator",
+            self._machine.server.address, "--simulated", NODES, "--set", f"power.limit={LIMIT}W", *self._more,
         )  # fmt: skip
         with self._log.open("ab") as log:
             self.process = self._machine.process = await asyncio.create_subprocess_exec(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from strata.provisioning.alarm import AlarmSink
+from strata.fleet.alarm import AlarmSink
 from strata.provisioning.boot.builds import Builds
 from strata.provisioning.minos.artefacts import Artefacts, Manifest, Part, encode
 from strata.provisioning.minos.soundness import Soundness

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import msgspec
 
-from strata.control.controller import Controller
-from strata.control.service import Service
-from strata.control.settings import LeadershipSettings, Settings
 from strata.core.driver import Driver
 from strata.core.model import Layer, Model
+from strata.daemon.settings import Settings
 from strata.engine.settings import EngineSettings
-from strata.hardware.bmc_driver import BmcDriver
-from strata.hardware.controllers import Controllers
+from strata.fleet.controller.controller import Controller
+from strata.fleet.settings import LeadershipSettings
+from strata.hardware.bmc.bmcs import Bmcs
+from strata.hardware.bmc.driver import BmcDriver
+from strata.hardware.bmc.redfish.client import Credentials, RedfishClient, RedfishSettings
 from strata.hardware.model import LAYER as HARDWARE
-from strata.hardware.redfish.client import Credentials, RedfishClient, RedfishSettings
 from strata.platform.model import LAYER as PLATFORM
 from strata.provisioning.model import LAYER as PROVISIONING
 from strata.store.memory import MemoryStore
@@ -28,6 +28,7 @@ from strata.virtual.faults import Timing
 from strata.virtual.fleet import simulated_fleet
 from strata.virtual.nodes import SimNodes
 from strata.virtual.plant import Plant
+from support.rooms import OpenFleet
 
 
 class SimulatedMachine:
@@ -37,8 +38,8 @@ class SimulatedMachine:
         self.nodes = SimNodes(count, timing=Timing(scale=0))
         self.plant = Plant(self.nodes, on=on)
         self.server = BmcServer(self.nodes, plant=self.plant)
-        self.service: Service
-        self.controllers: Controllers
+        self.service: OpenFleet
+        self.bmcs: Bmcs
 
     def log(self) -> list[tuple[str, str]]:
         """(mutation, name) of everything that was switched, in order."""
@@ -74,9 +75,9 @@ async def simulated_machine(
         await machine.server.start()
         parts.push_async_callback(machine.server.stop)
         account = Credentials(SIMULATED_ACCOUNT.user, SIMULATED_ACCOUNT.password)
-        machine.controllers = Controllers(RedfishClient(login or account, settings=RedfishSettings(timeout=10.0)))
-        parts.push_async_callback(machine.controllers.close)
-        bmc = BmcDriver(machine.controllers)
+        machine.bmcs = Bmcs(RedfishClient(login or account, settings=RedfishSettings(timeout=10.0)))
+        parts.push_async_callback(machine.bmcs.close)
+        bmc = BmcDriver(machine.bmcs)
         parts.push_async_callback(bmc.close)
         agents = sim_drivers(machine.nodes, machine.server.clock)
         controller = Controller(
@@ -88,10 +89,10 @@ async def simulated_machine(
             leadership=LeadershipSettings(shards=2),
             engine=EngineSettings(first_poll=0.02, blind_look=0.05),
         )
-        machine.service = Service(controller, Settings(state_dir=directory))
+        machine.service = OpenFleet(controller, Settings(state_dir=directory))
         await controller.start()
         parts.push_async_callback(controller.stop)
-        parts.push_async_callback(machine.service.jobs_.close)
+        parts.push_async_callback(machine.service.operations.close)
         await machine.service.edits.create_nodes(simulated_fleet(count, bmc_base=machine.server.address), "test")
         await machine.service.settled(await controller.store.revision())
         yield machine

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from strata.control.principal import Role
+from strata.fleet.access.principal import Role
 from support.capmc_site import CapmcSite, capmc_site, run_command
 from support.front_door import OpenDoor, front_door
 

@@ -69,7 +69,7 @@ def latest(controller: Controller) -> str:
 
 @pytest.fixture
 def both(world: World, etcd_cluster: EtcdCluster) -> Iterator[tuple[Controller, Controller]]:
-    more = ("hardware", "provisioning", "--no-consoles", "--no-poll")
+    more = ("provisioning", "power", "--set", "hardware.consoles=false", "--set", "hardware.poll=false")
     url = etcd_cluster.url("images")
     first, second = (world.controller(name, None, store=url, tls=True, more=more) for name in ("alpha", "beta"))
     first.start()

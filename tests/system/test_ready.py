@@ -11,8 +11,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from strata.control.settings import ListenSettings, Settings
-from strata.daemon import running
+from strata.daemon.running import running
+from strata.daemon.settings import Settings
+from strata.fleet.settings import ListenSettings
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 

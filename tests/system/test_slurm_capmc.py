@@ -21,8 +21,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from strata.cli.power_squeue import read as read_queue
-from strata.control.power_views.queue import QueueTold
+from strata.power.queue.records import QueueTold
+from strata.power.queue.squeue import read as read_queue
 from support.capmc_site import CapmcSite, capmc_site
 from support.front_door import front_door
 

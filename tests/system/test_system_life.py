@@ -140,8 +140,8 @@ def whole_fleet(life: Life) -> None:
     accepted = client.request("POST", "/v1/desires", body=body, headers={"Prefer": "respond-async"})
     client.close()
     assert accepted.status == 202
-    life.run("jobs", "wait", accepted.body["id"])
-    (job,) = life.run("jobs", "list", "--json").json
+    life.run("operation", "wait", accepted.body["id"])
+    (job,) = life.run("operation", "list", "--json").json
     assert (job["state"], job["done"]) == ("done", NODES)
     life.run("node", "set", "*", "config=r10", "--wait")
     assert life.fact(f"n{NODES:05d}", "config") == "r10"

@@ -70,7 +70,15 @@ def small_system(path: Path, *more: str) -> None:
 
 def two_controllers(world: World, store_url: str) -> tuple[Controller, Controller]:
     """Not started yet."""
-    more = ("hardware", "provisioning", "--shards", str(SHARDS), "--no-consoles", "--no-poll")
+    more = (
+        "provisioning",
+        "--set",
+        f"leadership.shards={SHARDS}",
+        "--set",
+        "hardware.consoles=false",
+        "--set",
+        "hardware.poll=false",
+    )
     alpha, beta = (world.controller(name, None, store=store_url, tls=True, more=more) for name in ("alpha", "beta"))
     return alpha, beta
 

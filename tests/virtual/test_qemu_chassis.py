@@ -19,10 +19,10 @@ from strata.cli import up_virtual
 from strata.cli.main import run
 from strata.core import process as ps
 from strata.core.errors import Conflict, DeviceError, NotFound
-from strata.hardware.bmc import Boot
+from strata.hardware.bmc.protocol import Boot
+from strata.hardware.bmc.redfish.bmc import RedfishBmc
+from strata.hardware.bmc.redfish.client import Credentials, RedfishClient
 from strata.hardware.discovery.crawl import crawl
-from strata.hardware.redfish.client import Credentials, RedfishClient
-from strata.hardware.redfish.controller import RedfishController
 from strata.virtual.qemu import description, network
 from strata.virtual.qemu.create import create, destroy, enter, namespace, running, start
 from strata.virtual.qemu.description import Description, Options, chassis_id
@@ -58,13 +58,13 @@ async def client(place: Path, chassis: Description) -> AsyncIterator[RedfishClie
 
 
 @pytest.fixture
-def bios(client: RedfishClient, chassis: Description) -> RedfishController:
-    return RedfishController(client, chassis.nodes[0].bmc)
+def bios(client: RedfishClient, chassis: Description) -> RedfishBmc:
+    return RedfishBmc(client, chassis.nodes[0].bmc)
 
 
 @pytest.fixture
-def uefi(client: RedfishClient, chassis: Description) -> RedfishController:
-    return RedfishController(client, chassis.nodes[1].bmc)
+def uefi(client: RedfishClient, chassis: Description) -> RedfishBmc:
+    return RedfishBmc(client, chassis.nodes[1].bmc)
 
 
 @pytest.fixture
@@ -269,7 +269,7 @@ async def test_nodes_go_on_without_the_chassis_and_are_found_again(place, chassi
 
     await asyncio.to_thread(start, place)
     async with _client(place, chassis) as again:
-        controller = RedfishController(again, chassis.nodes[0].bmc)
+        controller = RedfishBmc(again, chassis.nodes[0].bmc)
         assert await controller.power() == "on"
         assert (await controller.boot()).target == "media"
         await controller.set_power("off")
@@ -423,4 +423,4 @@ def test_destroy_leaves_nothing_after_everything_was_killed_and_the_file_is_half
 async def _switch_on(place: Path, found: Description) -> None:
     with inside(found.namespace):
         async with _client(place, found) as client:
-            await RedfishController(client, found.nodes[0].bmc).set_power("on")
+            await RedfishBmc(client, found.nodes[0].bmc).set_power("on")

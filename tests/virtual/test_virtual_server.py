@@ -17,10 +17,10 @@ from strata.core.driver import Batch
 from strata.core.errors import BadRequest
 from strata.core.model import Model
 from strata.core.state import Outcome
-from strata.hardware.bmc_driver import BmcDriver
-from strata.hardware.controllers import Controllers
+from strata.hardware.bmc.bmcs import Bmcs
+from strata.hardware.bmc.driver import BmcDriver
+from strata.hardware.bmc.redfish.client import Credentials, RedfishClient, RedfishSettings
 from strata.hardware.model import LAYER as HARDWARE
-from strata.hardware.redfish.client import Credentials, RedfishClient, RedfishSettings
 from strata.platform.model import LAYER as PLATFORM
 from strata.provisioning.model import LAYER as PROVISIONING
 from strata.virtual.agent_driver import AgentDriver
@@ -255,7 +255,7 @@ async def test_in_process_and_over_sockets_the_same_seed_gives_the_same_world(se
     near = sim_drivers(inside, clock)
     client = RedfishClient(Credentials("root", "simulated"), settings=RedfishSettings(), clock=clock)
     far = {
-        "bmc": BmcDriver(Controllers(client)),
+        "bmc": BmcDriver(Bmcs(client)),
         "node": AgentDriver("node", server.address, SIMULATED_ACCOUNT, clock=clock),
         "workload": AgentDriver("workload", server.address, SIMULATED_ACCOUNT, clock=clock),
     }

@@ -1,1 +1,1 @@
-"""REST over HTTP. Holds no logic: it checks who asks, calls control, and shapes the answer."""
+"""The framework of the REST API: who asks, rights, errors, documentation. Rooms plug their routes into it."""

@@ -16,8 +16,9 @@ from strata.api.front import Door, Front
 from strata.api.http import AnyRequest, StrictRequest, is_conditional, taken_types
 from strata.api.problem import MEDIA_TYPE, Problem, problem_of
 from strata.api.rights import check_right, require_rights
-from strata.api.routes import HANDLERS
-from strata.api.services import Services, provide_ask
+from strata.api.services import Limits, provide_ask
+from strata.fleet.services import Services
+from strata.rooms import handlers
 
 _DESCRIPTION = """Strata's REST interface. Every error is `application/problem+json`: what was wrong, where, what to do.
 Lists are paged by an opaque cursor. `HEAD` is answered wherever `GET` is, except on `/v1/watch`."""
@@ -30,7 +31,7 @@ _DEPENDENCIES = {"ask": Provide(provide_ask)}
 def create_litestar(body_limit: int) -> Litestar:
     """The application behind the front. It holds no service: each request brings the one that it is for."""
     app = Litestar(
-        route_handlers=HANDLERS,
+        route_handlers=handlers(),
         request_class=StrictRequest,
         guards=[check_right],
         dependencies=_DEPENDENCIES,
@@ -49,7 +50,7 @@ def openapi_schema() -> dict[str, Any]:
     """The OpenAPI 3.1 document of all routes."""
     # An application with documentation also gets a documentation site, which we do not serve: hence one of its own.
     documented = Litestar(
-        route_handlers=HANDLERS,
+        route_handlers=handlers(),
         dependencies=_DEPENDENCIES,
         openapi_config=OpenAPIConfig(
             title="Strata",
@@ -81,7 +82,7 @@ def _any_of(part: Any) -> Any:
 
 def create_app(services: Services, door: Door) -> Front:
     """The application for one door."""
-    return Front(create_litestar(services.limits.body), services, door)
+    return Front(create_litestar(services.get(Limits).body), services, door)
 
 
 def _to_problem(request: AnyRequest, error: Exception) -> Response[Problem]:

@@ -3,7 +3,7 @@
 There is one front per door. On the *admin* door (a socket that only the owner can open) whoever shows no credential is
 the local administrator. On the *front* door only nginx speaks, and what it says about a client certificate is
 believed. ``GET /v1/nodes/{name}`` and ``GET /v1/health`` are answered here: dispatch would be most of their cost.
-``/redfish``, ``/capmc``, ``/agent`` and ``/peer`` go to applications of their own.
+Rooms may have applications of their own (``Room.apps``): Redfish, CAPMC, agents, other controllers.
 """
 
 from __future__ import annotations
@@ -15,27 +15,25 @@ import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from strata.api.agents import PREFIX as AGENTS
-from strata.api.agents import ROUTES as AGENT_ROUTES
-from strata.api.agents import agents_app, is_agents
-from strata.api.capmc import capmc_app, is_capmc
 from strata.api.http import is_fresh, node_tag
-from strata.api.peers import is_peers, peers_app, route_of
 from strata.api.problem import MEDIA_TYPE, problem_of
 from strata.api.raw_body import in_time
-from strata.api.redfish.app import PREFIX, RedfishApp
-from strata.api.redfish.routes import ROUTES
-from strata.api.rights import WHO
-from strata.api.services import SERVICES, Services
+from strata.api.rights import CONTROLLER, WHO
+from strata.api.services import SERVICES, FrontSecret, Limits
 from strata.api.streams import is_stream
-from strata.control.logs import request_id
-from strata.control.principal import LOCAL_ADMIN, Principal, Right
 from strata.core.errors import BadRequest, Denied, Unauthenticated
+from strata.core.logs import request_id
 from strata.core.node import check_node_name
+from strata.fleet.access.credentials import Authenticator
+from strata.fleet.access.principal import LOCAL_ADMIN, Principal, Right
+from strata.fleet.metrics import Metrics
+from strata.fleet.nodes.service import NodeService
+from strata.fleet.services import Services
+from strata.rooms import apps
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +43,8 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Any, Any, Any], Awaitable[None]]
+RawApp = Callable[[Any, Any, Any], Awaitable[int]]
+A = TypeVar("A", App, RawApp)
 
 SECURITY_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -77,15 +77,16 @@ class Front:
 
     def __init__(self, app: App, services: Services, door: Door) -> None:
         self._app = app
-        self._redfish = RedfishApp(ROUTES)
+        self._apps: dict[str, App] = apps("apps")
+        self._raw_apps: dict[str, RawApp] = apps("raw_apps")
         self._services = services
         self._door = door
-        self._secret = services.front_secret.encode() if door == "front" else b""
-        self._authenticator = services.authenticator
-        self._facade = services.facade
-        self._metrics = services.metrics
-        self._limits = services.limits
-        self._node_metrics = services.metrics.route("GET", _NODE_ROUTE)
+        self._secret = services.get(FrontSecret).value.encode() if door == "front" else b""
+        self._authenticator = services.get(Authenticator)
+        self._nodes = services.get(NodeService)
+        self._metrics = services.get(Metrics)
+        self._limits = services.get(Limits)
+        self._node_metrics = self._metrics.route("GET", _NODE_ROUTE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection event stream."""
@@ -123,25 +124,18 @@ class Front:
                 await self._node(scope, path[10:], who, given, ident, began, send)
             elif reads and path == "/v1/health":
                 await self._health(scope, ident, began, send)
-            elif is_agents(path):
-                scope[WHO] = who
-                agents = self._services.agents
-                status = await agents_app(scope, receive, send, who, agents.door if agents else None)
-                route = AGENT_ROUTES.get(path[len(AGENTS) :], "(none)")
-                self._metrics.route("POST", route).done(status, time.perf_counter() - began)
-                if status >= 400:
-                    _record(method, route, status, began, who)
-            elif is_peers(path):
-                door = self._services.peers
-                status = await peers_app(scope, receive, send, self._controller(given, twice), door)
-                route = route_of(path, door)
-                self._metrics.route("POST", route).done(status, time.perf_counter() - began)
-                if status >= 400:
-                    _record(method, route, status, began, who)
             else:
                 scope[WHO] = who
                 scope[SERVICES] = self._services
-                await self._rest(scope, receive, send, ident, began)
+                if (raw := _at(self._raw_apps, path)) is not None:
+                    scope[CONTROLLER] = lambda: self._controller(given, twice)
+                    status = await raw(scope, receive, send)
+                    route: str = scope["path_template"]
+                    self._metrics.route("POST", route).done(status, time.perf_counter() - began)
+                    if status >= 400:
+                        _record(method, route, status, began, who)
+                else:
+                    await self._rest(scope, receive, send, ident, began)
         finally:
             self._metrics.in_flight.dec()
             request_id.reset(mark)
@@ -198,7 +192,7 @@ class Front:
             if scope["query_string"]:
                 raise BadRequest("no such query parameter", where="query", hint="it takes none")
             check_node_name(name)
-            view = await self._facade.node(who, name)
+            view = await self._nodes.node(who, name)
             tag = node_tag(view)
             headers += (_REVALIDATE, _VARY, (b"etag", tag.encode()))
             if is_fresh(given.get(b"if-none-match", b"").decode("latin-1"), tag):
@@ -229,7 +223,7 @@ class Front:
         if head:
             # A copy: the server looks at its own to know that no body will come.
             scope = {**scope, "method": "GET"}
-        app = self._app_at(scope["path"])
+        app = _at(self._apps, scope["path"]) or self._app
         status, stalled = 0, False
 
         async def sent(message: Message) -> None:
@@ -249,7 +243,7 @@ class Front:
                 await send(message)
                 return
             try:
-                await asyncio.wait_for(send(message), self._services.limits.stalled)
+                await asyncio.wait_for(send(message), self._limits.stalled)
             except TimeoutError:
                 stalled = True
                 raise
@@ -270,11 +264,6 @@ class Front:
             self._count(scope, problem.status, began)
             await _answer(send, problem.status, headers, _encode(problem), "HEAD" if head else "GET")
 
-    def _app_at(self, path: str) -> App:
-        if _is_redfish(path):
-            return self._redfish
-        return capmc_app if is_capmc(path) else self._app
-
     def _count(self, scope: Scope, status: int, began: float) -> None:
         """Count a request by its template; what matched none is counted together, so that labels stay few."""
         route = scope.get("path_template") or "(none)"
@@ -293,8 +282,12 @@ def _shown(given: dict[bytes, bytes]) -> tuple[str, str, str]:
     return verify, serial, subject
 
 
-def _is_redfish(path: str) -> bool:
-    return path.startswith(PREFIX) and path[len(PREFIX) :][:1] in ("", "/")
+def _at(found: dict[str, A], path: str) -> A | None:
+    """The application of a room that answers ``path``."""
+    for prefix, app in found.items():
+        if path.startswith(prefix) and path[len(prefix) :][:1] in ("", "/"):
+            return app
+    return None
 
 
 async def _answer(send: Send, status: int, headers: list[tuple[bytes, bytes]], body: bytes, method: str) -> None:

@@ -9,15 +9,16 @@ import math
 import re
 import zlib
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
-from litestar import Request
+from litestar import Request, Response
 
-from strata.control.fleet_views.nodes import NodeView
 from strata.core.errors import BadRequest, Conflict, NotFound
+from strata.fleet.nodes.records import NodeView
 
 AnyRequest = Request[Any, Any, Any]
+T = TypeVar("T")
 
 
 class StrictRequest(AnyRequest):
@@ -72,10 +73,17 @@ def is_fresh(if_none_match: str, tag: str) -> bool:
     return any(found.strip().removeprefix("W/") == bare for found in if_none_match.split(","))
 
 
-async def expected_revision(request: AnyRequest, current: Callable[[], Awaitable[int]]) -> int | None:
+def unless_fresh(request: AnyRequest, view: T) -> Response[T | None]:
+    """``view``, which has a ``revision``, with its tag; 304 where the client has it already."""
+    tag = revision_tag(view.revision)  # type: ignore[attr-defined]
+    fresh = is_fresh(request.headers.get("if-none-match", ""), tag)
+    return Response(None if fresh else view, status_code=304 if fresh else 200, headers={"ETag": tag})
+
+
+async def expected_revision(request: AnyRequest, current: Callable[[], Awaitable[Any]]) -> int | None:
     """What ``If-Match`` or ``If-None-Match`` demand of the thing's revision: None is nothing, 0 is absence.
 
-    ``current`` asks for the revision that it has now, where several would do.
+    ``current`` asks for the thing as it is now, or for its revision, where several would do.
     """
     match, none = request.headers.get("if-match"), request.headers.get("if-none-match")
     if none is not None:
@@ -89,9 +97,10 @@ async def expected_revision(request: AnyRequest, current: Callable[[], Awaitable
         return _tag_revision(wanted[0])
     accepted = None if match.strip() == "*" else {_tag_revision(tag) for tag in wanted}
     try:
-        now = await current()
+        found = await current()
     except NotFound as error:
         raise Conflict("it does not exist", where=error.where) from error
+    now: int = getattr(found, "revision", found)
     if accepted is not None and now not in accepted:
         raise Conflict("it has changed since", revision=now)
     return now

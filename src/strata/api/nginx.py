@@ -20,9 +20,9 @@ import msgspec
 
 from strata.api.nginx_config import FrontDoor, config_text
 from strata.api.web_account import web_account
-from strata.control.ca import write_private
 from strata.core.errors import Unavailable
-from strata.provisioning.child import Child, find
+from strata.fleet.access.authority import write_private
+from strata.fleet.child import Child, find
 
 # Nothing of ours: not our secrets, and not an NGINX variable, which means "take over these sockets".
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
@@ -90,7 +90,7 @@ class Nginx:
             upstream=self._handed(door.upstream.parent, account) / door.upstream.name,
             images=door.images and self._handed(door.images, account),
             media=door.media and self._handed(door.media, account),
-            boot=door.boot and msgspec.structs.replace(door.boot, root=self._handed(door.boot.root, account)),
+            boot_root=door.boot and self._handed(door.boot.root, account),
         )
         write_private(self._config, config_text(handed).encode())
 

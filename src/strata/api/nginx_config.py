@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
-from strata.api.agents import EXCHANGE_MOST
 from strata.api.streams import STREAMS, pattern
 from strata.api.web_account import ACCOUNT
 from strata.core.errors import BadRequest
-from strata.hardware.events.inbox import BODY_MOST
-from strata.provisioning.boot.nginx_files import BootFiles, server_block
 
 _SAFE = re.compile(r"[A-Za-z0-9_./@+: -]+\Z")
 _LISTEN = re.compile(r"(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\]|\*)\Z")
@@ -85,6 +83,17 @@ BODY = 2**20
 _INBOX = "/v1/hardware/events/in/"
 
 
+class BootServer(Protocol):
+    """A ``server`` block over files in one folder."""
+
+    @property
+    def root(self) -> Path: ...
+
+    def block(self, root: Path) -> str:
+        """The block, for the folder as nginx finds it."""
+        ...
+
+
 class FrontDoor(msgspec.Struct, frozen=True, kw_only=True):
     """Where nginx listens, what it shows, and where it passes requests on."""
 
@@ -111,8 +120,14 @@ class FrontDoor(msgspec.Struct, frozen=True, kw_only=True):
     """Requests under way from one address whose clients show no certificate of ours."""
     connections: int = 8192
     """Connections per worker, to clients and upstream together."""
-    boot: BootFiles | None = None
-    """Kernels for machines that boot, on a plain HTTP port of their own; None: none are served."""
+    boot: BootServer | None = None
+    """What serves kernels to machines that boot, on a plain HTTP port of its own; None: nothing does."""
+    boot_root: Path | None = None
+    """The folder of those as nginx finds it; None: as it is."""
+    inbox_body: int = 256 * 1024
+    """Bytes of the largest event that a BMC may push."""
+    agent_body: int = 4 * 2**20
+    """Bytes of the largest report of an agent."""
     images: Path | None = None
     """The repository's directory of images, for nodes with a certificate; None: none are served."""
     media: Path | None = None
@@ -140,7 +155,7 @@ def config_text(door: FrontDoor) -> str:
     bulk = "\n".join(_bulk(path, size) for path, size in _bodies(door))
     media = _media(door.media) if door.media else ""
     images = _images(door.images) if door.images else ""
-    boot = server_block(door.boot) if door.boot else ""
+    boot = door.boot.block(door.boot_root or door.boot.root) if door.boot else ""
     return f"""# Written by strata at every start: changes here are lost.
 daemon off;
 {user}worker_processes {door.workers};
@@ -218,7 +233,7 @@ http {{
 {bulk}
     location {_INBOX} {{
       error_log /dev/null crit;
-      client_max_body_size {BODY_MOST};
+      client_max_body_size {door.inbox_body};
       proxy_pass http://strata;
     }}
     location /redfish {{
@@ -264,7 +279,7 @@ _IS_NODE = r"""  map "$ssl_client_verify $ssl_client_s_dn" $strata_is_node {
 
 def _bodies(door: FrontDoor) -> tuple[tuple[str, int], ...]:
     """Paths whose requests may be more than a little, and how much."""
-    return ("/v1/", door.body), ("/capmc", door.body), ("/peer/", door.body), ("/agent/", EXCHANGE_MOST)
+    return ("/v1/", door.body), ("/capmc", door.body), ("/peer/", door.body), ("/agent/", door.agent_body)
 
 
 def _bulk(path: str, size: int) -> str:

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 from litestar.exceptions import HTTPException, ValidationException
 
-from strata.control.logs import request_id
 from strata.core.errors import Conflict, StrataError
 from strata.core.forms import in_words
+from strata.core.logs import request_id
 from strata.core.redact import redact
 
 log = logging.getLogger(__name__)

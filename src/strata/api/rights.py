@@ -16,11 +16,14 @@ from litestar.openapi.datastructures import ResponseSpec
 
 from strata.api.http import CONDITIONAL
 from strata.api.problem import MEDIA_TYPE, Problem
-from strata.control.principal import Kind, Principal, Right, Verb
 from strata.core.errors import BadRequest, Unauthenticated
+from strata.fleet.access.principal import Kind, Principal, Right, Verb
 
 WHO = "strata.who"
 """Where the front puts the principal (or why there is none) in the connection's scope."""
+
+CONTROLLER = "strata.controller"
+"""Where the front puts a function that tells which controller asks (or why it is none)."""
 
 _STATUSES: Mapping[int, str] = {
     400: "Your input is wrong; nothing was changed.",
@@ -72,9 +75,9 @@ def public(*statuses: int) -> dict[str, Any]:
     return {"opt": {"right": None, "body": False}, "responses": _problems({400, 500, *statuses})}
 
 
-def answers(kind: type[Any] | None, description: str) -> ResponseSpec:
+def answers(kind: type[Any] | None, description: str, media_type: str = "application/json") -> ResponseSpec:
     """A further success, for ``needs(also=...)``."""
-    return ResponseSpec(data_container=kind, description=description, generate_examples=False)
+    return ResponseSpec(data_container=kind, description=description, media_type=media_type, generate_examples=False)
 
 
 async def check_right(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:

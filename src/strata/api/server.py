@@ -23,9 +23,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from strata.api.app import create_app
 from strata.api.front import Front
-from strata.api.services import Services
+from strata.api.services import Watchers
 from strata.api.web_account import ACCOUNT, web_account
 from strata.core.errors import Unavailable
+from strata.fleet.services import Services
 
 log = logging.getLogger(__name__)
 
@@ -59,9 +60,9 @@ class ApiServer:
 
     def quiet(self) -> None:
         """Send watchers and agents away: whoever is in front of us need not wait for them."""
-        self._services.stopping.set()
-        if self._services.agents is not None:
-            self._services.agents.door.hub.quiet()
+        self._services.get(Watchers).stopping.set()
+        for let_go in self._services.held:
+            let_go()
 
     async def stop(self) -> None:
         """Finish what is under way, and remove the sockets."""

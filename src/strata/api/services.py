@@ -1,39 +1,24 @@
-"""What the routes need, handed over once at start, and how handlers ask for it."""
+"""How routes ask for the services of rooms, and the parameters that many of them take."""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from litestar import Request
 from litestar.di import NamedDependency
 from litestar.params import PathParameter, QueryParameter, SkipValidation
 
-from strata.api.agents import AgentDoor
-from strata.api.peers import PeerDoor
-from strata.api.redfish.push import EventPush
 from strata.api.rights import WHO
-from strata.control.auth import Authenticator
-from strata.control.ca import Authority
-from strata.control.facade import Facade
-from strata.control.logins import Logins
-from strata.control.machine import Machine
-from strata.control.metrics import Metrics
-from strata.control.principal import Principal
-from strata.control.service_agents import AgentService
-from strata.control.service_boot import BootControl
-from strata.control.service_capmc import CapmcService
-from strata.control.service_exec import ExecService
-from strata.control.service_image_sets import ImageSetService
-from strata.control.service_images import ImageService
-from strata.control.service_policies import PolicyService
-from strata.control.service_power import PowerService
-from strata.control.service_power_jobs import PowerJobs
-from strata.control.service_power_queue import PowerQueue
-from strata.control.texts import FREEZE_SCOPE, NAME, NODE_NAME, PLAIN
 from strata.core.errors import Unavailable
+from strata.core.texts import FREEZE_SCOPE, NAME, NODE_NAME, PLAIN
+from strata.fleet.access.principal import Principal
+from strata.fleet.metrics import Metrics
+from strata.fleet.services import Services
+
+T = TypeVar("T")
 
 SERVICES = "strata.services"
 """Where the front puts the services in the connection's scope."""
@@ -56,60 +41,33 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds that a watcher may take to accept data before it is dropped."""
 
 
-class Power(msgspec.Struct, frozen=True, kw_only=True):
-    """What is measured, what jobs used of it, and what may be drawn."""
+class Watchers(msgspec.Struct, kw_only=True):
+    """The clients that watch events now."""
 
-    measured: PowerService
-    jobs: PowerJobs
-    policies: PolicyService
-    queue: PowerQueue
-
-
-class Agents(msgspec.Struct, frozen=True, kw_only=True):
-    """What runs on nodes: where their agents speak, what they say, what they run."""
-
-    door: AgentDoor
-    agents: AgentService
-    exec: ExecService
-    sets: ImageSetService
-
-
-class Services(msgspec.Struct, kw_only=True):
-    """Everything behind the API."""
-
-    facade: Facade
-    authenticator: Authenticator
+    limits: Limits
     metrics: Metrics
-    machine: Machine | None = None
-    """The hardware layer; None: this service runs without it."""
-    capmc: CapmcService | None = None
-    """The power API that schedulers speak; None: this service runs without it."""
-    power: Power | None = None
-    """The power layer; None: this service measures nothing."""
-    boot: BootControl | None = None
-    """How nodes boot; None: this service boots none."""
-    agents: Agents | None = None
-    """Nodes' agents; None: this service has none."""
-    images: ImageService | None = None
-    """The repository of images; None: this service has none."""
-    peers: PeerDoor | None = None
-    """What other controllers are answered; None: nothing."""
-    logins: Logins | None = None
-    """Accounts with passwords, and sessions; None: only tokens and certificates are known."""
-    event_push: EventPush | None = None
-    """Where Redfish events are sent; None: nowhere."""
-    authority: Authority | None = None
-    """None: this service issues no certificates (it runs without TLS)."""
-    limits: Limits = Limits()
     stopping: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
     """Set when the service is about to stop: watchers are sent away."""
-    watching: int = 0
-    """Clients that watch events now."""
-    front_secret: str = msgspec.field(default_factory=lambda: secrets.token_hex(32))
+    count: int = 0
+
+    def check_room(self) -> None:
+        """Raise ``Unavailable`` if too many watch already."""
+        if self.count >= self.limits.watchers:
+            raise Unavailable("too many clients watch events already", hint="try later, or poll")
+
+    def come(self, change: int) -> None:
+        """One more watches, or (-1) one less."""
+        self.count += change
+        self.metrics.watchers.set(self.count)
+
+
+class FrontSecret(msgspec.Struct, frozen=True):
     """What nginx, and nobody else, says with each request; another one at each start."""
 
+    value: str = msgspec.field(default_factory=lambda: secrets.token_hex(32))
+
     def __repr__(self) -> str:
-        return "Services()"
+        return "FrontSecret()"
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -118,45 +76,9 @@ class Ask(msgspec.Struct, frozen=True):
     who: Principal
     services: Services
 
-    @property
-    def facade(self) -> Facade:
-        """The controller's face."""
-        return self.services.facade
-
-    @property
-    def machine(self) -> Machine:
-        """The hardware layer's face."""
-        if self.services.machine is None:
-            raise Unavailable("this service runs without the hardware layer", hint="ask one that has it")
-        return self.services.machine
-
-    @property
-    def boot(self) -> BootControl:
-        """The boot service's face."""
-        if self.services.boot is None:
-            raise Unavailable("this service boots no nodes", hint="ask one that was started with --networks")
-        return self.services.boot
-
-    @property
-    def agents(self) -> Agents:
-        """The agents' face."""
-        if self.services.agents is None:
-            raise Unavailable("this service has no agents", hint="ask one that runs the provisioning layer")
-        return self.services.agents
-
-    @property
-    def images(self) -> ImageService:
-        """The image repository's face."""
-        if self.services.images is None:
-            raise Unavailable("this service keeps no images", hint="ask one that runs the provisioning layer")
-        return self.services.images
-
-    @property
-    def power(self) -> Power:
-        """The power layer's face."""
-        if self.services.power is None:
-            raise Unavailable("this service does not measure power", hint="ask one that does")
-        return self.services.power
+    def of(self, kind: type[T]) -> T:
+        """The service of a room; ``Unavailable`` where that room is not open here."""
+        return self.services.get(kind)
 
 
 # One dependency and not three: Litestar would start a task for each.
@@ -175,7 +97,7 @@ NodePath = Annotated[str, PathParameter(pattern=NODE_NAME, max_length=63)]
 GroupPath = Annotated[str, PathParameter(pattern=NAME, max_length=63)]
 DocumentPath = Annotated[str, PathParameter(pattern=NAME, max_length=63)]
 FreezePath = Annotated[str, PathParameter(pattern=FREEZE_SCOPE, max_length=70)]
-JobPath = Annotated[str, PathParameter(pattern=r"^[A-Za-z0-9_.-]{1,64}$(?!\n)", max_length=64)]
+OperationPath = Annotated[str, PathParameter(pattern=r"^[A-Za-z0-9_.-]{1,64}$(?!\n)", max_length=64)]
 TokenPath = Annotated[str, PathParameter(pattern=r"^[0-9a-f]{16}$(?!\n)", max_length=16)]
 SerialPath = Annotated[str, PathParameter(pattern=r"^[0-9A-Fa-f]{1,40}$(?!\n)", max_length=40)]
 Time = Annotated[float | None, QueryParameter(ge=0, le=1e11, description="Unix seconds.")]

@@ -14,20 +14,14 @@ import msgspec
 from litestar.response import Stream
 
 from strata.api.http import AnyRequest
-from strata.api.services import Services
-from strata.core.errors import BadRequest, Compacted, StrataError, Unavailable
+from strata.api.services import Watchers
+from strata.core.errors import BadRequest, Compacted, StrataError
 
 NEWEST = 2**53
 """No event's number is above it: JSON readers could not tell it from its neighbours."""
 
 _T = TypeVar("_T")
 encode = msgspec.json.Encoder().encode
-
-
-def check_room(services: Services) -> None:
-    """Raise ``Unavailable`` if too many clients watch already."""
-    if services.watching >= services.limits.watchers:
-        raise Unavailable("too many clients watch events already", hint="try later, or poll")
 
 
 def resume_point(request: AnyRequest, since: int | None) -> int | None:
@@ -45,26 +39,25 @@ def event(number: int, kind: str, data: object) -> bytes:
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (number, kind.encode(), encode(data))
 
 
-def stream(batches: AsyncIterator[Sequence[_T]], services: Services, show: Callable[[_T], bytes]) -> Stream:
+def stream(batches: AsyncIterator[Sequence[_T]], watchers: Watchers, show: Callable[[_T], bytes]) -> Stream:
     """The answer of a route."""
-    lines = _lines(batches, services, show)
+    lines = _lines(batches, watchers, show)
     return Stream(lines, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 
 async def _lines(
-    batches: AsyncIterator[Sequence[_T]], services: Services, show: Callable[[_T], bytes]
+    batches: AsyncIterator[Sequence[_T]], watchers: Watchers, show: Callable[[_T], bytes]
 ) -> AsyncGenerator[bytes, None]:
     """The stream. Ends when the client goes, the service stops, or what comes next is gone."""
     pending: asyncio.Future[Any] | None = None
-    stopping = asyncio.ensure_future(services.stopping.wait())
-    services.watching += 1
-    services.metrics.watchers.set(services.watching)
+    stopping = asyncio.ensure_future(watchers.stopping.wait())
+    watchers.come(1)
     try:
         yield b"retry: 2000\n\n"
         while True:
             pending = pending or asyncio.ensure_future(anext(batches))
             await asyncio.wait(
-                {pending, stopping}, timeout=services.limits.keep_alive, return_when=asyncio.FIRST_COMPLETED
+                {pending, stopping}, timeout=watchers.limits.keep_alive, return_when=asyncio.FIRST_COMPLETED
             )
             if stopping.done():
                 return
@@ -82,8 +75,7 @@ async def _lines(
         # The answer has begun, so its status cannot say it; the client reconnects and resumes.
         yield b": " + error.title.encode() + b"\n\n"
     finally:
-        services.watching -= 1
-        services.metrics.watchers.set(services.watching)
+        watchers.come(-1)
         stopping.cancel()
         if pending is not None:
             pending.cancel()

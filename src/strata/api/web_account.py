@@ -14,8 +14,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from strata.control.settings import ListenSettings
 from strata.core.errors import BadRequest, Unavailable
+from strata.fleet.settings import ListenSettings
 
 ACCOUNT = ListenSettings().account
 """Its name, unless the settings have another."""

@@ -1,1 +1,15 @@
 """The strata command. Holds no logic: it asks the API and shapes the answer."""
+
+from __future__ import annotations
+
+from strata.core.room import Room
+
+ROOM = Room(
+    commands={
+        "The service": {
+            "up": "strata.cli.updown:up",
+            "down": "strata.cli.updown:down",
+            "completion": "strata.cli.completion:completion",
+        },
+    },
+)

@@ -36,6 +36,8 @@ SIMULATOR = "simulator.json"
 CHASSIS = "virtual"
 """Folder in the state directory: the virtual machines and what drives them."""
 LOG = "serve.log"
+NO_SITE = ("--config", os.devnull)
+"""Options of the service: a trial has nothing to do with the configuration of the machine that it runs on."""
 URL = "url"
 """Written by the service: where its front door is."""
 START_TIMEOUT = 60.0
@@ -113,7 +115,7 @@ def _is_still(directory: Path, handle: int) -> bool:
 
 def client_of(session: Session, directory: Path) -> Client:
     """A client of the service in ``directory``, through its local socket."""
-    from strata.control.settings import admin_socket
+    from strata.fleet.settings import admin_socket
 
     return session.connect(f"unix:{admin_socket(directory)}")
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 from strata.cli.transport import Credentials, Endpoint, ServiceAway
+from strata.cli.words import segment as segment
 from strata.core.errors import (
     BadRequest,
     Compacted,
@@ -258,16 +259,6 @@ def query(params: Params | None) -> str:
         if value is not None and value != ""
     }
     return "?" + urlencode(given, quote_via=quote) if given else ""
-
-
-_NO_NAMES = ("", ".", "..")  # another path would come of them
-
-
-def segment(name: str) -> str:
-    """A name as one part of a path."""
-    if name in _NO_NAMES or "/" in name:
-        raise BadRequest("is not a name", where=repr(name)[:80], hint="'list' shows the names")
-    return quote(name, safe="@:")
 
 
 def _hung_up(connection: http.client.HTTPConnection) -> bool:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from strata.cli.output import clean
 from strata.cli.times import span
+from strata.core.printable import clean
 
 if TYPE_CHECKING:
     from rich.live import Live

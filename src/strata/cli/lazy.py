@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import click
 
 
 class LazyGroup(click.Group):
-    """``table``: section of the help → command → ``module:name`` of where it is."""
+    """``table``: section of the help → command → ``module:name`` of where it is; asked when a command is named."""
 
-    def __init__(self, *args: Any, table: Mapping[str, Mapping[str, str]], **more: Any) -> None:
+    def __init__(self, *args: Any, table: Callable[[], Mapping[str, Mapping[str, str]]], **more: Any) -> None:
         super().__init__(*args, **more)
-        self.table = table
+        self._table = table
+
+    @functools.cached_property
+    def table(self) -> Mapping[str, Mapping[str, str]]:
+        """The commands by section."""
+        return self._table()
 
     def _all(self) -> Iterator[tuple[str, str]]:
         for section in self.table.values():

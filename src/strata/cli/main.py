@@ -16,63 +16,17 @@ import click
 from strata import __version__
 from strata.cli import exits
 from strata.cli.lazy import LazyGroup
-from strata.cli.output import clean
 from strata.cli.session import Session
 from strata.core.errors import StrataError
-
-COMMANDS: dict[str, dict[str, str]] = {
-    "The fleet": {
-        "status": "strata.cli.service:status",
-        "node": "strata.cli.node:node",
-        "group": "strata.cli.group:group",
-        "image": "strata.cli.image:image",
-        "watch": "strata.cli.watch:watch",
-    },
-    "The hardware": {
-        "hardware": "strata.cli.hardware:hardware",
-        "power": "strata.cli.power:power",
-        "boot": "strata.cli.boot:boot",
-        "fabric": "strata.cli.fabric:fabric",
-        "console": "strata.cli.console:console",
-        "alert": "strata.cli.alert:alert",
-        "webhook": "strata.cli.webhook:webhook",
-        "emergency-off": "strata.cli.emergency:emergency_off",
-    },
-    "What is wanted": {
-        "apply": "strata.cli.apply:apply",
-        "plan": "strata.cli.plan:plan",
-        "document": "strata.cli.document:document",
-        "image-set": "strata.cli.image_set:image_set",
-        "jobs": "strata.cli.jobs:jobs",
-        "model": "strata.cli.model:group",
-    },
-    "Brakes": {
-        "freeze": "strata.cli.brakes:freeze",
-        "thaw": "strata.cli.brakes:thaw",
-    },
-    "The service": {
-        "up": "strata.cli.updown:up",
-        "down": "strata.cli.updown:down",
-        "serve": "strata.cli.serve:serve",
-        "virtual": "strata.cli.virtual:virtual",
-        "minos": "strata.cli.minos:minos",
-        "store": "strata.cli.store:store",
-        "auth": "strata.cli.auth:auth",
-        "audit": "strata.cli.audit:audit",
-        "log-level": "strata.cli.service:log_level",
-        "completion": "strata.cli.completion:completion",
-        "version": "strata.cli.service:version",
-    },
-}
-"""Section of the help → command → where it is."""
-
+from strata.core.printable import clean
+from strata.rooms import commands
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.group(
     cls=LazyGroup,
-    table=COMMANDS,
+    table=commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     epilog="""\b
 Environment: STRATA_URL, STRATA_TOKEN, STRATA_TOKEN_FILE, STRATA_CERT, STRATA_KEY, STRATA_CA, STRATA_STATE (the

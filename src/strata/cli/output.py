@@ -7,12 +7,13 @@ characters, so that nothing stored in the fleet can drive the terminal of whoeve
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 import click
+
+from strata.core.printable import clean
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,21 +36,13 @@ STATE_COLOURS = {
     "unmanaged": "bright_black",
     "unknown": "bright_black",
 }
-"""Colour of a node's, plan's or job's state."""
+"""Colour of a node's, plan's or operation's state."""
 
 STATE_ORDER = ("ready", "converging", "waiting", "held", "frozen", "faulted", "unreachable", "unknown", "unmanaged")
 """The states of nodes, in the order in which people want to read them."""
 
 _RICH_ROWS = 1000
 """Above this a table is printed plainly even on a terminal: rich takes a millisecond or so for a row."""
-
-# C0 and C1 controls, and the marks that reorder or hide text.
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
-
-
-def clean(text: object) -> str:
-    """``text`` on one line, control characters written as escapes."""
-    return _CONTROL.sub(lambda found: found.group().encode("unicode_escape").decode(), str(text))
 
 
 def state_colour(text: str) -> str:
@@ -108,6 +101,13 @@ class Output:
     def json(self, data: object) -> None:
         """The answer for programs."""
         self.stdout.write(json.dumps(data, indent=2, ensure_ascii=True) + "\n")
+
+    def answer(self, as_json: bool, data: object, text: object, *, colour: str = "") -> None:
+        """The answer: ``data`` for programs, or ``text`` for people."""
+        if as_json:
+            self.json(data)
+        else:
+            self.line(text, colour=colour)
 
     def json_line(self, data: object) -> None:
         """One object on one line, at once: for streams."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from strata.cli.output import clean
+from strata.cli.words import segment
+from strata.core.printable import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,23 +89,16 @@ def _far(done: int, total: int, detail: str) -> str:
     return f"{done}/{total} {detail}".rstrip() if total else detail
 
 
-def wait_job(client: Client, job: Json, out: Output, *, deadline: float | None = None) -> Json:
-    """Follow a job to its end, or to ``deadline`` (monotonic clock); the job as it then stands."""
-    from strata.cli.client import segment
-
+def wait_operation(client: Client, operation: Json, out: Output, *, deadline: float | None = None) -> Json:
+    """Follow an operation to its end, or to ``deadline`` (monotonic clock); the operation as it then stands."""
     pause = 0.1
-    with Meter(out, f"job {job['id']}") as meter:
+    with Meter(out, f"operation {operation['id']}") as meter:
         while True:
-            failed = f"{job['failed']} failed" if job.get("failed") else ""
-            meter.update(int(job["done"]), int(job["total"]), failed)
+            failed = f"{operation['failed']} failed" if operation.get("failed") else ""
+            meter.update(int(operation["done"]), int(operation["total"]), failed)
             late = deadline is not None and time.monotonic() >= deadline
-            if job["state"] in FINISHED or late:
-                return job
+            if operation["state"] in FINISHED or late:
+                return operation
             time.sleep(pause)
             pause = min(pause * 1.5, 1.0)
-            job = _job(client.get(f"/v1/jobs/{segment(str(job['id']))}"))
-
-
-def _job(body: Any) -> Json:
-    assert isinstance(body, dict)
-    return body
+            operation = client.get(f"/v1/operations/{segment(str(operation['id']))}")

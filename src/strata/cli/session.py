@@ -45,14 +45,14 @@ class Session:
     @property
     def state_dir(self) -> Path:
         """The state directory of a service on this machine."""
-        from strata.control.settings import default_state_dir
+        from strata.fleet.settings import default_state_dir
 
         return default_state_dir()
 
     @property
     def url(self) -> str:
         """Where the service is: as told, or the socket in the state directory."""
-        from strata.control.settings import admin_socket
+        from strata.fleet.settings import admin_socket
 
         return self._url or f"unix:{admin_socket(self.state_dir)}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 from datetime import datetime
 from itertools import pairwise
 
@@ -59,35 +60,24 @@ def span(seconds: float | None) -> str:
     return f"{left}s"
 
 
-class Duration(click.ParamType[float]):
-    """An option that takes ``30m``."""
+class _Seconds(click.ParamType[float]):
+    """An option whose text ``parse`` makes seconds of."""
 
-    name = "duration"
+    def __init__(self, name: str, parse: Callable[[str], float]) -> None:
+        self.name = name
+        self._parse = parse
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Seconds."""
+        """The seconds; a number is taken as it is."""
         if isinstance(value, int | float):
             return float(value)
         try:
-            return parse_duration(str(value))
+            return self._parse(str(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
 
-class When(click.ParamType[float]):
-    """An option that takes ``1h`` or a date."""
-
-    name = "time"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Unix time."""
-        if isinstance(value, int | float):
-            return float(value)
-        try:
-            return parse_when(str(value), time.time())
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
-DURATION = Duration()
-WHEN = When()
+DURATION = _Seconds("duration", parse_duration)
+"""An option that takes ``30m``."""
+WHEN = _Seconds("time", lambda text: parse_when(text, time.time()))
+"""An option that takes ``1h`` or a date."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from strata.cli.progress import Meter
+from strata.cli.words import segment
 from strata.core.errors import NotFound
 
 if TYPE_CHECKING:
@@ -26,8 +27,7 @@ SECOND = RECIPE.with_name("second.yaml")
 
 def make(out: Output, client: Client) -> None:
     """The image, unless the service has it. What is being done is shown; interrupted, it is done no further."""
-    from strata.cli.client import segment
-    from strata.cli.image_make import followed, must_be_done
+    from strata.provisioning.images.commands.make import followed, must_be_done
 
     try:
         client.get(f"/v1/images/{NAME}/{TAG}")
@@ -40,7 +40,7 @@ def make(out: Output, client: Client) -> None:
         with Meter(out, f"image {IMAGE}", every=0) as meter:
             job = followed(client, lambda line: meter.update(0, 0, line), work)
     except KeyboardInterrupt:
-        client.request("POST", f"/v1/jobs/{segment(work['job']['id'])}/cancel")
+        client.request("POST", f"/v1/operations/{segment(work['operation']['id'])}/cancel")
         raise
     must_be_done(job, IMAGE)
     if not kept.is_file():
@@ -69,7 +69,7 @@ def make_set(client: Client, login_key: str) -> None:
 
 def _begin(out: Output, client: Client, kept: Path) -> Json:
     """Import what was built earlier, or build: the work that has begun."""
-    from strata.cli.image_make import send_file, send_recipe
+    from strata.provisioning.images.commands.make import send_file, send_recipe
 
     body: Json = {"name": NAME, "tag": TAG}
     if kept.is_file():
@@ -85,7 +85,7 @@ def _begin(out: Output, client: Client, kept: Path) -> Json:
 
 def _kept() -> Path:
     """Where the image of this very recipe is kept."""
-    from strata.cli.minos import cache_folder
+    from strata.provisioning.minos.commands import cache_folder
 
     key = hashlib.sha256(RECIPE.read_bytes()).hexdigest()[:12]
     return cache_folder().parent / "images" / f"{NAME}-{key}.tar"
@@ -93,7 +93,7 @@ def _kept() -> Path:
 
 def _keep(client: Client, kept: Path) -> None:
     """Whole or not at all."""
-    from strata.cli.image_transfer import download
+    from strata.cli.transfer import download
 
     kept.parent.mkdir(parents=True, exist_ok=True)
     part = kept.with_suffix(f".{os.getpid()}")

@@ -103,8 +103,8 @@ def follow(session: Session, client: Client, directory: Path, *, began: float, t
 
 def _minos(session: Session, directory: Path) -> None:
     """A minimal OS in the state directory. Packages, and what is made of them, are cached."""
-    from strata.cli.minos import make
     from strata.provisioning.minos.artefacts import Artefacts, latest
+    from strata.provisioning.minos.commands import make
 
     builds = Artefacts(directory / "minos")
     if "x86_64" not in latest(builds.root):
@@ -144,10 +144,11 @@ def _serve(directory: Path, chassis: Description) -> ps.Process:
     command = ps.command(
         "strata.cli",
         "serve",
-        "hardware",
         "provisioning",
+        "power",
         "--state-dir",
         str(directory),
+        *bg.NO_SITE,
         "--networks",
         str(directory / NETWORKS),
         "--netns",

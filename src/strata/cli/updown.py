@@ -17,7 +17,7 @@ from strata.cli import background as bg
 from strata.cli import exits
 from strata.cli import up_simulated as simulated
 from strata.cli.converge import MOVING
-from strata.cli.numbers import Between
+from strata.cli.options import Between
 from strata.cli.output import counts
 from strata.cli.session import Session, pass_session
 from strata.cli.times import DURATION, span
@@ -82,7 +82,7 @@ def up(
     Example: strata up
              strata up --simulated --nodes 1000
     """
-    from strata.cli.serve import parse_listen
+    from strata.cli.options import parse_listen
 
     if listen:
         parse_listen(listen)  # before anything is made
@@ -183,7 +183,7 @@ def _simulated(
                 fleet += ["--pdus", "off"] if feeds else []
                 options += ["--simulated-feeds"] if feeds else []
                 options += ["--simulator", simulated.simulator(session, directory, fleet), "--simulated", str(nodes)]
-            command = ps.command("strata.cli", "serve", "--state-dir", str(directory), *options)
+            command = ps.command("strata.cli", "serve", "--state-dir", str(directory), *bg.NO_SITE, *options)
             started = bg.start(directory / bg.SERVICE, directory / bg.LOG, command)
             bg.wait_ready(session, client, started, directory, front="--listen" in options)
     return client
@@ -225,7 +225,7 @@ def down(session: Session, state_dir: Path | None) -> None:
 def _say_where(
     session: Session, directory: Path, headline: str, extra: Sequence[str], suggestions: Sequence[str]
 ) -> None:
-    from strata.control.settings import admin_socket, default_state_dir
+    from strata.fleet.settings import admin_socket, default_state_dir
 
     out = session.out
     url = ""

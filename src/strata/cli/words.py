@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import click
 
 from strata.cli.output import STATE_ORDER
+from strata.core.errors import BadRequest, StrataError
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
@@ -25,6 +27,16 @@ SELECT_HELP = """\b
 SELECT is a nodeset (n[1-4,7], @compute, @compute!@gpu), or terms of which all must hold:
 @group, label:key=value, role:compute, arch:x86_64, state:faulted, fact:power=off,
 want:image=v2, location:x1000c0, * (all)."""
+
+
+_NO_NAMES = ("", ".", "..")  # another path would come of them
+
+
+def segment(name: str) -> str:
+    """A name as one part of a path."""
+    if name in _NO_NAMES or "/" in name:
+        raise BadRequest("is not a name", where=repr(name)[:80], hint="'list' shows the names")
+    return quote(name, safe="@:")
 
 
 def select_help(command: click.Command) -> click.Command:
@@ -93,29 +105,16 @@ def complete_select(ctx: click.Context, param: click.Parameter, incomplete: str)
     return terms + _names(ctx, "/v1/nodes?fields=name&limit=1000", incomplete)
 
 
-def complete_node(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Node names."""
-    return _names(ctx, "/v1/nodes?fields=name&limit=1000", incomplete)
+def _completer(path: str, field: str = "name") -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """Completes what ``path`` lists."""
+    return lambda ctx, param, incomplete: _names(ctx, path, incomplete, field=field)
 
 
-def complete_group(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Group names."""
-    return _names(ctx, "/v1/groups", incomplete)
-
-
-def complete_job(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Identifiers of jobs."""
-    return _names(ctx, "/v1/jobs", incomplete, field="id")
-
-
-def complete_document(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Names of documents."""
-    return _names(ctx, "/v1/documents", incomplete)
-
-
-def complete_image_set(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Names of image sets."""
-    return _names(ctx, "/v1/image-sets", incomplete)
+complete_node = _completer("/v1/nodes?fields=name&limit=1000")
+complete_group = _completer("/v1/groups")
+complete_operation = _completer("/v1/operations", "id")
+complete_document = _completer("/v1/documents")
+complete_image_set = _completer("/v1/image-sets")
 
 
 def items(body: object) -> list[Json]:
@@ -127,8 +126,6 @@ def items(body: object) -> list[Json]:
 
 def _names(ctx: click.Context, path: str, prefix: str, *, field: str = "name") -> list[str]:
     """Names from the service, if it answers quickly; completion never complains."""
-    from strata.core.errors import StrataError
-
     session: Session | None = ctx.find_root().obj
     if session is None:
         from strata.cli.session import Session

@@ -126,6 +126,8 @@ class Guard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     driver: str = ""
     ask_again_after: float = 10.0
     """Seconds until a node that was told no asks again."""
+    by_hand: bool = False
+    """Asked of what people do by hand (set a cap), and of no mutation."""
     doc: str = ""
 
 

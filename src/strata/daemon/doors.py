@@ -6,20 +6,26 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from contextlib import AsyncExitStack
 from urllib.parse import urlsplit
 
 from strata.api.nginx import Nginx
 from strata.api.nginx_config import FrontDoor
+from strata.api.redfish.push import EventPush
 from strata.api.server import ApiServer
-from strata.api.services import Services
-from strata.control.ca import Authority
-from strata.control.settings import Settings
-from strata.daemon.boot import boot_files
-from strata.daemon.ground import Ground
-from strata.daemon.holding import connections, holdable
-from strata.daemon.neighbours import reachable
-from strata.daemon.tasks import cancelled
+from strata.api.services import FrontSecret, Limits, Watchers
+from strata.daemon.address import reachable
+from strata.fleet.access.authority import Authority
+from strata.fleet.access.sealing import Seal
+from strata.fleet.fleet import Fleet
+from strata.fleet.peers.peers import Peers
+from strata.fleet.tasks import cancelled
+from strata.hardware.alerts.service import AlertService
+from strata.hardware.events.inbox import BODY_MOST
+from strata.provisioning.agents.capacity import connections, holdable
+from strata.provisioning.agents.door import EXCHANGE_MOST, AgentDoor
+from strata.provisioning.boot.open import boot_files
+from strata.provisioning.networks import Networks
+from strata.provisioning.settings import ProvisioningSettings, images_dir, media_dir
 
 log = logging.getLogger(__name__)
 
@@ -27,18 +33,26 @@ URL_FILE = "url"
 """In the state directory: where the front door is, while it is open."""
 
 
-async def open_doors(
-    settings: Settings,
-    services: Services,
-    authority: Authority,
-    ground: Ground | None,
-    public_url: str,
-    parts: AsyncExitStack,
-) -> None:
-    """The local socket, and nginx in front of the other one."""
+def open_faces(fleet: Fleet) -> None:
+    """What the API itself answers for."""
+    limits = fleet.put(Limits(body=fleet.settings.listen.max_body))
+    fleet.put(Watchers(limits=limits, metrics=fleet.controller.metrics))
+    fleet.put(FrontSecret())
+    push = fleet.put(EventPush(fleet.store, fleet.ledger, fleet.of(Seal)))
+
+    async def begin() -> None:
+        await push.start(fleet.of(AlertService))
+        fleet.parts.push_async_callback(push.stop)
+
+    fleet.begin(begin)
+
+
+async def open_doors(fleet: Fleet) -> None:
+    """The local socket, and nginx in front of the other one. Others hear of this controller once it can be reached."""
+    settings, authority, parts = fleet.settings, fleet.of(Authority), fleet.parts
     listen = settings.listen
     server = ApiServer(
-        services,
+        fleet.services,
         settings.admin_socket,
         settings.front_socket if listen.tls else None,
         account=listen.account,
@@ -49,15 +63,16 @@ async def open_doors(
     url.unlink(missing_ok=True)  # of one before us that was killed
     if not listen.tls:
         return
-    networks = ground.networks if ground is not None else None
+    hold_most = fleet.section(ProvisioningSettings).hold_most
+    networks, agents = fleet.services.find(Networks), fleet.services.find(AgentDoor)
     servers = [str(subnet.server) for subnet in networks.subnets] if networks is not None else []
     names = dict.fromkeys(("localhost", socket.gethostname(), listen.host, "127.0.0.1", *servers, *listen.names))
-    names[urlsplit(public_url).hostname or "localhost"] = None
+    names[urlsplit(fleet.of(Peers).me.url).hostname or "localhost"] = None
     wanted = [name for name in names if name not in ("0.0.0.0", "::", "*")]
     authority.renew_server(wanted)
     certificate, key = authority.server_paths
     door = FrontDoor(
-        directory=settings.nginx_dir,
+        directory=settings.state_dir / "nginx",
         host=listen.host,
         port=listen.port,
         upstream=settings.front_socket,
@@ -65,12 +80,14 @@ async def open_doors(
         key=key,
         ca=authority.certificate_path,
         account=listen.account,
-        secret=services.front_secret,
+        secret=fleet.of(FrontSecret).value,
         body=listen.max_body,
-        connections=connections(settings.provisioning.hold_most or holdable() if ground is not None else 0),
-        boot=boot_files(settings, networks),
-        media=settings.media_dir if networks is not None else None,
-        images=settings.images_dir if ground is not None else None,
+        connections=connections(hold_most or holdable() if agents is not None else 0),
+        boot=boot_files(settings.state_dir, networks),
+        inbox_body=BODY_MOST,
+        agent_body=EXCHANGE_MOST,
+        media=media_dir(settings.state_dir) if networks is not None else None,
+        images=images_dir(settings.state_dir) if agents is not None else None,
     )
     nginx = Nginx(door)
     await nginx.start()
@@ -80,6 +97,7 @@ async def open_doors(
     parts.push_async_callback(cancelled, renewal)
     url.write_text(f"https://{reachable(listen)}:{door.port}\n", encoding="utf-8")
     parts.callback(url.unlink, missing_ok=True)
+    fleet.of(Peers).introduce()
     log.info("front door open", extra={"host": listen.host, "port": door.port})
 
 

@@ -22,7 +22,9 @@ def enter(name: str) -> tuple[str, ...]:
         wanted = os.open(_NAMESPACES / name, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise Unavailable(
-            f"no such network namespace: {error.strerror}", where=f"--netns {name}", hint="ip netns list shows all"
+            f"no such network namespace: {error.strerror}",
+            where=f"--netns {name}",
+            hint="ip netns list shows all",
         ) from None
     try:
         libc = ctypes.CDLL(None, use_errno=True)

@@ -1,23 +1,49 @@
-"""The nodes of a simulated fleet, as a controller that has none yet begins."""
+"""A simulated fleet in place of a real one: drivers, power, nodes. The simulator is a process of its own."""
 
 from __future__ import annotations
 
-from strata.control.service import Service
-from strata.control.settings import Settings
+from strata.daemon.settings import SimulatedSettings
+from strata.fleet.fleet import Fleet
+from strata.hardware.bmc.redfish.client import Credentials
+from strata.hardware.layer import Reach
+from strata.power.limits.inband import VirtualNodes
+from strata.power.telemetry.collector import BulkSource
+from strata.virtual.agent_driver import AgentDriver
+from strata.virtual.bmc_server import SIMULATED_ACCOUNT
 from strata.virtual.fleet import simulated_fleet, simulated_groups, simulated_nodes
+from strata.virtual.fleet_power import FleetPower
 
 
-async def register_simulated(service: Service, settings: Settings) -> None:
+async def open_simulated(fleet: Fleet) -> None:
+    """In place of the provisioning layer: the simulator answers for agents and the workload manager."""
+    address = fleet.section(SimulatedSettings).address
+    account = Credentials(SIMULATED_ACCOUNT.user, SIMULATED_ACCOUNT.password)
+    fleet.of(Reach).give(f"{address.rstrip('/')}/", account)
+    for name in ("node", "workload"):
+        driver = AgentDriver(name, address, SIMULATED_ACCOUNT)
+        fleet.parts.push_async_callback(driver.close)
+        fleet.drive(driver)
+    power = FleetPower(address, SIMULATED_ACCOUNT)
+    fleet.put(BulkSource(power.read, power.close, prefix=address))
+    fleet.put(VirtualNodes(fleet.settings.state_dir / "inband"))
+
+    async def begin() -> None:
+        await _register(fleet)
+
+    fleet.begin(begin)
+
+
+async def _register(fleet: Fleet) -> None:
     """Register the simulated nodes, unless the store has nodes already."""
-    count = settings.simulated.nodes
-    if not count or len(service.registry):
+    simulated = fleet.section(SimulatedSettings)
+    if not simulated.nodes or len(fleet.registry):
         return
-    made = simulated_fleet if settings.simulated.feeds else simulated_nodes
-    nodes = made(count, bmc_base=settings.simulated.address)
-    await service.edits.create_nodes(nodes, "strata")
-    await service.settled(await service.controller.store.revision())
+    made = simulated_fleet if simulated.feeds else simulated_nodes
+    nodes = made(simulated.nodes, bmc_base=simulated.address)
+    await fleet.edits.create_nodes(nodes, "strata")
+    await fleet.settled(await fleet.store.revision())
     for group in simulated_groups(nodes):
         # Uids were given by the store; the group is made of names.
         wanted = {nodes[uid - nodes[0].uid].name for first, last in group.members for uid in range(first, last + 1)}
-        members = service.registry.select(",".join(sorted(wanted)))
-        await service.edits.put_group(group.name, members, "strata", description=group.description)
+        members = fleet.registry.select(",".join(sorted(wanted)))
+        await fleet.edits.put_group(group.name, members, "strata", description=group.description)

@@ -1,9 +1,9 @@
 """How much may happen at once: who of those that want to start may, and who has to wait for which budget.
 
 Several controllers share every limit by the nodes that they lead. Each computes its share from its own nodes alone,
-rounded down to whole nodes; the one who holds the baton (``strata.control.leadership``), which goes round, may use one
-more wherever rounding left one over. So together they keep every limit whatever each knows of the others, and nobody
-starves. What was begun under older shares still counts against the whole.
+rounded down to whole nodes; the one who holds the baton (``fleet.controller.leadership``), which goes round, may use
+one more wherever rounding left one over. So together they keep every limit whatever each knows of the others, and
+nobody starves. What was begun under older shares still counts against the whole.
 """
 
 from __future__ import annotations

@@ -23,11 +23,12 @@ class Seen(NamedTuple):
 
 
 class Told(NamedTuple):
-    """Facts that arrived by themselves: from an agent, an event."""
+    """Facts that arrived by themselves: from an agent, an event. ``at``: when they were so; None: now."""
 
     nodes: Indices
     columns: Mapping[str, Column]
     source: str
+    at: float | None = None
 
 
 class Done(NamedTuple):

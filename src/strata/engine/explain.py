@@ -7,25 +7,24 @@ import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from strata.core.column import Indices
 from strata.core.model import UNKNOWN
+from strata.core.state import STATES, State
 from strata.engine.decisions import Decision, Kind
+from strata.engine.facts import Silence
 from strata.engine.planner import Plan
+from strata.engine.progress import Phase, Wait
 from strata.engine.reconciler import Engine
-from strata.engine.sight import Silence
-from strata.engine.work import Phase, Wait
-
-STATES = ("unmanaged", "ready", "converging", "waiting", "faulted", "held", "frozen", "unreachable", "unknown")
-"""Every state that a node can be in, by number."""
 
 _WAITS = np.int32(len(Wait))
 
 
-class Blocker(NamedTuple):
-    """One thing that holds a node up."""
+class Blocker(msgspec.Struct, frozen=True):
+    """What holds a node up: kind is guard, budget, hold, freeze, back-off, fault, timeout, lease..."""
 
     kind: str
     name: str
@@ -35,7 +34,7 @@ class Blocker(NamedTuple):
 class Explanation(NamedTuple):
     """The answer to ``strata node why``. Times are the engine's."""
 
-    state: str
+    state: State
     summary: str
     lines: list[str]
     blockers: list[Blocker]
@@ -57,9 +56,15 @@ def state_of(engine: Engine, node: int) -> int:
 
 def _situation(engine: Engine, nodes: Any) -> Any:
     """All that a state follows from, as one number: a place in ``_state_codes``."""
-    work = engine.work
-    place = work.kind[nodes] * _WAITS + work.wait[nodes]
-    flags = (work.phase[nodes] == 0, work.decision[nodes] >= 0, work.fault[nodes], work.frozen[nodes], work.held[nodes])
+    progress = engine.progress
+    place = progress.kind[nodes] * _WAITS + progress.wait[nodes]
+    flags = (
+        progress.phase[nodes] == 0,
+        progress.decision[nodes] >= 0,
+        progress.fault[nodes],
+        progress.frozen[nodes],
+        progress.held[nodes],
+    )
     for flag in flags:
         place = place * 2 + flag
     return place
@@ -73,7 +78,7 @@ def _state_codes() -> npt.NDArray[np.int8]:
     return np.array([STATES.index(_state(*situation)) for situation in situations], dtype=np.int8)
 
 
-def _state(kind: Kind, wait: Wait, idle: bool, decided: bool, fault: bool, frozen: bool, held: bool) -> str:
+def _state(kind: Kind, wait: Wait, idle: bool, decided: bool, fault: bool, frozen: bool, held: bool) -> State:
     """The one word: a person's brakes before faults, faults before what the engine waits for."""
     if idle and held:
         return "held"
@@ -85,18 +90,19 @@ def _state(kind: Kind, wait: Wait, idle: bool, decided: bool, fault: bool, froze
         return "waiting"
     if kind is Kind.LOOK or not decided:
         return "unknown"
-    return {Kind.UNMANAGED: "unmanaged", Kind.READY: "ready", Kind.STUCK: "unreachable"}.get(kind, "converging")
+    known: dict[Kind, State] = {Kind.UNMANAGED: "unmanaged", Kind.READY: "ready", Kind.STUCK: "unreachable"}
+    return known.get(kind, "converging")
 
 
 def explain(engine: Engine, node: int, now: float) -> Explanation:
     """Which fact, what is waited for, what holds it, what comes next and when."""
-    work = engine.work
+    progress = engine.progress
     state = STATES[state_of(engine, node)]
-    reason = work.reasons.get(node, "")
-    phase = Phase(int(work.phase[node]))
-    if work.decision[node] < 0:
+    reason = progress.reasons.get(node, "")
+    phase = Phase(int(progress.phase[node]))
+    if progress.decision[node] < 0:
         return Explanation(state, "Nobody has looked at it yet.", [], [], "", (), None)
-    decision = engine.decider.decisions[work.decision[node]]
+    decision = engine.decider.decisions[progress.decision[node]]
     lines = [*_differences(engine, node, now), *_silences(engine, node, now, decision.plan)]
     if phase is not Phase.IDLE:
         return _under_way(engine, node, now, state, lines, reason)
@@ -119,11 +125,11 @@ def explain(engine: Engine, node: int, now: float) -> Explanation:
     return _waiting(engine, node, now, state, lines, reason, decision)
 
 
-def _under_way(engine: Engine, node: int, now: float, state: str, lines: list[str], reason: str) -> Explanation:
-    work = engine.work
-    mutation = engine.courses.mutations[work.mutation[node]]
-    since, left = now - work.since[node], work.deadline[node] - now
-    match Phase(int(work.phase[node])):
+def _under_way(engine: Engine, node: int, now: float, state: State, lines: list[str], reason: str) -> Explanation:
+    progress = engine.progress
+    mutation = engine.in_flight.mutations[progress.mutation[node]]
+    since, left = now - progress.since[node], progress.deadline[node] - now
+    match Phase(int(progress.phase[node])):
         case Phase.ASKING:
             summary = f"About to {mutation.name}; {_list(mutation.guards)} is being asked whether it may."
         case Phase.ACTING:
@@ -137,27 +143,29 @@ def _under_way(engine: Engine, node: int, now: float, state: str, lines: list[st
 
 
 def _waiting(
-    engine: Engine, node: int, now: float, state: str, lines: list[str], reason: str, decision: Decision
+    engine: Engine, node: int, now: float, state: State, lines: list[str], reason: str, decision: Decision
 ) -> Explanation:
-    work = engine.work
+    progress = engine.progress
     blockers = _brakes(engine, node)
-    soon = f"{max(0.0, work.not_before[node] - now):.0f} s"
-    when: float | None = float(work.not_before[node])
-    match Wait(int(work.wait[node])):
+    soon = f"{max(0.0, progress.not_before[node] - now):.0f} s"
+    when: float | None = float(progress.not_before[node])
+    match Wait(int(progress.wait[node])):
         case Wait.BACKOFF:
             blockers.append(Blocker("back-off", decision.mutation, f"tried again in {soon}"))
         case Wait.FAULT:
-            again = f"tried once more in {soon}" if np.isfinite(work.not_before[node]) else "only a person retries it"
+            again = (
+                f"tried once more in {soon}" if np.isfinite(progress.not_before[node]) else "only a person retries it"
+            )
             blockers.append(Blocker("fault", reason, again))
         case Wait.BUDGET:
-            name = engine.starts.budgets.names[work.wait_on[node]]
+            name = engine.admission.budgets.names[progress.wait_on[node]]
             blockers.append(Blocker("budget", name, engine.model.budgets[name].doc or "spent by others for now"))
             when = None
         case Wait.GUARD:
-            name = engine.starts.guards[work.refused_by[node]]
+            name = engine.admission.guards[progress.refused_by[node]]
             blockers.append(Blocker("guard", name, f"{reason}; asked again in {soon}"))
         case Wait.STOPPED:
-            breaker = engine.courses.breakers[work.next[node]]
+            breaker = engine.in_flight.breakers[progress.next[node]]
             when = breaker.probes_at
             detail = f"failed too often over the fleet; probed again in {max(0.0, when - now):.0f} s"
             blockers.append(Blocker("failure-rate stop", decision.mutation, detail))
@@ -176,9 +184,9 @@ def _waiting(
 
 def _brakes(engine: Engine, node: int) -> list[Blocker]:
     blockers = []
-    if engine.work.held[node]:
+    if engine.progress.held[node]:
         blockers.append(Blocker("hold", "", "held by a person; nothing acts on it until a person releases it"))
-    if engine.work.frozen[node]:
+    if engine.progress.frozen[node]:
         blockers.append(Blocker("freeze", "", "nothing is started until it is thawed"))
     return blockers
 
@@ -202,7 +210,7 @@ def _silences(engine: Engine, node: int, now: float, plan: Plan) -> list[str]:
     for name, column in engine.table.columns.items():
         matters = column.goal[node] or column.implied[node] or name in (*plan.observe, *plan.unseen)
         if matters and (column.implied[node] or not column.fact[node]):
-            silence = engine.sight.silence(name, node)
+            silence = engine.facts.silence(name, node)
             if silence is not None:
                 silent.setdefault(silence, []).append(name)
     return [f"{_silent(silence, names, now)}{_implied(engine, node, names)}" for silence, names in silent.items()]
@@ -223,7 +231,7 @@ def _implied(engine: Engine, node: int, names: Sequence[str]) -> str:
 def _left_out(engine: Engine, node: int, now: float, plan: Plan) -> str:
     """Why there is no way to the goal or a part of it: who is silent, where that is what it comes to."""
     for name in plan.unseen:
-        silence = engine.sight.silence(name, node)
+        silence = engine.facts.silence(name, node)
         if silence is not None:
             return _silent(silence, [name], now)
     return plan.reason

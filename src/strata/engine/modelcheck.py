@@ -184,8 +184,8 @@ def _no_path(model: Model) -> Iterator[Finding]:
 
 def _unused(model: Model, drivers: Collection[str] | None) -> Iterator[Finding]:
     asked = {guard for mutation in model.mutations.values() for guard in mutation.guards}
-    for name in model.guards:
-        if name not in asked:
+    for name, guard in model.guards.items():
+        if name not in asked and not guard.by_hand:
             yield Finding("warning", "unused-guard", f"guard {name}", "no mutation asks it")
     used: set[str] = {mutation.driver for mutation in model.mutations.values()}
     used |= {variable.observer for variable in model.variables.values()}

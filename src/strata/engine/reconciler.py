@@ -2,10 +2,10 @@
 
 ``Engine.step(now, inputs) → Effects``. Pure: no clock, no I/O; chance comes from a seed. Level-triggered: a step asks
 what each node's facts and goals call for, never what happened. It does not know how effects are carried out
-(``strata.control``), only that their results come back as inputs of a later step.
+(``strata.fleet``), only that their results come back as inputs of a later step.
 
 The order within a step is the loop of Strata: take in what was seen, end what has ended, decide per class, start what
-the brakes allow, look where eyes are needed.
+the brakes allow, look where a fact is missing.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import numpy.typing as npt
 
 from strata.core.column import Indices
 from strata.core.model import Model
-from strata.engine.courses import EVENT, FAULT, Courses
+from strata.engine.admission import Admission
 from strata.engine.decisions import Decider, Kind
 from strata.engine.effects import Act, Answered, Ask, Done, Effects, Input, Seen, Told
+from strata.engine.facts import Facts
+from strata.engine.in_flight import EVENT, FAULT, InFlight
+from strata.engine.progress import Phase, Progress, Urgency, Wait
 from strata.engine.settings import EngineSettings
-from strata.engine.sight import Sight
-from strata.engine.starts import Starts
 from strata.engine.table import FleetTable
-from strata.engine.work import Phase, Urgency, Wait, Work
 
 
 class Engine:
@@ -34,12 +34,12 @@ class Engine:
         self.model = model
         self.settings = settings or EngineSettings()
         self.table = FleetTable(model)
-        self.work = Work()
+        self.progress = Progress()
         self.decider = Decider(model, self.table)
         self._random = np.random.default_rng(seed)
-        self.sight = Sight(model, self.settings, self.table, self.work, self._random)
-        self.courses = Courses(model, self.settings, self.table, self.work, self.sight, self._random)
-        self.starts = Starts(model, self.settings, self.table, self.work, self.courses)
+        self.facts = Facts(model, self.settings, self.table, self.progress, self._random)
+        self.in_flight = InFlight(model, self.settings, self.table, self.progress, self.facts, self._random)
+        self.admission = Admission(model, self.settings, self.table, self.progress, self.in_flight)
         self.epochs: dict[int, int] = {}
         """Shards that we lead, and with which epoch."""
 
@@ -47,27 +47,27 @@ class Engine:
 
     def add(self, nodes: Indices, shards: npt.NDArray[np.int32], now: float) -> None:
         """Nodes came to be, at these indices."""
-        if len(nodes) and int(nodes.max()) >= self.work.size:
+        if len(nodes) and int(nodes.max()) >= self.progress.size:
             self.table.grow(int(nodes.max()) + 1)
-            self.work.grow(self.table.size)
-            self.sight.grow(self.table.size)
-        self.work.reset(nodes)
+            self.progress.grow(self.table.size)
+            self.facts.grow(self.table.size)
+        self.progress.reset(nodes)
         for column in self.table.columns.values():
             column.forget_nodes(nodes)
-        self.work.alive[nodes] = True
-        self.work.acted_at[nodes] = now
-        self.work.shard[nodes] = shards
+        self.progress.alive[nodes] = True
+        self.progress.acted_at[nodes] = now
+        self.progress.shard[nodes] = shards
         epochs = np.fromiter((self.epochs.get(shard, 0) for shard in shards.tolist()), dtype=np.int64)
-        self.work.epoch[nodes] = epochs
-        self.work.touch(nodes, Urgency.NEWS)
-        self.sight.forget_all(nodes, now)
+        self.progress.epoch[nodes] = epochs
+        self.progress.touch(nodes, Urgency.NEWS)
+        self.facts.forget_all(nodes, now)
 
     def remove(self, nodes: Indices) -> None:
         """Nodes are gone. What is under way for them is not waited for."""
-        self.courses.release(nodes)
-        self.work.reset(nodes)
-        self.courses.elsewhere = {
-            key: one._replace(nodes=np.setdiff1d(one.nodes, nodes)) for key, one in self.courses.elsewhere.items()
+        self.in_flight.release(nodes)
+        self.progress.reset(nodes)
+        self.in_flight.foreign = {
+            key: one._replace(nodes=np.setdiff1d(one.nodes, nodes)) for key, one in self.in_flight.foreign.items()
         }
 
     def set_goal(self, variable: str, nodes: Indices, goals: Sequence[tuple[str, ...]], codes: Indices) -> None:
@@ -77,50 +77,50 @@ class Engine:
         wanted = mine[codes]
         changed = nodes[column.goal[nodes] != wanted]
         column.goal[nodes] = wanted
-        self.want_anew(changed)
+        self.renew_goal(changed)
 
-    def want_anew(self, nodes: Indices) -> None:
+    def renew_goal(self, nodes: Indices) -> None:
         """The owners want something else, if perhaps by the same name: a node that differs from it has not fallen."""
-        self.forgive(nodes)
-        self.work.was_ready[nodes] = False
+        self.clear_failures(nodes)
+        self.progress.was_ready[nodes] = False
 
     def set_brakes(self, nodes: Indices, *, held: npt.NDArray[np.bool_], frozen: npt.NDArray[np.bool_]) -> None:
         """Which nodes a person holds or has frozen."""
-        changed = nodes[(self.work.held[nodes] != held) | (self.work.frozen[nodes] != frozen)]
-        self.work.held[nodes] = held
-        self.work.frozen[nodes] = frozen
-        self.work.touch(changed, Urgency.WISH)
+        changed = nodes[(self.progress.held[nodes] != held) | (self.progress.frozen[nodes] != frozen)]
+        self.progress.held[nodes] = held
+        self.progress.frozen[nodes] = frozen
+        self.progress.touch(changed, Urgency.WISH)
 
-    def forgive(self, nodes: Indices) -> None:
+    def clear_failures(self, nodes: Indices) -> None:
         """Forget failures, back-off and faults: the owners want something new, or a person says to try again."""
-        work = self.work
-        self.courses.forgive_failures(nodes)
-        work.relapses[nodes] = 0
-        work.not_before[nodes] = 0
-        work.refused_by[nodes] = -1
-        work.fault[nodes] = False
-        work.touch(nodes, Urgency.WISH)
-        for node in nodes.tolist() if work.reasons else ():
-            work.reasons.pop(node, None)
+        progress = self.progress
+        self.in_flight.clear_failures(nodes)
+        progress.relapses[nodes] = 0
+        progress.not_before[nodes] = 0
+        progress.refused_by[nodes] = -1
+        progress.fault[nodes] = False
+        progress.touch(nodes, Urgency.WISH)
+        for node in nodes.tolist() if progress.reasons else ():
+            progress.reasons.pop(node, None)
 
     def retry(self, nodes: Indices) -> None:
         """A person says that it works now: forgive the nodes, and the mutations that they wait for."""
-        for number in np.unique(self.work.next[nodes]).tolist():
+        for number in np.unique(self.progress.next[nodes]).tolist():
             if number >= 0:
-                self.courses.breakers[number].reset()
-        self.forgive(nodes)
+                self.in_flight.breakers[number].reset()
+        self.clear_failures(nodes)
 
     def lead(self, shard: int, epoch: int, now: float) -> None:
         """From now on we lead ``shard`` with this epoch; 0: somebody else does."""
         self.epochs[shard] = epoch
         if not epoch:
             del self.epochs[shard]
-        nodes = np.flatnonzero(self.work.alive & (self.work.shard == shard))
-        self.courses.abandon(nodes, now)
-        self.work.epoch[nodes] = epoch
+        nodes = np.flatnonzero(self.progress.alive & (self.progress.shard == shard))
+        self.in_flight.abandon(nodes, now)
+        self.progress.epoch[nodes] = epoch
         if epoch:
-            self.sight.forget_all(nodes, now)
-            self.work.touch(nodes, Urgency.NEWS)
+            self.facts.forget_all(nodes, now)
+            self.progress.touch(nodes, Urgency.NEWS)
         else:
             # What the new leader does not contradict is as it was last recorded.
             for column in self.table.columns.values():
@@ -129,12 +129,12 @@ class Engine:
 
     def mirror(self, variable: str, value: str, nodes: Indices, now: float) -> None:
         """Another controller saw a fact, or says what befell the nodes. Nodes that we lead are left alone."""
-        nodes = nodes[(self.work.epoch[nodes] == 0) & self.work.alive[nodes]]
+        nodes = nodes[(self.progress.epoch[nodes] == 0) & self.progress.alive[nodes]]
         if variable == EVENT:
             fault = value.startswith(FAULT)
-            self.work.fault[nodes] = fault
+            self.progress.fault[nodes] = fault
             if fault:
-                self.work.reasons.update(dict.fromkeys(nodes.tolist(), value.removeprefix(FAULT)))
+                self.progress.reasons.update(dict.fromkeys(nodes.tolist(), value.removeprefix(FAULT)))
         elif variable in self.table.columns:
             column = self.table.columns[variable]
             code = column.word_code(value)
@@ -142,7 +142,7 @@ class Engine:
             if code:
                 column.before[nodes] = code
             column.seen[nodes] = now
-        self.work.touch(nodes, Urgency.ROUTINE)
+        self.progress.touch(nodes, Urgency.ROUTINE)
 
     # ---- the step ----
 
@@ -153,65 +153,69 @@ class Engine:
         for item in inputs:
             match item:
                 case Seen():
-                    self.sight.seen(now, item)
-                case Told(nodes, columns, source):
-                    self.sight.believe(nodes, columns, source, now)
+                    self.facts.seen(now, item)
+                case Told():
+                    self.facts.told(now, item)
                 case Done(generation, outcomes, detail):
-                    self.courses.done(generation, outcomes, detail, now)
+                    self.in_flight.done(generation, outcomes, detail, now)
                 case Answered(ask, refusals):
-                    self.starts.answered(ask, refusals, now, acts)
-        self.sight.imply(now)
-        self.sight.age(now)
-        self.courses.settle(now)
+                    self.admission.answered(ask, refusals, now, acts)
+        self.facts.imply(now)
+        self.facts.age(now)
+        self.in_flight.settle(now)
         self._decide(now)
-        self.starts.start(now, asks, acts)
-        work = self.work
-        urgent = np.flatnonzero((work.phase == Phase.SETTLING) | (work.wait == Wait.LOOKING))
-        looks = self.sight.looks(now, urgent)
-        changes, self.sight.changes = self.sight.changes, []
-        return Effects(looks, asks, acts, changes, self.courses.take_settled(), self.courses.take_abandoned())
+        self.admission.start(now, asks, acts)
+        progress = self.progress
+        urgent = np.flatnonzero((progress.phase == Phase.SETTLING) | (progress.wait == Wait.LOOKING))
+        looks = self.facts.looks(now, urgent)
+        changes, self.facts.changes = self.facts.changes, []
+        return Effects(looks, asks, acts, changes, self.in_flight.take_settled(), self.in_flight.take_abandoned())
 
     def next_wakeup(self, now: float) -> float:
         """When to step again if no input comes before."""
-        work = self.work
-        ours = work.alive & (work.epoch > 0)
-        idle = ours & (work.phase == Phase.IDLE)
-        soonest = self.sight.next_wakeup(now)
+        progress = self.progress
+        ours = progress.alive & (progress.epoch > 0)
+        idle = ours & (progress.phase == Phase.IDLE)
+        soonest = self.facts.next_wakeup(now)
         if idle.any():
-            soonest = min(soonest, float(work.due[idle].min()))
-            wanting = idle & (work.kind == Kind.ACT)
+            soonest = min(soonest, float(progress.due[idle].min()))
+            wanting = idle & (progress.kind == Kind.ACT)
             if wanting.any():
-                waits = work.not_before[wanting]
+                waits = progress.not_before[wanting]
                 later = waits[waits > now]
                 if len(later):
                     soonest = min(soonest, float(later.min()))
-                for number in np.unique(work.wait_on[wanting & (work.wait == Wait.BUDGET)]).tolist():
-                    soonest = min(soonest, self.starts.budgets.next_room(number, now))
-                if (work.wait[wanting] == Wait.STOPPED).any():
-                    soonest = min(soonest, *(b.probes_at for b in self.courses.breakers if b.stopped_since is not None))
-        settling = ours & (work.phase == Phase.SETTLING)
+                for number in np.unique(progress.wait_on[wanting & (progress.wait == Wait.BUDGET)]).tolist():
+                    soonest = min(soonest, self.admission.budgets.next_room(number, now))
+                if (progress.wait[wanting] == Wait.STOPPED).any():
+                    soonest = min(
+                        soonest, *(b.probes_at for b in self.in_flight.breakers if b.stopped_since is not None)
+                    )
+        settling = ours & (progress.phase == Phase.SETTLING)
         if settling.any():
-            soonest = min(soonest, float(np.minimum(work.deadline, work.repeat_at)[settling].min()))
+            soonest = min(soonest, float(np.minimum(progress.deadline, progress.repeat_at)[settling].min()))
         return max(soonest, now)
 
     def way(self, node: int) -> tuple[str, ...]:
         """The mutations from where the node was when it was last thought about to its goal."""
-        number = int(self.work.decision[node]) if node < self.work.size else -1
+        number = int(self.progress.decision[node]) if node < self.progress.size else -1
         return self.decider.decisions[number].plan.steps if number >= 0 else ()
 
     def may_begin(self, generation: int, nodes: Indices) -> npt.NDArray[np.bool_]:
         """The last look before a driver is called: is the act still ours to do, and has nobody put a brake on?"""
-        work = self.work
-        mine = (work.generation[nodes] == generation) & (work.epoch[nodes] > 0)
-        allowed: npt.NDArray[np.bool_] = mine & ~work.held[nodes] & ~work.frozen[nodes]
+        progress = self.progress
+        mine = (progress.generation[nodes] == generation) & (progress.epoch[nodes] > 0)
+        allowed: npt.NDArray[np.bool_] = mine & ~progress.held[nodes] & ~progress.frozen[nodes]
         return allowed
 
     # ---- decisions ----
 
     def _decide(self, now: float) -> None:
-        work = self.work
+        progress = self.progress
         # Also for nodes that others lead: only what we start is limited to our own.
-        nodes = np.flatnonzero(work.alive & (work.phase == Phase.IDLE) & (work.dirty | (work.due <= now)))
+        nodes = np.flatnonzero(
+            progress.alive & (progress.phase == Phase.IDLE) & (progress.dirty | (progress.due <= now))
+        )
         if not len(nodes):
             return
         inverse, rows = self.table.classes(nodes)
@@ -219,55 +223,57 @@ class Engine:
         chosen = [self.decider.decisions[number] for number in ids.tolist()]
         kinds = np.fromiter((decision.kind for decision in chosen), dtype=np.int8, count=len(chosen))
         steps = np.fromiter(
-            (self.courses.numbers[d.mutation] if d.mutation else -1 for d in chosen), dtype=np.int32, count=len(chosen)
+            (self.in_flight.numbers[d.mutation] if d.mutation else -1 for d in chosen),
+            dtype=np.int32,
+            count=len(chosen),
         )
-        work.decision[nodes] = ids[inverse]
+        progress.decision[nodes] = ids[inverse]
         kind = kinds[inverse]
-        changed_mind = (work.kind[nodes] != kind) | (work.next[nodes] != steps[inverse])
-        work.waiting_since[nodes[changed_mind]] = now
-        work.kind[nodes] = kind
-        work.next[nodes] = steps[inverse]
-        work.dirty[nodes] = False
-        work.due[nodes] = now + self.settings.resync * self._random.uniform(0.5, 1.0, len(nodes))
-        work.wait[nodes] = Wait.NOTHING
-        work.wait_on[nodes] = -1
+        changed_mind = (progress.kind[nodes] != kind) | (progress.next[nodes] != steps[inverse])
+        progress.waiting_since[nodes[changed_mind]] = now
+        progress.kind[nodes] = kind
+        progress.next[nodes] = steps[inverse]
+        progress.dirty[nodes] = False
+        progress.due[nodes] = now + self.settings.resync * self._random.uniform(0.5, 1.0, len(nodes))
+        progress.wait[nodes] = Wait.NOTHING
+        progress.wait_on[nodes] = -1
         content = (kind == Kind.READY) | (kind == Kind.UNMANAGED)
         self._decided_ready(nodes[content], now)
-        self.courses.overcome(nodes[~content & (work.epoch[nodes] > 0)])
+        self.in_flight.overcome(nodes[~content & (progress.epoch[nodes] > 0)])
         self._decided_act(nodes[kind == Kind.ACT], now)
-        work.wait[nodes[kind == Kind.STUCK]] = Wait.STUCK
-        work.wait[nodes[kind == Kind.LOOK]] = Wait.LOOKING
+        progress.wait[nodes[kind == Kind.STUCK]] = Wait.STUCK
+        progress.wait[nodes[kind == Kind.LOOK]] = Wait.LOOKING
         for number in np.unique(inverse[kind == Kind.LOOK]).tolist():
-            self.sight.look_soon(nodes[inverse == number], chosen[number].observers, now)
+            self.facts.schedule_look(nodes[inverse == number], chosen[number].observers, now)
 
     def _decided_ready(self, nodes: Indices, now: float) -> None:
-        work = self.work
-        work.urgency[nodes] = Urgency.ROUTINE
-        work.ready_since[nodes] = np.where(work.was_ready[nodes], work.ready_since[nodes], now)
-        work.was_ready[nodes] = True
-        self.courses.forgive_failures(nodes)
-        well = nodes[work.fault[nodes] & (work.epoch[nodes] > 0)]
+        progress = self.progress
+        progress.urgency[nodes] = Urgency.ROUTINE
+        progress.ready_since[nodes] = np.where(progress.was_ready[nodes], progress.ready_since[nodes], now)
+        progress.was_ready[nodes] = True
+        self.in_flight.clear_failures(nodes)
+        well = nodes[progress.fault[nodes] & (progress.epoch[nodes] > 0)]
         if len(well):
-            self.courses.event(well, "fault cleared: at its goal")
-            self.forgive(well)
-            work.dirty[well] = False
-        stable = nodes[now - work.ready_since[nodes] > self.settings.stable_after]
-        work.relapses[stable] = 0
+            self.in_flight.event(well, "fault cleared: at its goal")
+            self.clear_failures(well)
+            progress.dirty[well] = False
+        stable = nodes[now - progress.ready_since[nodes] > self.settings.stable_after]
+        progress.relapses[stable] = 0
 
     def _decided_act(self, nodes: Indices, now: float) -> None:
         """Nodes that are to be changed; those that were at their goal a moment ago have relapsed."""
-        work = self.work
-        fallen = nodes[work.was_ready[nodes] & (work.epoch[nodes] > 0)]
+        progress = self.progress
+        fallen = nodes[progress.was_ready[nodes] & (progress.epoch[nodes] > 0)]
         if not len(fallen):
             return
-        work.was_ready[fallen] = False
-        shaky = fallen[now - work.ready_since[fallen] <= self.settings.stable_after]
-        work.relapses[fallen] = np.where(np.isin(fallen, shaky), work.relapses[fallen] + 1, 1)
-        again = fallen[work.relapses[fallen] > 1]
-        lost = again[work.relapses[again] > self.settings.relapses_to_fault]
-        self.courses.wait_after_failure(again, None, now)
-        work.dirty[again] = False
+        progress.was_ready[fallen] = False
+        shaky = fallen[now - progress.ready_since[fallen] <= self.settings.stable_after]
+        progress.relapses[fallen] = np.where(np.isin(fallen, shaky), progress.relapses[fallen] + 1, 1)
+        again = fallen[progress.relapses[fallen] > 1]
+        lost = again[progress.relapses[again] > self.settings.relapses_to_fault]
+        self.in_flight.wait_after_failure(again, None, now)
+        progress.dirty[again] = False
         for node in lost.tolist():
-            work.reasons[node] = f"flapping: fell from its goal {int(work.relapses[node])} times"
-        self.courses.fault(lost, now)
-        work.dirty[lost] = False
+            progress.reasons[node] = f"flapping: fell from its goal {int(progress.relapses[node])} times"
+        self.in_flight.fault(lost, now)
+        progress.dirty[lost] = False

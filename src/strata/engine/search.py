@@ -16,7 +16,7 @@ from heapq import heappop, heappush
 import msgspec
 
 from strata.core.model import OTHER, UNKNOWN, WANTED, Model, Mutation
-from strata.engine.landmarks import HOP, Landmarks
+from strata.engine.search_bound import HOP, Landmarks
 
 State = tuple[int, ...]
 Path = tuple[int, ...]

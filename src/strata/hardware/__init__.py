@@ -1,1 +1,7 @@
-"""HaaS: controllers of machines, reached over Redfish."""
+"""HaaS: BMCs of machines, reached over Redfish."""
+
+from __future__ import annotations
+
+from strata.core.room import Room
+
+ROOM = Room(commands={"The hardware": {"hardware": "strata.hardware.commands:hardware"}})

@@ -1,8 +1,12 @@
-"""What the hardware layer declares: power, switched by a node's controller, in the order in which it flows."""
+"""What the hardware layer declares: power, switched by a node's BMC, in the order in which it flows."""
 
 from __future__ import annotations
 
 from strata.core.model import Budget, Guard, Layer, Mutation, Variable, values
+
+POWER_ROOM = "power-room"
+CAPS_FREE = "caps-free"
+"""Guards that the power layer declares, where it is open: asked here of what people do by hand."""
 
 LAYER = Layer(
     variables=(
@@ -11,7 +15,7 @@ LAYER = Layer(
             values=("off", "on"),
             ages_out_after=90,
             observer="bmc",
-            doc="Whether the node has power, as its controller says.",
+            doc="Whether the node has power, as its BMC says.",
         ),
     ),
     mutations=(
@@ -69,6 +73,6 @@ LAYER = Layer(
             percent=10,
             doc="Nodes being taken down at once, of the whole fleet.",
         ),
-        Budget(name="bmc-rate", driver="bmc", rate=5000, doc="Starts a second over all controllers."),
+        Budget(name="bmc-rate", driver="bmc", rate=5000, doc="Starts a second over all BMCs."),
     ),
 )

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from strata.core.model import Guard, Layer
+from strata.hardware.model import CAPS_FREE, POWER_ROOM
 
-ROOM = "power-room"
-CAPS = "caps-free"
 DRIVER = "site-power"
 
 LAYER = Layer(
     guards=(
         Guard(
-            name=ROOM,
+            name=POWER_ROOM,
             driver=DRIVER,
             ask_again_after=15,
             doc="The site's power limit leaves room for it, or there is none.",
         ),
-        Guard(name=CAPS, driver=DRIVER, doc="Caps may be set by hand: no limit and no policy keeps them."),
+        Guard(
+            name=CAPS_FREE,
+            driver=DRIVER,
+            by_hand=True,
+            doc="Caps may be set by hand: no limit and no policy keeps them.",
+        ),
     ),
-    asks={"power-on": (ROOM,)},
+    asks={"power-on": (POWER_ROOM,)},
 )

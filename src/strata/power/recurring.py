@@ -25,7 +25,6 @@ class Recurring:
         self._wake = asyncio.Event()
 
     async def start(self) -> None:
-        """Begin."""
         self._task = asyncio.create_task(self._go_on(), name=self._name)
 
     async def stop(self) -> None:

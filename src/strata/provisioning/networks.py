@@ -177,14 +177,19 @@ class Networks(_Part, frozen=True, kw_only=True):
 def read(path: Path) -> Networks:
     """The networks in a file, for this machine to serve; ``BadRequest`` says what is wrong with it and where,
     ``Unavailable`` which of its interfaces is not here."""
+    networks = parse_file(path)
+    require_interfaces(networks, str(path))
+    return networks
+
+
+def parse_file(path: Path) -> Networks:
+    """The networks in a file, whether or not their interfaces are here."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise BadRequest(f"cannot read it: {reason}", where=str(path)) from None
-    networks = parse(text, source=str(path))
-    require_interfaces(networks, str(path))
-    return networks
+    return parse(text, source=str(path))
 
 
 def require_interfaces(networks: Networks, source: str) -> None:

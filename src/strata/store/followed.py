@@ -28,6 +28,8 @@ class Followed:
         self._clear = clear
         self._task: asyncio.Task[None] | None = None
         self._revision = 0
+        self.revisions: dict[str, int] = {}
+        """At which revision each key that is there was last changed."""
         self._own: dict[str, int] = {}
         """Keys changed here, and at which revision: the watch brings those and older changes again, too late."""
 
@@ -48,13 +50,21 @@ class Followed:
         """Somebody here changed ``key``, or read it: who wrote reads what was written."""
         if revision > max(self._revision, self._own.get(key, 0)):  # else the watch brought it, or a newer one
             self._own[key] = revision
-            self._take(key, value)
+            self._note(key, value, revision)
+
+    def _note(self, key: str, value: bytes | None, revision: int) -> None:
+        if value is None:
+            self.revisions.pop(key, None)
+        else:
+            self.revisions[key] = revision
+        self._take(key, value)
 
     async def _load(self) -> None:
         page = await self._store.range(self._prefix)
         self._clear()
+        self.revisions.clear()
         for entry in page.entries:
-            self._take(entry.key, entry.value)
+            self._note(entry.key, entry.value, entry.modified)
         self._revision = page.revision
         self._own.clear()
 
@@ -67,7 +77,7 @@ class Followed:
                         for event in events:
                             own = self._own.get(event.key, 0)
                             if event.revision > own:
-                                self._take(event.key, event.value)
+                                self._note(event.key, event.value, event.revision)
                             if event.revision >= own:
                                 self._own.pop(event.key, None)
                             self._revision = event.revision

@@ -1,1 +1,7 @@
 """Hardware that isn't there: a simulated fleet of any size, in process or behind real sockets."""
+
+from __future__ import annotations
+
+from strata.core.room import Room
+
+ROOM = Room(commands={"The service": {"virtual": "strata.virtual.commands:virtual"}})

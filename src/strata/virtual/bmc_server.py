@@ -1,13 +1,13 @@
-"""The simulated fleet behind real sockets: every node's controller speaks Redfish, all from one process.
+"""The simulated fleet behind real sockets: every node's BMC speaks Redfish, all from one process.
 
     python -m strata.virtual.bmc_server --nodes 256 --port 0 --seed 7 --pdus
 
-prints one line of JSON with the address when it listens; SIGTERM stops it. A controller is told from the others
+prints one line of JSON with the address when it listens; SIGTERM stops it. A BMC is told from the others
 by path (``http://127.0.0.1:PORT/bmc/n7/redfish/v1``), by port (one each) or by address (127.x.y.z, one each). Where
-there is a ``plant``, its controllers are served too, after those of the nodes: ``/bmc/pdu-x1000m0``,
+there is a ``plant``, its BMCs are served too, after those of the nodes: ``/bmc/pdu-x1000m0``,
 ``/bmc/cc-x1000c0``, ``/bmc/sw-leaf1``, ``/bmc/fm-hsn``.
 ``POST /agents/observe``, ``act`` and ``permits`` speak for the nodes' agents (``gateway``). ``GET /fleet/power``
-is what all controllers would tell of power, in one reply; ``GET /fleet/effects`` is
+is what all BMCs would tell of power, in one reply; ``GET /fleet/effects`` is
 for tests: what the nodes were told, as they know it themselves.
 """
 
@@ -52,7 +52,7 @@ from strata.virtual.tricks import after, before
 By = Literal["path", "port", "address"]
 
 SIMULATED_ACCOUNT = Account("root", "simulated")
-"""What simulated controllers accept unless told otherwise. It guards nothing."""
+"""What simulated BMCs accept unless told otherwise. It guards nothing."""
 
 _FIRST_ADDRESS = int(IPv4Address("127.1.0.1"))
 
@@ -106,7 +106,7 @@ class BmcServer:
         self._beat: asyncio.TimerHandle | None = None
 
     async def start(self, port: int = 0) -> None:
-        """Listen on loopback; port 0 takes a free one. By port: on as many as there are controllers."""
+        """Listen on loopback; port 0 takes a free one. By port: on as many as there are BMCs."""
         for i in range(len(self._names) if self.by == "port" else 1):
             self._servers.append(await self._listen(port + i if port else 0))
             self._listening.append(self._servers[-1].sockets[0].getsockname()[1])
@@ -133,7 +133,7 @@ class BmcServer:
         await self.outbox.close()
 
     def url(self, name: str) -> str:
-        """Where the controller of node ``name`` (or that of the machine room with that name) answers."""
+        """Where the BMC of node ``name`` (or that of the machine room with that name) answers."""
         i = self._find(name)
         scheme, _, rest = self.address.partition("://")
         host, _, port = rest.partition(":")
@@ -144,30 +144,30 @@ class BmcServer:
         return f"{self.address}/bmc/{name}"
 
     def bmc(self, name: str) -> NodeBmc:
-        """The controller of node ``name``: what it was told, its sessions."""
+        """The BMC of node ``name``: what it was told, its sessions."""
         found = self._pair(self._find(name))[0]
         if not isinstance(found, NodeBmc):
             raise BadRequest("not the controller of a node", where=name)
         return found
 
     def plant_bmc(self, name: str) -> PlantBmc:
-        """The controller of a PDU, a chassis or a switch."""
+        """The BMC of a PDU, a chassis or a switch."""
         found = self._pair(self._find(name))[0]
         if not isinstance(found, PlantBmc):
             raise BadRequest("the controller of a node", where=name)
         return found
 
     def prank(self, name: str) -> Prankster:
-        """The way in for tests: how the controller of that name misbehaves."""
+        """The way in for tests: how the BMC of that name misbehaves."""
         return self._pair(self._find(name))[1]
 
     def swap_bmcs(self, one: str, other: str) -> None:
-        """Somebody has mixed up two cables: at the address of each, the other controller answers from now on."""
+        """Somebody has mixed up two cables: at the address of each, the other BMC answers from now on."""
         a, b = self._find(one), self._find(other)
         self._swapped[a], self._swapped[b] = self._swapped.get(b, b), self._swapped.get(a, a)
 
     def refuse(self, name: str) -> None:
-        """By port only: nobody listens any more where the controller of ``name`` did."""
+        """By port only: nobody listens any more where the BMC of ``name`` did."""
         if self.by != "port":
             raise BadRequest("controllers share a port: let it be silent instead", where=name)
         self._servers[self._find(name)].close()
@@ -256,7 +256,7 @@ class BmcServer:
         return reply._replace(delay=delay) if delay else reply
 
     def _resolve(self, request: Request) -> tuple[int, str] | None:
-        """Which controller is meant, and the path below it."""
+        """Which BMC is meant, and the path below it."""
         if self.by == "path":
             _, first, name, rest = [*request.path.split("/", 3), "", "", ""][:4]
             i = self._index.get(name) if first == "bmc" else None

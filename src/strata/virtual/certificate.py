@@ -1,4 +1,4 @@
-"""Certificates that simulated controllers sign themselves, as real ones do when they leave the factory."""
+"""Certificates that simulated BMCs sign themselves, as real ones do when they leave the factory."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Stream(IntEnum):
     DRAW = 2
     """How many watts it takes, for good."""
     BMC = 3
-    """Whether its controller is dead, for good."""
+    """Whether its BMC is dead, for good."""
     NET = 4
     """What happens to a request under way."""
     FATE = 5
@@ -38,11 +38,11 @@ class Stream(IntEnum):
     JOB = 9
     """Whether a job runs."""
     LOOK = 10
-    """What a look at the controller gives."""
+    """What a look at the BMC gives."""
     AGENT = 11
     """Whether a look at the agent gives anything."""
     WIRE = 12
-    """How a controller's web server misbehaves."""
+    """How a BMC's web server misbehaves."""
 
 
 def uniform(seed: int, stream: Stream, nodes: npt.NDArray[np.int64], counts: npt.NDArray[np.int64] | int = 0) -> Floats:

@@ -1,4 +1,4 @@
-"""Who listens to a controller, and what they are sent: subscriptions (HTTP push, syslog) and streams (SSE)."""
+"""Who listens to a BMC, and what they are sent: subscriptions (HTTP push, syslog) and streams (SSE)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EventDesk:
-    """The events of one controller."""
+    """The events of one BMC."""
 
     def __init__(self, site: Site, name: str) -> None:
         self.subscriptions: dict[str, Subscription] = {}
@@ -60,7 +60,7 @@ class EventDesk:
         return str(self._count)
 
     def forget(self) -> None:
-        """What a restart does to a controller's memory."""
+        """What a restart does to a BMC's memory."""
         self.subscriptions = {k: v for k, v in self.subscriptions.items() if v.protocol != "Redfish"}
         for stream in list(self.streams):
             stream.close()

@@ -65,7 +65,7 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
     drain_lies: float = 0.0
     """The workload manager says that the node has left while a job still runs there."""
     power_null: float = 0.0
-    """Share of windows in which a controller gives no power state."""
+    """Share of windows in which a BMC gives no power state."""
     power_lies: float = 0.0
     """Share of windows in which it gives the wrong one."""
     agent_silent: float = 0.0
@@ -73,7 +73,7 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
     window: float = 60.0
     """Seconds that such a lie or silence lasts."""
     bmc_dead: float = 0.0
-    """Share of controllers that never answer."""
+    """Share of BMCs that never answer."""
     power_losses: float = 0.0
     """Rate at which a node loses power."""
     hangs: float = 0.0

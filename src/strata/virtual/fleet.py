@@ -9,7 +9,7 @@ from strata.core.intset import pack
 from strata.core.node import Group, Node, check_node_name
 
 CHASSIS, SLOTS, BMCS, NODES = 8, 8, 2, 2
-"""A cabinet: 8 chassis of 8 slots, each with 2 controllers of 2 nodes: 256 nodes."""
+"""A cabinet: 8 chassis of 8 slots, each with 2 BMCs of 2 nodes: 256 nodes."""
 
 PER_CHASSIS = SLOTS * BMCS * NODES
 PER_CABINET = CHASSIS * PER_CHASSIS
@@ -32,7 +32,7 @@ def simulated_nodes(
 ) -> list[Node]:
     """``count`` nodes that fill cabinets one after the other: first service and login nodes, then compute, then GPU.
 
-    With ``bmc_base`` (where ``strata.virtual.bmc_server`` answers) every node gets its controller's address below it.
+    With ``bmc_base`` (where ``strata.virtual.bmc_server`` answers) every node gets its BMC's address below it.
     """
     if count < 0:
         raise BadRequest(f"{count} is not a number of nodes", where="count")
@@ -118,12 +118,12 @@ def outlet_name(chassis: int) -> str:
 
 
 def pdu_controller(chassis: int) -> str:
-    """The name of the controller of the PDU that feeds a chassis."""
+    """The name of the BMC of the PDU that feeds a chassis."""
     return f"pdu-{_cabinet(chassis, FIRST_CABINET)}m0"
 
 
 def chassis_controller(chassis: int) -> str:
-    """The name of the controller of a chassis."""
+    """The name of the BMC of a chassis."""
     return f"cc-{chassis_name(chassis)}"
 
 

@@ -1,4 +1,4 @@
-"""The power of a whole simulated fleet in one request: what its controllers would tell one by one. Both sides of it."""
+"""The power of a whole simulated fleet in one request: what its BMCs would tell one by one. Both sides of it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HOTTEST, HEAT = 31.0, 0.05
 
 
 class FleetReadings(msgspec.Struct, frozen=True):
-    """On the wire: each column is 64-bit little-endian floats, one per name; NaN where a controller is dead, or has
+    """On the wire: each column is 64-bit little-endian floats, one per name; NaN where a BMC is dead, or has
     no such thing."""
 
     names: Sequence[str]

@@ -15,7 +15,7 @@ from strata.virtual.redfish_tree import Account
 
 
 class FleetRoutes:
-    """Answers what is not one controller's."""
+    """Answers what is not one BMC's."""
 
     def __init__(self, nodes: SimNodes, plant: Plant | None, account: Account) -> None:
         self._nodes = nodes
@@ -40,7 +40,7 @@ class FleetRoutes:
         return Reply(404) if body is None else Reply(200, body, kind="application/msgpack")
 
     def _power(self, request: Request, now: float) -> Reply:
-        """What every controller would tell of power, in one reply."""
+        """What every BMC would tell of power, in one reply."""
         if request.method != "GET":
             return Reply(405, headers=(("Allow", "GET"),))
         return Reply(200, encode(self._nodes, now), kind="application/msgpack")

@@ -1,6 +1,6 @@
 """A small HTTP/1.1 server that can also misbehave on purpose. Knows requests and replies, not what they are about.
 
-Hand-written because a fleet's worth of controllers in one process is a load test: aiohttp's server costs several
+Hand-written because a fleet's worth of BMCs in one process is a load test: aiohttp's server costs several
 times as much a request.
 """
 

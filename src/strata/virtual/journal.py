@@ -1,4 +1,4 @@
-"""A controller's own event log: a ring of entries with ids that only rise."""
+"""A BMC's own event log: a ring of entries with ids that only rise."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""How a controller's web server misbehaves: by seed, or because a test says so. Data and draws only.
+"""How a BMC's web server misbehaves: by seed, or because a test says so. Data and draws only.
 
-What a controller does wrong to its node (a reset ignored, a lie about power) is the model's: ``faults``.
+What a BMC does wrong to its node (a reset ignored, a lie about power) is the model's: ``faults``.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ _DRAWN = ("busy", "expired", "html", "cut", "drop_before", "drop_after")
 
 
 class Prankster:
-    """Decides, for one controller, how each request is answered."""
+    """Decides, for one BMC, how each request is answered."""
 
     def __init__(self, node: int, seed: int, mischief: Mischief) -> None:
         self._node = np.array([node], dtype=np.int64)
@@ -137,7 +137,7 @@ class Prankster:
 
     @property
     def retry_after(self) -> int:
-        """Seconds that a busy controller asks for."""
+        """Seconds that a busy BMC asks for."""
         return self._mischief.retry_after
 
 

@@ -1,4 +1,4 @@
-"""The controller of one simulated node: what it remembers besides the model, and the ways in for tests."""
+"""The BMC of one simulated node: what it remembers besides the model, and the ways in for tests."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from strata.virtual.updates import Updates
 
 SYSTEM = f"{ROOT}/Systems/1"
 REPORT_EVERY = 5.0
-"""Seconds between the metric reports that a controller sends by itself."""
+"""Seconds between the metric reports that a BMC sends by itself."""
 SEVERITIES = {"ok": "OK", "warning": "Warning", "critical": "Critical"}
 
 FLAVOURS = (
@@ -44,7 +44,7 @@ FLAVOURS = (
     ("On", "ForceOff", "PowerCycle"),
     ("ForceOn", "GracefulShutdown", "ForceOff", "ForceRestart", "Nmi"),
 )
-"""What makes of controllers allow; a node's make is its index modulo these."""
+"""What makes of BMCs allow; a node's make is its index modulo these."""
 
 _MODULES = (
     tree_services, tree_system, tree_boot, tree_bios, tree_network, tree_chassis, tree_power, tree_sensors, tree_log,
@@ -53,7 +53,7 @@ _MODULES = (
 
 
 class NodeBmc(Bmc):
-    """A controller and its one system."""
+    """A BMC and its one system."""
 
     router: ClassVar[Router[NodeBmc]] = Router(
         {pattern: view for module in _MODULES for pattern, view in module.VIEWS.items()},
@@ -76,7 +76,7 @@ class NodeBmc(Bmc):
         self.gpus = GPUS if has_gpus(node, site.nodes.count) else 0
         self._report_at = float("-inf")
         self.resets: list[str] = []
-        """Every ResetType that the controller accepted, in order."""
+        """Every ResetType that the BMC accepted, in order."""
         self.boots: list[str] = []
         """What every start was told to boot from."""
         self.boot: Json = dict(tree_boot.NO_OVERRIDE)

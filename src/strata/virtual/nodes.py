@@ -88,21 +88,21 @@ class SimNodes:
         self._asked: Indices = np.zeros(count, dtype=np.int64)  # requests that each was sent
         self._pace = 0.75 + 0.5 * uniform(seed, Stream.PACE, self.all)
         self.bmc_dead: Bools = np.zeros(count, dtype=np.bool_)
-        """Whose controller does not answer. Tests may write to it."""
+        """Whose BMC does not answer. Tests may write to it."""
         self.faults = NO_FAULTS
         self.set_faults(faults, now=0.0)
 
     # -- what goes wrong -------------------------------------------------------------------------------------
 
     def set_faults(self, faults: Faults, *, now: float) -> None:
-        """From ``now`` on, this goes wrong. Controllers that are dead by seed follow; broken nodes stay broken."""
+        """From ``now`` on, this goes wrong. BMCs that are dead by seed follow; broken nodes stay broken."""
         self._states.settle(self.all, now)
         self.faults = faults
         self.bmc_dead[:] = uniform(self.seed, Stream.BMC, self.all) < faults.bmc_dead
         self.hazards.set(faults, now)
 
     def heal(self, *, now: float) -> None:
-        """From ``now`` on nothing goes wrong by itself and every controller answers."""
+        """From ``now`` on nothing goes wrong by itself and every BMC answers."""
         self.set_faults(NO_FAULTS, now=now)
 
     def power_loss(self, idx: Indices, *, now: float) -> None:

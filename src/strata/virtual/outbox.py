@@ -1,4 +1,4 @@
-"""What simulated controllers send by themselves: events, over HTTP or as syslog datagrams."""
+"""What simulated BMCs send by themselves: events, over HTTP or as syslog datagrams."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Outbox:
         self._slots = asyncio.Semaphore(_AT_A_TIME)
 
     def send(self, destination: str, body: bytes, name: str) -> None:
-        """Send ``body`` as the controller ``name``; the scheme of ``destination`` says how."""
+        """Send ``body`` as the BMC ``name``; the scheme of ``destination`` says how."""
         if destination.startswith("syslog://"):
             self._datagram(destination, body)
             return
@@ -55,7 +55,7 @@ class Outbox:
 
     async def _try(self, destination: str, body: bytes) -> bool:
         if self._http is None:
-            # Controllers seldom know the certificates of whom they push to.
+            # BMCs seldom know the certificates of whom they push to.
             connector = aiohttp.TCPConnector(ssl=False, limit=_AT_A_TIME)
             self._http = aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=5))
         headers = {"Content-Type": "application/json", "OData-Version": "4.0"}

@@ -52,7 +52,7 @@ def uuid(seed: int, node: int, part: str, swaps: int = 0) -> str:
 
 
 def mac(seed: int, node: int, part: str, swaps: int = 0) -> str:
-    """A locally administered MAC address, in capitals as controllers write it."""
+    """A locally administered MAC address, in capitals as BMCs write it."""
     return ":".join(f"{byte:02X}" for byte in b"\x02" + _digest(seed, node, f"{part}/mac", swaps)[:5])
 
 

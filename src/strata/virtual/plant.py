@@ -49,11 +49,11 @@ class Plant:
         """Requests that were refused because of their fence."""
         self._fences: dict[str, tuple[int, int]] = {}
         self.pdus = {pdu_controller(i): i for i in range(0, self.chassis, CHASSIS)}
-        """Name of a PDU's controller → its first chassis."""
+        """Name of a PDU's BMC → its first chassis."""
         self.enclosures = {chassis_controller(i): i for i in range(self.chassis)}
-        """Name of a chassis controller → its chassis."""
+        """Name of a chassis BMC → its chassis."""
         self.names = (*self.pdus, *self.enclosures, *self.network.names, FABRIC_MANAGER)
-        """All controllers that are not a node's."""
+        """All BMCs that are not a node's."""
         if not on:
             nodes.feed(nodes.all, False, now=0.0)
 

@@ -1,4 +1,4 @@
-"""The controllers of what feeds nodes: of a PDU, of a chassis full of nodes."""
+"""The BMCs of what feeds nodes: of a PDU, of a chassis full of nodes."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ COMMON_DEEDS: Deeds[Bmc] = {**tree_services.DEEDS, **tree_events.DEEDS}
 
 
 def plant_key(name: str) -> int:
-    """A number that no node has, for the controller of that name."""
+    """A number that no node has, for the BMC of that name."""
     return -crc32(name.encode()) - 3
 
 
 class PlantBmc(Bmc):
-    """A controller of something that is not a node."""
+    """A BMC of something that is not a node."""
 
     def __init__(self, site: Site, plant: Plant, name: str, account: Account) -> None:
         super().__init__(site, name, account, plant_key(name))

@@ -44,7 +44,7 @@ class Place(Generic[B]):
 
 
 class Router(Generic[B]):
-    """All places of one kind of controller, from its tables."""
+    """All places of one kind of BMC, from its tables."""
 
     def __init__(self, views: Views[B], deeds: Deeds[B]) -> None:
         self._top: Place[B] = Place()

@@ -1,6 +1,6 @@
-"""One simulated controller as Redfish sees it: who may use it, sessions, reading, changing, expanding, error replies.
+"""One simulated BMC as Redfish sees it: who may use it, sessions, reading, changing, expanding, error replies.
 
-Knows paths and users; what there is at a path is said by the tables of ``tree_*``, for each kind of controller.
+Knows paths and users; what there is at a path is said by the tables of ``tree_*``, for each kind of BMC.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from strata.virtual.site import Site
 SESSIONS = f"{ROOT}/SessionService/Sessions"
 
 LOCK_OUT_AFTER = 5
-"""Wrong passwords in a row, after which a controller refuses the right one too."""
+"""Wrong passwords in a row, after which a BMC refuses the right one too."""
 
 
 class Account(msgspec.Struct, frozen=True):
-    """Who may use a controller. Its ``repr`` does not show the password."""
+    """Who may use a BMC. Its ``repr`` does not show the password."""
 
     user: str
     password: str
@@ -60,7 +60,7 @@ class Account(msgspec.Struct, frozen=True):
 
 
 class Bmc:
-    """One controller. Its kind (of a node, a PDU...) says with ``router`` what resources it has."""
+    """One BMC. Its kind (of a node, a PDU...) says with ``router`` what resources it has."""
 
     router: ClassVar[Router[Any]]
     services: ClassVar[tuple[str, ...]]
@@ -74,7 +74,7 @@ class Bmc:
         self.site = site
         self.name = name
         self.key = key
-        """The node's number; of a controller without a node, a number that no node has."""
+        """The node's number; of a BMC without a node, a number that no node has."""
         self.requests = 0
         self.wrong_passwords = 0
         self.sessions: dict[str, tuple[str, float]] = {}
@@ -163,7 +163,7 @@ class Bmc:
 
     def swap(self, part: str) -> None:
         """Put another of the same kind in its place: ``Memory/DIMM3``, ``Processors/CPU1``, ``NetworkAdapters/NIC1``,
-        ``System`` (the main board), ``Manager`` (the controller itself)..."""
+        ``System`` (the main board), ``Manager`` (the BMC itself)..."""
         self.site.swaps[self.key, part] = self._swaps(part) + 1
         self.revision += 1
 
@@ -173,7 +173,7 @@ class Bmc:
     # -- what is done to it
 
     def restart(self) -> None:
-        """The controller itself restarts: sessions and subscriptions are gone."""
+        """The BMC itself restarts: sessions and subscriptions are gone."""
         self.sessions.clear()
         self.events.forget()
 

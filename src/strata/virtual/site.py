@@ -1,4 +1,4 @@
-"""What the simulated controllers of one process share: the nodes, the plant around them, the time, the way out."""
+"""What the simulated BMCs of one process share: the nodes, the plant around them, the time, the way out."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class Site:
         self.attended: set[int] = set()
         """Nodes of which somebody wants to hear at once when they change."""
         self.send: Callable[[str, bytes, str], None] = lambda _destination, _body, _name: None
-        """Brings a message (to a URL, as the controller of that name) out of the simulator; set by the server."""
+        """Brings a message (to a URL, as the BMC of that name) out of the simulator; set by the server."""
         self.swaps: dict[tuple[int, str], int] = {}
-        """(controller's key, part) → how often the part was replaced."""
+        """(BMC's key, part) → how often the part was replaced."""
         self.macs: dict[tuple[int, str], str] = {}
         """(node, port) → a MAC address other than the one that the port was made with."""
         self._begun = time.time()
 
     def part(self, key: int, kind: str, where: str) -> Json:
-        """Maker, model and numbers of the part at ``where`` in what the controller with this key controls."""
+        """Maker, model and numbers of the part at ``where`` in what the BMC with this key controls."""
         made = parts.make(kind, key)
         return {
             "Manufacturer": made.vendor,

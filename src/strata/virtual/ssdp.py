@@ -1,4 +1,4 @@
-"""Simulated controllers that answer when somebody looks for Redfish services on the network (SSDP M-SEARCH)."""
+"""Simulated BMCs that answer when somebody looks for Redfish services on the network (SSDP M-SEARCH)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WANTED = frozenset({SERVICE, "ssdp:all", "upnp:rootdevice", "urn:dmtf-org:servi
 
 
 class Announcer(asyncio.DatagramProtocol):
-    """Answers searches, for every controller that ``services`` names (UUID, URL of its root)."""
+    """Answers searches, for every BMC that ``services`` names (UUID, URL of its root)."""
 
     def __init__(self, services: Callable[[], Iterable[tuple[str, str]]]) -> None:
         self.searches = 0

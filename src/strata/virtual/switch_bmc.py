@@ -1,4 +1,4 @@
-"""The controllers of the simulated network: of one switch, and of the whole fabric."""
+"""The BMCs of the simulated network: of one switch, and of the whole fabric."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from strata.virtual import parts
 from strata.virtual.fleet import PER_LEAF
 
 FABRIC_MANAGER = "fm-hsn"
-"""The controller that knows all switches."""
+"""The BMC that knows all switches."""
 SPINES = 2
 NICS = 2
 """Ports of a node, all on its leaf switch."""

@@ -25,7 +25,7 @@ DRIVES = {"CD1": ["CD", "DVD"], "USB1": ["USBStick"]}
 
 
 class Boots(Protocol):
-    """A controller whose node boots from somewhere."""
+    """A BMC whose node boots from somewhere."""
 
     boot: Json
     """The override."""

@@ -11,7 +11,7 @@ _SENSORS = f"{CHASSIS}/Sensors"
 
 
 class Drawing(Protocol):
-    """A controller that knows what its node draws."""
+    """A BMC that knows what its node draws."""
 
     def watts(self, now: float) -> float:
         """Now."""

@@ -1,4 +1,4 @@
-"""The event service of a simulated controller: subscriptions and the stream."""
+"""The event service of a simulated BMC: subscriptions and the stream."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ ENTRIES = f"{SEL}/Entries"
 
 
 class Logs(Protocol):
-    """A controller with a system event log."""
+    """A BMC with a system event log."""
 
     site: Site
 
@@ -46,7 +46,7 @@ def _sel(bmc: Logs, call: Call) -> Json:
 
 
 def _entries(bmc: Logs, call: Call) -> Json:
-    """As most controllers do, with the entries themselves in place of links."""
+    """As most BMCs do, with the entries themselves in place of links."""
     found = [_entry_body(f"{call.path}/{name}", entry) for name, entry in bmc.journal.entries.items()]
     return collection(call.path, "LogEntry", []) | {"Members": found, "Members@odata.count": len(found)}
 

@@ -1,4 +1,4 @@
-"""What every simulated controller has: the root, sessions, accounts, the manager and its settings."""
+"""What every simulated BMC has: the root, sessions, accounts, the manager and its settings."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _KEPT = frozenset({"target", "Id", "MemberId"})
 
 
 def before(tricks: set[Trick], prankster: Prankster, bmc: Bmc, request: Request, path: str) -> Reply | None:
-    """The reply of a controller that does nothing of what it was asked; None: it does."""
+    """The reply of a BMC that does nothing of what it was asked; None: it does."""
     if Trick.SILENT in tricks:
         return Reply(204, manner=Manner.NEVER)
     if Trick.DROP_BEFORE in tricks:
@@ -56,7 +56,7 @@ def before(tricks: set[Trick], prankster: Prankster, bmc: Bmc, request: Request,
 
 
 def after(tricks: set[Trick], reply: Reply) -> Reply:
-    """The spoilt reply of a controller that did what it was asked."""
+    """The spoilt reply of a BMC that did what it was asked."""
     if Trick.DROP_AFTER in tricks:
         return reply._replace(manner=Manner.CLOSED)
     if Trick.CUT in tricks:

@@ -14,16 +14,18 @@ from strata.api.redfish.bodies import change, missing
 from strata.api.redfish.errors import Rejected, rejected
 from strata.api.redfish.login import ACCOUNTS, logins_of
 from strata.api.redfish.route import ROOT, Call, Json, Reply, Route, collection, link
-from strata.control.accounts import (
+from strata.core.errors import BadRequest, Conflict, NotFound
+from strata.fleet.access.accounts import (
     LEAST_PASSWORD,
+    LOCK_AFTER,
+    LOCK_TIME,
     MOST_PASSWORD,
     Account,
     AccountChange,
     Accounts,
 )
-from strata.control.guesses import LOCK_AFTER, LOCK_TIME
-from strata.control.principal import Principal, Right, Role
-from strata.core.errors import BadRequest, Conflict, NotFound
+from strata.fleet.access.logins import Logins
+from strata.fleet.access.principal import Principal, Right, Role
 
 _SERVICE = f"{ROOT}/AccountService"
 _ROLES = f"{_SERVICE}/Roles"
@@ -66,7 +68,7 @@ async def service(call: Call) -> Json:
         "@odata.type": "#AccountService.v1_15_1.AccountService",
         "Id": "AccountService",
         "Name": "Accounts and roles",
-        "ServiceEnabled": call.services.logins is not None,
+        "ServiceEnabled": call.services.find(Logins) is not None,
         "Status": {"State": "Enabled", "Health": "OK"},
         "HTTPBasicAuth": "Enabled",
         "LocalAccountAuth": "Enabled",

@@ -14,10 +14,13 @@ from strata.api.redfish.needs import ACT, READ_GROUP, READ_HARDWARE
 from strata.api.redfish.route import Call, Json, Reply, Route, collection, link
 from strata.api.redfish.systems import RESETS
 from strata.api.redfish.targets import selector
-from strata.control.fleet_views.groups import GroupSpec, GroupView, MemberChange
-from strata.control.principal import Right
-from strata.control.texts import NAME
 from strata.core.errors import BadRequest
+from strata.core.texts import NAME
+from strata.fleet.access.principal import Right
+from strata.fleet.groups.records import GroupSpec, GroupView, MemberChange
+from strata.fleet.groups.service import GroupService
+from strata.fleet.nodes.service import NodeService
+from strata.hardware.bmc.service import BmcService
 
 _SOURCES = f"{AGGREGATION}/AggregationSources"
 _RESET = {"ResetType": str, "BatchSize": int, "DelayBetweenBatchesInSeconds": int}
@@ -35,7 +38,7 @@ async def service(call: Call) -> Json:
         Aggregates=link(AGGREGATES),
         AggregationSources=link(_SOURCES),
     )
-    if call.services.machine is not None:
+    if call.services.find(BmcService) is not None:
         found["Actions"] = _action("AggregationService.Reset", AGGREGATION)
     return found
 
@@ -49,23 +52,23 @@ def _action(name: str, path: str) -> Json:
 
 async def aggregates(call: Call) -> Json:
     """All groups."""
-    groups = await call.services.facade.groups(call.who)
+    groups = await call.of(GroupService).groups(call.who)
     return collection(AGGREGATES, "Aggregate", "Groups", [ids.aggregate(group.name) for group in groups])
 
 
 async def aggregate(call: Call) -> Json:
     """One group."""
-    return await _shown(call, await call.services.facade.group(call.who, call.params["aggregate"]))
+    return await _shown(call, await call.of(GroupService).group(call.who, call.params["aggregate"]))
 
 
 async def _shown(call: Call, group: GroupView) -> Json:
-    names = await call.services.facade.node_names(call.who, f"@{group.name}")
+    names = await call.of(NodeService).node_names(call.who, f"@{group.name}")
     path = ids.aggregate(group.name)
     actions: Json = {
         f"#Aggregate.{name}": {"target": f"{path}/Actions/Aggregate.{name}"}
         for name in ("AddElements", "RemoveElements")
     }
-    if call.services.machine is not None:
+    if call.services.find(BmcService) is not None:
         actions |= _action("Aggregate.Reset", path)
     return resource(
         path,
@@ -94,13 +97,13 @@ async def create(call: Call) -> Reply:
     members = await selector(call, given["Elements"], "Elements") if given["Elements"] else ""
     description = plain(given.get("Description") or "", 500) or ""
     spec = GroupSpec(members=members, description=description)
-    group = await call.services.facade.put_group(call.who, name, spec, 0)
+    group = await call.of(GroupService).put_group(call.who, name, spec, 0)
     return Reply(status=201, body=await _shown(call, group), headers={"Location": ids.aggregate(name)})
 
 
 async def delete(call: Call) -> Reply:
     """Remove a group; its nodes stay."""
-    await call.services.facade.delete_group(call.who, call.params["aggregate"], None)
+    await call.of(GroupService).delete_group(call.who, call.params["aggregate"], None)
     return bodies.DONE
 
 
@@ -108,7 +111,7 @@ async def add(call: Call) -> Reply:
     """Put nodes in."""
     given = bodies.parameters(call, "Aggregate.AddElements", {"Elements": list}, needed=("Elements",))
     change = MemberChange(add=await selector(call, given["Elements"], "Elements"))
-    await call.services.facade.change_members(call.who, call.params["aggregate"], change)
+    await call.of(GroupService).change_members(call.who, call.params["aggregate"], change)
     return bodies.DONE
 
 
@@ -116,14 +119,14 @@ async def remove(call: Call) -> Reply:
     """Take nodes out."""
     given = bodies.parameters(call, "Aggregate.RemoveElements", {"Elements": list}, needed=("Elements",))
     change = MemberChange(remove=await selector(call, given["Elements"], "Elements"))
-    await call.services.facade.change_members(call.who, call.params["aggregate"], change)
+    await call.of(GroupService).change_members(call.who, call.params["aggregate"], change)
     return bodies.DONE
 
 
 async def reset_aggregate(call: Call) -> Reply:
     """Reset every node of a group."""
     given = bodies.parameters(call, "Aggregate.Reset", _RESET, needed=("ResetType",))
-    group = await call.services.facade.group(call.who, call.params["aggregate"])
+    group = await call.of(GroupService).group(call.who, call.params["aggregate"])
     return await _reset(call, given, f"@{group.name}", "Aggregate.Reset")
 
 
@@ -141,7 +144,7 @@ async def _reset(call: Call, given: Json, select: str, action: str) -> Reply:
             # The engine's budgets say how many at a time, for everybody who asks: a client cannot loosen them.
             hint = "leave it out: Strata's own budgets decide how many nodes change at a time"
             raise rejected(400, "ActionParameterNotSupported", name, action, about=name, hint=hint)
-    return bodies.done(await call.machine.bmcs.power(call.who, select, RESETS[kind]))
+    return bodies.done(await call.of(BmcService).power(call.who, select, RESETS[kind]))
 
 
 # -- sources

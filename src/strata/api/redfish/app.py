@@ -33,8 +33,9 @@ from strata.api.redfish.wire import (
     send_stream,
 )
 from strata.api.rights import WHO
-from strata.api.services import NOBODY, SERVICES, Services
+from strata.api.services import NOBODY, SERVICES, Limits
 from strata.core.errors import NotFound, StrataError, Unauthenticated
+from strata.fleet.services import Services
 
 Scope = MutableMapping[str, Any]
 
@@ -98,7 +99,7 @@ class RedfishApp:
         right = route.rights.get(method)
         if right is not None:
             who.require(right)
-        most = _PUBLIC_BODY if who is NOBODY else services.limits.body
+        most = _PUBLIC_BODY if who is NOBODY else services.get(Limits).body
         call = Call(
             who=who,
             services=services,

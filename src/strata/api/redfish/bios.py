@@ -8,21 +8,23 @@ from strata.api.redfish.forms import resource
 from strata.api.redfish.ids import SYSTEMS
 from strata.api.redfish.needs import ACT, READ_BMC
 from strata.api.redfish.route import Call, Json, Reply, Route, link
-from strata.control.machine_views.bmcs import BiosView
 from strata.core.errors import BadRequest, NotOffered
+from strata.fleet.nodes.service import NodeService
+from strata.hardware.bmc.records import NodeBios
+from strata.hardware.bmc.service import BmcService
 
 _KIND = "Bios.v1_2_3"
 _LONGEST = 1024
 _MOST = 1000
 
 
-async def _settings(call: Call) -> BiosView:
+async def _settings(call: Call) -> NodeBios:
     """What its controller says; nothing where the hardware has no such settings."""
-    view = await call.services.facade.node(call.who, call.params["system"])
+    view = await call.of(NodeService).node(call.who, call.params["system"])
     try:
-        return await live.kept(call).get(("bios", view.name), lambda: call.machine.bmcs.bios(call.who, view.name))
+        return await live.kept(call).get(("bios", view.name), lambda: call.of(BmcService).bios(call.who, view.name))
     except (NotOffered, BadRequest):
-        return BiosView(node=view.name, current={}, staged={})
+        return NodeBios(node=view.name, current={}, staged={})
 
 
 async def bios(call: Call) -> Json:
@@ -63,7 +65,7 @@ async def stage(call: Call) -> Reply:
         if isinstance(value, dict | list) or len(str(value)) > _LONGEST:
             raise rejected(400, "PropertyValueTypeError", str(value)[:80], name, about=f"Attributes/{name}")
     node = call.params["system"]
-    outcome = await call.machine.bmcs.stage_bios(call.who, node, given)
+    outcome = await call.of(BmcService).stage_bios(call.who, node, given)
     live.kept(call).forget(("bios", node))
     return bodies.done(outcome)
 

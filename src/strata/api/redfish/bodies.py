@@ -9,9 +9,9 @@ from strata.api.redfish.errors import Rejected, rejected
 from strata.api.redfish.messages import message
 from strata.api.redfish.route import Call, Json, Reply
 from strata.api.redfish.tasks import accepted
-from strata.control.fleet_views.jobs import JobView
-from strata.control.machine_views.many import ManyOutcome
 from strata.core.errors import Refused
+from strata.fleet.operations.records import Operation
+from strata.hardware.bmc.records import ManyOutcome
 
 _BY_TYPE: Mapping[type, tuple[type, ...]] = {
     bool: (bool,),
@@ -87,9 +87,9 @@ def missing(name: str) -> Rejected:
     return rejected(400, "PropertyMissing", name, about=name)
 
 
-def done(outcome: ManyOutcome | JobView) -> Reply:
+def done(outcome: ManyOutcome | Operation) -> Reply:
     """What became of a request for nodes: all done; none (an error); some, with what was not; or it goes on."""
-    if isinstance(outcome, JobView):
+    if isinstance(outcome, Operation):
         return accepted(outcome)
     if not outcome.failed_count:
         return DONE

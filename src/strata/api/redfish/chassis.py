@@ -10,10 +10,12 @@ from strata.api.redfish.ids import CHASSIS
 from strata.api.redfish.needs import ACT, READ, READ_BMC
 from strata.api.redfish.route import Call, Json, Reply, Route, collection, link
 from strata.api.redfish.systems import power_state, system_status
-from strata.control.fleet_views.nodes import NodeView
-from strata.control.places import ancestor_finder
 from strata.core import xname
 from strata.core.errors import BadRequest, NotFound
+from strata.fleet.nodes.locations import ancestor_finder
+from strata.fleet.nodes.records import NodeView
+from strata.fleet.nodes.service import NodeService
+from strata.hardware.bmc.service import BmcService
 
 LEVELS = ("Cabinet", "Chassis", "ComputeModule")
 """The places that are Chassis, each within the one before."""
@@ -24,9 +26,9 @@ _FINDERS = tuple(ancestor_finder(level) for level in LEVELS)
 
 async def all_chassis(call: Call) -> Json:
     """Every place that holds a node, then every node's enclosure: names only."""
-    facade = call.services.facade
-    places = [place for level in LEVELS for place in await facade.places(call.who, "*", level)]
-    names = await facade.node_names(call.who, "*")
+    nodes = call.of(NodeService)
+    places = [place for level in LEVELS for place in await nodes.locations(call.who, "*", level)]
+    names = await nodes.node_names(call.who, "*")
     members = [ids.place(place) for place in places] + [ids.enclosure(name) for name in names]
     return collection(CHASSIS, "Chassis", "Cabinets, chassis, slots and nodes", members)
 
@@ -42,11 +44,11 @@ async def node_here(call: Call) -> NodeView:
     node = ids.node_of_enclosure(call.params["chassis"])
     if not node:
         raise NotFound("only the enclosures of nodes have this", where=call.params["chassis"][:80])
-    return await call.services.facade.node(call.who, node)
+    return await call.of(NodeService).node(call.who, node)
 
 
 async def _enclosure(call: Call, node: str) -> Json:
-    view = await call.services.facade.node(call.who, node)
+    view = await call.of(NodeService).node(call.who, node)
     hardware = await live.hardware(call, node)
     path = ids.enclosure(node)
     managers = [link(f"{ids.MANAGERS}/{ids.SERVICE_MANAGER}")]
@@ -67,7 +69,7 @@ async def _enclosure(call: Call, node: str) -> Json:
         Links=links,
         **_location(view.location),
     )
-    if call.services.machine is not None and call.who.may(READ_BMC):
+    if call.services.find(BmcService) is not None and call.who.may(READ_BMC):
         found |= {
             "LocationIndicatorActive": None,
             "Sensors": link(f"{path}/Sensors"),
@@ -83,14 +85,14 @@ async def _place(call: Call, name: str) -> Json:
         here = xname.parse(name)
     except BadRequest:
         raise NotFound("no such place, and no node", where=name[:80]) from None
-    facade = call.services.facade
-    names = await facade.node_names(call.who, f"location:{here}") if here.type in LEVELS else ()
+    nodes = call.of(NodeService)
+    names = await nodes.node_names(call.who, f"location:{here}") if here.type in LEVELS else ()
     if not names or here.text != name:
         raise NotFound("no node is there", where=name[:80])
     inner = LEVELS[LEVELS.index(here.type) + 1 :]
-    within = await facade.places(call.who, f"location:{here}", inner[0]) if inner else ()
+    within = await nodes.locations(call.who, f"location:{here}", inner[0]) if inner else ()
     # What is in no smaller place is directly here.
-    inside = await asyncio.gather(*(facade.node_names(call.who, f"location:{place}") for place in within))
+    inside = await asyncio.gather(*(nodes.node_names(call.who, f"location:{place}") for place in within))
     further = {node for nodes in inside for node in nodes}
     links: Json = {
         "ComputerSystems": [link(ids.system(node)) for node in names],
@@ -134,7 +136,7 @@ async def patch_chassis(call: Call) -> Reply:
     current = await chassis(call)
     node = ids.node_of_enclosure(call.params["chassis"])
     given = bodies.change(call, {"LocationIndicatorActive": bool} if node else {}, current)
-    return bodies.done(await call.machine.bmcs.identify(call.who, node, bool(given["LocationIndicatorActive"])))
+    return bodies.done(await call.of(BmcService).identify(call.who, node, bool(given["LocationIndicatorActive"])))
 
 
 ROUTES = (

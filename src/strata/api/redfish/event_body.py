@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from strata.api.redfish.messages import STRATA, clean
-from strata.control.machine_views.events import EventView
+from strata.hardware.events.records import EventView
 
 Json = dict[str, Any]
 

@@ -16,11 +16,12 @@ from strata.api.redfish.event_body import GRADES, event_body, message_of, timest
 from strata.api.redfish.messages import STRATA, clean
 from strata.api.redfish.push import ATTEMPTS, RETRY_AFTER, EventPush, Subscription
 from strata.api.redfish.route import ROOT, Call, Json, Reply, Route, Stream, collection, link
-from strata.api.services import Services
-from strata.control.machine_views.events import EventView
-from strata.control.principal import Principal, Right
-from strata.core.errors import StrataError, Unavailable
+from strata.api.services import Watchers
+from strata.core.errors import StrataError
 from strata.core.urls import refuse_login, shown
+from strata.fleet.access.principal import Principal, Right
+from strata.hardware.alerts.service import AlertService
+from strata.hardware.events.records import EventView
 
 _SERVICE = f"{ROOT}/EventService"
 _SUBSCRIPTIONS = f"{_SERVICE}/Subscriptions"
@@ -59,7 +60,7 @@ async def service(call: Call) -> Json:
         "@odata.type": "#EventService.v1_10_3.EventService",
         "Id": "EventService",
         "Name": "Events",
-        "ServiceEnabled": call.services.event_push is not None,
+        "ServiceEnabled": call.services.find(EventPush) is not None,
         "Status": {"State": "Enabled", "Health": "OK"},
         "DeliveryRetryAttempts": ATTEMPTS,
         "DeliveryRetryIntervalSeconds": RETRY_AFTER,
@@ -169,34 +170,32 @@ async def submit_test_event(call: Call) -> Reply:
 
 async def stream(call: Call) -> Stream:
     """Events as they come, as server-sent events."""
-    services = call.services
-    if services.watching >= services.limits.watchers:
-        raise Unavailable("too many clients watch events already", hint="try later, or subscribe")
+    watchers = call.of(Watchers)
+    watchers.check_room()
     resume = call.resume.strip()
     since = int(resume) if resume.isascii() and resume.isdigit() and len(resume) < 18 else None
-    events = await call.machine.alerts.follow(call.who, "*", since)
-    lines = _lines(events, services, _push(call), call.who)
+    events = await call.of(AlertService).follow(call.who, "*", since)
+    lines = _lines(events, watchers, _push(call), call.who)
     # Begun here, so that closing it lets go of the events whatever happens to the connection.
     await anext(lines)
     return Stream(lines=lines)
 
 
 async def _lines(
-    events: AsyncIterator[Sequence[EventView]], services: Services, push: EventPush, who: Principal
+    events: AsyncIterator[Sequence[EventView]], watchers: Watchers, push: EventPush, who: Principal
 ) -> AsyncGenerator[bytes, None]:
     """The stream. Ends when the client goes or is sent away, or when the service stops."""
     pending: asyncio.Future[Any] | None = None
     subscription, sent_away = push.open_stream(who)
-    ends = [asyncio.ensure_future(event.wait()) for event in (services.stopping, sent_away)]
-    services.watching += 1
-    services.metrics.watchers.set(services.watching)
+    ends = [asyncio.ensure_future(event.wait()) for event in (watchers.stopping, sent_away)]
+    watchers.come(1)
     try:
         yield b""
         yield b": Strata\n\n"
         while True:
             pending = pending or asyncio.ensure_future(anext(events))
             await asyncio.wait(
-                {pending, *ends}, timeout=services.limits.keep_alive, return_when=asyncio.FIRST_COMPLETED
+                {pending, *ends}, timeout=watchers.limits.keep_alive, return_when=asyncio.FIRST_COMPLETED
             )
             if any(end.done() for end in ends):
                 return
@@ -211,8 +210,7 @@ async def _lines(
         # The answer has begun, so its status cannot say it; the client reconnects and resumes.
         return
     finally:
-        services.watching -= 1
-        services.metrics.watchers.set(services.watching)
+        watchers.come(-1)
         push.close_stream(subscription.id)
         for end in ends:
             end.cancel()
@@ -223,9 +221,7 @@ async def _lines(
 
 
 def _push(call: Call) -> EventPush:
-    if call.services.event_push is None:
-        raise Unavailable("this service sends no events")
-    return call.services.event_push
+    return call.of(EventPush)
 
 
 def _context(given: Mapping[str, Any]) -> str:

@@ -9,9 +9,11 @@ from strata.api.redfish.forms import known, plain, resource, status
 from strata.api.redfish.ids import FABRICS
 from strata.api.redfish.needs import READ_HARDWARE
 from strata.api.redfish.route import Call, Json, Route, collection, link
-from strata.control.machine_views.fabric import FabricView, LinkView, SwitchView
 from strata.core import xname
 from strata.core.errors import BadRequest, NotFound
+from strata.hardware.bmc.service import BmcService
+from strata.hardware.fabric.records import FabricView, LinkView, SwitchView
+from strata.hardware.fabric.service import FabricService
 
 _UNNAMED = "fabric"
 
@@ -67,11 +69,11 @@ class _Map:
 
 
 async def _graph(call: Call) -> _Map:
-    if call.services.machine is None:
+    if call.services.find(BmcService) is None:
         return _Map(FabricView(switches=(), links=()))
 
     async def ask() -> _Map:
-        return _Map(await call.machine.fabric.graph(call.who))
+        return _Map(await call.of(FabricService).graph(call.who))
 
     return await live.kept(call).get(("fabric", call.who.scope), ask)
 

@@ -9,8 +9,8 @@ from math import isfinite
 from typing import Any
 
 from strata.api.redfish.route import Json
-from strata.control.machine_views.inventory import ComponentView
-from strata.hardware.bmc import Severity
+from strata.hardware.bmc.protocol import Severity
+from strata.hardware.inventory.records import ComponentView
 
 HEALTH: dict[str, str] = {"ok": "OK", "warning": "Warning", "critical": "Critical"}
 _WORSE: dict[str | None, int] = {None: 0, "ok": 1, "warning": 2, "critical": 3}

@@ -16,10 +16,13 @@ from weakref import WeakKeyDictionary
 from strata.api.redfish.forms import worst
 from strata.api.redfish.needs import READ_ALERT, READ_BMC, READ_HARDWARE
 from strata.api.redfish.route import Call
-from strata.control.machine_views.bmcs import BmcView, NodeReadings, PowerLimitView
-from strata.control.machine_views.inventory import NodeHardware
 from strata.core.errors import BadRequest, DeviceError, NotOffered, StrataError, Unavailable
-from strata.hardware.bmc import Severity
+from strata.hardware.alerts.service import AlertService
+from strata.hardware.bmc.protocol import PowerLimit, Severity
+from strata.hardware.bmc.records import BmcView, NodeReadings
+from strata.hardware.bmc.service import BmcService
+from strata.hardware.inventory.records import NodeHardware
+from strata.hardware.inventory.service import InventoryService
 
 SECONDS = 5.0
 """How long an answer is good for."""
@@ -82,9 +85,9 @@ _kept: WeakKeyDictionary[Any, Kept] = WeakKeyDictionary()
 
 def kept(call: Call) -> Kept:
     """The answers of the service that a call is for."""
-    found = _kept.get(call.machine.bmcs)
+    found = _kept.get(call.of(BmcService))
     if found is None:
-        found = _kept[call.machine.bmcs] = Kept()
+        found = _kept[call.of(BmcService)] = Kept()
     return found
 
 
@@ -92,7 +95,7 @@ async def readings(call: Call, node: str) -> NodeReadings:
     """The sensors of a node that the caller may see. Fails where its controller does."""
 
     async def ask() -> NodeReadings:
-        found = await call.machine.bmcs.sensors(call.who, node)
+        found = await call.of(BmcService).sensors(call.who, node)
         if not found:
             raise NotOffered("no controller is known", node=node)
         return found[0]
@@ -106,45 +109,45 @@ async def readings(call: Call, node: str) -> NodeReadings:
     return said
 
 
-async def limits(call: Call, node: str) -> Sequence[PowerLimitView]:
+async def limits(call: Call, node: str) -> Sequence[PowerLimit]:
     """What can be capped; nothing where the hardware has no such thing."""
     try:
-        return await kept(call).get(("limits", node), lambda: call.machine.bmcs.limits(call.who, node))
+        return await kept(call).get(("limits", node), lambda: call.of(BmcService).limits(call.who, node))
     except (NotOffered, BadRequest):
         return ()
 
 
 async def bmc(call: Call, node: str) -> BmcView | None:
     """The node's controller, if it answers soon. For one node of many only what is at hand."""
-    if call.services.machine is None or not call.who.may(READ_BMC):
+    if call.services.find(BmcService) is None or not call.who.may(READ_BMC):
         return None
     if call.one_of_many:
         found: BmcView | None = kept(call).at_hand(("bmc", node))
         return found
     try:
         async with asyncio.timeout(PATIENCE):
-            return await kept(call).get(("bmc", node), lambda: call.machine.bmcs.info(call.who, node))
+            return await kept(call).get(("bmc", node), lambda: call.of(BmcService).info(call.who, node))
     except (TimeoutError, StrataError):
         return None
 
 
 async def hardware(call: Call, node: str) -> NodeHardware | None:
     """What a node is made of; None: it was not discovered, or that is not for the caller."""
-    if call.services.machine is None or not call.who.may(READ_HARDWARE):
+    if call.services.find(BmcService) is None or not call.who.may(READ_HARDWARE):
         return None
     try:
-        return await call.machine.inventory.of_node(call.who, node)
+        return await call.of(InventoryService).of_node(call.who, node)
     except (BadRequest, Unavailable, DeviceError):
         return None
 
 
 async def troubles(call: Call) -> Mapping[str, Severity]:
     """The worst open alert of each node that has one."""
-    if call.services.machine is None or not call.who.may(READ_ALERT):
+    if call.services.find(BmcService) is None or not call.who.may(READ_ALERT):
         return {}
 
     async def ask() -> Mapping[str, Severity]:
-        page = await call.machine.alerts.alerts(call.who, all_=False, limit=_ALERTS, after="")
+        page = await call.of(AlertService).alerts(call.who, all_=False, limit=_ALERTS, after="")
         found: dict[str, Severity] = {}
         for alert in page.items:
             if alert.node:

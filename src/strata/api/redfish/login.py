@@ -8,10 +8,10 @@ from collections.abc import Mapping
 
 from strata.api.redfish.errors import rejected
 from strata.api.redfish.route import ROOT
-from strata.api.services import Services
-from strata.control.logins import Logins
-from strata.control.principal import Principal
-from strata.core.errors import NotFound, Unauthenticated, Unavailable
+from strata.core.errors import NotFound, Unauthenticated
+from strata.fleet.access.logins import Logins
+from strata.fleet.access.principal import Principal
+from strata.fleet.services import Services
 
 ACCOUNTS = f"{ROOT}/AccountService/Accounts"
 SESSIONS = f"{ROOT}/SessionService/Sessions"
@@ -21,9 +21,7 @@ _LONGEST = 2048
 
 def logins_of(services: Services) -> Logins:
     """The accounts and sessions of the service."""
-    if services.logins is None:
-        raise Unavailable("this service knows no accounts and sessions", hint="use a bearer token")
-    return services.logins
+    return services.get(Logins)
 
 
 async def authenticate(services: Services, found: object, headers: Mapping[bytes, str]) -> Principal | Unauthenticated:
@@ -43,7 +41,8 @@ async def authenticate(services: Services, found: object, headers: Mapping[bytes
 def check_password_change(services: Services, who: Principal, path: str, method: str) -> None:
     """Whoever must change the password may do that, and log out; nothing else."""
     try:
-        if services.logins is None or not services.logins.must_change_password(who):
+        logins = services.find(Logins)
+        if logins is None or not logins.must_change_password(who):
             return
     except NotFound:
         raise Unauthenticated("the account is gone") from None

@@ -11,10 +11,14 @@ from strata.api.redfish.ids import MANAGERS, SERVICE_MANAGER, SYSTEMS
 from strata.api.redfish.messages import STRATA
 from strata.api.redfish.needs import READ_ALERT, READ_AUDIT, READ_BMC
 from strata.api.redfish.route import Call, Json, Route, collection, link
-from strata.control.machine_views.bmcs import LogEntryView
-from strata.control.machine_views.events import EventView
-from strata.control.service_views import AuditView
 from strata.core.errors import BadRequest, NotFound, NotOffered
+from strata.fleet.audit.service import AuditService
+from strata.fleet.nodes.service import NodeService
+from strata.hardware.alerts.service import AlertService
+from strata.hardware.bmc.records import LogEntryView
+from strata.hardware.bmc.service import BmcService
+from strata.hardware.events.records import EventView
+from strata.store.audit import AuditEntry
 
 _EVENTS, _SEL, _AUDIT = "Events", "SEL", "Audit"
 _NAMES = {_EVENTS: "What Strata noticed", _SEL: "The controller's own log", _AUDIT: "Who changed what"}
@@ -67,13 +71,13 @@ def _entries(path: str, name: str, members: list[Json]) -> Json:
 
 
 async def _node(call: Call) -> str:
-    return (await call.services.facade.node(call.who, call.params["system"])).name
+    return (await call.of(NodeService).node(call.who, call.params["system"])).name
 
 
 async def node_logs(call: Call) -> Json:
     """The logs of a node."""
     path = f"{ids.system(await _node(call))}/LogServices"
-    call.machine  # noqa: B018 (without the hardware layer there are none)
+    call.of(BmcService)  # without the hardware layer there are none
     return collection(path, "LogService", "Logs", [f"{path}/{_EVENTS}", f"{path}/{_SEL}"])
 
 
@@ -109,7 +113,7 @@ def _node_entry(path: str, ident: str, record: EventView | LogEntryView) -> Json
 
 
 def _log(call: Call) -> str:
-    call.machine  # noqa: B018
+    call.of(BmcService)
     if call.params["log"] not in (_EVENTS, _SEL):
         raise NotFound("no such log", where=call.params["log"][:80], hint=f"{_EVENTS} or {_SEL}")
     return call.params["log"]
@@ -128,12 +132,12 @@ async def _records(call: Call, node: str, log: str) -> Mapping[str, EventView] |
 
 
 async def _noticed(call: Call, node: str) -> Sequence[EventView]:
-    return (await call.machine.alerts.events(call.who, node, "", None, _NEWEST, "")).items
+    return (await call.of(AlertService).events(call.who, node, "", None, _NEWEST, "")).items
 
 
 async def _written(call: Call, node: str) -> Sequence[LogEntryView]:
     # They come oldest first.
-    return (await call.machine.bmcs.log(call.who, node, "", _WHOLE))[: -_NEWEST - 1 : -1]
+    return (await call.of(BmcService).log(call.who, node, "", _WHOLE))[: -_NEWEST - 1 : -1]
 
 
 # -- of the service
@@ -151,7 +155,7 @@ async def own_log(call: Call) -> Json:
 
 async def own_entries(call: Call) -> Json:
     """Its newest records, whole."""
-    newest = await call.services.facade.audit_latest(call.who, _NEWEST)
+    newest = await call.of(AuditService).audit_latest(call.who, _NEWEST)
     path = f"{_MANAGER_LOGS}/{_AUDIT}/Entries"
     return _entries(path, _NAMES[_AUDIT], [_own_entry(path, record) for record in newest])
 
@@ -161,13 +165,13 @@ async def own_entry(call: Call) -> Json:
     ident = call.params["entry"]
     if not ident.isascii() or not ident.isdigit() or len(ident) > 15:
         raise NotFound("no such record", where=ident[:80])
-    page = await call.services.facade.audit(call.who, int(ident), 1, "")
+    page = await call.of(AuditService).audit(call.who, int(ident), 1, "")
     if not page.items or str(page.items[0].seq) != ident:
         raise NotFound("no such record", where=ident)
     return _own_entry(f"{_MANAGER_LOGS}/{_AUDIT}/Entries", page.items[0])
 
 
-def _own_entry(path: str, record: AuditView) -> Json:
+def _own_entry(path: str, record: AuditEntry) -> Json:
     """Who, when and what; the details of the change are in Strata's own API."""
     text = f"{record.author}: {record.action} {record.target}"
     found = _entry(f"{path}/{record.seq}", str(record.seq), "ok", text, record.time)

@@ -13,23 +13,25 @@ from strata.api.redfish.forms import ENABLED, plain, resource, status, uuid, whe
 from strata.api.redfish.ids import MANAGERS, SERVICE_MANAGER
 from strata.api.redfish.needs import READ, READ_AUDIT, READ_HARDWARE
 from strata.api.redfish.route import Call, Json, Route, collection, link
-from strata.control.machine_views.inventory import ControllerSummary
 from strata.core.errors import NotFound
+from strata.hardware.bmc.service import BmcService
+from strata.hardware.inventory.records import BmcSummary
+from strata.hardware.inventory.service import InventoryService
 
 _SELF = f"{MANAGERS}/{SERVICE_MANAGER}"
 _PAGE = 1000
 
 
-async def controllers(call: Call) -> Sequence[ControllerSummary]:
+async def controllers(call: Call) -> Sequence[BmcSummary]:
     """Every controller that was discovered and that the caller may see."""
-    if call.services.machine is None or not call.who.may(READ_HARDWARE):
+    if call.services.find(BmcService) is None or not call.who.may(READ_HARDWARE):
         return ()
 
-    async def ask() -> Sequence[ControllerSummary]:
-        found: list[ControllerSummary] = []
+    async def ask() -> Sequence[BmcSummary]:
+        found: list[BmcSummary] = []
         after = ""
         while True:
-            page = await call.machine.inventory.controllers(call.who, _PAGE, after)
+            page = await call.of(InventoryService).bmcs(call.who, _PAGE, after)
             found += page.items
             if not page.next:
                 return found
@@ -95,13 +97,13 @@ async def _controller(call: Call, ident: str) -> Json:
     )
 
 
-async def controller_at(call: Call, ident: str) -> ControllerSummary:
+async def controller_at(call: Call, ident: str) -> BmcSummary:
     """The controller that an id names."""
     address = ids.address_of(ident)
     if not address:
         raise NotFound("no such manager", where=ident[:80])
     call.who.require(READ_HARDWARE)
-    return (await call.machine.inventory.controller(call.who, address)).summary
+    return (await call.of(InventoryService).bmc(call.who, address)).summary
 
 
 async def network(call: Call) -> Json:

@@ -8,6 +8,8 @@ from strata.api.redfish.forms import plain, resource
 from strata.api.redfish.ids import SYSTEMS
 from strata.api.redfish.needs import ACT, READ_BMC
 from strata.api.redfish.route import Call, Json, Reply, Route, collection
+from strata.fleet.nodes.service import NodeService
+from strata.hardware.bmc.service import BmcService
 
 _DRIVE = "Cd"
 """There is one: the controller's first, or the one for compact discs."""
@@ -15,8 +17,8 @@ _INSERT = {"Image": str, "Inserted": bool, "WriteProtected": bool}
 
 
 async def _node(call: Call) -> str:
-    call.machine  # noqa: B018 (without the hardware layer there is none)
-    return (await call.services.facade.node(call.who, call.params["system"])).name
+    call.of(BmcService)  # without the hardware layer there is none
+    return (await call.of(NodeService).node(call.who, call.params["system"])).name
 
 
 async def drives(call: Call) -> Json:
@@ -69,7 +71,7 @@ async def eject(call: Call) -> Reply:
 
 async def _put(call: Call, image: str) -> Reply:
     node = await _node(call)
-    outcome = await call.machine.bmcs.insert_media(call.who, node, image)
+    outcome = await call.of(BmcService).insert_media(call.who, node, image)
     live.kept(call).forget(("bmc", node))
     return bodies.done(outcome)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from strata.control.principal import Right
+from strata.fleet.access.principal import Right
 
 READ = Right("read", "node")
 ACT = Right("change", "bmc")

@@ -10,8 +10,10 @@ from strata.api.redfish.ids import POWER_EQUIPMENT
 from strata.api.redfish.managers import controllers
 from strata.api.redfish.needs import READ_HARDWARE
 from strata.api.redfish.route import Call, Json, Route, collection, link
-from strata.control.machine_views.inventory import ComponentView
 from strata.core.errors import NotFound
+from strata.hardware.bmc.service import BmcService
+from strata.hardware.inventory.records import ComponentView
+from strata.hardware.inventory.service import InventoryService
 
 _PDUS = f"{POWER_EQUIPMENT}/RackPDUs"
 
@@ -35,10 +37,12 @@ async def _all(call: Call) -> Sequence[ComponentView]:
         found: list[ComponentView] = []
         for item in await controllers(call):
             if item.components.get("pdu"):
-                found += (await call.machine.inventory.controller(call.who, item.address)).components
+                found += (await call.of(InventoryService).bmc(call.who, item.address)).components
         return found
 
-    return await live.kept(call).get(("pdus", call.who.scope), ask) if call.services.machine is not None else ()
+    return (
+        await live.kept(call).get(("pdus", call.who.scope), ask) if call.services.find(BmcService) is not None else ()
+    )
 
 
 async def _pdus(call: Call) -> dict[str, ComponentView]:

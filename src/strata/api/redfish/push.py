@@ -20,13 +20,13 @@ import aiohttp
 import msgspec
 
 from strata.api.redfish.event_body import Json, event_body
-from strata.control.auth import Commits
-from strata.control.machine import AlertFacade
-from strata.control.machine_views.events import EventView
-from strata.control.principal import LOCAL_ADMIN, Principal
 from strata.core.errors import BadRequest, Corrupt, NotFound, StrataError
 from strata.core.urls import shown
-from strata.hardware.access.sealing import Seal
+from strata.fleet.access.principal import LOCAL_ADMIN, Principal
+from strata.fleet.access.sealing import Seal
+from strata.hardware.alerts.service import AlertService
+from strata.hardware.events.records import EventView
+from strata.store.audit import Ledger
 from strata.store.followed import Followed
 from strata.store.protocol import Delete, Put, Store
 
@@ -143,7 +143,7 @@ class EventPush:
     def __init__(
         self,
         store: Store,
-        ledger: Commits,
+        ledger: Ledger,
         seal: Seal,
         *,
         clock: Callable[[], float] = time.time,
@@ -162,7 +162,7 @@ class EventPush:
         self._followed = Followed(store, _PREFIX, self._take, self._clear)
         self._feed: asyncio.Task[None] | None = None
 
-    async def start(self, alerts: AlertFacade | None = None) -> None:
+    async def start(self, alerts: AlertService | None = None) -> None:
         """Load the subscriptions and follow them, and send the events of ``alerts``, until ``stop``."""
         await self._followed.start()
         await self._seal_old()
@@ -213,14 +213,14 @@ class EventPush:
         if len(self._lines) >= MOST:
             raise BadRequest(f"there are at most {MOST} subscriptions", hint="delete one first")
         fresh = msgspec.structs.replace(subscription, id=secrets.token_hex(8), created=self._clock(), author=who.name)
-        await self._write(who, "create-subscription", fresh)
+        await self._write(who, "subscription.create", fresh)
         return fresh
 
     async def replace(self, who: Principal, subscription: Subscription) -> None:
         """Change one."""
         if self.get(subscription.id).stream:
             raise BadRequest("a stream cannot be changed, only closed", where=subscription.id)
-        await self._write(who, "change-subscription", subscription)
+        await self._write(who, "subscription.change", subscription)
 
     async def delete(self, who: Principal, ident: str) -> None:
         """Send nothing there any more."""
@@ -228,7 +228,7 @@ class EventPush:
             self._streams[ident][1].set()
             return
         key = _PREFIX + ident
-        revision = await self._ledger.commit(who.name, "delete-subscription", key, [Delete(key)])
+        revision = await self._ledger.commit(who.name, "subscription.delete", key, [Delete(key)])
         self._followed.wrote(key, None, revision)
 
     def publish(self, events: Sequence[EventView]) -> None:
@@ -242,7 +242,7 @@ class EventPush:
         for line in self._lines.values():
             line.put(message)
 
-    async def _follow(self, alerts: AlertFacade) -> None:
+    async def _follow(self, alerts: AlertService) -> None:
         while True:
             try:
                 stream = await alerts.follow(LOCAL_ADMIN, "*", None)

@@ -7,6 +7,7 @@ import uuid
 import strata
 from strata.api.redfish.query import FEATURES
 from strata.api.redfish.route import ROOT, Call, Json, Reply, Route, link
+from strata.fleet.access.authority import Authority
 
 SERVICES = (
     "Systems",
@@ -50,9 +51,10 @@ async def root(call: Call) -> Json:
         },
         **{name: link(f"{ROOT}/{name}") for name in SERVICES},
     }
-    if call.services.authority is not None:
+    authority = call.services.find(Authority)
+    if authority is not None:
         # Controllers of one machine share its certificate authority, and so this.
-        found["UUID"] = str(uuid.uuid5(_NAMESPACE, call.services.authority.certificate_path.read_text()))
+        found["UUID"] = str(uuid.uuid5(_NAMESPACE, authority.certificate_path.read_text()))
     return found
 
 

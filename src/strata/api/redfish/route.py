@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 import msgspec
 
-from strata.api.services import Services
-from strata.control.machine import Machine
-from strata.control.principal import Principal, Right
-from strata.core.errors import Unavailable
+from strata.fleet.access.principal import Principal, Right
+from strata.fleet.services import Services
+
+T = TypeVar("T")
 
 ROOT = "/redfish/v1"
 
@@ -35,12 +35,9 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     resume: str = ""
     """The last event that a follower saw (``Last-Event-ID``)."""
 
-    @property
-    def machine(self) -> Machine:
-        """The hardware layer."""
-        if self.services.machine is None:
-            raise Unavailable("this service runs without the hardware layer")
-        return self.services.machine
+    def of(self, kind: type[T]) -> T:
+        """The service of a room; ``Unavailable`` where that room is not open here."""
+        return self.services.get(kind)
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from strata.api.redfish import accounts, events, metadata, registries, resources, root, sessions, tasks
+from strata.api.redfish.app import RedfishApp
 from strata.api.redfish.route import Route
 
 ROUTES: tuple[Route, ...] = (
@@ -15,3 +16,5 @@ ROUTES: tuple[Route, ...] = (
     *tasks.ROUTES,
     *events.ROUTES,
 )
+
+APP = RedfishApp(ROUTES)

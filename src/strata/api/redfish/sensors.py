@@ -10,9 +10,11 @@ from strata.api.redfish.forms import known, label, maker, number, plain, present
 from strata.api.redfish.ids import CHASSIS
 from strata.api.redfish.needs import ACT, READ, READ_BMC
 from strata.api.redfish.route import Call, Json, Reply, Route, collection, link
-from strata.control.machine_views.bmcs import NodeReadings, PowerLimitView, ReadingView
-from strata.control.machine_views.inventory import ComponentView
 from strata.core.errors import NotFound
+from strata.hardware.bmc.protocol import PowerLimit, Reading
+from strata.hardware.bmc.records import NodeReadings
+from strata.hardware.bmc.service import BmcService
+from strata.hardware.inventory.records import ComponentView
 
 _TYPES: Mapping[str, tuple[str, str]] = {
     "temperature": ("Temperature", "Cel"),
@@ -33,7 +35,7 @@ _WHOLE_NODE = ("total", "consum", "system", "node", "chassis", "input")
 _AIR = ("inlet", "ambient", "intake")
 
 
-async def _readings(call: Call) -> tuple[str, NodeReadings, dict[str, ReadingView]]:
+async def _readings(call: Call) -> tuple[str, NodeReadings, dict[str, Reading]]:
     """The enclosure's path, and its sensors by id."""
     view = await node_here(call)
     said = await live.readings(call, view.name)
@@ -77,7 +79,7 @@ def _threshold(value: float | None) -> Json | None:
     return None if value is None else {"Reading": value}
 
 
-def _kind(reading: ReadingView) -> tuple[str | None, str | None]:
+def _kind(reading: Reading) -> tuple[str | None, str | None]:
     unit = reading.unit.strip().lower()
     if reading.kind == "fan" and ("%" in unit or "percent" in unit):
         return "Percent", "%"
@@ -105,7 +107,7 @@ async def environment(call: Call) -> Json:
     return result
 
 
-def _pick(found: Mapping[str, ReadingView], kind: str, words: tuple[str, ...]) -> str:
+def _pick(found: Mapping[str, Reading], kind: str, words: tuple[str, ...]) -> str:
     """The reading that stands for the whole: the only one, or the one that is called so. Empty: none does."""
     alike = [ident for ident, reading in found.items() if reading.kind == kind]
     if len(alike) == 1:
@@ -113,11 +115,11 @@ def _pick(found: Mapping[str, ReadingView], kind: str, words: tuple[str, ...]) -
     return next((ident for word in words for ident in alike if word in ident.lower()), "")
 
 
-def _excerpt(path: str, ident: str, reading: ReadingView) -> Json:
+def _excerpt(path: str, ident: str, reading: Reading) -> Json:
     return {"DataSourceUri": f"{path}/Sensors/{ident}", "Reading": reading.value}
 
 
-def _limit(limit: PowerLimitView, reading: float | None) -> Json:
+def _limit(limit: PowerLimit, reading: float | None) -> Json:
     return {
         "SetPoint": limit.watts,
         "ControlMode": "Disabled" if limit.watts is None else "Automatic",
@@ -135,7 +137,7 @@ async def patch_environment(call: Call) -> Reply:
     if "SetPoint" not in limit and mode == "Automatic":
         raise bodies.missing("PowerLimitWatts/SetPoint")
     watts = None if mode == "Disabled" else limit["SetPoint"]
-    outcome = await call.machine.bmcs.set_limit(call.who, node, "", watts)
+    outcome = await call.of(BmcService).set_limit(call.who, node, "", watts)
     live.kept(call).forget(("limits", node))
     return bodies.done(outcome)
 

@@ -8,9 +8,10 @@ from strata.api.redfish.event_body import timestamp
 from strata.api.redfish.login import ACCOUNTS, SESSIONS, logins_of
 from strata.api.redfish.messages import message
 from strata.api.redfish.route import ROOT, Call, Json, Reply, Route, collection, link
-from strata.control.principal import Principal, Right
-from strata.control.sessions import TIMEOUT, Session, TooManySessions
 from strata.core.errors import NotFound
+from strata.fleet.access.logins import Logins
+from strata.fleet.access.principal import Principal, Right
+from strata.fleet.access.sessions import TIMEOUT, Session, TooManySessions
 
 _SERVICE = f"{ROOT}/SessionService"
 _SEE_ALL = Right("read", "credential")
@@ -24,7 +25,7 @@ async def service(call: Call) -> Json:
         "@odata.type": "#SessionService.v1_1_9.SessionService",
         "Id": "SessionService",
         "Name": "Login sessions",
-        "ServiceEnabled": call.services.logins is not None,
+        "ServiceEnabled": call.services.find(Logins) is not None,
         "SessionTimeout": TIMEOUT,
         "Status": {"State": "Enabled", "Health": "OK"},
         "Sessions": link(SESSIONS),

@@ -10,8 +10,9 @@ from strata.api.redfish.forms import label, maker, plain, present, resource, slo
 from strata.api.redfish.ids import CHASSIS, SYSTEMS
 from strata.api.redfish.needs import READ
 from strata.api.redfish.route import Call, Json, Route, collection, link
-from strata.control.machine_views.inventory import ComponentView
 from strata.core.errors import NotFound
+from strata.fleet.nodes.service import NodeService
+from strata.hardware.inventory.records import ComponentView
 
 _PROTOCOLS = ("PCIe", "SAS", "SATA", "USB", "NVMe", "FC", "iSCSI")
 _MEDIA = ("HDD", "SSD", "SMR")
@@ -50,7 +51,7 @@ def _home(drive: ComponentView, stores: dict[str, str]) -> str:
 
 async def storages(call: Call) -> Json:
     """All storage of a node."""
-    view = await call.services.facade.node(call.who, call.params["system"])
+    view = await call.of(NodeService).node(call.who, call.params["system"])
     path = f"{ids.system(view.name)}/Storage"
     found = await _storage_of(call, view.name)
     return collection(path, "Storage", "Storage", [f"{path}/{ident}" for ident in found.stores])
@@ -58,7 +59,7 @@ async def storages(call: Call) -> Json:
 
 async def storage(call: Call) -> Json:
     """One storage, with links to its drives."""
-    view = await call.services.facade.node(call.who, call.params["system"])
+    view = await call.of(NodeService).node(call.who, call.params["system"])
     ident, found = call.params["storage"], await _storage_of(call, view.name)
     if ident not in found.stores:
         raise NotFound("no such storage", where=ident[:80])

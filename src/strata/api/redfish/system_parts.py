@@ -14,8 +14,9 @@ from strata.api.redfish.forms import known, label, mac, maker, plain, present, r
 from strata.api.redfish.ids import SYSTEMS
 from strata.api.redfish.needs import READ
 from strata.api.redfish.route import Call, Json, Route, collection
-from strata.control.machine_views.inventory import ComponentView
 from strata.core.errors import NotFound
+from strata.fleet.nodes.service import NodeService
+from strata.hardware.inventory.records import ComponentView
 
 _MEMORY_TYPES = (
     "DDR", "DDR2", "DDR3", "DDR4", "DDR5", "LPDDR3_SDRAM", "LPDDR4_SDRAM", "LPDDR5_SDRAM", "HBM", "HBM2", "HBM2E",
@@ -36,7 +37,7 @@ _ARCHITECTURES = {
 
 async def parts(call: Call, *kinds: str) -> dict[str, ComponentView]:
     """The parts of a node that are of these kinds, by id. ``NotFound`` where there is no such node."""
-    view = await call.services.facade.node(call.who, call.params["system"])
+    view = await call.of(NodeService).node(call.who, call.params["system"])
     hardware = await live.hardware(call, view.name)
     found = [part for part in (hardware.components if hardware is not None else ()) if part.kind in kinds]
     if "nic" in kinds:

@@ -9,11 +9,13 @@ from strata.api.redfish.forms import plain, resource, status, uuid, whole, worst
 from strata.api.redfish.ids import SYSTEMS
 from strata.api.redfish.needs import ACT, READ, READ_BMC
 from strata.api.redfish.route import Call, Json, Reply, Route, collection, link
-from strata.control.fleet_views.nodes import NodeView
-from strata.control.machine_views.bmcs import BmcView
-from strata.control.machine_views.inventory import ComponentView, NodeHardware
 from strata.core.errors import BadRequest
-from strata.hardware.bmc import Boot, BootTarget, PowerAction, Severity
+from strata.fleet.nodes.records import NodeView
+from strata.fleet.nodes.service import NodeService
+from strata.hardware.bmc.protocol import Boot, BootTarget, PowerAction, Severity
+from strata.hardware.bmc.records import BmcView
+from strata.hardware.bmc.service import BmcService
+from strata.hardware.inventory.records import ComponentView, NodeHardware
 
 RESETS: dict[str, PowerAction] = {
     "On": "on",
@@ -50,13 +52,13 @@ _ON_THE_WAY = {("off", "power-on"): "PoweringOn", ("on", "power-off"): "Powering
 
 async def systems(call: Call) -> Json:
     """All nodes: names only."""
-    names = await call.services.facade.node_names(call.who, "*")
+    names = await call.of(NodeService).node_names(call.who, "*")
     return collection(SYSTEMS, "ComputerSystem", "Nodes", [ids.system(name) for name in names])
 
 
 async def system(call: Call) -> Json:
     """One node."""
-    view = await call.services.facade.node(call.who, call.params["system"])
+    view = await call.of(NodeService).node(call.who, call.params["system"])
     hardware = await live.hardware(call, view.name)
     path = ids.system(view.name)
     managers = [link(f"{ids.MANAGERS}/{ids.SERVICE_MANAGER}")]
@@ -80,7 +82,7 @@ async def system(call: Call) -> Json:
         EthernetInterfaces=link(f"{path}/EthernetInterfaces"),
         Links={"Chassis": [link(ids.enclosure(view.name))], "ManagedBy": managers},
     )
-    if call.services.machine is not None and call.who.may(READ_BMC):
+    if call.services.find(BmcService) is not None and call.who.may(READ_BMC):
         found |= _offered(path) | {"Boot": _boot(await live.bmc(call, view.name))}
     return found
 
@@ -187,7 +189,7 @@ async def patch_system(call: Call) -> Reply:
     """Set the boot override, or the identify light."""
     current = await system(call)
     given = bodies.change(call, {"Boot": dict, "LocationIndicatorActive": bool}, current)
-    node, bmcs = call.params["system"], call.machine.bmcs
+    node, bmcs = call.params["system"], call.of(BmcService)
     reply = bodies.DONE
     if given.get("Boot"):
         boot = _wanted_boot(bodies.part(given, "Boot", _BOOT, current), current["Boot"])
@@ -226,8 +228,8 @@ async def reset(call: Call) -> Reply:
     """Switch, cycle or interrupt a node."""
     given = bodies.parameters(call, "ComputerSystem.Reset", {"ResetType": str}, needed=("ResetType",))
     kind = bodies.one_of(given["ResetType"], RESETS, "ResetType", "ComputerSystem.Reset")
-    view = await call.services.facade.node(call.who, call.params["system"])
-    return bodies.done(await call.machine.bmcs.power(call.who, view.name, RESETS[kind]))
+    view = await call.of(NodeService).node(call.who, call.params["system"])
+    return bodies.done(await call.of(BmcService).power(call.who, view.name, RESETS[kind]))
 
 
 ROUTES = (

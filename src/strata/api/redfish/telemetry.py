@@ -12,8 +12,10 @@ from strata.api.redfish.forms import ENABLED, resource, status, when
 from strata.api.redfish.ids import TELEMETRY
 from strata.api.redfish.needs import READ_STATUS
 from strata.api.redfish.route import Call, Json, Route, collection, link
-from strata.control.fleet_views.nodes import State
 from strata.core.errors import NotFound
+from strata.core.state import State
+from strata.fleet.nodes.service import NodeService
+from strata.fleet.system.service import SystemService
 
 _DEFINITIONS = f"{TELEMETRY}/MetricDefinitions"
 _REPORT_DEFINITIONS = f"{TELEMETRY}/MetricReportDefinitions"
@@ -101,12 +103,12 @@ async def reports(call: Call) -> Json:
 async def report(call: Call) -> Json:
     """The fleet as it is now, as far as the caller may see it."""
     _known(call)
-    facade, now = call.services.facade, when(time.time())
-    seen = await facade.status(call.who)
+    now = when(time.time())
+    seen = await call.of(SystemService).status(call.who)
     values = {"Nodes": seen.nodes}
     values |= {f"Nodes_{state}": seen.by_state.get(state, 0) for state in get_args(State)}
     for power in _POWERS:
-        values[f"Power_{power}"] = len(await facade.node_names(call.who, f"fact:power={power}"))
+        values[f"Power_{power}"] = len(await call.of(NodeService).node_names(call.who, f"fact:power={power}"))
     return resource(
         f"{_REPORTS}/{_FLEET}",
         "MetricReport.v1_5_2",

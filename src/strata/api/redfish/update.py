@@ -14,8 +14,10 @@ from strata.api.redfish.needs import ACT, READ
 from strata.api.redfish.route import Call, Json, Reply, Route, collection, link
 from strata.api.redfish.targets import selector
 from strata.api.redfish.tasks import accepted
-from strata.control.machine_views.bmcs import FirmwareUpdate
 from strata.core.errors import BadRequest, NotFound
+from strata.fleet.nodes.service import NodeService
+from strata.hardware.bmc.records import FirmwareUpdate
+from strata.hardware.bmc.service import BmcService
 
 _INVENTORY = f"{UPDATE}/FirmwareInventory"
 _ACTION = f"{UPDATE}/Actions/UpdateService.SimpleUpdate"
@@ -31,11 +33,11 @@ async def service(call: Call) -> Json:
         "UpdateService.v1_17_0",
         "UpdateService",
         "Firmware updates",
-        ServiceEnabled=call.services.machine is not None,
+        ServiceEnabled=call.services.find(BmcService) is not None,
         Status=dict(ENABLED),
         FirmwareInventory=link(_INVENTORY),
     )
-    if call.services.machine is not None:
+    if call.services.find(BmcService) is not None:
         found["Actions"] = {
             "#UpdateService.SimpleUpdate": {
                 "target": _ACTION,
@@ -89,7 +91,7 @@ async def firmware(call: Call) -> Json:
 
 
 async def _firmware_of_node(call: Call, node: str, path: str) -> Json:
-    view = await call.services.facade.node(call.who, node)
+    view = await call.of(NodeService).node(call.who, node)
     hardware = await live.hardware(call, view.name)
     if hardware is None:
         raise NotFound("the hardware of this node was not discovered", where=node)
@@ -121,7 +123,7 @@ async def simple_update(call: Call) -> Reply:
         raise BadRequest(str(error), where="UpdateService.SimpleUpdate") from None
     if "://" not in request.uri:
         raise rejected(400, "ActionParameterValueFormatError", request.uri, "ImageURI", "UpdateService.SimpleUpdate")
-    return accepted(await call.machine.bmcs.update_firmware(call.who, request))
+    return accepted(await call.of(BmcService).update_firmware(call.who, request))
 
 
 ROUTES = (

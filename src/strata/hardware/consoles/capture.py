@@ -1,6 +1,6 @@
 """Keeps every node's console open and writes down what it prints; a console that is lost is sought again, patiently.
 
-Knows where consoles are (a controller's own, or a socket of a virtual machine), not who decides which to capture.
+Knows where consoles are (a BMC's own, or a socket of a virtual machine), not who decides which to capture.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ import contextlib
 import logging
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Literal, Protocol
+from typing import Literal
 
 import msgspec
 
 from strata.core.errors import DeviceError, NotOffered, StrataError
+from strata.hardware.bmc.protocol import Bmc
 from strata.hardware.consoles.log import ConsoleLog
 from strata.hardware.consoles.text import Lines, clean
 
@@ -26,14 +27,6 @@ _WAYS: Mapping[str, Way] = {"http": "redfish", "https": "redfish", "ipmi": "ipmi
 
 _BREATH = 1000
 """Nodes that are looked at before anybody else gets a turn."""
-
-
-class HasConsole(Protocol):
-    """What is asked of a ``Controller``."""
-
-    def console(self) -> AsyncIterator[bytes]:
-        """What the node's serial console prints; an empty piece first says that it is open."""
-        ...
 
 
 class CaptureSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +42,7 @@ class CaptureSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Pause before a console is sought again; doubles each time up to ``retry_most``, with jitter."""
     retry_most: float = 300.0
     not_offered: float = 3600.0
-    """Pause where the controller has no console."""
+    """Pause where the BMC has no console."""
     steady: float = 60.0
     """A console that was open for this long begins with the short pause again."""
     refresh: float = 30.0
@@ -72,20 +65,20 @@ class ConsoleCapture:
     def __init__(
         self,
         log: ConsoleLog,
-        controller: Callable[[str], HasConsole],
+        bmc: Callable[[str], Bmc],
         nodes: Callable[[], Mapping[str, str]],
         *,
         settings: CaptureSettings | None = None,
     ) -> None:
         self._log = log
-        self._controller = controller
+        self._bmc = bmc
         self._nodes = nodes
         self._settings = settings or CaptureSettings()
         self._opening = asyncio.Semaphore(self._settings.at_once)
         self._running: dict[str, tuple[str, asyncio.Task[None]]] = {}
         self._leaving: set[asyncio.Task[None]] = set()
         self._without: dict[str, tuple[str, float]] = {}
-        """Nodes whose controller has no console: at which address, and when to ask again."""
+        """Nodes whose BMC has no console: at which address, and when to ask again."""
         self._look = asyncio.Event()
         self._status: dict[str, Status] = {}
         self._turn: asyncio.Task[None] | None = None
@@ -194,7 +187,7 @@ class ConsoleCapture:
                     stack.callback(writer.close)
                     pieces = _pieces(reader)
                 else:
-                    pieces = self._controller(address).console()
+                    pieces = self._bmc(address).console()
                 stack.push_async_callback(_closed, pieces)
                 first = asyncio.ensure_future(anext(pieces))
                 stack.push_async_callback(_cancelled, first)

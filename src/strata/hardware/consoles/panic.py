@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from strata.core.errors import StrataError
-from strata.hardware.bmc import Severity
+from strata.hardware.bmc.protocol import Severity
 from strata.hardware.consoles.files import Line
 from strata.hardware.consoles.log import ConsoleLog
-from strata.hardware.events.event import EventSink, EventSource, HardwareEvent
+from strata.hardware.events.records import EventSink, EventSource, HardwareEvent
 
 log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """Searches console logs in a process of its own, so that no pattern, however wicked, can hold up the service.
 
-Started by ``console_search`` with a question on standard input: one JSON object, then a node's name on each line.
+Started by ``ConsoleSearch`` with a question on standard input: one JSON object, then a node's name on each line.
 Answers with one JSON array for each hit, and an object at the end (or when the pattern is wrong). Whoever asked kills
 it when its time is up. Standard library only: it starts in a few hundredths of a second.
 """

@@ -1,1 +1,1 @@
-"""Finding controllers and reading what they know."""
+"""Finding BMCs and reading what they know."""

@@ -1,4 +1,4 @@
-"""Values as controllers give them, and what of them can be believed: bounded, cleaned, or nothing."""
+"""Values as BMCs give them, and what of them can be believed: bounded, cleaned, or nothing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Mapping
 
-from strata.hardware.bmc import Severity
+from strata.hardware.bmc.protocol import Severity
 
 Json = Mapping[str, object]
 
@@ -88,7 +88,7 @@ def uuid(value: object) -> str:
 
 
 def health(body: Json) -> Severity | None:
-    """What the controller thinks of the part."""
+    """What the BMC thinks of the part."""
     status = table(body.get("Status"))
     return _HEALTH.get(text(status.get("Health")) or text(status.get("HealthRollup")))
 

@@ -15,7 +15,7 @@ import msgspec
 from strata.core.errors import BadRequest
 from strata.hardware.discovery.sources import Candidate, CsvRows, address_of, bare, location, mac, nid, node_name, plain
 from strata.hardware.inventory.changes import machine_of
-from strata.hardware.inventory.found import Component, Machine, Parts, Place, Port
+from strata.hardware.inventory.records import Component, Machine, Parts, Place, Port
 
 KEYS = ("address", "mac", "serial")
 COLUMNS: Mapping[str, Callable[[str], Any]] = {
@@ -93,8 +93,8 @@ class Locations:
                 self._wired.setdefault(found, _end(switch.name, port.name))
 
     def find(self, address: str, machine: Machine, parts: Parts, *, alone: bool) -> Place:
-        """Where a machine is and what it is called. ``alone``: its controller has no other, so what is said of the
-        controller is said of it."""
+        """Where a machine is and what it is called. ``alone``: its BMC has no other, so what is said of the
+        BMC is said of it."""
         own = {part.id: part for part in parts.components}
         near = [p for p in parts.components if alone or machine_of(p, own, (machine,)) == machine.address]
         macs = {found for part in near for found in part.macs} if alone else set(machine.macs)

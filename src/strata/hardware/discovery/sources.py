@@ -1,4 +1,4 @@
-"""Where controllers may be: addresses that people give, as a list or a CSV file. No I/O.
+"""Where BMCs may be: addresses that people give, as a list or a CSV file. No I/O.
 
 An address is a URL (``https://10.0.0.7``, ``ipmi://10.0.0.8``) or a bare host, of which it has yet to be found out
 what it speaks.
@@ -26,7 +26,7 @@ _SECRET = ("password", "passwd", "pass", "secret", "user", "username")
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An address at which a controller may answer, and what is known beforehand of the machine behind it."""
+    """An address at which a BMC may answer, and what is known beforehand of the machine behind it."""
 
     address: str
     name: str = ""
@@ -64,15 +64,15 @@ def address_of(given: str) -> str:
     return f"{parts.scheme}://{netloc}{parts.path.rstrip('/').removesuffix('/redfish/v1')}"
 
 
-def controller_of(address: str) -> tuple[str, str]:
-    """The controller's own address, and the path of the system that ``address`` names in it (empty: none)."""
+def bmc_of(address: str) -> tuple[str, str]:
+    """The BMC's own address, and the path of the system that ``address`` names in it (empty: none)."""
     base, found, system = address.rstrip("/").partition(_SYSTEM)
     return base, f"{_SYSTEM}{system}" if found else ""
 
 
 def bare(address: str) -> str:
     """An address without what it speaks: a host that was given is the same as the URL that it turned out to be."""
-    base, system = controller_of(address)
+    base, system = bmc_of(address)
     return base.rpartition("://")[2].lower() + system
 
 

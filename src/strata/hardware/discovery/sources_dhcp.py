@@ -1,4 +1,4 @@
-"""Controllers that show up in DHCP: what a request says of who sent it, and lease files of other servers. No I/O.
+"""BMCs that show up in DHCP: what a request says of who sent it, and lease files of other servers. No I/O.
 
 Serves no DHCP itself: whoever does calls ``Sightings.seen``.
 """
@@ -29,7 +29,7 @@ CLASSES = (
     ("aspeed", "ASPEED"),
     ("bmc", "a BMC"),
 )
-"""How the vendor classes of controllers begin, and whose they are."""
+"""How the vendor classes of BMCs begin, and whose they are."""
 
 _COOKIE = b"\x63\x82\x53\x63"
 
@@ -83,7 +83,7 @@ def _word(data: bytes | None) -> str:
 
 
 class Sightings:
-    """The controllers that DHCP saw lately; ``on_new`` hears of each once. Bounded: the oldest go first."""
+    """The BMCs that DHCP saw lately; ``on_new`` hears of each once. Bounded: the oldest go first."""
 
     def __init__(self, on_new: Callable[[Sighting], None] | None = None, *, most: int = 131_072) -> None:
         self._on_new = on_new
@@ -91,7 +91,7 @@ class Sightings:
         self._seen: dict[str, Sighting] = {}
 
     def seen(self, mac: str, ip: str, vendor_class: str, hostname: str = "") -> None:
-        """DHCP gave ``ip`` to ``mac``. Who does not look like a controller is not kept."""
+        """DHCP gave ``ip`` to ``mac``. Who does not look like a BMC is not kept."""
         sighting = Sighting(mac=mac_of(mac), ip=ip, vendor_class=clean(vendor_class), hostname=clean(hostname))
         if not sighting.mac or not ip or not sighting.is_controller:
             return

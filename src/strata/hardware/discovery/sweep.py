@@ -1,4 +1,4 @@
-"""Looks at many controllers at a time. Whoever is slow or silent holds nobody up."""
+"""Looks at many BMCs at a time. Whoever is slow or silent holds nobody up."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ import msgspec
 
 from strata.core.contain import contained
 from strata.core.errors import DeviceError, StrataError
+from strata.hardware.bmc.pace import Pace, Place
 from strata.hardware.discovery.crawl import NOBODY
 from strata.hardware.discovery.crawl_values import serial, text, uuid
 from strata.hardware.discovery.sources_scan import ScanSettings, settle
-from strata.hardware.inventory.found import Found
-from strata.hardware.pace import Pace, Place
+from strata.hardware.inventory.records import Found
 
 Crawler = Callable[[str], Awaitable[Found]]
-"""Reads everything that the controller at an address tells. Raises a ``StrataError`` where it tells nothing."""
+"""Reads everything that the BMC at an address tells. Raises a ``StrataError`` where it tells nothing."""
 
 
 class DiscoverySettings(msgspec.Struct, frozen=True, kw_only=True):
     """How many at a time. Times in seconds."""
 
     at_once: int = 48
-    """Controllers that are read at a time, as long as they answer promptly."""
+    """BMCs that are read at a time, as long as they answer promptly."""
     patience: float = 1.0
     """One that takes longer gives its place up (and goes on)."""
     at_most: int = 1024
-    """Controllers that are read at a time, the slow ones included."""
+    """BMCs that are read at a time, the slow ones included."""
     longest: float = 120.0
-    """For one controller, all in all."""
+    """For one BMC, all in all."""
     scan: ScanSettings = ScanSettings()
 
 
@@ -47,7 +47,7 @@ class Look(NamedTuple):
 
 
 class Discovery:
-    """Reads controllers, each with the crawler of its scheme (``https``, ``ipmi``)."""
+    """Reads BMCs, each with the crawler of its scheme (``https``, ``ipmi``)."""
 
     def __init__(self, crawlers: Mapping[str, Crawler], *, settings: DiscoverySettings | None = None) -> None:
         self.settings = settings or DiscoverySettings()

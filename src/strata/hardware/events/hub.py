@@ -19,21 +19,19 @@ from pathlib import Path
 import msgspec
 
 from strata.core.errors import Conflict, Corrupt, StrataError, Unavailable
-from strata.hardware.access.sealing import Seal
-from strata.hardware.controllers import Controllers
-from strata.hardware.events.alerts import Alerts
-from strata.hardware.events.alerts_book import AlertSettings
-from strata.hardware.events.event import HardwareEvent
+from strata.fleet.access.sealing import Seal
+from strata.hardware.alerts.alerts import Alerts, AlertSettings
+from strata.hardware.bmc.bmcs import Bmcs
+from strata.hardware.bmc.redfish.events import RedfishSubscriptions
 from strata.hardware.events.inbox import Inbox, InboxSettings
-from strata.hardware.events.listen import Listener, Subscriptions
+from strata.hardware.events.listen import Listener
 from strata.hardware.events.log import EventLog, LogSettings
 from strata.hardware.events.payload import fit
-from strata.hardware.events.poller import Poller, PollSettings
-from strata.hardware.events.poller_look import Looker
+from strata.hardware.events.poller import Looker, Poller, PollSettings
+from strata.hardware.events.records import HardwareEvent
 from strata.hardware.events.site import Site, sites_of
-from strata.hardware.events.webhooks import Webhooks
-from strata.hardware.events.webhooks_post import PostSettings
 from strata.hardware.events.words import tells_of_state
+from strata.hardware.webhooks.webhooks import PostSettings, Webhooks
 from strata.store.audit import Ledger
 from strata.store.protocol import Put, Store
 
@@ -46,11 +44,11 @@ class EventSettings(msgspec.Struct, frozen=True, kw_only=True):
     """All of it. Times in seconds."""
 
     public_url: str = ""
-    """Where controllers reach us (``https://strata.example:8443``). Empty: they cannot, and nothing is subscribed."""
+    """Where BMCs reach us (``https://strata.example:8443``). Empty: they cannot, and nothing is subscribed."""
     streams: int = 500
-    """Controllers that are listened to (server-sent events) where they cannot push: each holds a connection."""
+    """BMCs that are listened to (server-sent events) where they cannot push: each holds a connection."""
     refresh_every: float = 30.0
-    """How soon a new node's controller is known."""
+    """How soon a new node's BMC is known."""
     upkeep_every: float = 3600.0
     log: LogSettings = LogSettings()
     alerts: AlertSettings = AlertSettings()
@@ -68,8 +66,8 @@ class EventHub:
         store: Store,
         ledger: Ledger,
         seal: Seal,
-        controllers: Controllers,
-        subscriptions: Subscriptions,
+        bmcs: Bmcs,
+        subscriptions: RedfishSubscriptions,
         *,
         owner: str,
         addresses: Callable[[], Mapping[str, str]],
@@ -78,7 +76,7 @@ class EventHub:
         settings: EventSettings | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """``addresses``: controllers as nodes have them → names of the nodes; the same object while nothing changed.
+        """``addresses``: BMCs as nodes have them → names of the nodes; the same object while nothing changed.
         ``mine``: whether this process looks after a node. ``looked``: have these nodes looked at, now."""
         self.settings = settings or EventSettings()
         self.log = EventLog(path, settings=self.settings.log, clock=clock)
@@ -88,7 +86,7 @@ class EventHub:
         )
         self._store = store
         self._seal = seal
-        self._controllers = controllers
+        self._bmcs = bmcs
         self._subscriptions = subscriptions
         self._addresses = addresses
         self._known: Mapping[str, str] | None = None
@@ -97,7 +95,7 @@ class EventHub:
         self._clock = clock
         self._inbox: Inbox | None = None
         self.reported: Callable[[Site, Mapping[str, object]], None] = lambda site, report: None
-        """Who takes the metric reports that controllers push."""
+        """Who takes the metric reports that BMCs push."""
         self.poller: Poller | None = None
         """Since ``start``."""
         self._tasks: list[asyncio.Task[None]] = []
@@ -117,16 +115,12 @@ class EventHub:
         listener = Listener(
             self._subscriptions, self._inbox, public_url=self.settings.public_url, streams=self.settings.streams
         )
-        looker = Looker(
-            self._controllers, listener, self._inbox, self.log, troubles=self.alerts.troubles, clock=self._clock
-        )
+        looker = Looker(self._bmcs, listener, self._inbox, self.log, troubles=self.alerts.troubles, clock=self._clock)
         self.poller = Poller(looker, self.take, mine=self._mine, settings=self.settings.poll)
         await self.refresh()
         self.poller.start()
         self._tasks = [
-            asyncio.create_task(
-                self._now_and_then(self.refresh, self.settings.refresh_every), name="controllers known"
-            ),
+            asyncio.create_task(self._now_and_then(self.refresh, self.settings.refresh_every), name="BMCs known"),
             asyncio.create_task(
                 self._now_and_then(self.alerts.prune, self.settings.upkeep_every), name="alerts pruned"
             ),
@@ -153,11 +147,11 @@ class EventHub:
             self._looked(sorted(changed))
 
     def receive(self, token: str, body: bytes) -> int:
-        """A controller's push; how many events it brought."""
+        """A BMC's push; how many events it brought."""
         return self._open_inbox().receive(token, body)
 
     def admit(self, token: str) -> None:
-        """``Denied`` unless the token was given to a controller: nobody else's push is read."""
+        """``Denied`` unless the token was given to a BMC: nobody else's push is read."""
         self._open_inbox().sender(token)
 
     def _open_inbox(self) -> Inbox:
@@ -166,12 +160,12 @@ class EventHub:
         return self._inbox
 
     def destination(self, root: str) -> str:
-        """The token that the controller at ``root`` pushes with."""
+        """The token that the BMC at ``root`` pushes with."""
         assert self._inbox is not None
         return self._inbox.token(root)
 
     async def refresh(self) -> None:
-        """Take note of controllers that came and went."""
+        """Take note of BMCs that came and went."""
         addresses = self._addresses()
         if addresses is self._known or self._inbox is None or self.poller is None:
             return

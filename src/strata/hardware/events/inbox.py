@@ -1,7 +1,7 @@
-"""What controllers push to us: who it is from, whether it is too much, whether it was here already.
+"""What BMCs push to us: who it is from, whether it is too much, whether it was here already.
 
-Each controller is given a destination of its own: ``ID.MAC``, where the MAC is over its address with a key that
-only this service has. So a push speaks for the controller that was told the destination, and for no other.
+Each BMC is given a destination of its own: ``ID.MAC``, where the MAC is over its address with a key that
+only this service has. So a push speaks for the BMC that was told the destination, and for no other.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import msgspec
 
 from strata.core.errors import BadRequest, Denied
 from strata.core.foreign import read_json
-from strata.hardware.events.event import EventSink, EventSource, HardwareEvent
 from strata.hardware.events.payload import from_payload, is_report
+from strata.hardware.events.records import EventSink, EventSource, HardwareEvent
 from strata.hardware.events.site import Site
 
 BODY_MOST = 256 * 1024
 _REMEMBERED = 64
-"""Events of a controller by which one that comes twice (pushed again, or pushed and in its log) is known."""
+"""Events of a BMC by which one that comes twice (pushed again, or pushed and in its log) is known."""
 
 
 _SAME = 10.0
@@ -31,7 +31,7 @@ _SAME = 10.0
 
 
 class InboxSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How much one controller may send."""
+    """How much one BMC may send."""
 
     burst: float = 200.0
     """Events at once."""
@@ -40,7 +40,7 @@ class InboxSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Sender:
-    """What is remembered of one controller that has sent something."""
+    """What is remembered of one BMC that has sent something."""
 
     __slots__ = ("dropped", "left", "seen", "storming", "when")
 
@@ -53,7 +53,7 @@ class _Sender:
 
 
 class Inbox:
-    """Takes pushes. ``know`` says which controllers there are, by the id in their destination; metric reports go to
+    """Takes pushes. ``know`` says which BMCs there are, by the id in their destination; metric reports go to
     ``reports``, everything else to ``sink`` as events."""
 
     def __init__(
@@ -74,16 +74,16 @@ class Inbox:
         self._senders: dict[str, _Sender] = {}
 
     def __repr__(self) -> str:
-        return f"Inbox({len(self._sites)} controllers)"
+        return f"Inbox({len(self._sites)} BMCs)"
 
     async def know(self, sites: Mapping[str, Site]) -> None:
-        """These are the controllers that there are, by root."""
+        """These are the BMCs that there are, by root."""
         # A hash for each of 100,000 takes a tenth of a second: not in the event loop.
         self._sites = await asyncio.to_thread(lambda: {_ident(root): site for root, site in sites.items()})
         self._senders = {root: sender for root, sender in self._senders.items() if root in sites}
 
     def token(self, root: str) -> str:
-        """The end of the destination that the controller at ``root`` is given."""
+        """The end of the destination that the BMC at ``root`` is given."""
         return f"{_ident(root)}.{self._mac(root)}"
 
     def receive(self, token: str, body: bytes) -> int:
@@ -101,14 +101,14 @@ class Inbox:
         """Whom we gave the token to; ``Denied`` if that is nobody."""
         ident, _, mac = token.partition(".")
         site = self._sites.get(ident)
-        # A controller that we do not know costs the same as a wrong MAC.
+        # A BMC that we do not know costs the same as a wrong MAC.
         right = hmac.compare_digest(mac.encode("utf-8", "replace"), self._mac(site.root if site else "").encode())
         if site is None or not right:
-            raise Denied("not a destination that was given to a controller")
+            raise Denied("not a destination that was given to a BMC")
         return site
 
     def deliver(self, payload: object, site: Site, source: EventSource) -> int:
-        """Pass on what a controller sent by itself: what is new, as far as it is not too much."""
+        """Pass on what a BMC sent by itself: what is new, as far as it is not too much."""
         now = self._clock()
         if isinstance(payload, Mapping) and is_report(payload):
             self._reports(site, payload)
@@ -134,14 +134,14 @@ class Inbox:
         return len(taken)
 
     def seen(self, root: str, event: HardwareEvent) -> bool:
-        """Whether the controller has pushed this event, which is now found in its log."""
+        """Whether the BMC has pushed this event, which is now found in its log."""
         sender = self._senders.get(root)
         return sender is not None and any(
             text == event.message and abs(event.time - time) < _SAME for _, text, time in sender.seen
         )
 
     def _storm(self, sender: _Sender, site: Site, now: float) -> list[HardwareEvent]:
-        """Say when a controller begins to send too much, and when it has stopped."""
+        """Say when a BMC begins to send too much, and when it has stopped."""
         if sender.dropped and not sender.storming:
             sender.storming = True
             return [_about(site, now, "warning", "it sends more events than are taken; the rest is dropped")]

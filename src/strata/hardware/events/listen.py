@@ -1,6 +1,6 @@
-"""How each controller is made to tell: it pushes where it can, else it is listened to, else it is polled.
+"""How each BMC is made to tell: it pushes where it can, else it is listened to, else it is polled.
 
-A subscription of ours is known by its context. A controller forgets its subscriptions when it restarts, so each is
+A subscription of ours is known by its context. A BMC forgets its subscriptions when it restarts, so each is
 looked at now and then and made again where it is gone; others' are left alone.
 """
 
@@ -8,69 +8,46 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, suppress
-from typing import Literal, Protocol
+from typing import Literal
 
 from strata.core.contain import contained
 from strata.core.errors import BadRequest, NotOffered, OutcomeUnknown, StrataError
+from strata.hardware.bmc.redfish.events import CONTEXT, REPORTS, RedfishSubscriptions
 from strata.hardware.events.inbox import Inbox
 from strata.hardware.events.site import Site
 
 log = logging.getLogger(__name__)
 
-CONTEXT = "strata"
-"""What our subscriptions to events are known by,"""
-REPORTS = "strata-reports"
-"""and those to metric reports."""
 DESTINATION = "/v1/hardware/events/in/"
-"""Where controllers push to, on our public address; the token follows."""
+"""Where BMCs push to, on our public address; the token follows."""
 
 Way = Literal["push", "sse", "poll"]
 
 
-class Subscriptions(Protocol):
-    """The event service of controllers."""
-
-    async def subscribe(self, address: str, destination: str, context: str) -> str:
-        """Have events (``CONTEXT``) or metric reports (``REPORTS``) sent to ``destination``; the subscription's path.
-        ``NotOffered`` where it does not send them."""
-        ...
-
-    async def unsubscribe(self, address: str, path: str) -> None:
-        """No more of it."""
-        ...
-
-    async def listening(self, address: str) -> Sequence[tuple[str, str, str]]:
-        """Every subscription that the controller has: path, destination, context."""
-        ...
-
-    def stream(self, address: str) -> AsyncIterator[Mapping[str, object]]:
-        """Events over a connection that stays open."""
-        ...
-
-
 class Listener:
-    """Arranges it for each controller. ``public_url``: where controllers reach us; empty: they cannot."""
+    """Arranges it for each BMC. ``public_url``: where BMCs reach us; empty: they cannot."""
 
-    def __init__(self, subscriptions: Subscriptions, inbox: Inbox, *, public_url: str = "", streams: int = 500) -> None:
+    def __init__(
+        self, subscriptions: RedfishSubscriptions, inbox: Inbox, *, public_url: str = "", streams: int = 500
+    ) -> None:
         self._subscriptions = subscriptions
         self._inbox = inbox
         self._public_url = public_url.rstrip("/")
         self._streams = streams
-        """Most controllers that are listened to at a time; the rest are polled."""
+        """Most BMCs that are listened to at a time; the rest are polled."""
         self._lacks: dict[str, set[Way]] = {}
         self._pushing: set[str] = set()
         self._reportless: set[str] = set()
-        """Controllers that push no metric reports."""
+        """BMCs that push no metric reports."""
         self._reading: dict[str, asyncio.Task[None]] = {}
 
     def way(self, root: str) -> Way:
-        """How the controller's events come now."""
+        """How the BMC's events come now."""
         return "push" if root in self._pushing else "sse" if root in self._reading else "poll"
 
     async def arrange(self, site: Site) -> Way:
-        """See to it that the controller tells us, in the best way that it offers. Raises a ``StrataError``
+        """See to it that the BMC tells us, in the best way that it offers. Raises a ``StrataError``
         when it cannot be asked at all."""
         if not site.root.startswith(("http://", "https://")):
             return "poll"
@@ -91,7 +68,7 @@ class Listener:
         return self.way(site.root)
 
     async def leave(self, site: Site) -> None:
-        """Have the controller tell us nothing more, as far as it can be asked."""
+        """Have the BMC tell us nothing more, as far as it can be asked."""
         task = self._reading.get(site.root)
         if task is not None:
             task.cancel()

@@ -1,4 +1,4 @@
-"""What controllers send, say in their logs and measure, as events. Everything in it is hostile until it is cleaned."""
+"""What BMCs send, say in their logs and measure, as events. Everything in it is hostile until it is cleaned."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from strata.core.errors import BadRequest
-from strata.hardware.bmc import LogEntry, Reading, Severity
-from strata.hardware.events.event import EventSource, HardwareEvent
+from strata.hardware.bmc.protocol import LogEntry, Reading, Severity
+from strata.hardware.events.records import EventSource, HardwareEvent
 from strata.hardware.events.site import Site
 from strata.hardware.events.words import (
     KEY_MOST,
@@ -71,7 +71,7 @@ def _event(record: Mapping[str, object], site: Site, source: EventSource, now: f
 
 
 def from_log(entries: Sequence[LogEntry], site: Site, now: float) -> list[HardwareEvent]:
-    """New entries of a controller's log."""
+    """New entries of a BMC's log."""
     return [_logged(entry, site, now) for entry in entries[-AT_ONCE:]] + _more(len(entries) - AT_ONCE, site, "log", now)
 
 
@@ -133,7 +133,7 @@ def fit(event: HardwareEvent) -> HardwareEvent:
 
 
 def health(reading: Reading) -> Severity | None:
-    """How well it is: as the controller judges, else by its thresholds; None: nobody can tell."""
+    """How well it is: as the BMC judges, else by its thresholds; None: nobody can tell."""
     if reading.health is not None:
         return reading.health
     if reading.value is None or (reading.high is None and reading.low is None):

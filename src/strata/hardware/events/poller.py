@@ -1,7 +1,7 @@
-"""Looks at every controller now and then: its log, its sensors, and whether it still tells us by itself what happens.
+"""Looks at every BMC now and then: its log, its sensors, and whether it still tells us by itself what happens.
 
 One with news is looked at more often, a quiet one less and less, one that pushes rarely. Looks are spread out, bounded
-in number per second and at a time; a controller that is known to be silent takes no part of either.
+in number per second and at a time; a BMC that is known to be silent takes no part of either.
 """
 
 from __future__ import annotations
@@ -10,33 +10,196 @@ import asyncio
 import heapq
 import random
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import NamedTuple
 
 import msgspec
 
 from strata.core.contain import contained
-from strata.core.errors import StrataError
-from strata.hardware.controllers import Silence
-from strata.hardware.events.event import EventSink
-from strata.hardware.events.poller_look import Looker, Seen, Watched
+from strata.core.errors import InternalFault, NotOffered, StrataError
+from strata.hardware.bmc.bmcs import Bmcs, Silence
+from strata.hardware.bmc.protocol import LogEntry, Severity
+from strata.hardware.events.inbox import Inbox
+from strata.hardware.events.listen import Listener
+from strata.hardware.events.log import EventLog
+from strata.hardware.events.payload import from_log, from_readings
+from strata.hardware.events.records import EventSink, HardwareEvent
 from strata.hardware.events.site import Site
 from strata.hardware.events.words import plain
 
+SILENT = "bmc/silent"
+"""The key of the trouble that a BMC does not answer."""
+BAD = "bmc/answers-badly"
+"""The key of the trouble that it answers, and not so that it can be used, relied on, or read without guessing."""
+
+_WELL: Mapping[str, Mapping[str, Severity]] = {}
+"""Shared by all that have nothing to tell: there may be 100,000 of them."""
+_EMPTY = "-"
+"""The mark of a log that was empty when it was first read."""
+_KNOWN = 4
+"""Entries of a log by which it is known how far it was read."""
+
+
+class Seen(NamedTuple):
+    """What came of a look at a BMC that answered: what is new, and what is wrong with how it answers."""
+
+    events: list[HardwareEvent]
+    wrong: str = ""
+
+
+class Watched:
+    """What is remembered of one BMC."""
+
+    __slots__ = ("interval", "lacks", "misses", "site", "unwell")
+
+    def __init__(self, site: Site, interval: float) -> None:
+        self.site = site
+        self.interval = interval
+        self.misses = 0
+        """Looks in vain, or answered badly, one after the other."""
+        self.lacks: frozenset[str] = frozenset()
+        self.unwell: Mapping[str, Mapping[str, Severity]] = _WELL
+        """By node: its sensors that were not well when last looked at."""
+
+
+class Looker:
+    """Looks. ``troubles`` says which open alerts a node (or a BMC without one) has, by key."""
+
+    def __init__(
+        self,
+        bmcs: Bmcs,
+        listener: Listener,
+        inbox: Inbox,
+        marks: EventLog,
+        *,
+        troubles: Callable[[str], Mapping[str, Severity]] = lambda _: {},
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.listener = listener
+        self.bmcs = bmcs
+        self._inbox = inbox
+        self._marks = marks
+        self._troubles = troubles
+        self._clock = clock
+
+    async def look(self, watched: Watched) -> Seen:
+        """What is new, and what is wrong. What a BMC does badly does not keep us from the rest; the error is
+        raised when it does nothing well, or has fallen silent."""
+        events: list[HardwareEvent] = []
+        failed: StrataError | None = None
+        well, wrong, address = False, "", watched.site.address
+        for part, what in ((self._arrange, ""), (self._power, "power"), (self._log, "log"), (self._sensors, "sensors")):
+            try:
+                with contained(watched.site.root):
+                    events += await part(watched)
+                well = well or bool(what)
+            except StrataError as error:
+                if isinstance(error, NotOffered) and what != "power":
+                    watched.lacks |= {part.__name__}
+                    continue
+                failed = error
+                self.bmcs.failed(address, error)
+                if what or isinstance(error, InternalFault):
+                    wrong = wrong or f"its {what or 'events'} cannot be read: {plain(error.detail, 200)}"
+                if self.bmcs.silent(address):
+                    break  # no answer to this, so none to the rest
+        if failed is not None and not well:
+            raise failed
+        flaws = [flaw for node, _ in watched.site.nodes if (flaw := self.bmcs.flaw(node))]
+        return Seen(events, wrong or plain(flaws[0] if flaws else "", 200))
+
+    def conduct(self, site: Site, *, silent: str | None = None, bad: str | None = None) -> list[HardwareEvent]:
+        """It does not answer, or answers badly, for these reasons (empty: it is not so; None: that is not known): as
+        events, as far as they are news."""
+        node = site.node_of("")
+        troubles = self._troubles(node or site.root)
+        return [
+            HardwareEvent(
+                time=self._clock(),
+                severity="warning" if why else "ok",
+                message=why or over,
+                source="poll",
+                key=key,
+                node=node,
+                bmc=site.root,
+            )
+            for key, why, over in (
+                (SILENT, silent, "the BMC answers again"),
+                (BAD, bad, "the BMC answers as it should again"),
+            )
+            if why is not None and bool(why) != (key in troubles)
+        ]
+
+    async def _arrange(self, watched: Watched) -> Sequence[HardwareEvent]:
+        await self.listener.arrange(watched.site)
+        return ()
+
+    async def _power(self, watched: Watched) -> Sequence[HardwareEvent]:
+        """Whether it can say if its nodes are on; what is wrong with the answer is its flaw. There is no doing without
+        this: one that does not offer it is no better than one that fails."""
+        for address, _ in watched.site.nodes:
+            self.bmcs.saw(address, await self.bmcs.open(address).power())
+        return ()
+
+    async def _log(self, watched: Watched) -> Sequence[HardwareEvent]:
+        site = watched.site
+        if self._log.__name__ in watched.lacks:
+            return ()
+        name = f"log/{site.root}"
+        mark = self._marks.mark(name)
+        known = [] if mark == _EMPTY else mark.split("\n") if mark else []
+        last = known[-1].rpartition("@")[0] if known else ""
+        entries = _after(await self.bmcs.open(site.address).log(after=last), known)
+        if entries or not mark:
+            self._marks.set_mark(name, "\n".join((known + [_sign(entry) for entry in entries])[-_KNOWN:]) or _EMPTY)
+        if not mark:
+            return ()  # read for the first time: what is in it is the past
+        events = from_log(entries, site, self._clock())
+        return [event for event in events if not self._inbox.seen(site.root, event)]
+
+    async def _sensors(self, watched: Watched) -> Sequence[HardwareEvent]:
+        if self._sensors.__name__ in watched.lacks:
+            return ()
+        found: list[HardwareEvent] = []
+        for address, node in watched.site.nodes:
+            readings = await self.bmcs.open(address).readings()
+            before = {key: bad for key, bad in self._troubles(node).items() if key.startswith("sensor/")}
+            before |= watched.unwell.get(node, {})
+            events, unwell = from_readings(readings, before, watched.site, node, self._clock())
+            if unwell or node in watched.unwell:
+                watched.unwell = {**watched.unwell, node: unwell}
+            found += events
+        return found
+
+
+def _sign(entry: LogEntry) -> str:
+    """Tells an entry from others; the id alone does not, since ids begin anew when a log is cleared."""
+    return f"{plain(entry.id, 100)}@{entry.time or 0:.0f}"
+
+
+def _after(entries: Sequence[LogEntry], known: Sequence[str]) -> Sequence[LogEntry]:
+    """Those after the last one that is known: a log that lost the newest of them is given to us from its beginning."""
+    for i in range(len(entries) - 1, -1, -1):
+        if _sign(entries[i]) in known:
+            return entries[i + 1 :]
+    return entries
+
+
 _AT_ONCE = 2000
-"""New controllers that are noted before others have their turn."""
+"""New BMCs that are noted before others have their turn."""
 
 
 class PollSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How often is looked. Times in seconds."""
 
     fast: float = 15.0
-    """Between two looks at a controller with news."""
+    """Between two looks at a BMC with news."""
     slow: float = 900.0
     """Between two looks at one that is quiet, or tells us by itself."""
     per_second: float = 50.0
-    """Looks at all controllers together; where they are too many for that, looks are further apart."""
+    """Looks at all BMCs together; where they are too many for that, looks are further apart."""
     at_once: int = 256
     """Looks under way."""
     yields: float = 2.0
@@ -44,9 +207,9 @@ class PollSettings(msgspec.Struct, frozen=True, kw_only=True):
     look: float = 60.0
     """For one look, all in all."""
     silent_after: int = 3
-    """Looks in vain, or answered badly, one after the other, after which that is said of a controller."""
+    """Looks in vain, or answered badly, one after the other, after which that is said of a BMC."""
     others: float = 30.0
-    """Until it is asked again whether a controller that is another process's has become ours: at our start none is."""
+    """Until it is asked again whether a BMC that is another process's has become ours: at our start none is."""
 
 
 class _Slot:
@@ -69,7 +232,7 @@ class _Slot:
 
 
 class Poller:
-    """Decides when ``looker`` looks at which controller, of those whose nodes are ``mine``."""
+    """Decides when ``looker`` looks at which BMC, of those whose nodes are ``mine``."""
 
     def __init__(
         self,
@@ -83,7 +246,7 @@ class Poller:
         self.looks = 0
         """That have ended."""
         self._looker = looker
-        self._controllers = looker.controllers
+        self._bmcs = looker.bmcs
         self._listener = looker.listener
         self._sink = sink
         self._mine = mine
@@ -110,7 +273,7 @@ class Poller:
         await self._listener.stop()
 
     async def know(self, sites: Mapping[str, Site]) -> None:
-        """These are the controllers that there are, by root."""
+        """These are the BMCs that there are, by root."""
         for root in [root for root in self._watched if root not in sites]:
             self._spawn(self._leave(self._watched.pop(root).site, self._looking.get(root)))
         new = [root for root in sites if root not in self._watched]
@@ -167,10 +330,10 @@ class Poller:
 
     def _left_alone(self, address: str) -> Silence | None:
         try:
-            silence = self._controllers.silence(address)
+            silence = self._bmcs.silence(address)
         except StrataError:
             return None  # what is written there is no address: the look says so
-        return silence if silence is not None and self._controllers.clock() < silence.until else None
+        return silence if silence is not None and self._bmcs.clock() < silence.until else None
 
     async def _pace(self) -> None:
         now = time.monotonic()
@@ -191,7 +354,7 @@ class Poller:
         except StrataError as error:
             self._missed(watched, plain(error.detail, 200), silent=self._is_silent(address))
         else:
-            self._controllers.answered(address)
+            self._bmcs.answered(address)
             self._seen(watched, seen)
         finally:
             self.looks += 1
@@ -199,7 +362,7 @@ class Poller:
 
     def _is_silent(self, address: str) -> bool:
         try:
-            return self._controllers.silent(address)
+            return self._bmcs.silent(address)
         except StrataError:
             return False
 

@@ -1,17 +1,19 @@
-"""Which nodes are behind which controller: whose event it is that a controller tells of."""
+"""Which nodes are behind which BMC: whose event it is that a BMC tells of."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
+
+from strata.fleet.registry.registry import Registry
 
 ROOT = "/redfish/v1"
 SYSTEMS = f"{ROOT}/Systems/"
 
 
 class Site(msgspec.Struct, frozen=True):
-    """One controller, and the nodes behind it."""
+    """One BMC, and the nodes behind it."""
 
     root: str
     """Its address without any system: ``https://10.0.0.7``, ``ipmi://10.0.0.8``."""
@@ -20,7 +22,7 @@ class Site(msgspec.Struct, frozen=True):
 
     @property
     def address(self) -> str:
-        """Where to ask what concerns the whole controller."""
+        """Where to ask what concerns the whole BMC."""
         return self.nodes[0][0]
 
     def node_of(self, path: str) -> str:
@@ -36,13 +38,28 @@ class Site(msgspec.Struct, frozen=True):
 
 
 def root_of(address: str) -> str:
-    """The controller's own address in one that names a system behind it."""
+    """The BMC's own address in one that names a system behind it."""
     return address.partition(ROOT)[0].rstrip("/")
 
 
 def sites_of(addresses: Mapping[str, str]) -> dict[str, Site]:
-    """By root. ``addresses``: of the controller, as nodes have it → the node's name."""
+    """By root. ``addresses``: of the BMC, as nodes have it → the node's name."""
     found: dict[str, list[tuple[str, str]]] = {}
     for address, node in addresses.items():
         found.setdefault(root_of(address), []).append((address, node))
     return {root: Site(root, tuple(nodes)) for root, nodes in found.items()}
+
+
+def bmc_addresses(registry: Registry) -> Callable[[], Mapping[str, str]]:
+    """BMCs as nodes have them → names of the nodes; the same object while no node changed."""
+    kept: tuple[tuple[int, int], dict[str, str]] = ((-1, 0), {})
+
+    def addresses() -> Mapping[str, str]:
+        nonlocal kept
+        # A node that is new or changed has the highest revision; one that is gone is one less.
+        stamp = (int(registry.revisions.max(initial=0)), len(registry))
+        if kept[0] != stamp:
+            kept = (stamp, {node.bmc: node.name for node in registry.roster.nodes if node is not None and node.bmc})
+        return kept[1]
+
+    return addresses

@@ -6,14 +6,14 @@ import hashlib
 import re
 from datetime import UTC, datetime
 
-from strata.hardware.bmc import CLOCK_AHEAD, Severity
+from strata.hardware.bmc.protocol import CLOCK_AHEAD, Severity
 
 MESSAGE_MOST = 500
 KEY_MOST = 200
 RANK: dict[Severity, int] = {"ok": 0, "warning": 1, "critical": 2}
 
 _CLOCK_BEHIND = 86400.0
-"""Seconds that a controller's clock may be behind ours before its times are not believed."""
+"""Seconds that a BMC's clock may be behind ours before its times are not believed."""
 
 # Controls, and marks that reorder or hide text: it ends up on terminals and in other people's tools.
 _UNFIT = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]+")
@@ -27,7 +27,7 @@ _TURN = re.compile(
     r"(?:Detected|Corrected|Cleared|Exceeded|Critical|Warning|OK|Ok|Failed|Failure|Failing|Restored|Recovered|Resolved"
     r"|Normal|Degraded|Asserted|Deasserted|Error|NoLonger|Lost|Regained|Redundant)+\Z"
 )
-# The whole machine: of a log entry about it, controllers do not say what it is about.
+# The whole machine: of a log entry about it, BMCs do not say what it is about.
 _WHOLE = re.compile(r"/redfish/v1/(?:Systems|Chassis|Managers)/[^/]+/?\Z")
 _STATE = re.compile(
     r"Power(?:ed|ing)?(?:On|Off|Cycled?|State)|State(?:Changed|Enabled|Disabled)|Reset|Restart|Rebooted|Boot(?:ed|Up)"
@@ -51,7 +51,7 @@ def severity_of(*told: object) -> Severity:
 
 
 def moment(told: object, now: float) -> tuple[float, str]:
-    """When it happened, and what the controller said of that if it cannot be right."""
+    """When it happened, and what the BMC said of that if it cannot be right."""
     if not isinstance(told, str) or not told:
         return now, ""
     try:

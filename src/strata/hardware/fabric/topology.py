@@ -1,4 +1,4 @@
-"""How things are cabled: a graph of switches and nodes. Pure. ``topology_build`` puts it together."""
+"""How things are cabled: a graph of switches and nodes. Pure. ``fabric.build`` puts it together."""
 
 from __future__ import annotations
 

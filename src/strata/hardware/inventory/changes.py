@@ -6,19 +6,19 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from strata.hardware.inventory.found import Change, ChangeKind, Component, Found, Known, Machine, Parts
+from strata.hardware.inventory.records import Change, ChangeKind, Component, Found, Known, Machine, Parts
 
 MOST_CHANGES = 200
-"""Changes kept of one controller at one time; more is a reorganisation, and one line says so."""
+"""Changes kept of one BMC at one time; more is a reorganisation, and one line says so."""
 
 
 def is_stranger(known: Known, found: Found) -> str:
-    """Why ``found`` is another controller or machine than the one that is known at the address; empty: it is not.
+    """Why ``found`` is another BMC or machine than the one that is known at the address; empty: it is not.
 
     What either of them does not say is no difference.
     """
     for what, old, new in (
-        ("the controller's UUID", known.identity.uuid, found.identity.uuid),
+        ("the BMC's UUID", known.identity.uuid, found.identity.uuid),
         ("the serial", known.identity.serial, found.identity.serial),
     ):
         if old and new and old != new:
@@ -60,7 +60,7 @@ def with_unread(found: Found, before: Parts) -> Found:
 
 
 def changes(old: Sequence[Component], found: Found) -> list[Change]:
-    """What was added, removed, swapped or moved within the controller, or has another firmware."""
+    """What was added, removed, swapped or moved within the BMC, or has another firmware."""
     all_ = list(_changes({part.id: part for part in old}, {part.id: part for part in found.components}, found))
     if len(all_) <= MOST_CHANGES:
         return all_
@@ -119,7 +119,7 @@ def describe(part: Component) -> str:
 
 
 def place(part: Component) -> str:
-    """Where in its controller a part is."""
+    """Where in its BMC a part is."""
     return part.slot or part.name or part.id
 
 

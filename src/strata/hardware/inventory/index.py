@@ -1,4 +1,4 @@
-"""Finds controllers by what they hold: MACs, serials, UUIDs, places; and knows what is held twice. In memory only."""
+"""Finds BMCs by what they hold: MACs, serials, UUIDs, places; and knows what is held twice. In memory only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from strata.hardware.inventory.found import Known
+from strata.hardware.inventory.records import Known
 
 Mark = Literal["mac", "serial", "uuid", "location"]
 
@@ -20,14 +20,14 @@ _MERGE_AT = 65_536
 
 
 class Marks:
-    """What identifies machines, and which controllers claim it."""
+    """What identifies machines, and which BMCs claim it."""
 
     def __init__(self) -> None:
         self._holders: dict[tuple[Mark, str], str | tuple[str, ...]] = {}
         self._shared: set[tuple[Mark, str]] = set()
 
     def put(self, old: Known | None, new: Known | None) -> None:
-        """A controller is known anew, has changed, or is not known any more."""
+        """A BMC is known anew, has changed, or is not known any more."""
         before, after = (set(marks(known)) if known else set() for known in (old, new))
         address = (new or old).address  # type: ignore[union-attr]
         for mark in before - after:
@@ -36,18 +36,18 @@ class Marks:
             self._set(mark, (*self.holders(mark), address))
 
     def holders(self, mark: tuple[Mark, str]) -> tuple[str, ...]:
-        """Addresses of the controllers that claim it."""
+        """Addresses of the BMCs that claim it."""
         found = self._holders.get(mark, ())
         return (found,) if isinstance(found, str) else found
 
     def clash(self, mark: tuple[Mark, str]) -> tuple[str, ...]:
-        """Addresses of the controllers that claim it, if they are several and only one can be right."""
+        """Addresses of the BMCs that claim it, if they are several and only one can be right."""
         holders = self.holders(mark)
         internal = mark[0] == "mac" and len(holders) > INTERNAL and is_local(mark[1])
         return () if internal or len(holders) < 2 else holders
 
     def clashes(self) -> Iterator[tuple[Mark, str, tuple[str, ...]]]:
-        """What more than one controller claims to have alone, sorted."""
+        """What more than one BMC claims to have alone, sorted."""
         for mark in sorted(self._shared):
             if holders := self.clash(mark):
                 yield *mark, holders
@@ -65,7 +65,7 @@ class Marks:
 
 
 def marks(known: Known) -> Iterator[tuple[Mark, str]]:
-    """What a controller and its machines claim to have alone."""
+    """What a BMC and its machines claim to have alone."""
     for mac in known.macs:
         if not is_local(mac):
             yield "mac", mac
@@ -92,7 +92,7 @@ def hashed(serials: Iterable[str]) -> bytes:
 
 
 class Serials:
-    """Which controllers have a part with a serial: hashes only, so a hit must be looked at. Made for millions."""
+    """Which BMCs have a part with a serial: hashes only, so a hit must be looked at. Made for millions."""
 
     def __init__(self) -> None:
         self._addresses: list[str] = []
@@ -104,7 +104,7 @@ class Serials:
         self._fresh_size = 0
 
     def add(self, address: str, serials: bytes) -> None:
-        """A controller has these. What it does not have any more stays: a hit is looked at anyway."""
+        """A BMC has these. What it does not have any more stays: a hit is looked at anyway."""
         if not serials:
             return
         number = self._numbers.get(address)
@@ -115,7 +115,7 @@ class Serials:
         self._fresh_size += len(serials) // 8
 
     def find(self, serials: bytes) -> set[str]:
-        """Controllers that may have one of these."""
+        """BMCs that may have one of these."""
         if self._fresh_size > _MERGE_AT:
             self._hashes, self._owners = _sorted(
                 np.concatenate((self._hashes, self._fresh_hashes())),

@@ -1,42 +1,148 @@
-"""What hardware there is, in the store and at hand: controllers, their parts, their history, what cannot be true.
+"""What hardware there is, in the store and at hand: BMCs, their parts, their history, what cannot be true.
 
-One small record per controller is kept in memory and level with the store (``Known``), so that several controllers of
+One small record per BMC is kept in memory and level with the store (``Known``), so that several controllers of
 Strata agree; the parts are read when they are asked for. A record is written only when something has changed. What
-does not fit together is reported and never resolved by guessing: above all, a controller that is suddenly somebody
+does not fit together is reported and never resolved by guessing: above all, a BMC that is suddenly somebody
 else does not take the place of the one that was there before a person accepts it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
+import zlib
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from hashlib import blake2b
 from typing import Literal, NamedTuple
 
 import msgspec
 
 from strata.core.errors import NotFound
-from strata.hardware.discovery.sources import controller_of
-from strata.hardware.events.event import EventSink, HardwareEvent
-from strata.hardware.inventory import history, records
+from strata.hardware.discovery.sources import bmc_of
+from strata.hardware.events.records import EventSink, HardwareEvent
 from strata.hardware.inventory.changes import changes, is_stranger, with_unread
-from strata.hardware.inventory.found import Change, ChangeKind, Component, Found, Known, Machine, Parts, Place
 from strata.hardware.inventory.index import Mark, Marks, Serials, hashed, marks
-from strata.hardware.inventory.records import CONTROLLERS, PARTS
+from strata.hardware.inventory.records import Change, ChangeKind, Component, Found, Known, Machine, Parts, Place
 from strata.store.audit import Ledger
 from strata.store.followed import Followed
 from strata.store.protocol import Delete, Op, Put, Store
 
 log = logging.getLogger(__name__)
 
+BMCS = "hardware/controller/"
+PARTS = "hardware/parts/"
+
+LARGEST = 1_000_000
+"""Bytes that one record, or all of one transaction, may take; etcd takes 1.5 MB."""
+
+known_of = msgspec.msgpack.Decoder(Known).decode
+"""A BMC as it was written down."""
+_decode_parts = msgspec.msgpack.Decoder(Parts).decode
+
+
+def event(change: Change, node_at: Callable[[str], str]) -> HardwareEvent:
+    """What others are told of a change. ``node_at``: the name of the node at an address."""
+    severity: Literal["ok", "warning", "critical"] = "ok"
+    if change.what in ("removed", "swapped", "moved"):
+        severity = "warning"
+    elif change.what == "controller-swapped" and not change.detail.startswith("accepted"):
+        severity = "critical"
+    what = f"{change.kind or 'BMC'} {change.what}: {change.detail}"
+    values = f" ({change.old or 'nothing'} → {change.new or 'nothing'})" if change.old or change.new else ""
+    return HardwareEvent(
+        time=change.time,
+        severity=severity,
+        message=what + values,
+        source="discovery",
+        key=f"inventory/{change.component or 'controller'}",
+        node=change.node or node_at(change.machine or change.controller),
+        bmc=change.controller,
+    )
+
+
+def summary(found: Found, before: Known | None, told: bytes) -> Known:
+    """What is at hand of a BMC. ``told``: the digest of its account as it came."""
+    counts: dict[str, int] = {}
+    for part in found.components:
+        counts[part.kind] = counts.get(part.kind, 0) + 1
+    managers = tuple(part.id for part in found.components if part.kind == "manager")
+    macs = [mac for part in found.components if part.parent in managers for mac in part.macs]
+    return Known(
+        address=found.address,
+        identity=found.identity,
+        first=before.first if before else found.time,
+        seen=found.time,
+        digest=told,
+        machines=found.machines,
+        counts=counts,
+        ports=len(found.ports),
+        macs=tuple(dict.fromkeys(macs)),
+        serials=hashed({part.serial for part in found.components if part.serial}),
+        trouble=found.trouble,
+        places=before.places if before else {},
+    )
+
+
+def digest(found: Found) -> bytes:
+    """Of everything but when it was seen and whether it is on."""
+    machines = tuple(msgspec.structs.replace(machine, power="") for machine in found.machines)
+    same = msgspec.structs.replace(found, time=0.0, machines=machines)
+    return blake2b(_encode(same), digest_size=12).digest()
+
+
+def put_known(known: Known) -> Put:
+    """Write down a BMC."""
+    return Put(BMCS + known.address, _encode(known))
+
+
+def packed(found: Found) -> tuple[Found, bytes]:
+    """The parts as they are stored, of which there may be fewer than were found: some BMCs make them up."""
+    while True:
+        # Parts of one machine are much alike: a fifth of the bytes, at a cost that nobody notices.
+        parts = Parts(components=found.components, ports=found.ports, fabric=found.fabric)
+        data = zlib.compress(_encode(parts), 1)
+        if len(data) <= LARGEST:
+            return found, data
+        found = msgspec.structs.replace(
+            found,
+            components=found.components[: len(found.components) // 2],
+            ports=found.ports[: len(found.ports) // 2],
+            trouble=("/: it tells of more parts than are kept", *found.trouble[:8]),
+        )
+
+
+def unpacked(value: bytes) -> Parts:
+    """Parts as they were written down."""
+    return _decode_parts(zlib.decompress(value))
+
+
+HISTORY = "hardware-history/"
+_PAGE = 500
+_FAR = 10**16
+"""Microseconds; later than any time that is written here."""
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_changes = msgspec.msgpack.Decoder(tuple[Change, ...]).decode
+
+
+def put_history(changes: Sequence[Change]) -> Put:
+    """Write what has changed at one BMC at one time."""
+    return Put(f"{_key(changes[0].time)}/{changes[0].controller}", _encode(tuple(changes)))
+
+
+def _key(time: float) -> str:
+    return f"{HISTORY}{_FAR - int(time * 1e6):017d}"
+
+
 SEEN_EVERY = 3600.0
-"""Seconds after which the store hears that an unchanged controller was seen again."""
+"""Seconds after which the store hears that an unchanged BMC was seen again."""
 
 Outcome = Literal["new", "changed", "same", "swapped"]
 
 
 class Recorded(NamedTuple):
-    """What became of one controller's account."""
+    """What became of one BMC's account."""
 
     address: str
     outcome: Outcome
@@ -44,7 +150,7 @@ class Recorded(NamedTuple):
 
 
 class Clash(NamedTuple):
-    """Something that several controllers claim to have alone."""
+    """Something that several BMCs claim to have alone."""
 
     mark: Mark
     value: str
@@ -71,7 +177,7 @@ class Inventory:
         self._marks = Marks()
         self._serials = Serials()
         self._shared: dict[tuple[tuple[str, int], ...], Mapping[str, int]] = {}
-        self._followed = Followed(store, CONTROLLERS, self._take, self._clear)
+        self._followed = Followed(store, BMCS, self._take, self._clear)
 
     async def start(self) -> None:
         """Load, and follow the store from then on."""
@@ -87,52 +193,50 @@ class Inventory:
         return len(self._known)
 
     def addresses(self) -> Sequence[str]:
-        """Of every controller, sorted."""
+        """Of every BMC, sorted."""
         if self._sorted is None:
             self._sorted = sorted(self._known)
         return self._sorted
 
     def get(self, address: str) -> Known | None:
-        """The controller at an address (which may also name one of its systems)."""
-        return self._known.get(address.rstrip("/")) or self._known.get(controller_of(address)[0])
+        """The BMC at an address (which may also name one of its systems)."""
+        return self._known.get(address.rstrip("/")) or self._known.get(bmc_of(address)[0])
 
     def machine(self, bmc: str) -> tuple[Known, Machine] | None:
         """The machine that a node's ``bmc`` names; None: it was not discovered, or it is not clear which it is."""
         known = self.get(bmc)
         if known is None:
             return None
-        system = controller_of(bmc)[1]
+        system = bmc_of(bmc)[1]
         found = [machine for machine in known.machines if not system or machine.id == system]
         return (known, found[0]) if len(found) == 1 else None
 
     def holders(self, mark: Mark, value: str) -> tuple[str, ...]:
-        """Controllers with this MAC, serial, UUID or place."""
+        """BMCs with this MAC, serial, UUID or place."""
         return self._marks.holders((mark, value))
 
     def clashes(self) -> Iterator[Clash]:
-        """What several controllers claim to have alone."""
+        """What several BMCs claim to have alone."""
         for mark, value, holders in self._marks.clashes():
             yield Clash(mark, value, holders, max(self._known[holder].first for holder in holders))
 
     def strangers(self) -> Iterator[Known]:
-        """Controllers in whose place somebody else answers."""
+        """BMCs in whose place somebody else answers."""
         for address in sorted(self._swapped):
             yield self._known[address]
 
     async def parts(self, address: str) -> Parts:
-        """The parts of one controller; none where there is none."""
+        """The parts of one BMC; none where there is none."""
         known = self.get(address)
         entry = await self._store.get(PARTS + (known.address if known else address))
-        return records.unpacked(entry.value) if entry else Parts()
+        return unpacked(entry.value) if entry else Parts()
 
     async def walk(self, after: str = "") -> AsyncIterator[list[tuple[Known, Parts]]]:
-        """All controllers with their parts, by address, some at a time."""
+        """All BMCs with their parts, by address, some at a time."""
         while True:
             page = await self._store.range(PARTS, after=PARTS + after if after else "", limit=200)
             found = ((entry.key.removeprefix(PARTS), entry.value) for entry in page.entries)
-            yield [
-                (self._known[address], records.unpacked(value)) for address, value in found if address in self._known
-            ]
+            yield [(self._known[address], unpacked(value)) for address, value in found if address in self._known]
             if not page.more:
                 return
             after = page.entries[-1].key.removeprefix(PARTS)
@@ -142,7 +246,7 @@ class Inventory:
     async def record(
         self, founds: Sequence[Found], *, accept: Collection[str] = (), touch: bool = False
     ) -> list[Recorded]:
-        """Take in what was found. ``accept``: addresses at which another controller than before is right. ``touch``:
+        """Take in what was found. ``accept``: addresses at which another BMC than before is right. ``touch``:
         write down when it was seen even if nothing has changed."""
         ops: list[Op] = []
         results: list[Recorded] = []
@@ -163,20 +267,20 @@ class Inventory:
         return results
 
     async def place(self, places: Mapping[str, Mapping[str, Place]]) -> None:
-        """Write down where machines are: address of the controller → id of the machine → place."""
+        """Write down where machines are: address of the BMC → id of the machine → place."""
         ops: list[Op] = []
         for address, found in places.items():
             known = self._known.get(address)
             if known is not None and dict(known.places) != dict(found):
-                ops.append(records.put(msgspec.structs.replace(known, places=dict(found))))
+                ops.append(put_known(msgspec.structs.replace(known, places=dict(found))))
         await self._write(ops)
 
     async def forget(self, address: str, author: str, ledger: Ledger) -> None:
-        """Drop a controller and its parts; its history stays."""
+        """Drop a BMC and its parts; its history stays."""
         known = self._known.get(address.rstrip("/"))
         if known is None:
-            raise NotFound(f"no such controller: {address[:80]}", hint="list them with: strata hardware list")
-        key = CONTROLLERS + known.address
+            raise NotFound(f"no such BMC: {address[:80]}", hint="list them with: strata hardware list")
+        key = BMCS + known.address
         revision = await ledger.commit(
             author, "hardware.forget", known.address, [Delete(key), Delete(PARTS + known.address)]
         )
@@ -185,21 +289,42 @@ class Inventory:
     async def history(
         self, *, since: float | None, limit: int, wanted: Callable[[Change], bool] = lambda change: True
     ) -> list[Change]:
-        """The last changes, newest first."""
-        return await history.newest(self._store, since=since, limit=limit, wanted=wanted)
+        """The last changes that are wanted, newest first."""
+        found: list[Change] = []
+        after, more = "", True
+        while more:
+            page = await self._store.range(HISTORY, after=after, limit=_PAGE)
+            for change in (change for entry in page.entries for change in _decode_changes(entry.value)):
+                if since is not None and change.time < since:
+                    return found
+                if wanted(change):
+                    found.append(change)
+                    if len(found) >= limit:
+                        return found
+            more = page.more
+            after = page.entries[-1].key if page.entries else after
+            await asyncio.sleep(0)
+        return found
 
     async def prune(self, before: float) -> int:
-        """Forget history from before a time."""
-        return await history.prune(self._store, before)
+        """Forget history from before a time; how many records."""
+        gone = 0
+        while True:
+            page = await self._store.range(HISTORY, after=_key(before), limit=min(_PAGE, self._store.max_ops))
+            if page.entries:
+                await self._store.txn([Delete(entry.key) for entry in page.entries])
+                gone += len(page.entries)
+            if not page.more:
+                return gone
 
     async def _renew(
         self, known: Known | None, found: Found, swapped: str, ops: list[Op], touch: bool
     ) -> tuple[Recorded, Known | None]:
-        """Write what is new of one controller into ``ops``."""
-        digest = records.digest(found)
-        if known is not None and known.digest == digest and known.stranger is None:
+        """Write what is new of one BMC into ``ops``."""
+        told = digest(found)
+        if known is not None and known.digest == told and known.stranger is None:
             if touch or found.time - known.seen > SEEN_EVERY:
-                ops.append(records.put(msgspec.structs.replace(known, seen=found.time)))
+                ops.append(put_known(msgspec.structs.replace(known, seen=found.time)))
             else:
                 self._known[found.address] = msgspec.structs.replace(known, seen=found.time)
             return Recorded(found.address, "same"), None
@@ -211,16 +336,16 @@ class Inventory:
             happened = changes(before.components, found) if known else [self._added(found)]
             if known is not None and known.stranger is not None:
                 happened.append(self._change(found, "changed", "the one from before answers again"))
-        found, packed = records.packed(found)
+        found, parts = packed(found)
         happened = [self._named(change) for change in await self._moved(happened, before, found)]
-        record = records.summary(found, known, digest)
-        ops += [records.put(record), Put(PARTS + found.address, packed)]
+        record = summary(found, known, told)
+        ops += [put_known(record), Put(PARTS + found.address, parts)]
         if happened:
-            ops.append(history.put(happened))
+            ops.append(put_history(happened))
         return Recorded(found.address, "changed" if known else "new", tuple(happened)), record
 
     async def _moved(self, happened: list[Change], before: Parts, found: Found) -> list[Change]:
-        """Tell parts that came from another controller from new ones; a machine with its parts is one move."""
+        """Tell parts that came from another BMC from new ones; a machine with its parts is one move."""
         had = {part.serial for part in before.components}
         fresh = {part.serial: part for part in found.components if part.serial and part.serial not in had}
         if not fresh:
@@ -244,7 +369,7 @@ class Inventory:
             return []
         change = self._change(found, "controller-swapped", "not accepted: " + is_stranger(known, found))
         noted = msgspec.structs.replace(known, stranger=found.identity, stranger_since=found.time)
-        return [records.put(noted), history.put([self._named(change)])]
+        return [put_known(noted), put_history([self._named(change)])]
 
     def _added(self, found: Found) -> Change:
         what = " ".join(filter(None, (found.identity.vendor, found.identity.model)))
@@ -279,13 +404,13 @@ class Inventory:
     # -- the store
 
     async def _write(self, ops: Sequence[Op]) -> None:
-        """Write in as many transactions as it takes. What belongs to one controller may be apart for a moment, never
+        """Write in as many transactions as it takes. What belongs to one BMC may be apart for a moment, never
         half-written."""
         batch: list[Op] = []
         size = 0
         for op in ops:
             weight = len(op.value) if isinstance(op, Put) else 0
-            if batch and (len(batch) >= self._store.max_ops or size + weight > records.LARGEST):
+            if batch and (len(batch) >= self._store.max_ops or size + weight > LARGEST):
                 await self._commit(batch)
                 batch, size = [], 0
             batch.append(op)
@@ -296,18 +421,18 @@ class Inventory:
     async def _commit(self, batch: Sequence[Op]) -> None:
         revision = await self._store.txn(batch)
         for op in batch:
-            if op.key.startswith(CONTROLLERS):
+            if op.key.startswith(BMCS):
                 self._followed.wrote(op.key, op.value if isinstance(op, Put) else None, revision)
 
     def _take(self, key: str, value: bytes | None) -> None:
-        address = sys.intern(key.removeprefix(CONTROLLERS))
+        address = sys.intern(key.removeprefix(BMCS))
         old = self._known.pop(address, None)
         new = None
         if value is not None:
             try:
-                new = self._lean(records.known_of(value), address)
+                new = self._lean(known_of(value), address)
             except msgspec.MsgspecError:
-                log.error("unreadable record of a controller", extra={"key": key})
+                log.error("unreadable record of a BMC", extra={"key": key})
         if old is None and new is None:
             return
         self._marks.put(old, new)
@@ -337,7 +462,7 @@ class Inventory:
     # -- telling
 
     def _tell(self, results: Sequence[Recorded], touched: Sequence[Known]) -> None:
-        events = [records.event(change, self._node_at) for result in results for change in result.changes]
+        events = [event(change, self._node_at) for result in results for change in result.changes]
         for mark, value in sorted({mark for known in touched for mark in marks(known)}):
             holders = self._marks.clash((mark, value))
             if not holders:
@@ -346,7 +471,7 @@ class Inventory:
                 HardwareEvent(
                     time=touched[0].seen,
                     severity="warning",
-                    message=f"{mark} {value} is claimed by {len(holders)} controllers: {', '.join(holders[:4])}",
+                    message=f"{mark} {value} is claimed by {len(holders)} BMCs: {', '.join(holders[:4])}",
                     source="discovery",
                     key=f"inventory/duplicate-{mark}/{value}",
                     bmc=holders[-1],

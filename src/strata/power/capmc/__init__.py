@@ -1,1 +1,5 @@
-"""CAPMC, the power API that schedulers speak: requests to replies over ``machine.CapmcMachine``."""
+"""CAPMC, the power API that schedulers speak: an applet for each call."""
+
+from strata.core.room import Room
+
+ROOM = Room(apps={"/capmc": "strata.power.capmc.door:capmc_app"})

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from strata.power.capmc.machine import CapmcMachine
 from strata.power.capmc.reply import EINVAL, SUCCESS, Refusal, Reply, columns, objects, of_nids, reply, said
 from strata.power.capmc.request import Ask, chosen, integer, nids_of, objects_of, shown, word
+from strata.power.capmc.service import CapmcMachine
 
 KIND = "bias"
 """Records: the factor of each node that has one."""

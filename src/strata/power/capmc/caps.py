@@ -6,12 +6,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from strata.core import units
 from strata.power.capmc.bias import APPLIED, KIND
-from strata.power.capmc.machine import CapChange, CapmcMachine, Control, Mask, NodeTable, Positions
-from strata.power.capmc.ratings import rated
+from strata.power.capmc.records import Mask, NodeTable, Positions
 from strata.power.capmc.reply import (
     EBADE,
     EINVAL,
@@ -28,7 +29,9 @@ from strata.power.capmc.reply import (
     said,
 )
 from strata.power.capmc.request import Ask, chosen, nids_of, objects_of, shown
-from strata.power.columns import PowerRows
+from strata.power.capmc.service import CapmcMachine
+from strata.power.capping.terms import CapChange, Control
+from strata.power.telemetry.columns import PowerRows, Uids
 
 NOT_READY = "Invalid state, NID is not 'ready'"
 NOT_COMPUTE = "Invalid type, not a compute node"
@@ -247,3 +250,27 @@ def _controls(one: Mapping[str, Any], rows: PowerRows, place: int) -> tuple[floa
     if not found:
         raise ValueError("No NID supported controls specified")
     return found.get("node", 0.0), found.get("accel", 0.0)
+
+
+LABELS = ("powerup", "static")
+"""Each is called as its column."""
+
+
+def rated(machine: CapmcMachine, uids: Uids) -> PowerRows:
+    """What is known of nodes, with what their labels say where nobody measured it."""
+    rows = machine.rows(uids)
+    found = {}
+    for name in LABELS:
+        words = machine.label(uids, name)
+        known = {word: _label_watts(word) for word in set(words)}
+        seen = getattr(rows, name)
+        found[name] = np.where(np.isnan(seen), np.array([known[word] for word in words], dtype=np.float64), seen)
+    return msgspec.structs.replace(rows, **found)
+
+
+def _label_watts(text: str) -> float:
+    """A label that is no power says nothing."""
+    try:
+        return float(units.watts(text))
+    except ValueError:
+        return math.nan

@@ -7,11 +7,11 @@ from typing import Any
 
 from strata.core.errors import StrataError
 from strata.power.capmc.caps import NOT_COMPUTE, NOT_READY
-from strata.power.capmc.machine import CapmcMachine
 from strata.power.capmc.reply import EBADE, EINVAL, SUCCESS, Refusal, Reply, of_nids, reply, said
 from strata.power.capmc.request import Ask, chosen, nids_of, shown
-from strata.power.columns import Uids
-from strata.power.inband import Attribute, Inband, Value, troubles
+from strata.power.capmc.service import CapmcMachine
+from strata.power.limits.inband import Attribute, Inband, Value, troubles
+from strata.power.telemetry.columns import Uids
 
 ATTRIBUTES: Mapping[str, Attribute] = {
     "PWR_ATTR_FREQ": "freq",

@@ -9,11 +9,12 @@ import numpy as np
 
 from strata.core import xname
 from strata.core.errors import BadRequest
-from strata.power.capmc.machine import DISABLED, CapmcMachine, NodeTable, Positions, Switch
 from strata.power.capmc.nodes import asked_for, by_state, reason_of
+from strata.power.capmc.records import DISABLED, NodeTable, Positions, Switch
 from strata.power.capmc.reply import EINVAL, Refusal, Reply, columns, quoted, reply
 from strata.power.capmc.request import Ask, flag, listed, shown, word
-from strata.power.columns import Uids
+from strata.power.capmc.service import CapmcMachine
+from strata.power.telemetry.columns import Uids
 
 _MOST_NAMES = 100_000
 _SYSTEM = ("s0", "all")
@@ -21,21 +22,6 @@ _CUT = ("Cabinet", "Chassis", "CabinetPDUController", "CabinetPDU", "CabinetPDUO
 """Types of components whose power is taken away in an emergency."""
 _BAD = "invalid/duplicate xname"
 _NO_RESTART = "not defined in power sequence for 'Reinit': what feeds others is switched, not restarted"
-
-
-async def xname_on(machine: CapmcMachine, ask: Ask) -> Reply:
-    """Power components on."""
-    return await _switch_xnames(machine, ask, "on")
-
-
-async def xname_off(machine: CapmcMachine, ask: Ask) -> Reply:
-    """Power components off."""
-    return await _switch_xnames(machine, ask, "off")
-
-
-async def xname_reinit(machine: CapmcMachine, ask: Ask) -> Reply:
-    """Restart components."""
-    return await _switch_xnames(machine, ask, "reinit")
 
 
 async def get_xname_status(machine: CapmcMachine, ask: Ask) -> Reply:
@@ -47,21 +33,6 @@ async def get_xname_status(machine: CapmcMachine, ask: Ask) -> Reply:
         raise _wrong(bad)
     table = machine.those(np.unique(np.concatenate(uids)))
     return by_state(table, np.arange(len(table.uids)), states, flags, _placed(machine, table))
-
-
-async def group_on(machine: CapmcMachine, ask: Ask) -> Reply:
-    """Power groups of nodes on."""
-    return await _switch_groups(machine, ask, "on")
-
-
-async def group_off(machine: CapmcMachine, ask: Ask) -> Reply:
-    """Power groups of nodes off."""
-    return await _switch_groups(machine, ask, "off")
-
-
-async def group_reinit(machine: CapmcMachine, ask: Ask) -> Reply:
-    """Restart groups of nodes."""
-    return await _switch_groups(machine, ask, "reinit")
 
 
 async def get_group_status(machine: CapmcMachine, ask: Ask) -> Reply:
@@ -90,9 +61,9 @@ async def emergency_power_off(machine: CapmcMachine, ask: Ask) -> Reply:
     return _told(machine, failed, {}, len(uids))
 
 
-async def _switch_xnames(machine: CapmcMachine, ask: Ask, to: Switch) -> Reply:
-    """``recursive``: with all that is in them. ``prereq``: with what feeds them. ``continue``: what is wrong in the
-    list is told, and the rest is done."""
+async def switch_xnames(machine: CapmcMachine, ask: Ask, *, to: Switch) -> Reply:
+    """Power components on or off, or restart them. ``recursive``: with all that is in them. ``prereq``: with what feeds
+    them. ``continue``: what is wrong in the list is told, and the rest is done."""
     recursive, prereq, go_on = (flag(ask.body, key) for key in ("recursive", "prereq", "continue"))
     if recursive and prereq:
         raise Refusal(400, "Bad Request: recursive and prereq options are mutually exclusive")
@@ -108,7 +79,8 @@ async def _switch_xnames(machine: CapmcMachine, ask: Ask, to: Switch) -> Reply:
     return await _switch(machine, ask, to, uids, given=np.array(given, dtype=np.int64), bad=bad, go_on=go_on)
 
 
-async def _switch_groups(machine: CapmcMachine, ask: Ask, to: Switch) -> Reply:
+async def switch_groups(machine: CapmcMachine, ask: Ask, *, to: Switch) -> Reply:
+    """The same for all components of groups."""
     parts = [_members(machine, name) for name in _group_names(ask.body)]
     uids = np.unique(np.concatenate(parts))
     if not len(uids):

@@ -13,21 +13,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from strata.power.capmc.machine import CapmcMachine
-from strata.power.capmc.reply import (
-    EBADE,
-    NO_DATA,
-    Refusal,
-    Reply,
-    aside,
-    columns,
-    objects,
-    of_nids,
-    reply,
-    said,
-)
+from strata.power.capmc.reply import EBADE, NO_DATA, Refusal, Reply, aside, columns, objects, of_nids, reply, said
 from strata.power.capmc.request import Ask, chosen, moment, nids_of, stamped, word, written
-from strata.power.columns import Uids
+from strata.power.capmc.service import CapmcMachine
+from strata.power.telemetry.columns import Uids
 
 NEAR = 30.0
 """Seconds before a given time in which a counter must have been read."""

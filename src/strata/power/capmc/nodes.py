@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 import msgspec
 import numpy as np
 
-from strata.power.capmc.machine import DISABLED, FLAGS, STATES, CapmcMachine, Mask, NodeTable, Positions, Switch
+from strata.power.capmc.records import DISABLED, FLAGS, STATES, Mask, NodeTable, Positions, Switch
 from strata.power.capmc.reply import EINVAL, Refusal, Reply, columns, integers, of_nids, reply
 from strata.power.capmc.request import Ask, flag, listed, nids_of, shown, word
-from strata.power.columns import Uids
+from strata.power.capmc.service import CapmcMachine
+from strata.power.telemetry.columns import Uids
 
 SOURCES = ("hsm", "hms", "sm", "smd", "software", "redfish", "hardware")
 """Where the successor of the original service may be told to look. All of them are the same table here."""
@@ -68,25 +69,9 @@ def asked_for(ask: Ask) -> tuple[Sequence[str], Sequence[str]]:
     return [name for name in names if name in STATES] or STATES, [name for name in names if name in FLAGS]
 
 
-# switching
-
-
-async def node_on(machine: CapmcMachine, ask: Ask) -> Reply:
-    """Power nodes on, and have them booted."""
-    return await _switch_nids(machine, ask, "on")
-
-
-async def node_off(machine: CapmcMachine, ask: Ask) -> Reply:
-    """Shut nodes down, and power them off."""
-    return await _switch_nids(machine, ask, "off")
-
-
-async def node_reinit(machine: CapmcMachine, ask: Ask) -> Reply:
-    """Restart nodes, so that what was staged takes effect."""
-    return await _switch_nids(machine, ask, "reinit")
-
-
-async def _switch_nids(machine: CapmcMachine, ask: Ask, to: Switch) -> Reply:
+async def switch_nids(machine: CapmcMachine, ask: Ask, *, to: Switch) -> Reply:
+    """Power nodes on and have them booted, shut them down and power them off, or restart them (``reinit``) so that
+    what was staged takes effect."""
     nids = nids_of(ask.body, required=True)
     table = machine.nodes()
     if not len(table.nids):
@@ -110,7 +95,6 @@ async def _switch_nids(machine: CapmcMachine, ask: Ask, to: Switch) -> Reply:
 
 
 def reason_of(ask: Ask) -> str:
-    """Why it is asked for."""
     return word(ask.body.get("reason", ""), "reason")
 
 

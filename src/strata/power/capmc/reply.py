@@ -41,7 +41,6 @@ class Refusal(Exception):
 
 
 def reply(*, e: int = 0, err_msg: str = "", status: int = 200, **more: Any) -> Reply:
-    """A reply of plain values."""
     return Reply(status, _encode({"e": e, "err_msg": err_msg, **more}))
 
 
@@ -57,7 +56,6 @@ async def aside(count: int, work: Callable[[], T]) -> T:
 
 
 def integers(values: Iterable[int]) -> bytes:
-    """A JSON list of integers."""
     return b"[" + ",".join(map(str, values)).encode() + b"]"
 
 
@@ -67,7 +65,6 @@ def objects(texts: Iterable[str]) -> bytes:
 
 
 def quoted(text: str) -> str:
-    """A JSON string."""
     return _encode(text).decode()
 
 

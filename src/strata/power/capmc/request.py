@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from strata.power.capmc.machine import NodeTable, Positions
+from strata.power.capmc.records import NodeTable, Positions
 from strata.power.capmc.reply import Refusal, undefined
 
 Nids = npt.NDArray[np.int64]
@@ -39,7 +39,6 @@ def integer(value: Any, what: str, *, low: int = -(2**53), high: int = 2**53) ->
 
 
 def word(value: Any, what: str, most: int = 1024) -> str:
-    """A JSON string."""
     if not isinstance(value, str) or len(value) > most:
         raise Refusal(400, f"Bad Request: invalid {what}")
     return value
@@ -113,7 +112,6 @@ def moment(text: Any, zone: dt.tzinfo, wrong: str) -> float:
 
 
 def written(time: float, zone: dt.tzinfo) -> str:
-    """The same for replies."""
     return dt.datetime.fromtimestamp(time, zone).strftime("%Y-%m-%d %H:%M:%S")
 
 

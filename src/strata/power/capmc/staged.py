@@ -7,16 +7,17 @@ label ``mcdram`` says how much of that memory it has (``16384MB``), and a drive 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from strata.power.capmc.machine import CapmcMachine, NodeTable, Positions
+from strata.power.capmc.records import NodeTable, Positions
 from strata.power.capmc.reply import SUCCESS, Refusal, Reply, columns, integers, objects, quoted, reply
 from strata.power.capmc.request import Ask, chosen, nids_of, objects_of, shown, word
-from strata.power.columns import Uids
+from strata.power.capmc.service import CapmcMachine
+from strata.power.telemetry.columns import Uids
 
 BOOTED = "-booted"
 """Added to a kind: what the node was last started with."""
@@ -38,6 +39,11 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     default: str
     choices: Mapping[str, str]
     """What may be asked for → what it is."""
+    quotes: str = '"'
+    """Around its value in a reply."""
+
+    def written(self, value: str) -> str:
+        return f"{self.quotes}{value}{self.quotes}"
 
 
 MCDRAM = Setting(kind="mcdram", key="mcdram_cfg", label="mcdram", default="cache", choices=_MCDRAM)
@@ -48,23 +54,15 @@ NUMA = Setting(
     default="a2a",
     choices={name: name for name in ("a2a", "snc2", "snc4", "hemi", "quad")},
 )
-SSD = Setting(kind="ssd", key="ssd_enable", label="ssd", default="1", choices={"0": "0", "1": "1"})
+SSD = Setting(kind="ssd", key="ssd_enable", label="ssd", default="1", choices={"0": "0", "1": "1"}, quotes="")
 SETTINGS = (MCDRAM, NUMA, SSD)
 
 
-async def get_mcdram_capabilities(machine: CapmcMachine, ask: Ask) -> Reply:
-    """Which memory modes there are."""
-    text = ",".join(f"{name},{percent}" for name, percent in PERCENT.items())
-    return _same(machine, ask, MCDRAM, f'"mcdram_cfg":{quoted(text)}')
-
-
-async def get_numa_capabilities(machine: CapmcMachine, ask: Ask) -> Reply:
-    """Which NUMA modes there are."""
-    return _same(machine, ask, NUMA, f'"numa_cfg":{quoted(",".join(NUMA.choices))}')
-
-
-def _same(machine: CapmcMachine, ask: Ask, setting: Setting, text: str) -> Reply:
+async def get_capabilities(machine: CapmcMachine, ask: Ask, *, setting: Setting) -> Reply:
+    """Which modes there are: of memory with the part of it that is a cache."""
+    names = [f"{name},{percent}" for name, percent in PERCENT.items()] if setting is MCDRAM else list(setting.choices)
     table, at = _eligible(machine, ask, setting)
+    text = f'"{setting.key}":{quoted(",".join(names))}'
     return columns({"nids": objects(f'{{"nid":{n},"e":0,"err_msg":"",{text}}}' for n in table.nids[at].tolist())})
 
 
@@ -85,40 +83,19 @@ async def get_mcdram_cfg(machine: CapmcMachine, ask: Ask) -> Reply:
     return columns({"nids": objects(texts)})
 
 
-async def get_numa_cfg(machine: CapmcMachine, ask: Ask) -> Reply:
-    """Each node's NUMA mode."""
-    return await _get(machine, ask, NUMA, lambda value: f'"{value}"')
-
-
-async def get_ssd_enable(machine: CapmcMachine, ask: Ask) -> Reply:
-    """Whether each node's drive is used."""
-    return await _get(machine, ask, SSD, str)
-
-
-async def _get(machine: CapmcMachine, ask: Ask, setting: Setting, show: Callable[[str], str]) -> Reply:
+async def get_mode(machine: CapmcMachine, ask: Ask, *, setting: Setting) -> Reply:
+    """What is staged for each node."""
     table, at = _eligible(machine, ask, setting)
     known = await machine.records(setting.kind)
     pairs = zip(table.nids[at].tolist(), table.uids[at].tolist(), strict=True)
-    texts = (f'{{"nid":{nid},"{setting.key}":{show(known.get(uid, setting.default))}}}' for nid, uid in pairs)
+    texts = (
+        f'{{"nid":{nid},"{setting.key}":{setting.written(known.get(uid, setting.default))}}}' for nid, uid in pairs
+    )
     return columns({"nids": objects(texts)})
 
 
-async def set_mcdram_cfg(machine: CapmcMachine, ask: Ask) -> Reply:
-    """Stage a memory mode."""
-    return await _set(machine, ask, MCDRAM)
-
-
-async def set_numa_cfg(machine: CapmcMachine, ask: Ask) -> Reply:
-    """Stage a NUMA mode."""
-    return await _set(machine, ask, NUMA)
-
-
-async def set_ssd_enable(machine: CapmcMachine, ask: Ask) -> Reply:
-    """Stage whether drives are used."""
-    return await _set(machine, ask, SSD)
-
-
-async def _set(machine: CapmcMachine, ask: Ask, setting: Setting) -> Reply:
+async def set_mode(machine: CapmcMachine, ask: Ask, *, setting: Setting) -> Reply:
+    """Stage it."""
     wanted = objects_of(ask.body)
     table = machine.nodes()
     nids = np.array([one["nid"] for one in wanted], dtype=np.int64)
@@ -135,22 +112,8 @@ async def _set(machine: CapmcMachine, ask: Ask, setting: Setting) -> Reply:
     return reply(err_msg=SUCCESS)
 
 
-async def clr_mcdram_cfg(machine: CapmcMachine, ask: Ask) -> Reply:
-    """Stage the default memory mode."""
-    return await _clear(machine, ask, MCDRAM)
-
-
-async def clr_numa_cfg(machine: CapmcMachine, ask: Ask) -> Reply:
-    """Stage the default NUMA mode."""
-    return await _clear(machine, ask, NUMA)
-
-
-async def clr_ssd_enable(machine: CapmcMachine, ask: Ask) -> Reply:
-    """Stage that drives are used."""
-    return await _clear(machine, ask, SSD)
-
-
-async def _clear(machine: CapmcMachine, ask: Ask, setting: Setting) -> Reply:
+async def clear_mode(machine: CapmcMachine, ask: Ask, *, setting: Setting) -> Reply:
+    """Stage the default."""
     table, at = _eligible(machine, ask, setting)
     known = await machine.records(setting.kind)
     changed = [uid for uid in table.uids[at].tolist() if uid in known]

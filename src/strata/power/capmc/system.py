@@ -10,11 +10,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from strata.power.capmc.machine import CapmcMachine
 from strata.power.capmc.reply import Refusal, Reply, aside, columns, integers, objects, quoted, reply
 from strata.power.capmc.request import Ask, chosen, moment, nids_of, written
-from strata.power.columns import Uids
-from strata.power.series import Total
+from strata.power.capmc.service import CapmcMachine
+from strata.power.series.records import Total
+from strata.power.telemetry.columns import Uids
 
 SHORTEST, LONGEST, DEFAULT = 2, 3600, 10
 """Seconds of a window."""
@@ -27,7 +27,6 @@ _CABINET = re.compile(r"x(\d+)|c(\d+)-(\d+)")
 
 
 async def get_system_parameters(machine: CapmcMachine, ask: Ask) -> Reply:
-    """The site's limits."""
     return reply(**msgspec.structs.asdict(machine.parameters))
 
 
@@ -150,13 +149,9 @@ async def get_nid_map(machine: CapmcMachine, ask: Ask) -> Reply:
 
 
 async def get_partition_map(machine: CapmcMachine, ask: Ask) -> Reply:
-    """Which nodes are in which part of the machine."""
-    table = machine.nodes()
-    texts = []
-    for name, uids in sorted(machine.partitions().items()):
-        nids = table.nids[np.isin(table.uids, uids)]
-        texts.append(f'{{"partition":{quoted(name)},"nids":{integers(nids.tolist()).decode()}}}')
-    return columns({"partitions": objects(texts)})
+    """Which nodes are in which part of the machine: it has one part, of all of them."""
+    nids = integers(machine.nodes().nids.tolist())
+    return columns({"partitions": b'[{"partition":"p0","nids":%s}]' % nids})
 
 
 async def health(machine: CapmcMachine, ask: Ask) -> Reply:

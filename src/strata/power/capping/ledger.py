@@ -11,14 +11,15 @@ no clock, no I/O. A node is a row; a step over 100,000 of them is a few array op
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from strata.core.errors import Corrupt
-from strata.power.capping.fitting import fitting
-from strata.power.capping.kept import pack, unpack
-from strata.power.capping.moves import Moves
-from strata.power.capping.steps import Bounds, stepped
+from strata.power.capping.fitting import Bounds, fitting, stepped
 from strata.power.capping.terms import NOTHING, Column, Commands, Limits, Mask, Ratings, Rows, Use
 
 ALL = slice(None)
@@ -189,7 +190,6 @@ class Ledger:
         return commands
 
     def snapshot(self) -> bytes:
-        """All of it, for a successor."""
         risen, fallen = self._risen, self._fallen
         columns = (self.cap, self.asked, self.until, self.since)
         return pack(self.use, (*columns, risen.watts, risen.ended, fallen.watts, fallen.ended))
@@ -252,3 +252,115 @@ class Ledger:
                 bottom = level
         found: Column = np.clip(caps, lowest, np.maximum(bottom, lowest))
         return found
+
+
+MINUTE = 60.0
+
+
+class Moves:
+    """Watts by which nodes rose (or fell) lately. A move counts from its command until a minute after its end.
+
+    So whatever moment between the two it took effect at, the moves of any one minute were counted together.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.watts: Column = np.zeros(count)
+        self.ended: Column = np.full(count, -np.inf)
+
+    def begin(self, rows: Rows, watts: Column, now: float) -> None:
+        """Nodes may move by so much from ``now`` on."""
+        self.within(now)
+        moved = watts > 0
+        self.watts[rows] += watts
+        self.ended[rows[moved]] = np.inf
+
+    def end(self, rows: Rows, now: Column | float) -> None:
+        self.ended[rows] = np.minimum(self.ended[rows], now)
+
+    def within(self, now: float) -> float:
+        gone = self.ended <= now - MINUTE
+        self.watts[gone] = 0.0
+        return float(self.watts.sum())
+
+
+_FRESH = (np.nan, np.nan, -np.inf, -np.inf, 0.0, -np.inf, 0.0, -np.inf)
+"""What is kept, column by column, of a node that nobody has heard of."""
+
+
+class _Kept(msgspec.Struct):
+    use: bytes
+    columns: list[bytes]
+
+
+def pack(use: NDArray[np.int8], columns: Sequence[Column]) -> bytes:
+    return msgspec.msgpack.encode(_Kept(use.tobytes(), [column.tobytes() for column in columns]))
+
+
+def unpack(snapshot: bytes) -> tuple[NDArray[np.int8], list[Column]]:
+    """What ``pack`` was given; to be read only. Raises ``Corrupt``."""
+    try:
+        kept = msgspec.msgpack.decode(snapshot, type=_Kept)
+        columns = [np.frombuffer(column, np.float64) for _, column in zip(_FRESH, kept.columns, strict=True)]
+        return np.frombuffer(kept.use, np.int8), columns
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise _unreadable(error) from None
+
+
+def moved(snapshot: bytes, places: Rows) -> bytes:
+    """A snapshot for other nodes: row by row the place in the old one; -1: it is new, and counts as not capped."""
+    use, columns = unpack(snapshot)
+    try:
+        # The last place is that of everybody who is new.
+        found = [np.append(column, fresh)[places] for fresh, column in zip(_FRESH, columns, strict=True)]
+        return pack(np.append(use, np.int8(Use.BUSY))[places].astype(np.int8), found)
+    except IndexError as error:
+        raise _unreadable(error) from None
+
+
+def _unreadable(error: Exception) -> Corrupt:
+    return Corrupt(f"the ledger of caps cannot be read: {error}", hint="read the caps from the nodes")
+
+
+class Need(NamedTuple):
+    """Watts for nodes that are off to start."""
+
+    as_is: Column
+    """With the caps that they have."""
+    least: Column
+    """With their lowest."""
+    free: float
+    """What the site's limit leaves for all of them."""
+    ramp: float
+    """The most that may be had within a minute."""
+
+
+def need(ledger: Ledger, rows: Rows, limits: Limits) -> Need:
+    lowest = np.fmax(ledger.ratings.boot[rows], np.minimum(ledger.ratings.low[rows], ledger.ceiling(rows)))
+    return Need(ledger.start(rows), lowest, limits.site - float(ledger.worst().sum()), limits.ramp_up)
+
+
+def start_caps(ledger: Ledger, rows: Rows, limits: Limits) -> Column:
+    """The caps with which as many of ``rows`` as can be, the first of them, could start: what is free is shared out
+    evenly. NaN: not even with its lowest, or it needs no lower one."""
+    caps = np.full(len(rows), np.nan)
+    _, least, free, ramp = need(ledger, rows, limits)
+    count = int(np.searchsorted(np.cumsum(least), free, side="right"))
+    now, least = ledger.ceiling(rows[:count]), least[:count]
+    # What a node draws while it starts, it has anyway.
+    shared = np.fmax(min(_level(now, least, free), ramp), least)
+    caps[:count] = np.where(shared < now, shared, np.nan)
+    return caps
+
+
+def _level(now: Column, least: Column, free: float) -> float:
+    """The highest cap for everybody with which they need no more than is ``free``; in whole watts."""
+    if float(np.fmax(now, least).sum()) <= free:
+        return np.inf
+    low, high = 0.0, float(now.max(initial=0.0))
+    for _ in range(40):
+        level = (low + high) / 2
+        if float(np.fmax(np.minimum(now, level), least).sum()) > free:
+            high = level
+        else:
+            low = level
+    return float(np.floor(low))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -15,6 +15,10 @@ Mask = NDArray[np.bool_]
 
 SETTLE = 60.0
 """Seconds that whoever sends a command gives it. After that it is given up, and cannot take effect any more."""
+
+
+GRACE = 5.0
+"""Seconds before the end of ``SETTLE`` at which what has not been answered is given up."""
 
 
 class Use(IntEnum):
@@ -66,3 +70,13 @@ class Commands(NamedTuple):
 
 
 NOTHING = Commands(np.empty(0, np.int64), np.empty(0, np.float64))
+
+Control = Literal["node", "accel"]
+
+
+class CapChange(msgspec.Struct, frozen=True, kw_only=True):
+    """Caps to set, one value for each uid; 0 takes the cap off."""
+
+    control: Control
+    uids: Rows
+    watts: Column

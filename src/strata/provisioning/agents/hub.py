@@ -19,10 +19,9 @@ import msgspec
 
 from strata.core.decoding import UNREADABLE
 from strata.core.errors import BadRequest, Denied, Unavailable
+from strata.fleet.alarm import Alarm, AlarmSink
 from strata.provisioning.agents.agent import MOST_PENDING, RESEND_AFTER, Agent, Command, Seen
-from strata.provisioning.agents.news import News
 from strata.provisioning.agents.wire import MOST_WAIT, Exchange, Reply, Result, State
-from strata.provisioning.alarm import Alarm, AlarmSink
 
 SILENT_AFTER = 60.0
 """Seconds without a word after which an agent counts as gone."""
@@ -36,8 +35,43 @@ _COMING = 200.0  # agents a second that come again, as long as that keeps the pa
 _OVERTAKEN = 16  # requests that one can be behind the newest: an agent has one or two under way
 _SLACK = 15.0  # seconds beyond a command's own limit until its result is not waited for any more
 _SWEEP = 5.0
+_GATHER = 0.05  # seconds between tellings at the least: what changes meanwhile is gathered
 
 _decode_state = msgspec.json.Decoder(State).decode
+
+
+class News:
+    """Gathers names for ``tell``. ``note`` must be called in the loop."""
+
+    def __init__(self, tell: Callable[[Collection[str]], None]) -> None:
+        self._tell = tell
+        self._names: set[str] = set()
+        self._telling: asyncio.TimerHandle | None = None
+        self._last = 0.0
+        self._over = False
+
+    def note(self, name: str) -> None:
+        """Something changed about it: tell at once, or together with what else changes where much does."""
+        self._names.add(name)
+        if self._telling is None and not self._over:
+            loop = asyncio.get_running_loop()
+            self._telling = loop.call_at(max(loop.time(), self._last + _GATHER), self._told)
+
+    def hush(self) -> None:
+        """What is noted from now on is not told; what was noted before still is, unless ``stop`` comes first."""
+        self._over = True
+
+    def stop(self) -> None:
+        """Tell nothing any more."""
+        self._over = True
+        if self._telling is not None:
+            self._telling.cancel()
+            self._telling = None
+
+    def _told(self) -> None:
+        self._telling, self._last = None, asyncio.get_running_loop().time()
+        names, self._names = self._names, set()
+        self._tell(names)
 
 
 class Misdirected(Unavailable):
@@ -55,7 +89,6 @@ class Hub:
         *,
         known: Callable[[str], bool] = lambda name: True,
         leads: Callable[[str], bool] = lambda name: True,
-        changed: Callable[[Collection[str]], None] = lambda names: None,
         measured: Callable[[str, Mapping[str, Any]], None] = lambda name, metrics: None,
         restarted: Callable[[str], None] = lambda name: None,
         damaged: Callable[[str, Mapping[str, str]], None] = lambda name, images: None,
@@ -64,16 +97,17 @@ class Hub:
         hold_most: int = 4000,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``known``: whether there is such a node. ``leads``: whether this controller acts for it. ``changed``: takes
-        the nodes whose agents came, went or are different now. ``measured``: takes what an agent measured.
-        ``restarted``: takes a node whose agent was started again while its boot went on. ``damaged``: takes the images
-        that newly came to an agent otherwise than signed, and how. ``issued``: the newest boot generation that was
-        handed out to a node: nobody speaks for one that was not, and ``alarm`` is told who does. ``hold_most``:
-        requests that are held open at one time; who comes beyond them is heard, told what there is to do, and when to
-        come again."""
+        """``known``: whether there is such a node. ``leads``: whether this controller acts for it. ``measured``: takes
+        what an agent measured. ``restarted``: takes a node whose agent was started again while its boot went on.
+        ``damaged``: takes the images that newly came to an agent otherwise than signed, and how. ``issued``: the newest
+        boot generation that was handed out to a node: nobody speaks for one that was not, and ``alarm`` is told who
+        does. ``hold_most``: requests that are held open at one time; who comes beyond them is heard, told what there is
+        to do, and when to come again."""
         self._known = known
         self._leads = leads
-        self._news = News(changed)
+        self.changed: list[Callable[[Collection[str]], None]] = []
+        """Take the nodes whose agents came, went or are different now."""
+        self._news = News(self._tell)
         self._measured = measured
         self._restarted = restarted
         self._damaged = damaged
@@ -272,6 +306,10 @@ class Hub:
         if state.damaged and (before is None or before.damaged != agent.seen.damaged):
             self._damaged(name, state.damaged)
         return agent, True
+
+    def _tell(self, names: Collection[str]) -> None:
+        for take in self.changed:
+            take(names)
 
     def _take(self, agent: Agent, result: Result) -> None:
         command = agent.outbox.get(result.id)

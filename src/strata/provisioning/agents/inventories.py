@@ -6,24 +6,16 @@ import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import apsw
 import msgspec
 
 from strata.core.errors import NotFound, Unavailable
+from strata.provisioning.agents.records import InventoryView
 from strata.store.side_file import FileThread, connect
 
 _SCHEMA = "CREATE TABLE IF NOT EXISTS inventory (node TEXT PRIMARY KEY, time REAL NOT NULL, body BLOB NOT NULL)"
 _VERSION = 1
-
-
-class Inventory(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node said, and when."""
-
-    node: str
-    time: float
-    tree: dict[str, Any]
 
 
 class Inventories:
@@ -47,7 +39,7 @@ class Inventories:
         except apsw.Error as error:
             raise Unavailable(f"it cannot be kept: {type(error).__name__}", where="inventory") from error
 
-    async def get(self, node: str) -> Inventory:
+    async def get(self, node: str) -> InventoryView:
         """What ``node`` last said."""
         query = "SELECT time, body FROM inventory WHERE node = ?"
         try:
@@ -56,4 +48,4 @@ class Inventories:
             raise Unavailable(f"it cannot be read: {type(error).__name__}", where="inventory") from error
         if not rows:
             raise NotFound("the node's agent has not told what it runs on", where=node)
-        return Inventory(node=node, time=rows[0][0], tree=msgspec.json.decode(zlib.decompress(rows[0][1])))
+        return InventoryView(node=node, time=rows[0][0], inventory=msgspec.json.decode(zlib.decompress(rows[0][1])))

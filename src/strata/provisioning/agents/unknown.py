@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from typing import Any
-
-import msgspec
+from collections.abc import Callable
 
 from strata.core.errors import BadRequest, NotFound, Unavailable
+from strata.provisioning.agents.records import UnknownMachine
 from strata.provisioning.agents.wire import Hello
 
 MOST = 1000
@@ -24,28 +22,13 @@ WAIT = 20.0
 """Seconds until a machine says hello again."""
 
 
-class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """One such machine, as it describes itself."""
-
-    mac: str
-    """The first of its MAC addresses: its name here."""
-    macs: tuple[str, ...]
-    uuid: str
-    serial: str
-    peer: str
-    """The address that it spoke from."""
-    first: float
-    last: float
-    inventory: Mapping[str, Any]
-
-
 class UnknownMachines:
     """All of them. ``owner``: the name of the node that has a MAC address now, if one has."""
 
     def __init__(self, owner: Callable[[str], str | None], *, clock: Callable[[], float] = time.time) -> None:
         self._owner = owner
         self._clock = clock
-        self._machines: OrderedDict[str, Machine] = OrderedDict()
+        self._machines: OrderedDict[str, UnknownMachine] = OrderedDict()
         self._allowance = RATE
         self._at = clock()
 
@@ -64,7 +47,7 @@ class UnknownMachines:
             self._machines.pop(mac, None)
             return True
         before = self._machines.get(mac)
-        self._machines[mac] = Machine(
+        self._machines[mac] = UnknownMachine(
             mac=mac,
             macs=said.macs,
             uuid=said.uuid,
@@ -79,7 +62,7 @@ class UnknownMachines:
             self._machines.popitem(last=False)
         return False
 
-    def all(self) -> list[Machine]:
+    def all(self) -> list[UnknownMachine]:
         """Those that spoke lately and are still nobody's, the newest first."""
         now = self._clock()
         for mac, machine in list(self._machines.items()):
@@ -87,7 +70,7 @@ class UnknownMachines:
                 del self._machines[mac]
         return sorted(self._machines.values(), key=lambda machine: -machine.first)
 
-    def get(self, mac: str) -> Machine:
+    def get(self, mac: str) -> UnknownMachine:
         """One of them, by any of its MAC addresses."""
         for machine in self._machines.values():
             if mac.lower() in machine.macs:

@@ -24,7 +24,7 @@ Number = Annotated[float, Meta(ge=-1e15, le=1e15)]
 SetWord = Literal["idle", "active", "update", "error", "fatal"]
 
 
-class Member(msgspec.Struct, frozen=True, kw_only=True):
+class MemberState(msgspec.Struct, frozen=True, kw_only=True):
     """One image of the set, as it runs."""
 
     name: Name
@@ -42,7 +42,7 @@ class SetState(msgspec.Struct, frozen=True, kw_only=True):
     digest: Name = ""
     state: Name = "idle"
     reason: Text = ""
-    members: Annotated[tuple[Member, ...], Meta(max_length=64)] = ()
+    members: Annotated[tuple[MemberState, ...], Meta(max_length=64)] = ()
 
 
 class AgentInfo(msgspec.Struct, frozen=True, kw_only=True):

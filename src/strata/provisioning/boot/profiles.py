@@ -7,46 +7,67 @@ other profiles too, unless they say something else of the same one.
 from __future__ import annotations
 
 import hashlib
-import logging
 import re
 from collections.abc import Callable, Mapping
-from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Meta
 
-from strata.core.errors import BadRequest, Conflict, NotFound, Refused
-from strata.provisioning.boot.parameters import BUILT_IN, check_parameters, layered
+from strata.core.errors import BadRequest, NotFound, Refused
+from strata.core.redact import HIDDEN, redact
+from strata.provisioning.boot.records import Profile
 from strata.provisioning.minos.artefacts import LATEST
 from strata.store.audit import Ledger
-from strata.store.followed import Followed
-from strata.store.protocol import Delete, Put, Store
-
-log = logging.getLogger(__name__)
+from strata.store.protocol import Store
+from strata.store.records import Records
 
 PREFIX = "boot/profile/"
 DEFAULT = "default"
-
-Method = Literal["ipxe", "http", "media"]
-"""How a machine is started: its PXE firmware, its UEFI HTTP boot, or a medium that its controller inserts."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}\Z")
 _MINOS = re.compile(rf"(?:{LATEST}|[0-9a-f]{{12}})\Z")
 
 
-class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One way to boot."""
+BUILT_IN = "console=ttyS0,115200 panic=10"
+"""Before everything that a site says: what a node prints is captured, and a node that panics boots again."""
 
-    minos: Annotated[str, Meta(description="The minimal OS: 12 digits of its digest, or `latest`.")] = LATEST
-    parameters: Annotated[str, Meta(description="Kernel parameters, over those of `default`; `-name` removes one.")] = (
-        ""
-    )
-    method: Annotated[Method, Meta(description="How machines are started.")] = "ipxe"
-    description: Annotated[str, Meta(max_length=500)] = ""
+_LONGEST = 1500  # the kernel takes 2048
+# iPXE and GRUB give a meaning to other characters.
+_WORD = re.compile(r"-?[A-Za-z0-9_][A-Za-z0-9_.,:=/@+%^~*-]*\Z")
 
 
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Profile).decode
+def check_parameters(text: str, where: str = "parameters") -> None:
+    """Raise ``BadRequest`` unless ``text`` can be on a kernel's command line, where everybody on the node reads it."""
+    if len(text) > _LONGEST:
+        raise BadRequest(f"at most {_LONGEST} characters, these are {len(text)}", where=where)
+    for word in text.split(" "):
+        if not word:
+            continue
+        name, equals, value = word.lstrip("-").partition("=")
+        if (equals and redact({name: value})[name] == HIDDEN) or redact(word) != word:
+            raise BadRequest(
+                f"{name[:40]} looks like a secret, and everybody on a node can read its kernel's parameters",
+                where=where,
+                hint="nodes get their secrets from their agent; leave it out",
+            )
+        if not _WORD.match(word):
+            raise BadRequest(
+                "a parameter is made of letters, digits and _.,:=/@+%^~*-", where=f"{where}: {word[:60]!r}"
+            )
+
+
+def layered(*layers: str) -> str:
+    """One command line. What a later layer says of a parameter replaces what was said before; ``-name`` removes it."""
+    kept: list[str] = []
+    for layer in layers:
+        words = layer.split()
+        named = {_name(word) for word in words}
+        kept = [word for word in kept if _name(word) not in named]
+        kept += [word for word in words if not word.startswith("-")]
+    return " ".join(kept)
+
+
+def _name(word: str) -> str:
+    return word.lstrip("-").partition("=")[0]
 
 
 class Profiles:
@@ -55,38 +76,32 @@ class Profiles:
     def __init__(self, store: Store, ledger: Ledger, minos: Callable[[str, str], str]) -> None:
         """``minos``: from ``latest`` or a digest, and an architecture (empty: whichever the digest is for), to the
         digest of a minimal OS that is there; ``NotFound``, and ``Refused`` where it is for another architecture."""
-        self._store = store
-        self._ledger = ledger
         self._minos = minos
-        self._profiles: dict[str, Profile] = {DEFAULT: Profile()}
-        self._followed = Followed(store, PREFIX, self._take, self._forget_all)
+        self._records = Records(
+            store, ledger, Profile, kind="boot-profile", prefix=PREFIX, listed_by="strata boot profile list"
+        )
 
     async def start(self) -> None:
         """Load the profiles and follow them."""
-        await self._followed.start()
+        await self._records.start()
 
     async def stop(self) -> None:
         """End the watch."""
-        await self._followed.stop()
+        await self._records.stop()
 
     @property
     def all(self) -> Mapping[str, Profile]:
         """Every profile by its name."""
-        return self._profiles
+        return {DEFAULT: Profile(), **self._records.all}
 
     def get(self, name: str) -> Profile:
         """One profile."""
-        try:
-            return self._profiles[name]
-        except KeyError:
-            raise NotFound(
-                f"no such boot profile: {name[:80]}", where="profile", hint="list them with: strata boot profile list"
-            ) from None
+        return self._records.get(name) if name != DEFAULT else self._records.find(DEFAULT) or Profile()
 
     def parameters(self, name: str) -> str:
         """The whole command line of a profile."""
         own = self.get(name).parameters
-        return layered(BUILT_IN, self._profiles[DEFAULT].parameters, own if name != DEFAULT else "")
+        return layered(BUILT_IN, self.get(DEFAULT).parameters, own if name != DEFAULT else "")
 
     def minos(self, name: str, arch: str) -> str:
         """The digest of the minimal OS that machines of an architecture boot by a profile now; ``NotFound`` if there is
@@ -95,7 +110,7 @@ class Profiles:
 
     def is_by_medium(self, name: str) -> bool:
         """Whether nodes boot the profile from a medium only; of one that is not there, no."""
-        found = self._profiles.get(name)
+        found = self._records.find(name)
         return found is not None and found.method == "media"
 
     def label(self, name: str, arch: str) -> str:
@@ -104,10 +119,9 @@ class Profiles:
         content = f"{self.minos(name, arch)} {self.parameters(name)}"
         return f"{name}@{hashlib.sha256(content.encode()).hexdigest()[:12]}"
 
-    async def revision(self, name: str) -> int:
+    def revision(self, name: str) -> int:
         """The store's revision of a profile; 0: nobody changed it yet."""
-        entry = await self._store.get(PREFIX + name)
-        return entry.modified if entry else 0
+        return self._records.revision(name)
 
     async def put(self, name: str, profile: Profile, author: str, expected: int | None = None) -> None:
         """Create or replace; ``expected`` is the revision that it must have."""
@@ -126,7 +140,7 @@ class Profiles:
             except NotFound as error:  # nodes would have nothing to boot
                 raise BadRequest(error.detail, where=f"minos {profile.minos}", hint="strata minos list") from None
         check_parameters(profile.parameters)
-        await self._commit(author, "boot-profile.put", name, profile, expected)
+        await self._records.put(author, name, profile, expected=expected, detail=msgspec.to_builtins(profile))
 
     async def delete(self, name: str, author: str, *, users: int = 0, expected: int | None = None) -> None:
         """Remove a profile that nobody wants. ``users``: the nodes that do."""
@@ -140,31 +154,4 @@ class Profiles:
                 where=name,
                 hint=f"strata node list want:minos={name} shows them",
             )
-        await self._commit(author, "boot-profile.delete", name, None, expected)
-
-    async def _commit(self, author: str, action: str, name: str, profile: Profile | None, expected: int | None) -> None:
-        key = PREFIX + name
-        now = await self.revision(name)
-        if expected is not None and expected != now:
-            raise Conflict("it has changed since", revision=now, where=f"boot profile {name}", hint="look at it again")
-        value = None if profile is None else _encode(profile)
-        detail = {} if profile is None else msgspec.to_builtins(profile)
-        op = Delete(key) if value is None else Put(key, value)
-        revision = await self._ledger.commit(author, action, name, [op], {key: now}, detail)
-        self._followed.wrote(key, value, revision)
-
-    def _take(self, key: str, value: bytes | None) -> None:
-        name = key.removeprefix(PREFIX)
-        if value is None:
-            self._profiles.pop(name, None)
-            if name == DEFAULT:
-                self._profiles[DEFAULT] = Profile()
-            return
-        try:
-            self._profiles[name] = _decode(value)
-        except msgspec.DecodeError:
-            log.error("a boot profile cannot be read", extra={"profile": name})
-
-    def _forget_all(self) -> None:
-        self._profiles.clear()
-        self._profiles[DEFAULT] = Profile()
+        await self._records.delete(author, name, expected=expected)

@@ -7,6 +7,7 @@ An address is easily taken while its node is off, so it is not given then either
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import time
@@ -15,23 +16,20 @@ from urllib.parse import unquote
 
 import msgspec
 
-from strata.core.errors import Denied, NotFound, Refused, StrataError
+from strata.core.errors import Denied, NotFound, Refused, StrataError, Unavailable
 from strata.core.node import Node
-from strata.provisioning.alarm import Alarm, AlarmSink
+from strata.fleet.alarm import Alarm, AlarmSink
 from strata.provisioning.boot import script as scripts
-from strata.provisioning.boot.addresses import Addresses
 from strata.provisioning.boot.builds import Builds
-from strata.provisioning.boot.failed import FailedBoots
-from strata.provisioning.boot.fragment import Site, discovery_fragment
+from strata.provisioning.boot.fragment import Site, discovery_fragment, node_fragment
 from strata.provisioning.boot.ground import Ground
 from strata.provisioning.boot.http import Answer, HttpServer, Limits, Request
-from strata.provisioning.boot.media import Media
-from strata.provisioning.boot.media_boots import MediaBoots
+from strata.provisioning.boot.media import ARCHITECTURE, Media
 from strata.provisioning.boot.neighbours import Neighbours
-from strata.provisioning.boot.opener import Opener
 from strata.provisioning.boot.profiles import DEFAULT, Profiles
+from strata.provisioning.boot.script import Kernel
 from strata.provisioning.directory import Directory
-from strata.provisioning.identity.identity import Identity
+from strata.provisioning.identity.identity import TOKEN_TTL, Identity
 from strata.provisioning.minos.soundness import require_sound
 from strata.provisioning.networks import Networks
 
@@ -46,6 +44,202 @@ _BUILDARCH = {"i386": "x86_64", "arm64": "aarch64"}
 """What iPXE calls its architecture → what machines are that run it, where that is another word."""
 _ARCHIVE, _BINARY = b"application/x-cpio", b"application/efi"
 _WAITS = {str(wait): wait for wait in (*(scripts.FIRST_WAIT * 2**step for step in range(5)), scripts.LONGEST_WAIT)}
+
+
+TAIL = 400
+"""Characters of a node's console that are shown as the reason why it is held."""
+_PANIC = "Kernel panic - not syncing"
+
+
+class Addresses:
+    """The addresses of one controller on its boot networks. ``server`` is always our own, in the machine's subnet."""
+
+    def __init__(self, networks: Networks, profiles: Profiles, builds: Builds) -> None:
+        self._networks = networks
+        self._profiles = profiles
+        self._builds = builds
+
+    def base(self, server: str) -> str:
+        """Of everything that the boot service itself answers."""
+        return f"http://{server}:{self._networks.boot_port}"
+
+    def script(self, name: str, server: str, query: str) -> str:
+        """Of a node's next script."""
+        return f"http://{server}:{self._networks.boot_port}/boot/script/{name}?{query}"
+
+    def kernel(self, profile: str, arch: str, server: str) -> Kernel:
+        """Of what machines of an architecture boot by a profile now, which nginx serves; ``NotFound`` where there is
+        nothing, ``Refused`` where it is for others. Whether it is sound is for who gives the address away to ask."""
+        base = f"http://{server}:{self._networks.boot_port + 1}/{self._profiles.minos(profile, arch)}"
+        return Kernel(base=base, parameters=self._profiles.parameters(profile))
+
+    def minos(self, node: Node, profile: str) -> dict[str, str]:
+        """Where a running node finds the kernel and initrd of its boot, and their digests; empty where it cannot."""
+        subnets = (self._networks.subnet_of(interface.address) for interface in node.interfaces)
+        server = next((str(subnet.server) for subnet in subnets if subnet is not None), None)
+        digests = self._builds.digests(self._profiles.minos(profile, node.architecture))
+        return {"url": self.kernel(profile, node.architecture, server).base, **digests} if server and digests else {}
+
+
+class FailedBoots:
+    """Gives up on nodes. ``stop`` it."""
+
+    def __init__(self, networks: Networks, identity: Identity, ground: Ground, alarm: AlarmSink) -> None:
+        self._networks = networks
+        self._identity = identity
+        self._ground = ground
+        self._alarm = alarm
+        self._holding: dict[str, asyncio.Task[None]] = {}
+
+    async def stop(self) -> None:
+        """Finish what was begun."""
+        if self._holding:
+            await asyncio.wait(self._holding.values())
+
+    def too_many(self, name: str) -> bool:
+        """Whether so many boots of the node failed that it gets no other before a person looked."""
+        return self._identity.record(name).attempts >= self._networks.attempts
+
+    def hold(self, name: str) -> None:
+        """Hold the node, in the background."""
+        if name not in self._holding:
+            self._holding[name] = asyncio.get_running_loop().create_task(self._hold(name), name=f"hold {name}")
+
+    async def _hold(self, name: str) -> None:
+        """Hold the node, then count anew: when a person releases it, it gets all its tries again."""
+        attempts = self._identity.record(name).attempts
+        try:
+            tail = _telling(_plain(await self._ground.console_tail(name)))
+            reason = f"{attempts} boots in a row did not arrive" + (f"; its console said: {tail}" if tail else "")
+            await self._ground.hold(name, reason)
+            await self._identity.forgive(name)
+            self._alarm(Alarm(kind="boot-failed", message=f"{attempts} boots in a row did not arrive", node=name))
+        except StrataError as error:
+            log.warning("a node that does not boot could not be held", extra={"node": name, "reason": str(error)})
+        finally:
+            del self._holding[name]
+
+
+def _telling(text: str) -> str:
+    """The end of it; of a panic its beginning, which says why: a long trace comes after it."""
+    at = text.rfind(_PANIC)
+    return text[at : at + TAIL] if at >= 0 else text[-TAIL:]
+
+
+def _plain(text: str) -> str:
+    """What a console printed, on one line and without what could move somebody's cursor."""
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+
+
+class Opener:
+    """The one place where a boot begins, whichever way its fragment reaches the node."""
+
+    def __init__(
+        self,
+        networks: Networks,
+        identity: Identity,
+        profiles: Profiles,
+        addresses: Addresses,
+        builds: Builds,
+        site: Site,
+        clock: Callable[[], float],
+    ) -> None:
+        self._networks = networks
+        self._identity = identity
+        self._profiles = profiles
+        self._addresses = addresses
+        self._builds = builds
+        self._site = site
+        self._clock = clock
+        self.opened: dict[str, float] = {}
+        """When the last boot of each node was opened here (Unix seconds)."""
+
+    async def open(self, node: Node, generation: int, profile: str, peer: str = "") -> bytes:
+        """Begin boot ``generation`` of ``node``: its fragment. Secret: it holds the token. Raises ``Denied`` where that
+        generation has begun before, ``NotFound`` where there is nothing to boot, ``Refused`` where there is what
+        the node must not boot: another architecture's, or not as it was signed (also if that is so since the node has
+        fetched it)."""
+        await self._builds.soundness.require(self._profiles.minos(profile, node.architecture))
+        label, minos = self._profiles.label(profile, node.architecture), self._addresses.minos(node, profile)
+        token = await self._identity.open_boot(node.name, generation, peer)
+        now = self.opened[node.name] = self._clock()
+        return node_fragment(self._site, self._networks, node, generation, token, label, minos, now)
+
+
+class MediaBoots:
+    """Boots of nodes from media. ``start``, then ``stop``."""
+
+    def __init__(
+        self,
+        directory: Directory,
+        identity: Identity,
+        profiles: Profiles,
+        site: Site,
+        ground: Ground,
+        opener: Opener,
+        failed: FailedBoots,
+        builds: Builds,
+        media: Media | None,
+    ) -> None:
+        """Without ``media`` no node can boot so."""
+        self._directory = directory
+        self._identity = identity
+        self._profiles = profiles
+        self._site = site
+        self._ground = ground
+        self._opener = opener
+        self._failed = failed
+        self._builds = builds
+        self._media = media
+
+    async def start(self) -> None:
+        """Make ready to make media."""
+        if self._media is not None:
+            await self._media.start()
+
+    async def stop(self) -> None:
+        """Remove the media."""
+        if self._media is not None:
+            await self._media.stop()
+
+    async def begin(self, name: str) -> str:
+        """Begin a boot of ``name`` from a medium: the address that its controller shall fetch it from, over TLS."""
+        node = self._directory.by_name(name)
+        if node is None:
+            raise NotFound("no such node", where=name)
+        if self._media is None:
+            raise Unavailable("this service makes no boot media", where=name)
+        if self._ground.held(name):
+            raise Refused("the node is held", by="hold", where=name, hint="strata node release NODE")
+        if self._failed.too_many(name):
+            self._failed.hold(name)
+            raise Refused("the node did not arrive too often, and is held", by="hold", where=name)
+        if node.architecture != ARCHITECTURE:
+            raise Refused(
+                f"boot media are made for {ARCHITECTURE}, and the node is {node.architecture}",
+                by="architecture",
+                where=name,
+                hint="have it boot by another profile: strata node set NODE minos=PROFILE",
+            )
+        profile = self._ground.profile_of(name)
+        build = self._builds.root / self._profiles.minos(profile, node.architecture)
+        generation = self._identity.record(name).generation + 1
+        fragment = await self._opener.open(node, generation, profile)
+        parameters = self._profiles.parameters(profile)
+        ends = self._opener.opened[name] + TOKEN_TTL
+        file = await self._media.add(name, generation, build, parameters, fragment, ends)
+        return f"{self._site.controllers()[0]}/v1/boot/media/{file}"
+
+    def file(self, name: str) -> str | None:
+        """The file of a medium; None: there is none of that name, or its token is spent."""
+        medium = self._media.find(name) if self._media is not None else None
+        if medium is None or self._media is None:
+            return None
+        record = self._identity.record(medium.node)
+        if record.generation != medium.generation or record.redeemed:
+            self._media.remove(medium.node)
+            return None
+        return medium.file
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -238,7 +432,12 @@ class BootService:
     def _unknown(self, request: Request, mac: str, wait: int, arch: str) -> Answer | Awaitable[Answer]:
         if self._networks.unknown != "discover":
             self._alarm(
-                Alarm(kind="rogue-machine", message=f"an unknown machine ({mac}) wants to boot", peer=request.peer)
+                Alarm(
+                    kind="rogue-machine",
+                    severity="warning",
+                    message=f"an unknown machine ({mac}) wants to boot",
+                    peer=request.peer,
+                )
             )
             return Answer(b"no such node\n", 403)
         base = self._addresses.base(request.server)

@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 
 from strata.core.node import Interface, Node
-from strata.provisioning.alarm import Alarm, AlarmSink
+from strata.fleet.alarm import Alarm, AlarmSink
 from strata.provisioning.dhcp import guests
 from strata.provisioning.dhcp import packet as p
 from strata.provisioning.dhcp.boot_files import Boot, boot_answer, boot_of, file_for
@@ -189,7 +189,12 @@ class Responder:
             },
         )
         self._alarm(
-            Alarm(kind="rogue-relay", message=f"{what} is declared by no network, and asks on {interface}", peer=source)
+            Alarm(
+                kind="rogue-relay",
+                severity="warning",
+                message=f"{what} is declared by no network, and asks on {interface}",
+                peer=source,
+            )
         )
 
     def _lease(self, mac: str, port: str, nets: tuple[Net, ...], now: float) -> _Lease | None:
@@ -224,7 +229,12 @@ class Responder:
                 network = str(nets[0].subnet.network)
                 log.warning("a machine that is no node asks for an address", extra={"mac": mac, "network": network})
                 self._alarm(
-                    Alarm(kind="rogue-machine", message=f"a machine that is no node asks on {network}", peer=mac)
+                    Alarm(
+                        kind="rogue-machine",
+                        severity="warning",
+                        message=f"a machine that is no node asks on {network}",
+                        peer=mac,
+                    )
                 )
             return None
         net = nets[0]

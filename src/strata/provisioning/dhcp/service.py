@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from strata.core.errors import Unavailable
-from strata.provisioning.alarm import AlarmSink
+from strata.fleet.alarm import AlarmSink
 from strata.provisioning.dhcp.boot_files import FILES
 from strata.provisioning.dhcp.listener import Listener
 from strata.provisioning.dhcp.radvd import radvd

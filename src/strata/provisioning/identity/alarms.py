@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from strata.provisioning.alarm import Alarm, AlarmSink
+from strata.fleet.alarm import Alarm, AlarmSink
 
 log = logging.getLogger(__name__)
 

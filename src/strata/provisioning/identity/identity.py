@@ -16,7 +16,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.x509.oid import NameOID
 
 from strata.core.errors import BadRequest, Denied
-from strata.provisioning.alarm import Alarm, AlarmKind, AlarmSink
+from strata.fleet.alarm import Alarm, AlarmKind, AlarmSink
 from strata.provisioning.identity.records import BootRecord, Records
 from strata.provisioning.identity.tokens import Token, new_token, parse_token
 from strata.store.protocol import Store

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import msgspec
 
 from strata.core.errors import BadRequest, Conflict, NotFound, Refused, Unavailable
-from strata.provisioning.alarm import Alarm, AlarmSink
+from strata.fleet.alarm import Alarm, AlarmSink
 from strata.provisioning.images import records as r
 from strata.provisioning.images.release import Release, check_digest, is_signed_by, parse_reference, signed
 from strata.provisioning.signing import Signer

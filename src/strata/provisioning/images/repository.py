@@ -13,21 +13,20 @@ import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
-import msgspec
-
-from strata.core.errors import Conflict, NotFound, StrataError
-from strata.provisioning.alarm import Alarm, AlarmSink
+from strata.core.errors import Conflict, Corrupt, NotFound, StrataError
+from strata.fleet.alarm import Alarm, AlarmSink
 from strata.provisioning.images import archive, oci, registry
-from strata.provisioning.images.build import build
+from strata.provisioning.images.build.build import build
+from strata.provisioning.images.build.last_words import one_line
+from strata.provisioning.images.build.steps import workplace
 from strata.provisioning.images.catalogue import Catalogue
-from strata.provisioning.images.commands import workplace
 from strata.provisioning.images.compare import Difference
-from strata.provisioning.images.inspect_files import check_files
-from strata.provisioning.images.last_words import one_line
+from strata.provisioning.images.layers import check_file
 from strata.provisioning.images.press import Order, Pressed
-from strata.provisioning.images.records import Made
+from strata.provisioning.images.records import GcView, Made
 from strata.provisioning.images.release import ImageConfig, Release, is_signed_by
 from strata.provisioning.images.shelf import Shelf, clear
+from strata.provisioning.images.squash import write_chunks
 from strata.provisioning.images.tree import MOST_BYTES
 from strata.provisioning.images.unpacking import difference, press, sound_context, told_in
 from strata.provisioning.images.uploads import Uploads
@@ -43,14 +42,31 @@ _SETTLED = 3600.0
 """Seconds that a file which belongs to nothing is left alone: it may belong to work under way."""
 
 
-class Swept(msgspec.Struct, frozen=True, kw_only=True):
-    """What garbage collection removed, or would."""
-
-    images: tuple[str, ...]
-    files: int
-    bytes: int
-    held: tuple[str, ...] = ()
-    """Images that stay though nothing stands for them: nodes run them."""
+def check_files(shelf: Shelf, release: Release, made: Made | None) -> tuple[list[str], list[str]]:
+    """What is missing, and what is damaged."""
+    missing, damaged = [], []
+    parts = [(shelf.squashfs(release.squashfs), release.squashfs, "squashfs")]
+    if made is not None:
+        parts.append((shelf.blob(made.image), made.image, "manifest"))
+        parts.append((shelf.blob(made.config_digest), made.config_digest, "configuration"))
+        parts += [(shelf.blob(layer.digest), layer.digest, "layer") for layer in made.layers]
+    for path, digest, what in parts:
+        try:
+            check_file(path, digest)
+        except FileNotFoundError:
+            missing.append(f"the {what} {digest[:19]}… is not on this controller")
+        except Corrupt:
+            damaged.append(f"the {what} {digest[:19]}… is damaged")
+    try:
+        with shelf.workplace() as work:
+            write_chunks(shelf.squashfs(release.squashfs), work / "chunks")
+            check_file(work / "chunks", release.chunks)
+        check_file(shelf.chunks(release.chunks), release.chunks)
+    except FileNotFoundError:
+        missing.append("the list of chunks is not on this controller")
+    except Corrupt:
+        damaged.append("the list of chunks is damaged")
+    return missing, damaged
 
 
 class Images:
@@ -202,7 +218,7 @@ class Images:
 
     # -- keeping
 
-    async def gc(self, author: str, *, dry_run: bool, keep: float = KEEP, held: Collection[str] = ()) -> Swept:
+    async def gc(self, author: str, *, dry_run: bool, keep: float = KEEP, held: Collection[str] = ()) -> GcView:
         """Remove images that nothing stands for, and has not for a while; and files that belong to none. ``held``:
         what nodes have mounted (squashfs digests), which stays."""
         if not dry_run:
@@ -219,7 +235,7 @@ class Images:
             # Nothing else runs until they are out of reach: no image can begin to be made of these files.
             aside = self.shelf.put_aside(path for path, _ in files)
             await asyncio.to_thread(clear, aside)
-        return Swept(
+        return GcView(
             images=tuple(sorted(images)),
             files=len(files),
             bytes=sum(size for _, size in files),
@@ -247,7 +263,7 @@ class Images:
             raise Conflict(
                 "an image is being made on this controller, and its files belong to nothing yet",
                 where="image gc",
-                hint="try again when it is done: strata jobs list",
+                hint="try again when it is done: strata operation list",
             )
 
     @contextlib.contextmanager

@@ -16,7 +16,7 @@ import msgspec
 from strata.core.errors import BadRequest
 
 Kind = Literal["file", "dir", "link", "hardlink", "fifo", "device"]
-Pieces = tuple[tuple[int, int], ...]
+Reader = tuple[tuple[int, int], ...]
 """Of a sparse file: offset and length of what is not a hole, in order."""
 
 BLOCK = 512
@@ -57,7 +57,7 @@ class Entry(msgspec.Struct, kw_only=True, gc=False):
     xattrs: dict[str, str]
     at: int
     """Where in the archive its bytes are."""
-    pieces: Pieces | None = None
+    pieces: Reader | None = None
 
     @property
     def stored(self) -> int:
@@ -68,7 +68,7 @@ class Entry(msgspec.Struct, kw_only=True, gc=False):
 class Body:
     """The bytes of a file in an archive, holes as zeros. Several may read from one open archive in turns."""
 
-    def __init__(self, file: IO[bytes], at: int, size: int, pieces: Pieces | None = None) -> None:
+    def __init__(self, file: IO[bytes], at: int, size: int, pieces: Reader | None = None) -> None:
         """The three say what they say in ``Entry``."""
         self._file = file
         self._at = at  # where the next stored byte is
@@ -252,7 +252,7 @@ class _Reader:
 
     def _holes(
         self, header: bytes, about: dict[str, str], stored: int, name: str
-    ) -> tuple[int, Pieces | None, int, str]:
+    ) -> tuple[int, Reader | None, int, str]:
         """Size, map, stored bytes and name of a file, sparse or not."""
         if header[156:157] == b"S":
             pieces, size = self._old_map(header, name)

@@ -13,7 +13,7 @@ from typing import IO, Literal, cast
 import msgspec
 
 from strata.core.errors import BadRequest
-from strata.provisioning.images.tarball import Entry, Pieces, entries
+from strata.provisioning.images.tarball import Entry, Reader, entries
 
 Kind = Literal["file", "dir", "link", "fifo"]
 
@@ -45,7 +45,7 @@ class Inode(msgspec.Struct, kw_only=True):
     layer: int = -1
     at: int = -1
     """Where in the layer its bytes are."""
-    pieces: Pieces | None = None
+    pieces: Reader | None = None
 
 
 class Node:

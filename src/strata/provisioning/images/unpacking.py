@@ -19,11 +19,11 @@ import msgspec
 from strata.core.errors import BadRequest
 from strata.provisioning import worker
 from strata.provisioning.images import archive, compare
-from strata.provisioning.images.commands import workplace
+from strata.provisioning.images.build.recipe import CONTAINERFILE, MOST_RECIPE, RECIPE, parse_recipe
+from strata.provisioning.images.build.steps import workplace
 from strata.provisioning.images.layers import packing, unpack
 from strata.provisioning.images.press import Order, Pressed
 from strata.provisioning.images.press import press as do_press
-from strata.provisioning.images.recipe import CONTAINERFILE, MOST_RECIPE, RECIPE, parse_recipe
 from strata.provisioning.images.release import Release
 from strata.provisioning.images.room import Room
 from strata.provisioning.images.tarball import Body, entries

@@ -3,3 +3,15 @@
 Built from the machine's own Debian packages, the same inputs to the same bytes, and signed. Knows nothing of nodes,
 of how they boot, or of the agent beyond that it is a Python package.
 """
+
+from __future__ import annotations
+
+from strata.core.room import Room
+
+ROOM = Room(
+    commands={
+        "The service": {
+            "minos": "strata.provisioning.minos.commands:minos",
+        },
+    },
+)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from strata.core.errors import NotFound, Refused
-from strata.provisioning.alarm import Alarm, AlarmSink
+from strata.fleet.alarm import Alarm, AlarmSink
 from strata.provisioning.minos.artefacts import PARTS, Artefacts
 
 log = logging.getLogger(__name__)

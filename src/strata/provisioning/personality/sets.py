@@ -15,19 +15,15 @@ from typing import Any
 
 import msgspec
 
-from strata.core.errors import BadRequest, NotFound, StrataError, Unavailable
+from strata.core.errors import BadRequest, StrataError, Unavailable
 from strata.core.node import Node
 from strata.provisioning.images.release import Release, Releases, canonical
-from strata.provisioning.personality.image_set import MOST_FILES_BYTES, ImageSet, Member, fill
-from strata.store.followed import Followed
+from strata.provisioning.personality.records import MOST_FILES_BYTES, ImageSet, Member, fill
+from strata.store.audit import Ledger
 from strata.store.protocol import Store
+from strata.store.records import Records
 
 log = logging.getLogger(__name__)
-
-PREFIX = "image-set/"
-
-encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(ImageSet).decode
 
 
 class Resolved(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,23 +40,32 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True):
 class ImageSets:
     """The sets. ``start``, then ``stop``."""
 
-    def __init__(self, store: Store, releases: Releases, *, changed: Callable[[str], None] = lambda name: None) -> None:
+    def __init__(
+        self, store: Store, ledger: Ledger, releases: Releases, *, changed: Callable[[str], None] = lambda name: None
+    ) -> None:
         """``changed``: takes the name of a set that now stands for something else, or is gone."""
         self._releases = releases
         self._changed = changed
-        self._sets: dict[str, ImageSet] = {}
+        self.records = Records(
+            store,
+            ledger,
+            ImageSet,
+            kind="image-set",
+            listed_by="strata image-set list",
+            changed=lambda name, _: self._touch(name),
+            cleared=lambda: self._stale.update(self._resolved, self._problems),
+        )
         self._resolved: dict[str, Resolved] = {}
         self._problems: dict[str, str] = {}
         self._by_digest: dict[str, str] = {}
         self._stale: set[str] = set()
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._followed = Followed(store, PREFIX, self._take, self._clear)
         releases.on_change(self._moved)
 
     async def start(self) -> None:
         """Load the sets, find out what they stand for, and follow both."""
-        await self._followed.start()
+        await self.records.start()
         await self._resolve()
         self._task = asyncio.create_task(self._work(), name="image sets")
 
@@ -70,20 +75,9 @@ class ImageSets:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
-        await self._followed.stop()
+        await self.records.stop()
 
     # -- reading
-
-    def names(self) -> list[str]:
-        """All of them, in order."""
-        return sorted(self._sets)
-
-    def get(self, name: str) -> ImageSet:
-        """One of them, as it was written."""
-        try:
-            return self._sets[name]
-        except KeyError:
-            raise NotFound("no such image set", where=name[:80], hint="strata image-set list shows all") from None
 
     def digest(self, name: str) -> str:
         """What the set's digest is now; empty where it is not there, or one of its images is not."""
@@ -96,11 +90,11 @@ class ImageSets:
 
     def using(self, reference: str) -> list[str]:
         """The sets that an image (``name:tag``) is in."""
-        return sorted(s.name for s in self._sets.values() if any(m.release == reference for m in s.members))
+        return sorted(s.name for s in self.records.all.values() if any(m.release == reference for m in s.members))
 
     def problem(self, name: str) -> str:
         """Why the set cannot be run; empty: it can."""
-        return self._problems.get(name, "") if name in self._sets else "no such image set"
+        return self._problems.get(name, "") if self.records.find(name) else "no such image set"
 
     def releases(self, name: str) -> Mapping[str, Release]:
         """Member → what its tag stands for."""
@@ -135,36 +129,15 @@ class ImageSets:
                 ) from None
         return _resolved(image_set, releases)
 
-    def wrote(self, name: str, image_set: ImageSet | None, revision: int) -> None:
-        """Somebody here changed a set: who wrote reads what was written."""
-        self._followed.wrote(PREFIX + name, encode(image_set) if image_set else None, revision)
-
     async def settled(self) -> None:
         """Until every set that was changed is resolved."""
         await self._resolve()
 
     # -- following
 
-    def _take(self, key: str, value: bytes | None) -> None:
-        name = key.removeprefix(PREFIX)
-        if value is None:
-            self._sets.pop(name, None)
-        else:
-            try:
-                self._sets[name] = _decode(value)
-            except msgspec.MsgspecError:
-                log.error("unreadable image set", extra={"set": name})
-                return
-        self._touch(name)
-
-    def _clear(self) -> None:
-        for name in self._sets:
-            self._touch(name)
-        self._sets.clear()
-
     def _moved(self, reference: str) -> None:
         image, _, _ = reference.partition(":")
-        for name, image_set in self._sets.items():
+        for name, image_set in self.records.all.items():
             if any(member.release.partition(":")[0] == image for member in image_set.members):
                 self._touch(name)
 
@@ -186,7 +159,7 @@ class ImageSets:
     async def _resolve(self) -> None:
         while self._stale:
             name = self._stale.pop()
-            image_set = self._sets.get(name)
+            image_set = self.records.find(name)
             before = self._resolved.get(name)
             now: Resolved | None = None
             problem = ""

@@ -18,9 +18,9 @@ from pathlib import Path
 import msgspec
 
 from strata.core.errors import Corrupt, StrataError, Unavailable
-from strata.provisioning.alarm import Alarm, AlarmSink
+from strata.fleet.alarm import Alarm, AlarmSink
 from strata.provisioning.images.release import CHUNK
-from strata.provisioning.replication.files import PIECE
+from strata.provisioning.replication.files import PIECE, SILENCE
 
 log = logging.getLogger(__name__)
 
@@ -29,8 +29,6 @@ Read = Callable[[str, str, int, int], Awaitable[bytes]]
 
 RATE = 200e6
 """Bytes a second, all files together: nodes that boot need the network too."""
-SILENCE = 30.0
-"""Seconds for a range to come, after which its source counts as gone."""
 SHUNNED = 600.0
 """Seconds for which a source is not asked again for a file that it gave wrongly."""
 ASKED_LAST = 60.0
@@ -39,6 +37,42 @@ SPARE = 1 << 30
 """Bytes of the disk that copies leave free."""
 _AGAIN = 1 << 20
 """Bytes that are hashed at once."""
+
+
+FIRST, LAST = 1.0, 60.0
+"""Seconds."""
+
+Attempt = tuple[str, ...]
+"""What was tried, with whom."""
+
+
+class PuttingOff:
+    """What failed lately."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._until: dict[Attempt, tuple[float, float]] = {}
+
+    def failed(self, what: Attempt) -> None:
+        """It failed just now."""
+        now = self._clock()
+        self._until = {one: (until, waited) for one, (until, waited) in self._until.items() if now - until < LAST}
+        wait = min(LAST, max(FIRST, 2 * self._until.get(what, (0.0, 0.0))[1]))
+        self._until[what] = (now + wait, wait)
+
+    def done(self, what: Attempt) -> None:
+        """It went well."""
+        self._until.pop(what, None)
+
+    def seconds(self, what: Attempt) -> float:
+        """How long it is still put off; 0: not at all."""
+        return max(0.0, self._until.get(what, (0.0, 0.0))[0] - self._clock())
+
+    @property
+    def soonest(self) -> float:
+        """Seconds until something is due; ``LAST`` where nothing is put off."""
+        left = [self.seconds(what) for what in self._until]
+        return min([wait for wait in left if wait > 0], default=LAST)
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):

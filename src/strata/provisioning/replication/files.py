@@ -15,15 +15,38 @@ import msgspec
 from msgspec import Meta
 
 from strata.core.decoding import UNREADABLE
-from strata.core.errors import BadRequest, NotFound
+from strata.core.errors import BadRequest, NotFound, Unavailable
+from strata.fleet.peers.client import PeerClient
+from strata.fleet.peers.peers import Peers
 from strata.provisioning.images.shelf import KINDS, Shelf
 from strata.provisioning.minos.artefacts import PARTS
 
 PIECE = 4 << 20
 """Bytes of the largest range."""
+SILENCE = 30.0
+"""Seconds for a range to come, after which its source counts as gone."""
+ROUTE = "files/read"
 
 _IMAGE_FILE = re.compile(rf"({'|'.join(KINDS)})/([0-9a-f]{{64}})\Z")
 _BUILD_FILE = re.compile(rf"minos/([0-9a-f]{{12}})/({'|'.join(map(re.escape, PARTS))})\Z")
+
+_encode = msgspec.json.Encoder().encode
+
+
+class PeerFiles:
+    """Reads at other controllers."""
+
+    def __init__(self, peers: Peers, client: PeerClient) -> None:
+        self._peers = peers
+        self._client = client
+
+    async def read(self, controller: str, name: str, offset: int, length: int) -> bytes:
+        """Bytes of a file there; fewer than ``length`` only where it ends."""
+        peer = self._peers.get(controller)
+        if peer is None:
+            raise Unavailable(f"controller {controller} is away", where=name)
+        asked = _encode(ReadRequest(name=name, offset=offset, length=length))
+        return await self._client.call(peer, ROUTE, asked, timeout=SILENCE)
 
 
 class ReadRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

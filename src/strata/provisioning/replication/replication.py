@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from strata.provisioning.alarm import AlarmSink
+from strata.fleet.alarm import AlarmSink
 from strata.provisioning.images.repository import Images
 from strata.provisioning.minos.artefacts import Artefacts
 from strata.provisioning.minos.soundness import Soundness
 from strata.provisioning.replication.builds import SharedBuilds
-from strata.provisioning.replication.copying import RATE, SILENCE, Copier, Read
-from strata.provisioning.replication.files import Library
+from strata.provisioning.replication.copying import RATE, Copier, Read
+from strata.provisioning.replication.files import SILENCE, Library
 from strata.provisioning.replication.holdings import Holdings
 from strata.provisioning.replication.image_copies import ImageCopies
 from strata.provisioning.signing import Signer

@@ -9,7 +9,7 @@ from typing import Any
 
 _log = logging.getLogger(__name__)
 _PATIENCE = 5.0
-"""Seconds for what is being done to the machine when its controller ends."""
+"""Seconds for what is being done to the machine when its BMC ends."""
 
 
 class Actions:

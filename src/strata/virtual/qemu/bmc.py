@@ -1,4 +1,4 @@
-"""The controller of one machine: its Redfish, over the process that really is the machine."""
+"""The BMC of one machine: its Redfish, over the process that really is the machine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from strata.virtual.site import Site
 
 SYSTEM = tree.SYSTEM
 MEMORY = "controller.json"
-"""In the node's folder: what the controller must not forget when it is started anew."""
+"""In the node's folder: what the BMC must not forget when it is started anew."""
 _RETURN = 300.0
 """Seconds that an operating system has to shut down when it is to be restarted with grace."""
 _log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ _MODULES = (tree_services, tree, tree_boot, tree_log, tree_events)
 
 
 class MachineBmc(Bmc):
-    """A controller and its one system."""
+    """A BMC and its one system."""
 
     router: ClassVar[Router[MachineBmc]] = Router(
         {pattern: view for module in _MODULES for pattern, view in module.VIEWS.items()},
@@ -124,7 +124,7 @@ class MachineBmc(Bmc):
         return self.meter.watts
 
     def energy(self, now: float) -> float:
-        """Kilowatt hours since the controller began."""
+        """Kilowatt hours since the BMC began."""
         self.watts(now)
         return round(self.meter.joules / 3.6e6, 6)
 

@@ -1,4 +1,4 @@
-"""The process of a virtual chassis: the controllers of its machines, on the loopback of its network namespace.
+"""The process of a virtual chassis: the BMCs of its machines, on the loopback of its network namespace.
 
     python -m strata.virtual.qemu.chassis --dir DIR
 
@@ -33,11 +33,11 @@ from strata.virtual.redfish_tree import Account
 from strata.virtual.site import Site
 
 READY = "listening"
-"""What the process writes when all its controllers answer."""
+"""What the process writes when all its BMCs answer."""
 
 
 class Chassis:
-    """The controllers of one chassis."""
+    """The BMCs of one chassis."""
 
     def __init__(self, found: Description, directory: Path, account: Account) -> None:
         self.port = found.port
@@ -87,7 +87,7 @@ def _machine(node: MachineDescription, chassis: str, directory: Path) -> Machine
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Serve the controllers of a virtual chassis until SIGTERM or SIGINT."""
+    """Serve the BMCs of a virtual chassis until SIGTERM or SIGINT."""
     parser = argparse.ArgumentParser(prog="strata.virtual.qemu.chassis", description=main.__doc__)
     parser.add_argument("--dir", type=Path, required=True, help="folder of the chassis")
     directory = parser.parse_args(arguments).dir.resolve()

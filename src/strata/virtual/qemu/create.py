@@ -48,7 +48,7 @@ def create(options: Options) -> Description:
 
 
 def start(directory: Path) -> None:
-    """Start the process that serves the controllers, unless it runs. A network that a restart of this machine took away
+    """Start the process that serves the BMCs, unless it runs. A network that a restart of this machine took away
     is made anew first."""
     check_root()
     directory = directory.resolve()
@@ -155,7 +155,7 @@ def _make_folder(directory: Path, found: Description) -> None:
 
 
 def _controllers(directory: Path) -> list[ps.Process]:
-    """The process that serves the controllers, if it runs; found by what it was told."""
+    """The process that serves the BMCs, if it runs; found by what it was told."""
     return [process for process in ps.with_argument(MODULE) if str(directory) in _arguments(process)]
 
 

@@ -27,7 +27,7 @@ NODES = "nodes"
 
 USER = "root"
 PORT = 4290
-"""Where the controllers answer, on the loopback of the namespace. Its own namespace: the port is always free."""
+"""Where the BMCs answer, on the loopback of the namespace. Its own namespace: the port is always free."""
 MOST_NODES = 200
 FIRST_ADDRESS = 10
 """Nodes get the server's network's addresses from the one after this on."""

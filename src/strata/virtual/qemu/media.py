@@ -31,7 +31,7 @@ async def fetch(uri: str, to: Path) -> None:
 
 
 async def _fetch(uri: str, to: Path) -> None:
-    # Like most controllers: it knows no authority, so it cannot check a certificate. Nor does it follow elsewhere.
+    # Like most BMCs: it knows no authority, so it cannot check a certificate. Nor does it follow elsewhere.
     async with (
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False), timeout=_PATIENCE) as http,
         http.get(uri, allow_redirects=False) as reply,

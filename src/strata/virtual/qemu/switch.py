@@ -1,4 +1,4 @@
-"""Switches machines of a chassis by way of their controllers, from outside its namespace."""
+"""Switches machines of a chassis by way of their BMCs, from outside its namespace."""
 
 from __future__ import annotations
 

@@ -1,0 +1,114 @@
+"""Who asks, and what each role may do: one table. Knows nothing of tokens, certificates or HTTP.
+
+A *right* is a verb on a kind of thing (``read node``). Whatever the table does not name is denied.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import msgspec
+
+from strata.core.errors import Denied
+
+Role = Literal["viewer", "operator", "admin", "node", "workload-manager"]
+ROLES: tuple[Role, ...] = get_args(Role)
+
+Verb = Literal["read", "create", "change", "delete"]
+VERBS: tuple[Verb, ...] = get_args(Verb)
+
+Kind = Literal[
+    "node", "desire", "document", "hold", "freeze", "group", "operation", "audit", "credential", "store", "model",
+    "status", "metrics", "log-level", "self", "hardware", "bmc", "bmc-credential", "alert", "webhook", "boot",
+    "console", "emergency", "exec", "image", "image-content", "image-set", "power", "power-policy", "power-queue",
+    "unknown-machine",
+]  # fmt: skip
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+class Right(msgspec.Struct, frozen=True):
+    """One verb on one kind of thing."""
+
+    verb: Verb
+    kind: Kind
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.kind}"
+
+
+def _rights(verbs: tuple[Verb, ...], *kinds: Kind) -> frozenset[Right]:
+    return frozenset(Right(verb, kind) for verb in verbs for kind in kinds)
+
+
+_LOOK = _rights(
+    ("read",),
+    "node", "desire", "document", "hold", "freeze", "group", "operation", "model", "status", "metrics", "log-level",
+    "self", "hardware", "bmc", "alert", "boot", "image", "image-set", "power", "power-policy", "power-queue",
+    "unknown-machine",
+)  # fmt: skip
+
+RIGHTS: dict[Role, frozenset[Right]] = {
+    "viewer": _LOOK,
+    "operator": _LOOK
+    | _rights(("create", "change", "delete"), "desire", "hold", "freeze", "operation")
+    | _rights(("change",), "bmc", "alert", "power", "power-queue", "image")
+    | _rights(("create",), "emergency")
+    # What a command prints is for whoever may run one.
+    | _rights(("create", "read", "delete"), "exec")
+    # What a console prints may hold secrets of the jobs on it: not for everybody who may look.
+    # What an image holds, too.
+    | _rights(("read",), "audit", "console", "emergency", "image-content"),
+    "admin": _rights(VERBS, *KINDS),
+    # A node knows only itself: it sees who it is, and that the service is there.
+    "node": _rights(("read",), "self"),
+    # A workload manager looks at nodes, takes broken ones out of (and back into) automation, switches and caps them.
+    "workload-manager": _rights(
+        ("read",), "node", "hold", "group", "operation", "model", "status", "metrics", "self", "power"
+    )
+    | _rights(("create", "delete"), "hold")
+    | _rights(("change",), "power")
+    | _rights(("read", "change"), "power-queue"),
+}
+"""Which role may do what. The only place that says so."""
+
+FLEET_WIDE: frozenset[Right] = (
+    _rights(
+        ("create", "change", "delete"),
+        "node", "document", "group", "credential", "store", "log-level", "hardware", "bmc-credential", "webhook",
+        "image", "image-set", "boot",
+        "power-policy",
+    )
+    | _rights(("read",), "audit", "credential", "store", "bmc-credential", "webhook", "metrics")
+    # A machine that nobody knows is in no group, nor is a job that waits.
+    | _rights(VERBS, "unknown-machine", "power-queue")
+)  # fmt: skip
+"""Rights that reach beyond any group: a credential with a scope never has them."""
+
+
+class Principal(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody who asks: a person, a service, a node. ``scope`` names groups; empty is the whole fleet."""
+
+    name: str
+    role: Role
+    scope: tuple[str, ...] = ()
+    via: Literal["socket", "token", "certificate", "password"] = "socket"
+    credential: str = ""
+    """The token's id, the certificate's serial or the account: what one would revoke. Never a secret."""
+
+    def may(self, right: Right) -> bool:
+        """Whether the table grants ``right``."""
+        return right in RIGHTS[self.role] and not (self.scope and right in FLEET_WIDE)
+
+    def require(self, right: Right) -> None:
+        """Raise ``Denied`` unless the table grants ``right``."""
+        if not self.may(right):
+            limit = f" limited to {', '.join(self.scope)}" if self.scope and right in FLEET_WIDE else ""
+            raise Denied(
+                f"the role {self.role}{limit} lacks the right to {right}",
+                where=self.name,
+                hint="ask an administrator for a credential with that right",
+            )
+
+
+LOCAL_ADMIN = Principal(name="local-admin", role="admin")
+"""Whoever may open the admin socket."""

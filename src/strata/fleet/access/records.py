@@ -1,0 +1,104 @@
+"""What is kept and shown of credentials: tokens, client certificates, who somebody is."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from strata.core.texts import GroupNameText, In, NoteText, Out
+from strata.fleet.access.principal import Role
+
+_Groups = Annotated[tuple[GroupNameText, ...], Meta(max_length=100)]
+
+
+class TokenRequest(In, frozen=True, kw_only=True):
+    """A new bearer token: role, groups that it is limited to (none: all), seconds to live."""
+
+    role: Role
+    scope: _Groups = ()
+    ttl: Annotated[int, Meta(ge=1, le=10 * 365 * 86400)] = 30 * 86400
+    note: NoteText = ""
+
+
+class Token(Out, frozen=True, kw_only=True):
+    """A token without its secret."""
+
+    id: str
+    role: Role
+    scope: tuple[str, ...]
+    created: float
+    expires: float
+    author: str
+    note: str = ""
+
+
+class TokenRow(Token, frozen=True, kw_only=True):
+    """A token as it is stored: with the hash of its secret, which is never shown."""
+
+    hash: bytes
+
+    def __repr__(self) -> str:
+        return f"TokenRow({self.id}, {self.role})"
+
+    def shown(self) -> Token:
+        """What may be shown."""
+        return msgspec.convert(self, Token, from_attributes=True)
+
+
+class NewToken(Out, frozen=True, kw_only=True):
+    """A token with its secret: shown once, stored nowhere."""
+
+    token: str
+    view: Token
+
+
+class CertificateRequest(In, frozen=True, kw_only=True):
+    """A new client certificate, either for the key in ``csr`` (PEM) or with a key made here for ``name``."""
+
+    role: Role
+    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.@-]{0,62}$(?!\n)", max_length=63)]
+    csr: Annotated[str, Meta(max_length=20_000)] = ""
+    scope: _Groups = ()
+    ttl: Annotated[int, Meta(ge=1, le=365 * 86400)] = 86400
+
+
+class NewCertificate(Out, frozen=True, kw_only=True):
+    """A certificate with what is needed to use it. ``key`` is empty when the key was the caller's own."""
+
+    serial: str
+    certificate: str
+    key: str
+    ca: str
+    expires: float
+
+
+class Certificate(Out, frozen=True, kw_only=True):
+    """A client certificate that was issued."""
+
+    serial: str
+    name: str
+    role: Role
+    scope: tuple[str, ...]
+    expires: float
+    author: str
+    revoked: bool = False
+
+
+class Revocation(msgspec.Struct, frozen=True, kw_only=True):
+    """A certificate that is not good any more."""
+
+    serial: str
+    author: str
+    since: float
+
+
+class WhoView(Out, frozen=True, kw_only=True):
+    """Who you are, and what you may do."""
+
+    name: str
+    role: Role
+    scope: tuple[str, ...]
+    via: str
+    rights: tuple[str, ...]

@@ -1,0 +1,8 @@
+"""The audit log: who did what, and whether the record of it is whole."""
+
+from strata.core.room import Room
+
+ROOM = Room(
+    routes=("strata.fleet.audit.routes",),
+    commands={"The service": {"audit": "strata.fleet.audit.commands:audit"}},
+)

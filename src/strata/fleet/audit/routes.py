@@ -1,0 +1,36 @@
+"""The audit log: who did what."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from litestar import get
+from litestar.params import QueryParameter
+
+from strata.api.http import seal, unseal
+from strata.api.rights import needs
+from strata.api.services import Asked, Cursor, Limit
+from strata.fleet.audit.service import AuditPage, AuditService
+from strata.store.audit import AuditReport
+
+
+@get("/v1/audit", tags=["audit"], **needs("read", "audit", 410))
+async def list_audit(
+    ask: Asked,
+    since: Annotated[int, QueryParameter(ge=0, le=2**53, description="First sequence number.")] = 0,
+    limit: Limit = 1000,
+    cursor: Cursor = None,
+) -> AuditPage:
+    """Audit records, oldest first."""
+    page = await ask.of(AuditService).audit(ask.who, since, limit, unseal(cursor))
+    return msgspec.structs.replace(page, next=seal(page.next))
+
+
+@get("/v1/audit/verify", tags=["audit"], **needs("read", "audit"))
+async def verify_audit(ask: Asked) -> AuditReport:
+    """Whether the log is whole: nothing altered, reordered, removed or cut off."""
+    return await ask.of(AuditService).audit_verify(ask.who)
+
+
+HANDLERS = [list_audit, verify_audit]

@@ -1,0 +1,12 @@
+"""What is wanted of nodes: set on themselves or by documents, and what that comes to for every node."""
+
+from strata.core.room import Room
+
+_HERE = "strata.fleet.desires"
+
+ROOM = Room(
+    routes=(f"{_HERE}.routes.desires", f"{_HERE}.routes.documents"),
+    commands={
+        "What is wanted": {"apply": f"{_HERE}.commands.apply:apply", "document": f"{_HERE}.commands.document:document"}
+    },
+)

@@ -1,0 +1,1 @@
+"""``strata apply`` and ``strata document``."""

@@ -1,0 +1,118 @@
+"""What is wanted of every node, after documents and overrides have been weighed: one coded column per variable.
+
+Pure: documents, their masks and the overrides come in; codes come out. Nothing here reads the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from strata.core.model import UNKNOWN, Model
+from strata.fleet.columns import Codes, Indices, Mask, grown
+from strata.fleet.desires.documents import Standing, ValueSet
+from strata.fleet.desires.overrides import Overrides, Uids
+
+
+class GoalColumn:
+    """One variable's goals over the fleet: code 0 is no desire, code ``i`` is any of ``table[i]``."""
+
+    __slots__ = ("_codes", "_ids", "_size", "table", "variable")
+
+    def __init__(self, variable: str) -> None:
+        self.variable = variable
+        self.table: list[ValueSet] = [()]
+        """Only grows: a code means the same as long as the registry lives."""
+        self._ids: dict[ValueSet, int] = {(): 0}
+        self._codes: Codes = np.zeros(64, dtype=np.int32)
+        self._size = 0
+
+    @property
+    def codes(self) -> Codes:
+        """One code per node index; valid until the registry next changes."""
+        return self._codes[: self._size]
+
+    def intern(self, values: ValueSet) -> int:
+        """The code of a set of values, new if need be."""
+        code = self._ids.get(values)
+        if code is None:
+            code = self._ids[values] = len(self.table)
+            self.table.append(values)
+        return code
+
+    def resize(self, size: int) -> None:
+        """Make room for indices below ``size``."""
+        self._codes = grown(self._codes, size)
+        self._size = size
+
+    def where(self, value: str) -> Mask:
+        """Nodes for which ``value`` would do."""
+        accepting = [code for code, values in enumerate(self.table) if value in values]
+        return np.isin(self.codes, accepting)
+
+    def update(self, nodes: Indices, codes: Codes) -> Indices:
+        """Put new codes in place; the nodes for which that is a change."""
+        changed: Indices = nodes[self._codes[nodes] != codes]
+        self._codes[nodes] = codes
+        return changed
+
+
+class Precedence:
+    """Which desires leave no room for which others: who wants the power off wants nothing of the OS."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._known: dict[tuple[str, ValueSet], frozenset[str]] = {}
+        self._followers = {
+            name: frozenset().union(*(model.lost_with({name: value}) for value in (UNKNOWN, *variable.values)))
+            for name, variable in model.variables.items()
+        }
+
+    def moot(self, variable: str, values: ValueSet) -> frozenset[str]:
+        """What cannot be had together with any of ``values``."""
+        key = (variable, values)
+        if key not in self._known:
+            self._known[key] = self._model.ruled_out(variable, values)
+        return self._known[key]
+
+    def judge(self, leader: str, variable: str) -> Callable[[ValueSet], int]:
+        """Tells 1 for what, wanted of ``leader``, makes ``variable`` moot, and 0 for the rest."""
+        return lambda values: int(variable in self.moot(leader, values))
+
+    def leaders(self, variable: str) -> list[str]:
+        """The variables that may make ``variable`` moot."""
+        return [name for name, followers in self._followers.items() if variable in followers]
+
+    def touched(self, variables: Iterable[str]) -> set[str]:
+        """The variables whose goals may change when desires for ``variables`` do."""
+        return {name for variable in variables for name in (variable, *self._followers.get(variable, ()))}
+
+    def rules_out(self, wanted: Mapping[str, ValueSet], variable: str) -> bool:
+        """Whether ``wanted`` leaves no room for a desire about ``variable``."""
+        return any(variable in self.moot(name, values) for name, values in wanted.items())
+
+
+def resolve(
+    column: GoalColumn,
+    documents: Sequence[Standing],
+    overrides: Overrides,
+    precedence: Precedence,
+    nodes: Indices,
+    uids: Uids,
+) -> Codes:
+    """The goal of each of ``nodes`` (whose uids are ``uids``), in the column's codes. Documents come by rising rank.
+
+    What comes later wins, also over what cannot be true together with it."""
+    codes = np.zeros(len(nodes), dtype=np.int32)
+    variable = column.variable
+    for standing in documents:
+        wanted = standing.document.set
+        if variable in wanted:
+            codes[standing.mask[nodes]] = column.intern(wanted[variable])
+        elif precedence.rules_out(wanted, variable):
+            codes[standing.mask[nodes]] = 0
+    for leader in precedence.leaders(variable):
+        codes[overrides.codes(leader, uids, precedence.judge(leader, variable)) != 0] = 0
+    own = overrides.codes(variable, uids, column.intern)
+    return np.where(own != 0, own, codes)

@@ -1,0 +1,1 @@
+"""REST of desires and of the documents that hold them."""

@@ -1,0 +1,69 @@
+"""Desire documents: what is wanted of whatever a selector matches, now and later."""
+
+from __future__ import annotations
+
+from litestar import Response, delete, get, post, put
+from litestar.params import JSONBody
+
+from strata.api.http import AnyRequest, expected_revision, revision_tag, unless_fresh
+from strata.api.rights import answers, needs
+from strata.api.services import Asked, DocumentPath
+from strata.core.errors import BadRequest
+from strata.core.texts import Out
+from strata.fleet.desires.records import ApplyReport, ApplyRequest, DocumentSpec, DocumentView
+from strata.fleet.desires.service import DesireService
+
+_TAG = "documents"
+
+
+class Documents(Out, frozen=True, kw_only=True):
+    """All documents, by name."""
+
+    items: tuple[DocumentView, ...]
+
+
+@get("/v1/documents", tags=[_TAG], **needs("read", "document"))
+async def list_documents(ask: Asked) -> Documents:
+    """All documents."""
+    return Documents(items=tuple(await ask.of(DesireService).documents(ask.who)))
+
+
+@get(
+    "/v1/documents/{name:str}",
+    tags=[_TAG],
+    **needs("read", "document", 404, also={304: answers(None, "You have it already.")}),
+)
+async def show_document(request: AnyRequest, ask: Asked, name: DocumentPath) -> Response[DocumentView | None]:
+    """One document."""
+    return unless_fresh(request, await ask.of(DesireService).document(ask.who, name))
+
+
+@put("/v1/documents/{name:str}", tags=[_TAG], **needs("change", "document", 404, 409, 412, body=True))
+async def put_document(
+    request: AnyRequest, ask: Asked, name: DocumentPath, data: JSONBody[DocumentSpec]
+) -> Response[DocumentView]:
+    """Create or replace a document. `If-Match` and `If-None-Match: *` are honoured."""
+    if data.name != name:
+        raise BadRequest("the name in the body is not the one in the path", where="name")
+    expected = await expected_revision(request, lambda: ask.of(DesireService).document(ask.who, name))
+    view = await ask.of(DesireService).put_document(ask.who, data, expected)
+    return Response(view, headers={"ETag": revision_tag(view.revision)})
+
+
+@delete("/v1/documents/{name:str}", tags=[_TAG], **needs("delete", "document", 404, 409, 412))
+async def delete_document(request: AnyRequest, ask: Asked, name: DocumentPath) -> None:
+    """Remove a document. `If-Match` is honoured."""
+    expected = await expected_revision(request, lambda: ask.of(DesireService).document(ask.who, name))
+    await ask.of(DesireService).delete_document(ask.who, name, expected)
+
+
+@post("/v1/apply", tags=[_TAG], status_code=200, **needs("change", "document", 404, 409, body=True))
+async def apply_documents(ask: Asked, data: JSONBody[ApplyRequest]) -> ApplyReport:
+    """Make the documents be these (with `prune`: only these), all or nothing. `dry_run`: only say what would change."""
+    names = [document.name for document in data.documents]
+    if len(set(names)) != len(names):
+        raise BadRequest("a document is there twice", where=next(n for n in names if names.count(n) > 1))
+    return await ask.of(DesireService).apply(ask.who, data)
+
+
+HANDLERS = [list_documents, show_document, put_document, delete_document, apply_documents]

@@ -1,0 +1,1 @@
+"""Drivers that belong to no layer: a site's own commands."""

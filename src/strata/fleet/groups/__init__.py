@@ -1,0 +1,8 @@
+"""Named sets of nodes."""
+
+from strata.core.room import Room
+
+ROOM = Room(
+    routes=("strata.fleet.groups.routes",),
+    commands={"The fleet": {"group": "strata.fleet.groups.commands:group"}},
+)

@@ -1,0 +1,28 @@
+"""Nodes: how their owners describe them, and what is known, done and explained of each."""
+
+from strata.core.room import Room
+
+_LOOK, _CHANGE = "strata.fleet.nodes.commands.look", "strata.fleet.nodes.commands.change"
+
+ROOM = Room(
+    routes=("strata.fleet.nodes.routes.nodes", "strata.fleet.nodes.routes.state"),
+    commands={
+        "The fleet": {"node": f"{_LOOK}:node"},
+        "Looking": {
+            "node list": f"{_LOOK}:list_",
+            "node show": f"{_LOOK}:show",
+            "node why": f"{_LOOK}:why",
+            "node plan": f"{_LOOK}:plan",
+            "node history": f"{_LOOK}:history",
+        },
+        "Changing": {
+            "node set": f"{_CHANGE}:set_",
+            "node hold": f"{_CHANGE}:hold",
+            "node release": f"{_CHANGE}:release",
+            "node retry": f"{_CHANGE}:retry",
+            "node add": f"{_CHANGE}:add",
+            "node edit": "strata.fleet.nodes.commands.edit:edit",
+            "node delete": f"{_CHANGE}:delete",
+        },
+    },
+)

@@ -1,0 +1,1 @@
+"""REST of nodes, and of the way of each to its goal."""

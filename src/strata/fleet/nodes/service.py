@@ -1,0 +1,127 @@
+"""Requests about nodes: list, show, create, change, delete, explain, look back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from strata.core.errors import Unavailable
+from strata.core.nodeset import fold
+from strata.core.state import STATES, State
+from strata.engine.explain import states
+from strata.fleet.access.principal import Principal
+from strata.fleet.fleet import Fleet
+from strata.fleet.history.history import History
+from strata.fleet.history.records import HistoryPage, PastView
+from strata.fleet.nodes.records import FoldedView, NodePage, NodeQuery, NodeSpec, NodeView, WhyView
+from strata.fleet.nodes.results import NodeResult
+
+_numbers = re.compile(r"\d+").findall
+
+
+class NodeService:
+    """Nodes."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+
+    async def nodes_page(self, who: Principal, query: NodeQuery) -> NodePage:
+        """A page of the selected nodes."""
+        nodes = self._fleet.seen(who, query.select)
+        if query.state is not None:
+            nodes = nodes[self._fleet.view.state_mask(query.state)[nodes]]
+        part, following = self._fleet.view.page(self._fleet.view.order(nodes, query.sort), query.after, query.limit)
+        return NodePage(
+            items=tuple(self._fleet.view.node(index) for index in part.tolist()),
+            next=following,
+            total=len(nodes),
+            revision=self._fleet.controller.changes,
+        )
+
+    async def nodes_folded(self, who: Principal, select: str, state: State | None) -> FoldedView:
+        """The selected nodes in few words."""
+        nodes = self._fleet.seen(who, select)
+        numbers = states(self._fleet.controller.engine, nodes)
+        if state is not None:
+            keep = numbers == STATES.index(state)
+            nodes, numbers = nodes[keep], numbers[keep]
+        by_state = {
+            STATES[number]: fold(self._fleet.view.names(nodes[numbers == number]))
+            for number in np.unique(numbers).tolist()
+        }
+        return FoldedView(
+            nodeset=fold(self._fleet.view.names(nodes)),
+            total=len(nodes),
+            by_state=by_state,
+            revision=self._fleet.controller.changes,
+        )
+
+    async def node_names(self, who: Principal, select: str) -> Sequence[str]:
+        return self._fleet.view.names(self._fleet.view.order(self._fleet.seen(who, select), "name"))
+
+    async def locations(self, who: Principal, select: str, kind: str) -> Sequence[str]:
+        """Where the selected nodes are."""
+        words = self._fleet.visible(who).location(kind)
+        used = np.unique(words.codes[self._fleet.seen(who, select)]).tolist()
+        found = filter(None, (words.table[code] for code in used))
+        # Of one kind all have the same letters: their numbers are what they are sorted by.
+        return sorted(found, key=lambda place: tuple(map(int, _numbers(place))))
+
+    async def node(self, who: Principal, name: str) -> NodeView:
+        """One node, from memory."""
+        return self._fleet.view.node(self._fleet.index(who, name))
+
+    async def create_nodes(self, who: Principal, specs: Sequence[NodeSpec]) -> Sequence[NodeResult]:
+        self._fleet.need_whole_fleet(who, "creating nodes")
+        results = await self._fleet.edits.create_nodes(specs, who.name)
+        await self._fleet.settled(await self._fleet.controller.store.revision())
+        return results
+
+    async def replace_node(self, who: Principal, name: str, spec: NodeSpec, expected: int | None) -> NodeView:
+        """Put a description in place."""
+        self._fleet.need_whole_fleet(who, "describing nodes")
+        await self._fleet.settled(await self._fleet.edits.replace_node(name, spec, who.name, expected))
+        return self._fleet.view.node(self._fleet.registry.index_of(name))
+
+    async def delete_node(self, who: Principal, name: str, expected: int | None) -> None:
+        self._fleet.need_whole_fleet(who, "deleting nodes")
+        await self._fleet.settled(await self._fleet.edits.delete_node(name, who.name, expected))
+
+    async def why(self, who: Principal, name: str) -> WhyView:
+        """Why it is not at its goal, with what its open alerts say of that."""
+        index = self._fleet.index(who, name)
+        said = self._fleet.view.why(index)
+        if said.state in ("ready", "unmanaged"):
+            return said
+        return msgspec.structs.replace(
+            said,
+            lines=(
+                *said.lines,
+                *(line for known in self._fleet.reasons for line in known(who, self._fleet.registry.node_at(index))),
+            ),
+        )
+
+    async def history(
+        self, who: Principal, name: str, since: float | None, until: float | None, limit: int, after: str
+    ) -> HistoryPage:
+        """Its past, newest first."""
+        uid, history = self._past_of(who, name)
+        await self._fleet.controller.recorder.flush()
+        return await history.of_node(uid, since=since, until=until, limit=limit, before=after or None)
+
+    async def past(self, who: Principal, name: str, time: float) -> PastView:
+        """Its facts at a time."""
+        uid, history = self._past_of(who, name)
+        state = await history.state_at(uid, time)
+        facts = {variable: state.get(variable, "unknown") for variable in self._fleet.controller.model.variables}
+        return PastView(node=name, time=time, facts=facts)
+
+    def _past_of(self, who: Principal, name: str) -> tuple[int, History]:
+        uid = int(self._fleet.registry.uids[self._fleet.index(who, name)])
+        history = self._fleet.controller.recorder.history
+        if history is None:
+            raise Unavailable("no history is kept here", where=name)
+        return uid, history

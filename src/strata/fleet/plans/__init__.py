@@ -1,0 +1,5 @@
+"""Dry runs: which mutations would be done to nodes, without doing any."""
+
+from strata.core.room import Room
+
+ROOM = Room(commands={"What is wanted": {"plan": "strata.fleet.plans.commands:plan"}})

@@ -1,0 +1,87 @@
+"""What a batch of store events means: ``Touched`` while it is taken in, ``Changes`` for who follows the registry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from strata.fleet.columns import NOBODY, Indices, indices
+from strata.fleet.desires.documents import DesireDocument
+
+
+class Changes:
+    """What is different now. All fields hold ascending node indices; a removed index is given to another node only in
+    a later batch."""
+
+    __slots__ = (
+        "added",
+        "freezes_changed",
+        "goals_changed",
+        "groups_changed",
+        "holds_changed",
+        "nodes_changed",
+        "removed",
+        "revision",
+    )
+
+    def __init__(
+        self,
+        *,
+        added: Indices = NOBODY,
+        removed: Indices = NOBODY,
+        nodes_changed: Indices = NOBODY,
+        goals_changed: Mapping[str, Indices] | None = None,
+        holds_changed: Indices = NOBODY,
+        freezes_changed: Indices = NOBODY,
+        groups_changed: bool = False,
+        revision: int = 0,
+    ) -> None:
+        self.added = added
+        self.removed = removed
+        self.nodes_changed = nodes_changed
+        """Nodes that stayed and whose description (location, labels, controller...) is another."""
+        self.goals_changed: Mapping[str, Indices] = goals_changed or {}
+        """Variable → nodes that are now wanted otherwise."""
+        self.holds_changed = holds_changed
+        """Nodes that were held or released, or whose hold has another reason."""
+        self.freezes_changed = freezes_changed
+        """Nodes whose brake went on or off."""
+        self.groups_changed = groups_changed
+        """Some group came, went or has other members."""
+        self.revision = revision
+        """Up to which revision of the store everything is in."""
+
+    def __bool__(self) -> bool:
+        arrays = (self.added, self.removed, self.nodes_changed, self.holds_changed, self.freezes_changed)
+        return bool(self.goals_changed or self.groups_changed or any(map(len, arrays)))
+
+
+class Touched:
+    """What a batch has touched so far."""
+
+    def __init__(self) -> None:
+        self.groups: set[str] = set()
+        self.documents: dict[str, tuple[DesireDocument | None, int]] = {}
+        self.chunks: dict[int, set[str]] = {}
+        """Override row → variables with cells before or after."""
+        self.holds: set[str] = set()
+        self.freezes = False
+        self._added: set[int] = set()
+        self._removed: set[int] = set()
+        self._replaced: set[int] = set()
+
+    def put(self, index: int, new: bool) -> None:
+        """A node came, or its description changed."""
+        (self._added if new else self._replaced).add(index)
+
+    def removed(self, index: int) -> None:
+        """A node went."""
+        self._removed.add(index)
+
+    def nodes(self) -> tuple[Indices, Indices, Indices]:
+        """Added, removed and replaced nodes. Who came and went within the batch was never here."""
+        fleeting = self._added & self._removed
+        return (
+            indices(self._added - fleeting),
+            indices(self._removed - fleeting),
+            indices(self._replaced - self._added - self._removed),
+        )

@@ -1,0 +1,113 @@
+"""What all edits share: the registry that they read, the ledger that they write through, and how work is cut up.
+
+Every edit checks first and changes nothing on bad input; reads what it is about to change from the store, not from the
+view (which may be a moment behind); and writes it back only if nobody changed it in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from strata.core.errors import BadRequest, Conflict
+from strata.core.nodeset import fold
+from strata.fleet.columns import Indices
+from strata.fleet.registry.registry import Registry
+from strata.store.audit import Ledger
+from strata.store.protocol import Entry, Op, Put
+
+ATTEMPTS = 20
+"""How often an edit is tried again when somebody else keeps changing the same rows."""
+
+BATCH_BYTES = 1_000_000
+"""The most payload in one transaction; etcd takes 1.5 MB."""
+
+encode = msgspec.msgpack.Encoder().encode
+
+
+class Done(msgspec.Struct, frozen=True):
+    """An edit of many nodes: those that it changed, and the revision that it made (the present one if none)."""
+
+    nodes: Indices
+    revision: int
+
+
+class Editor:
+    """Base of the edits."""
+
+    def __init__(self, registry: Registry, ledger: Ledger) -> None:
+        self.registry = registry
+        self.store = registry.store
+        self.ledger = ledger
+
+    async def present(self, keys: Iterable[str]) -> dict[str, Entry]:
+        """The entries among ``keys`` that exist, read now."""
+        found = {key: await self.store.get(key) for key in keys}
+        return {key: entry for key, entry in found.items() if entry is not None}
+
+    async def change_row(
+        self,
+        what: str,
+        key: str,
+        make: Callable[[Entry | None], Op | None],
+        author: str,
+        action: str,
+        expected: int | None,
+        detail: Mapping[str, Any] | None = None,
+    ) -> int:
+        """Change one row by what it is now, unless somebody changes it meanwhile; its revision. ``make`` gives None
+        where nothing has to change; ``what`` is ``document NAME``; ``expected`` the revision that the caller knows."""
+        for _ in range(ATTEMPTS):
+            entry = await self.store.get(key)
+            modified = entry.modified if entry else 0
+            expected_revision(what, expected, modified)
+            op = make(entry)
+            if op is None:
+                return modified
+            try:
+                return await self.ledger.commit(author, action, what.partition(" ")[2], [op], {key: modified}, detail)
+            except Conflict:
+                continue
+        raise too_contended(what)
+
+    def batches(self, ops: Iterable[Op], reserve: int = 0) -> Iterator[list[Op]]:
+        """Cut operations into what one commit takes, leaving ``reserve`` places free."""
+        batch: list[Op] = []
+        size = 0
+        for op in ops:
+            weight = len(op.value) if isinstance(op, Put) else 0
+            if batch and (len(batch) >= self.ledger.room - reserve or size + weight > BATCH_BYTES):
+                yield batch
+                batch, size = [], 0
+            batch.append(op)
+            size += weight
+        if batch:
+            yield batch
+
+
+def folded(names: Iterable[str], longest: int = 2000) -> str:
+    """A nodeset for the audit log, cut where it does not fold well."""
+    text = fold(names)
+    return text if len(text) <= longest else f"{text[:longest]}…"
+
+
+def expected_revision(what: str, expected: int | None, actual: int) -> None:
+    """Raise ``Conflict`` unless the caller has seen the newest revision (None: it does not care)."""
+    if expected is not None and expected != actual:
+        detail = f"it is at revision {actual}, not {expected}" if actual else "it does not exist"
+        raise Conflict(detail, revision=actual, where=what, hint="read it again, then decide again")
+
+
+def check_words(what: str, text: str, longest: int = 500) -> str:
+    """A text that a person gives: not empty, not endless, nothing that a terminal would obey."""
+    text = text.strip()
+    if not text or len(text) > longest or not text.isprintable():
+        raise BadRequest(f"give 1 to {longest} printable characters", where=what)
+    return text
+
+
+def too_contended(what: str) -> Conflict:
+    """Others changed the same thing every time."""
+    return Conflict(f"others kept changing it ({ATTEMPTS} attempts)", where=what, hint="try again")

@@ -1,0 +1,1 @@
+"""The language in which people name nodes: ``@compute state:faulted``."""

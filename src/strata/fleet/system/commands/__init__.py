@@ -1,0 +1,1 @@
+"""``strata status``, ``log-level``, ``version`` and ``store``."""

@@ -1,0 +1,82 @@
+"""``strata status``, ``log-level``, ``version``: the service at a glance."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from strata import __version__
+from strata.cli.listing import json_option
+from strata.cli.output import STATE_ORDER, Column, many, state_colour
+from strata.cli.session import Session, pass_session
+from strata.cli.times import span
+
+if TYPE_CHECKING:
+    from strata.cli.client import Json
+
+
+@click.command()
+@json_option
+@pass_session
+def status(session: Session, as_json: bool) -> None:
+    """Show the fleet at a glance: nodes by state, the engine's queue, who leads.
+
+    \b
+    Example: strata status
+    """
+    found: Json = session.client.get("/v1/status")
+    if as_json:
+        session.out.json(found)
+        return
+    out = session.out
+    leaders: dict[str, int] = {}
+    for shard in found["shards"]:
+        leader = shard["leader"] or "nobody"
+        leaders[leader] = leaders.get(leader, 0) + 1
+    out.fields(
+        (
+            ("nodes", found["nodes"]),
+            ("brakes", f"{many(found['freezes'], 'freeze')}, {many(found['holds'], 'hold')}"),
+            ("engine", ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in found["queue"].items())),
+            ("shards", ", ".join(f"{count} led by {name}" for name, count in sorted(leaders.items()))),
+            ("controller", f"{found['controller']}, up {span(time.time() - found['started'])}"),
+            ("version", found["version"]),
+            ("revision", found["revision"]),
+        )
+    )
+    by_state: dict[str, int] = found["by_state"]
+    rows = [(state, by_state[state]) for state in STATE_ORDER if by_state.get(state)]
+    if rows:
+        out.line()
+        out.table([Column("state", state_colour), Column("nodes", right=True)], rows)
+
+
+@click.command("log-level")
+@click.argument("level", required=False, type=click.Choice(["debug", "info", "warning", "error"]))
+@json_option
+@pass_session
+def log_level(session: Session, level: str | None, as_json: bool) -> None:
+    """Show or switch the service's log level, while it runs.
+
+    \b
+    Example: strata log-level debug
+    """
+    if level is None:
+        level = str(session.client.get("/v1/config/log-level")["level"])
+    else:
+        session.client.request("PUT", "/v1/config/log-level", body={"level": level})
+    session.out.answer(as_json, {"level": level}, level)
+
+
+@click.command()
+@json_option
+@pass_session
+def version(session: Session, as_json: bool) -> None:
+    """Show the version of this command.
+
+    \b
+    Example: strata version
+    """
+    session.out.answer(as_json, {"version": __version__}, f"strata {__version__}")

@@ -1,0 +1,127 @@
+"""The service itself: health, status, model, store, log level, metrics, its own documentation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from litestar import Response, get, post, put
+from litestar.params import JSONBody
+
+from strata.api.http import AnyRequest
+from strata.api.rights import needs, public
+from strata.api.services import Asked
+from strata.core import logs
+from strata.core.errors import Unavailable
+from strata.core.texts import In, Out
+from strata.fleet.metrics import CONTENT_TYPE, Metrics
+from strata.fleet.system import records as s
+from strata.fleet.system.service import SystemService
+
+_TAG = "service"
+
+
+class Alive(Out, frozen=True, kw_only=True):
+    """The process answers."""
+
+    status: str = "alive"
+
+
+class Ready(Out, frozen=True, kw_only=True):
+    """Requests will be served."""
+
+    status: str = "ready"
+
+
+class LogLevel(In, frozen=True, kw_only=True):
+    """What is logged."""
+
+    level: logs.Level
+
+
+@get("/v1/health", tags=[_TAG], security=[{}], **public())
+async def health() -> Alive:
+    """Whether the process answers. The front answers this one."""
+    return Alive()
+
+
+@get("/v1/ready", tags=[_TAG], security=[{}], **public(503))
+async def ready(ask: Asked) -> Ready:
+    """Whether requests will be served; 503 and why, if not."""
+    if reason := ask.of(SystemService).not_ready():
+        raise Unavailable(reason, where="readiness", hint="try again in a few seconds")
+    return Ready()
+
+
+@get("/v1/status", tags=[_TAG], **needs("read", "status"))
+async def status(ask: Asked) -> s.StatusView:
+    """The fleet and its controller at a glance."""
+    return await ask.of(SystemService).status(ask.who)
+
+
+@get("/v1/model", tags=[_TAG], **needs("read", "model"))
+async def model(ask: Asked) -> s.ModelView:
+    """What can be true of a node, and how it can be changed."""
+    return await ask.of(SystemService).model()
+
+
+@get(
+    "/v1/model/graph",
+    tags=[_TAG],
+    media_type="text/vnd.graphviz",
+    **needs("read", "model"),
+)
+async def model_graph(ask: Asked) -> str:
+    """The model as a graph, in DOT."""
+    return await ask.of(SystemService).model_graph()
+
+
+@post("/v1/store/backup", tags=[_TAG], **needs("create", "store", 409))
+async def backup(ask: Asked) -> s.BackupView:
+    """Write a backup into the state directory."""
+    return await ask.of(SystemService).backup(ask.who)
+
+
+@get("/v1/store/check", tags=[_TAG], **needs("read", "store"))
+async def check_store(ask: Asked) -> s.StoreCheck:
+    """Look at every stored byte."""
+    return await ask.of(SystemService).check_store(ask.who)
+
+
+@get("/v1/config/log-level", tags=[_TAG], **needs("read", "log-level"))
+async def show_log_level() -> LogLevel:
+    """What is logged now."""
+    return LogLevel(level=logs.get_level())
+
+
+@put("/v1/config/log-level", tags=[_TAG], **needs("change", "log-level", body=True))
+async def set_log_level(data: JSONBody[LogLevel]) -> LogLevel:
+    """Change what is logged, until the service restarts."""
+    logs.set_level(data.level)
+    return LogLevel(level=logs.get_level())
+
+
+@get("/metrics", tags=[_TAG], media_type="text/plain", **needs("read", "metrics"))
+async def metrics(ask: Asked) -> Response[bytes]:
+    """Prometheus' text form. They are of the whole fleet: a credential with a scope does not get them."""
+    return Response(ask.of(Metrics).exposition(), headers={"Content-Type": CONTENT_TYPE})
+
+
+@get("/v1/openapi.json", tags=[_TAG], **needs("read", "model"))
+async def openapi(request: AnyRequest) -> Response[dict[str, Any]]:
+    """This documentation."""
+    return Response(request.app.state.openapi)
+
+
+HANDLERS = [
+    health,
+    ready,
+    status,
+    model,
+    model_graph,
+    backup,
+    check_store,
+    show_log_level,
+    set_log_level,
+    metrics,
+    openapi,
+]

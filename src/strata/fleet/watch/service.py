@@ -1,0 +1,113 @@
+"""The store's changes as events that people watch: filtered by what they selected and may see."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from strata.core import intset
+from strata.core.errors import BadRequest
+from strata.core.nodeset import fold
+from strata.core.texts import Out
+from strata.fleet.access.principal import Principal
+from strata.fleet.fleet import Fleet
+from strata.fleet.history import transitions
+from strata.fleet.operations.records import decode as decode_operation
+from strata.store.protocol import Event
+
+Uids = npt.NDArray[np.int64]
+EventKind = Literal["transition", "desire", "hold", "freeze", "node", "operation", "compacted"]
+
+
+class WatchEvent(Out, frozen=True, kw_only=True):
+    """One change. All events of one revision come together; resume after ``revision``."""
+
+    revision: int
+    event: EventKind
+    data: Mapping[str, Any]
+
+
+class WatchService:
+    """Live events."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+
+    async def watch(self, who: Principal, select: str, since: int | None) -> AsyncIterator[Sequence[WatchEvent]]:
+        """Check the selector, then return the events from ``since`` on."""
+        self._fleet.seen(who, select)
+        newest = await self._fleet.controller.store.revision()
+        if since is not None and since > newest:
+            raise BadRequest(f"the newest revision is {newest}; nothing can be resumed after {since}", where="since")
+        start = 0 if since is None else since + 1
+        return self._events(who, select, start)
+
+    async def _events(self, who: Principal, select: str, start: int) -> AsyncIterator[Sequence[WatchEvent]]:
+        stream = self._fleet.controller.store.watch("", start=start)
+        async with contextlib.aclosing(stream):  # type: ignore[type-var]
+            async for events in stream:
+                await self._fleet.registry.reached(events[-1].revision)
+                chosen = None
+                if who.scope or select not in ("", "*"):
+                    chosen = np.sort(self._fleet.registry.uids[self._fleet.seen(who, select)])
+                shown = [shown for event in events for shown in self._show(who, event, chosen)]
+                if shown:
+                    yield shown
+
+    def _show(self, who: Principal, event: Event, chosen: Uids | None) -> list[WatchEvent]:
+        kind, _, name = event.key.partition("/")
+        if kind == "transition" and event.value is not None:
+            return self._transitions(event, chosen)
+        if kind in ("node", "hold") and self._chosen(name, chosen):
+            data: dict[str, object] = {"node": name, "gone": event.value is None}
+            if kind == "hold" and event.value is not None:
+                data |= msgspec.msgpack.decode(event.value)
+            return [WatchEvent(revision=event.revision, event=kind, data=data)]  # type: ignore[arg-type]
+        if kind == "freeze" and self._fleet.touches(who, name):
+            data = {"scope": name, "gone": event.value is None}
+            return [WatchEvent(revision=event.revision, event="freeze", data=data)]
+        if kind == "desire" and chosen is None:
+            data = {"key": name, "gone": event.value is None}
+            return [WatchEvent(revision=event.revision, event="desire", data=data)]
+        if kind == "job" and event.value is not None:
+            operation = decode_operation(event.value)
+            if not who.scope or operation.author == who.name:
+                return [
+                    WatchEvent(revision=event.revision, event="operation", data=msgspec.to_builtins(operation.shown()))
+                ]
+        return []
+
+    def _transitions(self, event: Event, chosen: Uids | None) -> list[WatchEvent]:
+        row = transitions.decode(event.value or b"", event.key)
+        shown = []
+        for change in row.changes:
+            uids = intset.unpack(change.uids)
+            if chosen is not None:
+                uids = uids[np.isin(uids, chosen)]
+            nodes = self._fleet.registry.indices_of(uids)
+            names = self._fleet.view.names(nodes[nodes >= 0])
+            if names:
+                data = {
+                    "time": row.time,
+                    "controller": row.controller,
+                    "variable": change.variable,
+                    "old": change.old,
+                    "new": change.new,
+                    "source": change.source,
+                    "cause": change.cause,
+                    "nodes": fold(names),
+                    "count": len(names),
+                }
+                shown.append(WatchEvent(revision=event.revision, event="transition", data=data))
+        return shown
+
+    def _chosen(self, name: str, chosen: Uids | None) -> bool:
+        if chosen is None:
+            return True
+        index = self._fleet.registry.find(name)
+        return index >= 0 and bool(np.isin(self._fleet.registry.uids[index], chosen))

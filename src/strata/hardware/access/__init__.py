@@ -1,1 +1,0 @@
-"""Who we are to controllers, and who they are to us: passwords and certificates."""

@@ -1,0 +1,72 @@
+"""Alerts, and where they are sent."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from litestar import delete, get, post, put
+from litestar.params import JSONBody, PathParameter, QueryParameter
+
+from strata.api.http import seal, unseal
+from strata.api.rights import needs
+from strata.api.services import Asked, Cursor, Limit
+from strata.core.texts import NAME, Out
+from strata.hardware.alerts.records import AcknowledgeRequest, AlertPage, AlertView, WebhookSpec, WebhookView
+from strata.hardware.alerts.service import AlertService
+
+_TAG = "alerts"
+_HOOKS = "webhooks"
+
+WebhookPath = Annotated[str, PathParameter(pattern=NAME, max_length=63)]
+
+
+class Acknowledged(Out, frozen=True, kw_only=True):
+    """The alerts, as they are now."""
+
+    items: tuple[AlertView, ...]
+
+
+class Webhooks(Out, frozen=True, kw_only=True):
+    """All webhooks, by name."""
+
+    items: tuple[WebhookView, ...]
+
+
+@get("/v1/alerts", tags=[_TAG], **needs("read", "alert"))
+async def list_alerts(
+    ask: Asked,
+    everything: Annotated[bool, QueryParameter(name="all", description="Also those that are over.")] = False,
+    limit: Limit = 1000,
+    cursor: Cursor = None,
+) -> AlertPage:
+    """Alerts, worst first, then newest first; those that are over come last."""
+    page = await ask.of(AlertService).alerts(ask.who, all_=everything, limit=limit, after=unseal(cursor))
+    return msgspec.structs.replace(page, next=seal(page.next or None) or "")
+
+
+@post("/v1/alerts/acknowledge", tags=[_TAG], status_code=200, **needs("change", "alert", 404, body=True))
+async def acknowledge_alerts(ask: Asked, data: JSONBody[AcknowledgeRequest]) -> Acknowledged:
+    """Say that a person looks after these alerts. One that gets worse, or comes back, is open again."""
+    return Acknowledged(items=tuple(await ask.of(AlertService).acknowledge(ask.who, data.ids, data.note)))
+
+
+@get("/v1/webhooks", tags=[_HOOKS], **needs("read", "webhook"))
+async def list_webhooks(ask: Asked) -> Webhooks:
+    """Where alerts are sent, without secrets."""
+    return Webhooks(items=tuple(await ask.of(AlertService).webhooks(ask.who)))
+
+
+@put("/v1/webhooks/{name:str}", tags=[_HOOKS], **needs("change", "webhook", body=True))
+async def put_webhook(ask: Asked, name: WebhookPath, data: JSONBody[WebhookSpec]) -> WebhookView:
+    """Create or replace a webhook. Without a secret, the one that it has stays; delete it first to send unsigned."""
+    return await ask.of(AlertService).put_webhook(ask.who, name, data)
+
+
+@delete("/v1/webhooks/{name:str}", tags=[_HOOKS], **needs("delete", "webhook", 404))
+async def delete_webhook(ask: Asked, name: WebhookPath) -> None:
+    """Remove a webhook; what waits for it is dropped."""
+    await ask.of(AlertService).delete_webhook(ask.who, name)
+
+
+HANDLERS = [list_alerts, acknowledge_alerts, list_webhooks, put_webhook, delete_webhook]

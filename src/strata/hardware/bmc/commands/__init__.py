@@ -1,0 +1,1 @@
+"""``strata hardware``: what is asked of BMCs."""

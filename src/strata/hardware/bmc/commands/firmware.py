@@ -1,0 +1,117 @@
+"""``strata hardware bios`` and ``firmware``: settings and versions below the operating system."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from strata.cli import exits
+from strata.cli import listing as ls
+from strata.cli.session import Session, pass_session
+from strata.cli.words import items, pairs, select_help
+from strata.hardware.bmc.commands.bmc import SELECT, send
+
+if TYPE_CHECKING:
+    from strata.cli.client import Json
+
+
+ATTRIBUTES = (ls.plain("name"), ls.plain("current"), ls.plain("staged"))
+
+
+@select_help
+@click.command()
+@SELECT
+@click.option("--set", "changes", multiple=True, metavar="NAME=VALUE", help="Stage a setting for the next restart.")
+@ls.listing(ATTRIBUTES, sort="name")
+@pass_session
+def bios(session: Session, select: tuple[str, ...], changes: tuple[str, ...], view: ls.Listing) -> None:
+    """Show the firmware settings of a node, or stage some for the next restart of nodes.
+
+    \b
+    Example: strata hardware bios n7 --match name=Boot*
+             strata hardware bios @compute --set ProcHyperthreading=Disabled
+    """
+    from strata.cli.client import segment
+
+    if changes:
+        attributes = {name: _value(text) for name, text in pairs(changes, option="--set").items()}
+        body = {"select": " ".join(select), "attributes": attributes}
+        send(session, "/v1/bmc/bios", body, "staged for the next restart", as_json=view.json)
+        return
+    if len(select) != 1:
+        raise click.UsageError("name one node to see its settings")
+    found = session.client.get(f"/v1/nodes/{segment(select[0])}/bmc/bios")
+    names = {*found["current"], *found["staged"]}
+    rows = [{"name": n, "current": found["current"].get(n), "staged": found["staged"].get(n)} for n in names]
+    ls.show(session, ATTRIBUTES, rows, view)
+
+
+def _value(text: str) -> Any:
+    """A number or a truth value where it reads like one."""
+    import json
+
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return value if isinstance(value, int | float | bool) else text
+
+
+FIRMWARE = (
+    ls.plain("node"),
+    ls.plain("id"),
+    ls.plain("name"),
+    ls.plain("version"),
+    ls.Field("updateable", lambda item: "yes" if item["updateable"] else "no"),
+    ls.plain("component", shown=False),
+)
+
+
+@select_help
+@click.command()
+@SELECT
+@click.option("--update", "uri", default="", metavar="URI", help="Have the BMCs fetch and install this.")
+@click.option("--target", "targets", multiple=True, metavar="ID", help="Only this firmware (as listed).")
+@click.option("--at-once", type=click.IntRange(1, 1000), default=10, show_default=True, help="Nodes at a time.")
+@click.option(
+    "--apply",
+    "apply_time",
+    type=click.Choice(("Immediate", "OnReset", "AtMaintenanceWindowStart", "InMaintenanceWindowOnReset")),
+    help="When [default: as the BMC likes].",
+)
+@ls.listing(FIRMWARE)
+@pass_session
+def firmware(
+    session: Session,
+    select: tuple[str, ...],
+    uri: str,
+    targets: tuple[str, ...],
+    at_once: int,
+    apply_time: str | None,
+    view: ls.Listing,
+) -> None:
+    """List the firmware of nodes, or update it: a few at a time, and no further when they fail.
+
+    \b
+    Example: strata hardware firmware @compute --match name=BIOS* --columns node,version
+             strata hardware firmware @compute --update https://10.0.0.1/bios-2.1.bin
+    """
+    if uri:
+        body = {
+            "select": " ".join(select),
+            "uri": uri,
+            "targets": list(targets),
+            "at_once": at_once,
+            "apply_time": apply_time or "",
+        }
+        send(session, "/v1/bmc/firmware", body, "", as_json=view.json)
+        return
+    found = items(session.client.get("/v1/bmc/firmware", {"select": " ".join(select)}))
+    rows: list[Json] = []
+    for node in found:
+        if node["trouble"]:
+            session.out.note(f"{node['node']}: {node['trouble']}")
+        rows += [{"node": node["node"], **one} for one in node["firmware"]]
+    ls.show(session, FIRMWARE, rows, view)
+    exits.leave(exits.ERROR if found and all(node["trouble"] for node in found) else 0)

@@ -1,0 +1,243 @@
+"""Nodes' BMCs: power, boot, lights, sensors, caps, firmware."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from litestar import Response, get, post
+from litestar.params import JSONBody, QueryParameter
+from msgspec import Meta
+
+from strata.api.rights import answers, needs
+from strata.api.services import Asked, Limit, NodePath, Select
+from strata.core.texts import PLAIN, In, Out, SelectText
+from strata.fleet.operations.records import Operation
+from strata.hardware.bmc.protocol import Boot as BootOverride
+from strata.hardware.bmc.protocol import BootTarget, PowerAction, PowerLimit
+from strata.hardware.bmc.records import (
+    BmcView,
+    FirmwareUpdate,
+    LogEntryView,
+    Many,
+    NodeBios,
+    NodeFirmware,
+    NodeReadings,
+    NodeSettings,
+    ServiceSettingsChange,
+)
+from strata.hardware.bmc.service import BmcService
+
+_TAG = "controllers"
+
+
+class Power(In, frozen=True, kw_only=True):
+    """On and off become desires, which the engine fulfils; the rest is done at once. ``force``: ask no guard."""
+
+    select: SelectText
+    action: PowerAction
+    force: bool = False
+
+
+class Boot(In, frozen=True, kw_only=True):
+    """Where to boot from. ``uri``: for HTTP boot. ``uefi`` null: leave the mode as it is."""
+
+    select: SelectText
+    target: BootTarget
+    once: bool = True
+    uri: Annotated[str, Meta(pattern=PLAIN, max_length=2048)] = ""
+    uefi: bool | None = None
+
+
+class Identify(In, frozen=True, kw_only=True):
+    """The identify light."""
+
+    select: SelectText
+    on: bool = True
+
+
+class Cap(In, frozen=True, kw_only=True):
+    """A cap in watts; null takes it off. ``limit`` empty: the node's own."""
+
+    select: SelectText
+    watts: Annotated[float, Meta(gt=0, lt=1e6)] | None
+    limit: Annotated[str, Meta(pattern=PLAIN, max_length=256)] = ""
+
+
+class BiosChange(In, frozen=True, kw_only=True):
+    """Firmware settings for the next restart."""
+
+    select: SelectText
+    attributes: Annotated[
+        Mapping[Annotated[str, Meta(pattern=PLAIN, min_length=1, max_length=256)], str | int | float | bool | None],
+        Meta(min_length=1, max_length=1000),
+    ]
+
+
+class SettingsChange(In, frozen=True, kw_only=True):
+    """Time and log servers; absent: left as they are."""
+
+    select: SelectText
+    change: ServiceSettingsChange
+
+
+class InsertMedia(In, frozen=True, kw_only=True):
+    """An image for the virtual drives; empty ejects."""
+
+    select: SelectText
+    image: Annotated[str, Meta(pattern=PLAIN, max_length=2048)] = ""
+
+
+class Sensors(Out, frozen=True, kw_only=True):
+    """Sensors by node."""
+
+    items: tuple[NodeReadings, ...]
+
+
+class FirmwareList(Out, frozen=True, kw_only=True):
+    """Firmware by node."""
+
+    items: tuple[NodeFirmware, ...]
+
+
+class LogEntries(Out, frozen=True, kw_only=True):
+    """A BMC's own log, oldest first."""
+
+    items: tuple[LogEntryView, ...]
+
+
+class Limits(Out, frozen=True, kw_only=True):
+    """What can be capped."""
+
+    items: tuple[PowerLimit, ...]
+
+
+def _many(right: Any) -> dict[str, Any]:
+    """For a handler that works on many nodes: at once, or as an operation."""
+    accepted = {202: answers(Operation, "Accepted as an operation.")}
+    return {"tags": [_TAG], "status_code": 200, **needs("change", right, 404, 409, body=True, also=accepted)}
+
+
+_READ = {"tags": [_TAG], **needs("read", "bmc", 404, 409, 502, 504)}
+
+
+def _answer(outcome: Many) -> Response[Many]:
+    if isinstance(outcome, Operation):
+        return Response(outcome, status_code=202, headers={"Location": f"/v1/operations/{outcome.id}"})
+    return Response(outcome)
+
+
+@post("/v1/bmc/power", **_many("bmc"))
+async def set_power(ask: Asked, data: JSONBody[Power]) -> Response[Many]:
+    """Switch, cycle or interrupt the selected nodes. An operation for more than 1000."""
+    return _answer(await ask.of(BmcService).power(ask.who, data.select, data.action, force=data.force))
+
+
+@post("/v1/bmc/boot", **_many("bmc"))
+async def set_boot(ask: Asked, data: JSONBody[Boot]) -> Response[Many]:
+    """Say where the selected nodes boot from."""
+    boot = BootOverride(target=data.target, once=data.once, uri=data.uri, uefi=data.uefi)
+    return _answer(await ask.of(BmcService).boot(ask.who, data.select, boot))
+
+
+@post("/v1/bmc/identify", **_many("bmc"))
+async def set_light(ask: Asked, data: JSONBody[Identify]) -> Response[Many]:
+    """Switch the identify light of the selected nodes."""
+    return _answer(await ask.of(BmcService).identify(ask.who, data.select, data.on))
+
+
+@post("/v1/bmc/limits", **_many("bmc"))
+async def set_limit(ask: Asked, data: JSONBody[Cap]) -> Response[Many]:
+    """Cap the power of the selected nodes."""
+    return _answer(await ask.of(BmcService).set_limit(ask.who, data.select, data.limit, data.watts))
+
+
+@post("/v1/bmc/media", **_many("bmc"))
+async def insert_media(ask: Asked, data: JSONBody[InsertMedia]) -> Response[Many]:
+    """Put an image into the virtual drives of the selected nodes, or eject it."""
+    return _answer(await ask.of(BmcService).insert_media(ask.who, data.select, data.image))
+
+
+@post("/v1/bmc/bios", **_many("hardware"))
+async def stage_bios(ask: Asked, data: JSONBody[BiosChange]) -> Response[Many]:
+    """Stage firmware settings of the selected nodes; they take effect at the next restart."""
+    return _answer(await ask.of(BmcService).stage_bios(ask.who, data.select, data.attributes))
+
+
+@post("/v1/bmc/settings", **_many("hardware"))
+async def set_settings(ask: Asked, data: JSONBody[SettingsChange]) -> Response[Many]:
+    """Set the time and log servers of the selected nodes' BMCs."""
+    return _answer(await ask.of(BmcService).set_settings(ask.who, data.select, data.change))
+
+
+@post("/v1/bmc/firmware", tags=[_TAG], status_code=202, **needs("change", "hardware", 404, 409, body=True))
+async def update_firmware(ask: Asked, data: JSONBody[FirmwareUpdate]) -> Response[Operation]:
+    """Update firmware of the selected nodes, a few at a time; it stops when they fail."""
+    job = await ask.of(BmcService).update_firmware(ask.who, data)
+    return Response(job, status_code=202, headers={"Location": f"/v1/operations/{job.id}"})
+
+
+@get("/v1/bmc/sensors", **_READ)
+async def read_sensors(ask: Asked, select: Select) -> Sensors:
+    """Sensors of the selected nodes, read now; at most 1000 nodes."""
+    return Sensors(items=tuple(await ask.of(BmcService).sensors(ask.who, select)))
+
+
+@get("/v1/bmc/firmware", **_READ)
+async def list_firmware(ask: Asked, select: Select) -> FirmwareList:
+    """Firmware of the selected nodes, read now; at most 1000 nodes."""
+    return FirmwareList(items=tuple(await ask.of(BmcService).firmware(ask.who, select)))
+
+
+@get("/v1/nodes/{name:str}/bmc", **_READ)
+async def show_bmc(ask: Asked, name: NodePath) -> BmcView:
+    """The node's BMC, as it is now."""
+    return await ask.of(BmcService).info(ask.who, name)
+
+
+@get("/v1/nodes/{name:str}/bmc/log", **_READ)
+async def show_log(
+    ask: Asked,
+    name: NodePath,
+    after: Annotated[str, QueryParameter(pattern=PLAIN, max_length=256, description="After this entry's id.")] = "",
+    limit: Limit = 1000,
+) -> LogEntries:
+    """The system event log of the node's BMC."""
+    return LogEntries(items=tuple(await ask.of(BmcService).log(ask.who, name, after, limit)))
+
+
+@get("/v1/nodes/{name:str}/bmc/limits", **_READ)
+async def show_limits(ask: Asked, name: NodePath) -> Limits:
+    """What can be capped, and to what it is."""
+    return Limits(items=tuple(await ask.of(BmcService).limits(ask.who, name)))
+
+
+@get("/v1/nodes/{name:str}/bmc/bios", **_READ)
+async def show_bios(ask: Asked, name: NodePath) -> NodeBios:
+    """Firmware settings, in force and staged."""
+    return await ask.of(BmcService).bios(ask.who, name)
+
+
+@get("/v1/nodes/{name:str}/bmc/settings", **_READ)
+async def show_settings(ask: Asked, name: NodePath) -> NodeSettings:
+    """Time and log servers of the node's BMC."""
+    return await ask.of(BmcService).settings(ask.who, name)
+
+
+HANDLERS = [
+    set_power,
+    set_boot,
+    set_light,
+    set_limit,
+    insert_media,
+    stage_bios,
+    set_settings,
+    update_firmware,
+    read_sensors,
+    list_firmware,
+    show_bmc,
+    show_log,
+    show_limits,
+    show_bios,
+    show_settings,
+]

@@ -1,0 +1,13 @@
+"""``strata hardware``: the machines themselves, through their BMCs. The commands are in their own modules."""
+
+from __future__ import annotations
+
+import click
+
+from strata.cli.lazy import LazyGroup
+from strata.rooms import commands
+
+
+@click.group(cls=LazyGroup, table=lambda: commands("hardware"))
+def hardware() -> None:
+    """Look at hardware and work it through its BMCs."""

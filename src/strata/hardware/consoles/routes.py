@@ -1,0 +1,139 @@
+"""Consoles: what nodes printed and print. Nothing can be typed at them here."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from litestar import get
+from litestar.params import PathParameter, QueryParameter
+from litestar.response import Stream
+
+from strata.api import sse
+from strata.api.http import AnyRequest, finite
+from strata.api.rights import answers, needs
+from strata.api.services import Asked, NodePath, Select, Time, Watchers
+from strata.core.texts import PLAIN, Out
+from strata.hardware.consoles.records import ConsoleHits, ConsoleLine, ConsoleQuery, ConsoleView
+from strata.hardware.consoles.service import ConsoleService
+
+_TAG = "consoles"
+_STREAM = (
+    "Events: `id` is a line's number to resume after, `event` is line or compacted (read the last lines again, then "
+    "follow from there); `data` is JSON."
+)
+
+Dump = Annotated[
+    str,
+    PathParameter(
+        pattern=r"^[0-9]{1,15}-[0-9]{1,15}$(?!\n)",
+        max_length=31,
+        description="`FIRST-LAST` of a reference `console:NODE:FIRST-LAST`.",
+    ),
+]
+
+
+class Consoles(Out, frozen=True, kw_only=True):
+    """How consoles are captured, by node."""
+
+    items: tuple[ConsoleView, ...]
+
+
+class ConsoleLines(Out, frozen=True, kw_only=True):
+    """Lines of one node, oldest first."""
+
+    items: tuple[ConsoleLine, ...]
+
+
+class ConsoleDumps(Out, frozen=True, kw_only=True):
+    """Names of kept excerpts, oldest first."""
+
+    items: tuple[str, ...]
+
+
+class FollowedLine(Out, frozen=True, kw_only=True):
+    """One event of the stream, field by field."""
+
+    event: Literal["line", "compacted"]
+    data: str
+    id: str = ""
+    """The line's number."""
+
+
+@get("/v1/consoles", tags=[_TAG], **needs("read", "console", 404))
+async def list_consoles(ask: Asked, select: Select = "*") -> Consoles:
+    """How the consoles of the selected nodes are captured, and how much of them is kept."""
+    return Consoles(items=tuple(await ask.of(ConsoleService).consoles(ask.who, select)))
+
+
+@get("/v1/consoles/search", tags=[_TAG], **needs("read", "console", 404))
+async def search_consoles(
+    ask: Asked,
+    text: Annotated[
+        str, QueryParameter(pattern=PLAIN, min_length=1, max_length=256, description="In upper or lower case.")
+    ],
+    select: Select = "*",
+    regex: Annotated[bool, QueryParameter(description="`text` is a regular expression, as in Python.")] = False,
+    since: Time = None,
+    until: Time = None,
+    limit: Annotated[int, QueryParameter(ge=1, le=1000, description="Most lines, the newest.")] = 100,
+) -> ConsoleHits:
+    """Lines of the selected nodes that match, newest first. A search ends after ten seconds; `whole` says whether
+    anything was left out."""
+    query = ConsoleQuery(
+        select=select,
+        text=text,
+        regex=regex,
+        since=finite(since, "since"),
+        until=finite(until, "until"),
+        limit=limit,
+    )
+    return await ask.of(ConsoleService).search(ask.who, query)
+
+
+@get("/v1/nodes/{name:str}/console", tags=[_TAG], **needs("read", "console", 404))
+async def show_console(
+    ask: Asked,
+    name: NodePath,
+    lines: Annotated[int, QueryParameter(ge=0, le=10_000, description="How many, the newest.")] = 100,
+) -> ConsoleLines:
+    """The last lines of a node's console."""
+    return ConsoleLines(items=tuple(await ask.of(ConsoleService).tail(ask.who, name, lines)))
+
+
+@get(
+    "/v1/nodes/{name:str}/console/follow",
+    tags=[_TAG],
+    media_type="text/event-stream",
+    **needs(
+        "read",
+        "console",
+        404,
+        also={200: answers(FollowedLine, _STREAM, "text/event-stream")},
+    ),
+)
+async def follow_console(
+    request: AnyRequest,
+    ask: Asked,
+    name: NodePath,
+    since: Annotated[int | None, QueryParameter(ge=0, le=sse.NEWEST, description="Resume after this line.")] = None,
+) -> Stream:
+    """Lines from now on, or after `since`; the `Last-Event-ID` header wins over `since`."""
+    consoles = ask.of(ConsoleService)
+    ask.of(Watchers).check_room()
+    batches = await consoles.follow(ask.who, name, sse.resume_point(request, since))
+    return sse.stream(batches, ask.of(Watchers), lambda line: sse.event(line.id, "line", line))
+
+
+@get("/v1/nodes/{name:str}/console/dumps", tags=[_TAG], **needs("read", "console", 404))
+async def list_dumps(ask: Asked, name: NodePath) -> ConsoleDumps:
+    """The excerpts that are kept of a node's kernel troubles."""
+    return ConsoleDumps(items=tuple(await ask.of(ConsoleService).dumps(ask.who, name)))
+
+
+@get("/v1/nodes/{name:str}/console/dumps/{dump:str}", tags=[_TAG], **needs("read", "console", 404))
+async def show_dump(ask: Asked, name: NodePath, dump: Dump) -> ConsoleLines:
+    """One of them: what the `dump` of an event refers to."""
+    return ConsoleLines(items=tuple(await ask.of(ConsoleService).dump(ask.who, name, dump)))
+
+
+HANDLERS = [list_consoles, search_consoles, show_console, follow_console, list_dumps, show_dump]

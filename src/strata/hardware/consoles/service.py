@@ -1,0 +1,97 @@
+"""Requests about consoles. The scope limits whose one may read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+
+from strata.fleet.access.principal import Principal
+from strata.fleet.fleet import Fleet
+from strata.hardware.consoles.capture import ConsoleCapture
+from strata.hardware.consoles.files import Line
+from strata.hardware.consoles.log import ConsoleLog
+from strata.hardware.consoles.records import ConsoleHit, ConsoleHits, ConsoleLine, ConsoleQuery, ConsoleView
+from strata.hardware.consoles.search import ConsoleSearch
+
+_BREATH = 5000
+"""Nodes of a listing between two pauses: the fleet is not described in one go."""
+
+
+class ConsoleService:
+    """What consoles print, on behalf of somebody."""
+
+    def __init__(self, fleet: Fleet, log: ConsoleLog, search: ConsoleSearch, capture: ConsoleCapture) -> None:
+        self._fleet = fleet
+        self._log = log
+        self._search = search
+        self._capture = capture
+
+    async def consoles(self, who: Principal, select: str) -> Sequence[ConsoleView]:
+        """Which consoles are captured, and how well."""
+        found = []
+        for count, name in enumerate(self._names(who, select), 1):
+            found.append(self._console(name))
+            if count % _BREATH == 0:
+                await asyncio.sleep(0)
+        return found
+
+    async def tail(self, who: Principal, node: str, lines: int) -> Sequence[ConsoleLine]:
+        """The last lines."""
+        self._fleet.index(who, node)
+        return _shown(await self._log.tail(node, lines))
+
+    async def search(self, who: Principal, query: ConsoleQuery) -> ConsoleHits:
+        """Lines that match, newest first."""
+        nodes = self._names(who, query.select)
+        if self._log.loaded:  # most nodes of a fleet may never have printed anything
+            nodes = [name for name in nodes if self._log.known(name) is not None]
+        hits = await self._search.find(
+            nodes, query.text, regex=query.regex, since=query.since, until=query.until, limit=query.limit
+        )
+        lines = _shown([line for _, line in hits.lines])
+        items = (ConsoleHit(node=node, line=line) for (node, _), line in zip(hits.lines, lines, strict=True))
+        return ConsoleHits(items=tuple(items), whole=hits.whole)
+
+    async def follow(self, who: Principal, node: str, since: int | None) -> AsyncIterator[Sequence[ConsoleLine]]:
+        """Lines as they come; they end when the caller may not see the node any more."""
+        self._fleet.index(who, node)
+        return self._followed(who, node, await self._log.follow(node, since))
+
+    async def _followed(
+        self, who: Principal, node: str, batches: AsyncIterator[Sequence[Line]]
+    ) -> AsyncIterator[Sequence[ConsoleLine]]:
+        async with aclosing(batches):  # type: ignore[type-var]
+            async for batch in batches:
+                if self._fleet.find(who, node) < 0:
+                    return
+                yield _shown(batch)
+
+    async def dumps(self, who: Principal, node: str) -> Sequence[str]:
+        """The excerpts that are kept."""
+        self._fleet.index(who, node)
+        return await self._log.dumps(node)
+
+    async def dump(self, who: Principal, node: str, lines: str) -> Sequence[ConsoleLine]:
+        """The lines of one of them."""
+        self._fleet.index(who, node)
+        return _shown(await self._log.dump(node, lines))
+
+    def _names(self, who: Principal, select: str) -> Sequence[str]:
+        return self._fleet.view.names(self._fleet.seen(who, select))
+
+    def _console(self, name: str) -> ConsoleView:
+        status, stream = self._capture.status(name), self._log.known(name)
+        return ConsoleView(
+            node=name,
+            way=status.way if status else "none",
+            connected=status.connected if status else False,
+            trouble=self._log.trouble or (status.trouble if status else ""),
+            lines=stream.last - stream.first + 1 if stream else 0,
+            bytes=stream.bytes if stream else 0,
+            last=stream.time if stream else None,
+        )
+
+
+def _shown(lines: Sequence[Line]) -> tuple[ConsoleLine, ...]:
+    return tuple(ConsoleLine.of(line) for line in lines)

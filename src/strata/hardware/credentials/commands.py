@@ -1,0 +1,138 @@
+"""``strata hardware credentials``: who Strata is to the BMCs. No password is an argument, and none is shown."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from strata.cli import listing as ls
+from strata.cli.output import many
+from strata.cli.session import Session, pass_session
+from strata.cli.times import when
+from strata.cli.words import complete_select, items
+
+if TYPE_CHECKING:
+    from strata.cli.client import Json
+
+FIELDS = (
+    ls.plain("pattern"),
+    ls.plain("user"),
+    ls.number("used_by"),
+    ls.Field("changed", lambda item: when(item["changed"]), key=lambda item: item["changed"]),
+    ls.plain("author"),
+    ls.plain("doubt"),
+)
+
+
+@click.group()
+def credentials() -> None:
+    """Set the users and passwords of the nodes' BMCs."""
+
+
+@credentials.command("list")
+@ls.listing(FIELDS, sort="pattern")
+@pass_session
+def list_(session: Session, view: ls.Listing) -> None:
+    """List credentials, without their passwords.
+
+    \b
+    Example: strata hardware credentials list --sort -used_by
+    """
+    ls.show(session, FIELDS, items(session.client.get("/v1/hardware/credentials")), view)
+
+
+@credentials.command("set")
+@click.argument("pattern")
+@click.option("--user", required=True, help="The account on the BMCs.")
+@click.option(
+    "--password-file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True),
+    help="Where the password is; '-' reads it from standard input. Default: ask for it.",
+)
+@ls.json_option
+@pass_session
+def set_(session: Session, pattern: str, user: str, password_file: Path | None, as_json: bool) -> None:
+    """Set the credential of a BMC's address, a glob of addresses, or 'default'.
+
+    The most specific one that fits a BMC is used.
+
+    \b
+    Example: strata hardware credentials set default --user root
+             strata hardware credentials set '10.1.*' --user admin --password-file bmc.password
+             pass bmc/n42 | strata hardware credentials set https://10.1.0.42 --user root --password-file -
+    """
+    body = {"pattern": pattern, "user": user, "password": _password(password_file)}
+    found: Json = session.client.request("PUT", "/v1/hardware/credentials", body=body).body
+    session.out.answer(
+        as_json, found, f"set for {found['pattern']}: user {found['user']}; {many(found['used_by'], 'node')} so far"
+    )
+
+
+@credentials.command()
+@click.argument("pattern")
+@ls.json_option
+@pass_session
+def delete(session: Session, pattern: str, as_json: bool) -> None:
+    """Forget the credential of a pattern. The BMCs keep their passwords.
+
+    \b
+    Example: strata hardware credentials delete '10.1.*'
+    """
+    session.client.request("DELETE", "/v1/hardware/credentials", params={"pattern": pattern})
+    session.out.answer(as_json, {"deleted": pattern}, f"forgotten: {pattern}")
+
+
+@credentials.command()
+@click.argument("select", nargs=-1, required=True, shell_complete=complete_select)
+@ls.json_option
+@pass_session
+def rotate(session: Session, select: tuple[str, ...], as_json: bool) -> None:
+    """Give the BMCs of nodes new random passwords, one each; finish changes that were interrupted.
+
+    \b
+    Example: strata hardware credentials rotate @rack12
+    """
+    job = session.client.request("POST", "/v1/hardware/credentials/rotate", body={"select": " ".join(select)}).body
+    if as_json:
+        session.out.json(job)
+    else:
+        session.out.line(
+            f"operation {job['id']}: {many(job['total'], 'BMC')}; "
+            f"'strata operation wait {job['id']}' shows how far it is"
+        )
+
+
+@credentials.command("accept-certificate")
+@click.argument("address")
+@click.option("--sha256", default="", help="Its fingerprint. Default: whichever it shows next.")
+@ls.json_option
+@pass_session
+def accept_certificate(session: Session, address: str, sha256: str, as_json: bool) -> None:
+    """Accept a BMC's changed certificate (after it was renewed, or the BMC replaced).
+
+    \b
+    Example: strata hardware credentials accept-certificate https://10.1.0.42
+    """
+    body = {"address": address, "sha256": sha256}
+    session.client.request("POST", "/v1/hardware/credentials/accept-certificate", body=body)
+    session.out.answer(
+        as_json,
+        {"accepted": address, "sha256": sha256},
+        f"accepted for {address}: {sha256 or 'the next certificate that it shows'}",
+    )
+
+
+def _password(path: Path | None) -> str:
+    """From a file, standard input, or whoever sits at the terminal."""
+    if path is None:
+        if not sys.stdin.isatty():
+            raise click.UsageError("no terminal to ask for the password at: give --password-file FILE, or '-'")
+        return str(click.prompt("Password", hide_input=True, confirmation_prompt=True))
+    text = sys.stdin.readline() if str(path) == "-" else path.read_text(encoding="utf-8")
+    word = text.removesuffix("\n").removesuffix("\r")
+    if not word or "\n" in word:
+        raise click.UsageError("the password is one line that is not empty")
+    return word

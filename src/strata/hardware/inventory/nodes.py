@@ -1,0 +1,75 @@
+"""Which node has which BMC, from the registry's descriptions."""
+
+from __future__ import annotations
+
+from strata.core.node import Node
+from strata.fleet.registry.registry import Registry
+from strata.hardware.discovery.sources import bmc_of
+from strata.hardware.inventory.records import Known, Machine
+
+SERIAL = "serial"
+"""The label that holds a machine's serial."""
+
+
+class NodesByBmc:
+    """Nodes by the address of their BMC; built again when a description has changed."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._state = (-1, -1)
+        self._exact: dict[str, int] = {}
+        self._base: dict[str, int] = {}
+        self._serial: dict[str, int] = {}
+
+    def at(self, address: str) -> str:
+        """The name of the node whose BMC (or system in it) is at an address; empty: there is none, or it is
+        not clear which one is meant."""
+        index = self.index(address)
+        return self._registry.names[index] if index >= 0 else ""
+
+    def index(self, address: str) -> int:
+        """Its index, or -1."""
+        self._fresh()
+        address = address.rstrip("/")
+        found = self._exact.get(address)
+        return self._base.get(address, -1) if found is None else found
+
+    def of_machine(self, known: Known, machine: Machine) -> str:
+        """The name of the node that is this machine."""
+        name = self.at(machine.address)
+        return name or (self.at(machine.address + machine.id) if len(known.machines) == 1 else "")
+
+    def of(self, known: Known) -> tuple[str, ...]:
+        """The names of all nodes behind a BMC."""
+        if not known.machines:
+            name = self.at(known.address)
+            return (name,) if name else ()
+        return tuple(filter(None, (self.of_machine(known, machine) for machine in known.machines)))
+
+    def with_serial(self, serial: str) -> str:
+        """The name of the one node that is labelled with a serial; empty: there is none, or several."""
+        self._fresh()
+        index = self._serial.get(serial, -1) if serial else -1
+        return self._registry.names[index] if index >= 0 else ""
+
+    def node(self, name: str) -> Node:
+        """A node by name."""
+        return self._registry.node(name)
+
+    def _fresh(self) -> None:
+        revisions = self._registry.revisions
+        state = (len(self._registry), int(revisions.max()) if len(revisions) else 0)
+        if state == self._state:
+            return
+        self._state = state
+        self._exact, self._base, self._serial = {}, {}, {}
+        for index, node in enumerate(self._registry.roster.nodes):
+            if node is None:
+                continue
+            if serial := node.labels.get(SERIAL):
+                self._serial[serial] = index if serial not in self._serial else -1
+            if node.bmc:
+                self._exact[node.bmc.rstrip("/")] = index
+                base, system = bmc_of(node.bmc)
+                if system:
+                    self._base[base] = index if base not in self._base else -1

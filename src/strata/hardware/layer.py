@@ -1,0 +1,244 @@
+"""Opens the hardware layer on a fleet: clients of BMCs, discovery, inventory, events, alerts, consoles."""
+
+from __future__ import annotations
+
+import resource
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from strata.core.errors import BadRequest, DeviceError
+from strata.core.extras import needs
+from strata.fleet.access.sealing import Seal
+from strata.fleet.alarm import Alarm
+from strata.fleet.fleet import Fleet, Part
+from strata.hardware.alerts.service import AlertService, open_alerts
+from strata.hardware.bmc.bmcs import Bmcs, Dialect
+from strata.hardware.bmc.driver import BmcDriver
+from strata.hardware.bmc.ipmi.bmc import IpmiBmc
+from strata.hardware.bmc.ipmi.client import IpmiClient
+from strata.hardware.bmc.redfish.client import Credentials, RedfishClient
+from strata.hardware.bmc.redfish.events import RedfishSubscriptions
+from strata.hardware.bmc.redfish.wire import Tls
+from strata.hardware.bmc.service import BmcService
+from strata.hardware.consoles.capture import CaptureSettings, ConsoleCapture
+from strata.hardware.consoles.kernel_messages import KernelMessages
+from strata.hardware.consoles.log import ConsoleLog
+from strata.hardware.consoles.panic import PanicWatch
+from strata.hardware.consoles.search import ConsoleSearch
+from strata.hardware.consoles.service import ConsoleService
+from strata.hardware.credentials.credentials import BmcCredentials
+from strata.hardware.credentials.pins import Pins
+from strata.hardware.credentials.rotation import Rotation, login_checks
+from strata.hardware.credentials.service import BmcCredentialService
+from strata.hardware.discovery.crawl import crawl
+from strata.hardware.discovery.sweep import Discovery
+from strata.hardware.emergency.service import EmergencyService
+from strata.hardware.events.hub import EventHub, EventSettings
+from strata.hardware.events.records import HardwareEvent
+from strata.hardware.events.site import bmc_addresses
+from strata.hardware.fabric.service import FabricService, cabling
+from strata.hardware.feeds.driver import FeedDriver
+from strata.hardware.inventory.nodes import NodesByBmc
+from strata.hardware.inventory.records import Found
+from strata.hardware.inventory.service import InventoryService
+from strata.hardware.inventory.store import Inventory
+from strata.hardware.settings import HardwareSettings
+from strata.store.audit import Ledger
+from strata.store.protocol import Store
+
+if TYPE_CHECKING:
+    from strata.hardware.bmc.ipmi.store import IpmiStore
+
+
+class Reach:
+    """How this process reaches BMCs: their credentials and certificates, and the clients that use them."""
+
+    def __init__(self, settings: HardwareSettings, seal: Seal, store: Store, ledger: Ledger) -> None:
+        self.seal = seal
+        self.credentials = BmcCredentials(store, ledger, self.seal)
+        self.pins = Pins(store, ledger)
+        self.tls = _tls(settings, self.pins)
+        self._given: dict[str, Credentials] = {}
+        self.ipmi = IpmiClient(self._login)
+        self.ipmi_store: IpmiStore | None = None
+        dialect = Dialect(self.open_ipmi, self.ipmi.forget, self.ipmi.close)
+        self.bmcs = Bmcs(RedfishClient(self._login, tls=self.tls), {"ipmi": dialect})
+
+    async def start(self) -> None:
+        """Load what is known of credentials and certificates."""
+        await self.credentials.start()
+        await self.pins.start()
+
+    async def stop(self) -> None:
+        """Log out everywhere."""
+        await self.bmcs.close()
+        await self.pins.stop()
+        await self.credentials.stop()
+
+    def open_ipmi(self, address: str) -> IpmiBmc:
+        """The BMC at an ``ipmi://`` address."""
+        with needs("pyghmi", "ipmi", "a BMC that speaks IPMI", DeviceError):
+            from strata.hardware.bmc.ipmi.bmc import IpmiBmc
+            from strata.hardware.bmc.ipmi.store import IpmiStore
+        self.ipmi_store = self.ipmi_store or IpmiStore(self.ipmi)
+        return IpmiBmc(self.ipmi, self.ipmi_store, address)
+
+    def give(self, prefix: str, credentials: Credentials) -> None:
+        """What to log in with at addresses that begin with ``prefix``, unless somebody sets a credential there."""
+        self._given[prefix] = credentials
+
+    def _login(self, address: str) -> Credentials:
+        # A credential that somebody set counts there as well, or a rotated password would be a lost one.
+        for prefix, given in self._given.items():
+            if address.startswith(prefix) and not self.credentials.route(address):
+                return given
+        return self.credentials.lookup(address)
+
+
+def _tls(settings: HardwareSettings, pins: Pins) -> Tls:
+    """How certificates of BMCs are judged: by what was seen first, or by an authority."""
+    if settings.bmc_tls == "pin":
+        return pins
+    if settings.bmc_tls == "system":
+        return True
+    try:
+        return ssl.create_default_context(cafile=settings.bmc_tls)
+    except (OSError, ssl.SSLError) as error:
+        raise BadRequest(
+            f"no certificate of an authority can be read there: {error}",
+            where=f"hardware.bmc_tls {settings.bmc_tls}",
+            hint="give a PEM file, 'pin' or 'system'",
+        ) from None
+
+
+async def open_hardware(fleet: Fleet, reach: Reach | None = None) -> None:
+    """All rooms of the hardware layer. ``reach``: another way to BMCs."""
+    settings, state_dir = fleet.section(HardwareSettings), fleet.settings.state_dir
+    reach = fleet.put(reach or Reach(settings, fleet.of(Seal), fleet.store, fleet.ledger), Reach)
+    await fleet.keep(reach)
+    bmcs = reach.bmcs
+    driver = fleet.put(BmcDriver(bmcs))
+    fleet.parts.push_async_callback(driver.close)
+    fleet.drive(driver)
+    fleet.drive(fleet.put(FeedDriver(fleet.registry, fleet.controller.engine, fleet.controller.clock.now)))
+
+    hub = EventHub(
+        state_dir / "events.db",
+        fleet.store,
+        fleet.ledger,
+        reach.seal,
+        bmcs,
+        RedfishSubscriptions(bmcs.redfish),
+        owner=fleet.settings.controller_id,
+        addresses=bmc_addresses(fleet.registry),
+        mine=fleet.controller.leads if settings.poll else lambda _: False,
+        looked=fleet.controller.look_soon,
+        settings=EventSettings(public_url=settings.public_url),
+    )
+    fleet.put(hub)
+    fleet.reasons.append(open_alerts(hub.alerts))
+    fleet.alarms.append(lambda alarm: hub.take([event_of(alarm)]))
+    nodes = NodesByBmc(fleet.registry)
+    inventory = await fleet.keep(Inventory(fleet.store, sink=hub.take, node_at=nodes.at))
+    redfish = partial(crawl, bmcs.redfish)
+
+    discovery = Discovery({"http": redfish, "https": redfish, "ipmi": _ipmi(reach)})
+    found = fleet.put(InventoryService(fleet, inventory, discovery, nodes))
+    fleet.forgets.append(found.prune)
+    rotation = Rotation(reach.credentials, bmcs.open, login_checks(reach.tls))
+    credentials = BmcCredentialService(fleet, reach.credentials, rotation, reach.pins, bmcs.unlock)
+    fleet.put(await fleet.keep(credentials))
+    emergency = fleet.put(EmergencyService(fleet, bmcs))
+    fleet.parts.push_async_callback(emergency.stop)
+    fleet.put(BmcService(fleet, bmcs.open, reach.seal))
+    fleet.put(AlertService(fleet, hub))
+    fleet.put(FabricService(fleet, lambda: cabling(inventory), file=settings.topology))
+    console = fleet.put(await fleet.keep(ConsoleLog(console_dir(state_dir))))
+    consoles = _consoles(fleet, reach, hub, console)
+
+    async def begin() -> None:
+        for part in consoles:
+            await fleet.keep(part)
+        await fleet.keep(hub)
+
+    fleet.begin(begin)
+
+
+def console_dir(state_dir: Path) -> Path:
+    """What consoles printed."""
+    return state_dir / "consoles"
+
+
+def event_of(alarm: Alarm) -> HardwareEvent:
+    """An alarm of another layer is an event like those of hardware, and so becomes an alert."""
+    about = alarm.node or alarm.peer or alarm.about or "unknown"
+    return HardwareEvent(
+        time=time.time(),
+        severity=alarm.severity,
+        message=f"{alarm.message} (from {alarm.peer})" if alarm.peer else alarm.message,
+        source="strata",
+        key=f"{alarm.kind}/{about}",
+        node=alarm.node,
+    )
+
+
+def _ipmi(reach: Reach) -> Callable[[str], Awaitable[Found]]:
+    async def walk(address: str) -> Found:
+        bmc = reach.open_ipmi(address)
+        from strata.hardware.bmc.ipmi.inventory import inventory
+
+        assert reach.ipmi_store is not None
+        return await inventory(bmc, reach.ipmi_store)
+
+    return walk
+
+
+def _consoles(fleet: Fleet, reach: Reach, hub: EventHub, log: ConsoleLog) -> tuple[Part, ...]:
+    """Captured consoles and kernel messages, and who listens to them for trouble."""
+    settings, registry = fleet.section(HardwareSettings), fleet.registry
+    panics = PanicWatch(log, hub.take)
+    fleet.parts.push_async_callback(panics.close)
+    mine = fleet.controller.leads
+
+    def captured() -> Mapping[str, str]:
+        """Name → where its console is, of the nodes that this process looks after."""
+        if not settings.consoles:
+            return {}
+        return {n.name: n.bmc for n in registry.roster.nodes if n is not None and n.bmc and mine(n.name)}
+
+    # Each console is a connection; half of what may be open is for everything else.
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    room = CaptureSettings(most=min(CaptureSettings().most, files // 2))
+    capture = ConsoleCapture(log, reach.bmcs.open, captured, settings=room)
+    messages = KernelMessages(
+        log,
+        _sender(fleet),
+        syslog=settings.syslog,
+        netconsole=settings.netconsole,
+    )
+    fleet.put(ConsoleService(fleet, log, ConsoleSearch(console_dir(fleet.settings.state_dir)), capture))
+    return capture, messages
+
+
+def _sender(fleet: Fleet) -> Callable[[str], str | None]:
+    """Which node a datagram is from: the label ``address`` of nodes says."""
+    known: dict[str, str] = {}
+    stamp = (-1, -1)
+
+    def node_of(address: str) -> str | None:
+        nonlocal stamp
+        registry = fleet.registry
+        now = (int(registry.revisions.max(initial=0)), len(registry))
+        if now != stamp:
+            stamp = now
+            known.clear()
+            for node in registry.roster.nodes:
+                if node is not None and "address" in node.labels:
+                    known[node.labels["address"]] = node.name
+        return known.get(address)
+
+    return node_of

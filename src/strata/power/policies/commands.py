@@ -1,0 +1,177 @@
+"""``strata power policy``: the documents that say what the site may draw, and which of them runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from strata.cli import listing as ls
+from strata.cli.session import Session, pass_session
+from strata.cli.times import when
+from strata.cli.words import items
+from strata.power.telemetry.commands import watts
+
+if TYPE_CHECKING:
+    from strata.cli.client import Json
+
+_FILE = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
+
+
+def _simulated(item: Json) -> str:
+    found = item["rehearsed"]
+    if found:
+        return f"{found['nodes']} nodes, peak {watts(found['peak'])}"
+    return f"no: {item['unrehearsed']}"
+
+
+FIELDS = (
+    ls.plain("name"),
+    ls.Field("enabled", lambda i: "yes" if i["enabled"] else "no", lambda i: i["enabled"]),
+    ls.Field("limit", lambda i: watts(i["limit"]), lambda i: i["limit"] or 0, right=True),
+    ls.Field("simulated", _simulated),
+    ls.plain("author"),
+    ls.Field("changed", lambda i: when(i["time"]), lambda i: i["time"]),
+    ls.Field("doc", lambda i: i["doc"] or "-", shown=False),
+    ls.plain("digest", shown=False),
+)
+
+
+@click.group()
+def policy() -> None:
+    """Say what the site may draw, and how caps and idle nodes are managed under it."""
+
+
+@policy.command("list")
+@ls.listing(FIELDS, sort="name")
+@pass_session
+def list_(session: Session, view: ls.Listing) -> None:
+    """List the policies, and say where the site stands.
+
+    \b
+    Example: strata power policy list
+    """
+    found = session.client.get("/v1/power/policies")
+    ls.show(session, FIELDS, items(found), view)
+    if not view.json:
+        session.out.note(_standing(found["site"]))
+
+
+@policy.command()
+@click.argument("name")
+@ls.json_option
+@pass_session
+def show(session: Session, name: str, as_json: bool) -> None:
+    """Show one policy, with what it says.
+
+    \b
+    Example: strata power policy show over-provisioned
+    """
+    _report(session, session.client.get(_path(name)), as_json)
+
+
+@policy.command()
+@click.argument("file", type=_FILE)
+@click.option("--name", default="", help="What it is called [default: as it says itself, or as the file is called]")
+@click.option(
+    "--without-simulation", "reason", default="", metavar="REASON", help="Take it though it was not simulated."
+)
+@click.option("--without-rehearsal", "old_reason", default="", hidden=True)
+@ls.json_option
+@pass_session
+def put(session: Session, file: Path, name: str, reason: str, old_reason: str, as_json: bool) -> None:
+    """Create or replace a policy. One that runs goes on with its new content.
+
+    Its very content must have been simulated: strata power simulate --policy FILE.
+
+    \b
+    Example: strata power policy put over-provisioned.yaml
+    """
+    from strata.cli.reading import read_text
+    from strata.power.policies.policy import parse
+
+    text = read_text(file)
+    called = name or parse(text, source=str(file)).name or ("" if str(file) == "-" else file.stem)
+    if not called:
+        raise click.UsageError("it has no name: give --name")
+    body = {"text": text, "without_simulation": reason or old_reason}
+    _report(session, session.client.request("PUT", _path(called), body=body).body, as_json)
+
+
+@policy.command()
+@click.argument("name")
+@ls.json_option
+@pass_session
+def enable(session: Session, name: str, as_json: bool) -> None:
+    """Let a policy run. Another that did runs no longer.
+
+    \b
+    Example: strata power policy enable over-provisioned
+    """
+    _switch(session, name, "enable", as_json)
+
+
+@policy.command()
+@click.argument("name")
+@ls.json_option
+@pass_session
+def disable(session: Session, name: str, as_json: bool) -> None:
+    """Let a policy run no longer. Caps stay as they are.
+
+    \b
+    Example: strata power policy disable over-provisioned
+    """
+    _switch(session, name, "disable", as_json)
+
+
+@policy.command()
+@click.argument("name")
+@ls.json_option
+@pass_session
+def delete(session: Session, name: str, as_json: bool) -> None:
+    """Delete a policy that does not run.
+
+    \b
+    Example: strata power policy delete over-provisioned
+    """
+    session.client.request("DELETE", _path(name))
+    if as_json:
+        session.out.json({"deleted": name})
+    else:
+        session.out.line(f"deleted power policy {name}")
+
+
+def _switch(session: Session, name: str, way: str, as_json: bool) -> None:
+    _report(session, session.client.request("POST", f"{_path(name)}/{way}").body, as_json)
+
+
+def _path(name: str) -> str:
+    from strata.cli.client import segment
+
+    return f"/v1/power/policies/{segment(name)}"
+
+
+def _report(session: Session, found: Json, as_json: bool) -> None:
+    if as_json:
+        session.out.json(found)
+        return
+    session.out.fields((field.name, field.text(found)) for field in FIELDS)
+    session.out.line()
+    for line in found["text"].splitlines():
+        session.out.line(line)
+
+
+def _standing(site: Json) -> str:
+    """Where the site stands, in words."""
+    if site["limit"] is None and not site["policy"]:
+        return "The site has no limit, and no policy runs."
+    words = [f"limit {watts(site['limit'])}" if site["limit"] is not None else "no limit"]
+    if site["allowed"] is not None:
+        words.append(f"at most {watts(site['allowed'])} may be drawn now")
+    if site["over"]:
+        words.append(f"{watts(site['over'])} too much: being lowered")
+    if site["in_flight"]:
+        words.append(f"{site['in_flight']} nodes with a command under way")
+    words.append(f"kept by {site['controller'] or 'nobody yet'}")
+    return "The site: " + ", ".join(words) + (f". Trouble: {site['error']}" if site["error"] else ".")

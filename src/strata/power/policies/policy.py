@@ -1,0 +1,307 @@
+"""Power policies in YAML: what a site allows, and how caps, idle nodes and queues are managed under it.
+
+    name: over-provisioned
+    limit: 2MW                  # the site's; never exceeded at any instant
+    ramp: {up: 200kW, down: 1MW}               # per minute
+    band: 1.2MW                 # lower edge of the power band: caps are not lowered further
+    nodes: {idle: 50W, boot: 150W, low: 200W, high: 400W}
+    every: 60s                  # how often it is looked at
+    cap: 250W                   # of every node; left out: none, or as the parts below say
+    idle-pool: {low: 200, high: 400, on: 100, off: 100, after: 10m}
+    inrush: {node: 150W, cabinet: 10kW, pdu: 4kW}
+    over-provisioned: {mood: aggressive}       # or gentle, or by-demand
+    queues:                     # not together with over-provisioned
+      200W: {cap: 200W, nodes: 1000, prefer: {days: mon-fri, from: "8:00", to: "17:00", zone: Europe/Berlin}}
+      unlimited: {}
+
+Every part may be left out. What they do is in ``policy_step``; reading is in ``policy_file``.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import difflib
+import re
+import zoneinfo
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar
+
+import msgspec
+import numpy as np
+
+from strata.core.errors import BadRequest
+from strata.core.units import Seconds, Watts, seconds, watts
+from strata.core.yamltree import tree
+from strata.power.capping.terms import Limits, Ratings
+
+DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+    """A place in the document."""
+
+
+class NodePower(Part, frozen=True):
+    """What one node draws."""
+
+    idle: Watts = Watts(50)
+    boot: Watts = Watts(150)
+    """The most while it starts."""
+    low: Watts = Watts(200)
+    """The lowest cap that it takes."""
+    high: Watts = Watts(400)
+    """The most that it draws without a cap."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.idle <= self.low <= self.high or self.high <= 0 or not 0 <= self.boot <= self.high:
+            raise ValueError("idle, low and high are in this order, and boot is not above high")
+
+    def ratings(self, count: int) -> Ratings:
+        """The same for ``count`` nodes."""
+        return Ratings.alike(count, idle=self.idle, boot=self.boot, low=self.low, high=self.high)
+
+
+class Ramp(Part, frozen=True):
+    """By how much what may be drawn changes within a minute."""
+
+    up: Watts = Watts(np.inf)
+    down: Watts = Watts(np.inf)
+
+
+class IdlePool(Part, frozen=True):
+    """Keep some nodes ready, and switch off those that nobody needs."""
+
+    low: int
+    """So many are kept idle or on their way; more are started when there are fewer."""
+    high: int
+    """Above this, idle nodes are stopped."""
+    on: int = 100
+    """At most so many are started at a time."""
+    off: int = 100
+    after: Seconds = Seconds(600)
+    """A node is stopped only after it has been idle for so long."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.low <= self.high or self.on < 1 or self.off < 1:
+            raise ValueError("low is not above high, and on and off are at least 1")
+
+
+class Hours(Part, frozen=True):
+    """Hours of some days of the week."""
+
+    days: str = "mon-sun"
+    start: str = msgspec.field(default="0:00", name="from")
+    end: str = msgspec.field(default="24:00", name="to")
+    zone: str = "UTC"
+
+    def __post_init__(self) -> None:
+        self.weekdays()
+        if not _minutes(self.start) < _minutes(self.end):
+            raise ValueError("from is before to, on one day")
+        try:
+            zoneinfo.ZoneInfo(self.zone)
+        except (zoneinfo.ZoneInfoNotFoundError, ValueError):
+            raise ValueError(f"no such time zone: {self.zone[:60]!r}; say for example Europe/Berlin") from None
+
+    def weekdays(self) -> frozenset[int]:
+        """Monday is 0."""
+        found: set[int] = set()
+        for part in self.days.split(","):
+            first, dash, last = part.strip().partition("-")
+            if first not in DAYS or (dash and last not in DAYS):
+                raise ValueError(f"{part[:60]!r} is not a day or days such as mon, mon-fri")
+            begin, end = DAYS.index(first), DAYS.index(last or first)
+            found |= {day % 7 for day in range(begin, end + 1 if end >= begin else end + 8)}
+        return frozenset(found)
+
+    def now(self, moment: float) -> bool:
+        """Whether ``moment`` is in them."""
+        local = dt.datetime.fromtimestamp(moment, zoneinfo.ZoneInfo(self.zone))
+        minute = local.hour * 60 + local.minute
+        return local.weekday() in self.weekdays() and _minutes(self.start) <= minute < _minutes(self.end)
+
+
+class Queue(Part, frozen=True):
+    """Nodes under one cap, as many as there is work for."""
+
+    cap: Watts | None = None
+    """None: as much as a node draws."""
+    nodes: int = 0
+    """How many it has to begin with. What no queue has goes to the first."""
+    least: int = 0
+    """So many it keeps, whatever others need."""
+    prefer: Hours | None = None
+    """When its jobs go before those of the others."""
+
+    def __post_init__(self) -> None:
+        if self.nodes < 0 or self.least < 0:
+            raise ValueError("nodes and least are not below 0")
+
+
+class Margins(Part, frozen=True):
+    """Watts by which a job's cap stays above what it drew, on average over so many minutes."""
+
+    life: Watts = Watts(10)
+    m60: Watts = Watts(7)
+    m30: Watts = Watts(5)
+    m15: Watts = Watts(4)
+    m1: Watts = Watts(4)
+
+
+class OverProvisioned(Part, frozen=True):
+    """More nodes than the site can feed at once: caps follow what jobs draw, and what is left feeds more jobs."""
+
+    mood: Literal["aggressive", "gentle", "by-demand"] = "by-demand"
+    """The lowest cap that the rules allow, the highest, or the lowest only while there are jobs that wait."""
+    rise: Watts = Watts(7)
+    """The most by which a cap is raised at a time."""
+    fall: Watts = Watts(5)
+    quiet: Seconds = Seconds(60)
+    """A job's cap is left alone for so long after its start and after a change, and before its end."""
+    margins: Margins = Margins()
+
+
+class Inrush(Part, frozen=True):
+    """How much may be starting at once behind one part of the power supply."""
+
+    node: Watts
+    """What one node takes while it starts."""
+    cabinet: Watts | None = None
+    pdu: Watts | None = None
+    lasts: Seconds = Seconds(300)
+    """A node is starting until its system runs, but no longer than this."""
+
+    def __post_init__(self) -> None:
+        for limit in (self.cabinet, self.pdu):
+            if self.node <= 0 or (limit is not None and limit < self.node):
+                raise ValueError("node is above 0 W, and no limit is below it, or nothing would ever start")
+
+
+class Policy(Part, frozen=True):
+    """One document."""
+
+    name: str = ""
+    doc: str = ""
+    limit: Watts | None = None
+    ramp: Ramp = Ramp()
+    band: Watts = Watts(0)
+    nodes: NodePower = NodePower()
+    every: Seconds = Seconds(60)
+    cap: Watts | None = None
+    idle_pool: IdlePool | None = None
+    queues: Mapping[str, Queue] = {}
+    over_provisioned: OverProvisioned | None = None
+    inrush: Inrush | None = None
+
+    def __post_init__(self) -> None:
+        caps = [self.cap, *(queue.cap for queue in self.queues.values())]
+        if not all(self.nodes.low <= cap <= self.nodes.high for cap in caps if cap is not None):
+            raise ValueError(f"caps are between {self.nodes.low:g} W and {self.nodes.high:g} W, as nodes says")
+        if self.every < 1:
+            raise ValueError("every is at least a second")
+        if self.limit is not None and not self.band <= self.limit:
+            raise ValueError("band is its lower edge, and not above limit")
+        if sum((self.cap is not None, bool(self.queues), self.over_provisioned is not None)) > 1:
+            raise ValueError("only one of cap, queues and over-provisioned can say what caps are")
+
+    @property
+    def sets_caps(self) -> bool:
+        """Whether it says what caps are; otherwise whoever asks does."""
+        return self.cap is not None or bool(self.queues) or self.over_provisioned is not None
+
+    def limits(self) -> Limits:
+        """What the ledger of caps is held to."""
+        site = np.inf if self.limit is None else float(self.limit)
+        return Limits(site=site, floor=self.band, ramp_up=self.ramp.up, ramp_down=self.ramp.down)
+
+    def launch_cap(self, queue: int, upcap: float) -> float:
+        """The cap that a job of ``queue`` starts with, if its user asked for ``upcap``."""
+        cap = list(self.queues.values())[queue].cap if self.queues else self.cap
+        highest = self.nodes.high if cap is None else cap
+        return float(max(min(upcap, highest), self.nodes.low))
+
+
+def _minutes(text: str) -> int:
+    found = re.fullmatch(r"([0-9]{1,2}):([0-9]{2})", text)
+    minute = int(found[1]) * 60 + int(found[2]) if found else 24 * 60 + 1
+    if minute > 24 * 60 or (found and int(found[2]) > 59):
+        raise ValueError(f"{text[:60]!r} is not a time of day such as 8:00")
+    return minute
+
+
+_T = TypeVar("_T", bound=Part)
+
+_SECTIONS: Mapping[str, type[Part]] = {
+    "nodes": NodePower,
+    "ramp": Ramp,
+    "idle-pool": IdlePool,
+    "queues": Policy,
+    "over-provisioned": OverProvisioned,
+    "inrush": Inrush,
+}
+_KINDS: Mapping[str, type[Part]] = {"margins": Margins, "prefer": Hours}
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+"""The service keeps it under its name."""
+_WORDS = (
+    (r"Object contains unknown field `(.*)`", r"unknown key '\1'"),
+    (r"Object missing required field `(.*)`", r"\1 missing"),
+    (r"Invalid enum value (.*)", r"\1 is none of aggressive, gentle and by-demand"),
+    (r"Expected `int.*", "expected a whole number"),
+    (r"Expected `object.*", "expected a mapping (key: value)"),
+    (r"Expected `(?:str|array)[^`]*`, got `.*", "expected text"),
+)
+
+
+def parse(text: str, *, source: str) -> Policy:
+    """Read a policy. Raises ``BadRequest`` that names ``source``, the key, what was found and what is accepted."""
+    found = tree(text, source) or {}
+    if not isinstance(found, dict):
+        raise BadRequest("expected a mapping (key: value)", where=source)
+    found = {key: {} if value == "" and key in _SECTIONS else value for key, value in found.items()}
+    queues = found.get("queues")
+    if isinstance(queues, dict):
+        # One by one: an error says which.
+        found["queues"] = {name: _convert(queues[name] or {}, Queue, source, ("queues", name)) for name in queues}
+    policy = _convert(found, Policy, source, ())
+    if policy.name and not _NAME.fullmatch(policy.name):
+        raise BadRequest(
+            f"{policy.name[:80]!r} is no name: 1 to 63 letters, digits, '-', '_' and '.', first a letter or digit",
+            where=f"{source}: name",
+        )
+    return policy
+
+
+def _convert(data: Any, kind: type[_T], source: str, place: tuple[str, ...]) -> _T:
+    try:
+        return msgspec.convert(data, kind, strict=False, dec_hook=_read)
+    except msgspec.ValidationError as error:
+        raise _explain(str(error), kind, source, place) from None
+
+
+def _read(kind: type[Any], value: Any) -> Any:
+    if not isinstance(value, str):
+        raise ValueError("expected one value")
+    return watts(value) if kind is Watts else seconds(value)
+
+
+def _explain(message: str, kind: type[Part], source: str, place: tuple[str, ...]) -> BadRequest:
+    """msgspec speaks of its types and of paths from a root; the document has keys and values."""
+    said, _, path = message.partition(" - at `")
+    below = tuple(filter(None, path.rstrip("`").removeprefix("key in ").removeprefix("$").split(".")))
+    where = ".".join((*place, *below))
+    for pattern, words in _WORDS:
+        detail, changed = re.subn(rf"{pattern}\Z", words, said, flags=re.DOTALL)
+        if changed:
+            break
+    else:
+        detail = said[:1].lower() + said[1:]
+    if said.startswith("Object contains unknown field"):
+        part = _KINDS.get(below[-1], _SECTIONS.get(below[-1], kind)) if below else kind
+        detail += _accepted(detail.split("'")[1], part)
+    return BadRequest(detail[:300], where=f"{source}: {where}" if where else source)
+
+
+def _accepted(key: str, part: type[Part]) -> str:
+    keys = [field.encode_name for field in msgspec.structs.fields(part)]
+    close = difflib.get_close_matches(key[:60], keys, 1)
+    return f"; {f'did you mean {close[0]!r}? ' if close else ''}accepted are {', '.join(keys)}"

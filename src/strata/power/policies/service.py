@@ -1,0 +1,121 @@
+"""Requests about power policies: putting, enabling, and what the site may draw.
+
+A document is refused unless its very content was simulated, or somebody says why not.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from strata.core.errors import BadRequest, Refused
+from strata.fleet.access.principal import Principal
+from strata.fleet.fleet import Fleet
+from strata.power.policies.policy import parse
+from strata.power.policies.records import (
+    Policies,
+    PolicyDetail,
+    PolicyRecord,
+    PolicyRecords,
+    PolicySpec,
+    PolicyView,
+    Simulation,
+    SimulationSpec,
+    SimulationView,
+    digest_of,
+)  # fmt: skip
+from strata.power.site.site import SitePower
+
+
+class PolicyService:
+    """Answers from ``records`` and ``site``."""
+
+    def __init__(self, nodes: Fleet, records: PolicyRecords, site: SitePower) -> None:
+        self._nodes = nodes
+        self._records = records
+        self._site = site
+
+    async def policies(self, who: Principal) -> Policies:
+        site = self._site.view()
+        if who.scope:  # what all nodes draw, and how many are being capped, is more than their part of it
+            site = msgspec.structs.replace(site, static=None, allowed=None, over=None, in_flight=None, error="")
+        return Policies(items=tuple(self._view(one) for one in self._records.policies), site=site)
+
+    async def policy(self, who: Principal, name: str) -> PolicyDetail:
+        return self._detail(self._records.get(name))
+
+    async def put(self, who: Principal, name: str, spec: PolicySpec) -> PolicyDetail:
+        self._nodes.need_whole_fleet(who, "a power policy")
+        said = parse(spec.text, source=name)
+        if said.name and said.name != name:
+            raise BadRequest(f"the document calls itself {said.name[:80]!r}", where="name", hint="use that name")
+        digest, why_not = digest_of(spec.text), spec.without_simulation or spec.without_rehearsal
+        if self._records.simulation(digest) is None and not why_not:
+            raise Refused(
+                "this content was not simulated",
+                by="simulation",
+                where=f"power policy {name}",
+                hint="strata power simulate --policy FILE does it; or say why not: --without-simulation REASON",
+            )
+        record = PolicyRecord(
+            name=name,
+            text=spec.text,
+            digest=digest,
+            enabled=False,
+            author=who.name,
+            time=self._now(),
+            unsimulated=why_not,
+        )
+        return self._detail(await self._records.put(record))
+
+    async def enable(self, who: Principal, name: str) -> PolicyDetail:
+        """Let it run; another that did does not any more."""
+        self._nodes.need_whole_fleet(who, "a power policy")
+        return self._detail(await self._records.enable(who.name, name, self._now()))
+
+    async def disable(self, who: Principal, name: str) -> PolicyDetail:
+        """Let it run no longer; caps stay as they are."""
+        self._nodes.need_whole_fleet(who, "a power policy")
+        self._records.get(name)
+        return self._detail(await self._records.disable(who.name, name, self._now()))
+
+    async def delete(self, who: Principal, name: str) -> None:
+        self._nodes.need_whole_fleet(who, "a power policy")
+        await self._records.delete(who.name, name)
+
+    async def note_simulation(self, who: Principal, spec: SimulationSpec) -> SimulationView:
+        parse(spec.text, source="text")
+        if spec.peak > spec.limit:
+            raise BadRequest("more was drawn than the limit allows", where="peak", hint="change the policy")
+        found = Simulation(
+            digest=digest_of(spec.text),
+            author=who.name,
+            time=self._now(),
+            nodes=spec.nodes,
+            days=spec.days,
+            limit_w=spec.limit,
+            peak_w=spec.peak,
+        )
+        await self._records.note_simulation(found)
+        return _simulated(found)
+
+    def _view(self, record: PolicyRecord) -> PolicyView:
+        detail = self._detail(record)
+        return PolicyView(**{name: getattr(detail, name) for name in PolicyView.__struct_fields__})
+
+    def _detail(self, record: PolicyRecord) -> PolicyDetail:
+        said, simulation = record.policy(), self._records.simulation(record.digest)
+        return PolicyDetail(
+            **msgspec.structs.asdict(record),
+            doc=said.doc,
+            limit=None if said.limit is None else float(said.limit),
+            simulated=None if simulation is None else _simulated(simulation),
+        )
+
+    def _now(self) -> float:
+        return self._nodes.controller.clock.wall()
+
+
+def _simulated(one: Simulation) -> SimulationView:
+    return SimulationView(
+        author=one.author, time=one.time, nodes=one.nodes, days=one.days, limit=one.limit_w, peak=one.peak_w
+    )

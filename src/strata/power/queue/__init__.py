@@ -1,0 +1,9 @@
+"""The workload manager's queue, as power policies go by it."""
+
+from __future__ import annotations
+
+from strata.core.room import Room
+
+ROOM = Room(
+    routes=("strata.power.queue.routes",), commands={"Policies": {"power queue": "strata.power.queue.commands:queue"}}
+)

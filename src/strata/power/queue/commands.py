@@ -1,0 +1,89 @@
+"""``strata power queue``: which jobs wait, as power policies go by it."""
+
+from __future__ import annotations
+
+from typing import IO, TYPE_CHECKING
+
+import click
+
+from strata.cli import listing as ls
+from strata.cli.options import Between
+from strata.cli.output import many
+from strata.cli.session import Session, pass_session
+from strata.cli.times import span, when
+
+if TYPE_CHECKING:
+    from strata.cli.client import Json
+
+FIELDS = (
+    ls.plain("job"),
+    ls.plain("user"),
+    ls.plain("queue"),
+    ls.number("nodes"),
+    ls.Field(
+        "time limit",
+        lambda i: "none" if i["time_limit"] is None else span(i["time_limit"]),
+        lambda i: float("inf") if i["time_limit"] is None else i["time_limit"],
+        right=True,
+    ),
+)
+
+
+@click.group()
+def queue() -> None:
+    """Tell power policies which jobs wait, and how long those that run still may."""
+
+
+@queue.command("list")
+@ls.listing(FIELDS)
+@pass_session
+def list_(session: Session, view: ls.Listing) -> None:
+    """List the jobs that wait, as they were last told of; whoever is to start first comes first.
+
+    \b
+    Example: strata power queue list
+    """
+    found = session.client.get("/v1/power/queue")
+    ls.show(session, FIELDS, found["waiting"], view)
+    if not view.json:
+        session.out.note(_standing(found))
+
+
+@queue.command("import")
+@click.argument("file", type=click.File("r", encoding="utf-8", errors="replace"), default="-")
+@click.option(
+    "--good-for",
+    type=Between(10, 86_400),
+    default=600.0,
+    show_default=True,
+    help="Seconds after which policies do not go by it any more.",
+)
+@ls.json_option
+@pass_session
+def import_(session: Session, file: IO[str], good_for: float, as_json: bool) -> None:
+    """Tell of the whole queue, as ``squeue --json`` prints it. It replaces what was told before.
+
+    \b
+    Example: strata power queue import queue.json --good-for 120
+             squeue --json | strata power queue import
+    """
+    from strata.power.queue.squeue import read
+
+    found = read(file.read())
+    body = {**found.body, "good_for": good_for}
+    told = session.client.request("POST", "/v1/power/queue", body=body).body
+    if as_json:
+        session.out.json(told)
+        return
+    session.out.line(f"{many(len(told['waiting']), 'job')} waiting, {many(len(told['running']), 'job')} running")
+    if found.not_yet:
+        session.out.note(f"{many(found.not_yet, 'job')} left out: held, or waiting for another job or a date")
+    if found.too_many:
+        session.out.note(f"{many(found.too_many, 'job')} left out: only the first are told of")
+
+
+def _standing(found: Json) -> str:
+    if found["time"] is None:
+        return "Nobody has told of the queue yet: squeue --json | strata power queue import"
+    told = f"Told by {found['author']} at {when(found['time'])}; {many(len(found['running']), 'job')} running"
+    return f"{told}." if found["fresh"] else f"{told}. It is too old: policies do not go by it."

@@ -1,0 +1,108 @@
+"""What nodes, cabinets and the machine draw. (Switching nodes: ``hardware.bmc`` and ``fleet.desires``.)"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import msgspec
+from litestar import get
+from litestar.openapi import ResponseSpec
+from litestar.openapi.spec import OpenAPIResponse, Operation
+from litestar.params import QueryParameter
+from litestar.response import Stream
+
+from strata.api.http import AnyRequest, seal, unseal
+from strata.api.rights import needs
+from strata.api.services import Asked, Cursor, Limit, Select, Time
+from strata.power.telemetry.records import CabinetsPower, NodePowerPage, PowerHistory, SystemPower
+from strata.power.telemetry.service import PowerService
+
+_TAG = "power"
+_PARQUET = "application/vnd.apache.parquet"
+_FILE = ResponseSpec(
+    data_container=bytes, description="The file, in pieces.", media_type="text/csv", generate_examples=False
+)
+
+Step = Annotated[
+    float, QueryParameter(ge=0, le=1e7, description="Seconds that one value stands for. Default: about 240 values.")
+]
+Metric = Annotated[
+    Literal["power", "energy", "accel-power", "temperature", "cap"], QueryParameter(description="What was measured.")
+]
+Sort = Annotated[
+    str,
+    QueryParameter(
+        pattern=r"^(-?[a-z_]{1,20})?$(?!\n)",
+        max_length=21,
+        description="`-power`: those that draw the most. Default: by name.",
+    ),
+]
+Format = Annotated[Literal["", "csv", "parquet"], QueryParameter(description="Default: as `Accept` says, else csv.")]
+Each = Annotated[bool, QueryParameter(description="Also every node's own values (at most 1000 nodes).")]
+
+
+@get("/v1/power/nodes", tags=[_TAG], **needs("read", "power", 404))
+async def list_node_power(
+    ask: Asked, select: Select = "*", sort: Sort = "", limit: Limit = 1000, cursor: Cursor = None
+) -> NodePowerPage:
+    """What the selected nodes draw now: as last measured, and nothing where that is too long ago."""
+    page = await ask.of(PowerService).nodes(ask.who, select, sort, limit, unseal(cursor))
+    return msgspec.structs.replace(page, next=seal(page.next or None) or "")
+
+
+@get("/v1/power/history", tags=[_TAG], **needs("read", "power", 404, 410))
+async def power_history(
+    ask: Asked,
+    select: Select = "*",
+    metric: Metric = "power",
+    start: Time = None,
+    end: Time = None,
+    step: Step = 0.0,
+    each: Each = False,
+) -> PowerHistory:
+    """A metric of the selected nodes over time; by default their power in the last hour."""
+    return await ask.of(PowerService).history(ask.who, select, metric, start, end, step, each=each)
+
+
+@dataclass
+class _Samples(Operation):
+    """Documents that the file comes in either of two formats."""
+
+    def __post_init__(self) -> None:
+        found = (self.responses or {}).get("200")
+        if isinstance(found, OpenAPIResponse) and found.content:
+            found.content[_PARQUET] = found.content["text/csv"]
+
+
+@get("/v1/power/samples", tags=[_TAG], operation_class=_Samples, **needs("read", "power", 404, 410, also={200: _FILE}))
+async def power_samples(
+    ask: Asked,
+    request: AnyRequest,
+    select: Select = "*",
+    metric: Metric = "power",
+    start: Time = None,
+    end: Time = None,
+    step: Step = 0.0,
+    format: Format = "",
+) -> Stream:
+    """Every node's samples as a file, CSV or (with `format=parquet`, or where that is accepted) Parquet: time, node and
+    value; by default its power in the last hour, as it was measured. What is not known has no line."""
+    kind = format or ("parquet" if _PARQUET in request.headers.get("accept", "") else "csv")
+    pieces = ask.of(PowerService).samples(ask.who, select, kind, metric, start, end, step)
+    return Stream(pieces, media_type=_PARQUET if kind == "parquet" else "text/csv")
+
+
+@get("/v1/power/system", tags=[_TAG], **needs("read", "power", 410))
+async def system_power(ask: Asked, start: Time = None, end: Time = None, step: Step = 0.0) -> SystemPower:
+    """What all nodes draw together: now, and over a time (by default five minutes)."""
+    return await ask.of(PowerService).system(ask.who, start, end, step)
+
+
+@get("/v1/power/cabinets", tags=[_TAG], **needs("read", "power", 410))
+async def cabinet_power(ask: Asked, start: Time = None, end: Time = None, step: Step = 0.0) -> CabinetsPower:
+    """What the nodes of each cabinet draw: now, and over a time (by default five minutes)."""
+    return await ask.of(PowerService).cabinets(ask.who, start, end, step)
+
+
+HANDLERS = [list_node_power, power_history, power_samples, system_power, cabinet_power]

@@ -1,0 +1,80 @@
+"""Agents as they are shown, and the machines that nobody knows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from strata.core.texts import PLAIN, In, LabelText, NodeNameText, Out
+from strata.provisioning.agents.wire import MemberState
+
+
+class AgentView(Out, frozen=True, kw_only=True):
+    """A node's agent, as this controller knows it. ``attached`` false: what it last said."""
+
+    node: str
+    attached: bool = False
+    contact: float | None = None
+    """When it last spoke (Unix seconds); null: not since this controller runs."""
+    since: float | None = None
+    """When it attached."""
+    generation: int = 0
+    version: str
+    profile: str
+    uptime: float
+    cpu_s: float
+    set: str
+    set_digest: str
+    state: str
+    reason: str
+    members: tuple[MemberState, ...]
+    loaded: tuple[str, ...]
+    healthy: bool
+    problems: tuple[str, ...]
+    metrics: Mapping[str, Any]
+    failure: str = ""
+    """What went wrong with the last command that failed."""
+    pending: int = 0
+    """Commands that it has not answered yet."""
+
+
+class InventoryView(Out, frozen=True, kw_only=True):
+    """What a node said of its hardware."""
+
+    node: str
+    time: float
+    inventory: Mapping[str, Any]
+
+
+class UnknownMachine(Out, frozen=True, kw_only=True):
+    """A machine that nobody knows, as it describes itself."""
+
+    mac: str
+    """The first of its MAC addresses: its name here."""
+    macs: tuple[str, ...]
+    uuid: str
+    serial: str
+    peer: str
+    """The address that it spoke from."""
+    first: float
+    last: float
+    inventory: Mapping[str, Any]
+
+
+class AdoptMachine(In, frozen=True, kw_only=True):
+    """Make a node of it."""
+
+    name: NodeNameText
+    address: Annotated[str, Meta(pattern=r"^[0-9.]{0,15}$(?!\n)", max_length=15)] = ""
+    """Its address on the boot network; empty: one that is free is given."""
+    location: Annotated[str, Meta(pattern=r"^[A-Za-z0-9]*$(?!\n)", max_length=64)] = ""
+    role: LabelText = "compute"
+    bmc: Annotated[str, Meta(pattern=PLAIN, max_length=256)] = ""
+
+
+class UnknownMachines(Out, frozen=True, kw_only=True):
+    """All of them, the newest first."""
+
+    items: tuple[UnknownMachine, ...]

@@ -1,0 +1,231 @@
+"""``strata boot``: how nodes boot, and how their boots went."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from strata.cli import listing as ls
+from strata.cli.session import Session, pass_session
+from strata.cli.times import when
+from strata.cli.words import complete_node, complete_select, items, no_blank, select_help
+from strata.core.errors import NotFound
+from strata.provisioning.boot.commands.unknown import unknown
+
+if TYPE_CHECKING:
+    from strata.cli.client import Json
+
+PROFILE_FIELDS = (
+    ls.plain("name"),
+    ls.plain("minos"),
+    ls.Field("build", lambda item: _builds(item)),
+    ls.plain("method"),
+    ls.number("wanted"),
+    ls.plain("parameters"),
+    ls.plain("description"),
+    ls.plain("label", shown=False),
+    ls.plain("command_line", shown=False),
+    ls.number("revision", shown=False),
+)
+
+
+def _time(name: str, *, shown: bool = True) -> ls.Field:
+    def text(item: Json) -> str:
+        return when(item[name]) if item[name] else "-"
+
+    return ls.Field(name, text, key=lambda item: item[name] or 0, shown=shown)
+
+
+STATUS_FIELDS = (
+    ls.plain("node"),
+    ls.plain("profile"),
+    ls.number("generation"),
+    ls.number("attempts"),
+    _time("script"),
+    _time("fragment"),
+    _time("redeemed"),
+    ls.Field("attached", lambda item: "yes" if item["attached"] else "no"),
+    ls.Field("held", lambda item: "yes" if item["held"] else "no"),
+    ls.plain("serial", shown=False),
+    _time("expires", shown=False),
+)
+
+METHODS = ("ipxe", "http", "media")
+
+
+@click.group()
+def boot() -> None:
+    """Say how nodes boot, and see how they did."""
+
+
+boot.add_command(unknown)
+
+
+@boot.command()
+@click.argument("select", nargs=-1, shell_complete=complete_select, callback=no_blank)
+@ls.listing(STATUS_FIELDS, sort="node")
+@pass_session
+def status(session: Session, select: tuple[str, ...], view: ls.Listing) -> None:
+    """Show how nodes' boots went: their number, failures in a row, and when each last asked and arrived.
+
+    \b
+    Example: strata boot status @compute --sort -attempts
+    """
+    from urllib.parse import quote
+
+    wanted = quote(" ".join(select) or "*", safe="")
+    found: list[Json] = []
+    cursor = ""
+    while True:
+        page = session.client.get(f"/v1/boot/nodes?select={wanted}&limit=10000{cursor}")
+        found += items(page)
+        if not page.get("next"):
+            break
+        cursor = f"&cursor={page['next']}"
+    ls.show(session, STATUS_FIELDS, found, view)
+
+
+select_help(status)
+
+
+@boot.command()
+@click.argument("node", shell_complete=complete_node)
+@ls.json_option
+@pass_session
+def script(session: Session, node: str, as_json: bool) -> None:
+    """Print the script that NODE would get if it asked now. Changes nothing.
+
+    \b
+    Example: strata boot script n0001
+    """
+    from strata.cli.client import segment
+
+    found = session.client.get(f"/v1/boot/nodes/{segment(node)}/script")
+    if as_json:
+        session.out.json(found)
+    else:
+        for line in found["script"].splitlines():
+            session.out.line(line)
+
+
+@boot.command()
+@click.argument("node", shell_complete=complete_node)
+@ls.json_option
+@pass_session
+def revoke(session: Session, node: str, as_json: bool) -> None:
+    """Make the certificate of NODE good for nothing; its next boot gets a new one.
+
+    \b
+    Example: strata boot revoke n0001
+    """
+    from strata.cli.client import segment
+
+    found = session.client.request("POST", f"/v1/boot/nodes/{segment(node)}/revoke").body
+    if as_json:
+        session.out.json(found)
+    else:
+        session.out.line(f"{node} has no certificate until it boots again")
+
+
+@boot.group()
+def profile() -> None:
+    """Say what nodes boot. A node boots the profile that its desire for 'minos' names, else 'default'."""
+
+
+@profile.command("list")
+@ls.listing(PROFILE_FIELDS, sort="name")
+@pass_session
+def list_(session: Session, view: ls.Listing) -> None:
+    """List the profiles.
+
+    \b
+    Example: strata boot profile list --columns name,build,wanted
+    """
+    ls.show(session, PROFILE_FIELDS, items(session.client.get("/v1/boot/profiles")), view)
+
+
+@profile.command()
+@click.argument("name")
+@ls.json_option
+@pass_session
+def show(session: Session, name: str, as_json: bool) -> None:
+    """Show one profile: its own parameters, and the whole command line that they make.
+
+    \b
+    Example: strata boot profile show default
+    """
+    from strata.cli.client import segment
+
+    _report(session, session.client.get(f"/v1/boot/profiles/{segment(name)}"), as_json)
+
+
+@profile.command("set")
+@click.argument("name")
+@click.option("--minos", help="The build to boot: 'latest', or 12 digits from 'strata minos list'.")
+@click.option("--parameters", help="Kernel parameters over those of 'default'; '-NAME' removes one.")
+@click.option("--method", type=click.Choice(METHODS), help="How machines are started: PXE, UEFI HTTP boot, a medium.")
+@click.option("--description", help="What it is for.")
+@ls.json_option
+@pass_session
+def set_(
+    session: Session,
+    name: str,
+    minos: str | None,
+    parameters: str | None,
+    method: str | None,
+    description: str | None,
+    as_json: bool,
+) -> None:
+    """Create a profile, or change what is given of it. Nodes that want it boot again where they must.
+
+    \b
+    Example: strata boot profile set debug --parameters 'loglevel=7 -quiet' --description 'talkative'
+    """
+    from strata.cli.client import segment
+
+    path = f"/v1/boot/profiles/{segment(name)}"
+    body: Json = {}
+    revision = 0
+    try:
+        found = session.client.get(path)
+        body = {key: found[key] for key in ("minos", "parameters", "method", "description")}
+        revision = found["revision"]
+    except NotFound:
+        pass
+    given = {"minos": minos, "parameters": parameters, "method": method, "description": description}
+    body |= {key: value for key, value in given.items() if value is not None}
+    headers = {"If-Match": f'"{revision}"'} if revision else {"If-None-Match": "*"}
+    _report(session, session.client.request("PUT", path, body=body, headers=headers).body, as_json)
+
+
+@profile.command()
+@click.argument("name")
+@ls.json_option
+@pass_session
+def delete(session: Session, name: str, as_json: bool) -> None:
+    """Delete a profile that no node is wanted to boot.
+
+    \b
+    Example: strata boot profile delete debug
+    """
+    from strata.cli.client import segment
+
+    session.client.request("DELETE", f"/v1/boot/profiles/{segment(name)}")
+    if as_json:
+        session.out.json({"deleted": name})
+    else:
+        session.out.line(f"deleted boot profile {name}")
+
+
+def _builds(item: Json) -> str:
+    """The build that a profile means; with several architectures, that of each."""
+    found = item["builds"]
+    return ", ".join(f"{arch} {build}" for arch, build in sorted(found.items())) if len(found) > 1 else item["build"]
+
+
+def _report(session: Session, found: Json, as_json: bool) -> None:
+    if as_json:
+        session.out.json(found)
+    else:
+        session.out.fields((field.name, field.text(found)) for field in PROFILE_FIELDS)

@@ -1,0 +1,97 @@
+"""Booting: profiles, what a node would be told, and how its boots went."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from litestar import Response, delete, get, post, put
+from litestar.params import JSONBody, PathParameter
+
+from strata.api.http import AnyRequest, expected_revision, revision_tag, seal, unseal
+from strata.api.rights import needs, public
+from strata.api.services import Asked, Cursor, GroupPath, Limit, NodePath, Select
+from strata.core.errors import NotFound
+from strata.provisioning.boot import records as b
+from strata.provisioning.boot.records import BootStatusPage
+from strata.provisioning.boot.requests import BootControl
+
+_TAG = "booting"
+_ISO = "application/x-iso9660"
+
+MediumPath = Annotated[str, PathParameter(pattern=r"^[A-Za-z0-9_-]{43}\.iso$(?!\n)", max_length=47)]
+
+
+@get("/v1/boot/profiles", tags=[_TAG], **needs("read", "boot"))
+async def list_boot_profiles(ask: Asked) -> b.ProfileList:
+    """All boot profiles. A node boots the one that its desire for `minos` names, else `default`."""
+    return await ask.of(BootControl).profiles(ask.who)
+
+
+@get("/v1/boot/profiles/{name:str}", tags=[_TAG], **needs("read", "boot", 404))
+async def show_boot_profile(ask: Asked, name: GroupPath) -> Response[b.ProfileView]:
+    """One boot profile, and what it comes to now."""
+    view = await ask.of(BootControl).profile(ask.who, name)
+    return Response(view, headers={"ETag": revision_tag(view.revision)})
+
+
+@put("/v1/boot/profiles/{name:str}", tags=[_TAG], **needs("change", "boot", 409, 412, body=True))
+async def put_boot_profile(
+    request: AnyRequest, ask: Asked, name: GroupPath, data: JSONBody[b.Profile]
+) -> Response[b.ProfileView]:
+    """Create or replace a boot profile. `If-Match` and `If-None-Match: *` are honoured."""
+
+    async def current() -> int:
+        return (await ask.of(BootControl).profile(ask.who, name)).revision
+
+    view = await ask.of(BootControl).put_profile(ask.who, name, data, await expected_revision(request, current))
+    return Response(view, headers={"ETag": revision_tag(view.revision)})
+
+
+@delete("/v1/boot/profiles/{name:str}", tags=[_TAG], **needs("delete", "boot", 404, 409, 412))
+async def delete_boot_profile(request: AnyRequest, ask: Asked, name: GroupPath) -> None:
+    """Remove a boot profile that no node is wanted to boot. `If-Match` is honoured."""
+
+    async def current() -> int:
+        return (await ask.of(BootControl).profile(ask.who, name)).revision
+
+    await ask.of(BootControl).delete_profile(ask.who, name, await expected_revision(request, current))
+
+
+@get("/v1/boot/nodes", tags=[_TAG], **needs("read", "boot", 404))
+async def boot_status(ask: Asked, select: Select = "*", limit: Limit = 1000, cursor: Cursor = None) -> b.BootStatusPage:
+    """How nodes' boots went: generations, attempts, when they asked and when they arrived."""
+    page = await ask.of(BootControl).status(ask.who, select, limit, unseal(cursor))
+    return BootStatusPage(items=page.items, next=seal(page.next))
+
+
+@get("/v1/boot/nodes/{name:str}/script", tags=[_TAG], **needs("read", "boot", 404))
+async def boot_script(ask: Asked, name: NodePath) -> b.ScriptView:
+    """The script that the node would get if it asked now. Changes nothing."""
+    return await ask.of(BootControl).script(ask.who, name)
+
+
+@post("/v1/boot/nodes/{name:str}/revoke", tags=[_TAG], status_code=200, **needs("change", "boot", 404))
+async def revoke_node_certificate(ask: Asked, name: NodePath) -> b.BootStatusView:
+    """Make the node's certificate good for nothing; its next boot gets a new one."""
+    return await ask.of(BootControl).revoke(ask.who, name)
+
+
+@get("/v1/boot/media/{name:str}", tags=[_TAG], media_type=_ISO, **public(404, 503))
+async def boot_medium(ask: Asked, name: MediumPath) -> Response[bytes]:
+    """A boot medium (ISO), by a name that nobody can guess, until its node has booted from it. nginx sends the file."""
+    file = ask.of(BootControl).medium(name)
+    if file is None:
+        raise NotFound("there is no such medium, or not any more", where="medium")
+    return Response(b"", headers={"X-Accel-Redirect": f"/boot-media-file/{file}"}, media_type=_ISO)
+
+
+HANDLERS = [
+    list_boot_profiles,
+    show_boot_profile,
+    put_boot_profile,
+    delete_boot_profile,
+    boot_status,
+    boot_script,
+    revoke_node_certificate,
+    boot_medium,
+]

@@ -1,0 +1,1 @@
+"""Builds of images: recipes, and the programs that carry them out apart from everything else."""

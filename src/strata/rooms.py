@@ -1,0 +1,85 @@
+"""Every room of Strata that people meet, a line each. A room that is not listed here has no REST and no commands."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from strata.core.room import Room
+
+ROOMS = (
+    "fleet.nodes",
+    "fleet.groups",
+    "fleet.desires",
+    "fleet.plans",
+    "fleet.brakes",
+    "fleet.operations",
+    "fleet.watch",
+    "fleet.system",
+    "fleet.audit",
+    "fleet.access",
+    "fleet.peers",
+    "hardware",
+    "hardware.inventory",
+    "hardware.bmc",
+    "hardware.credentials",
+    "hardware.consoles",
+    "hardware.events",
+    "hardware.alerts",
+    "hardware.webhooks",
+    "hardware.fabric",
+    "hardware.emergency",
+    "provisioning.boot",
+    "provisioning.agents",
+    "provisioning.exec",
+    "provisioning.images",
+    "provisioning.personality",
+    "provisioning.minos",
+    "power",
+    "power.capmc",
+    "power.telemetry",
+    "power.accounting",
+    "power.policies",
+    "power.queue",
+    "power.simulation",
+    "api.redfish",
+    "cli",
+    "daemon",
+    "virtual",
+)
+
+
+def rooms() -> Iterator[Room]:
+    """All of them, in order."""
+    for name in ROOMS:
+        room = importlib.import_module(f"strata.{name}").ROOM
+        assert isinstance(room, Room)
+        yield room
+
+
+def handlers() -> list[Any]:
+    """Every REST handler."""
+    return [one for room in rooms() for module in room.routes for one in importlib.import_module(module).HANDLERS]
+
+
+def apps(kind: Literal["apps", "raw_apps"]) -> dict[str, Any]:
+    """ASGI applications by the path that they answer."""
+    found = {}
+    for room in rooms():
+        for path, place in getattr(room, kind).items():
+            module, _, name = place.partition(":")
+            found[path] = getattr(importlib.import_module(module), name)
+    return found
+
+
+def commands(group: str = "") -> Mapping[str, Mapping[str, str]]:
+    """The commands below ``group`` (``""``: below ``strata`` itself): section of the help → last word → where it is."""
+    found: dict[str, dict[str, str]] = {}
+    for room in rooms():
+        for section, table in room.commands.items():
+            for words, place in table.items():
+                before, _, last = words.rpartition(" ")
+                if before == group:
+                    found.setdefault(section, {})[last] = place
+    return found

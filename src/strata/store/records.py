@@ -1,0 +1,231 @@
+"""The one way to keep records: loaded, decoded, at hand in memory, changed by compare-and-swap, audited.
+
+A kind of record has a word (``webhook``), a prefix (``webhook/``) and a type. The word makes the audit log's action
+(``webhook.put``), the error for one that is not there, and the conflict of two who change the same one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from strata.core.errors import Conflict, NotFound
+from strata.store.audit import Ledger
+from strata.store.followed import Followed
+from strata.store.protocol import Delete, Op, Put, Store
+
+log = logging.getLogger(__name__)
+
+R = TypeVar("R", bound=msgspec.Struct)
+Changed = Callable[[str, R | None], None]
+
+_ATTEMPTS = 20
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def _nobody(name: str, record: Any) -> None:
+    """Nobody is told of changes."""
+
+
+class Records(Generic[R]):
+    """All records of one kind, by name. ``start`` before use, then ``stop``."""
+
+    def __init__(
+        self,
+        store: Store,
+        ledger: Ledger,
+        type_: type[R],
+        *,
+        kind: str,
+        prefix: str = "",
+        listed_by: str = "",
+        changed: Changed[R] = _nobody,
+        cleared: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``kind``: the word for one of them. ``prefix``: of their keys, the word and a slash unless given.
+        ``listed_by``: the command that lists them. ``changed``: told of each that came, changed or went (None),
+        whoever did it; ``cleared``: that all are about to be told anew."""
+        self._store = store
+        self._ledger = ledger
+        self._kind = kind
+        self._prefix = prefix or f"{kind}/"
+        self._listed_by = listed_by
+        self._changed = changed
+        self._cleared = cleared
+        self._decode = msgspec.msgpack.Decoder(type_).decode
+        self._found: dict[str, R] = {}
+        self._followed = Followed(store, self._prefix, self._take, self._clear)
+
+    async def start(self) -> None:
+        """Load them, and follow their changes."""
+        await self._followed.start()
+
+    async def stop(self) -> None:
+        """Follow no more."""
+        await self._followed.stop()
+
+    # reading
+
+    @property
+    def all(self) -> Mapping[str, R]:
+        """Every record by name."""
+        return self._found
+
+    @property
+    def sorted(self) -> Sequence[tuple[str, R]]:
+        """Names and records, by name."""
+        return sorted(self._found.items())
+
+    def find(self, name: str) -> R | None:
+        """One of them, or None."""
+        return self._found.get(name)
+
+    def get(self, name: str) -> R:
+        """One of them, or ``NotFound``."""
+        found = self._found.get(name)
+        if found is None:
+            raise self._missing(name)
+        return found
+
+    def revision(self, name: str) -> int:
+        """The store's revision of a record; 0: there is none."""
+        return self._followed.revisions.get(self._prefix + name, 0)
+
+    async def fetch(self, name: str) -> R | None:
+        """One as the store has it now: another controller may just have written it."""
+        revision = await self._store.revision()
+        entry = await self._store.get(self._prefix + name)
+        value, modified = (entry.value, entry.modified) if entry else (None, revision)
+        self._followed.wrote(self._prefix + name, value, modified)
+        return self._found.get(name)
+
+    # writing
+
+    async def put(
+        self,
+        author: str,
+        name: str,
+        record: R,
+        *,
+        expected: int | None = None,
+        action: str = "put",
+        detail: Mapping[str, Any] | None = None,
+        also: Sequence[Op] = (),
+        lease: int = 0,
+    ) -> R:
+        """Create or replace one. ``expected``: the revision that the caller has seen (0: none must be there; None:
+        whatever is there). ``also``: written in the same transaction. ``lease``: that it ends with."""
+        await self.change(
+            author, name, lambda _: record, expected=expected, action=action, detail=detail, also=also, lease=lease
+        )
+        return record
+
+    async def delete(
+        self,
+        author: str,
+        name: str,
+        *,
+        expected: int | None = None,
+        action: str = "delete",
+        detail: Mapping[str, Any] | None = None,
+        also: Sequence[Op] = (),
+    ) -> None:
+        """Remove one; ``NotFound`` if it is not there."""
+        await self.change(author, name, lambda _: None, expected=expected, action=action, detail=detail, also=also)
+
+    async def change(
+        self,
+        author: str,
+        name: str,
+        make: Callable[[R | None], R | None],
+        *,
+        expected: int | None = None,
+        action: str = "put",
+        detail: Mapping[str, Any] | None = None,
+        also: Sequence[Op] = (),
+        lease: int = 0,
+    ) -> R | None:
+        """Make the record of what is there now, as the store has it; None removes it. Tried again where somebody else
+        changes it meanwhile, unless the caller ``expected`` a revision."""
+        key = self._prefix + name
+        for _ in range(_ATTEMPTS):
+            entry = await self._store.get(key)
+            modified = entry.modified if entry else 0
+            if expected is not None and expected != modified:
+                raise self._conflict(name, modified, expected)
+            record = make(None if entry is None else self._readable(key, entry.value))
+            if record is None and entry is None:
+                raise self._missing(name)
+            value = None if record is None else _encode(record)
+            op = Delete(key) if value is None else Put(key, value, lease)
+            try:
+                revision = await self._ledger.commit(
+                    author, f"{self._kind}.{action}", name, [op, *also], {key: modified}, detail
+                )
+            except Conflict:
+                continue  # somebody was faster: again, on top of theirs
+            self._followed.wrote(key, value, revision)
+            return record
+        raise self._too_often(name)
+
+    async def change_all(
+        self, author: str, name: str, make: Callable[[Mapping[str, R]], Mapping[str, R]], *, action: str
+    ) -> None:
+        """Replace those that ``make`` gives, made of all that the store has now: all of them, or none. ``name``: whom
+        the audit log says it is about."""
+        for _ in range(_ATTEMPTS):
+            entries = (await self._store.range(self._prefix)).entries
+            there = ((entry.key, self._readable(entry.key, entry.value)) for entry in entries)
+            found = make({key.removeprefix(self._prefix): record for key, record in there if record is not None})
+            values = {self._prefix + one: _encode(record) for one, record in found.items()}
+            expect = {entry.key: entry.modified for entry in entries}
+            if not values:
+                return
+            try:
+                ops = [Put(key, value) for key, value in values.items()]
+                revision = await self._ledger.commit(author, f"{self._kind}.{action}", name, ops, expect)
+            except Conflict:
+                continue
+            for key, value in values.items():
+                self._followed.wrote(key, value, revision)
+            return
+        raise self._too_often(name)
+
+    def _too_often(self, name: str) -> Conflict:
+        detail = f"others kept changing it ({_ATTEMPTS} attempts)"
+        return Conflict(detail, where=f"{self._kind} {name}", hint="try again")
+
+    def _missing(self, name: str) -> NotFound:
+        hint = f"list them with: {self._listed_by}" if self._listed_by else ""
+        return NotFound(f"no such {self._kind}: {name[:80]}", where=self._kind, hint=hint)
+
+    def _conflict(self, name: str, modified: int, expected: int) -> Conflict:
+        detail = f"it is at revision {modified}, not {expected}" if modified else "it does not exist"
+        hint = "read it again, then decide again"
+        return Conflict(detail, revision=modified, where=f"{self._kind} {name}", hint=hint)
+
+    # following
+
+    def _take(self, key: str, value: bytes | None) -> None:
+        name = key.removeprefix(self._prefix)
+        record = None if value is None else self._readable(key, value)
+        if record is None:
+            self._found.pop(name, None)
+        else:
+            self._found[name] = record
+        self._changed(name, record)
+
+    def _readable(self, key: str, value: bytes) -> R | None:
+        try:
+            return self._decode(value)
+        except msgspec.MsgspecError as error:
+            # One that cannot be read is nobody's reason to lose the others, and can be replaced.
+            log.error("a record cannot be read", extra={"key": key, "reason": str(error)})
+            return None
+
+    def _clear(self) -> None:
+        self._found.clear()
+        self._cleared()

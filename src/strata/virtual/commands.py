@@ -1,0 +1,244 @@
+"""``strata virtual``: real (emulated) machines on this machine, each with a network boot and a Redfish BMC."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from strata.cli import listing as ls
+from strata.cli.output import fold, many
+from strata.cli.session import Session, pass_session
+from strata.core.errors import Conflict, NotFound
+
+if TYPE_CHECKING:
+    from strata.cli.client import Json
+    from strata.virtual.qemu.description import Description
+
+FIELDS = (
+    ls.plain("name"),
+    ls.plain("power"),
+    ls.number("pid"),
+    ls.plain("firmware"),
+    ls.number("memory", shown=False),
+    ls.plain("mac"),
+    ls.plain("address"),
+    ls.plain("bmc"),
+    ls.plain("uuid", shown=False),
+    ls.plain("serial", shown=False),
+    ls.plain("console", shown=False),
+)
+
+DIRECTORY = click.option(
+    "--dir",
+    "directory",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder of the chassis. Default: 'virtual' in the state directory.",
+)
+
+
+@click.group()
+def virtual() -> None:
+    """Make a chassis of QEMU nodes on this machine (needs root)."""
+
+
+@virtual.command()
+@click.option("--nodes", type=click.IntRange(1, 200), default=4, show_default=True, help="How many.")
+@click.option("--uefi", type=click.IntRange(0, 200), default=0, show_default=True, help="So many of them with UEFI.")
+@click.option("--memory", type=click.IntRange(128, 1 << 20), default=768, show_default=True, help="MiB of each node.")
+@click.option("--network", default="10.77.0.0/24", show_default=True, help="Of the nodes; the server has its first.")
+@click.option("--host-link/--no-host-link", default=True, show_default=True, help="An address for this machine, too.")
+@DIRECTORY
+@ls.json_option
+@pass_session
+def create(
+    session: Session,
+    nodes: int,
+    uefi: int,
+    memory: int,
+    network: str,
+    host_link: bool,
+    directory: Path | None,
+    as_json: bool,
+) -> None:
+    """Create a chassis: nodes on a bridge in a network namespace, all off, each with a Redfish BMC.
+
+    Nodes run until they are switched off or the chassis is destroyed, whatever becomes of Strata.
+
+    \b
+    Example: strata virtual create --nodes 4 --uefi 2
+    """
+    import msgspec
+
+    from strata.virtual.qemu.create import create as make
+    from strata.virtual.qemu.description import PASSWORD, Options
+
+    place = _place(session, directory)
+    found = make(Options(directory=place, nodes=nodes, uefi=uefi, memory=memory, network=network, host_link=host_link))
+    if as_json:
+        session.out.json(msgspec.to_builtins(found) | {"directory": str(place)})
+        return
+    session.out.line(f"{many(nodes, 'node')} in {place}, all off; namespace {found.namespace}, server {found.server}")
+    session.out.line(f"  controllers  {found.nodes[0].bmc} ... (inside the namespace; user {found.user}, password in")
+    session.out.line(f"               {place / PASSWORD})")
+    if found.link is not None:
+        session.out.line(f"  this machine reaches the namespace at {found.link.inside}")
+    session.out.line(f"  run inside   ip netns exec {found.namespace} COMMAND")
+
+
+@virtual.command("list")
+@DIRECTORY
+@ls.listing(FIELDS, sort="name")
+@pass_session
+def list_(session: Session, directory: Path | None, view: ls.Listing) -> None:
+    """List the nodes of a chassis and which of them run.
+
+    \b
+    Example: strata virtual list --match power=on
+    """
+    ls.show(session, FIELDS, _nodes(_place(session, directory)), view)
+
+
+@virtual.command()
+@click.argument("nodes", nargs=-1, metavar="[NODES]...")
+@DIRECTORY
+@pass_session
+def start(session: Session, nodes: tuple[str, ...], directory: Path | None) -> None:
+    """Switch nodes on, those that are off. Their BMCs are started first, should they have died; without NODES,
+    only these.
+
+    \b
+    Example: strata virtual start n0001
+             strata virtual start n[0001-0004]
+             strata virtual start
+    """
+    from strata.virtual.qemu.create import running
+    from strata.virtual.qemu.create import start as serve
+    from strata.virtual.qemu.switch import switch_on
+
+    place = _place(session, directory)
+    chosen = _chosen(place, nodes)
+    serve(place)
+    if not chosen:
+        session.out.line(f"the controllers of {place} answer")
+        return
+    before = running(place)
+    switch_on(place, chosen)
+    for node in chosen:
+        session.out.line(f"{node} was on already" if node in before else f"switched {node} on")
+
+
+@virtual.command()
+@click.argument("nodes", nargs=-1, required=True, metavar="NODES...")
+@DIRECTORY
+@pass_session
+def kill(session: Session, nodes: tuple[str, ...], directory: Path | None) -> None:
+    """Kill nodes' QEMU processes, as if their power had failed: to see what Strata does about it.
+
+    \b
+    Example: strata virtual kill n0001
+    """
+    from strata.core import process as ps
+    from strata.virtual.qemu.create import running
+
+    place = _place(session, directory)
+    chosen, on = _chosen(place, nodes), running(place)
+    off = [node for node in chosen if node not in on]
+    if off:
+        raise Conflict("it is off" if len(off) == 1 else "they are off", where=fold(off))
+    for node in chosen:
+        ps.stop(on[node], grace=0)
+        session.out.line(f"killed {node} (pid {on[node].pid})")
+
+
+@virtual.command()
+@click.argument("node")
+@click.argument("argv", nargs=-1, metavar="[-- COMMAND [ARGUMENT]...]")
+@DIRECTORY
+@pass_session
+def login(session: Session, node: str, argv: tuple[str, ...], directory: Path | None) -> None:
+    """Log in to a node by ssh, as root. Its image must have a server for it, as the one of 'strata up' has.
+
+    \b
+    Example: strata virtual login n0001
+             strata virtual login n0001 -- cat /etc/os-release
+    """
+    import os
+
+    from strata.virtual.qemu import description, network
+    from strata.virtual.qemu import login as ssh
+
+    place = _place(session, directory)
+    found = description.read(place)
+    address = next((one.address for one in found.nodes if one.name == node), None)
+    if address is None:
+        raise _not_here(found, node)
+    network.tool("ssh", "openssh-client")
+    command = [*network.prefix_of(found.namespace), *ssh.command(place, address), *argv]
+    os.execvp(command[0], command)
+
+
+@virtual.command()
+@DIRECTORY
+@ls.json_option
+@pass_session
+def destroy(session: Session, directory: Path | None, as_json: bool) -> None:
+    """Destroy a chassis: every node, process, device and file of it. Doing it twice is fine.
+
+    \b
+    Example: strata virtual destroy
+    """
+    from strata.virtual.qemu.create import destroy as take_away
+
+    place = _place(session, directory)
+    there = place.exists()
+    done = take_away(place)
+    if done.left:
+        pids = ", ".join(map(str, done.left))
+        session.out.note(f"processes of others still run inside the namespace, which ends with them: {pids}")
+    if as_json:
+        session.out.json({"destroyed": str(place), "stopped": done.stopped, "left": done.left})
+    else:
+        told = f"destroyed the chassis in {place}; processes ended: {len(done.stopped)}"
+        session.out.line(told if there else f"nothing to destroy: there is no {place}")
+
+
+def _place(session: Session, directory: Path | None) -> Path:
+    return (directory or session.state_dir / "virtual").absolute()
+
+
+def _chosen(place: Path, words: tuple[str, ...]) -> list[str]:
+    """The nodes that the words (nodesets) name, all of which the chassis has."""
+    from strata.core.nodeset import expand
+    from strata.virtual.qemu import description
+
+    found = description.read(place)
+    there = [node.name for node in found.nodes]
+    chosen = expand(",".join(words), nodes=there) if words else []
+    unknown = set(chosen) - set(there)
+    if unknown:
+        raise _not_here(found, fold(unknown))
+    return chosen
+
+
+def _not_here(found: Description, what: str) -> NotFound:
+    there = fold(node.name for node in found.nodes)
+    return NotFound(f"the chassis has {there}", where=what, hint="strata virtual list shows all")
+
+
+def _nodes(place: Path) -> list[Json]:
+    import msgspec
+
+    from strata.virtual.qemu import description
+    from strata.virtual.qemu.command import CONSOLE_LOG
+    from strata.virtual.qemu.create import running
+
+    on = running(place)
+    found: list[Json] = [msgspec.to_builtins(node) for node in description.read(place).nodes]
+    for node in found:
+        process = on.get(node["name"])
+        node["power"] = "off" if process is None else "on"
+        node["pid"] = None if process is None else process.pid
+        node["console"] = str(place / description.NODES / node["name"] / CONSOLE_LOG)
+    return found
