@@ -42,7 +42,20 @@ STARTED = frozenset(
             "sbatch",
             "scontrol",
         ),
-        *("setpriv", "sh", "sleep", "slurmctld", "ssh", "sysctl", "tar", "umount", "unshare", "unsquashfs", "useradd"),
+        *(
+            "setpriv",
+            "sh",
+            "sleep",
+            "slurmctld",
+            "squeue",
+            "ssh",
+            "sysctl",
+            "tar",
+            "umount",
+            "unshare",
+            "unsquashfs",
+            "useradd",
+        ),
         *("wrk", "xorriso", "zstd"),
     }
 )
