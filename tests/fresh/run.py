@@ -20,8 +20,8 @@ from fresh.machine import BASE, SUITE, FreshMachine, Here, is_root
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TARGETS = ("up", "down", "test")
-CLONE = "/root/strata"
-_BUNDLE = "/root/strata.bundle"
+CLONE = "/srv/strata"
+_BUNDLE = "/srv/strata.bundle"
 
 _FETCH = f"""
 set -e
