@@ -34,7 +34,7 @@ ROOMS = (
     "provisioning.agents",
     "provisioning.exec",
     "provisioning.images",
-    "provisioning.personality",
+    "provisioning.personalities",
     "provisioning.minos",
     "power",
     "power.capmc",

@@ -29,8 +29,8 @@ from strata.provisioning.exec.records import ExecRequest, ExecResult
 from strata.provisioning.exec.service import ExecService
 from strata.provisioning.identity.identity import Identity
 from strata.provisioning.images.release import CHUNK, Release, signed
-from strata.provisioning.personality.records import File, ImageSetSpec, Member, Ready
-from strata.provisioning.personality.service import ImageSetService
+from strata.provisioning.personalities.records import File, Member, PersonalitySpec, Ready
+from strata.provisioning.personalities.service import PersonalityService
 from strata.provisioning.signing import Signer
 from strata.store.memory import MemoryStore
 from support.agent_site import AgentSite, FakeReleases, agent_site
@@ -164,7 +164,7 @@ async def put_set(site: AgentSite, greeting: str) -> None:
         ready=Ready(kind="file", path="/run/ready", within=60),
         files=(File(path="/etc/greeting", content=greeting),),
     )
-    await site.services.get(ImageSetService).put(LOCAL_ADMIN, "compute", ImageSetSpec(members=(member,)), None)
+    await site.services.get(PersonalityService).put(LOCAL_ADMIN, "compute", PersonalitySpec(members=(member,)), None)
 
 
 async def want(site: AgentSite, **wanted: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from agent_process import AgentProcess, make_image
 from fake_controller import Controller
-from set_support import SERVICE, image_set, member, release_of
+from personality_support import SERVICE, member, personality, release_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.server]
 
@@ -42,7 +42,7 @@ def test_one_member_that_fails_is_given_up_in_the_end_and_the_other_never_notice
     well, ill = release_of(site, tmp_path / "a"), release_of(site, tmp_path / "b", FAILING, name="svc")
     gate = tmp_path / "gate"
     failing = member("svc", ill, mounts=[{"source": str(gate), "target": "/gate"}])
-    compute = image_set("compute", "a", member("system", well), failing)
+    compute = personality("compute", "a", member("system", well), failing)
     run_set(site, compute)
     before = reported(site, "system")
     (gate / "fail").touch()
@@ -87,8 +87,8 @@ def test_a_member_that_cannot_be_killed_is_not_taken_for_stopped(
     old, new = release_of(site, tmp_path / "a", asking), release_of(site, tmp_path / "b", serial=2)
     where = tmp_path / "node/device"
     blocked = member("system", old, mounts=[{"source": str(where), "target": "/device"}])
-    first = image_set("compute", "a", blocked, member("side", new))
-    second = image_set("compute", "b", member("system", new), member("side", new))
+    first = personality("compute", "a", blocked, member("side", new))
+    second = personality("compute", "b", member("system", new), member("side", new))
     with silent_device(node, where) as device:
         run_set(site, first)
         side = reported(site, "side")
@@ -113,7 +113,7 @@ def test_a_set_that_cannot_start_from_its_images_does_not_cost_the_one_that_runs
     tmp_path: Path, site: Controller, node: AgentProcess
 ) -> None:
     good = release_of(site, tmp_path / "a")
-    first = image_set("compute", "a", member("system", good))
+    first = personality("compute", "a", member("system", good))
     run_set(site, first)
     before = reported(site, "system")
     stranger = {"argv": ["/bin/sh", "/service"], "env": [], "cwd": "/", "user": "nobody"}
@@ -122,7 +122,7 @@ def test_a_set_that_cannot_start_from_its_images_does_not_cost_the_one_that_runs
         ("b", member("system", good, argv=["/usr/sbin/missing"]), "there is no /usr/sbin/missing in its image"),
         ("c", member("system", other), "user 'nobody' is not in its /etc/passwd"),
     ):
-        refused = site.do("switch", set=image_set("compute", digest, broken))
+        refused = site.do("switch", set=personality("compute", digest, broken))
         assert why in refused["error"]
         assert site.wait_state("active", first["digest"])["set"]["reason"]
         assert reported(site, "system") == before
@@ -139,7 +139,7 @@ def test_a_full_init_is_the_first_process_of_its_own_system(
     image = make_image(folder, service, more={"etc/inittab": table, "mnt/.keep": "", "etc/hostname": "image"})
     release = site.site.release(image)
     init = member("system", release, init=True, argv=["/bin/busybox", "init"])
-    run_set(site, image_set("full", "a", init))
+    run_set(site, personality("full", "a", init))
     site.wait_state("active")
 
     def inside(script: str) -> str:

@@ -52,7 +52,7 @@ def images(site: Controller, tmp_path_factory: pytest.TempPathFactory) -> dict[s
     return made
 
 
-def image_set(release: dict[str, Any], mode: str = "ram") -> dict[str, Any]:
+def personality(release: dict[str, Any], mode: str = "ram") -> dict[str, Any]:
     member = {
         "name": "system", "release": release, "mode": mode,
         "ready": {"kind": "file", "path": "/run/up", "within": 60}, "restart": {"most": 3, "backoff": 0.2},
@@ -75,7 +75,7 @@ def test_its_first_report_says_what_it_is_and_that_it_runs_nothing_yet(machine: 
 def test_a_set_runs_is_changed_goes_back_and_survives_its_agent(
     machine: Machine, site: Controller, images: dict[str, dict[str, Any]]
 ) -> None:
-    small, big = image_set(images["small"]), image_set(images["big"])
+    small, big = personality(images["small"]), personality(images["big"])
     assert site.do("load", set=small)["ok"]
     started = site.do("start", digest=small["digest"])
     assert started["ok"], started
@@ -84,12 +84,12 @@ def test_a_set_runs_is_changed_goes_back_and_survives_its_agent(
     changed = site.do("switch", set=big, seconds=120)
     assert changed["ok"], changed
 
-    changed = site.do("switch", set=image_set(images["big"], "demand"), seconds=120)
+    changed = site.do("switch", set=personality(images["big"], "demand"), seconds=120)
     assert changed["ok"], changed
     assert shell(site, "busybox sha256sum /padding", "system").split()[0] == images["padding"]["sha256"]
     assert shell(site, "ls /run/strata/images").strip() == "", "its memory was given back"
 
-    refused = site.do("switch", set=image_set(images["broken"]), seconds=120)
+    refused = site.do("switch", set=personality(images["broken"]), seconds=120)
     assert not refused["ok"] and "no luck" in refused["error"]
     state = site.wait_state("active")
     assert state["set"]["name"] == "big-demand"

@@ -52,7 +52,7 @@ async def provide(real: RealService, ids: Ids) -> None:
             if (await client.get(f"/v1/images/{IMAGE}/{tag}")).status_code == 404:
                 _good(await client.put(f"/v1/images/{IMAGE}/{tag}", json=source))
         members = [{"name": "system", "release": f"{IMAGE}:{TAGS[0]}"}]
-        _good(await client.put(f"/v1/image-sets/{SET}", json={"members": members}))
+        _good(await client.put(f"/v1/personalities/{SET}", json={"members": members}))
         _good(await client.put(f"/v1/boot/profiles/{PROFILE}", json={"parameters": "loglevel=7", "minos": BUILD}))
         if not ids.upload or not real.of(Images).shelf.upload(ids.upload).exists():
             ids.upload = await _upload(client)

@@ -1,4 +1,4 @@
-"""What becomes of nodes whose certificate was revoked or whose image set cannot be run, and of machines that shall be
+"""What becomes of nodes whose certificate was revoked or whose personality cannot be run, and of machines that shall be
 nodes at an address that is none of theirs."""
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from strata.provisioning.addresses import misplaced
 from strata.provisioning.boot.requests import BootControl
 from strata.provisioning.identity.records import BootRecord
 from strata.provisioning.networks import parse
-from strata.provisioning.personality.records import ImageSetSpec, Member
-from strata.provisioning.personality.service import ImageSetService
+from strata.provisioning.personalities.records import Member, PersonalitySpec
+from strata.provisioning.personalities.service import PersonalityService
 from support.agent_site import AgentSite, FakeIdentity, agent_site
 from support.fake_agents import FakeAgent, http_over, running
 
@@ -70,10 +70,10 @@ async def test_a_revoked_certificate_is_a_fact_at_once_and_not_when_the_node_is_
             assert identity.records[name].revoked_by == LOCAL_ADMIN.name
 
 
-async def test_an_image_set_that_cannot_be_resolved_fails_on_nobody_and_runs_when_it_can(site: AgentSite) -> None:
+async def test_an_personality_that_cannot_be_resolved_fails_on_nobody_and_runs_when_it_can(site: AgentSite) -> None:
     site.releases.move("debian:12", 1)
-    spec = ImageSetSpec(members=(Member(name="system", release="debian:12"),))
-    await site.services.get(ImageSetService).put(LOCAL_ADMIN, "compute", spec, None)
+    spec = PersonalitySpec(members=(Member(name="system", release="debian:12"),))
+    await site.services.get(PersonalityService).put(LOCAL_ADMIN, "compute", spec, None)
     release = site.releases.remove("debian:12")
     await site.sets.settled()
     assert "no such image" in site.sets.problem("compute")

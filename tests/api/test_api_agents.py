@@ -15,8 +15,8 @@ import pytest
 
 from strata.fleet.access.principal import LOCAL_ADMIN
 from strata.provisioning.agents.service import AgentService
-from strata.provisioning.personality.records import File, ImageSetSpec, Member
-from strata.provisioning.personality.service import ImageSetService
+from strata.provisioning.personalities.records import File, Member, PersonalitySpec
+from strata.provisioning.personalities.service import PersonalityService
 from strata.store.memory import MemoryStore
 from support.agent_site import AgentSite, agent_site
 from support.fake_agents import FakeAgent, crowd, http_over, node_headers, running
@@ -53,8 +53,8 @@ async def want(site: AgentSite, select: str, **wanted: str) -> None:
 
 
 async def put_set(site: AgentSite, name: str = "compute", **member: Any) -> str:
-    spec = ImageSetSpec(members=(Member(name="system", release="debian:12", **member),))
-    return (await site.services.get(ImageSetService).put(LOCAL_ADMIN, name, spec, None)).digest
+    spec = PersonalitySpec(members=(Member(name="system", release="debian:12", **member),))
+    return (await site.services.get(PersonalityService).put(LOCAL_ADMIN, name, spec, None)).digest
 
 
 async def exec_on(site: AgentSite, select: str, *argv: str, timeout: float = 60.0) -> dict[str, Any]:

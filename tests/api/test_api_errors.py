@@ -113,7 +113,7 @@ async def test_bad_input_gets_a_problem(
         ("DELETE", "/v1/freezes/nothing", None, "must be fleet, group:NAME or node:NAME, such as group:compute"),
         (
             "PUT",
-            "/v1/image-sets/a",
+            "/v1/personalities/a",
             b'{"members":[{"name":"a","release":"x:1","mode":"rom"}]}',
             "'rom' is none of: demand, ram",
         ),

@@ -18,7 +18,7 @@ from strata.fleet.nodes.records import NodeSpec
 from strata.provisioning.agents.records import AdoptMachine
 from strata.provisioning.boot.records import Profile
 from strata.provisioning.images.build.recipe import Recipe, parse_recipe
-from strata.provisioning.personality.records import ImageSetSpec
+from strata.provisioning.personalities.records import PersonalitySpec
 
 
 def in_schema(tree: Any) -> Iterator[str]:
@@ -83,34 +83,34 @@ def test_an_explanation_is_words_and_an_example_that_would_be_accepted() -> None
         (NodeSpec, {"name": "n1", "interfaces": [{"mac": "52:54"}]}, "such as 52:54:00:12:34:56 - at `$.interfaces[0]"),
         (NodeSpec, {"name": "n 1"}, "a name is 1 to 63 letters"),
         (
-            ImageSetSpec,
+            PersonalitySpec,
             {"members": [{"name": "a", "release": "x:1", "files": [{"path": "etc/x"}]}]},
             "a path begins with '/', and is one line, such as /etc/motd - at `$.members[0].files[0].path`",
         ),
         (
-            ImageSetSpec,
+            PersonalitySpec,
             {"members": [{"name": "a", "release": "x:1", "env": {"A=B": "c"}}]},
             "the name of an environment variable is letters, digits and '_'",
         ),
         (
-            ImageSetSpec,
+            PersonalitySpec,
             {"members": [{"name": "a", "release": "x:1", "mode": "rom"}]},
             "'rom' is none of: demand, ram (did you mean ram?) - at `$.members[0].mode`",
         ),
         (
-            ImageSetSpec,
+            PersonalitySpec,
             {"members": [{"name": "a", "release": "x:1", "ready": {"kind": "7"}}]},
             "'7' is none of: command, file, started, tcp - at `$.members[0].ready.kind`",
         ),
         (
-            ImageSetSpec,
+            PersonalitySpec,
             {"members": [{"name": "a", "release": "x:1", "ready": {"kinds": "tcp"}}]},
             "unknown key 'kinds'; accepted are kind, path, port, argv, within (did you mean kind?)",
         ),
         (Profile, {"method": "pxe"}, "'pxe' is none of: http, ipxe, media"),
-        (ImageSetSpec, {"members": 3}, "must be a list, not a whole number - at `$.members`"),
-        (ImageSetSpec, {"members": [{"name": "a", "release": 1.5}]}, "must be text, not a number"),
-        (ImageSetSpec, {}, "members is missing"),
+        (PersonalitySpec, {"members": 3}, "must be a list, not a whole number - at `$.members`"),
+        (PersonalitySpec, {"members": [{"name": "a", "release": 1.5}]}, "must be text, not a number"),
+        (PersonalitySpec, {}, "members is missing"),
         (NodeSpec, {"name": "n1", "nid": "x"}, "must be a whole number, not text"),
     ],
 )

@@ -63,7 +63,7 @@ async def test_no_get_changes_anything(real: RealService, client: httpx.AsyncCli
         "/v1/groups/": "gpu",
         "/v1/power/": RAN,
         "/v1/images/": IMAGE,
-        "/v1/image-sets/": SET,
+        "/v1/personalities/": SET,
         "/v1/boot/profiles/": PROFILE,
         "/v1/boot/media/": medium,
     }

@@ -188,7 +188,7 @@ async def test_a_scoped_operator_reaches_only_its_nodes_through_agents_and_boots
         assert (await client.get(f"/v1/exec/{ids.run}")).status_code == 404
         assert (await client.delete(f"/v1/exec/{ids.run}")).status_code == 404
         assert (await client.get("/v1/boot/unknown")).status_code == 403
-        for path in ("/v1/image-sets/nodes", "/v1/images/tiny/1", "/v1/boot/profiles/debug"):
+        for path in ("/v1/personalities/nodes", "/v1/images/tiny/1", "/v1/boot/profiles/debug"):
             assert (await client.delete(path)).status_code == 403, path
 
 

@@ -66,7 +66,7 @@ PATH = {
     "/v1/groups name": GROUPS,
     "/v1/documents name": ["base", "gpu", "new"],
     "/v1/images name": [IMAGE, "absent"],
-    "/v1/image-sets name": [SET, "new"],
+    "/v1/personalities name": [SET, "new"],
     "/v1/boot/profiles name": ["default", PROFILE, "new"],
     "name": NAMES,
     "tag": [*TAGS, "absent"],

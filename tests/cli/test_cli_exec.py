@@ -1,4 +1,4 @@
-"""``strata node exec``, ``node agent``, ``image-set`` and ``boot unknown`` against a fake service."""
+"""``strata node exec``, ``node agent``, ``personality`` and ``boot unknown`` against a fake service."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from cli_support import Run
 from fake_server import Call, FakeServer, Refusal
 
-from strata.provisioning.personality.commands import DERIVED
-from strata.provisioning.personality.records import ImageSetSpec, ImageSetView
+from strata.provisioning.personalities.commands import DERIVED
+from strata.provisioning.personalities.records import PersonalitySpec, PersonalityView
 
 Json = dict[str, Any]
 
@@ -62,7 +62,7 @@ class Agents:
 
     def show_set(self, _: FakeServer, call: Call) -> Json:
         if call.name not in self.sets:
-            raise Refusal(404, "no such image set", title="Not found")
+            raise Refusal(404, "no such personality", title="Not found")
         return self.sets[call.name]
 
     def agent(self, _: FakeServer, call: Call) -> Json:
@@ -99,10 +99,10 @@ def agents(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> Agents:
         ("POST", "/v1/exec", "", made.begin),
         ("GET", f"/v1/exec/{one}", "after wait", made.show),
         ("DELETE", f"/v1/exec/{one}", "", made.cancel),
-        ("GET", "/v1/image-sets", "", lambda _, call: {"items": list(made.sets.values())}),
-        ("GET", f"/v1/image-sets/{one}", "", made.show_set),
-        ("PUT", f"/v1/image-sets/{one}", "", made.put_set),
-        ("DELETE", f"/v1/image-sets/{one}", "", lambda _, call: (204, made.sets.pop(call.name) and None)),
+        ("GET", "/v1/personalities", "", lambda _, call: {"items": list(made.sets.values())}),
+        ("GET", f"/v1/personalities/{one}", "", made.show_set),
+        ("PUT", f"/v1/personalities/{one}", "", made.put_set),
+        ("DELETE", f"/v1/personalities/{one}", "", lambda _, call: (204, made.sets.pop(call.name) and None)),
         ("GET", f"/v1/nodes/{one}/agent", "", made.agent),
         ("GET", "/v1/boot/unknown", "", lambda _, call: listed),
         ("POST", f"/v1/boot/unknown/{one}", "", made.adopt),
@@ -181,35 +181,35 @@ def test_minos_and_member_exclude_each_other_and_a_command_is_needed(run: Run, a
     assert run("node", "exec", "n1").code == 2
 
 
-def test_an_image_set_is_written_listed_shown_and_deleted(run: Run, agents: Agents, tmp_path: Path) -> None:
+def test_an_personality_is_written_listed_shown_and_deleted(run: Run, agents: Agents, tmp_path: Path) -> None:
     file = tmp_path / "compute.yaml"
     file.write_text("name: compute\nmembers:\n  - {name: system, release: 'debian:12', ready: {kind: tcp, port: 80}}\n")
-    got = run("image-set", "put", str(file))
+    got = run("personality", "put", str(file))
     assert got.code == 0 and "debian:12" in got.out and "tcp" in got.out
-    assert "compute" in run("image-set", "list").out
-    assert json.loads(run("image-set", "show", "compute", "--json").out)["members"][0]["name"] == "system"
-    assert run("image-set", "delete", "compute").code == 0
-    assert run("image-set", "show", "compute").code == 1
+    assert "compute" in run("personality", "list").out
+    assert json.loads(run("personality", "show", "compute", "--json").out)["members"][0]["name"] == "system"
+    assert run("personality", "delete", "compute").code == 0
+    assert run("personality", "show", "compute").code == 1
 
 
 def test_what_put_takes_no_notice_of_is_just_what_show_adds() -> None:
-    shown, written = ImageSetView.__struct_fields__, ImageSetSpec.__struct_fields__
+    shown, written = PersonalityView.__struct_fields__, PersonalitySpec.__struct_fields__
     assert set(DERIVED) == set(shown) - set(written) - {"name"}
 
 
 def test_a_field_that_nobody_knows_is_not_thrown_away_in_silence(run: Run, agents: Agents, tmp_path: Path) -> None:
     file = tmp_path / "compute.json"
     file.write_text('{"name": "compute", "members": [], "running": 3, "runing": 3}')
-    run("image-set", "put", str(file))
+    run("personality", "put", str(file))
     assert agents.sets["compute"]["runing"] == 3, "the service gets it, and says no"
     assert agents.sets["compute"]["running"] == 1
 
 
 @pytest.mark.parametrize("text", ["[1, 2]", "members: []", "{", "name: 5\nmembers: []"])
-def test_a_file_that_is_no_image_set_is_refused_by_name(run: Run, agents: Agents, tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_no_personality_is_refused_by_name(run: Run, agents: Agents, tmp_path: Path, text: str) -> None:
     file = tmp_path / "bad.yaml"
     file.write_text(text)
-    got = run("image-set", "put", str(file))
+    got = run("personality", "put", str(file))
     assert got.code == 1 and "bad.yaml" in got.err and not agents.sets
 
 

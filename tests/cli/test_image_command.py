@@ -138,7 +138,7 @@ def test_an_image_that_nodes_may_run_is_not_deleted(site: ImageSite, run: Run, a
     site.used["a:1"] = ("compute", "login")
     refused = run("image", "delete", "a:1")
     assert refused.code == 3
-    assert "the image set compute is made of it, and 1 more" in refused.err
+    assert "the personality compute is made of it, and 1 more" in refused.err
     assert [item["tag"] for item in run("image", "list", "--json").json] == ["1"]
 
 

@@ -20,8 +20,8 @@ from strata.fleet.access.principal import LOCAL_ADMIN
 from strata.fleet.controller.controller import Controller
 from strata.hardware.model import LAYER as HARDWARE
 from strata.provisioning.model import LAYER as PROVISIONING
-from strata.provisioning.personality.records import ImageSetSpec, Member
-from strata.provisioning.personality.service import ImageSetService
+from strata.provisioning.personalities.records import Member, PersonalitySpec
+from strata.provisioning.personalities.service import PersonalityService
 from strata.store.memory import MemoryStore
 from support.agent_site import AgentSite, agent_site
 from support.fake_agents import FakeAgent, http_over, running
@@ -45,8 +45,8 @@ async def until(check: Callable[[], bool]) -> None:
 
 async def put_set(site: AgentSite, name: str, serial: int) -> None:
     site.releases.move(f"{name}:12", serial)
-    spec = ImageSetSpec(members=(Member(name="system", release=f"{name}:12"),))
-    await site.services.get(ImageSetService).put(LOCAL_ADMIN, name, spec, None)
+    spec = PersonalitySpec(members=(Member(name="system", release=f"{name}:12"),))
+    await site.services.get(PersonalityService).put(LOCAL_ADMIN, name, spec, None)
 
 
 async def want(site: AgentSite, **wanted: str) -> None:

@@ -206,10 +206,10 @@ async def test_what_an_agent_says_no_to_has_failed(site: Site, error: str, outco
     assert Outcome(outcomes.codes[0]) == outcome and outcomes.reasons[0] == error
 
 
-async def test_an_image_set_that_cannot_be_run_is_not_tried_on_anybody(site: Site) -> None:
+async def test_an_personality_that_cannot_be_run_is_not_tried_on_anybody(site: Site) -> None:
     goals = {"image": Column.same("nothing", 1)}
     outcomes = await site.driver.act(STEPS["load-image"], batch(goals=goals))
-    assert Outcome(outcomes.codes[0]) == Outcome.UNTRIED and "no such image set" in outcomes.reasons[0]
+    assert Outcome(outcomes.codes[0]) == Outcome.UNTRIED and "no such personality" in outcomes.reasons[0]
 
 
 async def test_a_boot_that_there_is_no_way_for_is_not_tried(site: Site) -> None:

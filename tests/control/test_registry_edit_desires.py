@@ -39,14 +39,14 @@ async def test_what_nobody_knows_cannot_be_wanted() -> None:
 
     def known(name: str) -> None:
         if name != "compute":
-            raise NotFound("no such image set", where=name, hint="strata image-set list")
+            raise NotFound("no such personality", where=name, hint="strata personality list")
 
     async with a_fleet("n1") as fleet:
         fleet.edits.known = {"image": known}
         revision = await fleet.store.revision()
-        with pytest.raises(BadRequest, match="no such image set"):
+        with pytest.raises(BadRequest, match="no such personality"):
             await fleet.edits.set_desires(fleet.at("n1"), {"image": ["compute", "nope"]}, [], "alice")
-        with pytest.raises(BadRequest, match="no such image set"):
+        with pytest.raises(BadRequest, match="no such personality"):
             await fleet.edits.put_document(document("d", image="nope"), "alice")
         assert await fleet.store.revision() == revision
         await fleet.edits.set_desires(fleet.at("n1"), {"image": "compute"}, [], "alice")

@@ -141,7 +141,8 @@ async def test_a_script_gets_nothing_from_the_service_but_what_a_build_needs(
     await site.take(an_image(a_system()), "base:1")
     scripts = "busybox env > /env; busybox grep SigIgn /proc/self/status > /ignored; ls /proc/self/fd > /open"
     release = await site.build("child:1", f"from: base:1\nrun: ['{scripts}']\n")
-    assert int(site.contents(release, "ignored").split()[1], 16) == 0
+    of_the_c_library = 1 << 31 | 1 << 32  # its two signals are whatever they were: it lets nobody set them
+    assert int(site.contents(release, "ignored").split()[1], 16) & ~of_the_c_library == 0
     assert site.contents(release, "open").split() == [b"0", b"1", b"2", b"3"]  # the last is the folder itself
     names = {line.partition(b"=")[0] for line in site.contents(release, "env").splitlines()}
     assert names <= {b"PATH", b"LANG", b"HOME", b"DEBIAN_FRONTEND", b"PWD", b"SHLVL", b"OLDPWD", b"_"}

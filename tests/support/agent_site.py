@@ -35,8 +35,8 @@ from strata.provisioning.identity.records import PREFIX as BOOTS
 from strata.provisioning.identity.records import BootRecord
 from strata.provisioning.images.release import ImageConfig, Release
 from strata.provisioning.model import LAYER as PROVISIONING
-from strata.provisioning.personality.service import ImageSetService
-from strata.provisioning.personality.sets import ImageSets
+from strata.provisioning.personalities.resolve import Personalities
+from strata.provisioning.personalities.service import PersonalityService
 from strata.store.audit import Ledger
 from strata.store.memory import MemoryStore
 from strata.store.protocol import Store
@@ -157,7 +157,7 @@ class AgentSite:
             restarted=lambda name: self.service.controller.agent_restarted(name),
             hold_most=hold_most,
         )
-        self.sets = ImageSets(store, Ledger(store), releases, changed=self._set_changed)
+        self.sets = Personalities(store, Ledger(store), releases, changed=self._set_changed)
         self.inventories = Inventories(directory / "inventories.db")
         ground = Ground(
             node=lambda name: self.service.registry.node(name),
@@ -208,7 +208,7 @@ class AgentSite:
         )
         fleet.put(AgentService(fleet, self.hub, unknown, self.inventories))
         fleet.put(ExecService(fleet, self.hub))
-        fleet.put(ImageSetService(fleet, self.sets))
+        fleet.put(PersonalityService(fleet, self.sets))
 
     def fact(self, node: str, variable: str) -> str:
         """What is believed of a node."""

@@ -86,8 +86,10 @@ class EtcdCluster:
 
     def pause(self, name: str) -> None:
         """Stop a member in its tracks (SIGSTOP): connections stay open, nothing answers."""
-        self._processes[name].send_signal(signal.SIGSTOP)
+        process = self._processes[name]
+        process.send_signal(signal.SIGSTOP)
         self._paused.add(name)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)  # sent is not yet obeyed
 
     def resume(self, name: str) -> None:
         """Let a paused member go on (SIGCONT)."""

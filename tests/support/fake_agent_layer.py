@@ -15,8 +15,15 @@ from strata.provisioning.agents.service import AgentService
 from strata.provisioning.agents.unknown import UnknownMachines
 from strata.provisioning.exec.records import ExecRequest, ExecResult, ExecView
 from strata.provisioning.exec.service import ExecService
-from strata.provisioning.personality.records import ImageSet, ImageSetList, ImageSetSpec, ImageSetView, Member, check
-from strata.provisioning.personality.service import ImageSetService
+from strata.provisioning.personalities.records import (
+    Member,
+    Personality,
+    PersonalityList,
+    PersonalitySpec,
+    PersonalityView,
+    check,
+)
+from strata.provisioning.personalities.service import PersonalityService
 from support.agent_site import FakeIdentity
 
 SET = "compute"
@@ -100,26 +107,26 @@ class FakeExec:
         return self._runs[ident]
 
 
-class FakeImageSets:
-    """Stands in for ``ImageSetService``: every image is there."""
+class FakePersonalities:
+    """Stands in for ``PersonalityService``: every image is there."""
 
     def __init__(self) -> None:
-        self._sets = {SET: (ImageSet(name=SET, members=(Member(name="system", release="debian:12"),)), 1)}
+        self._sets = {SET: (Personality(name=SET, members=(Member(name="system", release="debian:12"),)), 1)}
 
-    async def all(self, who: Principal) -> ImageSetList:
-        return ImageSetList(items=tuple([await self.show(who, name) for name in sorted(self._sets)]))
+    async def all(self, who: Principal) -> PersonalityList:
+        return PersonalityList(items=tuple([await self.show(who, name) for name in sorted(self._sets)]))
 
-    async def show(self, who: Principal, name: str) -> ImageSetView:
+    async def show(self, who: Principal, name: str) -> PersonalityView:
         if name not in self._sets:
-            raise NotFound("no such image set", where=name)
+            raise NotFound("no such personality", where=name)
         found, revision = self._sets[name]
-        return ImageSetView(
+        return PersonalityView(
             name=name, description=found.description, members=found.members, digest=_DIGEST, problem="",
             releases={member.name: _DIGEST for member in found.members}, wanted=2, running=1, revision=revision,
         )  # fmt: skip
 
-    async def put(self, who: Principal, name: str, spec: ImageSetSpec, expected: int | None) -> ImageSetView:
-        made = ImageSet(name=name, members=spec.members, description=spec.description)
+    async def put(self, who: Principal, name: str, spec: PersonalitySpec, expected: int | None) -> PersonalityView:
+        made = Personality(name=name, members=spec.members, description=spec.description)
         check(made)
         revision = self._sets[name][1] if name in self._sets else 0
         if expected is not None and expected != revision:
@@ -149,5 +156,5 @@ def fake_agent_layer(facade: Any) -> dict[type[Any], Any]:
         AgentDoor: door,
         AgentService: FakeAgentService(facade),
         ExecService: FakeExec(facade),
-        ImageSetService: FakeImageSets(),
+        PersonalityService: FakePersonalities(),
     }

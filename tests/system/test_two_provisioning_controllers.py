@@ -194,7 +194,7 @@ def test_agents_of_two_controllers_are_reached_through_either_and_outlive_one_of
     assert ran(second, "echo", "still") == dict.fromkeys(NAMES, "still\n")
 
     member = {"name": "system", "release": "small:1", "argv": ["/bin/busybox", "sleep", "1000"]}
-    second.client.request("PUT", "/v1/image-sets/compute", body={"members": [member]})
+    second.client.request("PUT", "/v1/personalities/compute", body={"members": [member]})
     document = {"name": "compute", "select": "*", "set": {"image": ["compute"]}}
     body = {"documents": [document], "prune": False, "dry_run": False}
     second.client.request("POST", "/v1/apply", body=body)

@@ -262,9 +262,9 @@ def test_an_image_that_does_not_start_gives_way_to_the_one_before(cluster: Clust
 
 
 def test_an_image_that_is_fetched_as_it_is_read(cluster: Cluster, tmp_path: Path):
-    member = cluster.json("image-set", "show", "demo")["members"][0]
+    member = cluster.json("personality", "show", "demo")["members"][0]
     (tmp_path / "lazy.yaml").write_text(json.dumps({"name": "lazy", "members": [member | {"mode": "demand"}]}))
-    cluster.strata("image-set", "put", tmp_path / "lazy.yaml")
+    cluster.strata("personality", "put", tmp_path / "lazy.yaml")
 
     cluster.strata("node", "set", BIOS, "image=lazy")
 

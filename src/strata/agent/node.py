@@ -20,7 +20,7 @@ from .link.http import post
 from .link.identity import Identity
 from .link.logs import Logs
 from .paths import Paths
-from .personality.sets import Personality
+from .personality.runner import Runner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Node:
         self._health = Health(paths)
         self._attached = threading.Event()
         self.exchange = Exchange(boot.controllers, self._identity, self._report, self._take, self._learn, self.logs.say)
-        self.personality = Personality(paths, self._identity, boot.controllers, self.logs, self.exchange.changed, crun)
+        self.personality = Runner(paths, self._identity, boot.controllers, self.logs, self.exchange.changed, crun)
         handlers = {
             "load": self.personality.load,
             "start": self.personality.start,

@@ -1,4 +1,4 @@
-"""The demo image of ``strata up``: built once and kept in the user's cache, and the image set that nodes run."""
+"""The demo image of ``strata up``: built once and kept in the user's cache, and the personality that nodes run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 NAME, TAG = "demo", "1"
 IMAGE = f"{NAME}:{TAG}"
 SET = "demo"
-"""The image set that nodes run."""
+"""The personality that nodes run."""
 
 RECIPE = Path(__file__).parent / "demo" / "recipe.yaml"
 SECOND = RECIPE.with_name("second.yaml")
@@ -48,9 +48,9 @@ def make(out: Output, client: Client) -> None:
 
 
 def make_set(client: Client, login_key: str) -> None:
-    """The image set, unless it is there. ``login_key``: the public key of whoever may log in."""
+    """The personality, unless it is there. ``login_key``: the public key of whoever may log in."""
     try:
-        client.get(f"/v1/image-sets/{SET}")
+        client.get(f"/v1/personalities/{SET}")
         return
     except NotFound:
         pass
@@ -64,7 +64,7 @@ def make_set(client: Client, login_key: str) -> None:
         ],
     }
     body: Json = {"members": [member], "description": "what strata up runs on its virtual nodes"}
-    client.request("PUT", f"/v1/image-sets/{SET}", body=body)
+    client.request("PUT", f"/v1/personalities/{SET}", body=body)
 
 
 def _begin(out: Output, client: Client, kept: Path) -> Json:

@@ -114,7 +114,7 @@ complete_node = _completer("/v1/nodes?fields=name&limit=1000")
 complete_group = _completer("/v1/groups")
 complete_operation = _completer("/v1/operations", "id")
 complete_document = _completer("/v1/documents")
-complete_image_set = _completer("/v1/image-sets")
+complete_personality = _completer("/v1/personalities")
 
 
 def items(body: object) -> list[Json]:

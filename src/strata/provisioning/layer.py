@@ -37,7 +37,7 @@ from strata.provisioning.images.repository import Images
 from strata.provisioning.images.service import ImageService
 from strata.provisioning.minos.soundness import Soundness
 from strata.provisioning.networks import Networks, read
-from strata.provisioning.personality.service import ImageSetService
+from strata.provisioning.personalities.service import PersonalityService
 from strata.provisioning.replication.files import ROUTE as READ
 from strata.provisioning.replication.files import PeerFiles
 from strata.provisioning.replication.replication import Replication
@@ -133,7 +133,7 @@ async def open_provisioning(fleet: Fleet) -> None:
     fleet.put(agents)
     limits = AgentLimits(hub, elsewhere)
     fleet.set_node_limits = limits.set
-    fleet.put(ImageSetService(fleet, sets))
+    fleet.put(PersonalityService(fleet, sets))
     runs = fleet.put(ExecService(fleet, hub, elsewhere))
     fleet.put(
         ImageService(

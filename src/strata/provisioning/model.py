@@ -1,4 +1,4 @@
-"""What the provisioning layer declares: the minimal OS, a node's identity, its image set and personality."""
+"""What the provisioning layer declares: the minimal OS, a node's identity, its images and its personality."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LAYER = Layer(
             ages_out_after=90,
             lost_when=_GONE,
             observer="node",
-            doc="The image set that the node holds: one or more system images, and how they run.",
+            doc="The personality that the node holds: one or more system images, and how they run.",
         ),
         Variable(
             name="personality",
@@ -48,8 +48,8 @@ LAYER = Layer(
             ages_out_after=90,
             lost_when=_GONE,
             observer="node",
-            doc="The image set, run as containers: idle (not started), active (all ready), update (on its way), error "
-            "(broken; the agent tries again), fatal (the agent gave up).",
+            doc="How the personality runs, as containers: idle (not started), active (all ready), update (on its way), "
+            "error (broken; the agent tries again), fatal (the agent gave up).",
         ),
     ),
     mutations=(

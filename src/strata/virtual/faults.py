@@ -60,8 +60,8 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
     boot_hangs: float = 0.0
     """The OS starts, and its agent never answers."""
     personality_fails: float = 0.0
-    """The personality ends in ``error`` when it is started; a changed image set does not start, and the node goes back
-    to the one before."""
+    """The personality ends in ``error`` when it is started; a changed one does not start, and the node goes back to
+    the one before."""
     drain_lies: float = 0.0
     """The workload manager says that the node has left while a job still runs there."""
     power_null: float = 0.0

@@ -1,1 +1,1 @@
-"""What the node is for: its image set, run as containers on the minimal OS."""
+"""What the node is for: its personality, run as containers on the minimal OS."""

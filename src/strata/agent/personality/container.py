@@ -82,7 +82,7 @@ def _held_capabilities() -> list[str]:
 
 
 def _service_devices() -> list[dict[str, Any]]:
-    """The harmless devices only; what a member needs beyond them its set mounts and init=true allows."""
+    """The harmless devices only; what a member needs beyond them its personality mounts and init=true allows."""
     numbers = [(1, 3), (1, 5), (1, 7), (1, 8), (1, 9), (5, 0), (5, 2), (136, -1)]
     allowed = [{"allow": True, "type": "c", "access": "rwm", "major": a, "minor": b} for a, b in numbers if b >= 0]
     allowed.append({"allow": True, "type": "c", "access": "rwm", "major": 136})
@@ -142,7 +142,7 @@ def _look_up(root: Path, table: str, name: str, fields: tuple[int, int]) -> tupl
 def check_program(member: Member, image: Path) -> None:
     """Raise CommandFailed where the image alone shows that the member cannot start: its program or user is not there.
 
-    For a change of sets: what is certain to fail must not cost the set that runs.
+    For a change of personality: what is certain to fail must not cost the personality that runs.
     """
     brought = {inside(image, str(entry.get("path") or "")) for entry in member.files}
     brought |= {inside(image, str(mount.get("target") or "")) for mount in member.mounts}

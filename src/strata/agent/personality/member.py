@@ -1,4 +1,4 @@
-"""What one member of an image set is told to be."""
+"""What one member of a personality is told to be."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Member:
             self.mounts = [dict(mount) for mount in values.get("mounts") or []]
             self.files = [dict(entry) for entry in values.get("files") or []]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise CommandFailed(f"a member of the set is malformed: {type(error).__name__}: {error}") from None
+            raise CommandFailed(f"a member of the personality is malformed: {type(error).__name__}: {error}") from None
         if not self.name or len(self.name) > 64 or not all(c.isalnum() or c in "-_." for c in self.name):
             raise CommandFailed(f"{self.name[:64]!r} is no name for a member: letters, digits, - _ . only")
         if self.mode not in _MODES or self.ready_kind not in _READY:
@@ -48,12 +48,12 @@ class Member:
                 f"member {self.name}: mode must be one of {', '.join(_MODES)} and readiness one of {', '.join(_READY)}"
             )
         if not self.argv:
-            raise CommandFailed(f"member {self.name}: neither the set nor the image says what to run")
+            raise CommandFailed(f"member {self.name}: neither the personality nor the image says what to run")
         told = json.dumps(values, sort_keys=True, separators=(",", ":")).encode()
         self.identifier = f"{self.name}-{hashlib.sha256(told).hexdigest()[:12]}"
 
 
-class ImageSet:
+class Personality:
     """A named set of members, at one digest."""
 
     def __init__(self, values: dict[str, Any]) -> None:
@@ -63,6 +63,6 @@ class ImageSet:
             self.digest = str(values["digest"])
             self.members = [Member(member) for member in values["members"]]
         except (KeyError, TypeError) as error:
-            raise CommandFailed(f"the image set is malformed: {type(error).__name__}: {error}") from None
+            raise CommandFailed(f"the personality is malformed: {type(error).__name__}: {error}") from None
         if len({member.name for member in self.members}) != len(self.members):
-            raise CommandFailed(f"image set {self.name}: two members have the same name")
+            raise CommandFailed(f"personality {self.name}: two members have the same name")

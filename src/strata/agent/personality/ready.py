@@ -1,4 +1,4 @@
-"""Whether a member is ready, by what its set declares."""
+"""Whether a member is ready, by what its personality declares."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ _LINE = 4096
 
 
 class Supervisor:
-    """One member, from its start to the moment that its set no longer wants it."""
+    """One member, from its start to the moment that its personality no longer wants it."""
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ VERBS: tuple[Verb, ...] = get_args(Verb)
 Kind = Literal[
     "node", "desire", "document", "hold", "freeze", "group", "operation", "audit", "credential", "store", "model",
     "status", "metrics", "log-level", "self", "hardware", "bmc", "bmc-credential", "alert", "webhook", "boot",
-    "console", "emergency", "exec", "image", "image-content", "image-set", "power", "power-policy", "power-queue",
+    "console", "emergency", "exec", "image", "image-content", "personality", "power", "power-policy", "power-queue",
     "unknown-machine",
 ]  # fmt: skip
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -43,7 +43,7 @@ def _rights(verbs: tuple[Verb, ...], *kinds: Kind) -> frozenset[Right]:
 _LOOK = _rights(
     ("read",),
     "node", "desire", "document", "hold", "freeze", "group", "operation", "model", "status", "metrics", "log-level",
-    "self", "hardware", "bmc", "alert", "boot", "image", "image-set", "power", "power-policy", "power-queue",
+    "self", "hardware", "bmc", "alert", "boot", "image", "personality", "power", "power-policy", "power-queue",
     "unknown-machine",
 )  # fmt: skip
 
@@ -75,7 +75,7 @@ FLEET_WIDE: frozenset[Right] = (
     _rights(
         ("create", "change", "delete"),
         "node", "document", "group", "credential", "store", "log-level", "hardware", "bmc-credential", "webhook",
-        "image", "image-set", "boot",
+        "image", "personality", "boot",
         "power-policy",
     )
     | _rights(("read",), "audit", "credential", "store", "bmc-credential", "webhook", "metrics")

@@ -34,7 +34,7 @@ class DesireEdits(Editor):
     """Writes to ``desire/``."""
 
     known: Mapping[str, Callable[[str], object]] = {}
-    """Variable → raises ``NotFound`` where nothing has the name that is wanted (an image set, a profile)."""
+    """Variable → raises ``NotFound`` where nothing has the name that is wanted (a personality, a profile)."""
 
     def _require_known(self, wanted: Mapping[str, ValueSet]) -> None:
         for variable, values in wanted.items():

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @ls.json_option
 @pass_session
 def agent(session: Session, name: str, inventory: bool, as_json: bool) -> None:
-    """Show what a node's agent says: its image set, what each image does and why, health, measurements.
+    """Show what a node's agent says: its personality, what each image does and why, health, measurements.
 
     \b
     Example: strata node agent n0042
@@ -48,7 +48,7 @@ def agent(session: Session, name: str, inventory: bool, as_json: bool) -> None:
             ("boot", view["generation"] or ""),
             ("profile", view["profile"]),
             ("up for", span(view["uptime"]) if view["uptime"] else ""),
-            ("image set", view["set"]),
+            ("personality", view["set"]),
             ("digest", view["set_digest"]),
             ("state", view["state"] if contact else ""),
             ("reason", view["reason"]),

@@ -28,7 +28,7 @@ from strata.provisioning.agents.agent import Agent, Command
 from strata.provisioning.agents.hub import Hub
 from strata.provisioning.agents.life import Signs, Word, os_word
 from strata.provisioning.identity.identity import Identity
-from strata.provisioning.personality.sets import ImageSets
+from strata.provisioning.personalities.resolve import Personalities
 
 log = logging.getLogger(__name__)
 
@@ -123,7 +123,7 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     profile: Callable[[str, str], str]
     """A boot profile's name and an architecture → ``name@digest`` as it is now; empty where nothing can be booted."""
     desired: Callable[[str], str]
-    """The image set that the owners want there; empty: none."""
+    """The personality that the owners want there; empty: none."""
     way: Callable[[str], Awaitable[BootWay]]
     """How the node is started. May prepare something, such as a medium."""
     may_lose: Callable[[Batch], Awaitable[Sequence[str]]]
@@ -147,7 +147,7 @@ class NodeDriver:
         self,
         hub: Hub,
         identity: Identity,
-        sets: ImageSets,
+        sets: Personalities,
         ground: Ground,
         *,
         monotonic: Callable[[], float] = time.monotonic,
@@ -266,7 +266,7 @@ class NodeDriver:
 
     async def act(self, mutation: Mutation, batch: Batch) -> Outcomes:
         """Carry out ``mutation``; what the agents could not be told, or said no to, has failed. Where there is nothing
-        to tell them (an image set that cannot be run), nothing was tried."""
+        to tell them (a personality that cannot be run), nothing was tried."""
         if mutation.name == "boot":
             return await self._boot(mutation, batch)
         if mutation.name == "enrol":

@@ -25,8 +25,8 @@ from strata.provisioning.agents.peer_answers import LimitsWanted
 from strata.provisioning.boot.ways import BootWays
 from strata.provisioning.identity.identity import Identity
 from strata.provisioning.images.repository import Images
-from strata.provisioning.personality.service import VARIABLE
-from strata.provisioning.personality.sets import ImageSets
+from strata.provisioning.personalities.resolve import Personalities
+from strata.provisioning.personalities.service import VARIABLE
 from strata.provisioning.settings import ProvisioningSettings
 
 LIMITS_TIMEOUT = 20.0
@@ -52,8 +52,8 @@ def open_hub(fleet: Fleet, images: Images, identity: Identity, alarms: AlarmSink
     )
 
 
-def open_sets(fleet: Fleet, images: Images) -> ImageSets:
-    """What nodes run. A set that stands for something else now has the nodes that are wanted to have it looked at."""
+def open_sets(fleet: Fleet, images: Images) -> Personalities:
+    """What nodes run. Where one stands for something else now, the nodes that should have it are looked at."""
 
     def changed(name: str) -> None:
         if VARIABLE in fleet.controller.model.variables:
@@ -61,10 +61,10 @@ def open_sets(fleet: Fleet, images: Images) -> ImageSets:
             if len(nodes):
                 fleet.controller.renew_goal(nodes)
 
-    return ImageSets(fleet.store, fleet.ledger, images, changed=changed)
+    return Personalities(fleet.store, fleet.ledger, images, changed=changed)
 
 
-def open_driver(fleet: Fleet, hub: Hub, identity: Identity, sets: ImageSets, ways: BootWays) -> NodeDriver:
+def open_driver(fleet: Fleet, hub: Hub, identity: Identity, sets: Personalities, ways: BootWays) -> NodeDriver:
     """The engine's ``node`` driver, which hears of nodes' power from the one of BMCs."""
     registry, controller = fleet.registry, fleet.controller
 

@@ -20,7 +20,7 @@ MacPath = Annotated[str, PathParameter(pattern=r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}$(
 
 @get("/v1/nodes/{name:str}/agent", tags=[_TAG], **needs("read", "node", 404))
 async def show_agent(ask: Asked, name: NodePath) -> a.AgentView:
-    """What the node's agent last said: its image set, each member's state and reason, health, metrics."""
+    """What the node's agent last said: its personality, each member's state and reason, health, metrics."""
     return await ask.of(AgentService).agent(ask.who, name)
 
 

@@ -25,7 +25,7 @@ SetWord = Literal["idle", "active", "update", "error", "fatal"]
 
 
 class MemberState(msgspec.Struct, frozen=True, kw_only=True):
-    """One image of the set, as it runs."""
+    """One image of the personality, as it runs."""
 
     name: Name
     state: Name = ""
@@ -36,7 +36,7 @@ class MemberState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SetState(msgspec.Struct, frozen=True, kw_only=True):
-    """The image set that the agent holds, and how it is."""
+    """The personality that the agent holds, and how it is."""
 
     name: Name = ""
     digest: Name = ""

@@ -23,8 +23,8 @@ _WAIT = 10  # seconds that the service holds a question for more results
 @click.command("exec")
 @click.argument("select", shell_complete=complete_select)
 @click.argument("argv", nargs=-1, required=True, metavar="-- COMMAND [ARGUMENT]...")
-@click.option("--minos", is_flag=True, help="In the minimal OS, beside the image set.")
-@click.option("--member", default="", help="In this member of the image set [default: its first].")
+@click.option("--minos", is_flag=True, help="In the minimal OS, beside the personality.")
+@click.option("--member", default="", help="In this member of the personality [default: its first].")
 @click.option("--timeout", type=DURATION, default="60s", show_default=True, help="How long it may take on a node.")
 @click.option("--stream", is_flag=True, help="Print each node's output as it comes, not folded.")
 @ls.json_option

@@ -12,8 +12,8 @@ ArgvText = Annotated[str, Meta(max_length=4096, pattern=r"^[^\u0000]*$")]
 
 
 class ExecRequest(In, frozen=True, kw_only=True):
-    """Run ``argv`` on every selected node. ``where``: empty for the first member of the node's image set, ``minos``, or
-    a member's name."""
+    """Run ``argv`` on every selected node. ``where``: empty for the personality's first member, ``minos``, or a
+    member's name."""
 
     select: SelectText
     argv: Annotated[tuple[ArgvText, ...], Meta(min_length=1, max_length=256)]

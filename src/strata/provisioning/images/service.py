@@ -42,8 +42,8 @@ class ImageService:
         copies: Callable[[str], tuple[tuple[str, ...], tuple[str, ...]]] = lambda image: ((), ()),
         held: Callable[[], Awaitable[Collection[str]]] = _nothing,
     ) -> None:
-        """``used_by``: the image sets that a tag is in. ``copies``: the controllers that have an image, and those that
-        lack it. ``held``: the images that nodes have, by the digests of their squashfs."""
+        """``used_by``: the personalities that a tag is in. ``copies``: the controllers that have an image, and those
+        that lack it. ``held``: the images that nodes have, by the digests of their squashfs."""
         self._held = held
         self._images = images
         self._copies = copies
@@ -92,10 +92,10 @@ class ImageService:
         """Let the tag stand for nothing, unless nodes run it or may be told to."""
         if sets := self._used_by(f"{name}:{tag}"):
             raise Refused(
-                f"the image set {sets[0]} is made of it" + (f", and {len(sets) - 1} more" if sets[1:] else ""),
-                by="image-set",
+                f"the personality {sets[0]} is made of it" + (f", and {len(sets) - 1} more" if sets[1:] else ""),
+                by="personality",
                 where=f"{name}:{tag}",
-                hint=f"strata image-set put another, or strata image-set delete {sets[0]}",
+                hint=f"strata personality put another, or strata personality delete {sets[0]}",
             )
         await self._images.catalogue.delete(who.name, f"{name}:{tag}")
 

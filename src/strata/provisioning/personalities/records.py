@@ -1,4 +1,4 @@
-"""An image set as its owners write it: which images a node runs, and how. Pure: knows no store and no release.
+"""A personality as its owners write it: which images a node runs, and how. Pure: knows no store and no release.
 
 The text of ``files`` may hold ``{node}``, ``{nid}``, ``{location}``, ``{address}``, ``{role}`` and ``{label:KEY}``:
 each node gets its own. ``{{node}}`` stands for ``{node}`` itself; ``${node}`` is a shell's, and any other brace
@@ -20,7 +20,7 @@ from strata.core.node import Node
 from strata.core.texts import PLAIN, In, Out
 
 MOST_FILES_BYTES = 64 * 1024
-"""Bytes of all files of a set, on one node."""
+"""Bytes of all files of a personality, on one node."""
 
 _NAME = r"^[a-z0-9][a-z0-9_.-]{0,62}$(?!\n)"
 _PATH = r"^/[^\u0000-\u001f]*$(?!\n)"
@@ -75,7 +75,7 @@ class File(Part, frozen=True, kw_only=True):
 
 
 class Member(Part, frozen=True, kw_only=True):
-    """One image of the set."""
+    """One image of the personality."""
 
     name: NameText
     release: Annotated[str, Meta(min_length=1, max_length=128)]
@@ -93,7 +93,7 @@ class Member(Part, frozen=True, kw_only=True):
     files: Annotated[tuple[File, ...], Meta(max_length=64)] = ()
 
 
-class ImageSet(Part, frozen=True, kw_only=True):
+class Personality(Part, frozen=True, kw_only=True):
     """One or more images that make up what a node is: its personality."""
 
     name: NameText
@@ -101,15 +101,15 @@ class ImageSet(Part, frozen=True, kw_only=True):
     description: Annotated[str, Meta(max_length=500)] = ""
 
 
-class ImageSetSpec(In, frozen=True, kw_only=True):
-    """What a set is made of."""
+class PersonalitySpec(In, frozen=True, kw_only=True):
+    """What a personality is made of."""
 
     members: Annotated[tuple[Member, ...], Meta(min_length=1, max_length=16)]
     description: Annotated[str, Meta(pattern=PLAIN, max_length=500)] = ""
 
 
-class ImageSetView(ImageSet, frozen=True, kw_only=True, omit_defaults=False, forbid_unknown_fields=False):
-    """A set, and what it stands for now. ``digest`` empty: it cannot be run, and ``problem`` says why."""
+class PersonalityView(Personality, frozen=True, kw_only=True, omit_defaults=False, forbid_unknown_fields=False):
+    """A personality, and what it stands for now. ``digest`` empty: it cannot be run, and ``problem`` says why."""
 
     digest: str
     problem: str
@@ -122,17 +122,17 @@ class ImageSetView(ImageSet, frozen=True, kw_only=True, omit_defaults=False, for
     revision: int
 
 
-class ImageSetList(Out, frozen=True, kw_only=True):
-    """All sets, by name."""
+class PersonalityList(Out, frozen=True, kw_only=True):
+    """All personalities, by name."""
 
-    items: tuple[ImageSetView, ...]
+    items: tuple[PersonalityView, ...]
 
 
-def check(image_set: ImageSet) -> None:
+def check(personality: Personality) -> None:
     """Raise ``BadRequest`` for what is well formed and yet cannot be."""
-    names = [member.name for member in image_set.members]
-    for member in image_set.members:
-        where = f"image set {image_set.name}, member {member.name}"
+    names = [member.name for member in personality.members]
+    for member in personality.members:
+        where = f"personality {personality.name}, member {member.name}"
         if names.count(member.name) > 1:
             raise BadRequest("two members have this name", where=where)
         ready = member.ready
@@ -145,9 +145,9 @@ def check(image_set: ImageSet) -> None:
                 raise BadRequest("a path has no '..', no '//' and no '/' at its end", where=f"{where}, {path[:80]}")
         for file in member.files:
             _check_holes(file, f"{where}, {file.path[:80]}")
-    if sum(len(file.content.encode()) for member in image_set.members for file in member.files) > MOST_FILES_BYTES:
+    if sum(len(file.content.encode()) for member in personality.members for file in member.files) > MOST_FILES_BYTES:
         raise BadRequest(
-            f"all files together have at most {MOST_FILES_BYTES} bytes", where=f"image set {image_set.name}"
+            f"all files together have at most {MOST_FILES_BYTES} bytes", where=f"personality {personality.name}"
         )
 
 

@@ -1,4 +1,4 @@
-"""``strata image-set``: what nodes run. A set is written as YAML; see ``docs/how-to/personalities.md``."""
+"""``strata personality``: what nodes run. A personality is written as YAML; see ``docs/how-to/personalities.md``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from strata.cli import listing as ls
 from strata.cli.output import Column
 from strata.cli.reading import read_text
 from strata.cli.session import Session, pass_session
-from strata.cli.words import complete_image_set, items
+from strata.cli.words import complete_personality, items
 from strata.core.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -29,85 +29,85 @@ FIELDS = (
 )
 
 DERIVED = ("digest", "problem", "releases", "wanted", "running", "revision")
-"""What ``show --json`` adds to what a set's owners wrote. ``put`` takes no notice of these, and of nothing else."""
+"""What ``show --json`` adds to what the owners wrote. ``put`` takes no notice of these, and of nothing else."""
 
 
 def _short(digest: str) -> str:
     return digest.removeprefix("sha256:")[:12] or "-"
 
 
-@click.group("image-set")
-def image_set() -> None:
+@click.group("personality")
+def personality() -> None:
     """Say what nodes run: one or more images, how they start and when they are ready."""
 
 
-@image_set.command("list")
+@personality.command("list")
 @ls.listing(FIELDS, sort="name")
 @pass_session
 def list_(session: Session, view: ls.Listing) -> None:
-    """List the image sets, how many nodes should have each, and how many do.
+    """List the personalities, how many nodes should have each, and how many do.
 
     \b
-    Example: strata image-set list
+    Example: strata personality list
     """
-    ls.show(session, FIELDS, items(session.client.get("/v1/image-sets")), view)
+    ls.show(session, FIELDS, items(session.client.get("/v1/personalities")), view)
 
 
-@image_set.command()
-@click.argument("name", shell_complete=complete_image_set)
+@personality.command()
+@click.argument("name", shell_complete=complete_personality)
 @ls.json_option
 @pass_session
 def show(session: Session, name: str, as_json: bool) -> None:
-    """Show one image set, and what its tags stand for now. 'image-set put' takes what --json prints.
+    """Show one personality, and what its tags stand for now. 'personality put' takes what --json prints.
 
     \b
-    Example: strata image-set show compute --json > compute.json
+    Example: strata personality show compute --json > compute.json
     """
     from strata.cli.client import segment
 
-    _report(session, session.client.get(f"/v1/image-sets/{segment(name)}"), as_json)
+    _report(session, session.client.get(f"/v1/personalities/{segment(name)}"), as_json)
 
 
-@image_set.command()
+@personality.command()
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True, path_type=Path))
 @ls.json_option
 @pass_session
 def put(session: Session, file: Path, as_json: bool) -> None:
-    """Create or replace the image set that FILE (YAML or JSON; - is standard input) describes.
+    """Create or replace the personality that FILE (YAML or JSON; - is standard input) describes.
 
-    Nodes whose desire for 'image' is its name change over, without a reboot. What 'show --json' adds to a set (digest,
+    Nodes whose desire for 'image' is its name change over, without a reboot. What 'show --json' adds to one (digest,
     problem, releases, wanted, running, revision) may be in the file, and is worked out anew.
 
     \b
-    Example: strata image-set put compute.yaml
+    Example: strata personality put compute.yaml
     """
     from strata.cli.client import segment
 
     body = {key: value for key, value in _read(file).items() if key not in DERIVED}
     name = body.pop("name", None)
     if not isinstance(name, str):
-        raise BadRequest("a set has a name", where=str(file), hint="name: compute")
-    reply = session.client.request("PUT", f"/v1/image-sets/{segment(name)}", body=body)
+        raise BadRequest("a personality has a name", where=str(file), hint="name: compute")
+    reply = session.client.request("PUT", f"/v1/personalities/{segment(name)}", body=body)
     _report(session, reply.body, as_json)
 
 
-@image_set.command()
-@click.argument("name", shell_complete=complete_image_set)
+@personality.command()
+@click.argument("name", shell_complete=complete_personality)
 @ls.json_option
 @pass_session
 def delete(session: Session, name: str, as_json: bool) -> None:
-    """Delete an image set that no node should have.
+    """Delete a personality that no node should have.
 
     \b
-    Example: strata image-set delete compute
+    Example: strata personality delete compute
     """
     from strata.cli.client import segment
 
-    session.client.request("DELETE", f"/v1/image-sets/{segment(name)}")
+    session.client.request("DELETE", f"/v1/personalities/{segment(name)}")
     if as_json:
         session.out.json({"deleted": name})
     else:
-        session.out.line(f"deleted image set {name}")
+        session.out.line(f"deleted personality {name}")
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def _read(file: Path) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise BadRequest("is nested too deeply, or has a number that is too long", where=str(file)) from None
     if not isinstance(found, dict):
-        raise BadRequest("an image set is a mapping with name and members", where=str(file))
+        raise BadRequest("a personality is a mapping with name and members", where=str(file))
     try:
         json.dumps(found, allow_nan=False)
     except (TypeError, ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""What the tests of image sets share: members, sets of them, and images that they run."""
+"""What the tests of personalities share: members, sets of them, and images that they run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def member(name: str, release: dict[str, Any], **changes: Any) -> dict[str, Any]
     return {"name": name, "release": release, "mode": "ram", "ready": ready, "restart": restart, **changes}
 
 
-def image_set(name: str, digest: str, *members: dict[str, Any]) -> dict[str, Any]:
+def personality(name: str, digest: str, *members: dict[str, Any]) -> dict[str, Any]:
     """A set of these members."""
     return {"name": name, "digest": "sha256:" + digest * 64, "members": list(members)}
 

@@ -1,7 +1,7 @@
-"""The node's image set: loaded, started, stopped, changed for another, and taken over by a restarted agent.
+"""The node's personality: loaded, started, stopped, changed for another, and taken over by a restarted agent.
 
-One operation at a time. A change fetches and checks everything while the old set runs; members that are the same in
-both go on undisturbed; if a new one does not become ready, the old ones are started again.
+One operation at a time. A change fetches and checks everything while the old personality runs; members that are the
+same in both go on undisturbed; if a new one does not become ready, the old ones are started again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..link.identity import Identity
 from ..link.logs import Logs
 from ..paths import Paths
 from .container import Crun, check_program
-from .member import ImageSet, Member
+from .member import Member, Personality
 from .supervisor import Supervisor
 
 TYPE_CHECKING = False
@@ -29,7 +29,7 @@ _WORST = ("fatal", "error", "update", "idle")
 _SLACK = 30.0
 
 
-class Personality:
+class Runner:
     """What runs on the minimal OS."""
 
     def __init__(
@@ -47,8 +47,8 @@ class Personality:
         self._crun = Crun(paths, crun)
         self._loader = Loader(paths, identity, controllers)
         self._operation = threading.Lock()
-        self._current: ImageSet | None = None
-        self._loaded: list[ImageSet] = []
+        self._current: Personality | None = None
+        self._loaded: list[Personality] = []
         self._members: dict[str, Supervisor] = {}
         self._runs = False
         self._updating = False
@@ -59,8 +59,8 @@ class Personality:
         kept = load_json(self._paths.set)
         if not isinstance(kept, dict):
             return
-        self._loaded = [ImageSet(values) for values in kept["loaded"]]
-        self._current = ImageSet(kept["current"]) if kept["current"] else None
+        self._loaded = [Personality(values) for values in kept["loaded"]]
+        self._current = Personality(kept["current"]) if kept["current"] else None
         self._runs = bool(kept["runs"])
         self._reason = str(kept["reason"])
         running = self._crun.running()
@@ -71,7 +71,7 @@ class Personality:
             self._supervise(member).begin(running.get(member.identifier))
 
     def report(self) -> dict[str, Any]:
-        """The set as the controller is told."""
+        """The personality as the controller is told."""
         members = [supervisor.report() for supervisor in list(self._members.values())]
         states = {member["state"] for member in members}
         state = next((worst for worst in _WORST if worst in states), "active" if members else "idle")
@@ -93,14 +93,14 @@ class Personality:
         }
 
     def loaded(self) -> list[str]:
-        """The digests of the sets that are here whole and checked."""
-        return [image_set.digest for image_set in self._loaded]
+        """The digests of the personalities that are here whole and checked."""
+        return [personality.digest for personality in self._loaded]
 
     def images(self) -> list[str]:
-        """The digests of the images of those sets, and of the one that runs: the controllers keep them for us."""
+        """The digests of the images of all that is loaded or runs here: the controllers keep them for us."""
         current = self._current
         sets = [*self._loaded, *([current] if current else [])]
-        return sorted({f"sha256:{member.release.hex}" for image_set in sets for member in image_set.members})
+        return sorted({f"sha256:{member.release.hex}" for personality in sets for member in personality.members})
 
     def member(self, name: str) -> Supervisor | None:
         """A running member by name, or the first one; None where nothing runs and no name was given."""
@@ -110,8 +110,8 @@ class Personality:
         return running[name] if name else next(iter(running.values()), None)
 
     def load(self, job: Job) -> dict[str, Any]:
-        """Fetch and check a set; a node that runs nothing holds it from then on."""
-        wanted = ImageSet(job.command.get("set") or {})
+        """Fetch and check a personality; a node that runs nothing holds it from then on."""
+        wanted = Personality(job.command.get("set") or {})
         with self._operation:
             self._fetch(wanted, job)
             if not self._runs:
@@ -120,17 +120,17 @@ class Personality:
         return {}
 
     def start(self, job: Job) -> dict[str, Any]:
-        """Start a loaded set and wait until it is ready; what fails is tried again, and said.
+        """Start a loaded personality and wait until it is ready; what fails is tried again, and said.
 
-        Of a set that runs, what is well is not touched, and what is being tried again already is not waited for.
+        Where it runs already, what is well is not touched, and what is being tried again is not waited for.
         """
         digest = str(job.command.get("digest") or "")
         with self._operation:
-            found = next((image_set for image_set in self._loaded if image_set.digest == digest), None)
+            found = next((personality for personality in self._loaded if personality.digest == digest), None)
             if found is None:
-                raise CommandFailed(f"set {digest[:19]} is not loaded here")
+                raise CommandFailed(f"personality {digest[:19]} is not loaded here")
             if self._runs and self._current is not None and self._current.digest != digest:
-                raise CommandFailed(f"set {self._current.name} runs here: switch, or stop it first")
+                raise CommandFailed(f"personality {self._current.name} runs here: switch, or stop it first")
             self._reason = ""
             self._current, self._runs = found, True
             self._keep()
@@ -142,7 +142,7 @@ class Personality:
         return {}
 
     def stop(self, job: Job) -> dict[str, Any]:
-        """Stop every member; the set stays loaded."""
+        """Stop every member; the personality stays loaded."""
         with self._operation:
             self._runs = False
             self._keep()
@@ -157,8 +157,8 @@ class Personality:
         return {}
 
     def switch(self, job: Job) -> dict[str, Any]:
-        """Change to another set; back to the old one if a new member does not become ready."""
-        wanted = ImageSet(job.command.get("set") or {})
+        """Change to another personality; back to the old one if a new member does not become ready."""
+        wanted = Personality(job.command.get("set") or {})
         with self._operation:
             self._reason = ""
             self._updating = True
@@ -183,7 +183,7 @@ class Personality:
             with contextlib.suppress(AgentError):  # what the kernel holds ends with the machine
                 self._end(list(self._members))
 
-    def _change(self, wanted: ImageSet, job: Job) -> None:
+    def _change(self, wanted: Personality, job: Job) -> None:
         old = self._current.members if self._current is not None and self._runs else []
         same = {member.identifier for member in old} & {member.identifier for member in wanted.members}
         fresh: list[Supervisor] = []
@@ -214,16 +214,18 @@ class Personality:
             if state != "active":
                 raise CommandFailed(f"member {supervisor.member.name}: {supervisor.reason or state}")
 
-    def _fetch(self, wanted: ImageSet, job: Job) -> None:
+    def _fetch(self, wanted: Personality, job: Job) -> None:
         for member in wanted.members:
             self._loader.load(member.release, member.mode, job.cancelled.is_set)
         others = [
-            image_set for image_set in self._loaded if image_set.digest != wanted.digest and self._holds(image_set)
+            personality
+            for personality in self._loaded
+            if personality.digest != wanted.digest and self._holds(personality)
         ]
         self._loaded = [*others, wanted]
 
-    def _holds(self, image_set: ImageSet) -> bool:
-        return self._runs and self._current is not None and image_set.digest == self._current.digest
+    def _holds(self, personality: Personality) -> bool:
+        return self._runs and self._current is not None and personality.digest == self._current.digest
 
     def _supervise(self, member: Member) -> Supervisor:
         supervisor = Supervisor(
@@ -261,14 +263,16 @@ class Personality:
             raise CommandFailed("; ".join(f"member {name}: {why}" for name, why in stuck.items()))
 
     def _keep(self) -> None:
-        """Remember for a restarted agent, and let go of images that no set here needs."""
+        """Remember for a restarted agent, and let go of images that no personality here needs."""
         current = self._current
         kept = {
             "current": current.values if current else None,
             "runs": self._runs,
             "reason": self._reason,
-            "loaded": [image_set.values for image_set in self._loaded],
+            "loaded": [personality.values for personality in self._loaded],
         }
         save_json(self._paths.set, kept)
         sets = [*self._loaded, *([current] if current else [])]
-        self._loader.keep_only([(member.release, member.mode) for image_set in sets for member in image_set.members])
+        self._loader.keep_only(
+            [(member.release, member.mode) for personality in sets for member in personality.members]
+        )

@@ -1,4 +1,4 @@
-"""Requests about image sets."""
+"""Requests about personalities."""
 
 from __future__ import annotations
 
@@ -7,36 +7,44 @@ import msgspec
 from strata.core.errors import Refused
 from strata.fleet.access.principal import LOCAL_ADMIN, Principal
 from strata.fleet.fleet import Fleet
-from strata.provisioning.personality.records import ImageSet, ImageSetList, ImageSetSpec, ImageSetView, check
-from strata.provisioning.personality.sets import ImageSets
+from strata.provisioning.personalities.records import (
+    Personality,
+    PersonalityList,
+    PersonalitySpec,
+    PersonalityView,
+    check,
+)
+from strata.provisioning.personalities.resolve import Personalities
 
 VARIABLE = "image"
 
 
-class ImageSetService:
-    """Image sets, as people see and change them."""
+class PersonalityService:
+    """Personalities, as people see and change them."""
 
-    def __init__(self, service: Fleet, sets: ImageSets) -> None:
+    def __init__(self, service: Fleet, sets: Personalities) -> None:
         self._service = service
         self._sets = sets
 
-    async def all(self, who: Principal) -> ImageSetList:
+    async def all(self, who: Principal) -> PersonalityList:
         """All of them, by name."""
-        return ImageSetList(items=tuple(self._view(who, image_set) for _, image_set in self._sets.records.sorted))
+        return PersonalityList(
+            items=tuple(self._view(who, personality) for _, personality in self._sets.records.sorted)
+        )
 
-    async def show(self, who: Principal, name: str) -> ImageSetView:
+    async def show(self, who: Principal, name: str) -> PersonalityView:
         """One of them, and how many of the caller's nodes have it, or should."""
         return self._view(who, self._sets.records.get(name))
 
-    async def put(self, who: Principal, name: str, spec: ImageSetSpec, expected: int | None) -> ImageSetView:
+    async def put(self, who: Principal, name: str, spec: PersonalitySpec, expected: int | None) -> PersonalityView:
         """Create or replace one; refused where one of its images is not in the repository."""
-        image_set = ImageSet(name=name, members=spec.members, description=spec.description)
-        check(image_set)
-        resolved = await self._sets.trial(image_set)
-        detail = {"digest": resolved.digest, "members": [f"{m.name}={m.release}" for m in image_set.members]}
-        await self._sets.records.put(who.name, name, image_set, expected=expected, detail=detail)
+        personality = Personality(name=name, members=spec.members, description=spec.description)
+        check(personality)
+        resolved = await self._sets.trial(personality)
+        detail = {"digest": resolved.digest, "members": [f"{m.name}={m.release}" for m in personality.members]}
+        await self._sets.records.put(who.name, name, personality, expected=expected, detail=detail)
         await self._sets.settled()
-        return self._view(who, image_set)
+        return self._view(who, personality)
 
     async def delete(self, who: Principal, name: str, expected: int | None) -> None:
         """Remove one that nobody wants."""
@@ -46,7 +54,7 @@ class ImageSetService:
             raise Refused(
                 f"{wanted} nodes are wanted to have it",
                 by="desires",
-                where=f"image set {name}",
+                where=f"personality {name}",
                 hint=f"strata node list want:image={name} shows them",
             )
         await self._sets.records.delete(who.name, name, expected=expected)
@@ -56,11 +64,11 @@ class ImageSetService:
             return 0
         return self._service.count(who, self._service.registry.wanted(VARIABLE, name))
 
-    def _view(self, who: Principal, image_set: ImageSet) -> ImageSetView:
-        name = image_set.name
+    def _view(self, who: Principal, personality: Personality) -> PersonalityView:
+        name = personality.name
         has = VARIABLE in self._service.controller.model.variables
-        return ImageSetView(
-            **msgspec.structs.asdict(image_set),
+        return PersonalityView(
+            **msgspec.structs.asdict(personality),
             digest=self._sets.digest(name),
             problem=self._sets.problem(name),
             releases={member: release.image for member, release in self._sets.releases(name).items()},

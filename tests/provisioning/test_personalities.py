@@ -1,4 +1,4 @@
-"""Image sets: what may be written, what they stand for, what each node gets."""
+"""Personalities: what may be written, what they stand for, what each node gets."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pytest
 
 from strata.core.errors import BadRequest, NotFound, Unavailable
 from strata.core.node import Interface, Node
-from strata.provisioning.personality.records import File, ImageSet, Member, Mount, Ready, check, fill
-from strata.provisioning.personality.sets import ImageSets
+from strata.provisioning.personalities.records import File, Member, Mount, Personality, Ready, check, fill
+from strata.provisioning.personalities.resolve import Personalities
 from strata.store.audit import Ledger
 from strata.store.memory import MemoryStore
 from strata.store.protocol import Delete, Put
@@ -39,7 +39,7 @@ class World:
         self.releases.move("debian:12", 1)
         self.changed: list[str] = []
         self._told = asyncio.Event()
-        self.sets = ImageSets(self.store, Ledger(self.store), self.releases, changed=self._changed)
+        self.sets = Personalities(self.store, Ledger(self.store), self.releases, changed=self._changed)
 
     def _changed(self, name: str) -> None:
         self.changed.append(name)
@@ -50,8 +50,8 @@ class World:
         await asyncio.wait_for(self._told.wait(), 60)
         self._told.clear()
 
-    async def put(self, image_set: ImageSet) -> None:
-        await self.sets.records.put("test", image_set.name, image_set)
+    async def put(self, personality: Personality) -> None:
+        await self.sets.records.put("test", personality.name, personality)
         await self.sets.settled()
 
 
@@ -64,14 +64,14 @@ async def world() -> AsyncIterator[World]:
     await made.store.close()
 
 
-def one(name: str = "compute", release: str = "debian:12", **more: Any) -> ImageSet:
-    return ImageSet(name=name, members=(Member(name="system", release=release, **more),))
+def one(name: str = "compute", release: str = "debian:12", **more: Any) -> Personality:
+    return Personality(name=name, members=(Member(name="system", release=release, **more),))
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        ImageSet(name="s", members=(Member(name="a", release="x:1"), Member(name="a", release="y:1"))),
+        Personality(name="s", members=(Member(name="a", release="x:1"), Member(name="a", release="y:1"))),
         one(ready=Ready(kind="file")),
         one(ready=Ready(kind="tcp")),
         one(ready=Ready(kind="command")),
@@ -81,7 +81,7 @@ def one(name: str = "compute", release: str = "debian:12", **more: Any) -> Image
         one(files=tuple(File(path=f"/{i}", content="x" * 40_000) for i in range(2))),
     ],
 )
-def test_what_cannot_be_is_refused(wrong: ImageSet) -> None:
+def test_what_cannot_be_is_refused(wrong: Personality) -> None:
     with pytest.raises(BadRequest):
         check(wrong)
 
@@ -99,7 +99,7 @@ def test_what_cannot_be_is_refused(wrong: ImageSet) -> None:
 )
 def test_what_is_not_well_formed_is_refused(text: str) -> None:
     with pytest.raises(msgspec.ValidationError):
-        msgspec.json.decode(text, type=ImageSet)
+        msgspec.json.decode(text, type=Personality)
 
 
 def test_a_node_finds_its_own_words_and_other_braces_stay() -> None:
@@ -183,10 +183,10 @@ async def test_a_set_whose_image_is_gone_says_so_and_comes_back_with_it(world: W
 
 
 async def test_what_other_controllers_change_is_followed(world: World) -> None:
-    await world.store.txn([Put("image-set/compute", msgspec.msgpack.encode(one()))])
+    await world.store.txn([Put("personality/compute", msgspec.msgpack.encode(one()))])
     await world.told()
     assert list(world.sets.records.all) == ["compute"]
-    await world.store.txn([Delete("image-set/compute")])
+    await world.store.txn([Delete("personality/compute")])
     await world.told()
     with pytest.raises(NotFound):
         world.sets.records.get("compute")

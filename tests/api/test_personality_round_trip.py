@@ -1,4 +1,4 @@
-"""What ``strata image-set show --json`` prints is what ``strata image-set put`` takes, with the real service."""
+"""What ``strata personality show --json`` prints is what ``strata personality put`` takes, with the real service."""
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ async def test_what_is_shown_can_be_put_again_and_changes_nothing(
         site.releases.move("debian:12", 1)
         written = tmp_path / "compute.yaml"
         written.write_text(SET)
-        await strata(site, "image-set", "put", str(written))
-        shown = await strata(site, "image-set", "show", "compute", "--json")
+        await strata(site, "personality", "put", str(written))
+        shown = await strata(site, "personality", "show", "compute", "--json")
         before = site.sets.records.get("compute")
         assert json.loads(shown)["members"][0]["files"][0]["mode"] == 0o600
 
         file = tmp_path / "compute.json"
         file.write_text(shown)
-        await strata(site, "image-set", "put", str(file))
+        await strata(site, "personality", "put", str(file))
         monkeypatch.setattr("sys.stdin", io.StringIO(shown))
-        again = json.loads(await strata(site, "image-set", "put", "-", "--json"))
+        again = json.loads(await strata(site, "personality", "put", "-", "--json"))
         assert site.sets.records.get("compute") == before
         assert {**again, "revision": 0} == {**json.loads(shown), "revision": 0}
         assert again["digest"].startswith("sha256:")

@@ -1,7 +1,7 @@
-"""All image sets, level with the store, and what each of them stands for now: digests and signed releases.
+"""All personalities, level with the store, and what each of them stands for now: digests and signed releases.
 
-A set changes when somebody edits it, and when one of its tags is moved: both give it another digest, by which the
-nodes that run the old one are told apart.
+A personality changes when somebody edits it, and when one of its tags is moved: both give it another digest, by which
+the nodes that run the old one are told apart.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 from strata.core.errors import BadRequest, StrataError, Unavailable
 from strata.core.node import Node
 from strata.provisioning.images.release import Release, Releases, canonical
-from strata.provisioning.personality.records import MOST_FILES_BYTES, ImageSet, Member, fill
+from strata.provisioning.personalities.records import MOST_FILES_BYTES, Member, Personality, fill
 from strata.store.audit import Ledger
 from strata.store.protocol import Store
 from strata.store.records import Records
@@ -27,9 +27,9 @@ log = logging.getLogger(__name__)
 
 
 class Resolved(msgspec.Struct, frozen=True, kw_only=True):
-    """A set with what its tags stand for."""
+    """A personality with what its tags stand for."""
 
-    image_set: ImageSet
+    personality: Personality
     digest: str
     """Of name and members, per class: what nodes get of their own is not in it, but the text it is made from is."""
     members: tuple[Mapping[str, Any], ...]
@@ -37,21 +37,21 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True):
     """What agents get, where it is the same for all of them."""
 
 
-class ImageSets:
-    """The sets. ``start``, then ``stop``."""
+class Personalities:
+    """The personalities. ``start``, then ``stop``."""
 
     def __init__(
         self, store: Store, ledger: Ledger, releases: Releases, *, changed: Callable[[str], None] = lambda name: None
     ) -> None:
-        """``changed``: takes the name of a set that now stands for something else, or is gone."""
+        """``changed``: takes the name of a personality that now stands for something else, or is gone."""
         self._releases = releases
         self._changed = changed
         self.records = Records(
             store,
             ledger,
-            ImageSet,
-            kind="image-set",
-            listed_by="strata image-set list",
+            Personality,
+            kind="personality",
+            listed_by="strata personality list",
             changed=lambda name, _: self._touch(name),
             cleared=lambda: self._stale.update(self._resolved, self._problems),
         )
@@ -64,10 +64,10 @@ class ImageSets:
         releases.on_change(self._moved)
 
     async def start(self) -> None:
-        """Load the sets, find out what they stand for, and follow both."""
+        """Load the personalities, find out what they stand for, and follow both."""
         await self.records.start()
         await self._resolve()
-        self._task = asyncio.create_task(self._work(), name="image sets")
+        self._task = asyncio.create_task(self._work(), name="personalities")
 
     async def stop(self) -> None:
         """Let go of the store."""
@@ -80,21 +80,21 @@ class ImageSets:
     # -- reading
 
     def digest(self, name: str) -> str:
-        """What the set's digest is now; empty where it is not there, or one of its images is not."""
+        """What the personality's digest is now; empty where it is not there, or one of its images is not."""
         found = self._resolved.get(name)
         return found.digest if found else ""
 
     def name_of(self, digest: str) -> str:
-        """The set that has this digest now; empty: none has."""
+        """The personality that has this digest now; empty: none has."""
         return self._by_digest.get(digest, "")
 
     def using(self, reference: str) -> list[str]:
-        """The sets that an image (``name:tag``) is in."""
+        """The personalities that an image (``name:tag``) is in."""
         return sorted(s.name for s in self.records.all.values() if any(m.release == reference for m in s.members))
 
     def problem(self, name: str) -> str:
-        """Why the set cannot be run; empty: it can."""
-        return self._problems.get(name, "") if self.records.find(name) else "no such image set"
+        """Why the personality cannot be run; empty: it can."""
+        return self._problems.get(name, "") if self.records.find(name) else "no such personality"
 
     def releases(self, name: str) -> Mapping[str, Release]:
         """Member → what its tag stands for."""
@@ -102,43 +102,45 @@ class ImageSets:
         return {member["name"]: member["release"] for member in found.members} if found else {}
 
     def for_node(self, name: str, node: Node) -> msgspec.Raw:
-        """The set as the node's agent gets it; ``Unavailable`` where it cannot be run."""
+        """The personality as the node's agent gets it; ``Unavailable`` where it cannot be run."""
         found = self._resolved.get(name)
         if found is None:
-            raise Unavailable(self.problem(name) or "it is not known yet what it stands for", where=f"image set {name}")
+            raise Unavailable(
+                self.problem(name) or "it is not known yet what it stands for", where=f"personality {name}"
+            )
         if found.whole is not None:
             return found.whole
         members = [
             {**wire, "files": _files(member, node)}
-            for wire, member in zip(found.members, found.image_set.members, strict=True)
+            for wire, member in zip(found.members, found.personality.members, strict=True)
         ]
         size = sum(len(file["content"]) for member in members for file in member["files"])
         if size > MOST_FILES_BYTES * 4 // 3 + 1024:
-            raise BadRequest(f"the node's files have more than {MOST_FILES_BYTES} bytes", where=f"image set {name}")
+            raise BadRequest(f"the node's files have more than {MOST_FILES_BYTES} bytes", where=f"personality {name}")
         return msgspec.Raw(msgspec.json.encode({"name": name, "digest": found.digest, "members": members}))
 
-    async def trial(self, image_set: ImageSet) -> Resolved:
-        """What a set would stand for; raises ``BadRequest`` where one of its images is not there."""
+    async def trial(self, personality: Personality) -> Resolved:
+        """What a personality would stand for; raises ``BadRequest`` where one of its images is not there."""
         releases = {}
-        for member in image_set.members:
+        for member in personality.members:
             try:
                 releases[member.name] = await self._releases.release(member.release)
             except StrataError as error:
                 raise BadRequest(
                     error.detail, where=f"member {member.name}, {member.release}", hint=error.hint
                 ) from None
-        return _resolved(image_set, releases)
+        return _resolved(personality, releases)
 
     async def settled(self) -> None:
-        """Until every set that was changed is resolved."""
+        """Until every personality that was changed is resolved."""
         await self._resolve()
 
     # -- following
 
     def _moved(self, reference: str) -> None:
         image, _, _ = reference.partition(":")
-        for name, image_set in self.records.all.items():
-            if any(member.release.partition(":")[0] == image for member in image_set.members):
+        for name, personality in self.records.all.items():
+            if any(member.release.partition(":")[0] == image for member in personality.members):
                 self._touch(name)
 
     def _touch(self, name: str) -> None:
@@ -152,20 +154,20 @@ class ImageSets:
             try:
                 await self._resolve()
             except StrataError as error:
-                log.warning("image sets could not be resolved", extra={"reason": str(error)})
+                log.warning("personalities could not be resolved", extra={"reason": str(error)})
                 await asyncio.sleep(1.0)
                 self._wake.set()
 
     async def _resolve(self) -> None:
         while self._stale:
             name = self._stale.pop()
-            image_set = self.records.find(name)
+            personality = self.records.find(name)
             before = self._resolved.get(name)
             now: Resolved | None = None
             problem = ""
-            if image_set is not None:
+            if personality is not None:
                 try:
-                    now = await self.trial(image_set)
+                    now = await self.trial(personality)
                 except BadRequest as error:
                     problem = str(error)
             self._put(name, now, problem)
@@ -184,16 +186,16 @@ class ImageSets:
             self._problems[name] = problem
 
 
-def _resolved(image_set: ImageSet, releases: Mapping[str, Release]) -> Resolved:
-    members = tuple(_wire(member, releases[member.name]) for member in image_set.members)
+def _resolved(personality: Personality, releases: Mapping[str, Release]) -> Resolved:
+    members = tuple(_wire(member, releases[member.name]) for member in personality.members)
     # Of what runs, not of the statement that it may: a tag that is moved back stands for what it stood for before.
     content = [{**member, "release": _content(member["release"])} for member in members]
-    digest = f"sha256:{hashlib.sha256(canonical({'name': image_set.name, 'members': content})).hexdigest()}"
+    digest = f"sha256:{hashlib.sha256(canonical({'name': personality.name, 'members': content})).hexdigest()}"
     whole = None
-    if not any(member.files for member in image_set.members):
-        body = {"name": image_set.name, "digest": digest, "members": [{**member, "files": []} for member in members]}
+    if not any(member.files for member in personality.members):
+        body = {"name": personality.name, "digest": digest, "members": [{**member, "files": []} for member in members]}
         whole = msgspec.Raw(msgspec.json.encode(body))
-    return Resolved(image_set=image_set, digest=digest, members=members, whole=whole)
+    return Resolved(personality=personality, digest=digest, members=members, whole=whole)
 
 
 def _content(release: Release) -> dict[str, Any]:

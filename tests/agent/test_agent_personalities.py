@@ -1,4 +1,4 @@
-"""Image sets on a node: real squashfs images, real mounts, real containers."""
+"""Personalities on a node: real squashfs images, real mounts, real containers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from agent_process import AgentProcess
 from fake_controller import Controller
-from set_support import SERVICE, image_set, member, release_of
+from personality_support import SERVICE, member, personality, release_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.server]
 
@@ -19,7 +19,7 @@ BROKEN = "echo cannot find my libraries; exit 4\n"
 def test_a_set_is_loaded_started_entered_and_stopped(tmp_path: Path, site: Controller, node: AgentProcess) -> None:
     own = {"path": "/etc/node.conf", "mode": 0o640, "content": base64.b64encode(b"node=n0001\n").decode()}
     system = member("system", release_of(site, tmp_path / "a"), files=[own], env={"GREETING": "good day"})
-    compute = image_set("compute", "a", system)
+    compute = personality("compute", "a", system)
     assert site.do("load", set=compute)["ok"]
     assert site.wait_state("idle", compute["digest"])["set"]["name"] == "compute"
     assert site.state()["loaded"] == [compute["digest"]]
@@ -40,18 +40,18 @@ def test_a_change_leaves_equal_members_alone_and_a_broken_one_goes_back(
 ) -> None:
     good, other = release_of(site, tmp_path / "a"), release_of(site, tmp_path / "b", SERVICE + "# other\n", serial=2)
     broken = release_of(site, tmp_path / "c", BROKEN, serial=3)
-    first = image_set("compute", "a", member("system", good), member("side", good))
+    first = personality("compute", "a", member("system", good), member("side", good))
     site.do("load", set=first)
     site.do("start", digest=first["digest"])
     before = {entry["name"]: entry for entry in site.wait_state("active")["set"]["members"]}
 
-    second = image_set("compute", "b", member("system", other), member("side", good))
+    second = personality("compute", "b", member("system", other), member("side", good))
     changed = site.do("switch", set=second)
     assert changed["ok"], changed
     after = site.wait_state("active", second["digest"])["set"]
     assert {entry["name"]: entry for entry in after["members"]}["side"] == before["side"]
 
-    third = image_set("compute", "c", member("system", broken), member("side", good))
+    third = personality("compute", "c", member("system", broken), member("side", good))
     refused = site.do("switch", set=third)
     assert not refused["ok"]
     assert "ended with status 4" in refused["error"]
@@ -64,7 +64,7 @@ def test_a_dead_member_is_started_again_and_given_up_after_some_tries(
     tmp_path: Path, site: Controller, node: AgentProcess
 ) -> None:
     once = "touch /run/up; sleep 0.3; exit 7\n"
-    compute = image_set("compute", "a", member("system", release_of(site, tmp_path / "a", once)))
+    compute = personality("compute", "a", member("system", release_of(site, tmp_path / "a", once)))
     site.do("load", set=compute)
     site.do("start", digest=compute["digest"])
     fatal = site.wait_state("fatal")["set"]
@@ -77,7 +77,7 @@ def test_a_dead_member_is_started_again_and_given_up_after_some_tries(
 def test_a_killed_agent_is_started_again_and_its_members_never_notice(
     tmp_path: Path, site: Controller, node: AgentProcess
 ) -> None:
-    compute = image_set("compute", "a", member("system", release_of(site, tmp_path / "a")))
+    compute = personality("compute", "a", member("system", release_of(site, tmp_path / "a")))
     site.do("load", set=compute)
     site.do("start", digest=compute["digest"])
     before = site.wait_state("active")
@@ -102,7 +102,7 @@ def test_a_killed_agent_is_started_again_and_its_members_never_notice(
 def test_a_command_that_is_ended_in_a_member_takes_its_children_with_it_and_nothing_else(
     tmp_path: Path, site: Controller, node: AgentProcess, how: str
 ) -> None:
-    compute = image_set("compute", "a", member("system", release_of(site, tmp_path / "a")))
+    compute = personality("compute", "a", member("system", release_of(site, tmp_path / "a")))
     site.do("load", set=compute)
     site.do("start", digest=compute["digest"])
     site.wait_state("active")
@@ -127,7 +127,7 @@ def test_a_command_that_is_ended_in_a_member_takes_its_children_with_it_and_noth
 def test_a_controller_that_goes_away_changes_nothing_and_results_wait_for_it(
     tmp_path: Path, site: Controller, node: AgentProcess
 ) -> None:
-    compute = image_set("compute", "a", member("system", release_of(site, tmp_path / "a")))
+    compute = personality("compute", "a", member("system", release_of(site, tmp_path / "a")))
     site.do("load", set=compute)
     site.do("start", digest=compute["digest"])
     before = site.wait_state("active")["set"]
