@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from strata.core.errors import DeviceError
-from strata.hardware.bmc.bmcs import Bmcs, Dialect
+from strata.hardware.bmc.bmcs import Bmcs
+from strata.hardware.bmc.dialects import Dialect
 from strata.hardware.bmc.protocol import Reading
 from strata.hardware.bmc.redfish.client import Credentials, RedfishClient, RedfishSettings
 from strata.power.series.records import Samples
@@ -263,7 +264,7 @@ async def test_other_protocols_are_asked_for_their_sensors_and_those_without_any
     async def close() -> None:
         return
 
-    dialect = Dialect(found.__getitem__, lambda _: None, close)  # type: ignore[arg-type]
+    dialect = Dialect(open=found.__getitem__, inventory=None, accepts=None, forget=lambda _: None, close=close)  # type: ignore[arg-type]
     controllers = Bmcs(RedfishClient(Credentials("u", "p")), {"ipmi": dialect})
     nodes = Nodes(uids=np.array([1, 2], dtype=np.int64), names=("a", "b"), bmcs=tuple(found))
     source = NodeSource(controllers, clock=lambda: 5.0)

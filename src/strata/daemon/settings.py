@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -19,11 +19,16 @@ from strata.core.forms import in_words
 from strata.core.section import Section
 from strata.core.units import Watts, seconds, watts
 from strata.core.yamltree import Document, told
-from strata.daemon import LAYER_NAMES, LayerName
+from strata.daemon.layers import LAYER_NAMES
 from strata.fleet.settings import FleetSettings
 from strata.hardware.settings import HardwareSettings
 from strata.power.settings import PowerSettings
 from strata.provisioning.settings import ProvisioningSettings
+
+if TYPE_CHECKING:
+    LayerName = str
+else:
+    LayerName = Literal[LAYER_NAMES]
 
 F = TypeVar("F", bound=FleetSettings)
 
