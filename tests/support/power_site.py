@@ -100,7 +100,7 @@ class Site:
 
     async def run(self, name: str, text: str) -> None:
         """Put a policy, and enable it."""
-        await self.policies.put(LOCAL_ADMIN, name, PolicySpec(text=text, without_rehearsal="a test"))
+        await self.policies.put(LOCAL_ADMIN, name, PolicySpec(text=text, without_simulation="a test"))
         await self.policies.enable(LOCAL_ADMIN, name)
 
     async def cap(self, watts: dict[str, float]) -> object:

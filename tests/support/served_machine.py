@@ -144,7 +144,7 @@ class Controller:
 
     async def run(self, name: str, text: str) -> None:
         """Put a policy, and enable it."""
-        body = {"text": text, "without_rehearsal": "a test of what no rehearsal shows"}
+        body = {"text": text, "without_simulation": "a test of what no simulation shows"}
         await self.ask("PUT", f"/v1/power/policies/{name}", body)
         await self.ask("POST", f"/v1/power/policies/{name}/enable")
 

@@ -69,7 +69,7 @@ FORMS = {
     r"^[A-Za-z0-9][A-Za-z0-9_.:+\[\]-]{0,63}": "a job is named as the workload manager does, such as 4711 or 4711_3",
     r"^([A-Za-z0-9][A-Za-z0-9_.:+\[\]-]{0,63})?": "a job is named as the workload manager does, such as 4711 or 4711_3",
     r"^[0-9]{1,15}-[0-9]{1,15}": "must be two numbers as the answer before had them, such as 1700000000-42",
-    r"^[A-Za-z0-9_-]{43}\.iso": "must be the name of a boot medium, as its node's controller was told",
+    r"^[A-Za-z0-9_-]{43}\.iso": "must be the name of a boot medium, as its node's BMC was told",
     # columns
     r"^[a-z_]+(,[a-z_]+)*": "must be fields with commas between them, such as name,state",
     r"^(-?[a-z_]{1,20})?": "must be a field, with '-' before it for the other way round, such as -watts",

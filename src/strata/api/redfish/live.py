@@ -118,7 +118,7 @@ async def limits(call: Call, node: str) -> Sequence[PowerLimit]:
 
 
 async def bmc(call: Call, node: str) -> BmcView | None:
-    """The node's controller, if it answers soon. For one node of many only what is at hand."""
+    """The node's BMC, if it answers soon. For one node of many only what is at hand."""
     if call.services.find(BmcService) is None or not call.who.may(READ_BMC):
         return None
     if call.one_of_many:

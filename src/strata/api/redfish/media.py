@@ -1,4 +1,4 @@
-"""The virtual drive of a node's controller: what is in it, put something in, take it out."""
+"""The virtual drive of a node's BMC: what is in it, put something in, take it out."""
 
 from __future__ import annotations
 
