@@ -9,7 +9,7 @@ import pytest
 from machine_support import ROOT, MachineService, get, members
 
 import strata
-from strata.api.redfish.ids import address_of, controller_id, manager
+from strata.api.redfish.resources.ids import address_of, controller_id, manager
 from support.fake_machine import PDU_ADDRESS, address
 
 AGGREGATES = f"{ROOT}/AggregationService/Aggregates"

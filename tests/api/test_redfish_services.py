@@ -15,8 +15,8 @@ import pytest
 from aiohttp import web
 from redfish_support import ROOT, RedfishService, keys, redfish_service
 
-from strata.api.redfish import push as push_module
-from strata.api.redfish.metadata import SCHEMAS
+from strata.api.redfish.resources import push as push_module
+from strata.api.redfish.resources.metadata import SCHEMAS
 from strata.api.redfish.routes import ROUTES
 from strata.api.services import Watchers
 from strata.fleet.access.principal import LOCAL_ADMIN, ROLES, Principal, Role

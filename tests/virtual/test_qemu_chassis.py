@@ -26,7 +26,7 @@ from strata.hardware.discovery.crawl import crawl
 from strata.virtual.qemu import description, network
 from strata.virtual.qemu.create import create, destroy, enter, namespace, running, start
 from strata.virtual.qemu.description import Description, Options, chassis_id
-from strata.virtual.redfish_tree import Account
+from strata.virtual.redfish.bmc import Account
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 MEMORY = 160

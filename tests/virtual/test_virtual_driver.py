@@ -13,10 +13,10 @@ from strata.core.state import Outcome
 from strata.hardware.model import LAYER as HARDWARE
 from strata.platform.model import LAYER as PLATFORM
 from strata.provisioning.model import LAYER as PROVISIONING
-from strata.virtual.driver import SimDriver, sim_drivers
-from strata.virtual.faults import Timing
-from strata.virtual.nodes import SimNodes
-from strata.virtual.rules import MUTATIONS, SEEN_BY, TARGETS, WORDS
+from strata.virtual.fleet.driver import SimDriver, sim_drivers
+from strata.virtual.fleet.faults import Timing
+from strata.virtual.fleet.model import MUTATIONS, SEEN_BY, TARGETS, WORDS
+from strata.virtual.fleet.nodes import SimNodes
 
 MODEL = Model.of(HARDWARE, PROVISIONING, PLATFORM)
 

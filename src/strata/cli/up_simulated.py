@@ -68,7 +68,7 @@ def simulator(session: Session, directory: Path, options: list[str]) -> str:
         session.out.note("the simulator was gone: its nodes start from off")
         options = json.loads(kept.read_text(encoding="utf-8"))
     log.unlink(missing_ok=True)  # the address is its first line
-    running = start(directory / SIMULATOR, log, ps.command("strata.virtual.bmc_server", *options))
+    running = start(directory / SIMULATOR, log, ps.command("strata.virtual.bmc.server", *options))
     deadline = time.monotonic() + START_TIMEOUT
     while (address := address_in(log)) is None:
         must_run(running, "simulator", log)

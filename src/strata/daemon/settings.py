@@ -45,7 +45,7 @@ class SimulatedSettings(Section, frozen=True, kw_only=True):
             raise BadRequest(
                 "simulated nodes need a simulator",
                 where="nodes",
-                hint="give --simulator URL; python -m strata.virtual.bmc_server --nodes N prints it",
+                hint="give --simulator URL; python -m strata.virtual.bmc.server --nodes N prints it",
             )
         if self.address and not self.address.startswith(("http://", "https://")):
             raise BadRequest(f"{self.address[:80]!r} is not http://HOST:PORT", where="address")

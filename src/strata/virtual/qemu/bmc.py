@@ -11,16 +11,19 @@ from typing import Any, ClassVar
 import msgspec
 
 from strata.core.errors import BadRequest, Refused, StrataError
-from strata.virtual import tree_boot, tree_events, tree_log, tree_services
-from strata.virtual.http import Reply
-from strata.virtual.journal import Entry, Journal
+from strata.virtual.bmc.http import Reply
 from strata.virtual.qemu import media, tree
 from strata.virtual.qemu.machine import Machine
 from strata.virtual.qemu.meter import Meter
-from strata.virtual.redfish_body import ROOT, Json, Refusal, done, error, links
-from strata.virtual.redfish_router import Router
-from strata.virtual.redfish_tree import Account, Bmc
-from strata.virtual.site import Site
+from strata.virtual.redfish import boot as tree_boot
+from strata.virtual.redfish import event_service as tree_events
+from strata.virtual.redfish import logs as tree_log
+from strata.virtual.redfish import services as tree_services
+from strata.virtual.redfish.bmc import Account, Bmc
+from strata.virtual.redfish.body import ROOT, Json, Refusal, done, error, links
+from strata.virtual.redfish.journal import Entry, Journal
+from strata.virtual.redfish.router import Router
+from strata.virtual.redfish.site import Site
 
 SYSTEM = tree.SYSTEM
 MEMORY = "controller.json"

@@ -7,7 +7,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from strata.virtual.console import Console
+from strata.virtual.bmc.console import Console
 
 MOST_LOG = 16 << 20
 """Bytes: a log that grew longer than this begins anew."""

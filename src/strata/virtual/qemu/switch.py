@@ -14,7 +14,7 @@ from strata.core.errors import DeviceError, Unavailable
 from strata.virtual.qemu import description, network
 from strata.virtual.qemu.description import MachineDescription
 from strata.virtual.qemu.tree import RESET
-from strata.virtual.redfish_tree import Account
+from strata.virtual.redfish.bmc import Account
 
 _PATIENCE = 60.0
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strata.virtual import tree_drawn
-from strata.virtual.http import Reply
-from strata.virtual.redfish_body import OK, ROOT, Json, collection, done, link, links, one_of, only, read_json, resource
-from strata.virtual.redfish_router import Call, Deeds, Views
-from strata.virtual.redfish_tree import read_fence
-from strata.virtual.tree_boot import boot_options
-from strata.virtual.tree_drawn import CHASSIS
+from strata.virtual.bmc.http import Reply
+from strata.virtual.redfish import drawn as tree_drawn
+from strata.virtual.redfish.bmc import read_fence
+from strata.virtual.redfish.body import OK, ROOT, Json, collection, done, link, links, one_of, only, read_json, resource
+from strata.virtual.redfish.boot import boot_options
+from strata.virtual.redfish.drawn import CHASSIS
+from strata.virtual.redfish.router import Call, Deeds, Views
 
 if TYPE_CHECKING:
     from strata.virtual.qemu.bmc import MachineBmc
