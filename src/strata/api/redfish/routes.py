@@ -7,21 +7,16 @@ from strata.api.redfish.protocol.route import Route
 from strata.api.redfish.resources import (
     accounts,
     aggregation,
-    bios,
     chassis,
     events,
     fabrics,
     logs,
     managers,
-    media,
-    metadata,
+    parts,
     power_equipment,
-    registries,
     root,
     sensors,
     sessions,
-    storage,
-    system_parts,
     systems,
     tasks,
     telemetry,
@@ -29,10 +24,10 @@ from strata.api.redfish.resources import (
 )
 
 _OF_THE_MACHINE = (
-    systems, system_parts, storage, bios, media, logs, chassis, sensors, managers, fabrics, power_equipment, telemetry,
+    systems, parts, logs, chassis, sensors, managers, fabrics, power_equipment, telemetry,
     update, aggregation,
 )  # fmt: skip
-_OF_THE_SERVICE = (root, metadata, registries, sessions, accounts, tasks, events)
+_OF_THE_SERVICE = (root, sessions, accounts, tasks, events)
 
 MACHINE: tuple[Route, ...] = tuple(route for module in _OF_THE_MACHINE for route in module.ROUTES)
 ROUTES: tuple[Route, ...] = (*MACHINE, *(route for module in _OF_THE_SERVICE for route in module.ROUTES))

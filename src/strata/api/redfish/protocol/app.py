@@ -58,7 +58,6 @@ class RedfishApp:
         """One writer of a resource at a time, so that its precondition still holds when it writes."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         headers = read_headers(scope["headers"])
         path: str = scope.get("raw_path", b"").decode("latin-1") or scope["path"]
         try:
@@ -141,7 +140,7 @@ class RedfishApp:
                 whole = await route.get(  # type: ignore[misc]
                     msgspec.structs.replace(call, path=path, params=params, one_of_many=True)
                 )
-            except StrataError:  # it stays a link: one dead controller does not spoil the others' answer
+            except StrataError:  # it stays a link: one dead BMC does not spoil the others' answer
                 return None
             resource = whole if isinstance(whole, dict) else whole.body if isinstance(whole, Reply) else None
             return resource and await queries.apply(queries.NOTHING, resource, fetch)

@@ -74,7 +74,6 @@ def parameters(call: Call, action: str, accepted: Mapping[str, type], needed: It
 
 
 def one_of(value: str, allowed: Iterable[str], name: str, action: str = "") -> str:
-    """A word from a list."""
     if value in allowed:
         return value
     if action:

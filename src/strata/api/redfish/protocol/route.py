@@ -7,6 +7,7 @@ from typing import Any, TypeVar, overload
 
 import msgspec
 
+from strata.core.errors import NotFound
 from strata.fleet.access.principal import Principal, Right
 from strata.fleet.services import Services
 
@@ -76,8 +77,79 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """What GET gives."""
 
 
+H = TypeVar("H", bound=Handler)
+Show = Callable[[Call, str, T], Awaitable[Json]]
+"""The resource at a path that presents a thing."""
+Find = Callable[[Call], Awaitable[Mapping[str, T]]]
+"""Things by the ids that they have in paths."""
+
+
+class Routes:
+    """The routes of a module. A handler is declared with its template, and with the right that it needs."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, Route] = {}
+
+    def __iter__(self) -> Iterator[Route]:
+        return iter(self._found.values())
+
+    def get(
+        self, template: str, right: Right | None = None, *, public: bool = False, media: str = "application/json"
+    ) -> Callable[[H], H]:
+        return self._declare("get", template, right, public, media=media)
+
+    def post(self, template: str, right: Right | None = None, *, public: bool = False) -> Callable[[H], H]:
+        return self._declare("post", template, right, public)
+
+    def patch(self, template: str, right: Right | None = None) -> Callable[[H], H]:
+        return self._declare("patch", template, right)
+
+    def delete(self, template: str, right: Right | None = None) -> Callable[[H], H]:
+        return self._declare("delete", template, right)
+
+    def members(
+        self, template: str, kind: str, title: str, right: Right | None, find: Find[T]
+    ) -> Callable[[Show[T]], Show[T]]:
+        """A collection of all that ``find`` gives, and below it each of them (``.../Fans/{fan}``), as declared."""
+        above, _, last = template.rpartition("/")
+        what = last.strip("{}")
+
+        async def every(call: Call) -> Json:
+            path = above.format_map(call.params)
+            return collection(path, kind, title, [f"{path}/{ident}" for ident in await find(call)])
+
+        def declare(show: Show[T]) -> Show[T]:
+            async def one(call: Call) -> Json:
+                ident, found = call.params[what], await find(call)
+                if ident not in found:
+                    raise NotFound(f"no such {what}", where=ident[:80])
+                return await show(call, template.format_map(call.params), found[ident])
+
+            self.get(above, right)(every)
+            self.get(template, right)(one)
+            return show
+
+        return declare
+
+    def _declare(
+        self, method: str, template: str, right: Right | None, public: bool = False, **more: str
+    ) -> Callable[[H], H]:
+        def declare(handler: H) -> H:
+            name = method.upper()
+            known = self._found.get(template) or Route(template=template)
+            self._found[template] = msgspec.structs.replace(
+                known,
+                rights=known.rights if right is None else {**known.rights, name: right},
+                public=known.public | {name} if public else known.public,
+                **{method: handler},
+                **more,
+            )
+            return handler
+
+        return declare
+
+
 def link(path: str) -> Json:
-    """A reference to another resource."""
     return {"@odata.id": path}
 
 

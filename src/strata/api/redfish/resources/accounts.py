@@ -13,7 +13,9 @@ from typing import Any
 from strata.api.redfish.protocol.bodies import change, missing
 from strata.api.redfish.protocol.errors import Rejected, rejected
 from strata.api.redfish.protocol.login import ACCOUNTS, logins_of
-from strata.api.redfish.protocol.route import ROOT, Call, Json, Reply, Route, collection, link
+from strata.api.redfish.protocol.route import ROOT, Call, Json, Reply, Routes, collection, link
+from strata.api.redfish.protocol.schemas import resource
+from strata.api.redfish.resources.forms import service
 from strata.core.errors import BadRequest, Conflict, NotFound
 from strata.fleet.access.accounts import (
     LEAST_PASSWORD,
@@ -60,42 +62,42 @@ _WRITABLE: Mapping[str, type] = {
     "PasswordChangeRequired": bool,
 }
 
-
-async def service(call: Call) -> Json:
-    """The account service."""
-    return {
-        "@odata.id": _SERVICE,
-        "@odata.type": "#AccountService.v1_15_1.AccountService",
-        "Id": "AccountService",
-        "Name": "Accounts and roles",
-        "ServiceEnabled": call.services.find(Logins) is not None,
-        "Status": {"State": "Enabled", "Health": "OK"},
-        "HTTPBasicAuth": "Enabled",
-        "LocalAccountAuth": "Enabled",
-        "MinPasswordLength": LEAST_PASSWORD,
-        "MaxPasswordLength": MOST_PASSWORD,
-        "AccountLockoutThreshold": LOCK_AFTER,
-        "AccountLockoutDuration": int(LOCK_TIME),
-        "AccountLockoutCounterResetAfter": int(LOCK_TIME),
-        "AccountLockoutCounterResetEnabled": True,
-        "Accounts": link(ACCOUNTS),
-        "Roles": link(_ROLES),
-    }
+ROUTES = Routes()
 
 
+@ROUTES.get(_SERVICE)
+async def _service(call: Call) -> Json:
+    return service(
+        _SERVICE,
+        "Accounts and roles",
+        enabled=call.services.find(Logins) is not None,
+        HTTPBasicAuth="Enabled",
+        LocalAccountAuth="Enabled",
+        MinPasswordLength=LEAST_PASSWORD,
+        MaxPasswordLength=MOST_PASSWORD,
+        AccountLockoutThreshold=LOCK_AFTER,
+        AccountLockoutDuration=int(LOCK_TIME),
+        AccountLockoutCounterResetAfter=int(LOCK_TIME),
+        AccountLockoutCounterResetEnabled=True,
+        Accounts=link(ACCOUNTS),
+        Roles=link(_ROLES),
+    )
+
+
+@ROUTES.get(ACCOUNTS)
 async def accounts(call: Call) -> Json:
     """The accounts that the caller may see."""
     names = [name for name in _accounts(call).names() if _may_see(call.who, name)]
     return collection(ACCOUNTS, "ManagerAccount", "Accounts", [f"{ACCOUNTS}/{name}" for name in names])
 
 
+@ROUTES.get(f"{ACCOUNTS}/{{account}}")
 async def account(call: Call) -> Json:
-    """One account."""
     return _resource(call, _seen(call))
 
 
+@ROUTES.post(ACCOUNTS, _CREATE)
 async def create(call: Call) -> Reply:
-    """A new account."""
     given = change(call, {**_WRITABLE, "UserName": str}, {})
     for name in ("UserName", "Password", "RoleId"):
         if given.get(name) is None:
@@ -119,6 +121,7 @@ async def create(call: Call) -> Reply:
     return Reply(status=201, body=_resource(call, made), headers={"Location": f"{ACCOUNTS}/{made.name}"})
 
 
+@ROUTES.patch(f"{ACCOUNTS}/{{account}}")
 async def update(call: Call) -> Json:
     """Change an account: one's own password, or with the right anybody's anything."""
     found = _seen(call)
@@ -153,6 +156,7 @@ async def update(call: Call) -> Json:
     return _resource(call, changed)
 
 
+@ROUTES.delete(f"{ACCOUNTS}/{{account}}")
 async def delete(call: Call) -> Reply:
     """Remove an account, and end its sessions."""
     found = _seen(call)
@@ -162,31 +166,30 @@ async def delete(call: Call) -> Reply:
     return Reply(status=204)
 
 
+@ROUTES.get(_ROLES)
 async def roles(call: Call) -> Json:
-    """What accounts can be."""
     used = {_role_id(a) for a in map(_accounts(call).get, _accounts(call).names()) if _may_see(call.who, a.name)}
     idents = dict.fromkeys((*ROLE_IDS.values(), *sorted(used)))
     return collection(_ROLES, "Role", "Roles", [f"{_ROLES}/{ident}" for ident in idents])
 
 
+@ROUTES.get(f"{_ROLES}/{{role}}")
 async def role(call: Call) -> Json:
-    """One of them."""
     ident = call.params["role"]
     try:
         found, scope = _parsed(ident)
     except Rejected:
         raise NotFound("no such role") from None
     limit = f", limited to {', '.join(scope)}" if scope else ""
-    return {
-        "@odata.id": f"{_ROLES}/{ident}",
-        "@odata.type": "#Role.v1_3_2.Role",
-        "Id": ident,
-        "RoleId": ident,
-        "Name": f"Strata's role {found}{limit}",
-        "IsPredefined": found in _PREDEFINED and not scope,
-        "AssignedPrivileges": list(_PRIVILEGES[found]),
-        "OemPrivileges": [],
-    }
+    return resource(
+        f"{_ROLES}/{ident}",
+        "Role",
+        f"Strata's role {found}{limit}",
+        RoleId=ident,
+        IsPredefined=found in _PREDEFINED and not scope,
+        AssignedPrivileges=list(_PRIVILEGES[found]),
+        OemPrivileges=[],
+    )
 
 
 def _parsed(ident: str) -> tuple[Role, tuple[str, ...]]:
@@ -224,28 +227,18 @@ def _wrong(error: BadRequest) -> Exception:
 
 def _resource(call: Call, account: Account) -> Json:
     ident = _role_id(account)
-    found: dict[str, Any] = {
-        "@odata.id": f"{ACCOUNTS}/{account.name}",
-        "@odata.type": "#ManagerAccount.v1_12_1.ManagerAccount",
-        "Id": account.name,
-        "Name": "Account",
-        "UserName": account.name,
-        "Password": None,
-        "RoleId": ident,
-        "Enabled": account.enabled,
-        "Locked": _accounts(call).is_locked(account.name),
-        "AccountTypes": ["Redfish"],
-        "StrictAccountTypes": True,
-        "PasswordChangeRequired": account.must_change,
-        "Links": {"Role": link(f"{_ROLES}/{ident}")},
-    }
+    found: dict[str, Any] = resource(
+        f"{ACCOUNTS}/{account.name}",
+        "ManagerAccount",
+        "Account",
+        UserName=account.name,
+        Password=None,
+        RoleId=ident,
+        Enabled=account.enabled,
+        Locked=_accounts(call).is_locked(account.name),
+        AccountTypes=["Redfish"],
+        StrictAccountTypes=True,
+        PasswordChangeRequired=account.must_change,
+        Links={"Role": link(f"{_ROLES}/{ident}")},
+    )
     return found
-
-
-ROUTES: tuple[Route, ...] = (
-    Route(template=_SERVICE, get=service),
-    Route(template=ACCOUNTS, get=accounts, post=create, rights={"POST": _CREATE}),
-    Route(template=f"{ACCOUNTS}/{{account}}", get=account, patch=update, delete=delete),
-    Route(template=_ROLES, get=roles),
-    Route(template=f"{_ROLES}/{{role}}", get=role),
-)

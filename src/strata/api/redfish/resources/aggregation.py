@@ -1,4 +1,4 @@
-"""Groups as aggregates that are reset as one, and the controllers that all of this was aggregated from."""
+"""Groups as aggregates that are reset as one, and the BMCs that all of this was aggregated from."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import secrets
 
 from strata.api.redfish.protocol import bodies
 from strata.api.redfish.protocol.errors import rejected
-from strata.api.redfish.protocol.route import Call, Json, Reply, Route, collection, link
+from strata.api.redfish.protocol.route import Call, Json, Reply, Routes, collection, link
+from strata.api.redfish.protocol.schemas import resource
 from strata.api.redfish.resources import ids
-from strata.api.redfish.resources.forms import ENABLED, plain, resource, status
+from strata.api.redfish.resources.forms import plain, service, status
 from strata.api.redfish.resources.ids import AGGREGATES, AGGREGATION
-from strata.api.redfish.resources.managers import controller_at, controllers
+from strata.api.redfish.resources.managers import bmc_at, bmcs, selector
 from strata.api.redfish.resources.needs import ACT, READ_GROUP, READ_HARDWARE
 from strata.api.redfish.resources.systems import RESETS
-from strata.api.redfish.resources.targets import selector
 from strata.core.errors import BadRequest
 from strata.core.texts import NAME
 from strata.fleet.access.principal import Right
@@ -25,20 +25,16 @@ from strata.hardware.bmc.service import BmcService
 
 _SOURCES = f"{AGGREGATION}/AggregationSources"
 _RESET = {"ResetType": str, "BatchSize": int, "DelayBetweenBatchesInSeconds": int}
+_GROUP = f"{AGGREGATES}/{{aggregate}}"
+
+_CHANGE = Right("change", "group")
+
+ROUTES = Routes()
 
 
-async def service(call: Call) -> Json:
-    """The service."""
-    found = resource(
-        AGGREGATION,
-        "AggregationService.v1_0_3",
-        "AggregationService",
-        "Aggregation",
-        ServiceEnabled=True,
-        Status=dict(ENABLED),
-        Aggregates=link(AGGREGATES),
-        AggregationSources=link(_SOURCES),
-    )
+@ROUTES.get(AGGREGATION, READ_GROUP)
+async def _service(call: Call) -> Json:
+    found = service(AGGREGATION, "Aggregation", Aggregates=link(AGGREGATES), AggregationSources=link(_SOURCES))
     if call.services.find(BmcService) is not None:
         found["Actions"] = _action("AggregationService.Reset", AGGREGATION)
     return found
@@ -51,14 +47,14 @@ def _action(name: str, path: str) -> Json:
 # -- aggregates
 
 
+@ROUTES.get(AGGREGATES, READ_GROUP)
 async def aggregates(call: Call) -> Json:
-    """All groups."""
     groups = await call.of(GroupService).groups(call.who)
     return collection(AGGREGATES, "Aggregate", "Groups", [ids.aggregate(group.name) for group in groups])
 
 
+@ROUTES.get(_GROUP, READ_GROUP)
 async def aggregate(call: Call) -> Json:
-    """One group."""
     return await _shown(call, await call.of(GroupService).group(call.who, call.params["aggregate"]))
 
 
@@ -73,8 +69,7 @@ async def _shown(call: Call, group: GroupView) -> Json:
         actions |= _action("Aggregate.Reset", path)
     return resource(
         path,
-        "Aggregate.v1_0_3",
-        group.name,
+        "Aggregate",
         group.name,
         Description=plain(group.description),
         Elements=[link(ids.system(name)) for name in names],
@@ -84,6 +79,7 @@ async def _shown(call: Call, group: GroupView) -> Json:
     )
 
 
+@ROUTES.post(AGGREGATES, Right("create", "group"))
 async def create(call: Call) -> Reply:
     """Make a group. Its id is ``Name``, if that can be one."""
     accepted = {"Name": str, "Description": str, "Elements": list}
@@ -102,28 +98,34 @@ async def create(call: Call) -> Reply:
     return Reply(status=201, body=await _shown(call, group), headers={"Location": ids.aggregate(name)})
 
 
+@ROUTES.delete(_GROUP, Right("delete", "group"))
 async def delete(call: Call) -> Reply:
     """Remove a group; its nodes stay."""
     await call.of(GroupService).delete_group(call.who, call.params["aggregate"], None)
     return bodies.DONE
 
 
+@ROUTES.post(f"{_GROUP}/Actions/Aggregate.AddElements", _CHANGE)
 async def add(call: Call) -> Reply:
-    """Put nodes in."""
-    given = bodies.parameters(call, "Aggregate.AddElements", {"Elements": list}, needed=("Elements",))
-    change = MemberChange(add=await selector(call, given["Elements"], "Elements"))
-    await call.of(GroupService).change_members(call.who, call.params["aggregate"], change)
-    return bodies.DONE
+    return await _change_members(call, MemberChange(add=await _elements(call, "Aggregate.AddElements")))
 
 
+@ROUTES.post(f"{_GROUP}/Actions/Aggregate.RemoveElements", _CHANGE)
 async def remove(call: Call) -> Reply:
-    """Take nodes out."""
-    given = bodies.parameters(call, "Aggregate.RemoveElements", {"Elements": list}, needed=("Elements",))
-    change = MemberChange(remove=await selector(call, given["Elements"], "Elements"))
+    return await _change_members(call, MemberChange(remove=await _elements(call, "Aggregate.RemoveElements")))
+
+
+async def _elements(call: Call, action: str) -> str:
+    given = bodies.parameters(call, action, {"Elements": list}, needed=("Elements",))
+    return await selector(call, given["Elements"], "Elements")
+
+
+async def _change_members(call: Call, change: MemberChange) -> Reply:
     await call.of(GroupService).change_members(call.who, call.params["aggregate"], change)
     return bodies.DONE
 
 
+@ROUTES.post(f"{_GROUP}/Actions/Aggregate.Reset", ACT)
 async def reset_aggregate(call: Call) -> Reply:
     """Reset every node of a group."""
     given = bodies.parameters(call, "Aggregate.Reset", _RESET, needed=("ResetType",))
@@ -131,8 +133,8 @@ async def reset_aggregate(call: Call) -> Reply:
     return await _reset(call, given, f"@{group.name}", "Aggregate.Reset")
 
 
+@ROUTES.post(f"{AGGREGATION}/Actions/AggregationService.Reset", ACT)
 async def reset_targets(call: Call) -> Reply:
-    """Reset systems and aggregates."""
     action = "AggregationService.Reset"
     given = bodies.parameters(call, action, {**_RESET, "TargetURIs": list}, needed=("ResetType", "TargetURIs"))
     return await _reset(call, given, await selector(call, given["TargetURIs"], "TargetURIs"), action)
@@ -151,21 +153,21 @@ async def _reset(call: Call, given: Json, select: str, action: str) -> Reply:
 # -- sources
 
 
+@ROUTES.get(_SOURCES, READ_HARDWARE)
 async def sources(call: Call) -> Json:
-    """The discovered controllers."""
-    members = [f"{_SOURCES}/{ids.controller_id(item.address)}" for item in await controllers(call)]
-    return collection(_SOURCES, "AggregationSource", "Controllers", members)
+    members = [f"{_SOURCES}/{ids.bmc_id(item.address)}" for item in await bmcs(call)]
+    return collection(_SOURCES, "AggregationSource", "BMCs", members)
 
 
+@ROUTES.get(f"{_SOURCES}/{{source}}", READ_HARDWARE)
 async def source(call: Call) -> Json:
     """One of them. Who we are to it is nobody's business."""
     ident = call.params["source"]
-    summary = await controller_at(call, ident)
+    summary = await bmc_at(call, ident)
     return resource(
         f"{_SOURCES}/{ident}",
-        "AggregationSource.v1_5_0",
-        ident,
-        plain(f"Controller at {summary.address}") or ident,
+        "AggregationSource",
+        plain(f"BMC at {summary.address}") or ident,
         HostName=plain(summary.address),
         UserName=None,
         Password=None,
@@ -173,23 +175,3 @@ async def source(call: Call) -> Json:
         Status=status("Enabled", "warning" if summary.trouble else "ok"),
         Links={"ResourcesAccessed": [link(ids.manager(summary.address)), *map(link, map(ids.system, summary.nodes))]},
     )
-
-
-_GROUP = f"{AGGREGATES}/{{aggregate}}"
-_CHANGE_GROUP = {"POST": Right("change", "group")}
-
-ROUTES = (
-    Route(template=AGGREGATION, get=service, rights={"GET": READ_GROUP}),
-    Route(template=f"{AGGREGATION}/Actions/AggregationService.Reset", post=reset_targets, rights={"POST": ACT}),
-    Route(
-        template=AGGREGATES, get=aggregates, post=create, rights={"GET": READ_GROUP, "POST": Right("create", "group")}
-    ),
-    Route(
-        template=_GROUP, get=aggregate, delete=delete, rights={"GET": READ_GROUP, "DELETE": Right("delete", "group")}
-    ),
-    Route(template=f"{_GROUP}/Actions/Aggregate.AddElements", post=add, rights=_CHANGE_GROUP),
-    Route(template=f"{_GROUP}/Actions/Aggregate.RemoveElements", post=remove, rights=_CHANGE_GROUP),
-    Route(template=f"{_GROUP}/Actions/Aggregate.Reset", post=reset_aggregate, rights={"POST": ACT}),
-    Route(template=_SOURCES, get=sources, rights={"GET": READ_HARDWARE}),
-    Route(template=f"{_SOURCES}/{{source}}", get=source, rights={"GET": READ_HARDWARE}),
-)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from strata.api.redfish.protocol import bodies
-from strata.api.redfish.protocol.route import Call, Json, Reply, Route, collection, link
+from strata.api.redfish.protocol.route import Call, Json, Reply, Routes, collection, link
+from strata.api.redfish.protocol.schemas import resource
 from strata.api.redfish.resources import ids, live
-from strata.api.redfish.resources.forms import resource, status
+from strata.api.redfish.resources.forms import status
 from strata.api.redfish.resources.ids import CHASSIS
 from strata.api.redfish.resources.needs import ACT, READ, READ_BMC
 from strata.api.redfish.resources.systems import power_state, system_status
@@ -24,7 +25,10 @@ _TYPES = {"Cabinet": "Rack", "Chassis": "Enclosure", "ComputeModule": "Blade"}
 _WORDS = {"Cabinet": "Cabinet", "Chassis": "Chassis", "ComputeModule": "Slot"}
 _FINDERS = tuple(ancestor_finder(level) for level in LEVELS)
 
+ROUTES = Routes()
 
+
+@ROUTES.get(CHASSIS, READ)
 async def all_chassis(call: Call) -> Json:
     """Every place that holds a node, then every node's enclosure: names only."""
     nodes = call.of(NodeService)
@@ -34,6 +38,7 @@ async def all_chassis(call: Call) -> Json:
     return collection(CHASSIS, "Chassis", "Cabinets, chassis, slots and nodes", members)
 
 
+@ROUTES.get(f"{CHASSIS}/{{chassis}}", READ)
 async def chassis(call: Call) -> Json:
     """A place, or a node's enclosure."""
     node = ids.node_of_enclosure(call.params["chassis"])
@@ -60,8 +65,7 @@ async def _enclosure(call: Call, node: str) -> Json:
         links["ContainedBy"] = link(ids.place(home))
     found = resource(
         path,
-        "Chassis.v1_28_0",
-        ids.enclosure_id(node),
+        "Chassis",
         f"Enclosure of {node}",
         ChassisType="Module",
         PowerState=power_state(view),
@@ -105,8 +109,7 @@ async def _place(call: Call, name: str) -> Json:
         links["ContainedBy"] = link(ids.place(home))
     return resource(
         ids.place(name),
-        "Chassis.v1_28_0",
-        name,
+        "Chassis",
         f"{_WORDS[here.type]} {name}",
         ChassisType=_TYPES[here.type],
         Status=status("Enabled"),
@@ -132,15 +135,10 @@ def _location(place: str) -> Json:
     return {"Location": found}
 
 
+@ROUTES.patch(f"{CHASSIS}/{{chassis}}", ACT)
 async def patch_chassis(call: Call) -> Reply:
     """Switch the identify light of a node's enclosure."""
     current = await chassis(call)
     node = ids.node_of_enclosure(call.params["chassis"])
     given = bodies.change(call, {"LocationIndicatorActive": bool} if node else {}, current)
     return bodies.done(await call.of(BmcService).identify(call.who, node, bool(given["LocationIndicatorActive"])))
-
-
-ROUTES = (
-    Route(template=CHASSIS, get=all_chassis, rights={"GET": READ}),
-    Route(template=f"{CHASSIS}/{{chassis}}", get=chassis, patch=patch_chassis, rights={"GET": READ, "PATCH": ACT}),
-)

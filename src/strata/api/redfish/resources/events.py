@@ -13,9 +13,10 @@ import msgspec
 from strata.api.redfish.protocol.bodies import change, missing, one_of, parameters
 from strata.api.redfish.protocol.errors import rejected
 from strata.api.redfish.protocol.messages import STRATA, clean
-from strata.api.redfish.protocol.route import ROOT, Call, Json, Reply, Route, Stream, collection, link
-from strata.api.redfish.resources.event_body import GRADES, event_body, message_of, timestamp
-from strata.api.redfish.resources.push import ATTEMPTS, RETRY_AFTER, EventPush, Subscription
+from strata.api.redfish.protocol.route import ROOT, Call, Json, Reply, Routes, Stream, collection, link
+from strata.api.redfish.protocol.schemas import resource
+from strata.api.redfish.resources.forms import HEALTH, service, when
+from strata.api.redfish.resources.push import ATTEMPTS, RETRY_AFTER, EventPush, Subscription, event_body, message_of
 from strata.api.services import Watchers
 from strata.core.errors import StrataError
 from strata.core.urls import refuse_login, shown
@@ -48,42 +49,42 @@ _ONLY: Mapping[str, str] = {
     "SubscriptionType": "RedfishEvent",
     "DeliveryRetryPolicy": "RetryForever",
 }
-_SEVERITY_OF = {grade: severity for severity, grade in GRADES.items()}
+_SEVERITY_OF = {grade: severity for severity, grade in HEALTH.items()}
 
 _encode = msgspec.json.Encoder().encode
 
-
-async def service(call: Call) -> Json:
-    """The event service."""
-    return {
-        "@odata.id": _SERVICE,
-        "@odata.type": "#EventService.v1_10_3.EventService",
-        "Id": "EventService",
-        "Name": "Events",
-        "ServiceEnabled": call.services.find(EventPush) is not None,
-        "Status": {"State": "Enabled", "Health": "OK"},
-        "DeliveryRetryAttempts": ATTEMPTS,
-        "DeliveryRetryIntervalSeconds": RETRY_AFTER,
-        "EventFormatTypes": ["Event"],
-        "RegistryPrefixes": ["Strata"],
-        "Severities": list(_SEVERITY_OF),
-        "ServerSentEventUri": SSE,
-        "Subscriptions": link(_SUBSCRIPTIONS),
-        "Actions": {f"#{_TEST}": {"target": f"{_SERVICE}/Actions/{_TEST}"}},
-    }
+ROUTES = Routes()
 
 
+@ROUTES.get(_SERVICE, _READ)
+async def _service(call: Call) -> Json:
+    return service(
+        _SERVICE,
+        "Events",
+        enabled=call.services.find(EventPush) is not None,
+        DeliveryRetryAttempts=ATTEMPTS,
+        DeliveryRetryIntervalSeconds=RETRY_AFTER,
+        EventFormatTypes=["Event"],
+        RegistryPrefixes=["Strata"],
+        Severities=list(_SEVERITY_OF),
+        ServerSentEventUri=SSE,
+        Subscriptions=link(_SUBSCRIPTIONS),
+        Actions={f"#{_TEST}": {"target": f"{_SERVICE}/Actions/{_TEST}"}},
+    )
+
+
+@ROUTES.get(_SUBSCRIPTIONS, _SEE)
 async def subscriptions(call: Call) -> Json:
-    """Who is sent events."""
     paths = [f"{_SUBSCRIPTIONS}/{s.id}" for s in _push(call).all()]
     return collection(_SUBSCRIPTIONS, "EventDestination", "Event subscriptions", paths)
 
 
+@ROUTES.get(f"{_SUBSCRIPTIONS}/{{subscription}}", _SEE)
 async def subscription(call: Call) -> Json:
-    """One of them."""
     return _resource(call, _push(call).get(call.params["subscription"]))
 
 
+@ROUTES.post(_SUBSCRIPTIONS, Right("create", "webhook"))
 async def subscribe(call: Call) -> Reply:
     """Send events somewhere from now on."""
     given = change(call, _CREATABLE, {})
@@ -114,6 +115,7 @@ async def subscribe(call: Call) -> Reply:
     return Reply(status=201, body=_resource(call, made), headers={"Location": f"{_SUBSCRIPTIONS}/{made.id}"})
 
 
+@ROUTES.patch(f"{_SUBSCRIPTIONS}/{{subscription}}", Right("change", "webhook"))
 async def update(call: Call) -> Json:
     """Change what a receiver sees in each message, or whether its certificate matters."""
     found = _push(call).get(call.params["subscription"])
@@ -128,12 +130,13 @@ async def update(call: Call) -> Json:
     return _resource(call, changed)
 
 
+@ROUTES.delete(f"{_SUBSCRIPTIONS}/{{subscription}}", Right("delete", "webhook"))
 async def unsubscribe(call: Call) -> Reply:
-    """Send nothing there any more."""
     await _push(call).delete(call.who, call.params["subscription"])
     return Reply(status=204)
 
 
+@ROUTES.post(f"{_SERVICE}/Actions/{_TEST}", Right("change", "webhook"))
 async def submit_test_event(call: Call) -> Reply:
     """Send an event that means nothing to every receiver."""
     accepted: Mapping[str, type] = {
@@ -155,7 +158,7 @@ async def submit_test_event(call: Call) -> Reply:
         "MemberId": "0",
         "EventType": given.get("EventType") or "Alert",
         "EventId": clean(given.get("EventId") or "test"),
-        "EventTimestamp": clean(given.get("EventTimestamp") or timestamp(time.time())),
+        "EventTimestamp": clean(given.get("EventTimestamp") or when(time.time())),
         "Severity": one_of(grade, _SEVERITY_OF, "MessageSeverity", _TEST),
         "MessageSeverity": grade,
         "Message": text,
@@ -168,6 +171,7 @@ async def submit_test_event(call: Call) -> Reply:
     return Reply(status=204)
 
 
+@ROUTES.get(SSE, _READ, media="text/event-stream")
 async def stream(call: Call) -> Stream:
     """Events as they come, as server-sent events."""
     watchers = call.of(Watchers)
@@ -230,49 +234,22 @@ def _context(given: Mapping[str, Any]) -> str:
 
 def _resource(call: Call, subscription: Subscription) -> Json:
     trouble = _push(call).trouble(subscription.id)
-    wanted = subscription.severities or tuple(GRADES)
+    wanted = subscription.severities or tuple(HEALTH)
     # Whoever subscribed finds its own again by it; to others it would give the right to speak to the receiver.
     own = subscription.author == call.who.name
     destination = subscription.destination if own else shown(subscription.destination)
-    if subscription.stream:
-        destination = f"{call.base}{SSE}"
-    return {
-        "@odata.id": f"{_SUBSCRIPTIONS}/{subscription.id}",
-        "@odata.type": "#EventDestination.v1_14_1.EventDestination",
-        "Id": subscription.id,
-        "Name": "Event subscription",
-        "Destination": destination,
-        "Context": subscription.context,
-        "Protocol": "Redfish",
-        "EventFormatType": "Event",
-        "SubscriptionType": "SSE" if subscription.stream else "RedfishEvent",
-        "DeliveryRetryPolicy": "RetryForever",
-        "RegistryPrefixes": ["Strata"],
-        "Severities": [GRADES[severity] for severity in wanted],
-        "VerifyCertificate": subscription.verify,
-        "Status": {"State": "Enabled", "Health": "Warning" if trouble else "OK"},
-    }
-
-
-ROUTES: tuple[Route, ...] = (
-    Route(template=_SERVICE, get=service, rights={"GET": _READ}),
-    Route(template=SSE, get=stream, rights={"GET": _READ}, media="text/event-stream"),
-    Route(
-        template=_SUBSCRIPTIONS,
-        get=subscriptions,
-        post=subscribe,
-        rights={"GET": _SEE, "POST": Right("create", "webhook")},
-    ),
-    Route(
-        template=f"{_SUBSCRIPTIONS}/{{subscription}}",
-        get=subscription,
-        patch=update,
-        delete=unsubscribe,
-        rights={"GET": _SEE, "PATCH": Right("change", "webhook"), "DELETE": Right("delete", "webhook")},
-    ),
-    Route(
-        template=f"{_SERVICE}/Actions/{_TEST}",
-        post=submit_test_event,
-        rights={"POST": Right("change", "webhook")},
-    ),
-)
+    return resource(
+        f"{_SUBSCRIPTIONS}/{subscription.id}",
+        "EventDestination",
+        "Event subscription",
+        Destination=f"{call.base}{SSE}" if subscription.stream else destination,
+        Context=subscription.context,
+        Protocol="Redfish",
+        EventFormatType="Event",
+        SubscriptionType="SSE" if subscription.stream else "RedfishEvent",
+        DeliveryRetryPolicy="RetryForever",
+        RegistryPrefixes=["Strata"],
+        Severities=[HEALTH[severity] for severity in wanted],
+        VerifyCertificate=subscription.verify,
+        Status={"State": "Enabled", "Health": "Warning" if trouble else "OK"},
+    )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from strata.api.redfish.protocol.route import Call, Json, Route, collection, link
+from strata.api.redfish.protocol.route import Call, Json, Routes, link
+from strata.api.redfish.protocol.schemas import resource
 from strata.api.redfish.resources import ids, live
-from strata.api.redfish.resources.forms import known, plain, resource, status
+from strata.api.redfish.resources.forms import plain, status
 from strata.api.redfish.resources.ids import FABRICS
 from strata.api.redfish.resources.needs import READ_HARDWARE
 from strata.core import xname
@@ -16,6 +17,9 @@ from strata.hardware.fabric.records import FabricView, LinkView, SwitchView
 from strata.hardware.fabric.service import FabricService
 
 _UNNAMED = "fabric"
+_SWITCH = f"{FABRICS}/{{fabric}}/Switches/{{switch}}"
+
+ROUTES = Routes()
 
 
 class _Map:
@@ -51,21 +55,8 @@ class _Map:
         return (owner, port) if owner in self.paths else ("", "")
 
     def port_path(self, switch: str, port: str) -> str:
-        """The path of a port."""
         ident = next(ident for ident, name in self.ports[switch].items() if name == port)
         return f"{self.paths[switch]}/Ports/{ident}"
-
-    def switches(self, fabric: str) -> Mapping[str, SwitchView]:
-        """The switches of a fabric."""
-        if fabric not in self.fabrics:
-            raise NotFound("no such fabric", where=fabric[:80])
-        return self.fabrics[fabric]
-
-    def switch(self, fabric: str, ident: str) -> SwitchView:
-        """One of them."""
-        if ident not in self.switches(fabric):
-            raise NotFound("no such switch", where=ident[:80])
-        return self.fabrics[fabric][ident]
 
 
 async def _graph(call: Call) -> _Map:
@@ -78,42 +69,28 @@ async def _graph(call: Call) -> _Map:
     return await live.kept(call).get(("fabric", call.who.scope), ask)
 
 
-async def fabrics(call: Call) -> Json:
-    """All fabrics."""
-    graph = await _graph(call)
-    return collection(FABRICS, "Fabric", "Fabrics", [f"{FABRICS}/{ident}" for ident in graph.fabrics])
+async def _fabrics(call: Call) -> Mapping[str, str]:
+    return (await _graph(call)).names
 
 
-async def fabric(call: Call) -> Json:
-    """One fabric."""
-    ident, graph = call.params["fabric"], await _graph(call)
-    graph.switches(ident)
-    return resource(
-        f"{FABRICS}/{ident}",
-        "Fabric.v1_4_0",
-        ident,
-        plain(graph.names[ident]) or ident,
-        Status=status("Enabled"),
-        Switches=link(f"{FABRICS}/{ident}/Switches"),
-    )
+@ROUTES.members(f"{FABRICS}/{{fabric}}", "Fabric", "Fabrics", READ_HARDWARE, _fabrics)
+async def _fabric(call: Call, path: str, name: str) -> Json:
+    title = plain(name) or call.params["fabric"]
+    return resource(path, "Fabric", title, Status=status("Enabled"), Switches=link(f"{path}/Switches"))
 
 
-async def switches(call: Call) -> Json:
-    """Its switches."""
-    ident, graph = call.params["fabric"], await _graph(call)
-    path = f"{FABRICS}/{ident}/Switches"
-    return collection(path, "Switch", "Switches", [f"{path}/{switch}" for switch in graph.switches(ident)])
+async def _switches(call: Call) -> Mapping[str, SwitchView]:
+    found = (await _graph(call)).fabrics.get(call.params["fabric"])
+    if found is None:
+        raise NotFound("no such fabric", where=call.params["fabric"][:80])
+    return found
 
 
-async def switch(call: Call) -> Json:
-    """One switch."""
-    graph = await _graph(call)
-    found = graph.switch(call.params["fabric"], call.params["switch"])
-    path = graph.paths[found.id]
+@ROUTES.members(_SWITCH, "Switch", "Switches", READ_HARDWARE, _switches)
+async def _switch(call: Call, path: str, found: SwitchView) -> Json:
     return resource(
         path,
-        "Switch.v1_11_0",
-        call.params["switch"],
+        "Switch",
         plain(found.name) or call.params["switch"],
         Description=f"{found.ports} ports" + (f"; {plain(found.nodes, 1000)}" if found.nodes else ""),
         Model=plain(found.model),
@@ -131,35 +108,30 @@ def _location(place: str) -> Json:
     return {"Location": {"PartLocation": {"ServiceLabel": text}}} if text else {}
 
 
-async def ports(call: Call) -> Json:
-    """The ports of a switch that something is known to be plugged into."""
-    graph = await _graph(call)
-    found = graph.switch(call.params["fabric"], call.params["switch"])
-    path = f"{graph.paths[found.id]}/Ports"
-    return collection(path, "Port", "Ports", [f"{path}/{ident}" for ident in graph.ports.get(found.id, {})])
+async def _ports(call: Call) -> Mapping[str, tuple[SwitchView, str]]:
+    """The ports that something is known to be plugged into: each one's switch, and its own name."""
+    owner = (await _switches(call)).get(call.params["switch"])
+    if owner is None:
+        raise NotFound("no such switch", where=call.params["switch"][:80])
+    return {ident: (owner, name) for ident, name in (await _graph(call)).ports.get(owner.id, {}).items()}
 
 
-async def port(call: Call) -> Json:
+@ROUTES.members(f"{_SWITCH}/Ports/{{port}}", "Port", "Ports", READ_HARDWARE, _ports)
+async def _port(call: Call, path: str, here: tuple[SwitchView, str]) -> Json:
     """One port, and what is at the other end of its cable."""
-    graph = await _graph(call)
-    owner = graph.switch(call.params["fabric"], call.params["switch"])
-    ident = call.params["port"]
-    names = graph.ports.get(owner.id, {})
-    if ident not in names:
-        raise NotFound("no such port, or nothing is known to be in it", where=ident[:80])
-    cable = graph.cables[owner.id][names[ident]]
-    far = cable.b if graph.end(cable.a) == (owner.id, names[ident]) else cable.a
+    graph, (owner, name) = await _graph(call), here
+    cable = graph.cables[owner.id][name]
+    far = cable.b if graph.end(cable.a) == (owner.id, name) else cable.a
     far_switch, far_port = graph.end(far)
     found = resource(
-        f"{graph.paths[owner.id]}/Ports/{ident}",
-        "Port.v1_18_0",
-        ident,
-        plain(names[ident]) or ident,
+        path,
+        "Port",
+        plain(name) or call.params["port"],
         Description=plain(f"Cabled to {far}"),
-        PortId=plain(names[ident]),
+        PortId=plain(name),
         CurrentSpeedGbps=cable.speed_gbps,
-        Status=status({True: "Enabled", False: "StandbyOffline"}.get(cable.up) if cable.up is not None else None),
-        **known({"LinkStatus": {True: "LinkUp", False: "LinkDown"}[cable.up] if cable.up is not None else None}),
+        Status=status(None if cable.up is None else "Enabled" if cable.up else "StandbyOffline"),
+        **({} if cable.up is None else {"LinkStatus": "LinkUp" if cable.up else "LinkDown"}),
     )
     if far_switch:
         found["PortType"] = "InterswitchPort"
@@ -168,16 +140,3 @@ async def port(call: Call) -> Json:
             "ConnectedSwitchPorts": [link(graph.port_path(far_switch, far_port))],
         }
     return found
-
-
-_RIGHTS = {"GET": READ_HARDWARE}
-_SWITCH = f"{FABRICS}/{{fabric}}/Switches/{{switch}}"
-
-ROUTES = (
-    Route(template=FABRICS, get=fabrics, rights=_RIGHTS),
-    Route(template=f"{FABRICS}/{{fabric}}", get=fabric, rights=_RIGHTS),
-    Route(template=f"{FABRICS}/{{fabric}}/Switches", get=switches, rights=_RIGHTS),
-    Route(template=_SWITCH, get=switch, rights=_RIGHTS),
-    Route(template=f"{_SWITCH}/Ports", get=ports, rights=_RIGHTS),
-    Route(template=f"{_SWITCH}/Ports/{{port}}", get=port, rights=_RIGHTS),
-)

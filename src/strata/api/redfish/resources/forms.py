@@ -9,6 +9,7 @@ from math import isfinite
 from typing import Any
 
 from strata.api.redfish.protocol.route import Json
+from strata.api.redfish.protocol.schemas import resource
 from strata.hardware.bmc.protocol import Severity
 from strata.hardware.inventory.records import ComponentView
 
@@ -56,6 +57,12 @@ ENABLED = {"State": "Enabled", "Health": "OK"}
 """Of a service that is there."""
 
 
+def service(path: str, name: str, *, enabled: bool = True, **more: Any) -> Json:
+    """The resource that is a service: its kind is the last part of its path."""
+    kind = path.rpartition("/")[2]
+    return resource(path, kind, name, ServiceEnabled=enabled, Status=dict(ENABLED), **more)
+
+
 def whole(part: ComponentView, fact: str) -> int | None:
     """A fact as a whole number, if it is a number."""
     value = number(part, fact)
@@ -74,9 +81,9 @@ def word(part: ComponentView, fact: str, allowed: Iterable[str]) -> str | None:
     return next((known for known in allowed if known.lower() == value), None)
 
 
-def label(part: ComponentView, fallback: str) -> str:
-    """What to call a part."""
-    return plain(part.name) or fallback
+def label(part: ComponentView, path: str) -> str:
+    """What to call a part: its name, or else its id."""
+    return plain(part.name) or path.rpartition("/")[2]
 
 
 def maker(part: ComponentView) -> Json:
@@ -96,21 +103,10 @@ def slot(part: ComponentView) -> Json:
 
 
 def present(part: ComponentView) -> Json:
-    """The status of a part that was found."""
-    return status("Enabled", part.health)
+    """What every part that was found has: its status, who made it, where it is."""
+    return {"Status": status("Enabled", part.health), **maker(part), **slot(part)}
 
 
 def known(given: Json) -> Json:
     """Without what is null: for properties that may be absent and may not be null."""
     return {key: value for key, value in given.items() if value is not None}
-
-
-def resource(path: str, kind: str, ident: str, name: str, **more: Any) -> Json:
-    """A resource; ``kind`` is the type with its version (``Chassis.v1_28_0``)."""
-    return {
-        "@odata.id": path,
-        "@odata.type": f"#{kind}.{kind.partition('.')[0]}",
-        "Id": ident,
-        "Name": name,
-        **more,
-    }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 from urllib.parse import unquote
 
 from strata.api.redfish.protocol.route import ROOT
@@ -20,7 +20,7 @@ AGGREGATES = f"{AGGREGATION}/Aggregates"
 POWER_EQUIPMENT = f"{ROOT}/PowerEquipment"
 
 SERVICE_MANAGER = "strata"
-"""The manager that is Strata itself. Those of controllers begin with ``bmc-``, so that none is taken for it."""
+"""The manager that is Strata itself. Those of BMCs begin with ``bmc-``, so that none is taken for it."""
 
 _NODE = "node-"
 """Begins the id of a node's own enclosure: a node may be called like a cabinet."""
@@ -33,8 +33,15 @@ _DEEPEST = 512
 _Thing = TypeVar("_Thing")
 
 
+class _HasId(Protocol):
+    @property
+    def id(self) -> str: ...
+
+
+_Part = TypeVar("_Part", bound=_HasId)
+
+
 def system(node: str) -> str:
-    """A node's ComputerSystem."""
     return f"{SYSTEMS}/{node}"
 
 
@@ -44,7 +51,6 @@ def enclosure_id(node: str) -> str:
 
 
 def enclosure(node: str) -> str:
-    """A node's own Chassis."""
     return f"{CHASSIS}/{_NODE}{node}"
 
 
@@ -59,12 +65,12 @@ def place(xname: str) -> str:
 
 
 def manager(address: str) -> str:
-    """The Manager that is a discovered controller."""
-    return f"{MANAGERS}/{controller_id(address)}"
+    """The Manager that is a discovered BMC."""
+    return f"{MANAGERS}/{bmc_id(address)}"
 
 
-def controller_id(address: str) -> str:
-    """An id for the controller at an address, from which the address can be had again."""
+def bmc_id(address: str) -> str:
+    """An id for the BMC at an address, from which the address can be had again."""
     return _BMC + _ODD.sub(lambda found: "".join(f"_{byte:02X}" for byte in found[0].encode()), address)
 
 
@@ -94,8 +100,13 @@ def named(things: Iterable[_Thing], name: Callable[[_Thing], str]) -> dict[str, 
     return found
 
 
+def by_last_part(parts: Iterable[_Part]) -> dict[str, _Part]:
+    """Parts by how their BMC calls them."""
+    return named(parts, lambda part: last_part(part.id))
+
+
 def last_part(path: str) -> str:
-    """The end of a path: how a controller calls one of its parts."""
+    """The end of a path: how a BMC calls one of its parts."""
     return path.rstrip("/").rpartition("/")[2] or path
 
 

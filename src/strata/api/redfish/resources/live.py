@@ -1,7 +1,7 @@
-"""What controllers say now, asked once for everybody who wants to know within a few seconds.
+"""What BMCs say now, asked once for everybody who wants to know within a few seconds.
 
-A reader that walks over the sensors of a node, and ten readers that do, are one question to its controller. A
-controller that does not answer is not asked again meanwhile either.
+A reader that walks over the sensors of a node, and ten readers that do, are one question to its BMC. A
+BMC that does not answer is not asked again meanwhile either.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from strata.hardware.alerts.service import AlertService
 from strata.hardware.bmc.protocol import PowerLimit, Severity
 from strata.hardware.bmc.records import BmcView, NodeReadings
 from strata.hardware.bmc.service import BmcService
-from strata.hardware.inventory.records import NodeHardware
+from strata.hardware.inventory.records import ComponentView, NodeHardware
 from strata.hardware.inventory.service import InventoryService
 
 SECONDS = 5.0
@@ -92,12 +92,12 @@ def kept(call: Call) -> Kept:
 
 
 async def readings(call: Call, node: str) -> NodeReadings:
-    """The sensors of a node that the caller may see. Fails where its controller does."""
+    """The sensors of a node that the caller may see. Fails where its BMC does."""
 
     async def ask() -> NodeReadings:
         found = await call.of(BmcService).sensors(call.who, node)
         if not found:
-            raise NotOffered("no controller is known", node=node)
+            raise NotOffered("no BMC is known", node=node)
         return found[0]
 
     try:
@@ -118,7 +118,7 @@ async def limits(call: Call, node: str) -> Sequence[PowerLimit]:
 
 
 async def bmc(call: Call, node: str) -> BmcView | None:
-    """The node's controller, if it answers soon. For one node of many only what is at hand."""
+    """The node's BMC, if it answers soon. For one node of many only what is at hand."""
     if call.services.find(BmcService) is None or not call.who.may(READ_BMC):
         return None
     if call.one_of_many:
@@ -139,6 +139,13 @@ async def hardware(call: Call, node: str) -> NodeHardware | None:
         return await call.of(InventoryService).of_node(call.who, node)
     except (BadRequest, Unavailable, DeviceError):
         return None
+
+
+async def components(call: Call, node: str, *kinds: str) -> Sequence[ComponentView]:
+    """The parts of a node (of these kinds, where any are named); none where it was not discovered."""
+    found = await hardware(call, node)
+    parts = found.components if found is not None else ()
+    return [part for part in parts if part.kind in kinds] if kinds else parts
 
 
 async def troubles(call: Call) -> Mapping[str, Severity]:

@@ -1,4 +1,4 @@
-"""Logs: of a node what Strata noticed (``Events``) and what its controller wrote down itself (``SEL``); of Strata its
+"""Logs: of a node what Strata noticed (``Events``) and what its BMC wrote down itself (``SEL``); of Strata its
 audit log. The newest entries of each; the whole of them is Strata's own API's."""
 
 from __future__ import annotations
@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from strata.api.redfish.protocol.messages import STRATA
-from strata.api.redfish.protocol.route import Call, Json, Route, collection, link
+from strata.api.redfish.protocol.route import Call, Json, Routes, collection, link
+from strata.api.redfish.protocol.schemas import resource
 from strata.api.redfish.resources import ids, live
-from strata.api.redfish.resources.forms import ENABLED, HEALTH, plain, resource, when
+from strata.api.redfish.resources.forms import ENABLED, HEALTH, plain, when
 from strata.api.redfish.resources.ids import MANAGERS, SERVICE_MANAGER, SYSTEMS
 from strata.api.redfish.resources.needs import READ_ALERT, READ_AUDIT, READ_BMC
 from strata.core.errors import BadRequest, NotFound, NotOffered
@@ -21,20 +22,22 @@ from strata.hardware.events.records import EventView
 from strata.store.audit import AuditEntry
 
 _EVENTS, _SEL, _AUDIT = "Events", "SEL", "Audit"
-_NAMES = {_EVENTS: "What Strata noticed", _SEL: "The controller's own log", _AUDIT: "Who changed what"}
+_NAMES = {_EVENTS: "What Strata noticed", _SEL: "The BMC's own log", _AUDIT: "Who changed what"}
 _NEWEST = 200
 """Entries that a log shows."""
 _WHOLE = 10_000
-"""Entries of a controller's log that are read to find the newest."""
+"""Entries of a BMC's log that are read to find the newest."""
 _MESSAGE = f"{STRATA}.Event"
 _MANAGER_LOGS = f"{MANAGERS}/{SERVICE_MANAGER}/LogServices"
+_NODE_LOGS = f"{SYSTEMS}/{{system}}/LogServices"
+
+ROUTES = Routes()
 
 
 def _service(path: str, ident: str) -> Json:
     return resource(
         path,
-        "LogService.v1_9_0",
-        ident,
+        "LogService",
         _NAMES[ident],
         ServiceEnabled=True,
         LogEntryType="Event",
@@ -48,8 +51,7 @@ def _entry(path: str, ident: str, severity: str, message: str, created: float | 
     text = plain(message, 2000) or "(no text)"
     found = resource(
         path,
-        "LogEntry.v1_21_0",
-        ident,
+        "LogEntry",
         f"Entry {ident}",
         EntryType="Event",
         Severity=HEALTH[severity],
@@ -74,29 +76,29 @@ async def _node(call: Call) -> str:
     return (await call.of(NodeService).node(call.who, call.params["system"])).name
 
 
+@ROUTES.get(_NODE_LOGS, READ_BMC)
 async def node_logs(call: Call) -> Json:
-    """The logs of a node."""
     path = f"{ids.system(await _node(call))}/LogServices"
     call.of(BmcService)  # without the hardware layer there are none
     return collection(path, "LogService", "Logs", [f"{path}/{_EVENTS}", f"{path}/{_SEL}"])
 
 
+@ROUTES.get(f"{_NODE_LOGS}/{{log}}", READ_BMC)
 async def node_log(call: Call) -> Json:
-    """One of them."""
     path, ident = f"{ids.system(await _node(call))}/LogServices", _log(call)
     return _service(f"{path}/{ident}", ident)
 
 
+@ROUTES.get(f"{_NODE_LOGS}/{{log}}/Entries", READ_BMC)
 async def node_entries(call: Call) -> Json:
-    """Its newest entries, whole."""
     node, log = await _node(call), _log(call)
     path = f"{ids.system(node)}/LogServices/{log}/Entries"
     records = await _records(call, node, log)
     return _entries(path, _NAMES[log], [_node_entry(path, ident, record) for ident, record in records.items()])
 
 
+@ROUTES.get(f"{_NODE_LOGS}/{{log}}/Entries/{{entry}}", READ_BMC)
 async def node_entry(call: Call) -> Json:
-    """One of those."""
     node, log = await _node(call), _log(call)
     records = await _records(call, node, log)
     ident = call.params["entry"]
@@ -143,25 +145,25 @@ async def _written(call: Call, node: str) -> Sequence[LogEntryView]:
 # -- of the service
 
 
+@ROUTES.get(_MANAGER_LOGS, READ_AUDIT)
 async def own_logs(call: Call) -> Json:
-    """The logs of Strata itself."""
     return collection(_MANAGER_LOGS, "LogService", "Logs", [f"{_MANAGER_LOGS}/{_AUDIT}"])
 
 
+@ROUTES.get(f"{_MANAGER_LOGS}/{_AUDIT}", READ_AUDIT)
 async def own_log(call: Call) -> Json:
-    """The audit log."""
     return _service(f"{_MANAGER_LOGS}/{_AUDIT}", _AUDIT)
 
 
+@ROUTES.get(f"{_MANAGER_LOGS}/{_AUDIT}/Entries", READ_AUDIT)
 async def own_entries(call: Call) -> Json:
-    """Its newest records, whole."""
     newest = await call.of(AuditService).audit_latest(call.who, _NEWEST)
     path = f"{_MANAGER_LOGS}/{_AUDIT}/Entries"
     return _entries(path, _NAMES[_AUDIT], [_own_entry(path, record) for record in newest])
 
 
+@ROUTES.get(f"{_MANAGER_LOGS}/{_AUDIT}/Entries/{{entry}}", READ_AUDIT)
 async def own_entry(call: Call) -> Json:
-    """One of them."""
     ident = call.params["entry"]
     if not ident.isascii() or not ident.isdigit() or len(ident) > 15:
         raise NotFound("no such record", where=ident[:80])
@@ -176,17 +178,3 @@ def _own_entry(path: str, record: AuditEntry) -> Json:
     text = f"{record.author}: {record.action} {record.target}"
     found = _entry(f"{path}/{record.seq}", str(record.seq), "ok", text, record.time)
     return found | {"Username": plain(record.author)}
-
-
-_NODE_LOGS = f"{SYSTEMS}/{{system}}/LogServices"
-
-ROUTES = (
-    Route(template=_NODE_LOGS, get=node_logs, rights={"GET": READ_BMC}),
-    Route(template=f"{_NODE_LOGS}/{{log}}", get=node_log, rights={"GET": READ_BMC}),
-    Route(template=f"{_NODE_LOGS}/{{log}}/Entries", get=node_entries, rights={"GET": READ_BMC}),
-    Route(template=f"{_NODE_LOGS}/{{log}}/Entries/{{entry}}", get=node_entry, rights={"GET": READ_BMC}),
-    Route(template=_MANAGER_LOGS, get=own_logs, rights={"GET": READ_AUDIT}),
-    Route(template=f"{_MANAGER_LOGS}/{_AUDIT}", get=own_log, rights={"GET": READ_AUDIT}),
-    Route(template=f"{_MANAGER_LOGS}/{_AUDIT}/Entries", get=own_entries, rights={"GET": READ_AUDIT}),
-    Route(template=f"{_MANAGER_LOGS}/{_AUDIT}/Entries/{{entry}}", get=own_entry, rights={"GET": READ_AUDIT}),
-)

@@ -19,16 +19,19 @@ from collections.abc import Callable, Sequence
 import aiohttp
 import msgspec
 
-from strata.api.redfish.resources.event_body import Json, event_body
-from strata.core.errors import BadRequest, Corrupt, NotFound, StrataError
+from strata.api.redfish.protocol.messages import STRATA, clean
+from strata.api.redfish.protocol.route import Json
+from strata.api.redfish.protocol.schemas import type_of
+from strata.api.redfish.resources.forms import HEALTH, when
+from strata.core.errors import BadRequest, Corrupt, StrataError
 from strata.core.urls import shown
 from strata.fleet.access.principal import LOCAL_ADMIN, Principal
 from strata.fleet.access.sealing import Seal
 from strata.hardware.alerts.service import AlertService
 from strata.hardware.events.records import EventView
 from strata.store.audit import Ledger
-from strata.store.followed import Followed
-from strata.store.protocol import Delete, Put, Store
+from strata.store.protocol import Store
+from strata.store.records import Records
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +66,51 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True):
     """A client that listens on a connection of its own, to this controller; gone when it is."""
 
 
+def event_body(events: Sequence[EventView], context: str) -> Json:
+    """Several events in one message; ``context`` is what the subscriber wants to see in it."""
+    return message_of([_record(number, event) for number, event in enumerate(events)], str(events[-1].id), context)
+
+
+def message_of(records: Sequence[Json], ident: str, context: str) -> Json:
+    """The message around some records."""
+    body: Json = {
+        "@odata.type": type_of("Event"),
+        "Id": ident,
+        "Name": "Events of the machine",
+        "Events": list(records),
+    }
+    if context:
+        body["Context"] = context
+    return body
+
+
+def _record(number: int, event: EventView) -> Json:
+    text = clean(f"{event.node or event.bmc}: {event.message}" if event.node or event.bmc else event.message)
+    grade = HEALTH.get(event.severity, "Warning")
+    record: Json = {
+        "MemberId": str(number),
+        "EventId": str(event.id),
+        "EventType": "Alert",
+        "EventTimestamp": when(event.time),
+        "Severity": grade,
+        "MessageSeverity": grade,
+        "Message": text,
+        "MessageId": f"{STRATA}.Event",
+        "MessageArgs": [text],
+    }
+    if event.node:
+        record["OriginOfCondition"] = {"@odata.id": f"/redfish/v1/Systems/{event.node}"}
+    return record
+
+
+def _is_sealed(stored: Subscription) -> bool:
+    return stored.destination.startswith(_SEALED)
+
+
+def _sealed(stored: Subscription) -> bytes:
+    return base64.b64decode(stored.destination.removeprefix(_SEALED))
+
+
 class _Line:
     """What waits for one receiver, and the task that sends it."""
 
@@ -89,7 +137,6 @@ class _Line:
         self._some.set()
 
     async def close(self) -> None:
-        """Send nothing more."""
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
@@ -149,7 +196,6 @@ class EventPush:
         clock: Callable[[], float] = time.time,
         retry_after: float = RETRY_AFTER,
     ) -> None:
-        self._ledger = ledger
         self._seal = seal
         self._clock = clock
         self._retry_after = retry_after
@@ -157,21 +203,21 @@ class EventPush:
         self._streams: dict[str, tuple[Subscription, asyncio.Event]] = {}
         self._leaving: set[asyncio.Task[None]] = set()
         self._session: aiohttp.ClientSession | None = None
-        self._stale: set[str] = set()
-        """Subscriptions whose destinations are not sealed, or by an older key."""
-        self._followed = Followed(store, _PREFIX, self._take, self._clear)
+        self._records = Records(
+            store, ledger, Subscription, kind="subscription", prefix=_PREFIX, changed=self._changed, cleared=self._clear
+        )
         self._feed: asyncio.Task[None] | None = None
 
     async def start(self, alerts: AlertService | None = None) -> None:
         """Load the subscriptions and follow them, and send the events of ``alerts``, until ``stop``."""
-        await self._followed.start()
+        await self._records.start()
         await self._seal_old()
         if alerts is not None:
             self._feed = asyncio.create_task(self._follow(alerts), name="events for Redfish")
 
     async def stop(self) -> None:
         """End all of that; what waits is not sent."""
-        await self._followed.stop()
+        await self._records.stop()
         if self._feed is not None:
             self._feed.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -184,16 +230,18 @@ class EventPush:
     def all(self) -> list[Subscription]:
         """All of them, oldest first."""
         streams = [subscription for subscription, _ in self._streams.values()]
-        found = [*streams, *(line.subscription for line in self._lines.values())]
-        return sorted(found, key=lambda s: (s.created, s.id))
+        return sorted(
+            [*streams, *(line.subscription for line in self._lines.values())], key=lambda s: (s.created, s.id)
+        )
 
     def get(self, ident: str) -> Subscription:
         """One of them, or ``NotFound``."""
-        return self._streams[ident][0] if ident in self._streams else self._line(ident).subscription
+        return self._streams[ident][0] if ident in self._streams else self._opened(self._records.get(ident))
 
     def trouble(self, ident: str) -> str:
         """Why the last delivery failed; empty: it did not."""
-        return "" if ident in self._streams else self._line(ident).failing
+        line = self._lines.get(ident)
+        return "" if line is None else line.failing
 
     def open_stream(self, who: Principal) -> tuple[Subscription, asyncio.Event]:
         """A client begins to listen, and is listed until ``close_stream``. The event tells when it was sent away."""
@@ -205,31 +253,26 @@ class EventPush:
         return self._streams[ident]
 
     def close_stream(self, ident: str) -> None:
-        """It listens no more."""
         self._streams.pop(ident, None)
 
     async def create(self, who: Principal, subscription: Subscription) -> Subscription:
         """Add one; it gets its id here."""
-        if len(self._lines) >= MOST:
+        if len(self._records.all) >= MOST:
             raise BadRequest(f"there are at most {MOST} subscriptions", hint="delete one first")
         fresh = msgspec.structs.replace(subscription, id=secrets.token_hex(8), created=self._clock(), author=who.name)
-        await self._write(who, "subscription.create", fresh)
-        return fresh
+        return await self._put(who.name, fresh, "create")
 
     async def replace(self, who: Principal, subscription: Subscription) -> None:
         """Change one."""
         if self.get(subscription.id).stream:
             raise BadRequest("a stream cannot be changed, only closed", where=subscription.id)
-        await self._write(who, "subscription.change", subscription)
+        await self._put(who.name, subscription, "change")
 
     async def delete(self, who: Principal, ident: str) -> None:
-        """Send nothing there any more."""
-        if self.get(ident).stream:
+        if ident in self._streams:
             self._streams[ident][1].set()
             return
-        key = _PREFIX + ident
-        revision = await self._ledger.commit(who.name, "subscription.delete", key, [Delete(key)])
-        self._followed.wrote(key, None, revision)
+        await self._records.delete(who.name, ident)
 
     def publish(self, events: Sequence[EventView]) -> None:
         """Send these to everybody who wants them."""
@@ -253,46 +296,41 @@ class EventPush:
                 log.warning("cannot follow events", extra={"reason": str(error)})
             await asyncio.sleep(1.0)
 
-    async def _write(self, who: Principal, action: str, subscription: Subscription) -> None:
-        key, plain = _PREFIX + subscription.id, subscription.destination
-        sealed = base64.b64encode(self._seal.seal(plain.encode(), key)).decode()
-        value = msgspec.msgpack.encode(msgspec.structs.replace(subscription, destination=_SEALED + sealed))
-        detail = {"destination": shown(plain)}
-        revision = await self._ledger.commit(who.name, action, key, [Put(key, value)], None, detail)
-        self._followed.wrote(key, value, revision)
+    async def _put(self, author: str, subscription: Subscription, action: str) -> Subscription:
+        plain = subscription.destination
+        sealed = base64.b64encode(self._seal.seal(plain.encode(), _PREFIX + subscription.id)).decode()
+        stored = msgspec.structs.replace(subscription, destination=_SEALED + sealed)
+        await self._records.put(author, stored.id, stored, action=action, detail={"destination": shown(plain)})
+        return subscription
 
-    def _line(self, ident: str) -> _Line:
-        line = self._lines.get(ident)
-        if line is None:
-            raise NotFound("no such subscription", where=repr(ident)[:80])
-        return line
-
-    def _take(self, key: str, value: bytes | None) -> None:
-        ident = key.removeprefix(_PREFIX)
+    def _changed(self, ident: str, subscription: Subscription | None) -> None:
         self._end(ident)
-        if value is None:
+        if subscription is None:
             return
         try:
-            subscription = self._opened(key, msgspec.msgpack.decode(value, type=Subscription))
-        except (msgspec.MsgspecError, ValueError, Corrupt) as error:
-            log.error("unreadable subscription record", extra={"key": key, "reason": type(error).__name__})
+            opened = self._opened(subscription)
+        except Corrupt as error:
+            log.error("a subscription's destination cannot be opened", extra={"key": ident, "reason": str(error)})
             return
-        self._lines[ident] = _Line(subscription, self._client, self._retry_after)
+        self._lines[ident] = _Line(opened, self._client, self._retry_after)
 
-    def _opened(self, key: str, stored: Subscription) -> Subscription:
+    def _opened(self, stored: Subscription) -> Subscription:
         """As it was given. One from before destinations were sealed has it in the open."""
-        if not stored.destination.startswith(_SEALED):
-            self._stale.add(stored.id)
+        if not _is_sealed(stored):
             return stored
-        sealed = base64.b64decode(stored.destination.removeprefix(_SEALED))
-        plain = self._seal.open(sealed, key).decode()
-        (self._stale.discard if self._seal.reseal(sealed, key) is None else self._stale.add)(stored.id)
+        key = _PREFIX + stored.id
+        try:
+            plain = self._seal.open(_sealed(stored), key).decode()
+        except ValueError:
+            raise Corrupt("its destination was changed", where=key, hint="delete it, and subscribe again") from None
         return msgspec.structs.replace(stored, destination=plain)
 
     async def _seal_old(self) -> None:
         """Seal the destinations that were stored before they were, and bring all under the key that seals now."""
-        for ident in self._stale & self._lines.keys():
-            await self._write(LOCAL_ADMIN, "seal-subscription", self._lines[ident].subscription)
+        for ident, line in list(self._lines.items()):
+            stored = self._records.get(ident)
+            if not _is_sealed(stored) or self._seal.reseal(_sealed(stored), _PREFIX + ident) is not None:
+                await self._put("strata", line.subscription, "seal")
 
     def _clear(self) -> None:
         for ident in list(self._lines):

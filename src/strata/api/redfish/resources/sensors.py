@@ -1,17 +1,17 @@
-"""What a node's enclosure measures: sensors, power and its cap, fans and power supplies. Read from its controller."""
+"""What a node's enclosure measures: sensors, power and its cap, fans and power supplies. Read from its BMC."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from strata.api.redfish.protocol import bodies
-from strata.api.redfish.protocol.route import Call, Json, Reply, Route, collection, link
+from strata.api.redfish.protocol.route import Call, Json, Reply, Routes, link
+from strata.api.redfish.protocol.schemas import resource
 from strata.api.redfish.resources import ids, live
 from strata.api.redfish.resources.chassis import node_here
-from strata.api.redfish.resources.forms import known, label, maker, number, plain, present, resource, slot, status, when
+from strata.api.redfish.resources.forms import known, label, number, plain, present, status, when
 from strata.api.redfish.resources.ids import CHASSIS
 from strata.api.redfish.resources.needs import ACT, READ, READ_BMC
-from strata.core.errors import NotFound
 from strata.hardware.bmc.protocol import PowerLimit, Reading
 from strata.hardware.bmc.records import NodeReadings
 from strata.hardware.bmc.service import BmcService
@@ -30,38 +30,30 @@ _TYPES: Mapping[str, tuple[str, str]] = {
 """Redfish's word for a kind of reading, and its unit (in UCUM)."""
 _ENERGY = {"j": ("EnergyJoules", "J"), "wh": ("EnergyWh", "W.h"), "kwh": ("EnergykWh", "kW.h")}
 _USUAL = ("", "cel", "c", "celsius", "rpm", "{rev}/min", "w", "watts", "v", "volts", "a", "amps", "%", "percent", "hz")
-"""How controllers write those units."""
+"""How BMCs write those units."""
 _WHOLE_NODE = ("total", "consum", "system", "node", "chassis", "input")
-"""How controllers call the reading of the whole node's power."""
+"""How BMCs call the reading of the whole node's power."""
 _AIR = ("inlet", "ambient", "intake")
+_HERE = f"{CHASSIS}/{{chassis}}"
+
+ROUTES = Routes()
 
 
-async def _readings(call: Call) -> tuple[str, NodeReadings, dict[str, Reading]]:
-    """The enclosure's path, and its sensors by id."""
-    view = await node_here(call)
-    said = await live.readings(call, view.name)
-    return ids.enclosure(view.name), said, ids.named(said.readings, lambda reading: reading.name)
+async def _readings(call: Call) -> dict[str, tuple[NodeReadings, Reading]]:
+    """The sensors of an enclosure by id, each with the look that it is from."""
+    said = await live.readings(call, (await node_here(call)).name)
+    found = ids.named(said.readings, lambda reading: reading.name)
+    return {ident: (said, reading) for ident, reading in found.items()}
 
 
-async def sensors(call: Call) -> Json:
-    """All sensors of a node."""
-    path, _, found = await _readings(call)
-    return collection(f"{path}/Sensors", "Sensor", "Sensors", [f"{path}/Sensors/{ident}" for ident in found])
-
-
-async def sensor(call: Call) -> Json:
-    """One of them, as it was read a moment ago."""
-    path, said, found = await _readings(call)
-    ident = call.params["sensor"]
-    if ident not in found:
-        raise NotFound("no such sensor", where=ident[:80])
-    reading = found[ident]
+@ROUTES.members(f"{_HERE}/Sensors/{{sensor}}", "Sensor", "Sensors", READ_BMC, _readings)
+async def _sensor(call: Call, path: str, here: tuple[NodeReadings, Reading]) -> Json:
+    said, reading = here
     kind, unit = _kind(reading)
-    resulting = resource(
-        f"{path}/Sensors/{ident}",
-        "Sensor.v1_12_0",
-        ident,
-        plain(reading.name) or ident,
+    found = resource(
+        path,
+        "Sensor",
+        plain(reading.name) or call.params["sensor"],
         ReadingType=kind,
         ReadingUnits=unit,
         Reading=reading.value,
@@ -70,10 +62,10 @@ async def sensor(call: Call) -> Json:
     )
     thresholds = known({"UpperCritical": _threshold(reading.high), "LowerCritical": _threshold(reading.low)})
     if thresholds:
-        resulting["Thresholds"] = thresholds
+        found["Thresholds"] = thresholds
     if reading.doubt:
-        resulting["Description"] = plain(f"No reading: {reading.doubt}")
-    return resulting
+        found["Description"] = plain(f"No reading: {reading.doubt}")
+    return found
 
 
 def _threshold(value: float | None) -> Json | None:
@@ -93,11 +85,13 @@ def _kind(reading: Reading) -> tuple[str | None, str | None]:
 # -- power and its cap
 
 
+@ROUTES.get(f"{_HERE}/EnvironmentMetrics", READ_BMC)
 async def environment(call: Call) -> Json:
     """The node's power, its cap and its temperature at a glance."""
-    path, _, found = await _readings(call)
+    found = {ident: reading for ident, (_, reading) in (await _readings(call)).items()}
     node = ids.node_of_enclosure(call.params["chassis"])
-    result = resource(f"{path}/EnvironmentMetrics", "EnvironmentMetrics.v1_5_0", "EnvironmentMetrics", "Environment")
+    path = ids.enclosure(node)
+    result = resource(f"{path}/EnvironmentMetrics", "EnvironmentMetrics", "Environment")
     power = _pick(found, "power", _WHOLE_NODE)
     if power:
         result["PowerWatts"] = _excerpt(path, power, found[power])
@@ -128,6 +122,7 @@ def _limit(limit: PowerLimit, reading: float | None) -> Json:
     }
 
 
+@ROUTES.patch(f"{_HERE}/EnvironmentMetrics", ACT)
 async def patch_environment(call: Call) -> Reply:
     """Cap the node's power; a null or disabled set point takes the cap off."""
     current = await environment(call)
@@ -146,126 +141,58 @@ async def patch_environment(call: Call) -> Reply:
 # -- subsystems: parts that were discovered
 
 
-async def _parts(call: Call, kind: str) -> tuple[str, dict[str, ComponentView]]:
-    view = await node_here(call)
-    hardware = await live.hardware(call, view.name)
-    found = [part for part in (hardware.components if hardware is not None else ()) if part.kind == kind]
-    return ids.enclosure(view.name), ids.named(found, lambda part: ids.last_part(part.id))
+def _parts(kind: str) -> Callable[[Call], Awaitable[dict[str, ComponentView]]]:
+    async def find(call: Call) -> dict[str, ComponentView]:
+        return ids.by_last_part(await live.components(call, (await node_here(call)).name, kind))
+
+    return find
 
 
+_supplies, _fans = _parts("power-supply"), _parts("fan")
+
+
+@ROUTES.get(f"{_HERE}/PowerSubsystem", READ)
 async def power_subsystem(call: Call) -> Json:
-    """What gives the node its power."""
-    path, found = await _parts(call, "power-supply")
-    ratings = [number(part, "capacity_watts") for part in found.values()]
+    ratings = [number(part, "capacity_watts") for part in (await _supplies(call)).values()]
+    path = f"{CHASSIS}/{call.params['chassis']}/PowerSubsystem"
     return resource(
-        f"{path}/PowerSubsystem",
-        "PowerSubsystem.v1_1_3",
+        path,
         "PowerSubsystem",
         "Power",
         CapacityWatts=sum(filter(None, ratings)) if ratings and None not in ratings else None,
         Status=status("Enabled"),
-        PowerSupplies=link(f"{path}/PowerSubsystem/PowerSupplies"),
+        PowerSupplies=link(f"{path}/PowerSupplies"),
     )
 
 
-async def power_supplies(call: Call) -> Json:
-    """The power supplies."""
-    path, found = await _parts(call, "power-supply")
-    path += "/PowerSubsystem/PowerSupplies"
-    return collection(path, "PowerSupply", "Power supplies", [f"{path}/{ident}" for ident in found])
+@ROUTES.members(f"{_HERE}/PowerSubsystem/PowerSupplies/{{supply}}", "PowerSupply", "Power supplies", READ, _supplies)
+async def _supply(call: Call, path: str, part: ComponentView) -> Json:
+    rating, firmware = number(part, "capacity_watts"), plain(part.firmware)
+    name = label(part, path)
+    return resource(path, "PowerSupply", name, PowerCapacityWatts=rating, FirmwareVersion=firmware, **present(part))
 
 
-async def power_supply(call: Call) -> Json:
-    """One of them."""
-    path, found = await _parts(call, "power-supply")
-    ident, part = _one(found, call.params["supply"])
-    return resource(
-        f"{path}/PowerSubsystem/PowerSupplies/{ident}",
-        "PowerSupply.v1_6_0",
-        ident,
-        label(part, ident),
-        PowerCapacityWatts=number(part, "capacity_watts"),
-        FirmwareVersion=plain(part.firmware),
-        Status=present(part),
-        **maker(part),
-        **slot(part),
-    )
-
-
+@ROUTES.get(f"{_HERE}/ThermalSubsystem", READ)
 async def thermal_subsystem(call: Call) -> Json:
-    """What cools the node."""
-    path, _ = await _parts(call, "fan")
-    return resource(
-        f"{path}/ThermalSubsystem",
-        "ThermalSubsystem.v1_5_0",
-        "ThermalSubsystem",
-        "Cooling",
-        Status=status("Enabled"),
-        Fans=link(f"{path}/ThermalSubsystem/Fans"),
-        ThermalMetrics=link(f"{path}/ThermalSubsystem/ThermalMetrics"),
-    )
+    await node_here(call)
+    path = f"{CHASSIS}/{call.params['chassis']}/ThermalSubsystem"
+    fans, metrics = link(f"{path}/Fans"), link(f"{path}/ThermalMetrics")
+    return resource(path, "ThermalSubsystem", "Cooling", Status=status("Enabled"), Fans=fans, ThermalMetrics=metrics)
 
 
+@ROUTES.get(f"{_HERE}/ThermalSubsystem/ThermalMetrics", READ_BMC)
 async def thermal_metrics(call: Call) -> Json:
     """Every temperature of the node in one answer."""
-    path, _, found = await _readings(call)
-    return resource(
-        f"{path}/ThermalSubsystem/ThermalMetrics",
-        "ThermalMetrics.v1_3_2",
-        "ThermalMetrics",
-        "Temperatures",
-        TemperatureReadingsCelsius=[
-            {**_excerpt(path, ident, reading), "DeviceName": plain(reading.name)}
-            for ident, reading in found.items()
-            if reading.kind == "temperature"
-        ],
-    )
+    found, path = await _readings(call), f"{CHASSIS}/{call.params['chassis']}"
+    readings = [
+        {**_excerpt(path, ident, reading), "DeviceName": plain(reading.name)}
+        for ident, (_, reading) in found.items()
+        if reading.kind == "temperature"
+    ]
+    where = f"{path}/ThermalSubsystem/ThermalMetrics"
+    return resource(where, "ThermalMetrics", "Temperatures", TemperatureReadingsCelsius=readings)
 
 
-async def fans(call: Call) -> Json:
-    """The fans."""
-    path, found = await _parts(call, "fan")
-    path += "/ThermalSubsystem/Fans"
-    return collection(path, "Fan", "Fans", [f"{path}/{ident}" for ident in found])
-
-
-async def fan(call: Call) -> Json:
-    """One of them."""
-    path, found = await _parts(call, "fan")
-    ident, part = _one(found, call.params["fan"])
-    return resource(
-        f"{path}/ThermalSubsystem/Fans/{ident}",
-        "Fan.v1_6_0",
-        ident,
-        label(part, ident),
-        Status=present(part),
-        **maker(part),
-        **slot(part),
-    )
-
-
-def _one(found: Mapping[str, ComponentView], ident: str) -> tuple[str, ComponentView]:
-    if ident not in found:
-        raise NotFound("no such part", where=ident[:80])
-    return ident, found[ident]
-
-
-_HERE = f"{CHASSIS}/{{chassis}}"
-
-ROUTES = (
-    Route(template=f"{_HERE}/Sensors", get=sensors, rights={"GET": READ_BMC}),
-    Route(template=f"{_HERE}/Sensors/{{sensor}}", get=sensor, rights={"GET": READ_BMC}),
-    Route(
-        template=f"{_HERE}/EnvironmentMetrics",
-        get=environment,
-        patch=patch_environment,
-        rights={"GET": READ_BMC, "PATCH": ACT},
-    ),
-    Route(template=f"{_HERE}/PowerSubsystem", get=power_subsystem, rights={"GET": READ}),
-    Route(template=f"{_HERE}/PowerSubsystem/PowerSupplies", get=power_supplies, rights={"GET": READ}),
-    Route(template=f"{_HERE}/PowerSubsystem/PowerSupplies/{{supply}}", get=power_supply, rights={"GET": READ}),
-    Route(template=f"{_HERE}/ThermalSubsystem", get=thermal_subsystem, rights={"GET": READ}),
-    Route(template=f"{_HERE}/ThermalSubsystem/ThermalMetrics", get=thermal_metrics, rights={"GET": READ_BMC}),
-    Route(template=f"{_HERE}/ThermalSubsystem/Fans", get=fans, rights={"GET": READ}),
-    Route(template=f"{_HERE}/ThermalSubsystem/Fans/{{fan}}", get=fan, rights={"GET": READ}),
-)
+@ROUTES.members(f"{_HERE}/ThermalSubsystem/Fans/{{fan}}", "Fan", "Fans", READ, _fans)
+async def _fan(call: Call, path: str, part: ComponentView) -> Json:
+    return resource(path, "Fan", label(part, path), **present(part))

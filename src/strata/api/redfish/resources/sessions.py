@@ -6,8 +6,9 @@ from strata.api.redfish.protocol.bodies import missing
 from strata.api.redfish.protocol.errors import rejected
 from strata.api.redfish.protocol.login import ACCOUNTS, SESSIONS, logins_of
 from strata.api.redfish.protocol.messages import message
-from strata.api.redfish.protocol.route import ROOT, Call, Json, Reply, Route, collection, link
-from strata.api.redfish.resources.event_body import timestamp
+from strata.api.redfish.protocol.route import ROOT, Call, Json, Reply, Routes, collection, link
+from strata.api.redfish.protocol.schemas import resource
+from strata.api.redfish.resources.forms import service, when
 from strata.core.errors import NotFound
 from strata.fleet.access.logins import Logins
 from strata.fleet.access.principal import Principal, Right
@@ -17,32 +18,33 @@ _SERVICE = f"{ROOT}/SessionService"
 _SEE_ALL = Right("read", "credential")
 _END_ALL = Right("delete", "credential")
 
-
-async def service(call: Call) -> Json:
-    """The session service."""
-    return {
-        "@odata.id": _SERVICE,
-        "@odata.type": "#SessionService.v1_1_9.SessionService",
-        "Id": "SessionService",
-        "Name": "Login sessions",
-        "ServiceEnabled": call.services.find(Logins) is not None,
-        "SessionTimeout": TIMEOUT,
-        "Status": {"State": "Enabled", "Health": "OK"},
-        "Sessions": link(SESSIONS),
-    }
+ROUTES = Routes()
 
 
+@ROUTES.get(_SERVICE)
+async def _service(call: Call) -> Json:
+    return service(
+        _SERVICE,
+        "Login sessions",
+        enabled=call.services.find(Logins) is not None,
+        SessionTimeout=TIMEOUT,
+        Sessions=link(SESSIONS),
+    )
+
+
+@ROUTES.get(SESSIONS)
 async def sessions(call: Call) -> Json:
     """The sessions that the caller may see."""
     found = [s for s in logins_of(call.services).sessions.all() if _may_see(call.who, s)]
     return collection(SESSIONS, "Session", "Sessions", [f"{SESSIONS}/{s.id}" for s in found])
 
 
+@ROUTES.get(f"{SESSIONS}/{{session}}")
 async def session(call: Call) -> Json:
-    """One session."""
     return _resource(_seen(call))
 
 
+@ROUTES.post(SESSIONS, public=True)
 async def log_in(call: Call) -> Reply:
     """Open a session; its token is in the ``X-Auth-Token`` of the answer and nowhere else."""
     sent = call.body or {}
@@ -65,8 +67,8 @@ async def log_in(call: Call) -> Reply:
     return Reply(status=201, body=body, headers=headers)
 
 
+@ROUTES.delete(f"{SESSIONS}/{{session}}")
 async def log_out(call: Call) -> Reply:
-    """End a session."""
     found = _seen(call)
     if found.subject != call.who.name:
         call.who.require(_END_ALL)
@@ -86,20 +88,12 @@ def _may_see(who: Principal, session: Session) -> bool:
 
 
 def _resource(session: Session) -> Json:
-    return {
-        "@odata.id": f"{SESSIONS}/{session.id}",
-        "@odata.type": "#Session.v1_7_1.Session",
-        "Id": session.id,
-        "Name": "Login session",
-        "UserName": session.user,
-        "Password": None,
-        "CreatedTime": timestamp(session.created),
-        "SessionType": "Redfish",
-    }
-
-
-ROUTES: tuple[Route, ...] = (
-    Route(template=_SERVICE, get=service),
-    Route(template=SESSIONS, get=sessions, post=log_in, public=frozenset({"POST"})),
-    Route(template=f"{SESSIONS}/{{session}}", get=session, delete=log_out),
-)
+    return resource(
+        f"{SESSIONS}/{session.id}",
+        "Session",
+        "Login session",
+        UserName=session.user,
+        Password=None,
+        CreatedTime=when(session.created),
+        SessionType="Redfish",
+    )

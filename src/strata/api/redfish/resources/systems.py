@@ -1,20 +1,22 @@
-"""Nodes as computer systems: what they are, whether they have power, where they boot from; Reset."""
+"""Nodes as computer systems: what they are, their power and Reset, boot, firmware settings and virtual drive."""
 
 from __future__ import annotations
 
 from typing import get_args
 
 from strata.api.redfish.protocol import bodies
-from strata.api.redfish.protocol.route import Call, Json, Reply, Route, collection, link
+from strata.api.redfish.protocol.errors import rejected
+from strata.api.redfish.protocol.route import Call, Json, Reply, Routes, collection, link
+from strata.api.redfish.protocol.schemas import resource, type_of
 from strata.api.redfish.resources import ids, live
-from strata.api.redfish.resources.forms import plain, resource, status, uuid, whole, worst
+from strata.api.redfish.resources.forms import plain, status, uuid, whole, worst
 from strata.api.redfish.resources.ids import SYSTEMS
 from strata.api.redfish.resources.needs import ACT, READ, READ_BMC
-from strata.core.errors import BadRequest
+from strata.core.errors import BadRequest, NotOffered
 from strata.fleet.nodes.records import NodeView
 from strata.fleet.nodes.service import NodeService
 from strata.hardware.bmc.protocol import Boot, BootTarget, PowerAction, Severity
-from strata.hardware.bmc.records import BmcView
+from strata.hardware.bmc.records import BmcView, NodeBios
 from strata.hardware.bmc.service import BmcService
 from strata.hardware.inventory.records import ComponentView, NodeHardware
 
@@ -49,16 +51,24 @@ _BOOT = {
 _STATES: dict[str, str] = {"on": "Enabled", "off": "StandbyOffline"}
 _HEALTH: dict[str, Severity] = {"faulted": "critical", "unreachable": "warning"}
 _ON_THE_WAY = {("off", "power-on"): "PoweringOn", ("on", "power-off"): "PoweringOff"}
+_LONGEST_SETTING = 1024
+_MOST_SETTINGS = 1000
+_DRIVE = "Cd"
+"""There is one: the BMC's first, or the one for compact discs."""
+_INSERT = {"Image": str, "Inserted": bool, "WriteProtected": bool}
+_MEDIA = f"{SYSTEMS}/{{system}}/VirtualMedia"
+
+ROUTES = Routes()
 
 
+@ROUTES.get(SYSTEMS, READ)
 async def systems(call: Call) -> Json:
-    """All nodes: names only."""
     names = await call.of(NodeService).node_names(call.who, "*")
     return collection(SYSTEMS, "ComputerSystem", "Nodes", [ids.system(name) for name in names])
 
 
+@ROUTES.get(f"{SYSTEMS}/{{system}}", READ)
 async def system(call: Call) -> Json:
-    """One node."""
     view = await call.of(NodeService).node(call.who, call.params["system"])
     hardware = await live.hardware(call, view.name)
     path = ids.system(view.name)
@@ -67,8 +77,7 @@ async def system(call: Call) -> Json:
         managers.append(link(ids.manager(hardware.controller)))
     found = resource(
         path,
-        "ComputerSystem.v1_27_0",
-        view.name,
+        "ComputerSystem",
         view.name,
         Description=f"{view.role} node" + (f" at {view.location}" if view.location else ""),
         SystemType="Physical",
@@ -89,7 +98,7 @@ async def system(call: Call) -> Json:
 
 
 def _offered(path: str) -> Json:
-    """What can be had and done through a controller."""
+    """What can be had and done through a BMC."""
     return {
         "LocationIndicatorActive": None,
         "Bios": link(f"{path}/Bios"),
@@ -186,6 +195,7 @@ def _boot(bmc: BmcView | None) -> Json:
     return found
 
 
+@ROUTES.patch(f"{SYSTEMS}/{{system}}", ACT)
 async def patch_system(call: Call) -> Reply:
     """Set the boot override, or the identify light."""
     current = await system(call)
@@ -212,7 +222,7 @@ def _wanted_boot(given: Json, current: Json) -> Boot:
         enabled = "Once"
     target = target or current["BootSourceOverrideTarget"]
     if target is None:
-        raise BadRequest("say what to boot from: the controller does not say what it is", where="Boot")
+        raise BadRequest("say what to boot from: the BMC does not say what it is", where="Boot")
     bodies.one_of(target, TARGETS, "BootSourceOverrideTarget")
     mode = given.get("BootSourceOverrideMode")
     if mode is not None:
@@ -225,6 +235,7 @@ def _wanted_boot(given: Json, current: Json) -> Boot:
     )
 
 
+@ROUTES.post(f"{SYSTEMS}/{{system}}/Actions/ComputerSystem.Reset", ACT)
 async def reset(call: Call) -> Reply:
     """Switch, cycle or interrupt a node."""
     given = bodies.parameters(call, "ComputerSystem.Reset", {"ResetType": str}, needed=("ResetType",))
@@ -233,13 +244,119 @@ async def reset(call: Call) -> Reply:
     return bodies.done(await call.of(BmcService).power(call.who, view.name, RESETS[kind]))
 
 
-ROUTES = (
-    Route(template=SYSTEMS, get=systems, rights={"GET": READ}),
-    Route(
-        template=f"{SYSTEMS}/{{system}}",
-        get=system,
-        patch=patch_system,
-        rights={"GET": READ, "PATCH": ACT},
-    ),
-    Route(template=f"{SYSTEMS}/{{system}}/Actions/ComputerSystem.Reset", post=reset, rights={"POST": ACT}),
-)
+# -- firmware settings: those in force, and those that wait for the next restart
+
+
+async def _bios_settings(call: Call) -> NodeBios:
+    """What its BMC says; nothing where the hardware has no such settings."""
+    view = await call.of(NodeService).node(call.who, call.params["system"])
+    try:
+        return await live.kept(call).get(("bios", view.name), lambda: call.of(BmcService).bios(call.who, view.name))
+    except (NotOffered, BadRequest):
+        return NodeBios(node=view.name, current={}, staged={})
+
+
+@ROUTES.get(f"{SYSTEMS}/{{system}}/Bios", READ_BMC)
+async def bios(call: Call) -> Json:
+    found = await _bios_settings(call)
+    path = f"{ids.system(found.node)}/Bios"
+    return resource(
+        path,
+        "Bios",
+        "Firmware settings",
+        Attributes=dict(found.current),
+        **{
+            "@Redfish.Settings": {
+                "@odata.type": type_of("Settings"),
+                "SettingsObject": link(f"{path}/Settings"),
+                "SupportedApplyTimes": ["OnReset"],
+            }
+        },
+    )
+
+
+@ROUTES.get(f"{SYSTEMS}/{{system}}/Bios/Settings", READ_BMC)
+async def staged(call: Call) -> Json:
+    """The settings that the next restart brings into force."""
+    found = await _bios_settings(call)
+    path = f"{ids.system(found.node)}/Bios/Settings"
+    return resource(path, "Bios", "Staged firmware settings", Attributes=dict(found.staged))
+
+
+@ROUTES.patch(f"{SYSTEMS}/{{system}}/Bios/Settings", ACT)
+async def stage(call: Call) -> Reply:
+    given = bodies.change(call, {"Attributes": dict}, await staged(call))["Attributes"] or {}
+    if not given:
+        raise rejected(400, "NoOperation")
+    if len(given) > _MOST_SETTINGS:
+        raise BadRequest(f"{len(given)} settings; at most {_MOST_SETTINGS} at a time", where="Attributes")
+    for name, value in given.items():
+        if isinstance(value, dict | list) or len(str(value)) > _LONGEST_SETTING:
+            raise rejected(400, "PropertyValueTypeError", str(value)[:80], name, about=f"Attributes/{name}")
+    node = call.params["system"]
+    outcome = await call.of(BmcService).stage_bios(call.who, node, given)
+    live.kept(call).forget(("bios", node))
+    return bodies.done(outcome)
+
+
+# -- the virtual drive of a node's BMC
+
+
+async def _node(call: Call) -> str:
+    call.of(BmcService)  # without the hardware layer there is none
+    return (await call.of(NodeService).node(call.who, call.params["system"])).name
+
+
+@ROUTES.get(_MEDIA, READ_BMC)
+async def drives(call: Call) -> Json:
+    path = f"{ids.system(await _node(call))}/VirtualMedia"
+    return collection(path, "VirtualMedia", "Virtual drives", [f"{path}/{_DRIVE}"])
+
+
+@ROUTES.get(f"{_MEDIA}/{_DRIVE}", READ_BMC)
+async def drive(call: Call) -> Json:
+    """What is in it; null where its BMC does not answer soon."""
+    node = await _node(call)
+    path = f"{ids.system(node)}/VirtualMedia/{_DRIVE}"
+    bmc = await live.bmc(call, node)
+    media = bmc.media if bmc is not None else ()
+    found = next((one for one in media if "cd" in one.kind.lower()), media[0] if media else None)
+    return resource(
+        path,
+        "VirtualMedia",
+        "Virtual drive",
+        MediaTypes=["CD", "DVD"],
+        Image=plain(found.image, 2048) if found is not None else None,
+        Inserted=bool(found.image) if found is not None else None,
+        ConnectedVia=("URI" if found.image else "NotConnected") if found is not None else None,
+        WriteProtected=True,
+        Actions={
+            f"#VirtualMedia.{name}": {"target": f"{path}/Actions/VirtualMedia.{name}"}
+            for name in ("InsertMedia", "EjectMedia")
+        },
+    )
+
+
+@ROUTES.post(f"{_MEDIA}/{_DRIVE}/Actions/VirtualMedia.InsertMedia", ACT)
+async def insert(call: Call) -> Reply:
+    action = "VirtualMedia.InsertMedia"
+    given = bodies.parameters(call, action, _INSERT, needed=("Image",))
+    for name in ("Inserted", "WriteProtected"):
+        if given.get(name) is False:
+            raise rejected(400, "ActionParameterNotSupported", name, action, about=name, hint="it is always true here")
+    if "://" not in given["Image"]:
+        raise rejected(400, "ActionParameterValueFormatError", given["Image"], "Image", action, about="Image")
+    return await _put(call, given["Image"])
+
+
+@ROUTES.post(f"{_MEDIA}/{_DRIVE}/Actions/VirtualMedia.EjectMedia", ACT)
+async def eject(call: Call) -> Reply:
+    bodies.parameters(call, "VirtualMedia.EjectMedia", {})
+    return await _put(call, "")
+
+
+async def _put(call: Call, image: str) -> Reply:
+    node = await _node(call)
+    outcome = await call.of(BmcService).insert_media(call.who, node, image)
+    live.kept(call).forget(("bmc", node))
+    return bodies.done(outcome)

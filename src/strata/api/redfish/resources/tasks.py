@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from strata.api.redfish.protocol.messages import own_message
-from strata.api.redfish.protocol.route import ROOT, Call, Json, Reply, Route, collection, link
-from strata.api.redfish.resources.event_body import timestamp
+from strata.api.redfish.protocol.route import ROOT, Call, Json, Reply, Routes, collection, link
+from strata.api.redfish.protocol.schemas import resource
+from strata.api.redfish.resources.forms import service, when
 from strata.core.errors import Conflict
 from strata.fleet.access.principal import Right
 from strata.fleet.operations.records import Operation
@@ -29,41 +30,41 @@ _STATES: Mapping[str, tuple[str, str]] = {
 }
 _OVER = ("done", "failed", "cancelled")
 
-
-async def service(call: Call) -> Json:
-    """The task service."""
-    return {
-        "@odata.id": _SERVICE,
-        "@odata.type": "#TaskService.v1_2_1.TaskService",
-        "Id": "TaskService",
-        "Name": "Tasks",
-        "ServiceEnabled": True,
-        "Status": {"State": "Enabled", "Health": "OK"},
-        "CompletedTaskOverWritePolicy": "Oldest",
-        "LifeCycleEventOnTaskStateChange": False,
-        "Tasks": link(_TASKS),
-    }
+ROUTES = Routes()
 
 
+@ROUTES.get(_SERVICE, _READ)
+async def _service(call: Call) -> Json:
+    return service(
+        _SERVICE,
+        "Tasks",
+        CompletedTaskOverWritePolicy="Oldest",
+        LifeCycleEventOnTaskStateChange=False,
+        Tasks=link(_TASKS),
+    )
+
+
+@ROUTES.get(_TASKS, _READ)
 async def tasks(call: Call) -> Json:
-    """The newest tasks."""
     page = await call.of(OperationService).operations(call.who, _MOST, "")
     return collection(_TASKS, "Task", "Tasks", [f"{_TASKS}/{operation.id}" for operation in page.items])
 
 
+@ROUTES.get(f"{_TASKS}/{{task}}", _READ)
 async def task(call: Call) -> Json:
-    """One task."""
     return task_of(await call.of(OperationService).operation(call.who, call.params["task"]))
 
 
+@ROUTES.get(f"{_MONITORS}/{{task}}", _READ)
 async def monitor(call: Call) -> Reply:
     """The same for whoever waits for the end of an operation: 202 until it is over."""
     operation = await call.of(OperationService).operation(call.who, call.params["task"])
     return Reply(status=200, body=task_of(operation)) if operation.state in _OVER else accepted(operation)
 
 
+@ROUTES.delete(f"{_TASKS}/{{task}}", _CANCEL)
+@ROUTES.delete(f"{_MONITORS}/{{task}}", _CANCEL)
 async def cancel(call: Call) -> Reply:
-    """Ask it to stop."""
     try:
         await call.of(OperationService).cancel_operation(call.who, call.params["task"])
     except Conflict:
@@ -83,29 +84,20 @@ def task_of(operation: Operation) -> Json:
     state, health = _STATES[operation.state]
     if operation.failed and health == "OK":
         health = "Warning"
-    found: Json = {
-        "@odata.id": f"{_TASKS}/{operation.id}",
-        "@odata.type": "#Task.v1_7_4.Task",
-        "Id": operation.id,
-        "Name": f"{operation.kind} by {operation.author}",
-        "TaskState": state,
-        "TaskStatus": health,
-        "StartTime": timestamp(operation.created),
-        "TaskMonitor": f"{_MONITORS}/{operation.id}",
-        "Messages": [
+    found: Json = resource(
+        f"{_TASKS}/{operation.id}",
+        "Task",
+        f"{operation.kind} by {operation.author}",
+        TaskState=state,
+        TaskStatus=health,
+        StartTime=when(operation.created),
+        TaskMonitor=f"{_MONITORS}/{operation.id}",
+        Messages=[
             own_message("DeviceError", f"{e.node}: {e.detail}" if e.node else e.detail) for e in operation.errors
         ],
-    }
+    )
     if operation.total:
         found["PercentComplete"] = min(100, (operation.done + operation.failed) * 100 // operation.total)
     if operation.finished is not None:
-        found["EndTime"] = timestamp(operation.finished)
+        found["EndTime"] = when(operation.finished)
     return found
-
-
-ROUTES: tuple[Route, ...] = (
-    Route(template=_SERVICE, get=service, rights={"GET": _READ}),
-    Route(template=_TASKS, get=tasks, rights={"GET": _READ}),
-    Route(template=f"{_TASKS}/{{task}}", get=task, delete=cancel, rights={"GET": _READ, "DELETE": _CANCEL}),
-    Route(template=f"{_MONITORS}/{{task}}", get=monitor, delete=cancel, rights={"GET": _READ, "DELETE": _CANCEL}),
-)

@@ -1,18 +1,19 @@
 """Metrics of the fleet as a whole: how many nodes are in which state, and how many have power.
 
-What a single node measures is with its enclosure (``sensors``): nothing here asks controllers.
+What a single node measures is with its enclosure (``sensors``): nothing here asks BMCs.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import get_args
 
-from strata.api.redfish.protocol.route import Call, Json, Route, collection, link
-from strata.api.redfish.resources.forms import ENABLED, resource, status, when
+from strata.api.redfish.protocol.route import Call, Json, Routes, link
+from strata.api.redfish.protocol.schemas import resource
+from strata.api.redfish.resources.forms import service, status, when
 from strata.api.redfish.resources.ids import TELEMETRY
 from strata.api.redfish.resources.needs import READ_STATUS
-from strata.core.errors import NotFound
 from strata.core.state import State
 from strata.fleet.nodes.service import NodeService
 from strata.fleet.system.service import SystemService
@@ -30,37 +31,30 @@ METRICS: dict[str, str] = {
 }
 """Every metric, and what it counts."""
 
+ROUTES = Routes()
 
-async def service(call: Call) -> Json:
-    """What is measured."""
-    return resource(
+
+@ROUTES.get(TELEMETRY, READ_STATUS)
+async def _service(call: Call) -> Json:
+    return service(
         TELEMETRY,
-        "TelemetryService.v1_4_1",
-        "TelemetryService",
         "Telemetry",
-        ServiceEnabled=True,
-        Status=dict(ENABLED),
         MetricDefinitions=link(_DEFINITIONS),
         MetricReportDefinitions=link(_REPORT_DEFINITIONS),
         MetricReports=link(_REPORTS),
     )
 
 
-async def definitions(call: Call) -> Json:
-    """Every metric."""
-    return collection(_DEFINITIONS, "MetricDefinition", "Metrics", [f"{_DEFINITIONS}/{metric}" for metric in METRICS])
+async def _metrics(call: Call) -> Mapping[str, str]:
+    return METRICS
 
 
-async def definition(call: Call) -> Json:
-    """One of them."""
-    ident = call.params["metric"]
-    if ident not in METRICS:
-        raise NotFound("no such metric", where=ident[:80])
+@ROUTES.members(f"{_DEFINITIONS}/{{metric}}", "MetricDefinition", "Metrics", READ_STATUS, _metrics)
+async def _definition(call: Call, path: str, counts: str) -> Json:
     return resource(
-        f"{_DEFINITIONS}/{ident}",
-        "MetricDefinition.v1_3_5",
-        ident,
-        METRICS[ident],
+        path,
+        "MetricDefinition",
+        counts,
         MetricType="Numeric",
         MetricDataType="Integer",
         Implementation="Calculated",
@@ -71,20 +65,17 @@ async def definition(call: Call) -> Json:
     )
 
 
-async def report_definitions(call: Call) -> Json:
-    """Every report."""
-    members = [f"{_REPORT_DEFINITIONS}/{_FLEET}"]
-    return collection(_REPORT_DEFINITIONS, "MetricReportDefinition", "Reports", members)
+async def _all_reports(call: Call) -> Mapping[str, str]:
+    return {_FLEET: "The fleet at a glance"}
 
 
-async def report_definition(call: Call) -> Json:
-    """One: made when it is asked for."""
-    _known(call)
+@ROUTES.members(f"{_REPORT_DEFINITIONS}/{{report}}", "MetricReportDefinition", "Reports", READ_STATUS, _all_reports)
+async def _report_definition(call: Call, path: str, name: str) -> Json:
+    """Made when it is asked for."""
     return resource(
-        f"{_REPORT_DEFINITIONS}/{_FLEET}",
-        "MetricReportDefinition.v1_4_7",
-        _FLEET,
-        "The fleet at a glance",
+        path,
+        "MetricReportDefinition",
+        name,
         MetricReportDefinitionType="OnRequest",
         MetricReportDefinitionEnabled=True,
         ReportActions=["LogToMetricReportsCollection"],
@@ -95,14 +86,9 @@ async def report_definition(call: Call) -> Json:
     )
 
 
-async def reports(call: Call) -> Json:
-    """Every report."""
-    return collection(_REPORTS, "MetricReport", "Reports", [f"{_REPORTS}/{_FLEET}"])
-
-
-async def report(call: Call) -> Json:
+@ROUTES.members(f"{_REPORTS}/{{report}}", "MetricReport", "Reports", READ_STATUS, _all_reports)
+async def _report(call: Call, path: str, name: str) -> Json:
     """The fleet as it is now, as far as the caller may see it."""
-    _known(call)
     now = when(time.time())
     seen = await call.of(SystemService).status(call.who)
     values = {"Nodes": seen.nodes}
@@ -110,31 +96,12 @@ async def report(call: Call) -> Json:
     for power in _POWERS:
         values[f"Power_{power}"] = len(await call.of(NodeService).node_names(call.who, f"fact:power={power}"))
     return resource(
-        f"{_REPORTS}/{_FLEET}",
-        "MetricReport.v1_5_2",
-        _FLEET,
-        "The fleet at a glance",
+        path,
+        "MetricReport",
+        name,
         Timestamp=now,
         MetricReportDefinition=link(f"{_REPORT_DEFINITIONS}/{_FLEET}"),
         MetricValues=[
             {"MetricId": metric, "MetricValue": str(value), "Timestamp": now} for metric, value in values.items()
         ],
     )
-
-
-def _known(call: Call) -> None:
-    if call.params["report"] != _FLEET:
-        raise NotFound("no such report", where=call.params["report"][:80])
-
-
-_RIGHTS = {"GET": READ_STATUS}
-
-ROUTES = (
-    Route(template=TELEMETRY, get=service, rights=_RIGHTS),
-    Route(template=_DEFINITIONS, get=definitions, rights=_RIGHTS),
-    Route(template=f"{_DEFINITIONS}/{{metric}}", get=definition, rights=_RIGHTS),
-    Route(template=_REPORT_DEFINITIONS, get=report_definitions, rights=_RIGHTS),
-    Route(template=f"{_REPORT_DEFINITIONS}/{{report}}", get=report_definition, rights=_RIGHTS),
-    Route(template=_REPORTS, get=reports, rights=_RIGHTS),
-    Route(template=f"{_REPORTS}/{{report}}", get=report, rights=_RIGHTS),
-)

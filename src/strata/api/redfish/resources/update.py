@@ -7,13 +7,13 @@ import msgspec
 import strata
 from strata.api.redfish.protocol import bodies
 from strata.api.redfish.protocol.errors import rejected
-from strata.api.redfish.protocol.route import Call, Json, Reply, Route, collection, link
+from strata.api.redfish.protocol.route import Call, Json, Reply, Routes, collection, link
+from strata.api.redfish.protocol.schemas import resource, type_of
 from strata.api.redfish.resources import ids, live
-from strata.api.redfish.resources.forms import ENABLED, plain, resource, status
+from strata.api.redfish.resources.forms import ENABLED, plain, service, status
 from strata.api.redfish.resources.ids import MANAGERS, SERVICE_MANAGER, UPDATE
-from strata.api.redfish.resources.managers import controller_at, controllers
+from strata.api.redfish.resources.managers import bmc_at, bmcs, selector
 from strata.api.redfish.resources.needs import ACT, READ
-from strata.api.redfish.resources.targets import selector
 from strata.api.redfish.resources.tasks import accepted
 from strata.core.errors import BadRequest, NotFound
 from strata.fleet.nodes.service import NodeService
@@ -23,19 +23,17 @@ from strata.hardware.bmc.service import BmcService
 _INVENTORY = f"{UPDATE}/FirmwareInventory"
 _ACTION = f"{UPDATE}/Actions/UpdateService.SimpleUpdate"
 _SYSTEM = "system-"
-_KIND = "SoftwareInventory.v1_13_0"
 _APPLY_TIME = "@Redfish.OperationApplyTime"
 
+ROUTES = Routes()
 
-async def service(call: Call) -> Json:
-    """The service."""
-    found = resource(
+
+@ROUTES.get(UPDATE, READ)
+async def _service(call: Call) -> Json:
+    found = service(
         UPDATE,
-        "UpdateService.v1_17_0",
-        "UpdateService",
         "Firmware updates",
-        ServiceEnabled=call.services.find(BmcService) is not None,
-        Status=dict(ENABLED),
+        enabled=call.services.find(BmcService) is not None,
         FirmwareInventory=link(_INVENTORY),
     )
     if call.services.find(BmcService) is not None:
@@ -43,7 +41,7 @@ async def service(call: Call) -> Json:
             "#UpdateService.SimpleUpdate": {
                 "target": _ACTION,
                 "@Redfish.OperationApplyTimeSupport": {
-                    "@odata.type": "#Settings.v1_4_0.OperationApplyTimeSupport",
+                    "@odata.type": type_of("Settings", "OperationApplyTimeSupport"),
                     "SupportedValues": ["Immediate", "OnReset"],
                 },
             }
@@ -51,24 +49,24 @@ async def service(call: Call) -> Json:
     return found
 
 
+@ROUTES.get(_INVENTORY, READ)
 async def inventory(call: Call) -> Json:
-    """Strata, every controller's firmware and every node's: names only."""
+    """Strata, every BMC's firmware and every node's: names only."""
     members = [f"{_INVENTORY}/{SERVICE_MANAGER}"]
-    found = await controllers(call)
-    members += [f"{_INVENTORY}/{ids.controller_id(item.address)}" for item in found]
+    found = await bmcs(call)
+    members += [f"{_INVENTORY}/{ids.bmc_id(item.address)}" for item in found]
     members += [f"{_INVENTORY}/{_SYSTEM}{node}" for item in found for node in item.nodes]
     return collection(_INVENTORY, "SoftwareInventory", "Firmware", members)
 
 
+@ROUTES.get(f"{_INVENTORY}/{{firmware}}", READ)
 async def firmware(call: Call) -> Json:
-    """One piece of it."""
     ident = call.params["firmware"]
     path = f"{_INVENTORY}/{ident}"
     if ident == SERVICE_MANAGER:
         return resource(
             path,
-            _KIND,
-            ident,
+            "SoftwareInventory",
             "Strata",
             Version=strata.__version__,
             Updateable=False,
@@ -77,12 +75,11 @@ async def firmware(call: Call) -> Json:
         )
     if ident.startswith(_SYSTEM):
         return await _firmware_of_node(call, ident.removeprefix(_SYSTEM), path)
-    summary = await controller_at(call, ident)
+    summary = await bmc_at(call, ident)
     return resource(
         path,
-        _KIND,
-        ident,
-        plain(f"Firmware of the controller at {summary.address}") or ident,
+        "SoftwareInventory",
+        plain(f"Firmware of the BMC at {summary.address}") or ident,
         Version=plain(summary.identity.firmware),
         Manufacturer=plain(summary.identity.vendor),
         Updateable=bool(summary.nodes),
@@ -99,8 +96,7 @@ async def _firmware_of_node(call: Call, node: str, path: str) -> Json:
     machine = next((part for part in hardware.components if part.kind == "system"), None)
     return resource(
         path,
-        _KIND,
-        f"{_SYSTEM}{view.name}",
+        "SoftwareInventory",
         f"Firmware of {view.name}",
         Version=plain(machine.firmware) if machine is not None else None,
         Manufacturer=plain(machine.vendor) if machine is not None else None,
@@ -110,8 +106,9 @@ async def _firmware_of_node(call: Call, node: str, path: str) -> Json:
     )
 
 
+@ROUTES.post(_ACTION, ACT)
 async def simple_update(call: Call) -> Reply:
-    """Have the controllers of the targets fetch an image: a task, some at a time, that stops when too many fail."""
+    """Have the BMCs of the targets fetch an image: a task, some at a time, that stops when too many fail."""
     given = bodies.parameters(
         call, "UpdateService.SimpleUpdate", {"ImageURI": str, "Targets": list}, needed=("ImageURI", "Targets")
     )
@@ -125,11 +122,3 @@ async def simple_update(call: Call) -> Reply:
     if "://" not in request.uri:
         raise rejected(400, "ActionParameterValueFormatError", request.uri, "ImageURI", "UpdateService.SimpleUpdate")
     return accepted(await call.of(BmcService).update_firmware(call.who, request))
-
-
-ROUTES = (
-    Route(template=UPDATE, get=service, rights={"GET": READ}),
-    Route(template=_ACTION, post=simple_update, rights={"POST": ACT}),
-    Route(template=_INVENTORY, get=inventory, rights={"GET": READ}),
-    Route(template=f"{_INVENTORY}/{{firmware}}", get=firmware, rights={"GET": READ}),
-)
