@@ -35,7 +35,7 @@ from strata.provisioning.model import LAYER as PROVISIONING
 from strata.store.audit import Ledger
 from strata.store.sqlite import SqliteStore
 from strata.virtual.bmc.server import SIMULATED_ACCOUNT
-from strata.virtual.fleet.agent_driver import AgentDriver
+from strata.virtual.fleet.agents import AgentDriver
 from strata.virtual.fleet.driver import sim_drivers
 from strata.virtual.fleet.faults import Timing
 from strata.virtual.fleet.names import simulated_groups, simulated_nodes

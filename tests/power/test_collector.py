@@ -31,7 +31,7 @@ from strata.virtual.bmc.server import SIMULATED_ACCOUNT, BmcServer
 from strata.virtual.fleet.names import GPUS
 from strata.virtual.fleet.nodes import SimNodes
 from strata.virtual.fleet.power import FleetPower
-from strata.virtual.redfish.chassis import SUPPLIES, SUPPLY_WATTS
+from strata.virtual.redfish.hardware import SUPPLIES, SUPPLY_WATTS
 
 
 class Kept:

@@ -25,7 +25,7 @@ from strata.platform.model import LAYER as PLATFORM
 from strata.provisioning.model import LAYER as PROVISIONING
 from strata.virtual.bmc.mischief import Mischief, Trick
 from strata.virtual.bmc.server import SIMULATED_ACCOUNT, BmcServer
-from strata.virtual.fleet.agent_driver import AgentDriver
+from strata.virtual.fleet.agents import AgentDriver
 from strata.virtual.fleet.driver import sim_drivers
 from strata.virtual.fleet.faults import Faults, Timing
 from strata.virtual.fleet.nodes import SimNodes
@@ -180,8 +180,8 @@ async def test_head_has_no_body_and_requests_in_one_packet_are_answered_in_order
     writer.write((head + "GET /bmc/n00002/redfish/v1 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").encode())
     received = (await reader.read()).decode()
     assert received.count("HTTP/1.1 200 OK") == 2
-    assert "controller of n00001" not in received
-    assert "controller of n00002" in received
+    assert "BMC of n00001" not in received
+    assert "BMC of n00002" in received
     writer.close()
     await writer.wait_closed()
 

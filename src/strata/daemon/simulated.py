@@ -9,7 +9,7 @@ from strata.hardware.layer import Reach
 from strata.power.limits.inband import VirtualNodes
 from strata.power.telemetry.collector import BulkSource
 from strata.virtual.bmc.server import SIMULATED_ACCOUNT
-from strata.virtual.fleet.agent_driver import AgentDriver
+from strata.virtual.fleet.agents import AgentDriver
 from strata.virtual.fleet.names import simulated_fleet, simulated_groups, simulated_nodes
 from strata.virtual.fleet.power import FleetPower
 

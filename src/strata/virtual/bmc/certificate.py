@@ -18,7 +18,7 @@ def self_signed(context: ssl.SSLContext | None = None) -> ssl.SSLContext:
     """A server's TLS context with a new certificate of its own; a given one gets the new one instead of its old."""
     context = context or ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Simulated controller")])
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Simulated BMC")])
     now = datetime.now(UTC)
     names = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(IPv4Address("127.0.0.1"))])
     certificate = (

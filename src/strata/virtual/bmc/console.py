@@ -23,7 +23,6 @@ class Console:
 
     @property
     def watched(self) -> bool:
-        """Whether anybody watches."""
         return bool(self._watchers)
 
     def write(self, data: bytes) -> None:
@@ -32,11 +31,9 @@ class Console:
             watcher.send(_BINARY, data)
 
     def type(self, data: bytes) -> None:
-        """A watcher typed this."""
         self.typed = (self.typed + data)[-_MOST:]
 
     def break_off(self) -> None:
-        """Cut every connection."""
         for watcher in list(self._watchers):
             watcher.pipe.close()
 
@@ -65,7 +62,6 @@ class _WebSocket:
         self._buffer = b""
 
     def send(self, kind: int, data: bytes) -> None:
-        """One whole frame."""
         size = len(data)
         if size < 126:
             head = bytes((0x80 | kind, size))

@@ -51,7 +51,6 @@ class Pipe:
             self._transport.write(data)
 
     def close(self) -> None:
-        """Close it."""
         self._transport.close()
 
 
@@ -144,14 +143,12 @@ class HttpProtocol(asyncio.Protocol):
         self._writable = True
 
     def close(self) -> None:
-        """Close the connection."""
         if self._transport is not None:
             self._transport.close()
 
     # -- the parser's side
 
     def on_message_begin(self) -> None:
-        """A request begins."""
         self._url = b""
         self._headers = {}
         self._body = []
@@ -162,11 +159,9 @@ class HttpProtocol(asyncio.Protocol):
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header."""
         self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_body(self, part: bytes) -> None:
-        """A part of the body."""
         self._size += len(part)
         if self._size > MOST_BODY:
             self.close()
@@ -174,7 +169,6 @@ class HttpProtocol(asyncio.Protocol):
         self._body.append(part)
 
     def on_message_complete(self) -> None:
-        """The request is whole."""
         method = self._parser.get_method().decode("latin-1")
         path, _, query = self._url.decode("latin-1").partition("?")
         last = self._headers.get("connection", "").lower() == "close" or self._parser.get_http_version() == "1.0"

@@ -34,7 +34,6 @@ class Outbox:
         task.add_done_callback(self._under_way.discard)
 
     async def close(self) -> None:
-        """Stop sending."""
         for task in list(self._under_way):
             task.cancel()
         await asyncio.gather(*self._under_way, return_exceptions=True)

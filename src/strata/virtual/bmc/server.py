@@ -31,16 +31,17 @@ import uvloop
 
 from strata.core.errors import BadRequest
 from strata.virtual.bmc.certificate import self_signed
-from strata.virtual.bmc.fleet_routes import FleetRoutes
 from strata.virtual.bmc.http import HttpProtocol, Manner, Reply, Request
 from strata.virtual.bmc.mischief import Mischief, Prankster
 from strata.virtual.bmc.outbox import Outbox
 from strata.virtual.bmc.ssdp import PORT as SSDP_PORT
 from strata.virtual.bmc.ssdp import Announcer
 from strata.virtual.bmc.tricks import after, before
+from strata.virtual.fleet.agents import Gateway
 from strata.virtual.fleet.faults import Faults, Timing
 from strata.virtual.fleet.names import node_names
 from strata.virtual.fleet.nodes import SimNodes
+from strata.virtual.fleet.power import encode
 from strata.virtual.plant.bmc import ChassisBmc, PduBmc, PlantBmc
 from strata.virtual.plant.plant import Plant
 from strata.virtual.plant.switch import SwitchBmc
@@ -98,7 +99,7 @@ class BmcServer:
         self._index = nodes.index | {name: nodes.count + i for i, name in enumerate(plant.names if plant else ())}
         self._bmcs: dict[int, tuple[Bmc, Prankster]] = {}
         self._swapped: dict[int, int] = {}
-        self._fleet = FleetRoutes(nodes, plant, account)
+        self._gateway = Gateway(nodes)
         self._servers: list[asyncio.Server] = []
         self._listening: list[int] = []
         self._ports: dict[int, int] = {}
@@ -118,7 +119,6 @@ class BmcServer:
         self._beat = asyncio.get_running_loop().call_later(_BEAT, self._on_beat)
 
     async def stop(self) -> None:
-        """Close every socket."""
         if self._beat is not None:
             self._beat.cancel()
         if self.ssdp is not None:
@@ -147,14 +147,14 @@ class BmcServer:
         """The BMC of node ``name``: what it was told, its sessions."""
         found = self._pair(self._find(name))[0]
         if not isinstance(found, NodeBmc):
-            raise BadRequest("not the controller of a node", where=name)
+            raise BadRequest("not the BMC of a node", where=name)
         return found
 
     def plant_bmc(self, name: str) -> PlantBmc:
         """The BMC of a PDU, a chassis or a switch."""
         found = self._pair(self._find(name))[0]
         if not isinstance(found, PlantBmc):
-            raise BadRequest("the controller of a node", where=name)
+            raise BadRequest("the BMC of a node", where=name)
         return found
 
     def prank(self, name: str) -> Prankster:
@@ -169,7 +169,7 @@ class BmcServer:
     def refuse(self, name: str) -> None:
         """By port only: nobody listens any more where the BMC of ``name`` did."""
         if self.by != "port":
-            raise BadRequest("controllers share a port: let it be silent instead", where=name)
+            raise BadRequest("BMCs share a port: let it be silent instead", where=name)
         self._servers[self._find(name)].close()
 
     def change_certificate(self) -> None:
@@ -223,11 +223,11 @@ class BmcServer:
     def _pair(self, i: int) -> tuple[Bmc, Prankster]:
         pair = self._bmcs.get(i)
         if pair is None:
-            pair = self._controller(i), Prankster(i, self.nodes.seed, self._mischief)
+            pair = self._make(i), Prankster(i, self.nodes.seed, self._mischief)
             self._bmcs[i] = pair
         return pair
 
-    def _controller(self, i: int) -> Bmc:
+    def _make(self, i: int) -> Bmc:
         if i < self.nodes.count:
             return NodeBmc(self.site, i, self._account, self.clock)
         assert self.plant is not None
@@ -238,10 +238,10 @@ class BmcServer:
     def _handle(self, request: Request) -> Reply:
         self.requests += 1
         if request.path.startswith(("/agents/", "/fleet/")):
-            return self._fleet.answer(request, self.clock())
+            return self._answer_for_all(request, self.clock())
         found = self._resolve(request)
         if found is None:
-            return error(404, "ResourceMissingAtURI", "No controller answers here.")
+            return error(404, "ResourceMissingAtURI", "No BMC answers here.")
         i, path = found
         if self._swapped:
             i = self._swapped.get(i, i)
@@ -254,6 +254,36 @@ class BmcServer:
             reply = bmc.answer(request, path, self.clock())
             reply = after(tricks, reply) if tricks else reply
         return reply._replace(delay=delay) if delay else reply
+
+    def _answer_for_all(self, request: Request, now: float) -> Reply:
+        """What is said of the whole fleet at once: for its agents, for whoever measures its power, and for tests."""
+        if request.headers.get("authorization") != self._account.basic:
+            return Reply(401, b"who are you?", kind="text/plain")
+        method = "GET" if request.path in ("/fleet/effects", "/fleet/power") else "POST"
+        if request.method != method:
+            return Reply(405, headers=(("Allow", method),))
+        if request.path == "/fleet/effects":
+            return Reply(200, msgspec.json.encode(self._effects()))
+        if request.path == "/fleet/power":
+            return Reply(200, encode(self.nodes, now), kind="application/msgpack")
+        try:
+            body = self._gateway.answer(request.path.removeprefix("/agents/"), request.body, now)
+        except BadRequest as wrong:
+            return Reply(400, str(wrong).encode(), kind="text/plain; charset=utf-8")
+        return Reply(404) if body is None else Reply(200, body, kind="application/msgpack")
+
+    def _effects(self) -> dict[str, object]:
+        """The nodes' own book: how often each mutation was taken, and what should never be in it."""
+        nodes = self.nodes
+        return {
+            "counts": nodes.effects.counts(),
+            "twice": nodes.effects.twice(),
+            "idle": nodes.effects.idle(),
+            "repeated": {nodes.names[node]: taken for node, taken in nodes.effects.repeated().items()},
+            "fenced": int(nodes.fences.refused.sum()),
+            "jobs_lost": int(nodes.jobs.lost.sum()),
+            **({"plant": self.plant.effects} if self.plant is not None else {}),
+        }
 
     def _resolve(self, request: Request) -> tuple[int, str] | None:
         """Which BMC is meant, and the path below it."""
@@ -273,9 +303,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--prefix", default="n", help="what nodes' names begin with")
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--by", choices=("path", "port", "address"), default="path", help="how controllers are told apart"
-    )
+    parser.add_argument("--by", choices=("path", "port", "address"), default="path", help="how BMCs are told apart")
     parser.add_argument("--scale", type=float, default=1.0, help="multiplies how long things take; 0: no time")
     parser.add_argument("--faults", default="{}", help="JSON object, fields as in fleet.faults.Faults")
     parser.add_argument("--mischief", default="{}", help="JSON object, fields as in bmc.mischief.Mischief")
@@ -286,7 +314,7 @@ def main(arguments: list[str] | None = None) -> int:
         choices=("on", "off"),
         nargs="?",
         const="on",
-        help="serve PDUs, chassis controllers and switches too; off: outlets and chassis begin switched off",
+        help="serve PDUs, chassis BMCs and switches too; off: outlets and chassis begin switched off",
     )
     parser.add_argument("--tls", action="store_true", help="https, with a certificate made for the occasion")
     parser.add_argument("--ssdp", metavar="ADDRESS", help="answer SSDP searches on the interface with this address")

@@ -1,21 +1,27 @@
 """The agent gateway: one place that speaks for the agents and workload manager of many nodes, in batches.
 
-It stands in for node agents, so that the whole built-in model can converge over sockets. The wire form is here,
-for both sides: ``agent_driver`` is its client. Knows neither sockets nor HTTP.
+It stands in for node agents, so that all that the layers declare can converge over sockets. Both sides are here: the
+``Gateway`` in the simulator (which knows neither sockets nor HTTP), and the engine's drivers that ask it over HTTP.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 
+import aiohttp
 import msgspec
 import numpy as np
 
 from strata.core.column import Column, Indices
-from strata.core.errors import BadRequest
+from strata.core.driver import Batch, Outcomes
+from strata.core.errors import BadRequest, DeviceError, OutcomeUnknown
+from strata.core.model import Mutation
 from strata.core.state import Outcome
-from strata.virtual.fleet.model import BMC_STEPS, OUT, REASONS
+from strata.virtual.fleet.driver import act, find, jobs_on, look
+from strata.virtual.fleet.model import BMC_STEPS, SEEN_BY
 from strata.virtual.fleet.nodes import SimNodes
+from strata.virtual.redfish.bmc import Account
 
 
 class WireColumn(msgspec.Struct, frozen=True):
@@ -26,7 +32,6 @@ class WireColumn(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, column: Column) -> WireColumn:
-        """From a column."""
         return cls(column.words, column.codes.astype("<i4").tobytes())
 
     def column(self, count: int) -> Column:
@@ -90,53 +95,130 @@ class Gateway:
         return None
 
     def _observe(self, request: ObserveRequest, now: float) -> bytes:
-        idx, known = self._find(request.nodes)
-        seen = {}
-        for variable in request.variables:
-            column = self._nodes.observe(variable, idx[known], now)
-            # The workload manager gives nobody what it has never heard of (an outlet, a chassis): that is out.
-            codes = np.full(len(idx), OUT if variable == "workload" else 0, dtype=np.int32)
-            codes[known] = column.codes
-            seen[variable] = WireColumn.of(Column(column.words, codes))
+        idx = self._find(request.nodes)
+        seen = {name: WireColumn.of(look(self._nodes, name, idx, now)) for name in request.variables}
         return msgspec.msgpack.encode(seen)
 
     def _act(self, request: ActRequest, now: float) -> bytes:
         if request.mutation in BMC_STEPS:
-            raise BadRequest("agents do not switch power: ask the controller", where=request.mutation)
+            raise BadRequest("agents do not switch power: ask the BMC", where=request.mutation)
         count = len(request.nodes)
         if len(request.epochs) != 8 * count:
             raise BadRequest(f"{len(request.epochs)} bytes of epochs for {count} nodes", where="epochs")
-        idx, known = self._find(request.nodes)
-        acted = self._nodes.act(
+        outcomes = act(
+            self._nodes,
             request.mutation,
-            idx[known],
+            self._find(request.nodes),
             now=now,
-            goals={name: column.column(count).take(known) for name, column in request.goals.items()},
-            epochs=np.frombuffer(request.epochs, dtype="<i8").astype(np.int64)[known],
+            goals={name: column.column(count) for name, column in request.goals.items()},
+            epochs=np.frombuffer(request.epochs, dtype="<i8").astype(np.int64),
             generation=request.generation,
         )
-        codes = np.full(count, Outcome.FAILED, dtype=np.int8)
-        codes[known] = acted.codes
-        why = np.zeros(count, dtype=np.int8)
-        why[known] = acted.why
-        reasons = {position: REASONS[why[position]] for position in np.flatnonzero(why).tolist()}
-        reasons |= dict.fromkeys(np.flatnonzero(~known).tolist(), "no such simulated node")
-        return msgspec.msgpack.encode(ActReply(codes.tobytes(), reasons))
+        return msgspec.msgpack.encode(ActReply(outcomes.codes.tobytes(), outcomes.reasons))
 
     def _permits(self, request: PermitsRequest, now: float) -> bytes:
         if request.guard != "no-running-job":
             raise BadRequest("the simulated workload manager knows only no-running-job", where=request.guard)
-        idx, known = self._find(request.nodes)
-        busy = np.zeros(len(idx), dtype=np.bool_)
-        busy[known] = self._nodes.job_running(idx[known], now)
-        names = request.nodes
-        return msgspec.msgpack.encode(
-            [f"a job runs on {names[i]}" if runs else "" for i, runs in enumerate(busy.tolist())]
-        )
+        return msgspec.msgpack.encode(jobs_on(self._nodes, request.nodes, self._find(request.nodes), now))
 
-    def _find(self, names: Sequence[str]) -> tuple[Indices, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+    def _find(self, names: Sequence[str]) -> Indices:
         if len(set(names)) != len(names):
             raise BadRequest("a node is named twice", where="nodes")
-        index = self._nodes.index
-        idx = np.fromiter((index.get(name, -1) for name in names), dtype=np.int64, count=len(names))
-        return idx, idx >= 0
+        return find(self._nodes, names)
+
+
+class AgentDriver:
+    """Speaks for driver ``name`` to the gateway at ``address`` (``http://127.0.0.1:PORT``)."""
+
+    def __init__(
+        self,
+        name: str,
+        address: str,
+        account: Account,
+        *,
+        timeout: float = 30.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if name not in SEEN_BY or name == "bmc":
+            raise BadRequest("the gateway speaks for node and workload", where=name)
+        self.name = name
+        self._address = address.rstrip("/")
+        self._account = account
+        self._timeout = timeout
+        self._clock = clock
+        self._http: aiohttp.ClientSession | None = None
+
+    async def close(self) -> None:
+        if self._http is not None:
+            await self._http.close()
+            self._http = None
+
+    async def act(self, mutation: Mutation, batch: Batch) -> Outcomes:
+        """Tell the nodes' agents. No answer from the gateway is ``UNKNOWN`` for all."""
+        if self._clock() > batch.valid_until:
+            return Outcomes.all(Outcome.FENCED, len(batch), "the lead ran out before the request was sent")
+        request = ActRequest(
+            mutation=mutation.name,
+            nodes=tuple(batch.names),
+            epochs=batch.epochs.astype("<i8").tobytes(),
+            generation=batch.generation,
+            goals={name: WireColumn.of(column) for name, column in batch.goals.items()},
+        )
+        try:
+            reply = msgspec.msgpack.decode(await self._ask("act", request, mutation.timeout), type=ActReply)
+        except DeviceError as wrong:
+            return Outcomes.all(Outcome.FAILED, len(batch), str(wrong))
+        except (OutcomeUnknown, msgspec.DecodeError) as wrong:
+            return Outcomes.all(Outcome.UNKNOWN, len(batch), str(wrong))
+        codes = np.frombuffer(reply.codes, dtype=np.int8).copy()
+        if len(codes) != len(batch) or (len(codes) and not 0 <= codes.min() <= codes.max() <= max(Outcome)):
+            return Outcomes.all(Outcome.UNKNOWN, len(batch), "the gateway answered for other nodes than were asked")
+        return Outcomes(codes, dict(reply.reasons))
+
+    async def observe(self, variables: Sequence[str], batch: Batch) -> Mapping[str, Column]:
+        """What the agents say; variables of other drivers are left out."""
+        mine = tuple(name for name in variables if name in SEEN_BY[self.name])
+        if not mine:
+            return {}
+        body = await self._ask("observe", ObserveRequest(mine, tuple(batch.names)), self._timeout)
+        try:
+            seen = msgspec.msgpack.decode(body, type=dict[str, WireColumn])
+            return {name: column.column(len(batch)) for name, column in seen.items()}
+        except (msgspec.DecodeError, BadRequest) as wrong:
+            raise DeviceError("the gateway's reply makes no sense", node=self._address, request="observe") from wrong
+
+    async def permits(self, guard: str, batch: Batch) -> Sequence[str]:
+        if self.name != "workload":
+            return [f"the {self.name} driver does not know the guard {guard}"] * len(batch)
+        body = await self._ask("permits", PermitsRequest(guard, tuple(batch.names)), self._timeout)
+        try:
+            answers = msgspec.msgpack.decode(body, type=list[str])
+        except msgspec.DecodeError as wrong:
+            raise DeviceError("the gateway's reply makes no sense", node=self._address, request="permits") from wrong
+        if len(answers) != len(batch):
+            raise DeviceError("the gateway answered for other nodes", node=self._address, request="permits")
+        return answers
+
+    async def _ask(self, route: str, request: msgspec.Struct, limit: float) -> bytes:
+        if self._http is None:
+            self._http = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=64),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                headers={"Authorization": self._account.basic, "Content-Type": "application/msgpack"},
+            )
+        try:
+            async with self._http.post(
+                f"{self._address}/agents/{route}",
+                data=msgspec.msgpack.encode(request),
+                timeout=aiohttp.ClientTimeout(total=min(limit, self._timeout)),
+                allow_redirects=False,
+            ) as response:
+                body = await response.read()
+        except aiohttp.ClientConnectorError as wrong:
+            raise DeviceError("nobody answers at the gateway", node=self._address, request=route) from wrong
+        except (aiohttp.ClientError, TimeoutError, OSError) as wrong:
+            raise OutcomeUnknown(f"the gateway did not answer ({type(wrong).__name__})", where=self._address) from wrong
+        if response.status != 200:
+            said = body[:200].decode("utf-8", "replace")
+            raise DeviceError(f"the gateway answered {response.status}: {said}", node=self._address, request=route)
+        return body

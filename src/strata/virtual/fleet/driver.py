@@ -1,6 +1,7 @@
 """The simulated fleet behind the engine's seam, in process: no sockets, no waiting, whole batches at once.
 
-One ``SimDriver`` per driver name (``bmc``, ``node``, ``workload``), all over one ``SimNodes``.
+One ``SimDriver`` per driver name (``bmc``, ``node``, ``workload``), all over one ``SimNodes``. What they answer for
+nodes of which some may not be there is in functions, which ``agents`` puts behind a socket.
 """
 
 from __future__ import annotations
@@ -19,6 +20,55 @@ from strata.virtual.fleet.model import OUT, REASONS, SEEN_BY
 from strata.virtual.fleet.nodes import SimNodes
 
 DEAD = "its BMC does not answer"
+
+
+def find(nodes: SimNodes, names: Sequence[str]) -> Indices:
+    """The index of each; -1: there is no such node."""
+    return np.fromiter((nodes.index.get(name, -1) for name in names), dtype=np.int64, count=len(names))
+
+
+def act(
+    nodes: SimNodes,
+    mutation: str,
+    idx: Indices,
+    *,
+    now: float,
+    goals: Mapping[str, Column],
+    epochs: Indices,
+    generation: int,
+) -> Outcomes:
+    known = idx >= 0
+    here = {name: column.take(known) for name, column in goals.items()}
+    acted = nodes.act(mutation, idx[known], now=now, goals=here, epochs=epochs[known], generation=generation)
+    codes = np.full(len(idx), Outcome.FAILED, dtype=np.int8)
+    codes[known] = acted.codes
+    reasons = dict.fromkeys(np.flatnonzero(~known).tolist(), "no such simulated node")
+    told = acted.why > 0
+    places, why = np.flatnonzero(known)[told].tolist(), acted.why[told].tolist()
+    reasons |= {place: REASONS[code] for place, code in zip(places, why, strict=True)}
+    return Outcomes(codes, reasons)
+
+
+def look(nodes: SimNodes, variable: str, idx: Indices, now: float) -> Column:
+    """What the source of truth for ``variable`` says of the nodes at ``idx``."""
+    known = idx >= 0
+    column = nodes.observe(variable, idx[known], now)
+    if known.all():
+        return column
+    # The workload manager gives nobody what it has never heard of (an outlet, a chassis): that is out.
+    codes = np.full(len(idx), OUT if variable == "workload" else 0, dtype=np.int32)
+    codes[known] = column.codes
+    return Column(column.words, codes)
+
+
+def jobs_on(nodes: SimNodes, names: Sequence[str], idx: Indices, now: float) -> list[str]:
+    """The workload manager's word on ``no-running-job``: empty, or what runs."""
+    busy = np.zeros(len(idx), dtype=np.bool_)
+    busy[idx >= 0] = nodes.job_running(idx[idx >= 0], now)
+    answers = [""] * len(idx)
+    for position in np.flatnonzero(busy).tolist():
+        answers[position] = f"a job runs on {names[position]}"
+    return answers
 
 
 class SimDriver:
@@ -46,66 +96,31 @@ class SimDriver:
         now = self._clock()
         if now > batch.valid_until:
             return Outcomes.all(Outcome.FENCED, len(batch), "the lead ran out before the request was sent")
-        idx = self._find(batch)
-        known = idx >= 0
-        codes = np.full(len(batch), Outcome.FAILED, dtype=np.int8)
-        goals = {name: column.take(known) for name, column in batch.goals.items()}
-        acted = self._nodes.act(
-            mutation.name,
-            idx[known],
-            now=now,
-            goals=goals,
-            epochs=batch.epochs[known],
-            generation=batch.generation,
-        )
-        codes[known] = acted.codes
-        reasons = dict.fromkeys(np.flatnonzero(~known).tolist(), "no such simulated node")
-        positions = np.flatnonzero(known)
-        for place in np.flatnonzero(acted.why).tolist():
-            reasons[int(positions[place])] = REASONS[acted.why[place]]
-        return Outcomes(codes, reasons)
+        idx, goals, generation = self._find(batch), batch.goals, batch.generation
+        return act(self._nodes, mutation.name, idx, now=now, goals=goals, epochs=batch.epochs, generation=generation)
 
     async def observe(self, variables: Sequence[str], batch: Batch) -> Mapping[str, Column]:
         """What each source of truth says; variables of other drivers are left out."""
-        now = self._clock()
-        idx = self._find(batch)
-        known = idx >= 0
-        seen = {}
-        for variable in variables:
-            if variable in SEEN_BY[self.name]:
-                column = self._nodes.observe(variable, idx[known], now)
-                if not known.all():
-                    # The workload manager gives nobody what it has never heard of: that is out.
-                    codes = np.full(len(batch), OUT if variable == "workload" else 0, dtype=np.int32)
-                    codes[known] = column.codes
-                    column = Column(column.words, codes)
-                if variable == "power" and self._nodes.bmc_dead.any():
-                    dead = np.flatnonzero(known)[self._nodes.bmc_dead[idx[known]]]
-                    column = Column(column.words, column.codes, dict.fromkeys(dead.tolist(), DEAD))
-                seen[variable] = column
+        now, idx = self._clock(), self._find(batch)
+        seen = {name: look(self._nodes, name, idx, now) for name in variables if name in SEEN_BY[self.name]}
+        if "power" in seen and self._nodes.bmc_dead.any():
+            dead = np.flatnonzero((idx >= 0) & self._nodes.bmc_dead[idx])
+            seen["power"] = Column(seen["power"].words, seen["power"].codes, dict.fromkeys(dead.tolist(), DEAD))
         return seen
 
     async def permits(self, guard: str, batch: Batch) -> Sequence[str]:
         """The workload manager's word on ``no-running-job``; every other guard is unknown here, and that is a no."""
         if guard != "no-running-job" or self.name != "workload":
             return [f"the simulated {self.name} driver does not know the guard {guard}"] * len(batch)
-        idx = self._find(batch)
-        busy = np.zeros(len(batch), dtype=np.bool_)
-        busy[idx >= 0] = self._nodes.job_running(idx[idx >= 0], self._clock())
-        answers = [""] * len(batch)
-        for position in np.flatnonzero(busy).tolist():
-            answers[position] = f"a job runs on {batch.names[position]}"
-        return answers
+        return jobs_on(self._nodes, batch.names, self._find(batch), self._clock())
 
     def _find(self, batch: Batch) -> Indices:
         if self._by_uid is not None:
             return self._by_uid[np.clip(batch.uids, -1, len(self._by_uid) - 1)]
-        index = self._nodes.index
-        return np.fromiter((index.get(name, -1) for name in batch.names), dtype=np.int64, count=len(batch))
+        return find(self._nodes, batch.names)
 
 
 def sim_drivers(
     nodes: SimNodes, clock: Callable[[], float], *, uids: npt.NDArray[np.int64] | None = None
 ) -> dict[str, SimDriver]:
-    """All three, by name."""
     return {name: SimDriver(name, nodes, clock, uids=uids) for name in SEEN_BY}

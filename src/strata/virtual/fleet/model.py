@@ -1,66 +1,53 @@
-"""What simulated nodes can be and be told: the built-in model's variables and mutations, as the simulator sees them."""
+"""What simulated nodes can be and be told: the variables and mutations that the layers declare, as codes in columns.
+
+The declarations are read from the layers' own ``model`` modules, which are data; nothing else of a layer is known
+here. Here is only what a declaration does not say: why a device says no, and what becomes of what it accepted.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from strata.core.column import Codes
-from strata.core.model import ABSENT
+from strata.core.column import Codes, Column
+from strata.core.errors import BadRequest
+from strata.core.model import ABSENT, WANTED, Model, Mutation
 from strata.core.state import Outcome
+from strata.hardware.model import LAYER as HARDWARE
+from strata.platform.model import LAYER as PLATFORM
+from strata.provisioning.model import LAYER as PROVISIONING
 
-WORDS = {
-    "power": ("off", "on"),
-    "os": ("down", "up", "hung"),
-    "minos": (ABSENT,),
-    "identity": ("none", "issued"),
-    "image": (ABSENT,),
-    "personality": ("idle", "active", "update", "error", "fatal"),
-    "config": (ABSENT,),
-    "workload": ("out", "in"),
-}
+MODEL = Model.of(HARDWARE, PROVISIONING, PLATFORM)
+
+VARIABLES = tuple(MODEL.variables)
+WORDS = {name: (ABSENT,) if variable.open else variable.values for name, variable in MODEL.variables.items()}
 """Values in the order of their codes (the first is 1): the first is that of a node that is off."""
-
-VARIABLES = tuple(WORDS)
-OPEN_VARIABLES = ("minos", "image", "config")
-
-OFF, ON = 1, 2
-DOWN, UP, HUNG = 1, 2, 3
-OUT = 1
-IDLE, ACTIVE = 1, 2
-DEFAULT_MINOS = "default"
-"""What a node is booted with where nobody said."""
-
-TARGETS = {
-    "power-on": ("power", "on"),
-    "power-off": ("power", "off"),
-    "boot": ("os", "up"),
-    "enrol": ("identity", "issued"),
-    "load-image": ("image", ""),
-    "switch-image": ("image", ""),
-    "start-personality": ("personality", "active"),
-    "stop-personality": ("personality", "idle"),
-    "configure": ("config", ""),
-    "join-workload": ("workload", "in"),
-    "leave-workload": ("workload", "out"),
-}
+MUTATIONS = tuple(MODEL.mutations)
+TARGETS = {name: (m.variable, "" if m.to == WANTED else m.to) for name, m in MODEL.mutations.items()}
 """Mutation → its variable and value; an empty value: the one that is desired."""
-
-MUTATIONS = tuple(TARGETS)
-BMC_STEPS = frozenset({"power-on", "power-off"})
-WORKLOAD_STEPS = frozenset({"join-workload", "leave-workload"})
-AGENT_STEPS = frozenset(MUTATIONS) - BMC_STEPS - WORKLOAD_STEPS - {"boot"}
-"""Mutations that a node's own agent carries out."""
-
 SEEN_BY = {
-    "bmc": ("power",),
-    "node": ("os", "minos", "identity", "image", "personality", "config"),
-    "workload": ("workload",),
+    driver: tuple(name for name, variable in MODEL.variables.items() if variable.observer == driver)
+    for driver in ("bmc", "node", "workload")
 }
 """Driver → the variables that it can see."""
+BMC_STEPS = frozenset(name for name, mutation in MODEL.mutations.items() if mutation.driver == "bmc")
+
+
+def code_of(variable: str, value: str) -> int:
+    """The code of a value that the model declares."""
+    return WORDS[variable].index(value) + 1
+
+
+OFF, ON = code_of("power", "off"), code_of("power", "on")
+DOWN, UP, HUNG = (code_of("os", value) for value in ("down", "up", "hung"))
+OUT = code_of("workload", "out")
+ACTIVE, ERROR = code_of("personality", "active"), code_of("personality", "error")
+DEFAULT_MINOS = "default"
+"""What a node is booted with where nobody said."""
 
 
 class Fate(IntEnum):
@@ -75,40 +62,61 @@ class Fate(IntEnum):
 
 
 class Why(IntEnum):
-    """Why a device said no. ``REASONS`` has the words."""
+    """Why a device said no, besides a need that is not met. ``REASONS`` has the words of all."""
 
     NONE = 0
     FENCED = 1
     REFUSED = 2
-    NO_POWER = 3
-    STARTED = 4
-    NO_OS = 5
-    NO_IDENTITY = 6
-    RUNNING = 7
-    NO_IMAGE = 8
-    NOT_RUNNING = 9
-    NO_CONFIG = 10
-    NO_FEED = 11
-    OFF = 12
-    IDLE = 13
+    STARTED = 3
+    NO_AGENT = 4
+    NO_FEED = 5
+    OFF = 6
 
 
-REASONS = (
+REASONS = [
     "",
     "a newer or equal fence was taken before",
     "the device refused",
-    "the node has no power",
     "the OS is already started",
     "no agent: the OS is down",
-    "the node has no identity",
-    "the personality is not idle",
-    "the node has no image",
-    "the personality is not active",
-    "the node is not configured",
     "what feeds the node is off",
     "the node is off",
-    "the personality is idle",
-)
+]
+_MISSING = {
+    "power": "the node has no power",
+    "identity": "the node has no identity",
+    "image": "the node has no image",
+    "config": "the node is not configured",
+}
+
+
+class _Need(NamedTuple):
+    variable: str
+    met: npt.NDArray[np.bool_]
+    """By code; for codes beyond it, the last counts."""
+    why: int
+
+
+def _needs(mutation: Mutation) -> list[_Need]:
+    """What must be true of a node before it can do this. What its agent needs of the OS is asked before."""
+    found = []
+    for variable, allowed in mutation.requires.items():
+        if variable == "os":
+            continue
+        words = WORDS[variable]
+        if MODEL.variables[variable].open:
+            met = [False, False, True]  # unknown, absent, anything
+        else:
+            met = [False, *(word in allowed for word in words)]
+        only = next(iter(allowed)) if len(allowed) == 1 else ""
+        reason = _MISSING.get(variable) or f"the {variable} is " + (f"not {only}" if only else words[0])
+        if reason not in REASONS:
+            REASONS.append(reason)
+        found.append(_Need(variable, np.array(met), REASONS.index(reason)))
+    return found
+
+
+_NEEDS = {name: _needs(mutation) for name, mutation in MODEL.mutations.items()}
 
 
 def check(
@@ -120,26 +128,52 @@ def check(
 ) -> None:
     """What no machine can do, it does not: write the outcome and reason of those ``fresh`` that cannot."""
 
-    def unless(held: npt.NDArray[np.bool_], reason: Why) -> None:
+    def unless(held: npt.NDArray[np.bool_], reason: int) -> None:
         no = fresh & (codes == Outcome.DONE) & ~held
         codes[no] = Outcome.FAILED
         why[no] = reason
 
-    if mutation == "boot":
-        unless(state["power"] == ON, Why.NO_POWER)
-        unless(state["os"] == DOWN, Why.STARTED)
-    elif mutation in AGENT_STEPS:
-        unless(state["os"] != DOWN, Why.NO_OS)
+    boots = TARGETS[mutation][0] == "os"
+    if not boots and MODEL.mutations[mutation].driver == "node":
+        unless(state["os"] != DOWN, Why.NO_AGENT)
         codes[fresh & (codes == Outcome.DONE) & (state["os"] == HUNG)] = Outcome.UNKNOWN
-    if mutation == "load-image":
-        unless(state["identity"] == 2, Why.NO_IDENTITY)
-        unless(state["personality"] == IDLE, Why.RUNNING)
-    elif mutation == "switch-image":
-        unless(state["identity"] == 2, Why.NO_IDENTITY)
-        unless(state["personality"] != IDLE, Why.IDLE)
-    elif mutation == "start-personality":
-        unless(state["image"] != 1, Why.NO_IMAGE)
-    elif mutation in ("configure", "join-workload"):
-        unless(state["personality"] == ACTIVE, Why.NOT_RUNNING)
-    if mutation == "join-workload":
-        unless(state["config"] != 1, Why.NO_CONFIG)
+    for need in _NEEDS[mutation]:
+        unless(need.met[np.minimum(state[need.variable], len(need.met) - 1)], need.why)
+    if boots:
+        unless(state["os"] == DOWN, Why.STARTED)
+
+
+class Words:
+    """Values and their codes, as in ``Column``: 1 is the first. Variables that are open learn words as they come."""
+
+    def __init__(self) -> None:
+        self._learned = {name: {ABSENT: 1} for name, variable in MODEL.variables.items() if variable.open}
+
+    def of(self, variable: str) -> tuple[str, ...]:
+        """The values that ``variable`` has had, in the order of their codes."""
+        return tuple(self._learned[variable]) if variable in self._learned else WORDS[variable]
+
+    def code(self, variable: str, value: str) -> int:
+        if variable in self._learned:
+            words = self._learned[variable]
+            return words.setdefault(value, len(words) + 1)
+        if value not in WORDS.get(variable, ()):
+            raise BadRequest(f"{value!r} is not a value of it", where=variable)
+        return code_of(variable, value)
+
+    def goals(self, mutation: str, goals: Mapping[str, Column] | None, count: int) -> Codes:
+        """What ``mutation`` brings each of ``count`` nodes to; ``goals`` says it where the mutation does not."""
+        variable, word = TARGETS[mutation]
+        if word:
+            return np.full(count, code_of(variable, word), dtype=np.int32)
+        column = (goals or {}).get(variable)
+        if column is None:
+            raise BadRequest(f"{mutation} needs to know which {variable}", where=mutation)
+        return self.coded(variable, column, count, ABSENT)
+
+    def coded(self, variable: str, column: Column | None, count: int, otherwise: str) -> Codes:
+        """``column`` in our own codes; ``otherwise`` where it says nothing."""
+        if column is None:
+            return np.full(count, self.code(variable, otherwise), dtype=np.int32)
+        words = (otherwise, *column.words)
+        return np.array([self.code(variable, word) for word in words], dtype=np.int32)[column.codes]

@@ -23,12 +23,7 @@ SERVICE_SHARE, LOGIN_SHARE, GPU_SHARE = 0.01, 0.005, 0.2
 
 
 def simulated_nodes(
-    count: int,
-    *,
-    prefix: str = "n",
-    first_uid: int = 1,
-    first_cabinet: int = FIRST_CABINET,
-    bmc_base: str = "",
+    count: int, *, prefix: str = "n", first_uid: int = 1, first_cabinet: int = FIRST_CABINET, bmc_base: str = ""
 ) -> list[Node]:
     """``count`` nodes that fill cabinets one after the other: first service and login nodes, then compute, then GPU.
 
@@ -59,14 +54,14 @@ def simulated_nodes(
 
 
 def simulated_fleet(count: int, *, bmc_base: str, prefix: str = "n") -> list[Node]:
-    """The nodes and what feeds them, as ``bmc_server --pdus`` serves it: an outlet for each chassis, the chassis, the
+    """The nodes and what feeds them, as ``bmc.server --pdus`` serves it: an outlet for each chassis, the chassis, the
     nodes."""
     nodes = simulated_nodes(count, prefix=prefix, bmc_base=bmc_base)
     base = bmc_base.rstrip("/")
     fed = []
     for i in range(chassis_count(count)):
-        outlet = f"{base}/bmc/{pdu_controller(i)}/redfish/v1/PowerEquipment/RackPDUs/1/Outlets/A{i % CHASSIS + 1}"
-        chassis = f"{base}/bmc/{chassis_controller(i)}/redfish/v1/Chassis/Enclosure"
+        outlet = f"{base}/bmc/{pdu_bmc(i)}/redfish/v1/PowerEquipment/RackPDUs/1/Outlets/A{i % CHASSIS + 1}"
+        chassis = f"{base}/bmc/{chassis_bmc(i)}/redfish/v1/Chassis/Enclosure"
         name, fed_by = chassis_name(i), outlet_name(i)
         uid = count + 2 * i + 1
         fed.append(Node(name=fed_by, uid=uid, location=fed_by, role="pdu-outlet", labels=_PLAIN, bmc=outlet))
@@ -117,12 +112,12 @@ def outlet_name(chassis: int) -> str:
     return f"{_cabinet(chassis, FIRST_CABINET)}m0p0j{chassis % CHASSIS + 1}"
 
 
-def pdu_controller(chassis: int) -> str:
+def pdu_bmc(chassis: int) -> str:
     """The name of the BMC of the PDU that feeds a chassis."""
     return f"pdu-{_cabinet(chassis, FIRST_CABINET)}m0"
 
 
-def chassis_controller(chassis: int) -> str:
+def chassis_bmc(chassis: int) -> str:
     """The name of the BMC of a chassis."""
     return f"cc-{chassis_name(chassis)}"
 

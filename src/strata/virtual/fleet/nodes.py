@@ -2,7 +2,7 @@
 
 Columns over a dense node index (``columns`` has them, by aspect). Pure: time is an argument, chance is counted from a
 seed (``draw``), so the same calls at the same times give the same world. Knows neither sockets nor clocks: ``driver``
-puts it behind the engine's seam in process, ``bmc_server`` behind Redfish.
+puts it behind the engine's seam in process, ``bmc.server`` behind Redfish.
 
 An accepted action starts a transition that ends after its duration; a look shows what is so at that instant. A
 node has one transition at a time: a newer action takes the place of the one under way.
@@ -22,9 +22,6 @@ from strata.virtual.fleet.draw import Floats, Stream, uniform
 from strata.virtual.fleet.effects import Effects
 from strata.virtual.fleet.electricity import Electricity
 from strata.virtual.fleet.faults import NO_FAULTS, Faults, Timing
-from strata.virtual.fleet.fences import Fences
-from strata.virtual.fleet.hazards import Hazards
-from strata.virtual.fleet.jobs import NEVER, Jobs
 from strata.virtual.fleet.model import (
     BMC_STEPS,
     DEFAULT_MINOS,
@@ -36,11 +33,11 @@ from strata.virtual.fleet.model import (
     VARIABLES,
     Fate,
     Why,
+    Words,
     check,
 )
 from strata.virtual.fleet.names import first_gpu, node_names
-from strata.virtual.fleet.states import States
-from strata.virtual.fleet.words import Words
+from strata.virtual.fleet.states import NEVER, Hazards, Jobs, States
 
 Bools = npt.NDArray[np.bool_]
 
@@ -52,6 +49,30 @@ class Acted(NamedTuple):
 
     codes: npt.NDArray[np.int8]
     why: npt.NDArray[np.int8]
+
+
+class Fences:
+    """The last fence of each node."""
+
+    def __init__(self, count: int, *, enforced: bool = True) -> None:
+        """``enforced``: whether devices look at fences at all. Off only to show that a check would notice."""
+        self.enforced = enforced
+        self.refused: Indices = np.zeros(count, dtype=np.int64)
+        """How often each refused one."""
+        self._epoch: Indices = np.full(count, -1, dtype=np.int64)
+        self._generation: Indices = np.full(count, -1, dtype=np.int64)
+
+    def check(self, idx: Indices, arrived: Bools, epochs: Indices | None, generation: Indices | int) -> Bools:
+        """Who takes the request; those who do remember its fence. Without ``epochs`` all do whom it reached."""
+        if epochs is None or not self.enforced:
+            return arrived.copy()
+        last = self._epoch[idx]
+        stale = (epochs < last) | ((epochs == last) & (generation <= self._generation[idx]))
+        fresh: Bools = arrived & ~stale
+        self.refused[idx[arrived & stale]] += 1
+        self._epoch[idx[fresh]] = epochs[fresh]
+        self._generation[idx[fresh]] = generation if isinstance(generation, int) else generation[fresh]
+        return fresh
 
 
 class SimNodes:
@@ -175,7 +196,6 @@ class SimNodes:
         return self.jobs.end(idx, now) > now
 
     def watts(self, idx: Indices, now: float) -> Floats:
-        """What each draws now."""
         busy = self.job_running(idx, now)
         return self.electricity.watts(idx, self._states.now["power"][idx] == ON, busy)
 
@@ -185,7 +205,6 @@ class SimNodes:
         return self.electricity.gpu_watts(idx, self._states.now["power"][idx] == ON, busy)
 
     def joules(self, idx: Indices, now: float) -> Floats:
-        """Each one's energy counter."""
         return self.electricity.joules(idx, self.watts(idx, now), now)
 
     # -- acting ----------------------------------------------------------------------------------------------
@@ -275,13 +294,7 @@ class SimNodes:
         return Acted(codes, why)
 
     def _begin(
-        self,
-        mutation: str,
-        idx: Indices,
-        goal: Codes,
-        epochs: Indices | int,
-        generation: Indices | int,
-        now: float,
+        self, mutation: str, idx: Indices, goal: Codes, epochs: Indices | int, generation: Indices | int, now: float
     ) -> None:
         """The nodes took it: write it down, and set what becomes of it and when."""
         if not len(idx):

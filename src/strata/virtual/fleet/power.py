@@ -12,11 +12,9 @@ import numpy.typing as npt
 from strata.core.errors import DeviceError
 from strata.virtual.fleet.names import GPUS
 from strata.virtual.fleet.nodes import SimNodes
-from strata.virtual.redfish.accelerators import LEAST as GPU_LEAST
-from strata.virtual.redfish.accelerators import MOST as GPU_MOST
 from strata.virtual.redfish.bmc import Account
-from strata.virtual.redfish.chassis import SUPPLIES, SUPPLY_WATTS
-from strata.virtual.redfish.power import LEAST, MOST
+from strata.virtual.redfish.hardware import SUPPLIES, SUPPLY_WATTS
+from strata.virtual.redfish.power import GPU_LEAST, GPU_MOST, LEAST, MOST
 
 Floats = npt.NDArray[np.float64]
 
@@ -68,7 +66,6 @@ class FleetPower:
         self._http: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
-        """Close the connection."""
         if self._http is not None:
             await self._http.close()
             self._http = None

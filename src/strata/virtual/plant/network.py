@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from strata.virtual.fleet.names import PER_LEAF
-from strata.virtual.redfish import parts
+from strata.virtual.redfish.site import mac_address
 
 FABRIC_MANAGER = "fm-hsn"
 """The BMC that knows all switches."""
@@ -47,7 +47,13 @@ def port_name(port: int) -> str:
 
 def switch_mac(seed: int, name: str) -> str:
     """The MAC address that a switch is known by."""
-    return parts.mac(seed, _SWITCHES, name)
+    return mac_address(seed, _SWITCHES, name)
+
+
+def lldp(chassis: str, kind: str, port: str, name: str) -> dict[str, object]:
+    """What a port hears of the one at the other end of its cable (LLDPReceive)."""
+    chassis_of = {"ChassisId": chassis, "ChassisIdSubtype": "MacAddr"}
+    return {**chassis_of, "PortId": port, "PortIdSubtype": kind, "SystemName": name}
 
 
 class Network:

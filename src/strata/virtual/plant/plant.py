@@ -14,11 +14,11 @@ from strata.core.column import Indices
 from strata.virtual.fleet.names import (
     CHASSIS,
     PER_CHASSIS,
-    chassis_controller,
+    chassis_bmc,
     chassis_count,
     chassis_name,
     outlet_name,
-    pdu_controller,
+    pdu_bmc,
 )
 from strata.virtual.fleet.nodes import SimNodes
 from strata.virtual.plant.network import FABRIC_MANAGER, Network
@@ -48,9 +48,9 @@ class Plant:
         self.fenced = 0
         """Requests that were refused because of their fence."""
         self._fences: dict[str, tuple[int, int]] = {}
-        self.pdus = {pdu_controller(i): i for i in range(0, self.chassis, CHASSIS)}
+        self.pdus = {pdu_bmc(i): i for i in range(0, self.chassis, CHASSIS)}
         """Name of a PDU's BMC → its first chassis."""
-        self.enclosures = {chassis_controller(i): i for i in range(self.chassis)}
+        self.enclosures = {chassis_bmc(i): i for i in range(self.chassis)}
         """Name of a chassis BMC → its chassis."""
         self.names = (*self.pdus, *self.enclosures, *self.network.names, FABRIC_MANAGER)
         """All BMCs that are not a node's."""

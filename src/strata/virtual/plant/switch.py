@@ -2,77 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
+from typing import ClassVar
 
-from strata.virtual.plant.bmc import COMMON_DEEDS, COMMON_SERVICES, COMMON_VIEWS, PlantBmc, plant_key
-from strata.virtual.plant.network import FABRIC_MANAGER, Far, port_name, switch_mac
-from strata.virtual.redfish import services as tree_services
-from strata.virtual.redfish.body import OK, ROOT, Json, collection, link, links, resource
-from strata.virtual.redfish.router import Call, Router, Views
+from strata.virtual.plant.bmc import COMMON_SERVICES, PlantBmc, plant_key
+from strata.virtual.plant.network import FABRIC_MANAGER, Far, lldp, port_name, switch_mac
+from strata.virtual.redfish import events, services
+from strata.virtual.redfish.body import OK, ROOT, Json, collection, link, links
+from strata.virtual.redfish.router import Call, Router, Tree
+from strata.virtual.redfish.services import MANAGER
 
 _SWITCHES = f"{ROOT}/Fabrics/HSN/Switches"
 
-
-class SwitchBmc(PlantBmc):
-    """A switch of the fabric, whose ports hear who is at the other end; or the manager of all switches."""
-
-    services = (*COMMON_SERVICES, "Fabrics")
-    kind = "Switch"
-
-    @property
-    def switches(self) -> Collection[str]:
-        """Those that it presents."""
-        return self.plant.network.names if self.name == FABRIC_MANAGER else (self.name,)
-
-    def ports(self, switch: str) -> Mapping[int, Far]:
-        """The ports of one of them."""
-        return self.plant.network.ports(switch)
-
-    def switch_part(self, switch: str) -> Json:
-        """Maker, model and numbers of one of them, whoever is asked."""
-        return self.site.part(plant_key(switch), "Switch", "Switch")
+TREE: Tree[SwitchBmc] = Tree()
 
 
-def _fabrics(bmc: SwitchBmc, call: Call) -> Json:
-    return collection(call.path, "Fabric", ["HSN"])
-
-
+@TREE.members("Fabrics", "Fabric.v1_3_0", ["HSN"])
 def _fabric(bmc: SwitchBmc, call: Call) -> Json:
-    path = f"{call.path}/Switches"
-    return resource(call.path, "Fabric.v1_3_0", "HSN", FabricType="Ethernet", Status=OK, Switches=link(path))
+    return {"FabricType": "Ethernet", "Status": OK, "Switches": link(f"{call.path}/Switches")}
 
 
-def _switches(bmc: SwitchBmc, call: Call) -> Json:
-    return collection(call.path, "Switch", bmc.switches)
+@TREE.members("Fabrics/HSN/Switches", "Switch.v1_9_0", lambda bmc, call: bmc.switches)
+def _switch(bmc: SwitchBmc, call: Call) -> Json:
+    return {
+        # Maker, model and numbers are the same, whoever is asked.
+        **bmc.site.part(plant_key(call.ids[0]), "Switch", "Switch"),
+        "SwitchType": "Ethernet",
+        "FirmwareVersion": bmc.firmware(call.now),
+        "PowerState": "On",
+        "Status": OK,
+        "Ports": link(f"{call.path}/Ports"),
+        "Links": {"ManagedBy": links(MANAGER)},
+    }
 
 
-def _switch(bmc: SwitchBmc, call: Call) -> Json | None:
+@TREE.view("Fabrics/HSN/Switches/*/Ports")
+def _port_collection(bmc: SwitchBmc, call: Call) -> Json | None:
     name = call.ids[0]
-    if name not in bmc.switches:
-        return None
-    return resource(
-        call.path,
-        "Switch.v1_9_0",
-        name,
-        **bmc.switch_part(name),
-        SwitchType="Ethernet",
-        FirmwareVersion=bmc.firmware(call.now),
-        PowerState="On",
-        Status=OK,
-        Ports=link(f"{call.path}/Ports"),
-        Links={"ManagedBy": links(tree_services.MANAGER)},
-    )
+    known = name in bmc.switches
+    return collection(call.path, "Port", map(port_name, bmc.plant.network.ports(name))) if known else None
 
 
-def _ports(bmc: SwitchBmc, call: Call) -> Json | None:
-    name = call.ids[0]
-    return collection(call.path, "Port", map(port_name, bmc.ports(name))) if name in bmc.switches else None
-
-
+@TREE.view("Fabrics/HSN/Switches/*/Ports/*", "Port.v1_11_0")
 def _port(bmc: SwitchBmc, call: Call) -> Json | None:
     name, number = call.ids
     wanted = int(number) if number.isdecimal() and len(number) < 9 else 0
-    far = bmc.ports(name).get(wanted) if name in bmc.switches else None
+    far = bmc.plant.network.ports(name).get(wanted) if name in bmc.switches else None
     if far is None or number != port_name(wanted):
         return None
     related: Json = {}
@@ -80,45 +55,36 @@ def _port(bmc: SwitchBmc, call: Call) -> Json | None:
         other = f"{_SWITCHES}/{far.switch}"
         related["ConnectedSwitches"] = links(other)
         related["ConnectedSwitchPorts"] = links(f"{other}/Ports/{port_name(far.port)}")
-    return resource(
-        call.path,
-        "Port.v1_11_0",
-        f"Port {number}",
-        PortId=number,
-        PortProtocol="Ethernet",
-        PortType="BidirectionalPort" if far.node >= 0 else "InterswitchPort",
-        LinkStatus="LinkUp",
-        LinkState="Enabled",
-        CurrentSpeedGbps=200 if far.node >= 0 else 400,
-        Status=OK,
-        Ethernet={"LLDPEnabled": True, "LLDPReceive": _heard(bmc, far)},
-        Links=related,
-    )
+    return {
+        "Name": f"Port {number}",
+        "PortId": number,
+        "PortProtocol": "Ethernet",
+        "PortType": "BidirectionalPort" if far.node >= 0 else "InterswitchPort",
+        "LinkStatus": "LinkUp",
+        "LinkState": "Enabled",
+        "CurrentSpeedGbps": 200 if far.node >= 0 else 400,
+        "Status": OK,
+        "Ethernet": {"LLDPEnabled": True, "LLDPReceive": _heard(bmc, far)},
+        "Links": related,
+    }
 
 
 def _heard(bmc: SwitchBmc, far: Far) -> Json:
     nodes = bmc.site.nodes
     if far.switch:
-        chassis, kind, port, name = switch_mac(nodes.seed, far.switch), "IfName", port_name(far.port), far.switch
-    else:
-        chassis = port = bmc.site.mac(far.node, f"{far.adapter}/{far.port}")
-        kind, name = "MacAddr", nodes.names[far.node]
-    return {
-        "ChassisId": chassis,
-        "ChassisIdSubtype": "MacAddr",
-        "PortId": port,
-        "PortIdSubtype": kind,
-        "SystemName": name,
-    }
+        return lldp(switch_mac(nodes.seed, far.switch), "IfName", port_name(far.port), far.switch)
+    mac = bmc.site.mac(far.node, f"{far.adapter}/{far.port}")
+    return lldp(mac, "MacAddr", mac, nodes.names[far.node])
 
 
-SWITCH_VIEWS: Views[SwitchBmc] = {
-    "Fabrics": _fabrics,
-    "Fabrics/HSN": _fabric,
-    "Fabrics/HSN/Switches": _switches,
-    "Fabrics/HSN/Switches/*": _switch,
-    "Fabrics/HSN/Switches/*/Ports": _ports,
-    "Fabrics/HSN/Switches/*/Ports/*": _port,
-}
+class SwitchBmc(PlantBmc):
+    """A switch of the fabric, whose ports hear who is at the other end; or the manager of all switches."""
 
-SwitchBmc.router = Router({**COMMON_VIEWS, **SWITCH_VIEWS}, COMMON_DEEDS)
+    router: ClassVar[Router] = Router(services.TREE, events.TREE, TREE)
+    services = (*COMMON_SERVICES, "Fabrics")
+    kind = "Switch"
+
+    @property
+    def switches(self) -> Collection[str]:
+        """Those that it presents."""
+        return self.plant.network.names if self.name == FABRIC_MANAGER else (self.name,)

@@ -77,7 +77,7 @@ class Chassis:
         _, first, name, rest = [*request.path.split("/", 3), "", "", ""][:4]
         bmc = self.bmcs.get(name) if first == "bmc" else None
         if bmc is None:
-            return error(404, "ResourceMissingAtURI", "No controller answers here.")
+            return error(404, "ResourceMissingAtURI", "No BMC answers here.")
         return bmc.answer(request, f"/{rest}", self._clock())
 
 

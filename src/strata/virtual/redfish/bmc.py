@@ -1,18 +1,17 @@
 """One simulated BMC as Redfish sees it: who may use it, sessions, reading, changing, expanding, error replies.
 
-Knows paths and users; what there is at a path is said by the tables of ``tree_*``, for each kind of BMC.
+Knows paths and users; what there is at a path is said by the trees of each kind of BMC.
 """
 
 from __future__ import annotations
 
 import secrets
 from base64 import b64encode
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import msgspec
 
 from strata.virtual.bmc.http import Reply, Request
-from strata.virtual.redfish import parts
 from strata.virtual.redfish.body import (
     ODATA,
     ROOT,
@@ -22,7 +21,6 @@ from strata.virtual.redfish.body import (
     encode,
     error,
     etag,
-    link,
     missing,
     not_allowed,
     read_json,
@@ -32,7 +30,7 @@ from strata.virtual.redfish.body import (
 from strata.virtual.redfish.events import EventDesk
 from strata.virtual.redfish.query import queried
 from strata.virtual.redfish.router import Call, Router
-from strata.virtual.redfish.site import Site
+from strata.virtual.redfish.site import Site, part_uuid
 
 SESSIONS = f"{ROOT}/SessionService/Sessions"
 
@@ -62,7 +60,7 @@ class Account(msgspec.Struct, frozen=True):
 class Bmc:
     """One BMC. Its kind (of a node, a PDU...) says with ``router`` what resources it has."""
 
-    router: ClassVar[Router[Any]]
+    router: ClassVar[Router]
     services: ClassVar[tuple[str, ...]]
     """What hangs off its root."""
     kind: ClassVar[str]
@@ -92,7 +90,6 @@ class Bmc:
 
     @property
     def events(self) -> EventDesk:
-        """Who listens to it."""
         if self._events is None:
             self._events = EventDesk(self.site, self.name)
         return self._events
@@ -155,10 +152,9 @@ class Bmc:
 
     def uuid(self, where: str) -> str:
         """The UUID of the part at ``where``."""
-        return parts.uuid(self.site.nodes.seed, self.key, where, self._swaps(where))
+        return part_uuid(self.site.nodes.seed, self.key, where, self._swaps(where))
 
     def firmware(self, now: float) -> str:
-        """The version of its own."""
         return "1.0-simulated"
 
     def swap(self, part: str) -> None:
@@ -224,11 +220,16 @@ class Bmc:
         name, token = str(self._session_count), secrets.token_hex(16)
         self.sessions[token] = (name, now)
         self.sessions_most = max(self.sessions_most, len(self.sessions))
-        return created(self.session(f"{SESSIONS}/{name}"), ("X-Auth-Token", token))
+        body = resource(f"{SESSIONS}/{name}", "Session.v1_6_0", **self.session())
+        return created(body, ("X-Auth-Token", token))
 
-    def session(self, path: str) -> Json:
-        """The session at ``path``."""
-        return resource(path, "Session.v1_6_0", "Session", UserName=self.account.user, Password=None)
+    def session(self) -> Json:
+        """Any session: they are all of the one user."""
+        return {"Name": "Session", "UserName": self.account.user, "Password": None}
+
+    def session_ids(self) -> list[str]:
+        """Those that are open."""
+        return [name for name, _ in self.sessions.values()]
 
     def end_session(self, name: str) -> bool:
         """Log out; False if there is no such session."""
@@ -245,7 +246,7 @@ class Bmc:
         """The resource at ``path``; a link to it where there is none."""
         found = self.router.find(path[len(ROOT) + 1 :])
         body = found[0].view(self, Call(path, found[1], now, request)) if found and found[0].view else None
-        return link(path) if body is None else body  # type: ignore[return-value]
+        return {"@odata.id": path} if body is None else body
 
     def _read(self, request: Request, body: Json) -> Reply:
         encoded = encode(body)
@@ -268,5 +269,7 @@ def read_fence(call: Call) -> tuple[int, int] | None:
     return int(epoch), int(generation)
 
 
+FENCED = error(412, "PreconditionFailed", "A newer or equal fence was taken before.")
+"""What a BMC says to a request whose fence is old."""
 _ASK = (("WWW-Authenticate", 'Basic realm="simulated"'),)
 _WRONG = error(401, "ResourceAtUriUnauthorized", "The user or password is wrong.", _ASK)

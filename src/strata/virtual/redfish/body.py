@@ -1,4 +1,4 @@
-"""The words that every simulated resource is made of: bodies, links, collections, errors, ETags. Knows no resource."""
+"""What every simulated resource is made of: bodies, links, collections, actions, errors, ETags. Knows no resource."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class Refusal(Exception):
         self.reply = reply
 
 
-def resource(path: str, kind: str, name: str, **more: object) -> Json:
-    """A resource of type ``kind`` (``Chassis.v1_21_0``); its id is the last part of its path."""
-    schema = kind.partition(".")[0]
-    identity = {"@odata.id": path, "@odata.type": f"#{kind}.{schema}", "Id": path.rpartition("/")[2], "Name": name}
-    return identity | more
+def resource(path: str, kind: str, **more: object) -> Json:
+    """A resource of type ``kind`` (``Chassis.v1_21_0``); its id, and its name unless it is given, is the last part of
+    its path."""
+    schema, ident = kind.partition(".")[0], path.rpartition("/")[2]
+    return {"@odata.id": path, "@odata.type": f"#{kind}.{schema}", "Id": ident, "Name": ident} | more
 
 
-def collection(path: str, kind: str, members: Iterable[str], **more: object) -> Json:
+def collection(path: str, kind: str, members: Iterable[str]) -> Json:
     """A collection of resources of the schema ``kind``; ``members`` are ids or whole paths."""
     found = [link(member if member.startswith("/") else f"{path}/{member}") for member in members]
     return {
@@ -42,7 +42,7 @@ def collection(path: str, kind: str, members: Iterable[str], **more: object) -> 
         "Name": f"{kind} collection",
         "Members@odata.count": len(found),
         "Members": found,
-    } | more
+    }
 
 
 def link(path: str) -> dict[str, str]:
@@ -53,6 +53,22 @@ def link(path: str) -> dict[str, str]:
 def links(*paths: str) -> list[dict[str, str]]:
     """Links to several."""
     return [link(path) for path in paths]
+
+
+def action(path: str, name: str, **allowed: Iterable[str]) -> Json:
+    """An action of the resource at ``path``, and the values that its parameters may have."""
+    values = {f"{parameter}@Redfish.AllowableValues": list(known) for parameter, known in allowed.items()}
+    return {f"#{name}": {"target": f"{path}/Actions/{name}"} | values}
+
+
+def numbered(what: str, count: int) -> list[str]:
+    """``CPU1``, ``CPU2``..."""
+    return [f"{what}{i}" for i in range(1, count + 1)]
+
+
+def slot(kind: str, label: str) -> Json:
+    """A location as it is printed on the sheet metal."""
+    return {"PartLocation": {"ServiceLabel": label, "LocationType": kind}}
 
 
 def error(status: int, message: str, text: str, headers: tuple[tuple[str, str], ...] = ()) -> Reply:
@@ -94,7 +110,6 @@ def created(body: Json, *headers: tuple[str, str]) -> Reply:
 
 
 def etag(body: bytes) -> str:
-    """A weak entity tag."""
     return f'W/"{blake2b(body, digest_size=8).hexdigest()}"'
 
 

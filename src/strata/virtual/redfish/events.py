@@ -1,16 +1,44 @@
-"""Who listens to a BMC, and what they are sent: subscriptions (HTTP push, syslog) and streams (SSE)."""
+"""The event service of a simulated BMC: subscriptions (HTTP push, syslog), the stream (SSE), and what they are sent."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
-from strata.virtual.bmc.http import Pipe
-from strata.virtual.redfish.body import Json, encode, link
+from strata.virtual.bmc.http import Pipe, Reply
+from strata.virtual.redfish.body import (
+    ODATA,
+    OK,
+    ROOT,
+    Json,
+    action,
+    created,
+    done,
+    encode,
+    link,
+    missing,
+    only,
+    read_json,
+    refuse,
+    resource,
+)
+from strata.virtual.redfish.router import Call, Tree
 from strata.virtual.redfish.site import Site
 
-MOST_SUBSCRIPTIONS = 16
+if TYPE_CHECKING:
+    from strata.virtual.redfish.bmc import Bmc
 
+MOST_SUBSCRIPTIONS = 16
+SERVICE = f"{ROOT}/EventService"
 _SYSLOG = {"OK": 6, "Warning": 4, "Critical": 2}
+_SCHEMES = {"Redfish": ("http://", "https://"), "SyslogUDP": ("syslog://",)}
+_TEXTS = ("Destination", "Context", "Protocol", "SubscriptionType", "EventFormatType", "DeliveryRetryPolicy")
+_LISTS = ("EventTypes", "RegistryPrefixes", "ResourceTypes", "HttpHeaders", "SyslogFilters")
+_PROPERTIES = {**dict.fromkeys(_TEXTS, (str,)), **dict.fromkeys(_LISTS, (list,)), "VerifyCertificate": (bool,)}
+_SCHEMA = "EventDestination.v1_14_0"
+
+TREE: Tree[Bmc] = Tree()
 
 
 class Subscription(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,8 +78,7 @@ class EventDesk:
         """Send a metric report to everybody who wants them."""
         for subscription in self.subscriptions.values():
             if subscription.reports:
-                body = encode(report | {"Context": subscription.context})
-                self._site.send(subscription.destination, body, self._name)
+                self._send(subscription, report)
 
     def subscribe(self, subscription: Subscription) -> str:
         """The id of the new subscription."""
@@ -82,7 +109,6 @@ class EventDesk:
         arguments: tuple[str, ...] = (),
         entry: str = "",
     ) -> None:
-        """Tell everybody who listens."""
         if not self.heard:
             return
         self.sent += 1
@@ -100,12 +126,8 @@ class EventDesk:
         }
         if entry:
             record["LogEntry"] = link(entry)
-        event: Json = {
-            "@odata.type": "#Event.v1_7_0.Event",
-            "Id": str(self.sent),
-            "Name": "Event",
-            "Events": [record],
-        }
+        kind = "#Event.v1_7_0.Event"
+        event: Json = {"@odata.type": kind, "Id": str(self.sent), "Name": "Event", "Events": [record]}
         for pipe in list(self.streams):
             pipe.write(b"id: %d\ndata: %b\n\n" % (self.sent, encode(event)))
         for subscription in self.subscriptions.values():
@@ -117,5 +139,91 @@ class EventDesk:
                 head = f"<{3 * 8 + _SYSLOG[severity]}>1 {record['EventTimestamp']} {self._name} bmc - - -"
                 self._site.send(subscription.destination, f"{head} {message}".encode(), self._name)
             else:
-                body = encode(event | {"Context": subscription.context})
-                self._site.send(subscription.destination, body, self._name)
+                self._send(subscription, event)
+
+    def _send(self, subscription: Subscription, message: Json) -> None:
+        self._site.send(subscription.destination, encode(message | {"Context": subscription.context}), self._name)
+
+
+@TREE.view("EventService", "EventService.v1_10_0")
+def _service(bmc: Bmc, call: Call) -> Json:
+    return {
+        "Name": "Events",
+        "ServiceEnabled": True,
+        "Status": OK,
+        "DeliveryRetryAttempts": 3,
+        "DeliveryRetryIntervalSeconds": 1,
+        "EventFormatTypes": _formats(bmc),
+        "RegistryPrefixes": ["OEM", "ResourceEvent", "SensorEvent"],
+        "ServerSentEventUri": f"{SERVICE}/SSE",
+        "Subscriptions": link(f"{SERVICE}/Subscriptions"),
+        "Actions": action(SERVICE, "EventService.SubmitTestEvent"),
+    }
+
+
+def _formats(bmc: Bmc) -> list[str]:
+    return ["Event", "MetricReport"] if "TelemetryService" in bmc.services else ["Event"]
+
+
+@TREE.members("EventService/Subscriptions", _SCHEMA, lambda bmc, call: bmc.events.subscriptions)
+def _subscription(bmc: Bmc, call: Call) -> Json:
+    return _shown(bmc.events.subscriptions[call.ids[0]])
+
+
+def _shown(found: Subscription) -> Json:
+    syslog = found.protocol != "Redfish"
+    return {
+        "Name": "Subscription",
+        "Destination": found.destination,
+        "Context": found.context,
+        "Protocol": found.protocol,
+        "SubscriptionType": "Syslog" if syslog else "RedfishEvent",
+        "RegistryPrefixes": list(found.registries),
+        **({} if syslog else {"EventFormatType": "MetricReport" if found.reports else "Event"}),
+        "Status": OK,
+    }
+
+
+@TREE.deed("POST EventService/Subscriptions")
+def _subscribe(bmc: Bmc, call: Call) -> Reply:
+    body = only(read_json(call.request.body), **_PROPERTIES)
+    destination, protocol = body.get("Destination"), body.get("Protocol")
+    if not isinstance(destination, str) or protocol is None:
+        refuse(400, "CreateFailedMissingReqProperties", "Destination and Protocol are needed.")
+    if protocol not in _SCHEMES or not destination.startswith(_SCHEMES[str(protocol)]):
+        refuse(400, "PropertyValueNotInList", f"Protocol is one of {', '.join(_SCHEMES)}, with a URI of that kind.")
+    if len(bmc.events.subscriptions) >= MOST_SUBSCRIPTIONS:
+        refuse(503, "EventSubscriptionLimitExceeded", f"There are {MOST_SUBSCRIPTIONS} subscriptions already.")
+    if body.get("EventFormatType", "Event") not in _formats(bmc):
+        refuse(400, "PropertyValueNotInList", f"EventFormatType is one of {', '.join(_formats(bmc))}.")
+    registries = body.get("RegistryPrefixes")
+    found = Subscription(
+        destination=destination[:2048],
+        context=str(body.get("Context") or "")[:1024],
+        protocol=str(protocol),
+        registries=tuple(map(str, registries)) if isinstance(registries, list) else (),
+        reports=body.get("EventFormatType") == "MetricReport",
+    )
+    name = bmc.events.subscribe(found)
+    bmc.attend(call.now)
+    return created(resource(f"{SERVICE}/Subscriptions/{name}", _SCHEMA, **_shown(found)))
+
+
+@TREE.deed("DELETE EventService/Subscriptions/*")
+def _unsubscribe(bmc: Bmc, call: Call) -> Reply:
+    gone = bmc.events.subscriptions.pop(call.ids[0], None)
+    return missing(call.path) if gone is None else done()
+
+
+@TREE.deed("GET EventService/SSE")
+def _stream(bmc: Bmc, call: Call) -> Reply:
+    bmc.attend(call.now)
+    head = (("Content-Type", "text/event-stream"), ("Cache-Control", "no-cache"), *ODATA)
+    return Reply(200, headers=head, takeover=bmc.events.stream)
+
+
+@TREE.deed("POST EventService/Actions/EventService.SubmitTestEvent")
+def _test_event(bmc: Bmc, call: Call) -> Reply:
+    message = str(read_json(call.request.body).get("Message") or "A test event.")[:1024]
+    bmc.events.tell(call.now, "OK", message, "ResourceEvent.1.3.TestMessage", SERVICE)
+    return done()

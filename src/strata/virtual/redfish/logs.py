@@ -1,88 +1,97 @@
-"""The system event log of a simulated node."""
+"""The system event log of a simulated server: a ring of entries with ids that only rise."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from strata.virtual.bmc.http import Reply
-from strata.virtual.redfish.body import OK, ROOT, Json, collection, done, link, resource
-from strata.virtual.redfish.journal import MOST_ENTRIES, Entry, Journal
-from strata.virtual.redfish.router import Call, Deeds, Views
-from strata.virtual.redfish.site import Site
+from strata.virtual.redfish.body import OK, ROOT, Json, action, collection, done, link, resource
+from strata.virtual.redfish.router import Call, Tree
 
+if TYPE_CHECKING:
+    from strata.virtual.redfish.server import ServerBmc
+
+MOST_ENTRIES = 1000
 SEL = f"{ROOT}/Systems/1/LogServices/SEL"
 ENTRIES = f"{SEL}/Entries"
 
-
-class Logs(Protocol):
-    """A BMC with a system event log."""
-
-    site: Site
-
-    @property
-    def journal(self) -> Journal:
-        """The log."""
-        ...
+TREE: Tree[ServerBmc] = Tree()
 
 
-def _services(bmc: Logs, call: Call) -> Json:
-    return collection(call.path, "LogService", ["SEL"])
+class Entry(NamedTuple):
+    """One line; the severity in Redfish's words."""
+
+    created: str
+    severity: str
+    message: str
+    message_id: str
+    sensor: str = ""
 
 
-def _sel(bmc: Logs, call: Call) -> Json:
-    return resource(
-        call.path,
-        "LogService.v1_4_0",
-        "System event log",
-        ServiceEnabled=True,
-        LogEntryType="SEL",
-        OverWritePolicy="WrapsWhenFull",
-        MaxNumberOfRecords=MOST_ENTRIES,
-        DateTime=bmc.site.date(call.now),
-        Status=OK,
-        Entries=link(ENTRIES),
-        Actions={"#LogService.ClearLog": {"target": f"{SEL}/Actions/LogService.ClearLog"}},
-    )
+class Journal:
+    """The newest entries, by id."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, Entry] = {}
+        self._count = 0
+
+    def add(self, entry: Entry) -> str:
+        """Append; the oldest makes room. The new entry's id."""
+        self._count += 1
+        if len(self.entries) >= MOST_ENTRIES:
+            del self.entries[next(iter(self.entries))]
+        self.entries[str(self._count)] = entry
+        return str(self._count)
+
+    def clear(self) -> None:
+        """Forget all entries; ids go on."""
+        self.entries.clear()
 
 
-def _entries(bmc: Logs, call: Call) -> Json:
+@TREE.members("Systems/1/LogServices", "LogService.v1_4_0", ["SEL"])
+def _sel(bmc: ServerBmc, call: Call) -> Json:
+    return {
+        "Name": "System event log",
+        "ServiceEnabled": True,
+        "LogEntryType": "SEL",
+        "OverWritePolicy": "WrapsWhenFull",
+        "MaxNumberOfRecords": MOST_ENTRIES,
+        "DateTime": bmc.site.date(call.now),
+        "Status": OK,
+        "Entries": link(ENTRIES),
+        "Actions": action(SEL, "LogService.ClearLog"),
+    }
+
+
+@TREE.view("Systems/1/LogServices/SEL/Entries")
+def _entries(bmc: ServerBmc, call: Call) -> Json:
     """As most BMCs do, with the entries themselves in place of links."""
-    found = [_entry_body(f"{call.path}/{name}", entry) for name, entry in bmc.journal.entries.items()]
+    found = [_shown(f"{call.path}/{name}", entry) for name, entry in bmc.journal.entries.items()]
     return collection(call.path, "LogEntry", []) | {"Members": found, "Members@odata.count": len(found)}
 
 
-def _entry(bmc: Logs, call: Call) -> Json | None:
+@TREE.view("Systems/1/LogServices/SEL/Entries/*")
+def _entry(bmc: ServerBmc, call: Call) -> Json | None:
     found = bmc.journal.entries.get(call.ids[0])
-    return None if found is None else _entry_body(call.path, found)
+    return None if found is None else _shown(call.path, found)
 
 
-def _entry_body(path: str, entry: Entry) -> Json:
-    body = resource(
+def _shown(path: str, entry: Entry) -> Json:
+    return resource(
         path,
         "LogEntry.v1_15_0",
-        "Log entry",
-        EntryType="Event",
+        Name="Log entry",
+        EntryType="SEL" if entry.sensor else "Event",
         Created=entry.created,
         Severity=entry.severity,
         Message=entry.message,
         MessageId=entry.message_id,
         Links={"OriginOfCondition": link(f"{ROOT}/Systems/1")},
+        **({"SensorType": entry.sensor} if entry.sensor else {}),
     )
-    if entry.sensor:
-        body |= {"EntryType": "SEL", "SensorType": entry.sensor}
-    return body
 
 
-def _clear(bmc: Logs, call: Call) -> Reply:
+@TREE.deed("POST Systems/1/LogServices/SEL/Actions/LogService.ClearLog")
+def _clear(bmc: ServerBmc, call: Call) -> Reply:
     bmc.journal.clear()
     return done()
-
-
-VIEWS: Views[Logs] = {
-    "Systems/1/LogServices": _services,
-    "Systems/1/LogServices/SEL": _sel,
-    "Systems/1/LogServices/SEL/Entries": _entries,
-    "Systems/1/LogServices/SEL/Entries/*": _entry,
-}
-
-DEEDS: Deeds[Logs] = {"POST Systems/1/LogServices/SEL/Actions/LogService.ClearLog": _clear}

@@ -1,4 +1,4 @@
-"""The BMC of one simulated node: what it remembers besides the model, and the ways in for tests."""
+"""The BMC of one simulated node: what it remembers besides the node itself, and the ways in for tests."""
 
 from __future__ import annotations
 
@@ -8,31 +8,21 @@ from typing import ClassVar
 import numpy as np
 
 from strata.core.errors import BadRequest
+from strata.core.state import Outcome
 from strata.virtual.bmc.console import Console
-from strata.virtual.bmc.http import Reply, Request
-from strata.virtual.fleet.model import ON, UP
-from strata.virtual.fleet.names import GPUS, has_gpus
-from strata.virtual.redfish import accelerators as tree_accelerators
-from strata.virtual.redfish import bios as tree_bios
-from strata.virtual.redfish import boot as tree_boot
-from strata.virtual.redfish import chassis as tree_chassis
-from strata.virtual.redfish import event_service as tree_events
-from strata.virtual.redfish import logs as tree_log
-from strata.virtual.redfish import network as tree_network
-from strata.virtual.redfish import power as tree_power
-from strata.virtual.redfish import sensors as tree_sensors
-from strata.virtual.redfish import services as tree_services
-from strata.virtual.redfish import system as tree_system
-from strata.virtual.redfish import update as tree_update
-from strata.virtual.redfish.bmc import Account, Bmc
-from strata.virtual.redfish.body import ROOT, Json, done, encode, etag, links
-from strata.virtual.redfish.journal import Entry, Journal
+from strata.virtual.bmc.http import Manner, Reply, Request
+from strata.virtual.fleet.model import ON, REASONS, UP
+from strata.virtual.fleet.names import GPUS, has_gpus, location_of
+from strata.virtual.redfish import hardware, power, sensors, server, update
+from strata.virtual.redfish.bmc import FENCED, Account
+from strata.virtual.redfish.body import ROOT, Json, done, encode, error, etag, slot
+from strata.virtual.redfish.hardware import CORES, CPUS, DIMM_MIB, DIMMS
 from strata.virtual.redfish.router import Router
-from strata.virtual.redfish.sensor_table import SENSORS, Sensor
+from strata.virtual.redfish.sensors import SENSORS, Sensor
+from strata.virtual.redfish.server import SYSTEM, ServerBmc
 from strata.virtual.redfish.site import Site
-from strata.virtual.redfish.updates import Updates
+from strata.virtual.redfish.update import Updates
 
-SYSTEM = f"{ROOT}/Systems/1"
 REPORT_EVERY = 5.0
 """Seconds between the metric reports that a BMC sends by itself."""
 SEVERITIES = {"ok": "OK", "warning": "Warning", "critical": "Critical"}
@@ -43,52 +33,43 @@ FLAVOURS = (
     ("ForceOn", "GracefulShutdown", "ForceOff", "ForceRestart", "Nmi"),
 )
 """What makes of BMCs allow; a node's make is its index modulo these."""
-
-_MODULES = (
-    tree_services, tree_system, tree_boot, tree_bios, tree_network, tree_chassis, tree_power, tree_sensors, tree_log,
-    tree_events, tree_update, tree_accelerators,
-)  # fmt: skip
+RESETS = {"On": "power-on", "ForceOn": "power-on", "ForceOff": "power-off", "GracefulShutdown": "power-off"}
+"""Those that are mutations; the others restart a node that is on."""
 
 
-class NodeBmc(Bmc):
-    """A BMC and its one system."""
+class NodeBmc(ServerBmc):
+    """The BMC of a simulated node."""
 
-    router: ClassVar[Router[NodeBmc]] = Router(
-        {pattern: view for module in _MODULES for pattern, view in module.VIEWS.items()},
-        {pattern: deed for module in _MODULES for pattern, deed in module.DEEDS.items()},
-    )
-
-    kind = "System"
+    router: ClassVar[Router] = Router(*server.COMMON, hardware.TREE, power.TREE, sensors.TREE, update.TREE)
     services = (
         "AccountService", "Chassis", "EventService", "Managers", "SessionService", "Systems", "Tasks",
         "TelemetryService", "UpdateService",
     )  # fmt: skip
-    manages: ClassVar[Json] = {"ManagerForServers": links(SYSTEM), "ManagerForChassis": links(f"{ROOT}/Chassis/1")}
+    settable: ClassVar[Mapping[str, tuple[type, ...]]] = {**ServerBmc.settable, "IndicatorLED": (str,)}
+    below_system = ("Bios", "Processors", "Memory", "Storage", "EthernetInterfaces", "LogServices", "VirtualMedia")
+    below_chassis = (
+        "Controls", "EnvironmentMetrics", "NetworkAdapters", "Power", "PowerSubsystem", "Sensors", "Thermal",
+        "ThermalSubsystem",
+    )  # fmt: skip
+    drives: ClassVar[Mapping[str, Sequence[str]]] = {**ServerBmc.drives, "USB1": ["USBStick"]}
 
     def __init__(self, site: Site, node: int, account: Account, clock: Callable[[], float]) -> None:
-        super().__init__(site, site.nodes.names[node], account, node)
+        super().__init__(site, site.nodes.names[node], account, node, clock)
         self.node = node
         self.idx = np.array([node], dtype=np.int64)
-        self.clock = clock
         self.allowed = FLAVOURS[node % len(FLAVOURS)]
-        self.gpus = GPUS if has_gpus(node, site.nodes.count) else 0
+        self.gpus: int = GPUS if has_gpus(node, site.nodes.count) else 0
         self._report_at = float("-inf")
         self.resets: list[str] = []
         """Every ResetType that the BMC accepted, in order."""
         self.boots: list[str] = []
         """What every start was told to boot from."""
-        self.boot: Json = dict(tree_boot.NO_OVERRIDE)
-        self.boot_values = tree_boot.VALUES
-        self.drives: Mapping[str, Sequence[str]] = tree_boot.DRIVES
-        self.light = False
-        self.asset_tag = ""
-        self.media: dict[str, str] = {}
+        self.boot["HttpBootUri"] = None
         self.bios: dict[str, object] = {}
         """Settings that were changed, and those that wait for the next start."""
         self.staged: dict[str, object] = {}
         self.readings: dict[str, float] = {}
         """Sensor → what it shows, where a test says so."""
-        self._journal: Journal | None = None
         self._console: Console | None = None
         self._updates: Updates | None = None
         self._noticed = (-1, -1)
@@ -98,15 +79,7 @@ class NodeBmc(Bmc):
     # -- what it remembers; made when first asked for
 
     @property
-    def journal(self) -> Journal:
-        """The system event log."""
-        if self._journal is None:
-            self._journal = Journal()
-        return self._journal
-
-    @property
     def console(self) -> Console:
-        """The serial console."""
         if self._console is None:
             self._console = Console()
         return self._console
@@ -128,12 +101,7 @@ class NodeBmc(Bmc):
         """Write an entry into the system event log and tell those who listen. The id of the entry."""
         if severity not in SEVERITIES:
             raise BadRequest(f"one of {', '.join(SEVERITIES)}", where=severity)
-        now = self.clock()
-        date = self.site.date(now)
-        entry = self.journal.add(Entry(date, SEVERITIES[severity], message, message_id or "OEM.1.0.Text", sensor))
-        path = f"{tree_log.ENTRIES}/{entry}"
-        self.events.tell(now, SEVERITIES[severity], message, message_id or "OEM.1.0.Text", SYSTEM, entry=path)
-        return entry
+        return self.write_log(SEVERITIES[severity], message, message_id or "OEM.1.0.Text", sensor=sensor)
 
     def print(self, text: str) -> None:
         """Print it on the serial console."""
@@ -169,7 +137,6 @@ class NodeBmc(Bmc):
     # -- what the tables ask
 
     def power(self, now: float) -> str | None:
-        """On, Off or nothing."""
         return (None, "Off", "On")[self._power_code(now)]
 
     def watts(self, now: float) -> float:
@@ -187,7 +154,6 @@ class NodeBmc(Bmc):
         return round(float(self.site.nodes.gpu_watts(self.idx, now)[0, gpu]), 1)
 
     def reading(self, sensor: str, now: float) -> float:
-        """What a sensor shows."""
         found = self.readings.get(sensor)
         return SENSORS[sensor].reading(self, now) if found is None else found
 
@@ -201,7 +167,6 @@ class NodeBmc(Bmc):
         return "Critical" if (high is not None and value >= high) or (low is not None and value <= low) else "OK"
 
     def firmware(self, now: float) -> str:
-        """The version of its own."""
         return self.updates.versions(now)["BMC"]
 
     @property
@@ -215,17 +180,47 @@ class NodeBmc(Bmc):
         found = float(self.site.nodes.electricity.gpu_caps[self.node - self.site.nodes.electricity.first_gpu, gpu])
         return None if found == float("inf") else found
 
+    def facts(self, now: float) -> Json:
+        """What only simulated nodes have of a system."""
+        model = self.part("ARM" if self.gpus else "CPU", "Processors/CPU1")["Model"]
+        return {
+            "SystemType": "Physical",
+            "BiosVersion": self.updates.versions(now)["BIOS"],
+            "IndicatorLED": "Blinking" if self.light else "Off",
+            "ProcessorSummary": {"Count": CPUS, "Model": model, "CoreCount": CPUS * CORES},
+            "MemorySummary": {"TotalSystemMemoryGiB": DIMMS * DIMM_MIB // 1024},
+        }
+
+    def housing(self) -> Json:
+        """The sled that the node is."""
+        place = location_of(self.node)
+        location = {"PartLocationContext": place, **slot("Slot", place)}
+        return {"ChassisType": "Sled", "LocationIndicatorActive": self.light, "Location": location}
+
     # -- what happens
 
-    def insert(self, drive: str, image: str) -> Reply:
-        """Put the image into a virtual drive."""
-        self.media[drive] = image
-        return done()
-
-    def eject(self, drive: str) -> Reply:
-        """Take it out."""
-        self.media.pop(drive, None)
-        return done()
+    def reset(self, kind: str, fence: tuple[int, int] | None, now: float) -> Reply:
+        """Switch the node, unless the fence is old."""
+        nodes = self.site.nodes
+        epochs = np.array([fence[0]], dtype=np.int64) if fence else None
+        generation = fence[1] if fence else 0
+        before = len(nodes.effects)
+        if kind in RESETS:
+            acted = nodes.act(RESETS[kind], self.idx, now=now, epochs=epochs, generation=generation)
+            taken = len(nodes.effects) > before
+        else:
+            cycle = kind == "PowerCycle"
+            acted = nodes.restart(self.idx, now=now, cycle=cycle, epochs=epochs, generation=generation)
+            taken = acted.codes[0] == Outcome.DONE
+        outcome = Outcome(int(acted.codes[0]))
+        if outcome is Outcome.FENCED:
+            return FENCED
+        if outcome is Outcome.FAILED:
+            return error(500, "InternalError", f"The request failed: {REASONS[acted.why[0]]}.")
+        if taken:
+            self.resets.append(kind)
+            self._was_reset(kind, now)
+        return Reply(204, manner=Manner.CLOSED) if outcome is Outcome.UNKNOWN else done()
 
     @property
     def attended(self) -> bool:
@@ -235,7 +230,6 @@ class NodeBmc(Bmc):
         )
 
     def attend(self, now: float) -> None:
-        """Somebody begins to listen."""
         self.site.attended.add(self.node)
         if self._noticed == (-1, -1):
             self._noticed = self._truth(now)
@@ -244,16 +238,15 @@ class NodeBmc(Bmc):
         """Send those who want it a report of what the node draws, if it is time for the next."""
         if self._events is not None and self._events.reported and now >= self._report_at:
             self._report_at = now + REPORT_EVERY
-            self._events.report(tree_power.power_report(self, now))
+            self._events.report(power.power_report(self, now))
 
-    def was_reset(self, kind: str, now: float) -> None:
+    def _was_reset(self, kind: str, now: float) -> None:
         """The node took a reset: what waited for that takes effect."""
         if kind == "Nmi":
             self.print("[   99.000000] NMI received\n[   99.000001] Kernel panic - not syncing: NMI: Not continuing\n")
         if kind not in ("ForceOff", "GracefulShutdown"):
             self.boots.append(str(self.boot["BootSourceOverrideTarget"]))
-            if self.boot["BootSourceOverrideEnabled"] == "Once":
-                self.boot |= {"BootSourceOverrideEnabled": "Disabled", "BootSourceOverrideTarget": "None"}
+            self.boot_taken()
             self.bios |= self.staged
             self.staged = {}
             self.updates.node_started(now)
@@ -268,9 +261,7 @@ class NodeBmc(Bmc):
         self._noticed = after
         if before[0] != after[0]:
             on = after[0] == ON
-            word = "On" if on else "Off"
-            text = f"The resource '{SYSTEM}' has powered {word.lower()}."
-            self.events.tell(now, "OK", text, f"ResourceEvent.1.3.ResourcePowered{word}", SYSTEM, arguments=(SYSTEM,))
+            self.events.tell(now, "OK", *server.powered(on), SYSTEM, arguments=(SYSTEM,))
             if on:
                 self.print(f"\n{self.name}: power-on self-test: {8 * 64} GiB, 2 processors: passed\nBooting...\n")
         if before[1] != after[1] and after[1] == UP:

@@ -1,4 +1,4 @@
-"""What a simulated node draws and how that is limited, in the three shapes that Redfish has had for it."""
+"""What a simulated node and its accelerators draw and how that is limited, in all shapes that Redfish has for it."""
 
 from __future__ import annotations
 
@@ -6,22 +6,27 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from strata.virtual.bmc.http import Reply
-from strata.virtual.redfish import drawn as tree_drawn
-from strata.virtual.redfish.body import OK, ROOT, Json, collection, done, link, only, read_json, refuse, resource
-from strata.virtual.redfish.chassis import SUPPLIES, SUPPLY_WATTS
-from strata.virtual.redfish.drawn import CHASSIS
-from strata.virtual.redfish.router import Call, Deeds, Views
-from strata.virtual.redfish.system import numbered
+from strata.virtual.redfish import server
+from strata.virtual.redfish.body import OK, ROOT, Json, done, link, missing, numbered, only, read_json, refuse, resource
+from strata.virtual.redfish.hardware import SUPPLIES, SUPPLY_WATTS
+from strata.virtual.redfish.router import Call, Tree
+from strata.virtual.redfish.server import CHASSIS
 
 if TYPE_CHECKING:
     from strata.virtual.redfish.node import NodeBmc
 
 LEAST, MOST = 200, 2400
-"""Watts: the caps that are accepted."""
+"""Watts: the caps that a node accepts."""
+GPU_LEAST, GPU_MOST = 50, 500
+"""Watts: the caps that an accelerator accepts."""
+_REPORT = f"{ROOT}/TelemetryService/MetricReports/Power"
+
+TREE: Tree[NodeBmc] = Tree()
 
 
+@TREE.view("Chassis/1/Power", "Power.v1_7_1")
 def _power(bmc: NodeBmc, call: Call) -> Json:
-    control = tree_drawn.control(bmc, call.now) | {
+    control = server.power_control(bmc, call.now) | {
         "PowerCapacityWatts": SUPPLIES * SUPPLY_WATTS,
         "PowerLimit": {"LimitInWatts": bmc.cap, "LimitException": "NoAction"},
     }
@@ -38,9 +43,10 @@ def _power(bmc: NodeBmc, call: Call) -> Json:
         }
         for i, name in enumerate(numbered("PS", SUPPLIES))
     ]
-    return resource(call.path, "Power.v1_7_1", "Power", PowerControl=[control], PowerSupplies=supplies)
+    return {"PowerControl": [control], "PowerSupplies": supplies}
 
 
+@TREE.deed("PATCH Chassis/1/Power")
 def _set_power(bmc: NodeBmc, call: Call) -> Reply:
     controls = only(read_json(call.request.body), PowerControl=(list,)).get("PowerControl")
     control = controls[0] if isinstance(controls, list) and len(controls) == 1 else None
@@ -50,88 +56,110 @@ def _set_power(bmc: NodeBmc, call: Call) -> Reply:
     return _cap(bmc, limit["LimitInWatts"])
 
 
+@TREE.view("Chassis/1/EnvironmentMetrics", "EnvironmentMetrics.v1_3_0")
 def _environment(bmc: NodeBmc, call: Call) -> Json:
-    return resource(
-        call.path,
-        "EnvironmentMetrics.v1_3_0",
-        "Environment",
-        **tree_drawn.metrics(bmc, call.now),
-        TemperatureCelsius={
-            "Reading": bmc.reading("IntakeTemp", call.now), "DataSourceUri": f"{CHASSIS}/Sensors/IntakeTemp",
-        },
-        PowerLimitWatts={
-            "SetPoint": bmc.cap,
-            "AllowableMin": LEAST,
-            "AllowableMax": MOST,
-            "ControlMode": _mode(bmc),
-            "DataSourceUri": f"{CHASSIS}/Controls/PowerLimit",
-        },
-    )  # fmt: skip
+    intake = {"Reading": bmc.reading("IntakeTemp", call.now), "DataSourceUri": f"{CHASSIS}/Sensors/IntakeTemp"}
+    limit = _set_point(bmc.cap, LEAST, MOST) | {"DataSourceUri": f"{CHASSIS}/Controls/PowerLimit"}
+    return server.environment(bmc, call) | {"TemperatureCelsius": intake, "PowerLimitWatts": limit}
 
 
+@TREE.deed("PATCH Chassis/1/EnvironmentMetrics")
 def _set_environment(bmc: NodeBmc, call: Call) -> Reply:
-    limit = only(read_json(call.request.body), PowerLimitWatts=(dict,)).get("PowerLimitWatts")
-    return _cap(bmc, wanted_cap(limit if isinstance(limit, dict) else {}))
+    return _cap(bmc, _wanted_limit(call))
 
 
-def _controls(bmc: NodeBmc, call: Call) -> Json:
-    return collection(call.path, "Control", ["PowerLimit"])
-
-
+@TREE.members("Chassis/1/Controls", "Control.v1_3_0", ["PowerLimit"])
 def _control(bmc: NodeBmc, call: Call) -> Json:
-    return resource(
-        call.path,
-        "Control.v1_3_0",
-        "Node power limit",
-        ControlType="Power",
-        ControlMode=_mode(bmc),
-        PhysicalContext="Chassis",
-        SetPoint=bmc.cap,
-        SetPointUnits="W",
-        AllowableMin=LEAST,
-        AllowableMax=MOST,
-        Sensor={"Reading": bmc.watts(call.now), "DataSourceUri": f"{CHASSIS}/Sensors/TotalPower"},
-        Status=OK,
-    )
+    return {
+        "Name": "Node power limit",
+        "ControlType": "Power",
+        "PhysicalContext": "Chassis",
+        **_set_point(bmc.cap, LEAST, MOST),
+        "SetPointUnits": "W",
+        "Sensor": {"Reading": bmc.watts(call.now), "DataSourceUri": f"{CHASSIS}/Sensors/TotalPower"},
+        "Status": OK,
+    }
 
 
+@TREE.deed("PATCH Chassis/1/Controls/PowerLimit")
 def _set_control(bmc: NodeBmc, call: Call) -> Reply:
-    return _cap(bmc, wanted_cap(read_json(call.request.body)))
+    return _cap(bmc, _wanted(read_json(call.request.body)))
 
 
-def _mode(bmc: NodeBmc) -> str:
-    return "Disabled" if bmc.cap is None else "Automatic"
+def _set_point(cap: float | None, least: int, most: int) -> Json:
+    mode = "Disabled" if cap is None else "Automatic"
+    return {"SetPoint": cap, "AllowableMin": least, "AllowableMax": most, "ControlMode": mode}
 
 
-def wanted_cap(wanted: Mapping[str, object]) -> float | None:
+def _wanted_limit(call: Call) -> float | None:
+    limit = only(read_json(call.request.body), PowerLimitWatts=(dict,)).get("PowerLimitWatts")
+    return _wanted(limit if isinstance(limit, dict) else {})
+
+
+def _wanted(given: Mapping[str, object]) -> float | None:
     """The watts that a change of a set point asks for; None: no cap."""
-    only(wanted, SetPoint=(int, float), ControlMode=(str,))
-    if wanted.get("ControlMode") not in (None, "Automatic", "Disabled"):
+    only(given, SetPoint=(int, float), ControlMode=(str,))
+    if given.get("ControlMode") not in (None, "Automatic", "Disabled"):
         refuse(400, "PropertyValueNotInList", "ControlMode is Automatic or Disabled.")
-    if wanted.get("ControlMode") == "Disabled":
+    if given.get("ControlMode") == "Disabled":
         return None
-    if "SetPoint" not in wanted:
+    if "SetPoint" not in given:
         refuse(400, "PropertyMissing", "SetPoint is missing.")
-    return wanted["SetPoint"]  # type: ignore[return-value]
+    return given["SetPoint"]  # type: ignore[return-value]
 
 
 def _cap(bmc: NodeBmc, watts: object) -> Reply:
-    if watts is not None and (type(watts) not in (int, float) or not LEAST <= watts <= MOST):  # type: ignore[operator]
-        refuse(400, "PropertyValueOutOfRange", f"The limit is from {LEAST} to {MOST} W, or null for none.")
-    bmc.site.nodes.electricity.set_cap(bmc.idx, watts)  # type: ignore[arg-type]
+    bmc.site.nodes.electricity.set_cap(bmc.idx, _within(watts, LEAST, MOST))
     return done()
 
 
+def _within(watts: object, least: int, most: int) -> float | None:
+    if watts is None:
+        return None
+    if type(watts) not in (int, float) or not least <= watts <= most:  # type: ignore[operator]
+        refuse(400, "PropertyValueOutOfRange", f"The limit is from {least} to {most} W, or null for none.")
+    return watts  # type: ignore[return-value]
+
+
+# -- accelerators: each has environment metrics of its own
+
+
+@TREE.view("Systems/1/Processors/*/EnvironmentMetrics", "EnvironmentMetrics.v1_3_0")
+def _gpu_environment(bmc: NodeBmc, call: Call) -> Json | None:
+    gpu = _which(bmc, call)
+    if gpu < 0:
+        return None
+    watts, limit = bmc.gpu_watts(gpu, call.now), _set_point(bmc.gpu_cap(gpu), GPU_LEAST, GPU_MOST)
+    return {"Name": "Environment", "PowerWatts": {"Reading": watts}, "PowerLimitWatts": limit}
+
+
+@TREE.deed("PATCH Systems/1/Processors/*/EnvironmentMetrics")
+def _set_gpu_environment(bmc: NodeBmc, call: Call) -> Reply:
+    gpu = _which(bmc, call)
+    if gpu < 0:
+        return missing(call.path)
+    bmc.site.nodes.electricity.set_gpu_cap(bmc.node, gpu, _within(_wanted_limit(call), GPU_LEAST, GPU_MOST))
+    return done()
+
+
+def _which(bmc: NodeBmc, call: Call) -> int:
+    """The accelerator's number, from 0; -1: it is none."""
+    names = numbered("GPU", bmc.gpus)
+    return names.index(call.ids[0]) if call.ids[0] in names else -1
+
+
+# -- metric reports
+
+
+@TREE.view("TelemetryService", "TelemetryService.v1_3_2")
 def _telemetry(bmc: NodeBmc, call: Call) -> Json:
-    return resource(
-        call.path, "TelemetryService.v1_3_2", "Telemetry", Status=OK, MetricReports=link(f"{call.path}/MetricReports")
-    )
+    return {"Name": "Telemetry", "Status": OK, "MetricReports": link(f"{call.path}/MetricReports")}
 
 
-def _reports(bmc: NodeBmc, call: Call) -> Json:
-    return collection(call.path, "MetricReport", ["Power"])
+TREE.collection("TelemetryService/MetricReports", "MetricReport", ["Power"])
 
 
+@TREE.view("TelemetryService/MetricReports/Power")
 def _report(bmc: NodeBmc, call: Call) -> Json:
     return power_report(bmc, call.now)
 
@@ -144,23 +172,4 @@ def power_report(bmc: NodeBmc, now: float) -> Json:
         "MetricProperty": f"{CHASSIS}/Sensors/TotalPower#/Reading",
         "Timestamp": bmc.site.date(now),
     }
-    return resource(_REPORT, "MetricReport.v1_5_0", "Power", Timestamp=value["Timestamp"], MetricValues=[value])
-
-
-_REPORT = f"{ROOT}/TelemetryService/MetricReports/Power"
-
-VIEWS: Views[NodeBmc] = {
-    "Chassis/1/Power": _power,
-    "Chassis/1/EnvironmentMetrics": _environment,
-    "Chassis/1/Controls": _controls,
-    "Chassis/1/Controls/PowerLimit": _control,
-    "TelemetryService": _telemetry,
-    "TelemetryService/MetricReports": _reports,
-    "TelemetryService/MetricReports/Power": _report,
-}
-
-DEEDS: Deeds[NodeBmc] = {
-    "PATCH Chassis/1/Power": _set_power,
-    "PATCH Chassis/1/EnvironmentMetrics": _set_environment,
-    "PATCH Chassis/1/Controls/PowerLimit": _set_control,
-}
+    return resource(_REPORT, "MetricReport.v1_5_0", Timestamp=value["Timestamp"], MetricValues=[value])

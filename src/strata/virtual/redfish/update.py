@@ -1,29 +1,16 @@
-"""Firmware of a simulated node: the inventory, updates (fetched or pushed) and the tasks that carry them out."""
+"""Firmware of a simulated node: the inventory, updates (fetched or pushed), and the tasks that bring them in."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from strata.virtual.bmc.http import Reply
-from strata.virtual.redfish.body import (
-    ODATA,
-    OK,
-    ROOT,
-    Json,
-    collection,
-    encode,
-    link,
-    missing,
-    only,
-    read_json,
-    refuse,
-    resource,
-)
-from strata.virtual.redfish.router import Call, Deeds, Views
-from strata.virtual.redfish.updates import Task
+from strata.virtual.redfish.body import ODATA, OK, ROOT, Json, encode, link, missing, only, read_json, refuse, resource
+from strata.virtual.redfish.router import Call, Tree
 
 if TYPE_CHECKING:
     from strata.virtual.redfish.node import NodeBmc
@@ -32,49 +19,112 @@ SERVICE = f"{ROOT}/UpdateService"
 INVENTORY = f"{SERVICE}/FirmwareInventory"
 TASKS = f"{ROOT}/TaskService/Tasks"
 MONITORS = f"{ROOT}/TaskService/TaskMonitors"
-APPLY_TIMES = ["Immediate", "OnReset"]
+APPLY_TIME, APPLY_TIMES = "@Redfish.OperationApplyTime", ["Immediate", "OnReset"]
 _SUPPORT = {"@odata.type": "#Settings.v1_3_5.OperationApplyTimeSupport", "SupportedValues": APPLY_TIMES}
+_TASK = "Task.v1_7_1"
+FIRMWARE = {"BIOS": "2.1.0", "BMC": "1.4.2", "NIC1": "28.36.1010", "CPLD": "0.9"}
+"""Piece → the version that servers come with."""
+
+TREE: Tree[NodeBmc] = Tree()
 
 
+class Task(msgspec.Struct, kw_only=True):
+    """Work on firmware. ``begun`` None: it waits for a restart of the node."""
+
+    id: str
+    targets: tuple[str, ...]
+    version: str
+    begun: float | None
+    lasts: float
+    fails: bool = False
+    applied: bool = False
+
+    def percent(self, now: float) -> int:
+        if self.begun is None:
+            return 0
+        return 100 if now >= self.begun + self.lasts else int(100 * max(0.0, now - self.begun) / self.lasts)
+
+    def state(self, now: float) -> str:
+        """As Redfish calls it."""
+        if self.begun is None:
+            return "Pending"
+        if self.percent(now) < 100:
+            return "Running"
+        return "Exception" if self.fails else "Completed"
+
+
+class Updates:
+    """The firmware of one node and its tasks."""
+
+    def __init__(self, lasts: float, gpus: int) -> None:
+        self.fail_next = False
+        """The next update ends badly."""
+        self.tasks: dict[str, Task] = {}
+        self._lasts = lasts
+        self._versions = FIRMWARE | {f"GPU{i + 1}": "96.00.5E.00.01" for i in range(gpus)}
+
+    def versions(self, now: float) -> dict[str, str]:
+        """Piece → version, with what has been finished by now."""
+        for task in self.tasks.values():
+            if not task.applied and task.state(now) == "Completed":
+                task.applied = True
+                self._versions |= dict.fromkeys(task.targets, task.version)
+        return self._versions
+
+    def begin(self, image: str, targets: Sequence[str], now: float, *, at_start: bool = False) -> Task:
+        """Bring the image of that name in: at once, or when the node next starts."""
+        found = re.search(r"\d+(?:\.\d+)+", image.rpartition("/")[2])
+        task = Task(
+            id=str(len(self.tasks) + 1),
+            targets=tuple(targets) or ("BIOS",),
+            version=found[0] if found else "9.9.9",
+            begun=None if at_start else now,
+            lasts=self._lasts,
+            fails=self.fail_next,
+        )
+        self.fail_next = False
+        self.tasks[task.id] = task
+        return task
+
+    def node_started(self, now: float) -> None:
+        """The node starts: what waited for that begins."""
+        for task in self.tasks.values():
+            if task.begun is None:
+                task.begun = now
+
+
+@TREE.view("UpdateService", "UpdateService.v1_14_0")
 def _service(bmc: NodeBmc, call: Call) -> Json:
     simple = {
         "target": f"{SERVICE}/Actions/UpdateService.SimpleUpdate",
         "TransferProtocol@Redfish.AllowableValues": ["HTTP", "HTTPS"],
         "@Redfish.OperationApplyTimeSupport": _SUPPORT,
     }
-    return resource(
-        call.path,
-        "UpdateService.v1_14_0",
-        "Updates",
-        ServiceEnabled=True,
-        Status=OK,
-        FirmwareInventory=link(INVENTORY),
-        MultipartHttpPushUri=f"{SERVICE}/upload",
-        MaxImageSizeBytes=32 << 20,
-        Actions={"#UpdateService.SimpleUpdate": simple},
-        **{"MultipartHttpPushUri@Redfish.OperationApplyTimeSupport": _SUPPORT},
-    )
+    return {
+        "Name": "Updates",
+        "ServiceEnabled": True,
+        "Status": OK,
+        "FirmwareInventory": link(INVENTORY),
+        "MultipartHttpPushUri": f"{SERVICE}/upload",
+        "MultipartHttpPushUri@Redfish.OperationApplyTimeSupport": _SUPPORT,
+        "MaxImageSizeBytes": 32 << 20,
+        "Actions": {"#UpdateService.SimpleUpdate": simple},
+    }
 
 
-def _inventory(bmc: NodeBmc, call: Call) -> Json:
-    return collection(call.path, "SoftwareInventory", bmc.updates.versions(call.now))
-
-
-def _firmware(bmc: NodeBmc, call: Call) -> Json | None:
+@TREE.members(
+    "UpdateService/FirmwareInventory", "SoftwareInventory.v1_10_0", lambda bmc, call: bmc.updates.versions(call.now)
+)
+def _firmware(bmc: NodeBmc, call: Call) -> Json:
     name = call.ids[0]
-    version = bmc.updates.versions(call.now).get(name)
-    if version is None:
-        return None
-    return resource(
-        call.path,
-        "SoftwareInventory.v1_10_0",
-        f"{name} firmware",
-        SoftwareId=name,
-        Version=version,
-        Updateable=name != "CPLD",
-        Status=OK,
-        RelatedItem=[link(_where(name))],
-    )
+    return {
+        "Name": f"{name} firmware",
+        "SoftwareId": name,
+        "Version": bmc.updates.versions(call.now)[name],
+        "Updateable": name != "CPLD",
+        "Status": OK,
+        "RelatedItem": [link(_where(name))],
+    }
 
 
 def _where(name: str) -> str:
@@ -84,22 +134,17 @@ def _where(name: str) -> str:
     return places.get(name, f"{ROOT}/Systems/1")
 
 
+@TREE.deed("POST UpdateService/Actions/UpdateService.SimpleUpdate")
 def _simple_update(bmc: NodeBmc, call: Call) -> Reply:
-    allowed = {
-        "ImageURI": (str,),
-        "TransferProtocol": (str,),
-        "Targets": (list,),
-        "Username": (str,),
-        "Password": (str,),
-        "@Redfish.OperationApplyTime": (str,),
-    }
-    body = only(read_json(call.request.body), **allowed)
+    texts = dict.fromkeys(("ImageURI", "TransferProtocol", "Username", "Password", APPLY_TIME), (str,))
+    body = only(read_json(call.request.body), **texts, Targets=(list,))
     image = body.get("ImageURI")
     if not isinstance(image, str) or not image:
         refuse(400, "ActionParameterMissing", "The action needs the parameter ImageURI.")
     return _begin(bmc, call, image, body)
 
 
+@TREE.deed("POST UpdateService/upload")
 def _push(bmc: NodeBmc, call: Call) -> Reply:
     kind = re.search(r'boundary="?([^";]+)"?', call.request.headers.get("content-type", ""))
     if not call.request.headers.get("content-type", "").startswith("multipart/form-data") or kind is None:
@@ -110,8 +155,8 @@ def _push(bmc: NodeBmc, call: Call) -> Reply:
     image, data = parts["UpdateFile"]
     if not data:
         refuse(400, "ActionParameterValueFormatError", "The image is empty.")
-    allowed = {"Targets": (list,), "@Redfish.OperationApplyTime": (str,), "ForceUpdate": (bool,)}
-    return _begin(bmc, call, image, dict(only(read_json(parts["UpdateParameters"][1]), **allowed)))
+    allowed = {"Targets": (list,), APPLY_TIME: (str,), "ForceUpdate": (bool,)}
+    return _begin(bmc, call, image, only(read_json(parts["UpdateParameters"][1]), **allowed))
 
 
 def _form_parts(body: bytes, boundary: bytes) -> list[tuple[str, tuple[str, bytes]]]:
@@ -125,89 +170,66 @@ def _form_parts(body: bytes, boundary: bytes) -> list[tuple[str, tuple[str, byte
     return found
 
 
-def _begin(bmc: NodeBmc, call: Call, image: str, body: msgspec.Raw | object) -> Reply:
-    wanted = body if isinstance(body, dict) else {}
+def _begin(bmc: NodeBmc, call: Call, image: str, wanted: Mapping[str, object]) -> Reply:
     versions = bmc.updates.versions(call.now)
-    targets = [str(target).rpartition("/")[2] for target in wanted.get("Targets") or ()]
+    given = wanted.get("Targets")
+    targets = [str(target).rpartition("/")[2] for target in given] if isinstance(given, list) else []
     if any(target not in versions or target == "CPLD" for target in targets):
         refuse(400, "ActionParameterValueNotInList", f"Targets are below {INVENTORY}, and CPLD cannot be updated.")
-    when = wanted.get("@Redfish.OperationApplyTime", "Immediate")
+    when = wanted.get(APPLY_TIME, "Immediate")
     if when not in APPLY_TIMES:
         refuse(400, "ActionParameterValueNotInList", f"It applies {' or '.join(APPLY_TIMES)}.")
-    task = bmc.updates.begin(image, targets, call.now, at_start=when == "OnReset")
-    return _accepted(task, call.now)
+    return _accepted(bmc.updates.begin(image, targets, call.now, at_start=when == "OnReset"), call.now)
 
 
 def _accepted(task: Task, now: float) -> Reply:
-    body = encode(_task_body(f"{TASKS}/{task.id}", task, now))
+    body = encode(resource(f"{TASKS}/{task.id}", _TASK, **_shown(task, now)))
     return Reply(202, body, (("Location", f"{MONITORS}/{task.id}"), ("Retry-After", "1"), *ODATA))
 
 
+@TREE.view("TaskService", "TaskService.v1_2_0")
 def _task_service(bmc: NodeBmc, call: Call) -> Json:
-    return resource(
-        call.path,
-        "TaskService.v1_2_0",
-        "Tasks",
-        ServiceEnabled=True,
-        Status=OK,
-        DateTime=bmc.site.date(call.now),
-        CompletedTaskOverWritePolicy="Oldest",
-        Tasks=link(TASKS),
-    )
+    return {
+        "Name": "Tasks",
+        "ServiceEnabled": True,
+        "Status": OK,
+        "DateTime": bmc.site.date(call.now),
+        "CompletedTaskOverWritePolicy": "Oldest",
+        "Tasks": link(TASKS),
+    }
 
 
-def _tasks(bmc: NodeBmc, call: Call) -> Json:
-    return collection(call.path, "Task", bmc.updates.tasks)
+@TREE.members("TaskService/Tasks", _TASK, lambda bmc, call: bmc.updates.tasks)
+def _task(bmc: NodeBmc, call: Call) -> Json:
+    return _shown(bmc.updates.tasks[call.ids[0]], call.now)
 
 
-def _task(bmc: NodeBmc, call: Call) -> Json | None:
-    found = bmc.updates.tasks.get(call.ids[0])
-    return None if found is None else _task_body(call.path, found, call.now)
-
-
-def _task_body(path: str, task: Task, now: float) -> Json:
-    state = task.state(now)
+def _shown(task: Task, now: float) -> Json:
+    state, targets = task.state(now), ", ".join(task.targets)
     texts = {
-        "Completed": ("Update.1.0.UpdateSuccessful", f"{', '.join(task.targets)} updated to {task.version}.", "OK"),
-        "Exception": ("Update.1.0.ApplyFailed", f"The image for {', '.join(task.targets)} is not valid.", "Critical"),
+        "Completed": ("Update.1.0.UpdateSuccessful", f"{targets} updated to {task.version}.", "OK"),
+        "Exception": ("Update.1.0.ApplyFailed", f"The image for {targets} is not valid.", "Critical"),
     }
     messages = []
     if state in texts:
-        message_id, text, severity = texts[state]
-        messages.append({"MessageId": message_id, "Message": text, "MessageSeverity": severity})
-    return resource(
-        path,
-        "Task.v1_7_1",
-        "Firmware update",
-        TaskState=state,
-        TaskStatus="Critical" if state == "Exception" else "OK",
-        PercentComplete=task.percent(now),
-        TaskMonitor=f"{MONITORS}/{task.id}",
-        Messages=messages,
-    )
+        messages.append(dict(zip(("MessageId", "Message", "MessageSeverity"), texts[state], strict=True)))
+    return {
+        "Name": "Firmware update",
+        "TaskState": state,
+        "TaskStatus": "Critical" if state == "Exception" else "OK",
+        "PercentComplete": task.percent(now),
+        "TaskMonitor": f"{MONITORS}/{task.id}",
+        "Messages": messages,
+    }
 
 
+@TREE.deed("GET TaskService/TaskMonitors/*")
 def _monitor(bmc: NodeBmc, call: Call) -> Reply:
     found = bmc.updates.tasks.get(call.ids[0])
     if found is None:
         return missing(call.path)
+    reply = _accepted(found, call.now)
     if found.state(call.now) in ("Pending", "Running"):
-        return _accepted(found, call.now)
+        return reply
     bmc.updates.versions(call.now)
-    return Reply(200, encode(_task_body(f"{TASKS}/{found.id}", found, call.now)), ODATA)
-
-
-VIEWS: Views[NodeBmc] = {
-    "UpdateService": _service,
-    "UpdateService/FirmwareInventory": _inventory,
-    "UpdateService/FirmwareInventory/*": _firmware,
-    "TaskService": _task_service,
-    "TaskService/Tasks": _tasks,
-    "TaskService/Tasks/*": _task,
-}
-
-DEEDS: Deeds[NodeBmc] = {
-    "POST UpdateService/Actions/UpdateService.SimpleUpdate": _simple_update,
-    "POST UpdateService/upload": _push,
-    "GET TaskService/TaskMonitors/*": _monitor,
-}
+    return Reply(200, reply.body, ODATA)
