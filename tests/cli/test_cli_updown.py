@@ -19,7 +19,7 @@ from fake_server import FakeServer
 
 from strata.cli import background, converge, up_simulated, up_virtual, updown
 from strata.cli.output import Output
-from strata.core import process as ps
+from strata.core.host import process as ps
 from strata.virtual.qemu import create
 
 STAND_IN = Path(__file__).with_name("stand_in_serve.py")

@@ -77,7 +77,7 @@ COMPUTED: dict[str, tuple[str, ...]] = {
     "src/strata/api/nginx.py::_check": ("nginx",),
     "src/strata/cli/background.py::start": ("nsenter",),
     "src/strata/fleet/drivers/subprocesses.py::_start": (),  # what a site's own model names
-    "src/strata/core/process.py::spawn": ("nsenter", "qemu-system-x86_64"),
+    "src/strata/core/host/process.py::spawn": ("nsenter", "qemu-system-x86_64"),
     "src/strata/provisioning/boot/media.py::_run": ("grub-mkimage", "mcopy", "mformat", "mmd", "xorriso"),
     "src/strata/fleet/child.py::_spawn": ("in.tftpd", "radvd"),
     "src/strata/fleet/child.py::find": ("in.tftpd", "radvd"),

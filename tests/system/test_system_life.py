@@ -12,7 +12,7 @@ import pytest
 from system_support import Done, World, book_of, connect, eventually, strata
 
 from strata.cli import background, up_simulated
-from strata.core import process as ps
+from strata.core.host import process as ps
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 

@@ -17,8 +17,8 @@ from qemu_support import GREETING, OBEYS, RESETS, inside, make_medium, printed, 
 
 from strata.cli import up_virtual
 from strata.cli.main import run
-from strata.core import process as ps
 from strata.core.errors import Conflict, DeviceError, NotFound
+from strata.core.host import process as ps
 from strata.hardware.bmc.protocol import Boot
 from strata.hardware.bmc.redfish.bmc import RedfishBmc
 from strata.hardware.bmc.redfish.client import Credentials, RedfishClient

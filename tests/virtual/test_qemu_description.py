@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from strata.core import process as ps
 from strata.core.errors import BadRequest, Conflict, Denied, NotFound
+from strata.core.host import process as ps
 from strata.virtual.qemu import create as making
 from strata.virtual.qemu import description
 from strata.virtual.qemu.bmc import IDLE_WATTS, STANDBY_WATTS, Meter

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from qemu_support import until
 
-from strata.core import process as ps
 from strata.core.errors import DeviceError
+from strata.core.host import process as ps
 from strata.virtual.qemu import machine as module
 from strata.virtual.qemu.command import CD_AT, CONSOLE_LOG, FIRST
 from strata.virtual.qemu.description import Options, describe, guest_mark

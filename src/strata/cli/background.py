@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 from strata.cli.output import Output
 from strata.cli.session import Session
 from strata.cli.times import span
-from strata.core import process as ps
 from strata.core.errors import Conflict, StrataError, Unavailable
-from strata.core.removal import remove_tree
+from strata.core.host import process as ps
+from strata.core.host.removal import remove_tree
 
 if TYPE_CHECKING:
     from strata.cli.client import Client

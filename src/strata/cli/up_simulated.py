@@ -11,8 +11,8 @@ from strata.cli.background import SIMULATOR, START_TIMEOUT, must_run, start
 from strata.cli.converge import SEEN_AGAIN, wait
 from strata.cli.session import Session
 from strata.cli.times import span
-from strata.core import process as ps
 from strata.core.errors import Unavailable
+from strata.core.host import process as ps
 
 if TYPE_CHECKING:
     from strata.cli.client import Client, Json

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from strata.cli import background as bg
 from strata.cli import journey, up_image
 from strata.cli.converge import state_counts
-from strata.core import process as ps
+from strata.core.host import process as ps
 
 if TYPE_CHECKING:
     from strata.cli.client import Client, Json

@@ -21,8 +21,8 @@ from strata.cli.options import Between
 from strata.cli.output import counts
 from strata.cli.session import Session, pass_session
 from strata.cli.times import DURATION, span
-from strata.core import process as ps
 from strata.core.errors import BadRequest, Conflict
+from strata.core.host import process as ps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,10 +15,10 @@ import msgspec
 from msgspec import Meta
 
 from strata.core.errors import BadRequest
-from strata.core.forms import in_words
+from strata.core.input.forms import in_words
+from strata.core.input.yamltree import Document, told
 from strata.core.section import Section
 from strata.core.units import Watts, seconds, watts
-from strata.core.yamltree import Document, told
 from strata.daemon import LAYER_NAMES, LayerName
 from strata.fleet.settings import FleetSettings
 from strata.hardware.settings import HardwareSettings

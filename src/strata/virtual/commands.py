@@ -138,7 +138,7 @@ def kill(session: Session, nodes: tuple[str, ...], directory: Path | None) -> No
     \b
     Example: strata virtual kill n0001
     """
-    from strata.core import process as ps
+    from strata.core.host import process as ps
     from strata.virtual.qemu.create import running
 
     place = _place(session, directory)

@@ -30,8 +30,8 @@ import msgspec
 import numpy as np
 
 from strata.core.errors import BadRequest
+from strata.core.input.yamltree import tree
 from strata.core.units import Seconds, Watts, seconds, watts
-from strata.core.yamltree import tree
 from strata.power.capping.terms import Limits, Ratings
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")

@@ -12,7 +12,7 @@ import aiohttp
 import msgspec
 
 from strata.core.errors import BadRequest, DeviceError, Refused, StrataError
-from strata.core.process import Process
+from strata.core.host.process import Process
 from strata.virtual.bmc.console import Console
 from strata.virtual.bmc.http import Reply
 from strata.virtual.qemu.machine import Machine

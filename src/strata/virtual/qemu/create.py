@@ -19,8 +19,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from strata.core import process as ps
 from strata.core.errors import Conflict, Denied, DeviceError, Unavailable
+from strata.core.host import process as ps
 from strata.virtual.qemu import command as qemu
 from strata.virtual.qemu import description, login, network
 from strata.virtual.qemu.chassis import READY

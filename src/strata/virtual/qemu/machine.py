@@ -18,8 +18,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
-from strata.core import process as ps
 from strata.core.errors import DeviceError, StrataError, Unavailable
+from strata.core.host import process as ps
 from strata.virtual.qemu import command as qemu
 from strata.virtual.qemu.description import MachineDescription, guest_mark
 from strata.virtual.qemu.network import tool

@@ -10,8 +10,8 @@ import msgspec
 
 from strata.api.redfish.protocol.errors import rejected
 from strata.api.redfish.protocol.route import Reply, Stream
-from strata.core.decoding import UNREADABLE
 from strata.core.errors import BadRequest
+from strata.core.input.decoding import UNREADABLE
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]

@@ -14,7 +14,7 @@ import msgspec
 import yaml
 
 from strata.core.errors import BadRequest
-from strata.core.forms import in_words
+from strata.core.input.forms import in_words
 
 _LONGEST = 1_000_000
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from strata.core.accepted import keys_at, no_key, none_of, words_at
+from strata.core.input.accepted import keys_at, no_key, none_of, words_at
 
 _END = r"$(?!\n)"
 
