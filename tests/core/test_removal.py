@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from strata.cli import background
+from strata.cli.up import background
 from strata.core.host.removal import mounts_below, remove_tree, unmount_below
 
 

@@ -15,8 +15,8 @@ import pytest
 from aiohttp import web
 from qemu_support import GREETING, OBEYS, RESETS, inside, make_medium, printed, remains, until
 
-from strata.cli import up_virtual
 from strata.cli.main import run
+from strata.cli.up import virtual as up_virtual
 from strata.core.errors import Conflict, DeviceError, NotFound
 from strata.core.host import process as ps
 from strata.hardware.bmc.protocol import Boot

@@ -1,6 +1,6 @@
 """``strata up`` and ``down``: a service with a fleet on this machine, in the background.
 
-The fleet is made of virtual machines (``up_virtual``) or simulated (``up_simulated``). Either is a process of its own:
+The fleet is made of virtual machines (``virtual``) or simulated (``simulated``). Either is a process of its own:
 nodes outlive the controller, as real ones do.
 """
 
@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from strata.cli import background as bg
 from strata.cli import exits
-from strata.cli import up_simulated as simulated
 from strata.cli.converge import MOVING
 from strata.cli.options import Between
 from strata.cli.output import counts
 from strata.cli.session import Session, pass_session
 from strata.cli.times import DURATION, span
+from strata.cli.up import background as bg
+from strata.cli.up import simulated
 from strata.core.errors import BadRequest, Conflict
 from strata.core.host import process as ps
 
@@ -105,7 +105,7 @@ def up(
     wanted = False
     try:
         if kind == "virtual":
-            from strata.cli import up_virtual
+            from strata.cli.up import virtual as up_virtual
 
             client = up_virtual.bring_up(session, directory, nodes=nodes or 4, uefi=uefi)
             wanted = True
@@ -149,7 +149,7 @@ def _left(directory: Path, *, wanted: bool) -> str:
 
 def _kept_kind(directory: Path) -> str | None:
     """What an earlier ``up`` made here."""
-    from strata.cli import up_virtual
+    from strata.cli.up import virtual as up_virtual
 
     if (directory / simulated.SIMULATOR_OPTIONS).exists():
         return "simulated"
@@ -198,7 +198,7 @@ def down(session: Session, state_dir: Path | None) -> None:
     \b
     Example: strata down
     """
-    from strata.cli import up_virtual
+    from strata.cli.up import virtual as up_virtual
 
     directory = (state_dir or session.state_dir).absolute()
     out = session.out

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from strata.cli import background as bg
-from strata.cli import journey, up_image
 from strata.cli.converge import state_counts
+from strata.cli.up import background as bg
+from strata.cli.up import image, journey
 from strata.core.host import process as ps
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ GOAL = {
     "power": ["on"],
     "os": ["up"],
     "identity": ["issued"],
-    "image": [up_image.SET],
+    "image": [image.SET],
     "personality": ["active"],
 }
 """What ``up`` wants of every virtual node."""
@@ -34,7 +34,7 @@ TRY = (
     "strata node exec @compute -- uname -a  # a command on all of them",
     "strata virtual login n0001             # a shell on one of them",
     "strata virtual kill n0001              # its power fails; strata node history n0001 tells what became of it",
-    f"strata image build {up_image.SECOND} --name demo --tag 2",
+    f"strata image build {image.SECOND} --name demo --tag 2",
     "strata image promote demo:2 demo:1     # another image, without a reboot",
     "strata console n0001                   # what its kernel said",
     "strata down                            # all of it away again",
@@ -86,8 +86,8 @@ def bring_up(session: Session, directory: Path, *, nodes: int, uefi: int | None)
             bg.wait_ready(session, client, _serve(directory, chassis), directory, front=True)
     _register(client, directory, _described(directory))
     _want(client, {name: value for name, value in GOAL.items() if name not in ("image", "personality")})
-    up_image.make(session.out, client)
-    up_image.make_set(client, make_key(directory / bg.CHASSIS))
+    image.make(session.out, client)
+    image.make_set(client, make_key(directory / bg.CHASSIS))
     _want(client, GOAL)
     return client
 

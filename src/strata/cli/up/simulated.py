@@ -7,10 +7,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from strata.cli.background import SIMULATOR, START_TIMEOUT, must_run, start
 from strata.cli.converge import SEEN_AGAIN, wait
 from strata.cli.session import Session
 from strata.cli.times import span
+from strata.cli.up.background import SIMULATOR, START_TIMEOUT, must_run, start
 from strata.core.errors import Unavailable
 from strata.core.host import process as ps
 
