@@ -32,8 +32,8 @@ from strata.hardware.inventory.service import InventoryService
 from strata.hardware.inventory.store import Inventory
 from strata.store.audit import Ledger
 from strata.store.protocol import Put
-from strata.virtual.bmc_server import BmcServer
-from strata.virtual.nodes import SimNodes
+from strata.virtual.bmc.server import BmcServer
+from strata.virtual.fleet.nodes import SimNodes
 
 ADMIN = Principal(name="alice", role="admin")
 SYSTEM = "/redfish/v1/Systems/1"

@@ -75,9 +75,9 @@ COMPUTED: dict[str, tuple[str, ...]] = {
     "src/strata/agent/personality/container.py::start": ("crun",),
     "src/strata/agent/personality/ready.py::is_ready": ("crun",),
     "src/strata/api/nginx.py::_check": ("nginx",),
-    "src/strata/cli/background.py::start": ("nsenter",),
+    "src/strata/cli/up/background.py::start": ("nsenter",),
     "src/strata/fleet/drivers/subprocesses.py::_start": (),  # what a site's own model names
-    "src/strata/core/process.py::spawn": ("nsenter", "qemu-system-x86_64"),
+    "src/strata/core/host/process.py::spawn": ("nsenter", "qemu-system-x86_64"),
     "src/strata/provisioning/boot/media.py::_run": ("grub-mkimage", "mcopy", "mformat", "mmd", "xorriso"),
     "src/strata/fleet/child.py::_spawn": ("in.tftpd", "radvd"),
     "src/strata/fleet/child.py::find": ("in.tftpd", "radvd"),

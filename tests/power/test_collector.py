@@ -28,11 +28,11 @@ from strata.power.telemetry.collector import (
     Told,
 )
 from strata.power.telemetry.columns import PowerColumns
-from strata.virtual.bmc_server import SIMULATED_ACCOUNT, BmcServer
-from strata.virtual.fleet import GPUS
-from strata.virtual.fleet_power import FleetPower
-from strata.virtual.nodes import SimNodes
-from strata.virtual.tree_chassis import SUPPLIES, SUPPLY_WATTS
+from strata.virtual.bmc.server import SIMULATED_ACCOUNT, BmcServer
+from strata.virtual.fleet.names import GPUS
+from strata.virtual.fleet.nodes import SimNodes
+from strata.virtual.fleet.power import FleetPower
+from strata.virtual.redfish.hardware import SUPPLIES, SUPPLY_WATTS
 
 
 class Kept:

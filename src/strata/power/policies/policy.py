@@ -33,8 +33,8 @@ import numpy as np
 from msgspec import structs
 
 from strata.core.errors import BadRequest
+from strata.core.input.yamltree import tree
 from strata.core.units import Seconds, Watts, seconds, watts
-from strata.core.yamltree import tree
 from strata.power.capping.terms import Limits, Ratings
 from strata.power.policies.view import Actions, View
 
