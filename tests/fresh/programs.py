@@ -96,6 +96,7 @@ COMPUTED: dict[str, tuple[str, ...]] = {
     "tests/bench/bench_support.py::figures": (),
     "tests/bench/test_bench_converge.py::test_when_it_is_stopped_it_leaves_neither_files_nor_processes": (),
     "tests/bench/test_bench_converge.py::test_without_json_it_prints_a_table_and_tells_its_progress_apart": (),
+    "tests/docs/test_worked_examples.py::extended": (),  # strata itself
     "tests/fresh/programs.py::packages_of": (),
     "tests/fresh/programs.py::watch": (),
     "tests/fresh/test_programs.py::test_whoever_starts_what_nobody_named_fails": (),
