@@ -54,6 +54,12 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     """Names of the vendor strategies in use."""
 
 
+EMPTY = "nothing is there"
+"""The doubt of a sensor in an empty place: a bay without a supply is no trouble."""
+STATE = "a state, not a number"
+"""The doubt of what tells how something is, and measures nothing."""
+
+
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """One sensor, as it was read."""
 
@@ -67,7 +73,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """The upper critical threshold."""
     low: float | None = None
     doubt: str = ""
-    """Why ``value`` is None: absent, not a number, absurd."""
+    """Why ``value`` is None: ``EMPTY``, ``STATE``, absent, not a number, absurd."""
 
 
 CLOCK_AHEAD = 300.0

@@ -30,6 +30,7 @@ from strata.hardware.bmc.protocol import (
     PowerLimit,
     Reading,
 )
+from strata.hardware.bmc.readings import Marked, distinct
 
 _CHASSIS, _SENSOR, _GROUP = 0x00, 0x04, 0x2C
 _DCMI = b"\xdc"
@@ -163,7 +164,7 @@ class IpmiBmc(Bmc):
 
     async def readings(self) -> Sequence[Reading]:
         """All sensors, and what the chassis draws (DCMI)."""
-        found, none = [], None
+        marked, none = list[Marked](), None
         try:
             sensors = await self._store.sensors(self.address)
         except (Refusal, NotOffered) as wrong:
@@ -176,7 +177,10 @@ class IpmiBmc(Bmc):
                     )
                 except (Refusal, NotOffered):
                     answer = None
-                found.append(records.reading(sensor, answer if answer and len(answer) >= 3 else None))
+                reading = records.reading(sensor, answer if answer and len(answer) >= 3 else None)
+                number = f"sensor {sensor.number}"
+                marked.append(Marked(reading, (number, f"{number} of {sensor.owner:02x}h, {sensor.lun}")))
+        found = distinct(marked)
         try:
             draws = await self._ask(_GROUP, 0x02, _DCMI + b"\x01\x00\x00", least=18)
         except (Refusal, NotOffered):
