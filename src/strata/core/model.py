@@ -134,7 +134,9 @@ class Guard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How much may happen at once, in each bucket. At least one of ``limit``, ``percent`` and ``rate``; all must hold.
 
-    Several controllers share a budget by the nodes that each leads.
+    Several controllers share a budget by the nodes that each leads. One that brakes only destructive mutations, with
+    ``limit`` or ``percent``, counts a node from the first step of a chain that leads through one of them until the node
+    is at its goal again.
     """
 
     name: str

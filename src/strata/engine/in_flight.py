@@ -24,6 +24,7 @@ from strata.engine.breaker import Breaker
 from strata.engine.effects import Act, Change
 from strata.engine.facts import Facts
 from strata.engine.hopeless import HopelessSteps
+from strata.engine.places import Places
 from strata.engine.progress import Phase, Progress, Urgency
 from strata.engine.settings import EngineSettings
 from strata.engine.table import NEVER, FleetTable
@@ -55,12 +56,14 @@ class InFlight:
         table: FleetTable,
         progress: Progress,
         facts: Facts,
+        places: Places,
         random: np.random.Generator,
     ) -> None:
         self.settings = settings
         self.table = table
         self.progress = progress
         self.facts = facts
+        self.places = places
         self._random = random
         self.mutations: list[Mutation] = list(model.mutations.values())
         """By number, as ``Progress.mutation`` and ``Progress.next`` hold them."""
@@ -91,6 +94,7 @@ class InFlight:
     def launch(self, number: int, nodes: Indices, now: float, acts: list[Act]) -> None:
         """Start a mutation on nodes."""
         mutation = self.mutations[number]
+        self.places.take(nodes)
         # One shard an act: its intent is ended by whoever leads that shard then.
         for chunk in self._chunks(nodes, mutation.batch):
             generation = self._begin(number, chunk, now)
@@ -111,6 +115,7 @@ class InFlight:
         # A node does one thing at a time: what was resumed before, from an older record, must have ended.
         self._end(nodes[self.progress.phase[nodes] >= Phase.ACTING])
         generation = self._begin(number, nodes, now)
+        self.places.resume(mutation, nodes)
         self.progress.phase[nodes] = Phase.SETTLING
         self.progress.start_fact[nodes] = 0  # what it started from is not known
         self.progress.poll[nodes] = self.settings.first_poll

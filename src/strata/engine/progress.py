@@ -80,6 +80,7 @@ _FIELDS: dict[str, tuple[str, float]] = {
     "was_ready": ("bool", 0),
     "ready_since": ("float64", NEVER),
     "fault": ("bool", 0),
+    "unsettled": ("bool", 0),  # taken over, and not seen yet: it may hold a place in a budget
 }
 
 
@@ -118,6 +119,7 @@ class Progress:
     was_ready: np.ndarray[tuple[int], np.dtype[np.bool_]]
     ready_since: np.ndarray[tuple[int], np.dtype[np.float64]]
     fault: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    unsettled: np.ndarray[tuple[int], np.dtype[np.bool_]]
 
     def __init__(self) -> None:
         self.size = 0

@@ -22,6 +22,7 @@ from strata.engine.decisions import Decider, Kind
 from strata.engine.effects import Act, Answered, Ask, Done, Effects, Input, Seen, Told
 from strata.engine.facts import Facts
 from strata.engine.in_flight import EVENT, FAULT, InFlight
+from strata.engine.places import Places
 from strata.engine.progress import Phase, Progress, Urgency, Wait
 from strata.engine.settings import EngineSettings
 from strata.engine.table import FleetTable
@@ -38,8 +39,11 @@ class Engine:
         self.decider = Decider(model, self.table)
         self._random = np.random.default_rng(seed)
         self.facts = Facts(model, self.settings, self.table, self.progress, self._random)
-        self.in_flight = InFlight(model, self.settings, self.table, self.progress, self.facts, self._random)
-        self.admission = Admission(model, self.settings, self.table, self.progress, self.in_flight)
+        self.places = Places(model, self.table, self.progress, self.decider)
+        self.in_flight = InFlight(
+            model, self.settings, self.table, self.progress, self.facts, self.places, self._random
+        )
+        self.admission = Admission(model, self.settings, self.table, self.progress, self.in_flight, self.places)
         self.epochs: dict[int, int] = {}
         """Shards that we lead, and with which epoch."""
 
@@ -51,6 +55,7 @@ class Engine:
             self.table.grow(int(nodes.max()) + 1)
             self.progress.grow(self.table.size)
             self.facts.grow(self.table.size)
+            self.places.grow(self.table.size)
         self.progress.reset(nodes)
         for column in self.table.columns.values():
             column.forget_nodes(nodes)
@@ -65,6 +70,7 @@ class Engine:
     def remove(self, nodes: Indices) -> None:
         """Nodes are gone. What is under way for them is not waited for."""
         self.in_flight.release(nodes)
+        self.places.give_back(nodes)
         self.progress.reset(nodes)
         self.in_flight.foreign = {
             key: one._replace(nodes=np.setdiff1d(one.nodes, nodes)) for key, one in self.in_flight.foreign.items()
@@ -118,6 +124,8 @@ class Engine:
         nodes = np.flatnonzero(self.progress.alive & (self.progress.shard == shard))
         self.in_flight.abandon(nodes, now)
         self.progress.epoch[nodes] = epoch
+        self.places.give_back(nodes)
+        self.progress.unsettled[nodes] = bool(epoch)
         if epoch:
             self.facts.forget_all(nodes, now)
             self.progress.touch(nodes, Urgency.NEWS)
@@ -239,6 +247,8 @@ class Engine:
         progress.wait_on[nodes] = -1
         content = (kind == Kind.READY) | (kind == Kind.UNMANAGED)
         self._decided_ready(nodes[content], now)
+        self.places.give_back(nodes[content])
+        self.places.settle(nodes)
         self.in_flight.overcome(nodes[~content & (progress.epoch[nodes] > 0)])
         self._decided_act(nodes[kind == Kind.ACT], now)
         progress.wait[nodes[kind == Kind.STUCK]] = Wait.STUCK
