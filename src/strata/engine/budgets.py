@@ -198,7 +198,9 @@ class Budgets:
             if not meter.budget.unavailable:
                 # Somebody may have begun one of these before: it is charged here, and not twice.
                 in_use = np.setdiff1d(in_use, nodes[concerned], assume_unique=True)
-            moving = np.ones(len(in_use), dtype=bool) if demand.places is None else demand.places.moving(name, in_use)
+            moving = np.ones(len(in_use), dtype=bool)
+            if demand.places is not None:
+                moving = demand.places.moving(name, in_use, demand.elsewhere.values())
             for division in meter.divisions:
                 open_ = concerned[verdict[concerned] == -1]
                 keys = division.keys[nodes[open_]]

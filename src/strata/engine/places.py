@@ -9,7 +9,7 @@ facts which are out (``settle``), and until they have been seen, all of them may
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -91,9 +91,9 @@ class Places:
         budget = self._by_name.get(name)
         return frozenset(mutation.name for mutation in budget.leads_up) if budget is not None else frozenset()
 
-    def moving(self, name: str, nodes: Indices) -> Mask:
+    def moving(self, name: str, nodes: Indices, elsewhere: Collection[Indices]) -> Mask:
         """Which of ``nodes`` will give their place back by themselves, as far as one can tell: nothing keeps them from
-        going on but what they hold the place for."""
+        going on but what they hold the place for. ``elsewhere``: with whom others are busy."""
         budget, progress = self._by_name.get(name), self._progress
         if budget is None:
             return np.ones(len(nodes), dtype=bool)
@@ -101,8 +101,13 @@ class Places:
         stopped |= progress.kind[nodes] == Kind.STUCK
         at_the_gate = np.isin(progress.next[nodes], budget.numbers)
         stopped |= np.isin(progress.wait[nodes], (Wait.GUARD, Wait.BUDGET, Wait.STOPPED)) & ~at_the_gate
-        moving: Mask = ~stopped | (progress.phase[nodes] != Phase.IDLE)
-        return moving
+        moving = ~stopped | (progress.phase[nodes] != Phase.IDLE)
+        # Why another does not go on with a node is known to him alone.
+        others = progress.epoch[nodes] == 0
+        if others.any():
+            moving[others] = np.isin(nodes[others], np.concatenate((_NOBODY, *elsewhere)))
+        found: Mask = moving
+        return found
 
     def serving(self, name: str) -> Indices:
         """The nodes with a way through a budget that nothing has been done to: what would have to be taken away first

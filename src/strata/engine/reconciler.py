@@ -101,6 +101,7 @@ class Engine:
         """Forget failures, back-off and faults: the owners want something new, or a person says to try again."""
         progress = self.progress
         self.in_flight.clear_failures(nodes)
+        self.in_flight.forget_way(nodes)
         progress.relapses[nodes] = 0
         progress.not_before[nodes] = 0
         progress.refused_by[nodes] = -1
@@ -262,6 +263,7 @@ class Engine:
         progress.ready_since[nodes] = np.where(progress.was_ready[nodes], progress.ready_since[nodes], now)
         progress.was_ready[nodes] = True
         self.in_flight.clear_failures(nodes)
+        self.in_flight.forget_way(nodes)
         well = nodes[progress.fault[nodes] & (progress.epoch[nodes] > 0)]
         if len(well):
             self.in_flight.event(well, "fault cleared: at its goal")
@@ -277,13 +279,9 @@ class Engine:
         if not len(fallen):
             return
         progress.was_ready[fallen] = False
-        shaky = fallen[now - progress.ready_since[fallen] <= self.settings.stable_after]
-        progress.relapses[fallen] = np.where(np.isin(fallen, shaky), progress.relapses[fallen] + 1, 1)
-        again = fallen[progress.relapses[fallen] > 1]
-        lost = again[progress.relapses[again] > self.settings.relapses_to_fault]
-        self.in_flight.wait_after_failure(again, None, now)
-        progress.dirty[again] = False
-        for node in lost.tolist():
-            progress.reasons[node] = f"flapping: fell from its goal {int(progress.relapses[node])} times"
-        self.in_flight.fault(lost, now)
-        progress.dirty[lost] = False
+        stable = now - progress.ready_since[fallen] > self.settings.stable_after
+        progress.relapses[fallen[stable]] = 0
+        self.in_flight.relapse(
+            fallen, now, lambda node: f"flapping: fell from its goal {int(progress.relapses[node])} times"
+        )
+        progress.dirty[fallen] = False
