@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from strata.core.column import Indices
 from strata.core.model import Budget, Model
-from strata.engine.places import Places, brakes
+from strata.engine.places import Places
 
 Keys = npt.NDArray[np.int32]
 Amounts = npt.NDArray[np.float64]
@@ -147,7 +147,7 @@ class Budgets:
         self._meters: dict[str, _Meter] = {}
         self._of_mutation: dict[str, list[str]] = {name: [] for name in model.mutations}
         for budget in model.budgets.values():
-            names = frozenset(m.name for m in model.mutations.values() if brakes(budget, m))
+            names = frozenset(m.name for m in model.mutations.values() if budget.brakes(m))
             self._meters[budget.name] = _Meter(budget, names)
             for name in names:
                 self._of_mutation[name].append(budget.name)

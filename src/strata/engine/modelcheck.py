@@ -208,10 +208,6 @@ def _unused(model: Model, drivers: Collection[str] | None) -> Iterator[Finding]:
     used: set[str] = {mutation.driver for mutation in model.mutations.values()}
     used |= {variable.observer for variable in model.variables.values()}
     used |= {guard.driver for guard in model.guards.values()}
-    for budget in model.budgets.values():
-        if budget.driver and budget.driver not in used:
-            text = f"brakes the driver {budget.driver}, which nothing uses"
-            yield Finding("warning", "unused-budget", f"budget {budget.name}", text)
     if drivers is not None:
         for name in sorted(set(drivers) - used):
             yield Finding("warning", "unused-driver", f"driver {name}", "no variable, mutation or guard names it")

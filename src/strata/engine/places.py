@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from strata.core.column import Indices
-from strata.core.model import Budget, Model, Mutation
+from strata.core.model import Model, Mutation
 from strata.engine.decisions import Decider, Kind
 from strata.engine.progress import Phase, Progress, Wait
 from strata.engine.table import FleetTable, Mask
@@ -47,7 +47,7 @@ class Places:
         self._by_name: dict[str, _Disruption] = {}
         numbers = {name: number for number, name in enumerate(model.mutations)}
         for budget in model.budgets.values():
-            braked = [mutation for mutation in model.mutations.values() if brakes(budget, mutation)]
+            braked = [mutation for mutation in model.mutations.values() if budget.brakes(mutation)]
             counts = budget.limit is not None or budget.percent is not None
             if counts and braked and not budget.standing and all(mutation.destructive for mutation in braked):
                 names = frozenset(mutation.name for mutation in braked)
@@ -178,15 +178,6 @@ class Places:
                 rows[:, number] = [not budget.braked.isdisjoint(steps) for budget in self._budgets]
             self._chains = rows
         return self._chains
-
-
-def brakes(budget: Budget, mutation: Mutation) -> bool:
-    """Whether ``budget`` says how often ``mutation`` may be started."""
-    if budget.destructive_only and not mutation.destructive:
-        return False
-    if budget.driver and mutation.driver != budget.driver:
-        return False
-    return not budget.mutations or mutation.name in budget.mutations
 
 
 def _leading_up(model: Model, braked: Sequence[Mutation]) -> list[Mutation]:
