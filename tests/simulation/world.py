@@ -445,7 +445,8 @@ class World:
                 )
             )
         hardware = HARDWARE
-        if not self.mechanisms.disruption_budget:
+        # Without the brake nothing is destructive, and there is nothing to be budgeted.
+        if not (self.mechanisms.disruption_budget and self.mechanisms.unknown_brake):
             hardware = msgspec.structs.replace(
                 hardware, budgets=tuple(b for b in hardware.budgets if b.name != "disruption")
             )

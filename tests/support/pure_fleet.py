@@ -92,8 +92,8 @@ class PureFleet:
         self.epoch += 1
         self.inputs = []
         self.engine = Engine(self.model, self.settings, seed=self.epoch)
-        self.engine.lead(0, self.epoch, self.now)
         self.engine.add(self.nodes, np.zeros(len(self.nodes), dtype=np.int32), self.now)
+        self.engine.lead(0, self.epoch, self.now)
         for budget in self.model.budgets.values():
             size = 256 if budget.per == "cabinet" else len(self.nodes)
             self.bucket(budget.name, (self.nodes // size).tolist().__getitem__)

@@ -160,6 +160,7 @@ def model_of(settings: Settings) -> tuple[Model, Sequence[ExecSpec]]:
     specs: list[ExecSpec] = []
     for path in settings.models:
         found = parse(path.read_text(encoding="utf-8"), source=str(path), layers=layers, always_extends=True)
+        found.model()  # names the file in what it says
         layers.append(found.layer)
         specs += found.drivers
     return Model.of(*layers), specs
