@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -24,7 +24,7 @@ _WAITS = np.int32(len(Wait))
 
 
 class Blocker(msgspec.Struct, frozen=True):
-    """What holds a node up: kind is guard, budget, hold, freeze, back-off, fault, timeout, lease..."""
+    """What holds a node up: kind is guard, budget, hold, freeze, back-off, fault, canary, timeout, lease..."""
 
     kind: str
     name: str
@@ -86,7 +86,7 @@ def _state(kind: Kind, wait: Wait, idle: bool, decided: bool, fault: bool, froze
         return "frozen"
     if idle and kind not in (Kind.READY, Kind.UNMANAGED) and fault:
         return "faulted"
-    if idle and kind is Kind.ACT and wait in (Wait.BACKOFF, Wait.BUDGET, Wait.GUARD, Wait.STOPPED):
+    if idle and kind is Kind.ACT and wait in (Wait.BACKOFF, Wait.BUDGET, Wait.GUARD, Wait.STOPPED, Wait.CANARY):
         return "waiting"
     if kind is Kind.LOOK or not decided:
         return "unknown"
@@ -94,8 +94,8 @@ def _state(kind: Kind, wait: Wait, idle: bool, decided: bool, fault: bool, froze
     return known.get(kind, "converging")
 
 
-def explain(engine: Engine, node: int, now: float) -> Explanation:
-    """Which fact, what is waited for, what holds it, what comes next and when."""
+def explain(engine: Engine, node: int, now: float, name: Callable[[int], str] = str) -> Explanation:
+    """Which fact, what is waited for, what holds it, what comes next and when. ``name``: of another node."""
     progress = engine.progress
     state = STATES[state_of(engine, node)]
     reason = progress.reasons.get(node, "")
@@ -122,7 +122,7 @@ def explain(engine: Engine, node: int, now: float) -> Explanation:
         if why != decision.plan.reason:
             lines.append(decision.plan.reason)
         return Explanation(state, f"There is no way to its goal: {why}.", [*lines, *_reason(reason)], [], "", (), None)
-    return _waiting(engine, node, now, state, lines, reason, decision)
+    return _waiting(engine, node, now, state, lines, reason, decision, name)
 
 
 def _under_way(engine: Engine, node: int, now: float, state: State, lines: list[str], reason: str) -> Explanation:
@@ -143,7 +143,14 @@ def _under_way(engine: Engine, node: int, now: float, state: State, lines: list[
 
 
 def _waiting(
-    engine: Engine, node: int, now: float, state: State, lines: list[str], reason: str, decision: Decision
+    engine: Engine,
+    node: int,
+    now: float,
+    state: State,
+    lines: list[str],
+    reason: str,
+    decision: Decision,
+    name_of: Callable[[int], str],
 ) -> Explanation:
     progress = engine.progress
     blockers = _brakes(engine, node)
@@ -169,6 +176,10 @@ def _waiting(
             when = breaker.probes_at
             detail = f"failed too often over the fleet; probed again in {max(0.0, when - now):.0f} s"
             blockers.append(Blocker("failure-rate stop", decision.mutation, detail))
+        case Wait.CANARY:
+            canary = int(progress.canary[node])
+            blockers.append(Blocker("canary", name_of(canary), _trial(engine, canary)))
+            when = None
         case _:
             when = None
     summary = f"Next is {decision.mutation}"
@@ -180,6 +191,14 @@ def _waiting(
         lines.append(f"only to a part of its goal: {_left_out(engine, node, now, decision.plan)}")
     lines += _reason(reason)
     return Explanation(state, summary + ".", lines, blockers, decision.mutation, (), when)
+
+
+def _trial(engine: Engine, canary: int) -> str:
+    """What a node waits for that waits for a canary."""
+    reason = engine.progress.reasons.get(canary, "")
+    if engine.progress.fault[canary]:
+        return f"what it wants was tried there first, and failed ({reason}); hold that node to have another one try"
+    return "what it wants is tried there first" + (f"; last trouble there: {reason}" if reason else "")
 
 
 def _brakes(engine: Engine, node: int) -> list[Blocker]:
