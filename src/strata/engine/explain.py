@@ -59,7 +59,8 @@ def _situation(engine: Engine, nodes: Any) -> Any:
     progress = engine.progress
     place = progress.kind[nodes] * _WAITS + progress.wait[nodes]
     flags = (
-        progress.phase[nodes] == 0,
+        progress.phase[nodes] == Phase.IDLE,
+        progress.phase[nodes] == Phase.ACTING,
         progress.decision[nodes] >= 0,
         progress.fault[nodes],
         progress.frozen[nodes],
@@ -74,15 +75,19 @@ def _situation(engine: Engine, nodes: Any) -> Any:
 def _state_codes() -> npt.NDArray[np.int8]:
     """The state of every situation that there can be."""
     truth = (False, True)
-    situations = itertools.product(Kind, Wait, truth, truth, truth, truth, truth)
+    situations = itertools.product(Kind, Wait, truth, truth, truth, truth, truth, truth)
     return np.array([STATES.index(_state(*situation)) for situation in situations], dtype=np.int8)
 
 
-def _state(kind: Kind, wait: Wait, idle: bool, decided: bool, fault: bool, frozen: bool, held: bool) -> State:
-    """The one word: a person's brakes before faults, faults before what the engine waits for."""
-    if idle and held:
+def _state(
+    kind: Kind, wait: Wait, idle: bool, acting: bool, decided: bool, fault: bool, frozen: bool, held: bool
+) -> State:
+    """The one word: a person's brakes before faults, faults before what the engine waits for.
+
+    A brake counts as soon as no driver is at work: what was done may take minutes to show, and nothing follows it."""
+    if held and not acting:
         return "held"
-    if idle and kind not in (Kind.READY, Kind.UNMANAGED) and frozen:
+    if frozen and not acting and kind not in (Kind.READY, Kind.UNMANAGED):
         return "frozen"
     if idle and kind not in (Kind.READY, Kind.UNMANAGED) and fault:
         return "faulted"
@@ -139,7 +144,7 @@ def _under_way(engine: Engine, node: int, now: float, state: State, lines: list[
                 f"{mutation.name} was accepted {since:.0f} s ago; waiting for {mutation.variable} to be {mutation.to}"
                 f" (for {max(0.0, left):.0f} s more)."
             )
-    return Explanation(state, summary, [*lines, *_reason(reason)], [], mutation.name, (), None)
+    return Explanation(state, summary, [*lines, *_reason(reason)], _brakes(engine, node), mutation.name, (), None)
 
 
 def _waiting(
