@@ -11,7 +11,7 @@ from strata.core.state import Outcome
 from strata.engine.settings import EngineSettings
 from strata.platform.model import LAYER as PLATFORM
 from strata.provisioning.model import LAYER as PROVISIONING
-from strata.virtual.faults import Timing
+from strata.virtual.fleet.faults import Timing
 from support.pure_fleet import HARDWARE, READY, PureFleet
 
 QUICK = Timing(scale=0.1)

@@ -169,6 +169,11 @@ class Fleet:
             raise unknown_nodes(fleet, [name])
         return index
 
+    def called(self, who: Principal, index: int) -> str:
+        """What the caller is told of a node by index: its name, where it may know it."""
+        name = self.registry.names[index]
+        return name if self.find(who, name) >= 0 else "(a node outside your groups)"
+
     def seen(self, who: Principal, select: str) -> Indices:
         """The selected nodes that the caller may see. One outside its scope is as unknown as one that is nowhere."""
         return parse(select or "*").indices(self.visible(who), self.view)

@@ -46,6 +46,13 @@ class ShardView(Out, frozen=True, kw_only=True):
     epoch: int
 
 
+class CanaryView(Out, frozen=True, kw_only=True):
+    """A node on which is tried what no node is ready with yet, and how many others wait for it."""
+
+    node: str
+    waiting: int
+
+
 class StatusView(Out, frozen=True, kw_only=True):
     """The fleet and its controller at a glance."""
 
@@ -59,5 +66,6 @@ class StatusView(Out, frozen=True, kw_only=True):
     shards: tuple[ShardView, ...]
     freezes: int
     holds: int
+    canaries: tuple[CanaryView, ...]
     revision: int
     """The states show everything that was said up to here."""

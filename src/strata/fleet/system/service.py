@@ -62,6 +62,10 @@ class SystemService:
             ),
             freezes=sum(self._fleet.touches(who, scope) for scope in self._fleet.registry.brakes.freezes),
             holds=int(self._fleet.registry.brakes.held[nodes].sum()),
+            canaries=tuple(
+                s.CanaryView(node=self._fleet.called(who, canary.node), waiting=canary.waiting)
+                for canary in controller.engine.canaries.waiting(nodes)
+            ),
             revision=controller.considered,
         )
 

@@ -98,7 +98,7 @@ class FailedBoots:
 
     def too_many(self, name: str) -> bool:
         """Whether so many boots of the node failed that it gets no other before a person looked."""
-        return self._identity.record(name).attempts >= self._networks.attempts
+        return self._identity.record(name).failures >= self._networks.attempts
 
     def hold(self, name: str) -> None:
         """Hold the node, in the background."""
@@ -106,7 +106,7 @@ class FailedBoots:
             self._holding[name] = asyncio.get_running_loop().create_task(self._hold(name), name=f"hold {name}")
 
     async def _hold(self, name: str) -> None:
-        """Hold the node, then count anew: when a person releases it, it gets all its tries again."""
+        """Hold the node, for once: when a person releases it, it gets all its tries again."""
         attempts = self._identity.record(name).attempts
         try:
             tail = _telling(_plain(await self._ground.console_tail(name)))

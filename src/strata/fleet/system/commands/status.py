@@ -39,6 +39,7 @@ def status(session: Session, as_json: bool) -> None:
         (
             ("nodes", found["nodes"]),
             ("brakes", f"{many(found['freezes'], 'freeze')}, {many(found['holds'], 'hold')}"),
+            *((("canaries", canaries),) if (canaries := _canaries(found)) else ()),
             ("engine", ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in found["queue"].items())),
             ("shards", ", ".join(f"{count} led by {name}" for name, count in sorted(leaders.items()))),
             ("controller", f"{found['controller']}, up {span(time.time() - found['started'])}"),
@@ -51,6 +52,13 @@ def status(session: Session, as_json: bool) -> None:
     if rows:
         out.line()
         out.table([Column("state", state_colour), Column("nodes", right=True)], rows)
+
+
+def _canaries(found: Json) -> str:
+    return ", ".join(
+        f"{many(one['waiting'], 'node')} {'waits' if one['waiting'] == 1 else 'wait'} for {one['node']}"
+        for one in found["canaries"]
+    )
 
 
 @click.command("log-level")
