@@ -5,11 +5,12 @@ SHELL := /bin/bash
 PY := .venv/bin/python
 # All that the code, the tests and the benchmarks start, beside what Debian requires; tests/fresh holds them to it.
 PACKAGES := python3-venv nginx-light etcd-server etcd-client graphviz ipmitool curl openssl \
-  postgresql slurmctld slurm-wlm-basic-plugins slurm-client \
+  postgresql slurmctld slurmd slurm-wlm-basic-plugins slurm-client \
+  gridengine-master gridengine-exec gridengine-client \
   qemu-system-x86 seabios ovmf ipxe-qemu iproute2 xorriso \
   ipxe mtools grub-common grub-pc-bin grub-efi-amd64-bin cpio wrk \
   squashfs-tools mmdebstrap zstd buildah docker-registry busybox-static crun \
-  tftpd-hpa radvd kea-admin kea-dhcp4-server dhcping openssh-client procps
+  tftpd-hpa radvd kea-admin kea-dhcp4-server dhcping openssh-client openssh-server procps
 # While it is there, Debian starts no daemon that it installs: we start our own, elsewhere.
 NO_START := /usr/sbin/policy-rc.d
 SEEDS ?= 1000

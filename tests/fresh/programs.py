@@ -36,7 +36,13 @@ STARTED = frozenset(
             "postgres",
             "prlimit",
             "ps",
+            "qconf",
+            "qdel",
             "qemu-system-x86_64",
+            "qhost",
+            "qmod",
+            "qstat",
+            "qsub",
             "radvd",
             "rm",
             "sbatch",
@@ -44,11 +50,18 @@ STARTED = frozenset(
         ),
         *(
             "setpriv",
+            "sge_execd",
+            "sge_qmaster",
             "sh",
+            "sinfo",
             "sleep",
             "slurmctld",
+            "slurmd",
+            "spooldefaults",
             "squeue",
             "ssh",
+            "ssh-keygen",
+            "sshd",
             "sysctl",
             "tar",
             "umount",
@@ -76,7 +89,16 @@ COMPUTED: dict[str, tuple[str, ...]] = {
     "src/strata/agent/personality/ready.py::is_ready": ("crun",),
     "src/strata/api/nginx.py::_check": ("nginx",),
     "src/strata/cli/up/background.py::start": ("nsenter",),
-    "src/strata/fleet/drivers/subprocesses.py::_start": (),  # what a site's own model names
+    # What a site's own model names; what workload managers are asked by.
+    "src/strata/fleet/drivers/subprocesses.py::_start": (
+        "qconf",
+        "qhost",
+        "qmod",
+        "scontrol",
+        "sinfo",
+        "squeue",
+        "ssh",
+    ),
     "src/strata/core/host/process.py::spawn": ("nsenter", "qemu-system-x86_64"),
     "src/strata/provisioning/boot/media.py::_run": ("grub-mkimage", "mcopy", "mformat", "mmd", "xorriso"),
     "src/strata/fleet/child.py::_spawn": ("in.tftpd", "radvd"),
@@ -107,7 +129,8 @@ COMPUTED: dict[str, tuple[str, ...]] = {
     "tests/support/sushy_emulator.py::sushy_emulator": (),
     "tests/support/virtual_cluster.py::run": (),
     "tests/support/virtual_cluster.py::start": (),
-    "tests/system/test_slurm_capmc.py::run": ("sbatch", "scontrol"),
+    "tests/support/grid_engine.py::run": ("qconf", "qdel", "qhost", "qmod", "qstat", "qsub", "spooldefaults"),
+    "tests/support/slurm.py::run": ("sbatch", "scontrol", "sinfo", "squeue"),
     "tests/system/test_virtual_cluster.py::test_nodes_do_not_notice_that_the_service_is_away": ("nsenter",),
     "tests/virtual/test_virtual_tree.py::test_the_service_validator_of_the_dmtf_finds_no_failure": (),
     "src/strata/provisioning/worker.py::ask": ("prlimit", "setpriv", "unshare"),
@@ -380,7 +403,8 @@ def there_on_a_fresh_machine(named: Iterable[str]) -> set[str]:
 
 def packages_of(programs: Iterable[str]) -> dict[str, str]:
     """The package that brings each program; empty: none."""
-    folders = ["/usr/sbin", "/usr/bin", "/sbin", "/bin", *map(str, Path("/usr/lib/postgresql").glob("*/bin"))]
+    folders = ["/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/lib/gridengine"]
+    folders += map(str, Path("/usr/lib/postgresql").glob("*/bin"))
     places: dict[str, list[str]] = {}
     for program in programs:
         found = shutil.which(program, path=":".join(folders))

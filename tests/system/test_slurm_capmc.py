@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import pwd
 import re
-import shutil
-import socket
 import stat
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -25,6 +20,7 @@ from strata.power.queue.records import QueueTold
 from strata.power.queue.squeue import read as read_queue
 from support.capmc_site import CapmcSite, capmc_site
 from support.front_door import front_door
+from support.slurm import slurm, until
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
@@ -41,12 +37,6 @@ def short_directory() -> Iterator[Path]:
         yield Path(name)
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def script(path: Path, program: str, environment: dict[str, str], log: Path) -> Path:
     """The command as a scheduler finds it: a file to execute. What it was called with is written down."""
     code = f"from strata.capmc_cli.{program} import main; main()"
@@ -54,102 +44,6 @@ def script(path: Path, program: str, environment: dict[str, str], log: Path) -> 
     path.write_text(f'#!/bin/sh\necho "$@" >>{log}\n{words} exec {sys.executable} -c "{code}" "$@"\n', encoding="utf-8")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
     return path
-
-
-class Slurm:
-    """One slurmctld, of whoever runs the test, with everything in a directory of its own."""
-
-    def __init__(self, directory: Path, nids: str, more: str) -> None:
-        self.directory = directory
-        self.log = directory / "slurmctld.log"
-        self._config = directory / "slurm.conf"
-        user = pwd.getpwuid(os.getuid()).pw_name
-        (directory / "state").mkdir()
-        self._config.write_text(
-            f"""ClusterName=test
-SlurmctldHost=localhost(127.0.0.1)
-SlurmUser={user}
-AuthType=auth/none
-CredType=cred/none
-SlurmctldPort={free_port()}
-SlurmdPort={free_port()}
-StateSaveLocation={directory}/state
-SlurmctldPidFile={directory}/slurmctld.pid
-SlurmctldLogFile={self.log}
-SlurmctldDebug=debug
-SlurmdTimeout=0
-SelectType=select/cons_res
-ProctrackType=proctrack/pgid
-MpiDefault=none
-ReturnToService=2
-{more}
-NodeName={nids} CPUs=4 NodeAddr=127.0.0.1 State=UNKNOWN
-PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
-""",
-            encoding="utf-8",
-        )
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        program = shutil.which("slurmctld", path=f"{os.environ['PATH']}:/usr/sbin")
-        assert program, "slurmctld is missing: install the Debian package slurmctld"
-        self._process = subprocess.Popen(
-            [program, "-D", "-c", "-f", str(self._config)],
-            env=os.environ | {"SLURM_CONF": str(self._config)},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.terminate()
-            try:
-                self._process.wait(20)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-
-    async def nodes(self) -> str:
-        """What Slurm says of all its nodes, a line each."""
-        return await self.run("scontrol", "-o", "show", "nodes")
-
-    async def run(self, *command: str) -> str:
-        """What one of its commands prints."""
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            env=os.environ | {"SLURM_CONF": str(self._config)},
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-        )  # fmt: skip
-        async with asyncio.timeout(60):
-            return (await process.communicate())[0].decode()
-
-    @property
-    def ended(self) -> bool:
-        return self._process is not None and self._process.poll() is not None
-
-    def said(self) -> str:
-        return self.log.read_text(errors="replace") if self.log.exists() else ""
-
-
-@asynccontextmanager
-async def slurm(directory: Path, nids: str, more: str) -> AsyncIterator[Slurm]:
-    found = Slurm(directory, nids, more)
-    found.start()
-    try:
-        yield found
-    finally:
-        await asyncio.to_thread(found.stop)
-
-
-async def until(what: str, holds: Callable[[], bool], slurm: Slurm, limit: float = 90.0) -> None:
-    for _ in range(int(limit * 10)):
-        if holds():
-            return
-        if slurm.ended:
-            break
-        await asyncio.sleep(0.1)
-    pytest.fail(f"not within {limit:g} s: {what}\n{slurm.said()[-4000:]}")
 
 
 def computes(site: CapmcSite) -> tuple[str, np.ndarray]:

@@ -1,0 +1,1 @@
+"""Grid Engine, by its own commands: ``qhost``, ``qmod``, ``qconf``."""

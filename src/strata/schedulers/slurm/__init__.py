@@ -1,0 +1,1 @@
+"""Slurm, by its own commands: ``sinfo``, ``squeue``, ``scontrol``."""

@@ -1,0 +1,108 @@
+"""How commands of workload managers are started, and what is made of their end."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pwd
+import shlex
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from strata.core.errors import DeviceError, Unavailable
+from strata.schedulers.runner import Place, Runner, words
+from support.slurm import free_port
+
+REASON = 'Reason=it\'s $(reboot) `reboot`; "x" | y\n&'
+
+
+def test_on_another_host_every_word_arrives_as_it_is_and_host_keys_are_checked() -> None:
+    place = Place(on="strata@login1", env={"SLURM_CONF": "/etc/s p/slurm.conf"})
+    started = words(place, ("scontrol", "update", REASON), Path("/etc/strata/ssh"))
+    assert started[:3] == ("ssh", "-F", "/etc/strata/ssh")
+    assert {("-o", "StrictHostKeyChecking=yes"), ("-o", "BatchMode=yes")} <= set(itertools.pairwise(started))
+    assert started[-3:-1] == ("--", "strata@login1"), "a host is never an option"
+    assert shlex.split(started[-1]) == ["env", "SLURM_CONF=/etc/s p/slurm.conf", "scontrol", "update", REASON]
+
+
+def test_here_no_shell_is_between() -> None:
+    assert words(Place(env={"A": "b"}), ("scontrol", REASON)) == ("scontrol", REASON)
+
+
+@pytest.mark.server
+async def test_a_command_that_fails_is_told_in_its_own_words() -> None:
+    with pytest.raises(DeviceError, match="no such thing here") as caught:
+        await Runner(Place()).run("sh", "-c", "echo no such thing here >&2; exit 3")
+    assert caught.value.reply == "no such thing here"
+
+
+@pytest.mark.server
+async def test_a_command_that_does_not_end_or_is_not_there_leaves_everything_unknown() -> None:
+    with pytest.raises(Unavailable, match="did not end within"):
+        await Runner(Place()).run("sleep", "600", limit=0.05)
+    with pytest.raises(Unavailable, match="could not be started"):
+        await Runner(Place()).run("sinfo-that-is-not-there")
+
+
+@pytest.mark.server
+async def test_a_command_gets_what_it_finds_its_cluster_by_and_what_it_is_to_read() -> None:
+    said = await Runner(Place(env={"SLURM_CONF": "/x"})).run("sh", "-c", 'echo "$SLURM_CONF"; cat', stdin="group")
+    assert said == "/x\ngroup"
+
+
+@pytest.mark.server
+@pytest.mark.slow
+async def test_a_host_is_spoken_to_by_ssh_only_if_its_key_is_the_one_that_is_known(tmp_path: Path) -> None:
+    with sshd(tmp_path) as there:
+        place = Place(on="cluster-login", env={"SLURM_CONF": "/etc/s p/slurm.conf"})
+        runner = Runner(place, ssh_config=there)
+        assert await runner.run("printenv", "SLURM_CONF") == "/etc/s p/slurm.conf\n"
+        assert await runner.run("printf", "%s", REASON) == REASON
+        assert await runner.run("cat", stdin="group") == "group"
+        other = (tmp_path / "user.pub").read_text(encoding="utf-8")
+        for text in (f"cluster-login {other}", ""):
+            (tmp_path / "known").write_text(text, encoding="utf-8")
+            with pytest.raises(DeviceError, match="Host key verification failed"):
+                await runner.run("true")
+
+
+@contextmanager
+def sshd(directory: Path) -> Iterator[Path]:
+    """A real sshd on loopback, and the configuration by which it is ``cluster-login``. That says not to check host
+    keys, as many do."""
+    for name in ("host", "user"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(directory / name)], check=True)
+    port, login = free_port(), pwd.getpwuid(os.getuid()).pw_name
+    (directory / "sshd").write_text(
+        f"Port {port}\nListenAddress 127.0.0.1\nHostKey {directory}/host\nAuthorizedKeysFile {directory}/user.pub\n"
+        "StrictModes no\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin prohibit-password\n",
+        encoding="utf-8",
+    )
+    key = (directory / "host.pub").read_text(encoding="utf-8")
+    (directory / "known").write_text(f"cluster-login {key}", encoding="utf-8")
+    config = directory / "ssh"
+    config.write_text(
+        f"Host cluster-login\nHostName 127.0.0.1\nHostKeyAlias cluster-login\nPort {port}\nUser {login}\n"
+        f"IdentityFile {directory}/user\nUserKnownHostsFile {directory}/known\nStrictHostKeyChecking no\n",
+        encoding="utf-8",
+    )
+    Path("/run/sshd").mkdir(exist_ok=True)
+    with (directory / "log").open("wb") as log:
+        program = shutil.which("sshd", path="/usr/sbin")  # it starts itself anew, and has to know where it is
+        assert program, "sshd is missing: install the Debian package openssh-server"
+        process = subprocess.Popen([program, "-D", "-e", "-f", str(directory / "sshd")], stderr=log)
+    try:
+        for _ in range(300):
+            if b"Server listening" in (directory / "log").read_bytes():
+                break
+            time.sleep(0.05)
+        yield config
+    finally:
+        process.terminate()
+        process.wait()

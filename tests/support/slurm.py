@@ -1,0 +1,201 @@
+"""A real Slurm in a directory of its own: slurmctld, and a slurmd for each node that is there, on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Slurm:
+    """One cluster of whoever runs the test. Its nodes have slurmds once ``start_nodes`` was called."""
+
+    def __init__(self, directory: Path, nodes: str, more: str = "", *, real: Sequence[str] = ()) -> None:
+        """``nodes``: a hostlist of nodes that are not there. ``real``: nodes of one CPU that may get a slurmd.
+        ``more``: lines of the configuration."""
+        self.directory = directory
+        self.log = directory / "slurmctld.log"
+        self.config = directory / "slurm.conf"
+        self.env = {"SLURM_CONF": str(self.config)}
+        self._real = real
+        self._nodes: dict[str, subprocess.Popen[bytes]] = {}
+        self._process: subprocess.Popen[bytes] | None = None
+        user = pwd.getpwuid(os.getuid()).pw_name
+        (directory / "state").mkdir()
+        unreal = [f"NodeName={nodes} CPUs=4 NodeAddr=127.0.0.1 State=UNKNOWN"] if nodes else []
+        there = [
+            f"NodeName={name} CPUs=1 NodeAddr=127.0.0.1 NodeHostname={socket.gethostname()} Port={free_port()}"
+            for name in real
+        ]
+        lines = "\n".join((more, *unreal, *there))
+        self.config.write_text(
+            f"""ClusterName=test
+SlurmctldHost=localhost(127.0.0.1)
+SlurmUser={user}
+AuthType=auth/none
+CredType=cred/none
+SlurmctldPort={free_port()}
+SlurmdPort={free_port()}
+StateSaveLocation={directory}/state
+SlurmctldPidFile={directory}/slurmctld.pid
+SlurmctldLogFile={self.log}
+SlurmctldDebug=debug
+SlurmdPidFile={directory}/slurmd.%n.pid
+SlurmdSpoolDir={directory}/spool.%n
+SlurmdLogFile={directory}/slurmd.%n.log
+SlurmdTimeout=0
+MessageTimeout=2
+SelectType=select/cons_res
+ProctrackType=proctrack/pgid
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+MpiDefault=none
+ReturnToService=2
+KillWait=1
+{lines}
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+""",
+            encoding="utf-8",
+        )
+
+    def start(self) -> None:
+        program = shutil.which("slurmctld", path=f"{os.environ['PATH']}:/usr/sbin")
+        assert program, "slurmctld is missing: install the Debian package slurmctld"
+        self._process = subprocess.Popen(
+            [program, "-D", "-c", "-f", str(self.config)]
+            if not self._kept
+            else [program, "-D", "-f", str(self.config)],
+            env=os.environ | self.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    @property
+    def _kept(self) -> bool:
+        """Whether it ran before: then it goes on from what it had saved."""
+        return any((self.directory / "state").iterdir())
+
+    def start_nodes(self) -> None:
+        """A slurmd for each real node, in a PID namespace: whatever it started ends with it."""
+        for name in self._real:
+            (self.directory / f"spool.{name}").mkdir(exist_ok=True)
+            self._nodes[name] = subprocess.Popen(
+                ["unshare", "--pid", "--mount-proc", "--fork", "--kill-child", "slurmd", "-D", "-N", name,
+                 "-f", str(self.config)],
+                env=os.environ | self.env | {"PATH": f"{os.environ['PATH']}:/usr/sbin"},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )  # fmt: skip
+
+    def stop(self) -> None:
+        """End slurmctld; jobs go on."""
+        if self._process is not None:
+            self._process.terminate()
+            try:
+                self._process.wait(20)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+    def stop_nodes(self) -> None:
+        for process in self._nodes.values():
+            process.kill()
+            process.wait()
+        self._nodes.clear()
+
+    async def nodes(self) -> str:
+        """What Slurm says of all its nodes, a line each."""
+        return await self.run("scontrol", "-o", "show", "nodes")
+
+    async def run(self, *command: str) -> str:
+        """What one of its commands prints."""
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            env=os.environ | self.env,
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+        )  # fmt: skip
+        async with asyncio.timeout(60):
+            return (await process.communicate())[0].decode()
+
+    async def state(self, node: str) -> str:
+        """``idle+drain``, say."""
+        return (await self.run("sinfo", "-h", "-a", "-n", node, "-O", "StateComplete:")).strip()
+
+    async def until_state(self, node: str, *wanted: str) -> None:
+        """Wait until a node has one of these states."""
+        said = ""
+        for _ in range(600):
+            if (said := await self.state(node)) in wanted:
+                return
+            await asyncio.sleep(0.1)
+        pytest.fail(f"{node} is {said}, not {wanted}\n{self.said()[-4000:]}")
+
+    async def start_job(self, node: str) -> str:
+        """A job that runs on a node until it is released: its id."""
+        gate = self.directory / f"gate.{node}"
+        wait = f"while [ ! -e {gate} ]; do sleep 0.1; done; echo whole > {gate}.done"
+        submitted = await self.run("sbatch", "-w", node, "-o", "/dev/null", "--parsable", "--wrap", wait)
+        job = submitted.strip()
+        assert job.isdigit(), submitted
+        for _ in range(600):
+            if (await self.run("squeue", "-h", "-j", job, "-o", "%T")).strip() == "RUNNING":
+                return job
+            await asyncio.sleep(0.1)
+        pytest.fail(f"job {job} does not start\n{self.said()[-4000:]}")
+
+    def release_job(self, node: str) -> None:
+        """Let the job on a node come to its end."""
+        (self.directory / f"gate.{node}").touch()
+
+    def ended_well(self, node: str) -> bool:
+        """Whether the job on a node came to its end by itself."""
+        return (self.directory / f"gate.{node}.done").exists()
+
+    @property
+    def ended(self) -> bool:
+        return self._process is not None and self._process.poll() is not None
+
+    def said(self) -> str:
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+
+async def until(what: str, holds: Callable[[], bool], slurm: Slurm, limit: float = 90.0) -> None:
+    for _ in range(int(limit * 10)):
+        if holds():
+            return
+        if slurm.ended:
+            break
+        await asyncio.sleep(0.1)
+    pytest.fail(f"not within {limit:g} s: {what}\n{slurm.said()[-4000:]}")
+
+
+@asynccontextmanager
+async def slurm(directory: Path, nodes: str, more: str = "", *, real: Sequence[str] = ()) -> AsyncIterator[Slurm]:
+    """Started; with ``real`` nodes, they are idle."""
+    found = Slurm(directory, nodes, more, real=real)
+    found.start()
+    try:
+        if real:
+            found.start_nodes()
+            for node in real:
+                await found.until_state(node, "idle")
+        yield found
+    finally:
+        await asyncio.to_thread(found.stop_nodes)
+        await asyncio.to_thread(found.stop)
