@@ -43,6 +43,7 @@ ROOMS = (
     "power.policies",
     "power.queue",
     "power.simulation",
+    "platform.workload",
     "api.redfish",
     "cli",
     "daemon",

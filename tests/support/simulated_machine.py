@@ -65,9 +65,10 @@ async def simulated_machine(
     login: Callable[[str], Credentials] | None = None,
     layers: Sequence[Layer] = (),
     drivers: Sequence[Driver] = (),
+    engine: EngineSettings | None = None,
 ) -> AsyncIterator[SimulatedMachine]:
     """Started, with every outlet, chassis and node described. It is not slowed down by budgets or long waits.
-    ``layers`` and ``drivers`` are more of both."""
+    ``layers`` and ``drivers`` are more of both; ``engine``: how patient it is."""
     machine = SimulatedMachine(count, on=on)
     guards = tuple(msgspec.structs.replace(guard, ask_again_after=0.05) for guard in HARDWARE.guards)
     hardware = msgspec.structs.replace(HARDWARE, guards=guards, budgets=())
@@ -87,7 +88,7 @@ async def simulated_machine(
             name="test",
             history=directory / "history.db",
             leadership=LeadershipSettings(shards=2),
-            engine=EngineSettings(first_poll=0.02, blind_look=0.05),
+            engine=engine or EngineSettings(first_poll=0.02, blind_look=0.05),
         )
         machine.service = OpenFleet(controller, Settings(state_dir=directory))
         await controller.start()

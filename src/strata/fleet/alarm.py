@@ -22,6 +22,7 @@ AlarmKind = Literal[
     "image-damaged",
     "minos-refused",
     "controller",
+    "workload-manager",
 ]
 AlarmSeverity = Literal["ok", "warning", "critical"]
 

@@ -1,25 +1,33 @@
-"""Opens the platform layer on a fleet: for now, what stands in for a workload manager."""
+"""Opens the platform layer on a fleet: the workload managers."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 from strata.fleet.fleet import Fleet
+from strata.fleet.tasks import cancelled
 from strata.platform.no_workload import NoWorkload
+from strata.platform.workload.service import WorkloadService
 
 log = logging.getLogger(__name__)
 
 
 async def open_platform(fleet: Fleet) -> None:
-    """Answer for the workload manager, unless the simulator or the site's own driver does."""
+    """Answer for the workload managers, unless the simulator or the site's own driver does."""
     if fleet.driver(NoWorkload.name) is not None:
         return
-    nobody = NoWorkload(expected=True)
-    fleet.drive(nobody)
+    service = fleet.put(await fleet.keep(WorkloadService(fleet)))
+    fleet.drive(service.driver)
+    fleet.reasons.append(service.reasons)
 
     async def begin() -> None:
-        if fleet.driver(NoWorkload.name) is nobody:
-            hint = "declare a driver 'workload' in a model; or serve provisioning power, where jobs are not looked at"
+        if fleet.driver(NoWorkload.name) is not service.driver:
+            return
+        if not service.connected:
+            hint = "strata workload connect slurm; or serve provisioning power, where jobs are not looked at"
             log.warning("no workload manager is known: no node is switched off, as a job may run", extra={"hint": hint})
+        polling = asyncio.create_task(service.poll(), name="workload managers")
+        fleet.parts.push_async_callback(cancelled, polling)
 
     fleet.begin(begin)

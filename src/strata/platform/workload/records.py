@@ -1,0 +1,86 @@
+"""Connected workload managers, as they are kept, asked for and shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from strata.core.texts import PLAIN, In, Out
+
+Kind = Literal["slurm", "gridengine"]
+Place = Literal["in", "out", "unknown"]
+"""``in``: the workload manager has the node, or a job is on it. ``out``: it is drained and empty, or not the workload
+manager's at all."""
+
+# Never an option of ssh, whatever else it may be.
+HOST = r"^(?!-)[A-Za-z0-9_][A-Za-z0-9_.-]*(@[A-Za-z0-9_\[][A-Za-z0-9_.:\[\]-]*)?$(?!\n)"
+HostText = Annotated[str, Meta(pattern=HOST, max_length=255)]
+NodesetText = Annotated[str, Meta(pattern=PLAIN, min_length=1, max_length=100_000)]
+SettingText = Annotated[str, Meta(pattern=r"^[A-Z][A-Z_]{0,40}$(?!\n)", max_length=41)]
+SettingValue = Annotated[str, Meta(pattern=PLAIN, min_length=1, max_length=1024)]
+
+
+class WorkloadSpec(In, frozen=True, kw_only=True):
+    """How a workload manager is reached."""
+
+    kind: Kind
+    on: HostText | None = None
+    """Where its commands are run, by ssh (``HOST`` or ``USER@HOST``). None: where the controller runs."""
+    env: Annotated[Mapping[SettingText, SettingValue], Meta(max_length=8)] = {}
+    """What its commands find the cluster by: ``SLURM_CONF``; ``SGE_ROOT``, ``SGE_CELL``."""
+    names: Annotated[Mapping[NodesetText, NodesetText], Meta(max_length=1000)] = {}
+    """Nodes that it calls otherwise: our names → its names, as nodesets of the same size."""
+
+
+class Workload(msgspec.Struct, frozen=True, kw_only=True):
+    """A connected workload manager, as it is stored."""
+
+    spec: WorkloadSpec
+    mark: str
+    """Every drain that is ours bears it, so that nobody else's is taken for it: another Strata's neither."""
+    author: str
+    connected: float
+
+
+class WorkloadView(Out, frozen=True, kw_only=True):
+    """One of them, and how it is."""
+
+    name: str
+    kind: Kind
+    on: str | None
+    env: Mapping[str, str]
+    names: Mapping[str, str]
+    author: str
+    connected: float
+    answers: bool
+    """Whether it did when it was last looked at."""
+    trouble: str
+    """What it said instead of an answer."""
+    seen: float | None
+    """When it last answered; None: not yet."""
+    nodes: int
+    """Nodes of ours that it knows."""
+    drained: int
+    """Of those, how many it gives to nobody."""
+    busy: int
+    """Of those, how many have a job."""
+    strangers: str
+    """Nodes of its that Strata does not know, folded."""
+
+
+class WorkloadNode(Out, frozen=True, kw_only=True):
+    """A node as its workload manager sees it."""
+
+    node: str
+    called: str
+    """What the workload manager calls it."""
+    workload: Place
+    state: str
+    jobs: tuple[str, ...]
+    reason: str
+    by: str
+    ours: bool
+    """Whether Strata drained it, and may resume it."""

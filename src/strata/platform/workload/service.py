@@ -1,0 +1,284 @@
+"""Requests about workload managers, and the poll that tells the engine what they say of nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from strata.core.column import Column
+from strata.core.errors import BadRequest, Conflict, Refused, StrataError
+from strata.core.node import Node
+from strata.core.nodeset import fold
+from strata.fleet.access.principal import Principal
+from strata.fleet.alarm import Alarm
+from strata.fleet.fleet import Fleet
+from strata.platform.no_workload import NoWorkload
+from strata.platform.settings import PlatformSettings
+from strata.platform.workload.cluster import Cluster, Look, jobs_in_words, place
+from strata.platform.workload.driver import WorkloadDriver, column, gathered
+from strata.platform.workload.records import Workload, WorkloadNode, WorkloadSpec, WorkloadView
+from strata.schedulers.kinds import SETTINGS, open_scheduler
+from strata.schedulers.runner import Place, Runner
+from strata.store.records import Records
+
+log = logging.getLogger(__name__)
+
+_STRANGERS = 200
+"""Characters of the names that Strata does not know, as they are shown."""
+
+
+class WorkloadService:
+    """The connected workload managers. ``driver`` is the engine's; ``start`` follows the records, ``poll`` tells."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._settings = fleet.section(PlatformSettings)
+        self._clusters: dict[str, Cluster] = {}
+        self._ended: list[Cluster] = []
+        self._wake = asyncio.Event()
+        self._alarmed: dict[str, str] = {}
+        self.driver = WorkloadDriver(
+            lambda: list(self._clusters.values()),
+            NoWorkload(expected=True),
+            why=self._why,
+            clock=fleet.controller.clock.now,
+        )
+        self._records = Records(
+            fleet.store,
+            fleet.ledger,
+            Workload,
+            kind="workload",
+            listed_by="strata workload list",
+            changed=self._changed,
+            cleared=self._cleared,
+        )
+
+    async def start(self) -> None:
+        """Load which are connected, and follow that."""
+        await self._records.start()
+
+    async def stop(self) -> None:
+        """Ask no more. Drains stay as they are."""
+        await self._records.stop()
+        self._cleared()
+        await self._close()
+
+    @property
+    def connected(self) -> bool:
+        """Whether any workload manager is."""
+        return bool(self._clusters)
+
+    # -- requests
+
+    async def all(self, who: Principal) -> Sequence[WorkloadView]:
+        """All of them, by name."""
+        return [await self._view(name, record) for name, record in self._records.sorted]
+
+    async def one(self, who: Principal, name: str) -> WorkloadView:
+        """One of them."""
+        return await self._view(name, self._records.get(name))
+
+    async def connect(self, who: Principal, name: str, spec: WorkloadSpec) -> WorkloadView:
+        """Connect a workload manager that answers, or change how it is reached."""
+        self._fleet.need_whole_fleet(who, "a workload manager")
+        if self._fleet.driver(NoWorkload.name) is not self.driver:
+            hint = "take the driver 'workload' out of the site's model"
+            raise Conflict("another driver answers for the workload manager here", where="workload", hint=hint)
+        wrong = sorted(set(spec.env) - set(SETTINGS[spec.kind]))
+        if wrong:
+            hint = f"{spec.kind} is found by {', '.join(SETTINGS[spec.kind])}"
+            raise BadRequest(f"{wrong[0]} cannot be set", where="env", hint=hint)
+        before = self._records.find(name)
+        if before is not None and before.spec.kind != spec.kind:
+            raise Conflict(f"{name} is a {before.spec.kind}", where=f"workload {name}", hint="give it another name")
+        record = Workload(
+            spec=spec,
+            # What was drained by it stays ours.
+            mark=before.mark if before else f"strata/{secrets.token_hex(4)}",
+            author=who.name,
+            connected=self._fleet.controller.clock.wall(),
+        )
+        trial = self._open(name, record)
+        try:
+            await trial.now()
+        finally:
+            await trial.close()
+        detail = {"kind": spec.kind, "on": spec.on or "here"}
+        await self._records.put(who.name, name, record, action="connect", detail=detail)
+        await self._clusters[name].now()
+        return await self._view(name, record)
+
+    async def disconnect(self, who: Principal, name: str, *, force: bool) -> None:
+        """Ask it no more. Refused while nodes are drained that nobody would resume then, unless forced."""
+        self._fleet.need_whole_fleet(who, "a workload manager")
+        self._records.get(name)
+        if not force:
+            cluster = self._clusters[name]
+            look = await cluster.now()
+            ours = [cluster.own(theirs) for theirs, seen in look.nodes.items() if seen.ours]
+            if ours:
+                raise Refused(
+                    f"Strata drained {fold(ours)[:_STRANGERS]} in {cluster}, and could not resume them any more",
+                    by="drained nodes",
+                    where=f"workload {name}",
+                    hint="set workload=in on them first, or insist with force",
+                )
+        await self._records.delete(who.name, name, action="disconnect")
+
+    async def nodes(self, who: Principal, name: str, select: str) -> Sequence[WorkloadNode]:
+        """Nodes of ours as it sees them now."""
+        self._records.get(name)
+        cluster = self._clusters[name]
+        names = [self._fleet.registry.names[index] for index in self._fleet.seen(who, select).tolist()]
+        look = await cluster.recent()
+        return await asyncio.to_thread(_nodes, cluster, look, names)
+
+    def reasons(self, who: Principal, node: Node) -> Sequence[str]:
+        """What a workload manager has against a node: that it is down there, or drained by somebody else."""
+        said = []
+        for cluster in self._clusters.values():
+            seen = cluster.last.nodes.get(cluster.called(node.name)) if cluster.last else None
+            if seen is None or seen.ours or not (seen.down or seen.drained or not seen.understood):
+                continue
+            why = f": {seen.reason}" if seen.reason else ""
+            jobs = f"; {jobs_in_words(seen.jobs)}" if seen.jobs else ""
+            said.append(f"{cluster} says {seen.state}{why}{f' ({seen.by})' if seen.by else ''}{jobs}")
+        return said
+
+    # -- tellings
+
+    async def poll(self) -> None:
+        """Tell the engine what all of them say, again and again."""
+        while True:
+            self._wake.clear()
+            try:
+                await self._tell()
+            except StrataError as error:
+                log.warning("workload managers not looked at", extra={"error": str(error)})
+            try:
+                async with asyncio.timeout(self._settings.workload_poll):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+    async def _tell(self) -> None:
+        await self._close()
+        clusters = list(self._clusters.values())
+        if not clusters:
+            return
+        looks = await gathered(clusters, Cluster.recent)
+        for cluster in clusters:
+            self._alarm(cluster)
+        began = min((look.began for look in looks.values() if isinstance(look, Look)), default=None)
+        if began is None:
+            return
+        registry = self._fleet.registry
+        indices = np.flatnonzero(registry.alive)
+        names = [registry.names[index] for index in indices.tolist()]
+        seen: Column = await asyncio.to_thread(column, looks, names)
+        good = seen.codes != 0
+        if done := self.driver.told_since(began):
+            good &= np.fromiter((name not in done for name in names), dtype=np.bool_, count=len(names))
+        source = " ".join(str(cluster) for cluster in clusters) if len(clusters) == 1 else NoWorkload.name
+        if good.any():
+            self._fleet.controller.tell(indices[good], {NoWorkload.name: seen.take(good)}, source)
+
+    def _alarm(self, cluster: Cluster) -> None:
+        if self._alarmed.get(cluster.name, "") == cluster.trouble:
+            return
+        self._alarmed[cluster.name] = cluster.trouble
+        if cluster.trouble:
+            log.warning("a workload manager does not answer", extra={"who": str(cluster), "error": cluster.trouble})
+        self._fleet.alarm(
+            Alarm(
+                kind="workload-manager",
+                severity="warning" if cluster.trouble else "ok",
+                message=f"{cluster} does not answer, so that nothing on its nodes is changed: {cluster.trouble}"
+                if cluster.trouble
+                else f"{cluster} answers",
+                about=cluster.name,
+            )
+        )
+
+    # -- connections
+
+    def _open(self, name: str, record: Workload) -> Cluster:
+        spec = record.spec
+        runner = Runner(
+            Place(on=spec.on or "", env=spec.env), prefix=self._fleet.way_out, ssh_config=self._settings.ssh_config
+        )
+        scheduler = open_scheduler(spec.kind, runner, record.mark)
+        return Cluster(name, spec, scheduler, clock=self._fleet.controller.clock.now)
+
+    def _changed(self, name: str, record: Workload | None) -> None:
+        if (old := self._clusters.pop(name, None)) is not None:
+            self._ended.append(old)
+        if record is not None:
+            self._clusters[name] = self._open(name, record)
+        elif self._alarmed.pop(name, ""):
+            gone = Alarm(
+                kind="workload-manager", severity="ok", message=f"{name} is not connected any more", about=name
+            )
+            self._fleet.alarm(gone)
+        self._wake.set()
+
+    def _cleared(self) -> None:
+        self._ended += self._clusters.values()
+        self._clusters.clear()
+
+    async def _close(self) -> None:
+        ended, self._ended = self._ended, []
+        for cluster in ended:
+            await cluster.close()
+
+    def _why(self, name: str) -> str:
+        """What a node is drained for: the next step on its way."""
+        index = self._fleet.registry.find(name)
+        way = self._fleet.controller.engine.way(index) if index >= 0 else ()
+        after = way[way.index("leave-workload") + 1 :] if "leave-workload" in way else ()
+        return f"to {after[0]}" if after else "workload=out is wanted"
+
+    async def _view(self, name: str, record: Workload) -> WorkloadView:
+        cluster = self._clusters[name]
+        look = cluster.last
+        registry = self._fleet.registry
+        counted = await asyncio.to_thread(_count, cluster, look, registry.find) if look else _Counted(0, 0, 0, "")
+        return WorkloadView.of(
+            record.spec,
+            name=name,
+            author=record.author,
+            connected=record.connected,
+            answers=look is not None and not cluster.trouble,
+            trouble=cluster.trouble,
+            seen=self._fleet.controller.clock.to_wall(look.began) if look else None,
+            **counted._asdict(),
+        )
+
+
+class _Counted(NamedTuple):
+    nodes: int
+    drained: int
+    busy: int
+    strangers: str
+
+
+def _count(cluster: Cluster, look: Look, find: Callable[[str], int]) -> _Counted:
+    known = {theirs: seen for theirs, seen in look.nodes.items() if find(cluster.own(theirs)) >= 0}
+    strangers = fold(theirs for theirs in look.nodes if theirs not in known)
+    more = strangers[:_STRANGERS] + ("..." if len(strangers) > _STRANGERS else "")
+    drained, busy = (sum(bool(getattr(seen, of)) for seen in known.values()) for of in ("drained", "jobs"))
+    return _Counted(len(known), drained, busy, more)
+
+
+def _nodes(cluster: Cluster, look: Look, names: Sequence[str]) -> list[WorkloadNode]:
+    found = []
+    for name in names:
+        theirs = cluster.called(name)
+        if (seen := look.nodes.get(theirs)) is not None:
+            found.append(WorkloadNode.of(seen, node=name, called=theirs, workload=place(seen)))
+    return found
