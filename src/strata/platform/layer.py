@@ -15,9 +15,9 @@ log = logging.getLogger(__name__)
 
 async def open_platform(fleet: Fleet) -> None:
     """Answer for the workload managers, unless the simulator or the site's own driver does."""
+    service = fleet.put(await fleet.keep(WorkloadService(fleet)))
     if fleet.driver(NoWorkload.name) is not None:
         return
-    service = fleet.put(await fleet.keep(WorkloadService(fleet)))
     fleet.drive(service.driver)
     fleet.reasons.append(service.reasons)
 

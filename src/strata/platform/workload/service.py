@@ -77,11 +77,11 @@ class WorkloadService:
 
     async def all(self, who: Principal) -> Sequence[WorkloadView]:
         """All of them, by name."""
-        return [await self._view(name, record) for name, record in self._records.sorted]
+        return [await self._view(who, name, record) for name, record in self._records.sorted]
 
     async def one(self, who: Principal, name: str) -> WorkloadView:
         """One of them."""
-        return await self._view(name, self._records.get(name))
+        return await self._view(who, name, self._records.get(name))
 
     async def connect(self, who: Principal, name: str, spec: WorkloadSpec) -> WorkloadView:
         """Connect a workload manager that answers, or change how it is reached."""
@@ -111,7 +111,7 @@ class WorkloadService:
         detail = {"kind": spec.kind, "on": spec.on or "here"}
         await self._records.put(who.name, name, record, action="connect", detail=detail)
         await self._clusters[name].now()
-        return await self._view(name, record)
+        return await self._view(who, name, record)
 
     async def disconnect(self, who: Principal, name: str, *, force: bool) -> None:
         """Ask it no more. Refused while nodes are drained that nobody would resume then, unless forced."""
@@ -168,15 +168,14 @@ class WorkloadService:
 
     async def _tell(self) -> None:
         await self._close()
-        clusters = list(self._clusters.values())
-        if not clusters:
-            return
-        looks = await gathered(clusters, Cluster.recent)
-        for cluster in clusters:
+        asked = await gathered(list(self._clusters.values()), Cluster.recent)
+        # One that was disconnected meanwhile is none of our business any more.
+        looks = {cluster: look for cluster, look in asked.items() if self._clusters.get(cluster.name) is cluster}
+        for cluster in looks:
             self._alarm(cluster)
         began = min((look.began for look in looks.values() if isinstance(look, Look)), default=None)
-        if began is None:
-            return
+        if began is None or len(looks) < len(self._clusters):
+            return  # nobody answers; or another was connected meanwhile, and is asked next
         registry = self._fleet.registry
         indices = np.flatnonzero(registry.alive)
         names = [registry.names[index] for index in indices.tolist()]
@@ -184,7 +183,7 @@ class WorkloadService:
         good = seen.codes != 0
         if done := self.driver.told_since(began):
             good &= np.fromiter((name not in done for name in names), dtype=np.bool_, count=len(names))
-        source = " ".join(str(cluster) for cluster in clusters) if len(clusters) == 1 else NoWorkload.name
+        source = str(next(iter(looks))) if len(looks) == 1 else NoWorkload.name
         if good.any():
             self._fleet.controller.tell(indices[good], {NoWorkload.name: seen.take(good)}, source)
 
@@ -243,11 +242,12 @@ class WorkloadService:
         after = way[way.index("leave-workload") + 1 :] if "leave-workload" in way else ()
         return f"to {after[0]}" if after else "workload=out is wanted"
 
-    async def _view(self, name: str, record: Workload) -> WorkloadView:
-        cluster = self._clusters[name]
+    async def _view(self, who: Principal, name: str, record: Workload) -> WorkloadView:
+        cluster, find = self._clusters[name], self._fleet.visible(who).find
         look = cluster.last
-        registry = self._fleet.registry
-        counted = await asyncio.to_thread(_count, cluster, look, registry.find) if look else _Counted(0, 0, 0, "")
+        counted = await asyncio.to_thread(_count, cluster, look, find) if look else _Counted(0, 0, 0, "")
+        if who.scope:
+            counted = counted._replace(strangers="")  # nodes of others are strangers to it, too
         return WorkloadView.of(
             record.spec,
             name=name,
