@@ -71,7 +71,7 @@ async def _outlets(call: Call) -> dict[str, ComponentView]:
         part
         for part in await _all(call)
         if part.kind == "outlet"
-        and part.controller == pdu.controller
+        and part.bmc == pdu.bmc
         and (part.parent == pdu.id or part.id.startswith(f"{pdu.id}/"))
     )
 
