@@ -18,9 +18,9 @@ from strata.engine.settings import EngineSettings
 from strata.hardware.model import LAYER as HARDWARE
 from strata.platform.model import LAYER as PLATFORM
 from strata.provisioning.model import LAYER as PROVISIONING
-from strata.virtual.driver import sim_drivers
-from strata.virtual.faults import NO_FAULTS, Faults, Timing
-from strata.virtual.nodes import SimNodes
+from strata.virtual.fleet.driver import sim_drivers
+from strata.virtual.fleet.faults import NO_FAULTS, Faults, Timing
+from strata.virtual.fleet.nodes import SimNodes
 
 T = TypeVar("T")
 
