@@ -49,6 +49,7 @@ class SystemService:
         controller, nodes = self._fleet.controller, self._fleet.seen(who, "*")
         holders = controller.leadership.holders
         shards = range(controller.settings.shards)
+        unled = self._fleet.unled(nodes)
         return s.StatusView(
             version=strata.__version__,
             controller=controller.name,
@@ -63,8 +64,11 @@ class SystemService:
             freezes=sum(self._fleet.touches(who, scope) for scope in self._fleet.registry.brakes.freezes),
             holds=int(self._fleet.registry.brakes.held[nodes].sum()),
             revision=controller.considered,
+            trouble=self.not_ready(),
+            unled=len(unled),
+            as_of=controller.clock.to_wall(controller.leadership.seen) if len(unled) else None,
         )
 
     def not_ready(self) -> str:
         """Why requests would fail now, or empty."""
-        return self._fleet.controller.trouble or self._fleet.writable.trouble
+        return self._fleet.trouble
