@@ -181,7 +181,12 @@ class Facts:
         driver, nodes, issued = self._looks.pop(report.look)
         observer = self.observers[driver]
         observer.looking[nodes] = False
-        columns = {name: report.columns.get(name) or Column.same(None, len(nodes)) for name in observer.variables}
+        columns = {
+            name: self._understood(name, report.columns[name])
+            if name in report.columns
+            else Column.same(None, len(nodes))
+            for name in observer.variables
+        }
         # A look that was begun before the last act on a node saw the world before it.
         valid = (
             self._progress.alive[nodes] & (self._progress.epoch[nodes] > 0) & (issued >= self._progress.acted_at[nodes])
@@ -200,6 +205,20 @@ class Facts:
         if not valid.all():
             nodes, columns = nodes[valid], {name: column.take(valid) for name, column in columns.items()}
         self.believe(nodes, columns, driver, issued)
+
+    def _understood(self, name: str, column: Column) -> Column:
+        """What was seen, without words that the variable does not have: those are nothing that is known."""
+        variable = self._model.variables[name]
+        if variable.open or set(column.words) <= set(variable.values):
+            return column
+        strange = [code for code, word in enumerate(column.words, 1) if word not in variable.values]
+        bad = np.isin(column.codes, strange)
+        said = {
+            int(place): f"{name} is said to be {column.words[column.codes[place] - 1][:40]!r}, "
+            f"which is none of {', '.join(variable.values)}"
+            for place in np.flatnonzero(bad)
+        }
+        return Column(column.words, np.where(bad, 0, column.codes).astype(np.int32), {**column.reasons, **said})
 
     def told(self, now: float, report: Told) -> None:
         """Somebody says what is so, without being asked: as good as a look that shows it at once."""

@@ -22,6 +22,7 @@ AlarmKind = Literal[
     "image-damaged",
     "minos-refused",
     "controller",
+    "look-failed",
 ]
 AlarmSeverity = Literal["ok", "warning", "critical"]
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
+import msgspec
+
 from strata.core.errors import BadRequest
 from strata.fleet.access.sealing import Seal
 from strata.fleet.alarm import Alarm
@@ -35,6 +37,7 @@ from strata.hardware.discovery.crawl import crawl
 from strata.hardware.discovery.sweep import Discovery
 from strata.hardware.emergency.service import EmergencyService
 from strata.hardware.events.hub import EventHub, EventSettings
+from strata.hardware.events.poller import BAD, SILENT
 from strata.hardware.events.records import HardwareEvent
 from strata.hardware.events.site import bmc_addresses
 from strata.hardware.fabric.service import FabricService, cabling
@@ -124,7 +127,8 @@ async def open_hardware(fleet: Fleet, reach: Reach | None = None) -> None:
     )
     fleet.put(hub)
     fleet.reasons.append(open_alerts(hub.alerts))
-    fleet.alarms.append(lambda alarm: hub.take([event_of(alarm)]))
+    fleet.alarms.append(_alerts_of_alarms(fleet, hub, bmcs))
+    fleet.silences.always.add(driver.name)
     nodes = NodesByBmc(fleet.registry)
     inventory = await fleet.keep(Inventory(fleet.store, sink=hub.take, node_at=nodes.at))
     redfish = partial(crawl, bmcs.redfish)
@@ -148,6 +152,10 @@ async def open_hardware(fleet: Fleet, reach: Reach | None = None) -> None:
         for part in consoles:
             await fleet.keep(part)
         await fleet.keep(hub)
+        for alert in hub.alerts.alerts.values():
+            kind, _, about = alert.key.partition("/")
+            if not alert.over and alert.node and (alert.key == SILENT or kind == "look-failed"):
+                fleet.silences.knew(driver.name if alert.key == SILENT else about, alert.node)
 
     fleet.begin(begin)
 
@@ -157,9 +165,30 @@ def console_dir(state_dir: Path) -> Path:
     return state_dir / "consoles"
 
 
+def _alerts_of_alarms(fleet: Fleet, hub: EventHub, bmcs: Bmcs) -> Callable[[Alarm], None]:
+    """What has alarms become alerts. A BMC that nothing is seen of is one alert, whether a look of the engine or of the
+    poller found out, and however many nodes are behind it."""
+
+    def take(alarm: Alarm) -> None:
+        event = event_of(alarm)
+        if alarm.kind == "look-failed" and alarm.about == BmcDriver.name:
+            index = fleet.registry.find(alarm.node)
+            node = fleet.registry.roster.nodes[index] if index >= 0 else None
+            if node is not None and not node.bmc:
+                return  # there is none to be silent
+            site = hub.site_of(node.bmc) if node is not None else None
+            subject, root = (site.node_of(""), site.root) if site is not None else (alarm.node, "")
+            # One that answers, and nothing that can be used, is not silent; that it answers well the poller says.
+            silent = alarm.severity == "ok" or node is None or bmcs.silent(node.bmc)
+            event = msgspec.structs.replace(event, key=SILENT if silent else BAD, node=subject, bmc=root)
+        hub.take([event])
+
+    return take
+
+
 def event_of(alarm: Alarm) -> HardwareEvent:
     """An alarm of another layer is an event like those of hardware, and so becomes an alert."""
-    about = alarm.node or alarm.peer or alarm.about or "unknown"
+    about = alarm.about or alarm.node or alarm.peer or "unknown"
     return HardwareEvent(
         time=time.time(),
         severity=alarm.severity,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Sequence
 
 import msgspec
 import numpy as np
 
-from strata.core.errors import Unavailable
+from strata.core.errors import StrataError, Unavailable
 from strata.core.nodeset import fold
 from strata.core.state import STATES, State
 from strata.engine.explain import states
@@ -94,6 +95,13 @@ class NodeService:
         """Why it is not at its goal, with what its open alerts say of that."""
         index = self._fleet.index(who, name)
         said = self._fleet.view.why(index, lambda node: self._fleet.called(who, node))
+        if len(self._fleet.unled(np.array([index]))):
+            controller = self._fleet.controller
+            since = controller.clock.now() - controller.leadership.seen
+            ago = f"{since:.0f} s ago" if np.isfinite(since) else "before our time"
+            trouble = f" ({self._fleet.trouble})" if self._fleet.trouble else ""
+            alone = f"no controller looks after it now{trouble}: nothing is done, and all this is as it was {ago}"
+            said = msgspec.structs.replace(said, lines=(alone, *said.lines))
         if said.state in ("ready", "unmanaged"):
             return said
         return msgspec.structs.replace(
@@ -109,7 +117,8 @@ class NodeService:
     ) -> HistoryPage:
         """Its past, newest first."""
         uid, history = self._past_of(who, name)
-        await self._fleet.controller.recorder.flush()
+        with contextlib.suppress(StrataError):  # what is written can be read while the store takes nothing more
+            await self._fleet.controller.recorder.flush()
         return await history.of_node(uid, since=since, until=until, limit=limit, before=after or None)
 
     async def past(self, who: Principal, name: str, time: float) -> PastView:

@@ -69,3 +69,9 @@ class StatusView(Out, frozen=True, kw_only=True):
     canaries: tuple[CanaryView, ...]
     revision: int
     """The states show everything that was said up to here."""
+    trouble: str = ""
+    """Why nothing can be changed now; empty: it can."""
+    unled: int = 0
+    """Nodes that no controller looks after: nothing is done with them, and what is shown of them grows old."""
+    as_of: float | None = None
+    """Up to when it is known what became of those."""

@@ -49,6 +49,7 @@ class SystemService:
         controller, nodes = self._fleet.controller, self._fleet.seen(who, "*")
         holders = controller.leadership.holders
         shards = range(controller.settings.shards)
+        unled = self._fleet.unled(nodes)
         return s.StatusView(
             version=strata.__version__,
             controller=controller.name,
@@ -67,8 +68,11 @@ class SystemService:
                 for canary in controller.engine.canaries.waiting(nodes)
             ),
             revision=controller.considered,
+            trouble=self.not_ready(),
+            unled=len(unled),
+            as_of=controller.clock.to_wall(controller.leadership.seen) if len(unled) else None,
         )
 
     def not_ready(self) -> str:
         """Why requests would fail now, or empty."""
-        return self._fleet.controller.trouble or self._fleet.writable.trouble
+        return self._fleet.trouble

@@ -29,7 +29,7 @@ from strata.hardware.events.log import EventLog, LogSettings
 from strata.hardware.events.payload import fit
 from strata.hardware.events.poller import Looker, Poller, PollSettings
 from strata.hardware.events.records import HardwareEvent
-from strata.hardware.events.site import Site, sites_of
+from strata.hardware.events.site import Site, root_of, sites_of
 from strata.hardware.events.words import tells_of_state
 from strata.hardware.webhooks.webhooks import PostSettings, Webhooks
 from strata.store.audit import Ledger
@@ -90,6 +90,7 @@ class EventHub:
         self._subscriptions = subscriptions
         self._addresses = addresses
         self._known: Mapping[str, str] | None = None
+        self._sites: Mapping[str, Site] = {}
         self._mine = mine
         self._looked = looked
         self._clock = clock
@@ -172,7 +173,11 @@ class EventHub:
         sites = await asyncio.to_thread(sites_of, addresses)
         await self._inbox.know(sites)
         await self.poller.know(sites)
-        self._known = addresses
+        self._known, self._sites = addresses, sites
+
+    def site_of(self, address: str) -> Site | None:
+        """The BMC that is meant by an address that a node has; None where it is not known yet."""
+        return self._sites.get(root_of(address))
 
     async def _now_and_then(self, work: Callable[[], Awaitable[object]], pause: float) -> None:
         while True:
