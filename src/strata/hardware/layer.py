@@ -15,6 +15,7 @@ from strata.core.extras import needs
 from strata.fleet.access.sealing import Seal
 from strata.fleet.alarm import Alarm
 from strata.fleet.fleet import Fleet, Part
+from strata.hardware.alerts.node_troubles import NodeTroubles
 from strata.hardware.alerts.service import AlertService, open_alerts
 from strata.hardware.bmc.bmcs import Bmcs, Dialect
 from strata.hardware.bmc.driver import BmcDriver
@@ -140,8 +141,9 @@ async def open_hardware(fleet: Fleet, reach: Reach | None = None) -> None:
         settings=EventSettings(public_url=settings.public_url),
     )
     fleet.put(hub)
+    troubles = NodeTroubles(fleet, hub)
     fleet.reasons.append(open_alerts(hub.alerts))
-    fleet.alarms.append(lambda alarm: hub.take([event_of(alarm)]))
+    fleet.alarms.append(partial(_take, hub))
     nodes = NodesByBmc(fleet.registry)
     inventory = await fleet.keep(Inventory(fleet.store, sink=hub.take, node_at=nodes.at))
     redfish = partial(crawl, bmcs.redfish)
@@ -164,6 +166,7 @@ async def open_hardware(fleet: Fleet, reach: Reach | None = None) -> None:
         for part in consoles:
             await fleet.keep(part)
         await fleet.keep(hub)
+        await fleet.keep(troubles)
 
     fleet.begin(begin)
 
@@ -171,6 +174,13 @@ async def open_hardware(fleet: Fleet, reach: Reach | None = None) -> None:
 def console_dir(state_dir: Path) -> Path:
     """What consoles printed."""
     return state_dir / "consoles"
+
+
+def _take(hub: EventHub, alarm: Alarm) -> None:
+    """An alarm of another layer. That something is over is news only where somebody was told that it was not."""
+    event = event_of(alarm)
+    if event.severity != "ok" or event.key in hub.alerts.troubles(event.node):
+        hub.take([event])
 
 
 def event_of(alarm: Alarm) -> HardwareEvent:
