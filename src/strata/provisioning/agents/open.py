@@ -48,6 +48,7 @@ def open_hub(fleet: Fleet, images: Images, identity: Identity, alarms: AlarmSink
         damaged=images.arrived_damaged,
         issued=lambda name: identity.record(name).generation,
         alarm=alarms,
+        unwell=fleet.alarm,
         hold_most=fleet.section(ProvisioningSettings).hold_most or holdable(),
     )
 
