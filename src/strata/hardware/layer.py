@@ -200,7 +200,7 @@ def _ipmi(reach: Reach) -> Callable[[str], Awaitable[Found]]:
 def _consoles(fleet: Fleet, reach: Reach, hub: EventHub, log: ConsoleLog) -> tuple[Part, ...]:
     """Captured consoles and kernel messages, and who listens to them for trouble."""
     settings, registry = fleet.section(HardwareSettings), fleet.registry
-    panics = PanicWatch(log, hub.take)
+    panics = fleet.put(PanicWatch(log, hub.take))
     fleet.parts.push_async_callback(panics.close)
     mine = fleet.controller.leads
 
