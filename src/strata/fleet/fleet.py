@@ -21,6 +21,7 @@ from strata.fleet.access.principal import Principal
 from strata.fleet.alarm import Alarm
 from strata.fleet.columns import Indices, Mask
 from strata.fleet.controller.controller import Controller
+from strata.fleet.disk import DiskWatch
 from strata.fleet.nodes.unknown import unknown_nodes
 from strata.fleet.nodes.view import FleetView
 from strata.fleet.operations.operations import Operations
@@ -69,6 +70,7 @@ class Fleet:
         self.edits = Edits(self.registry, self.ledger)
         self.view = FleetView(controller)
         self.writable = Writable(controller.store)
+        self.disk = DiskWatch(settings.state_dir)
         self.operations = Operations(controller.store, self.ledger, owner=controller.name)
         self.services = Services()
         self.parts = AsyncExitStack()
@@ -131,8 +133,8 @@ class Fleet:
         for work in self._begins:
             await work()
         self.parts.push_async_callback(self.operations.close)
-        trying = asyncio.create_task(self.writable.run(), name="store writable")
-        self.parts.push_async_callback(cancelled, trying)
+        for watch in (self.writable, self.disk):
+            self.parts.push_async_callback(cancelled, asyncio.create_task(watch.run(), name=type(watch).__name__))
 
     async def stop(self) -> None:
         """End everything, the last first. Disturbs no node."""

@@ -67,5 +67,7 @@ class StatusView(Out, frozen=True, kw_only=True):
     freezes: int
     holds: int
     canaries: tuple[CanaryView, ...]
+    troubles: tuple[str, ...]
+    """What keeps this controller from doing its work: the store takes no writes, its disk is full."""
     revision: int
     """The states show everything that was said up to here."""

@@ -66,6 +66,7 @@ class SystemService:
                 s.CanaryView(node=self._fleet.called(who, canary.node), waiting=canary.waiting)
                 for canary in controller.engine.canaries.waiting(nodes)
             ),
+            troubles=tuple(filter(None, (self.not_ready(), self._fleet.disk.trouble))),
             revision=controller.considered,
         )
 

@@ -37,6 +37,7 @@ def status(session: Session, as_json: bool) -> None:
         leaders[leader] = leaders.get(leader, 0) + 1
     out.fields(
         (
+            *(("trouble", trouble) for trouble in found["troubles"]),
             ("nodes", found["nodes"]),
             ("brakes", f"{many(found['freezes'], 'freeze')}, {many(found['holds'], 'hold')}"),
             *((("canaries", canaries),) if (canaries := _canaries(found)) else ()),
