@@ -42,6 +42,7 @@ PARTS = [
 REPORT: Json = {
     "job": "j1", "found": 12, "new": 10, "changed": 1, "swapped": 1, "silent": 2, "failed": 0, "troubled": 1,
     "conflicts": 3, "located": 5, "adopted": 9, "updated": 1, "refused": [], "refused_count": 0,
+    "not_understood": {"OutletGroup": 1, "ResourceBlock": 4},
 }  # fmt: skip
 CHANGE = {
     "time": 1_700_000_000.0, "what": "swapped", "controller": "https://bmc1", "node": "n1", "component": "/s/d1",
@@ -128,6 +129,7 @@ def test_discover_sends_what_was_given_and_tells_what_it_came_to(run: Run, hardw
     assert "12 found: 10 new, 1 changed, 1 swapped; 2 silent" in done.out
     assert "9 nodes adopted, 1 updated" in done.out
     assert "3 conflicts: strata hardware conflicts" in done.err
+    assert "kept by the BMCs' own names: 4 ResourceBlock, 1 OutletGroup" in done.out
 
 
 @pytest.mark.slow

@@ -31,12 +31,12 @@ from strata.hardware.layer import Reach, open_hardware
 from strata.hardware.model import LAYER as HARDWARE
 from strata.hardware.settings import HardwareSettings
 from strata.store.memory import MemoryStore
-from strata.virtual.bmc_server import SIMULATED_ACCOUNT, BmcServer
-from strata.virtual.driver import sim_drivers
-from strata.virtual.faults import Timing
-from strata.virtual.fleet import simulated_nodes
-from strata.virtual.mischief import Trick
-from strata.virtual.nodes import SimNodes
+from strata.virtual.bmc.mischief import Trick
+from strata.virtual.bmc.server import SIMULATED_ACCOUNT, BmcServer
+from strata.virtual.fleet.driver import sim_drivers
+from strata.virtual.fleet.faults import Timing
+from strata.virtual.fleet.names import simulated_nodes
+from strata.virtual.fleet.nodes import SimNodes
 from support.rooms import OpenFleet, api_services
 
 ONE_IN = 20

@@ -14,7 +14,7 @@ from strata.core.model import Layer, Model, Mutation, Variable
 from strata.core.state import Outcome
 from strata.engine.in_flight import ForeignMutation
 from strata.engine.settings import EngineSettings
-from strata.virtual.faults import Timing
+from strata.virtual.fleet.faults import Timing
 from support.pure_fleet import READY, PureFleet
 
 QUICK = Timing(scale=0.1)

@@ -13,7 +13,7 @@ from strata.core.model import Budget, Layer, Mutation
 from strata.core.state import Outcome
 from strata.engine.effects import Answered, Done, Seen
 from strata.engine.settings import EngineSettings
-from strata.virtual.faults import Faults, Timing
+from strata.virtual.fleet.faults import Faults, Timing
 from support.pure_fleet import READY, PureFleet
 
 THE_WAY = ["power-on", "boot", "enrol", "load-image", "start-personality", "configure", "join-workload"]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strata.core.errors import BadRequest
-from strata.hardware.bmc.protocol import LogEntry, Reading
+from strata.hardware.bmc.protocol import EMPTY, STATE, LogEntry, Reading
 from strata.hardware.events.payload import AT_ONCE, fit, from_log, from_payload, from_readings
 from strata.hardware.events.site import Site, root_of, sites_of
 from strata.hardware.events.words import KEY_MOST, MESSAGE_MOST, family, moment, plain, severity_of, tells_of_state
@@ -200,3 +200,12 @@ def test_two_sensors_of_one_name_are_as_bad_as_the_worse() -> None:
 def test_a_change_of_power_is_worth_a_look(message_id: str) -> None:
     assert tells_of_state(message_id)
     assert not tells_of_state("ResourceEvent.1.0.ResourceErrorsDetected")
+
+
+def test_what_was_taken_out_is_no_trouble_any_more() -> None:
+    failed = Reading(name="PSU (2)", kind="power", unit="W", value=None, health="critical", doubt=STATE)
+    out = Reading(name="PSU (2)", kind="power", unit="W", value=None, doubt=EMPTY)
+    _, unwell = from_readings([failed], {}, ONE, "n1", NOW)
+    assert unwell
+    [event], unwell = from_readings([out], unwell, ONE, "n1", NOW)
+    assert (event.severity, unwell) == ("ok", {})

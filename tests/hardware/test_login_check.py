@@ -7,7 +7,7 @@ import pytest
 from strata.core.errors import DeviceError
 from strata.hardware.bmc.redfish.client import Credentials
 from strata.hardware.credentials.rotation import login_checks
-from strata.virtual.bmc_server import BmcServer
+from strata.virtual.bmc.server import BmcServer
 from support.fake_ipmi_bmc import PASSWORD, USER, FakeIpmiBmc
 
 CHECKS = login_checks(True)

@@ -28,8 +28,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from strata.core.errors import BadRequest
+from strata.core.input.yamltree import tree
 from strata.core.model import ANY, UNKNOWN, Budget, Guard, Layer, Model, Mutation, Values, Variable
-from strata.core.yamltree import tree
 
 BUILT_IN = "built-in"
 """What ``extends`` may name: the layers that Strata brings along."""

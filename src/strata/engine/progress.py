@@ -81,9 +81,12 @@ _FIELDS: dict[str, tuple[str, float]] = {
     "failures": ("int32", 0),
     "failed": ("int32", -1),  # the mutation that failed last, by number
     "relapses": ("int32", 0),
+    "walked": ("int32", 0),  # steps that succeeded since the node was last at its goal, or that was another
+    "landmark": ("int32", -1),  # the decision behind one of them
     "was_ready": ("bool", 0),
     "ready_since": ("float64", NEVER),
     "fault": ("bool", 0),
+    "unsettled": ("bool", 0),  # taken over, and not seen yet: it may hold a place in a budget
 }
 
 
@@ -121,9 +124,12 @@ class Progress:
     failures: np.ndarray[tuple[int], np.dtype[np.int32]]
     failed: np.ndarray[tuple[int], np.dtype[np.int32]]
     relapses: np.ndarray[tuple[int], np.dtype[np.int32]]
+    walked: np.ndarray[tuple[int], np.dtype[np.int32]]
+    landmark: np.ndarray[tuple[int], np.dtype[np.int32]]
     was_ready: np.ndarray[tuple[int], np.dtype[np.bool_]]
     ready_since: np.ndarray[tuple[int], np.dtype[np.float64]]
     fault: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    unsettled: np.ndarray[tuple[int], np.dtype[np.bool_]]
 
     def __init__(self) -> None:
         self.size = 0

@@ -22,6 +22,7 @@ from strata.fleet.alarm import Alarm
 from strata.fleet.columns import Indices, Mask
 from strata.fleet.controller.controller import Controller
 from strata.fleet.disk import DiskWatch
+from strata.fleet.metrics import Metrics
 from strata.fleet.nodes.unknown import unknown_nodes
 from strata.fleet.nodes.view import FleetView
 from strata.fleet.operations.operations import Operations
@@ -73,6 +74,7 @@ class Fleet:
         self.disk = DiskWatch(settings.state_dir)
         self.operations = Operations(controller.store, self.ledger, owner=controller.name)
         self.services = Services()
+        self.services.put(controller.metrics, Metrics)
         self.parts = AsyncExitStack()
         """Ends what was started, the last first."""
         self.reasons: list[Callable[[Principal, Node], Sequence[str]]] = []

@@ -5,21 +5,18 @@ from __future__ import annotations
 import resource
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from strata.core.errors import BadRequest, DeviceError
-from strata.core.extras import needs
+from strata.core.errors import BadRequest
 from strata.fleet.access.sealing import Seal
 from strata.fleet.alarm import Alarm
 from strata.fleet.fleet import Fleet, Part
 from strata.hardware.alerts.service import AlertService, open_alerts
-from strata.hardware.bmc.bmcs import Bmcs, Dialect
+from strata.hardware.bmc.bmcs import Bmcs
+from strata.hardware.bmc.dialects import dialects
 from strata.hardware.bmc.driver import BmcDriver
-from strata.hardware.bmc.ipmi.bmc import IpmiBmc
-from strata.hardware.bmc.ipmi.client import IpmiClient
 from strata.hardware.bmc.redfish.client import Credentials, RedfishClient
 from strata.hardware.bmc.redfish.events import RedfishSubscriptions
 from strata.hardware.bmc.redfish.wire import Tls
@@ -43,15 +40,11 @@ from strata.hardware.events.site import bmc_addresses
 from strata.hardware.fabric.service import FabricService, cabling
 from strata.hardware.feeds.driver import FeedDriver
 from strata.hardware.inventory.nodes import NodesByBmc
-from strata.hardware.inventory.records import Found
 from strata.hardware.inventory.service import InventoryService
 from strata.hardware.inventory.store import Inventory
 from strata.hardware.settings import HardwareSettings
 from strata.store.audit import Ledger
 from strata.store.protocol import Store
-
-if TYPE_CHECKING:
-    from strata.hardware.bmc.ipmi.store import IpmiStore
 
 
 class Reach:
@@ -63,10 +56,8 @@ class Reach:
         self.pins = Pins(store, ledger)
         self.tls = _tls(settings, self.pins)
         self._given: dict[str, Credentials] = {}
-        self.ipmi = IpmiClient(self._login)
-        self.ipmi_store: IpmiStore | None = None
-        dialect = Dialect(self.open_ipmi, self.ipmi.forget, self.ipmi.close)
-        self.bmcs = Bmcs(RedfishClient(self._login, tls=self.tls), {"ipmi": dialect})
+        self.dialects = dialects(self._login)
+        self.bmcs = Bmcs(RedfishClient(self._login, tls=self.tls), self.dialects)
 
     async def start(self) -> None:
         """Load what is known of credentials and certificates."""
@@ -78,14 +69,6 @@ class Reach:
         await self.bmcs.close()
         await self.pins.stop()
         await self.credentials.stop()
-
-    def open_ipmi(self, address: str) -> IpmiBmc:
-        """The BMC at an ``ipmi://`` address."""
-        with needs("pyghmi", "ipmi", "a BMC that speaks IPMI", DeviceError):
-            from strata.hardware.bmc.ipmi.bmc import IpmiBmc
-            from strata.hardware.bmc.ipmi.store import IpmiStore
-        self.ipmi_store = self.ipmi_store or IpmiStore(self.ipmi)
-        return IpmiBmc(self.ipmi, self.ipmi_store, address)
 
     def give(self, prefix: str, credentials: Credentials) -> None:
         """What to log in with at addresses that begin with ``prefix``, unless somebody sets a credential there."""
@@ -146,10 +129,11 @@ async def open_hardware(fleet: Fleet, reach: Reach | None = None) -> None:
     inventory = await fleet.keep(Inventory(fleet.store, sink=hub.take, node_at=nodes.at))
     redfish = partial(crawl, bmcs.redfish)
 
-    discovery = Discovery({"http": redfish, "https": redfish, "ipmi": _ipmi(reach)})
+    others = {scheme: dialect.inventory for scheme, dialect in reach.dialects.items()}
+    discovery = Discovery({"http": redfish, "https": redfish, **others})
     found = fleet.put(InventoryService(fleet, inventory, discovery, nodes))
     fleet.forgets.append(found.prune)
-    rotation = Rotation(reach.credentials, bmcs.open, login_checks(reach.tls))
+    rotation = Rotation(reach.credentials, bmcs.open, login_checks(reach.tls, reach.dialects))
     credentials = BmcCredentialService(fleet, reach.credentials, rotation, reach.pins, bmcs.unlock)
     fleet.put(await fleet.keep(credentials))
     emergency = fleet.put(EmergencyService(fleet, bmcs))
@@ -184,17 +168,6 @@ def event_of(alarm: Alarm) -> HardwareEvent:
         key=f"{alarm.kind}/{about}",
         node=alarm.node,
     )
-
-
-def _ipmi(reach: Reach) -> Callable[[str], Awaitable[Found]]:
-    async def walk(address: str) -> Found:
-        bmc = reach.open_ipmi(address)
-        from strata.hardware.bmc.ipmi.inventory import inventory
-
-        assert reach.ipmi_store is not None
-        return await inventory(bmc, reach.ipmi_store)
-
-    return walk
 
 
 def _consoles(fleet: Fleet, reach: Reach, hub: EventHub, log: ConsoleLog) -> tuple[Part, ...]:

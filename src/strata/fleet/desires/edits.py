@@ -61,6 +61,7 @@ class DesireEdits(Editor):
         names = [self.registry.names[index] for index in nodes.tolist()]
         changed = np.zeros(len(nodes), dtype=np.bool_)
         conflicts = dict.fromkeys(np.flatnonzero(uids < 0).tolist(), "there is no such node any more")
+        rivals = {variable: self.registry.desires.rivals(variable) for variable in change}
         revision, attempts = self.registry.revision, 0
         left = np.unique(uids[uids >= 0] // rows.CHUNK).tolist()
         while left:
@@ -74,7 +75,7 @@ class DesireEdits(Editor):
                 at = np.flatnonzero(uids // rows.CHUNK == chunk)
                 entry = found.get(key)
                 row, modified = (rows.decode(entry.value, key), entry.modified) if entry else ({}, 0)
-                edit = rows.edit(row, modified, uids[at] - chunk * rows.CHUNK, change, author, if_match)
+                edit = rows.edit(row, modified, uids[at] - chunk * rows.CHUNK, change, author, if_match, rivals)
                 edits[key] = (at, edit)
                 for position, variable in edit.conflicts.items():
                     conflicts[int(at[position])] = f"{variable} was changed after revision {if_match}"
@@ -94,13 +95,28 @@ class DesireEdits(Editor):
             left = again
         return DesireDone(changed, conflicts, revision)
 
+    def checked_wish(self, wanted: Mapping[str, str | Iterable[str]]) -> dict[str, ValueSet]:
+        """What to set, in its one form; ``BadRequest`` says which variable or value is wrong."""
+        sets = value_sets(self.registry.model, wanted)
+        self._require_known(sets)
+        return sets
+
+    def checked_document(self, document: DesireDocument, author: str) -> DesireDocument:
+        """A document in its one form and under its author; ``BadRequest`` says what is wrong with it and where."""
+        document = checked(self.registry.model, document, author)
+        try:
+            self._require_known(document.set)
+        except BadRequest as error:
+            raise BadRequest(
+                error.detail, where=f"document {document.name!r}: {error.where}", hint=error.hint
+            ) from None
+        return document
+
     def checked_change(
         self, wanted: Mapping[str, str | Iterable[str]], unset: Sequence[str] = ()
     ) -> dict[str, ValueSet | None]:
         """What to set and (None) unset, in its one form; ``BadRequest`` says which variable or value is wrong."""
-        sets = value_sets(self.registry.model, wanted)
-        self._require_known(sets)
-        change: dict[str, ValueSet | None] = dict(sets)
+        change: dict[str, ValueSet | None] = dict(self.checked_wish(wanted))
         for variable in unset:
             if variable not in self.registry.model.variables:
                 raise BadRequest("no such state variable", where=variable[:80])
@@ -135,8 +151,7 @@ class DesireEdits(Editor):
 
     async def put_document(self, document: DesireDocument, author: str, expected: int | None = None) -> int:
         """Create or replace a document; its revision."""
-        document = checked(self.registry.model, document, author)
-        self._require_known(document.set)
+        document = self.checked_document(document, author)
         key = f"desire/doc/{document.name}"
 
         def make(entry: Entry | None) -> Op | None:
@@ -161,13 +176,11 @@ class DesireEdits(Editor):
     ) -> ApplyReport:
         """Make the documents be these (``prune``: and no others), in one transaction. More than the store takes at once
         go in several, in order."""
-        model = self.registry.model
         wanted: dict[str, DesireDocument] = {}
         for document in documents:
             if document.name in wanted:
                 raise BadRequest("given twice", where=f"document {document.name}")
-            wanted[document.name] = checked(model, document, author)
-            self._require_known(wanted[document.name].set)
+            wanted[document.name] = self.checked_document(document, author)
         for _ in range(ATTEMPTS):
             page = await self.store.range("desire/doc/")
             standing = {entry.key.removeprefix("desire/doc/"): entry for entry in page.entries}

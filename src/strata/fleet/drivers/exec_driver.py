@@ -24,9 +24,9 @@ import msgspec
 import numpy as np
 
 from strata.core.column import Column
-from strata.core.decoding import UNREADABLE
 from strata.core.driver import Batch, Outcomes
 from strata.core.errors import BadRequest
+from strata.core.input.decoding import UNREADABLE
 from strata.core.model import Mutation
 from strata.core.state import Outcome
 from strata.fleet.drivers.subprocesses import Finished, run_command

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from strata.core.errors import BadRequest
-from strata.hardware.bmc.protocol import LogEntry, Reading, Severity
+from strata.hardware.bmc.protocol import EMPTY, LogEntry, Reading, Severity
 from strata.hardware.events.records import EventSource, HardwareEvent
 from strata.hardware.events.site import Site
 from strata.hardware.events.words import (
@@ -133,7 +133,10 @@ def fit(event: HardwareEvent) -> HardwareEvent:
 
 
 def health(reading: Reading) -> Severity | None:
-    """How well it is: as the BMC judges, else by its thresholds; None: nobody can tell."""
+    """How well it is: as the BMC judges, else by its thresholds; None: nobody can tell. What was taken out is no
+    trouble any more."""
+    if reading.doubt == EMPTY:
+        return "ok"
     if reading.health is not None:
         return reading.health
     if reading.value is None or (reading.high is None and reading.low is None):

@@ -168,6 +168,9 @@ def _tell(out: Output, job: Json, report: Json) -> None:
         out.note(f"{many(report['conflicts'], 'conflict')}: strata hardware conflicts")
     if report["troubled"]:
         out.note(f"{report['troubled']} not read whole: strata hardware list --match 'trouble=[0-9]*'")
+    if unknown := report["not_understood"]:
+        listed = ", ".join(f"{count} {name}" for name, count in sorted(unknown.items(), key=lambda one: -one[1]))
+        out.line(f"kept by the BMCs' own names: {listed} (strata hardware components --kind other)")
     for error in job.get("errors", ()):
         named = not error["node"] or error["detail"].startswith(f"{error['node']}: ")
         out.note(error["detail"] if named else f"{error['node']}: {error['detail']}")

@@ -65,6 +65,18 @@ class Port(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     connected: tuple[str, ...] = ()
     """Ids of ports or devices that the BMC itself says are at the other end."""
 
+    def component(self) -> Component:
+        """The port as a part of what it belongs to."""
+        told = {"up": self.up, "speed_gbps": self.speed_gbps}
+        return Component(
+            id=self.id,
+            kind="port",
+            name=self.name,
+            parent=self.owner,
+            macs=(self.mac,) if self.mac else (),
+            facts={name: value for name, value in told.items() if value is not None},
+        )
+
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One computer system behind a BMC: what becomes a node."""
@@ -145,7 +157,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     fabric: str = ""
 
 
-ChangeKind = Literal["added", "removed", "swapped", "moved", "changed", "controller-swapped"]
+ChangeKind = Literal["added", "removed", "swapped", "moved", "changed", "health", "controller-swapped"]
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 
 from msgspec.structs import asdict, replace
 
@@ -71,15 +71,16 @@ class Sight:
             seen=known.seen,
             nodes=nodes,
             machines=len(known.machines) if whole else len(nodes),
-            components=known.counts if whole else {},
+            components=_counted(known) if whole else {},
             trouble=known.trouble if whole else (),
         )
 
     def components(self, known: Known, parts: Parts) -> Iterator[ComponentView]:
-        """The parts of a BMC that it sees, by id."""
+        """The parts of a BMC that it sees, ports among them, by id."""
         names = {machine.address: self._nodes.of_machine(known, machine) for machine in known.machines}
         own = {part.id: part for part in parts.components}
-        for part in sorted(parts.components, key=lambda part: part.id):
+        ports = (port.component() for port in parts.ports)
+        for part in sorted((*parts.components, *ports), key=lambda part: part.id):
             node = names.get(machine_of(part, own, known.machines), "")
             if self._sees is None or (node and self._sees(node)):
                 yield ComponentView(controller=known.address, node=node, **asdict(part))
@@ -344,6 +345,11 @@ class InventoryService:
             for known, parts in some:
                 yield known, parts
             await asyncio.sleep(0)
+
+
+def _counted(known: Known) -> Mapping[str, int]:
+    """How many parts of each kind a BMC has, ports among them."""
+    return {**known.counts, "port": known.ports} if known.ports else known.counts
 
 
 def _unknown(address: str) -> NotFound:

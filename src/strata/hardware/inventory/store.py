@@ -21,7 +21,7 @@ import msgspec
 from strata.core.errors import NotFound
 from strata.hardware.discovery.sources import bmc_of
 from strata.hardware.events.records import EventSink, HardwareEvent
-from strata.hardware.inventory.changes import changes, is_stranger, with_unread
+from strata.hardware.inventory.changes import changes, is_stranger, unwell, with_unread
 from strata.hardware.inventory.index import Mark, Marks, Serials, hashed, marks
 from strata.hardware.inventory.records import Change, ChangeKind, Component, Found, Known, Machine, Parts, Place
 from strata.store.audit import Ledger
@@ -44,7 +44,9 @@ _decode_parts = msgspec.msgpack.Decoder(Parts).decode
 def event(change: Change, node_at: Callable[[str], str]) -> HardwareEvent:
     """What others are told of a change. ``node_at``: the name of the node at an address."""
     severity: Literal["ok", "warning", "critical"] = "ok"
-    if change.what in ("removed", "swapped", "moved"):
+    if change.what == "health":
+        severity = change.new  # type: ignore[assignment]
+    elif change.what in ("removed", "swapped", "moved"):
         severity = "warning"
     elif change.what == "controller-swapped" and not change.detail.startswith("accepted"):
         severity = "critical"
@@ -55,7 +57,7 @@ def event(change: Change, node_at: Callable[[str], str]) -> HardwareEvent:
         severity=severity,
         message=what + values,
         source="discovery",
-        key=f"inventory/{change.component or 'controller'}",
+        key=f"{'health' if change.what == 'health' else 'inventory'}/{change.component or 'controller'}",
         node=change.node or node_at(change.machine or change.controller),
         bmc=change.controller,
     )
@@ -134,6 +136,9 @@ def put_history(changes: Sequence[Change]) -> Put:
 def _key(time: float) -> str:
     return f"{HISTORY}{_FAR - int(time * 1e6):017d}"
 
+
+POLLED = frozenset(("fan", "power-supply"))
+"""Parts of nodes' BMCs that are looked at all the time: how they are is told by whoever does that."""
 
 SEEN_EVERY = 3600.0
 """Seconds after which the store hears that an unchanged BMC was seen again."""
@@ -331,9 +336,10 @@ class Inventory:
         before = await self.parts(found.address) if known else Parts()
         if swapped:
             happened = [self._change(found, "controller-swapped", f"accepted: {swapped}")]
+            happened += [change for change in changes(before.components, found) if change.what == "health"]
         else:
             found = with_unread(found, before)
-            happened = changes(before.components, found) if known else [self._added(found)]
+            happened = changes(before.components, found) if known else [self._added(found), *unwell(found)]
             if known is not None and known.stranger is not None:
                 happened.append(self._change(found, "changed", "the one from before answers again"))
         found, parts = packed(found)
@@ -462,7 +468,12 @@ class Inventory:
     # -- telling
 
     def _tell(self, results: Sequence[Recorded], touched: Sequence[Known]) -> None:
-        events = [event(change, self._node_at) for result in results for change in result.changes]
+        events = [
+            event(change, self._node_at)
+            for result in results
+            for change in result.changes
+            if not (change.what == "health" and change.kind in POLLED and change.node)
+        ]
         for mark, value in sorted({mark for known in touched for mark in marks(known)}):
             holders = self._marks.clash((mark, value))
             if not holders:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from strata.core import intset, xname
 from strata.core.errors import BadRequest, Unavailable
-from strata.core.local_zone import LOCAL
+from strata.core.host.local_zone import LOCAL
 from strata.core.nodeset import fold
 from strata.fleet.access.principal import Principal, Right
 from strata.fleet.columns import Indices

@@ -46,11 +46,11 @@ PERSONALITY = ("idle", "active", "update", "error", "fatal")
 
 
 AT_MOST = 20.0
-"""Seconds for which nodes wait for their power until their controllers were told; who was not is told by the boot."""
+"""Seconds for which nodes wait for their power until their BMCs were told; who was not is told by the boot."""
 
 
 class Aim:
-    """Remembers which nodes' controllers took what they were told for the boot that is under way."""
+    """Remembers which nodes' BMCs took what they were told for the boot that is under way."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Aim:
         self._pace = Pace(at_once=64, patience=0.1, at_most=1024)
 
     def taken(self, name: str) -> bool:
-        """Whether the node's controller took it, so that its next start is the boot that is wanted."""
+        """Whether the node's BMC took it, so that its next start is the boot that is wanted."""
         return name in self._taken
 
     def forget(self, name: str) -> None:
@@ -75,7 +75,7 @@ class Aim:
         self._taken.discard(name)
 
     async def before_power(self, batch: Batch) -> None:
-        """These are about to be switched on: tell their controllers. Nobody is kept from the power by this."""
+        """These are about to be switched on: tell their BMCs. Nobody is kept from the power by this."""
         self._taken.difference_update(batch.names)
 
         async def one(place: int, _: Place) -> None:

@@ -17,8 +17,8 @@ from typing import Any
 
 import msgspec
 
-from strata.core.decoding import UNREADABLE
 from strata.core.errors import BadRequest, Denied, Unavailable
+from strata.core.input.decoding import UNREADABLE
 from strata.fleet.alarm import Alarm, AlarmSink
 from strata.provisioning.agents.agent import MOST_PENDING, RESEND_AFTER, Agent, Command, Seen
 from strata.provisioning.agents.wire import MOST_WAIT, Exchange, Reply, Result, State

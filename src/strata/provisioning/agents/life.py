@@ -49,7 +49,7 @@ def os_word(signs: Signs, now: float) -> Word:
     if max(signs.asked, signs.crashed) > alive:
         return "down"
     if signs.dark > alive:
-        # A controller that says so may lie: until the agent is missed, nothing is done on its word alone.
+        # A BMC that says so may lie: until the agent is missed, nothing is done on its word alone.
         return "unknown" if now - signs.contact <= SILENT_AFTER else "down"
     if now - max(alive, signs.listening) <= HUNG_AFTER or signs.all_silent:
         return "unknown"

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from strata.core.decoding import UNREADABLE
 from strata.core.driver import Batch
 from strata.core.errors import DeviceError
+from strata.core.input.decoding import UNREADABLE
 from strata.core.node import Node
 from strata.fleet.alarm import AlarmSink
 from strata.fleet.controller.controller import Controller

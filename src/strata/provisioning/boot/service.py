@@ -203,7 +203,7 @@ class MediaBoots:
             await self._media.stop()
 
     async def begin(self, name: str) -> str:
-        """Begin a boot of ``name`` from a medium: the address that its controller shall fetch it from, over TLS."""
+        """Begin a boot of ``name`` from a medium: the address that its BMC shall fetch it from, over TLS."""
         node = self._directory.by_name(name)
         if node is None:
             raise NotFound("no such node", where=name)
@@ -402,7 +402,7 @@ class BootService:
         if not request.head:
             self._note(name)
         if self._profiles.is_by_medium(self.ground.profile_of(name)):
-            told = f"node {name} boots from a medium only, which its controller gets when Strata boots it"
+            told = f"node {name} boots from a medium only, which its BMC gets when Strata boots it"
             return Answer(scripts.waiting_script(told, scripts.HELD_WAIT, again))
 
         def cannot(error: StrataError) -> Answer:

@@ -1,6 +1,6 @@
 """Which chassis and which manager are a system's, by what their service says of them. Pure: resources in, paths out.
 
-Behind one BMC there may be several nodes, an enclosure around them and controllers of lesser parts. Nothing is
+Behind one BMC there may be several nodes, an enclosure around them and managers of lesser parts. Nothing is
 taken because it is listed first, or because it is there: what cannot be told apart is ``unclear``, and left alone.
 """
 
