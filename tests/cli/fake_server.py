@@ -54,6 +54,7 @@ class FakeServer:
         self.store_check: Json = {"ok": True, "problems": [], "revision": 7}
         self.log_level = "info"
         self.canaries: list[Json] = []
+        self.troubles: list[str] = []
         self.job_above = 1000
         self.revision = 10
         self.page_size = 10_000
@@ -501,6 +502,7 @@ def show_status(fake: FakeServer, call: Call) -> Json:
         "freezes": len(fake.freezes),
         "holds": 0,
         "canaries": fake.canaries,
+        "troubles": fake.troubles,
         "revision": fake.revision,
     }
 

@@ -67,10 +67,10 @@ class StatusView(Out, frozen=True, kw_only=True):
     freezes: int
     holds: int
     canaries: tuple[CanaryView, ...]
+    troubles: tuple[str, ...]
+    """What keeps this controller from doing its work: the store takes no writes, its disk is full."""
     revision: int
     """The states show everything that was said up to here."""
-    trouble: str = ""
-    """Why nothing can be changed now; empty: it can."""
     unled: int = 0
     """Nodes that no controller looks after: nothing is done with them, and what is shown of them grows old."""
     as_of: float | None = None

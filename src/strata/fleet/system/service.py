@@ -67,8 +67,8 @@ class SystemService:
                 s.CanaryView(node=self._fleet.called(who, canary.node), waiting=canary.waiting)
                 for canary in controller.engine.canaries.waiting(nodes)
             ),
+            troubles=tuple(filter(None, (self.not_ready(), self._fleet.disk.trouble))),
             revision=controller.considered,
-            trouble=self.not_ready(),
             unled=len(unled),
             as_of=controller.clock.to_wall(controller.leadership.seen) if len(unled) else None,
         )

@@ -39,7 +39,7 @@ def status(session: Session, as_json: bool) -> None:
     old = f"; what is shown of them is as of {span(time.time() - as_of)} ago" if as_of else ""
     out.fields(
         (
-            ("trouble", found.get("trouble")),
+            *(("trouble", trouble) for trouble in found["troubles"]),
             ("nodes", found["nodes"]),
             ("not looked after", f"{many(unled, 'node')}{old}" if unled else ""),
             ("brakes", f"{many(found['freezes'], 'freeze')}, {many(found['holds'], 'hold')}"),
