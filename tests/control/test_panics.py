@@ -46,7 +46,7 @@ async def events(site: AgentSite) -> list[str]:
 async def in_history(site: AgentSite, event: str) -> None:
     """Until it is there: the history is written beside everything else."""
     async with asyncio.timeout(20):
-        while event not in await events(site):
+        while event not in await events(site):  # noqa: ASYNC110 (it has no event)
             await asyncio.sleep(0.02)
 
 

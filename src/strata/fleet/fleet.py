@@ -81,6 +81,8 @@ class Fleet:
         """Ends what was started, the last first."""
         self.reasons: list[Callable[[Principal, Node], Sequence[str]]] = []
         """Who else knows why a node is not at its goal: lines for a caller who asks."""
+        self.details: list[Callable[[str], Mapping[str, str]]] = []
+        """Who knows more of a node's facts than their values: by variable, in words."""
         self.alarms: list[Callable[[Alarm], None]] = []
         """Who makes something of trouble that a part of this controller has noticed."""
         self.measured: list[Callable[[str, Mapping[str, Any]], None]] = []

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from strata.core.errors import StrataError, Unavailable
+from strata.core.model import UNKNOWN
 from strata.core.nodeset import fold
 from strata.core.state import STATES, State
 from strata.engine.explain import states
@@ -73,7 +74,14 @@ class NodeService:
 
     async def node(self, who: Principal, name: str) -> NodeView:
         """One node, from memory."""
-        return self._fleet.view.node(self._fleet.index(who, name))
+        view = self._fleet.view.node(self._fleet.index(who, name))
+        more = {variable: text for known in self._fleet.details for variable, text in known(name).items()}
+        facts = {
+            variable: msgspec.structs.replace(fact, detail=more[variable])
+            for variable, fact in view.facts.items()
+            if variable in more and fact.value != UNKNOWN
+        }
+        return msgspec.structs.replace(view, facts={**view.facts, **facts}) if facts else view
 
     async def create_nodes(self, who: Principal, specs: Sequence[NodeSpec]) -> Sequence[NodeResult]:
         self._fleet.need_whole_fleet(who, "creating nodes")
