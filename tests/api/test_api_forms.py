@@ -12,7 +12,7 @@ from msgspec import Meta, inspect
 
 from strata.api.app import openapi_schema
 from strata.core.errors import BadRequest
-from strata.core.forms import FORMS, in_words, meaning
+from strata.core.input.forms import FORMS, in_words, meaning
 from strata.core.texts import In
 from strata.fleet.nodes.records import NodeSpec
 from strata.provisioning.agents.records import AdoptMachine

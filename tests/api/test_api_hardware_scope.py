@@ -106,13 +106,13 @@ async def test_what_is_outside_is_answered_just_as_what_is_nowhere(
 async def test_counts_are_of_ones_own(real: RealService, scoped: httpx.AsyncClient) -> None:
     async with real.client() as admin:
         assert (await get(admin, "/v1/alerts"))["open"] >= 20
-        everything = await get(admin, "/v1/hardware/controllers")
+        everything = await get(admin, "/v1/hardware/bmcs")
         assert everything["total"] > 20
     assert {alert["node"] for alert in (await get(scoped, "/v1/alerts"))["items"]} == set(OWN)
     assert (await get(scoped, "/v1/alerts", limit=1))["open"] == len((await get(scoped, "/v1/alerts"))["items"])
-    page = await get(scoped, "/v1/hardware/controllers", limit=3)
+    page = await get(scoped, "/v1/hardware/bmcs", limit=3)
     assert (page["total"], len(page["items"])) == (4, 3)
-    rest = await get(scoped, "/v1/hardware/controllers", limit=3, cursor=page["next"])
+    rest = await get(scoped, "/v1/hardware/bmcs", limit=3, cursor=page["next"])
     assert (len(rest["items"]), rest["next"]) == (1, None)
     assert {hit["node"] for hit in (await get(scoped, "/v1/consoles/search", text="panic"))["items"]} == set(OWN)
     assert [item["node"] for item in (await get(scoped, "/v1/consoles"))["items"]] == OWN

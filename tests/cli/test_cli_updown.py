@@ -17,9 +17,13 @@ import pytest
 from cli_support import Run
 from fake_server import FakeServer
 
-from strata.cli import background, converge, up_simulated, up_virtual, updown
+from strata.cli import converge
 from strata.cli.output import Output
-from strata.core import process as ps
+from strata.cli.up import background
+from strata.cli.up import commands as updown
+from strata.cli.up import simulated as up_simulated
+from strata.cli.up import virtual as up_virtual
+from strata.core.host import process as ps
 from strata.virtual.qemu import create
 
 STAND_IN = Path(__file__).with_name("stand_in_serve.py")
@@ -43,7 +47,7 @@ def state(short_dir: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 
 def stand_in(monkeypatch: pytest.MonkeyPatch, *flags: str) -> None:
-    monkeypatch.setenv("PYTHONPATH", f"{Path(updown.__file__).parents[2]}:{STAND_IN.parent}")
+    monkeypatch.setenv("PYTHONPATH", f"{Path(updown.__file__).parents[3]}:{STAND_IN.parent}")
     """The service is a fake; the simulator is the real one."""
 
     def command(module: str, *arguments: str) -> list[str]:

@@ -35,11 +35,11 @@ from strata.hardware.model import LAYER as HARDWARE
 from strata.platform.no_workload import NoWorkload
 from strata.provisioning.model import LAYER as PROVISIONING
 from strata.store.memory import MemoryStore
-from strata.virtual.bmc_server import BmcServer
-from strata.virtual.driver import sim_drivers
-from strata.virtual.faults import Faults, Timing
-from strata.virtual.fleet import simulated_nodes
-from strata.virtual.nodes import SimNodes
+from strata.virtual.bmc.server import BmcServer
+from strata.virtual.fleet.driver import sim_drivers
+from strata.virtual.fleet.faults import Faults, Timing
+from strata.virtual.fleet.names import simulated_nodes
+from strata.virtual.fleet.nodes import SimNodes
 from support.rooms import OpenFleet
 
 pytestmark = pytest.mark.slow

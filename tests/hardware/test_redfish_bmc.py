@@ -12,11 +12,11 @@ from strata.hardware.bmc.protocol import STATE, Bmc, Boot, ServiceSettings, Task
 from strata.hardware.bmc.redfish.bmc import RedfishBmc
 from strata.hardware.bmc.redfish.client import Credentials, RedfishClient
 from strata.hardware.bmc.redfish.events import RedfishSubscriptions
-from strata.virtual.bmc_server import BmcServer
-from strata.virtual.faults import Timing
-from strata.virtual.mischief import Trick
-from strata.virtual.nodes import SimNodes
-from strata.virtual.plant import Plant
+from strata.virtual.bmc.mischief import Trick
+from strata.virtual.bmc.server import BmcServer
+from strata.virtual.fleet.faults import Timing
+from strata.virtual.fleet.nodes import SimNodes
+from strata.virtual.plant.plant import Plant
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from strata.core.errors import DeviceError
-from strata.hardware.bmc.bmcs import Bmcs, Dialect
+from strata.hardware.bmc.bmcs import Bmcs
+from strata.hardware.bmc.dialects import Dialect
 from strata.hardware.bmc.protocol import Reading
 from strata.hardware.bmc.redfish.client import Credentials, RedfishClient, RedfishSettings
 from strata.power.series.records import Samples
@@ -27,11 +28,11 @@ from strata.power.telemetry.collector import (
     Told,
 )
 from strata.power.telemetry.columns import PowerColumns
-from strata.virtual.bmc_server import SIMULATED_ACCOUNT, BmcServer
-from strata.virtual.fleet import GPUS
-from strata.virtual.fleet_power import FleetPower
-from strata.virtual.nodes import SimNodes
-from strata.virtual.tree_chassis import SUPPLIES, SUPPLY_WATTS
+from strata.virtual.bmc.server import SIMULATED_ACCOUNT, BmcServer
+from strata.virtual.fleet.names import GPUS
+from strata.virtual.fleet.nodes import SimNodes
+from strata.virtual.fleet.power import FleetPower
+from strata.virtual.redfish.hardware import SUPPLIES, SUPPLY_WATTS
 
 
 class Kept:
@@ -263,7 +264,7 @@ async def test_other_protocols_are_asked_for_their_sensors_and_those_without_any
     async def close() -> None:
         return
 
-    dialect = Dialect(found.__getitem__, lambda _: None, close)  # type: ignore[arg-type]
+    dialect = Dialect(open=found.__getitem__, inventory=None, accepts=None, forget=lambda _: None, close=close)  # type: ignore[arg-type]
     controllers = Bmcs(RedfishClient(Credentials("u", "p")), {"ipmi": dialect})
     nodes = Nodes(uids=np.array([1, 2], dtype=np.int64), names=("a", "b"), bmcs=tuple(found))
     source = NodeSource(controllers, clock=lambda: 5.0)

@@ -74,6 +74,32 @@ async def test_an_agent_that_speaks_is_attached_and_one_that_is_silent_is_not(wo
     assert world.hub.attached_count == 0
 
 
+async def test_an_agent_in_doubt_that_lives_says_so_at_once(world: World) -> None:
+    await world.ask()
+    held = asyncio.create_task(world.ask(wait=20))
+    await asyncio.sleep(0)
+    doubt = world.hub.doubt("n1")
+    assert world.hub.doubt("n1") is doubt, "it is asked once, however many doubt it"
+    assert not (await held).commands, "its request ended: it asks again at once"
+    await world.ask()
+    assert await doubt is True
+    assert world.hub.attached("n1")
+
+
+async def test_an_agent_in_doubt_that_is_silent_is_gone_long_before_it_would_be_missed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("strata.provisioning.agents.hub.ANSWERS_WITHIN", 0.01)
+    await world.ask()
+    assert await world.hub.doubt("n1") is False
+    assert not world.hub.attached("n1")
+    agent = world.hub.get("n1")
+    assert agent is not None and agent.missed == world.clock.now
+    assert await world.hub.doubt("n1") is False
+    await world.ask()
+    assert world.hub.attached("n1"), "one that speaks all the same is there"
+
+
 async def test_a_node_that_is_none_any_more_is_refused(world: World) -> None:
     with pytest.raises(Denied):
         await world.ask("gone")

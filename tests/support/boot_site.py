@@ -113,6 +113,8 @@ class Boots:
         self.alarms = Alarms()
         self.told = asyncio.Event()
         self.attached: set[str] = set()
+        self.dead: set[str] = set()
+        """Nodes whose agents are attached and do not answer when they are asked."""
         self.is_attached: Callable[[str], bool | Awaitable[bool | None]] = self.attached.__contains__
         self.asked: Callable[[str, str], None] = lambda name, what: None
         self.begun: Callable[[str], None] = lambda name: None
@@ -137,6 +139,7 @@ class Boots:
             Site(controllers=lambda: ("https://127.0.0.1:8443",), ca=authority.pem.decode(), release_keys=("KEY",)),
             Ground(
                 attached=lambda name: self.is_attached(name),
+                speaks=self._speaks,
                 asked=lambda name, what: self.asked(name, what),
                 begun=lambda name: self.begun(name),
                 off=self._off,
@@ -169,6 +172,12 @@ class Boots:
 
     async def _off(self, node: str) -> bool | None:
         return self.off.get(node, False)
+
+    async def _speaks(self, node: str) -> bool | None:
+        if node in self.dead:
+            self.attached.discard(node)
+        known = self.is_attached(node)
+        return known if isinstance(known, bool) else await known
 
     async def _hold(self, node: str, reason: str) -> None:
         self.held[node] = reason

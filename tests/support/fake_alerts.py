@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from strata.core.decoding import UNREADABLE
 from strata.core.errors import BadRequest, Denied, NotFound
+from strata.core.input.decoding import UNREADABLE
 from strata.fleet.access.principal import Principal
 from strata.hardware.alerts.records import AlertPage, AlertView, WebhookSpec, WebhookView
 from strata.hardware.consoles.records import ConsoleHit, ConsoleHits, ConsoleLine, ConsoleQuery, ConsoleView

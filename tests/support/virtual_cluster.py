@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from strata.core import process as ps
+from strata.core.host import process as ps
 from strata.virtual.qemu import description, network
 
 POLL = 0.5

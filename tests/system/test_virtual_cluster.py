@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from strata.core import process as ps
+from strata.core.host import process as ps
 from support import virtual_cluster
 from support.bridge_visitor import Visitor, boot_data, signing_request, visitor
 from support.virtual_cluster import Cluster

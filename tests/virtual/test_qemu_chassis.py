@@ -15,10 +15,10 @@ import pytest
 from aiohttp import web
 from qemu_support import GREETING, OBEYS, RESETS, inside, make_medium, printed, remains, until
 
-from strata.cli import up_virtual
 from strata.cli.main import run
-from strata.core import process as ps
+from strata.cli.up import virtual as up_virtual
 from strata.core.errors import Conflict, DeviceError, NotFound
+from strata.core.host import process as ps
 from strata.hardware.bmc.protocol import Boot
 from strata.hardware.bmc.redfish.bmc import RedfishBmc
 from strata.hardware.bmc.redfish.client import Credentials, RedfishClient
@@ -26,7 +26,7 @@ from strata.hardware.discovery.crawl import crawl
 from strata.virtual.qemu import description, network
 from strata.virtual.qemu.create import create, destroy, enter, namespace, running, start
 from strata.virtual.qemu.description import Description, Options, chassis_id
-from strata.virtual.redfish_tree import Account
+from strata.virtual.redfish.bmc import Account
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 MEMORY = 160

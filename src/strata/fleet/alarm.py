@@ -23,6 +23,7 @@ AlarmKind = Literal[
     "image-damaged",
     "minos-refused",
     "controller",
+    "look-failed",
 ]
 AlarmSeverity = Literal["ok", "warning", "critical"]
 

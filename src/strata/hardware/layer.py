@@ -5,25 +5,23 @@ from __future__ import annotations
 import resource
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 from strata.core.column import Column
-from strata.core.errors import BadRequest, DeviceError
-from strata.core.extras import needs
+from strata.core.errors import BadRequest
 from strata.fleet.access.sealing import Seal
 from strata.fleet.alarm import Alarm
 from strata.fleet.fleet import Fleet, Part
 from strata.hardware.alerts.node_troubles import NodeTroubles
 from strata.hardware.alerts.service import AlertService, open_alerts
-from strata.hardware.bmc.bmcs import Bmcs, Dialect
+from strata.hardware.bmc.bmcs import Bmcs
+from strata.hardware.bmc.dialects import dialects
 from strata.hardware.bmc.driver import BmcDriver
-from strata.hardware.bmc.ipmi.bmc import IpmiBmc
-from strata.hardware.bmc.ipmi.client import IpmiClient
 from strata.hardware.bmc.redfish.client import Credentials, RedfishClient
 from strata.hardware.bmc.redfish.events import RedfishSubscriptions
 from strata.hardware.bmc.redfish.wire import Tls
@@ -42,20 +40,17 @@ from strata.hardware.discovery.crawl import crawl
 from strata.hardware.discovery.sweep import Discovery
 from strata.hardware.emergency.service import EmergencyService
 from strata.hardware.events.hub import EventHub, EventSettings, PowerTold
+from strata.hardware.events.poller import BAD, SILENT
 from strata.hardware.events.records import HardwareEvent
 from strata.hardware.events.site import bmc_addresses
 from strata.hardware.fabric.service import FabricService, cabling
 from strata.hardware.feeds.driver import FeedDriver
 from strata.hardware.inventory.nodes import NodesByBmc
-from strata.hardware.inventory.records import Found
 from strata.hardware.inventory.service import InventoryService
 from strata.hardware.inventory.store import Inventory
 from strata.hardware.settings import HardwareSettings
 from strata.store.audit import Ledger
 from strata.store.protocol import Store
-
-if TYPE_CHECKING:
-    from strata.hardware.bmc.ipmi.store import IpmiStore
 
 
 class Reach:
@@ -67,10 +62,8 @@ class Reach:
         self.pins = Pins(store, ledger)
         self.tls = _tls(settings, self.pins)
         self._given: dict[str, Credentials] = {}
-        self.ipmi = IpmiClient(self._login)
-        self.ipmi_store: IpmiStore | None = None
-        dialect = Dialect(self.open_ipmi, self.ipmi.forget, self.ipmi.close)
-        self.bmcs = Bmcs(RedfishClient(self._login, tls=self.tls), {"ipmi": dialect})
+        self.dialects = dialects(self._login)
+        self.bmcs = Bmcs(RedfishClient(self._login, tls=self.tls), self.dialects)
 
     async def start(self) -> None:
         """Load what is known of credentials and certificates."""
@@ -82,14 +75,6 @@ class Reach:
         await self.bmcs.close()
         await self.pins.stop()
         await self.credentials.stop()
-
-    def open_ipmi(self, address: str) -> IpmiBmc:
-        """The BMC at an ``ipmi://`` address."""
-        with needs("pyghmi", "ipmi", "a BMC that speaks IPMI", DeviceError):
-            from strata.hardware.bmc.ipmi.bmc import IpmiBmc
-            from strata.hardware.bmc.ipmi.store import IpmiStore
-        self.ipmi_store = self.ipmi_store or IpmiStore(self.ipmi)
-        return IpmiBmc(self.ipmi, self.ipmi_store, address)
 
     def give(self, prefix: str, credentials: Credentials) -> None:
         """What to log in with at addresses that begin with ``prefix``, unless somebody sets a credential there."""
@@ -147,15 +132,17 @@ async def open_hardware(fleet: Fleet, reach: Reach | None = None) -> None:
     fleet.put(hub)
     troubles = NodeTroubles(fleet, hub)
     fleet.reasons.append(open_alerts(hub.alerts))
-    fleet.alarms.append(partial(_take, hub))
+    fleet.alarms.append(_alerts_of_alarms(fleet, hub, bmcs))
+    fleet.silences.always.add(driver.name)
     nodes = NodesByBmc(fleet.registry)
     inventory = await fleet.keep(Inventory(fleet.store, sink=hub.take, node_at=nodes.at))
     redfish = partial(crawl, bmcs.redfish)
 
-    discovery = Discovery({"http": redfish, "https": redfish, "ipmi": _ipmi(reach)})
+    others = {scheme: dialect.inventory for scheme, dialect in reach.dialects.items()}
+    discovery = Discovery({"http": redfish, "https": redfish, **others})
     found = fleet.put(InventoryService(fleet, inventory, discovery, nodes))
     fleet.forgets.append(found.prune)
-    rotation = Rotation(reach.credentials, bmcs.open, login_checks(reach.tls))
+    rotation = Rotation(reach.credentials, bmcs.open, login_checks(reach.tls, reach.dialects))
     credentials = BmcCredentialService(fleet, reach.credentials, rotation, reach.pins, bmcs.unlock)
     fleet.put(await fleet.keep(credentials))
     emergency = fleet.put(EmergencyService(fleet, bmcs))
@@ -170,6 +157,10 @@ async def open_hardware(fleet: Fleet, reach: Reach | None = None) -> None:
         for part in consoles:
             await fleet.keep(part)
         await fleet.keep(hub)
+        for alert in hub.alerts.alerts.values():
+            kind, _, about = alert.key.partition("/")
+            if not alert.over and alert.node and (alert.key == SILENT or kind == "look-failed"):
+                fleet.silences.knew(driver.name if alert.key == SILENT else about, alert.node)
         await fleet.keep(troubles)
 
     fleet.begin(begin)
@@ -198,16 +189,32 @@ def console_dir(state_dir: Path) -> Path:
     return state_dir / "consoles"
 
 
-def _take(hub: EventHub, alarm: Alarm) -> None:
-    """An alarm of another layer. That something is over is news only where somebody was told that it was not."""
-    event = event_of(alarm)
-    if event.severity != "ok" or event.key in hub.alerts.troubles(event.node):
-        hub.take([event])
+def _alerts_of_alarms(fleet: Fleet, hub: EventHub, bmcs: Bmcs) -> Callable[[Alarm], None]:
+    """What has alarms become alerts. A BMC that nothing is seen of is one alert, whether a look of the engine or of the
+    poller found out, and however many nodes are behind it."""
+
+    def take(alarm: Alarm) -> None:
+        event = event_of(alarm)
+        if alarm.kind == "look-failed" and alarm.about == BmcDriver.name:
+            index = fleet.registry.find(alarm.node)
+            node = fleet.registry.roster.nodes[index] if index >= 0 else None
+            if node is not None and not node.bmc:
+                return  # there is none to be silent
+            site = hub.site_of(node.bmc) if node is not None else None
+            subject, root = (site.node_of(""), site.root) if site is not None else (alarm.node, "")
+            # One that answers, and nothing that can be used, is not silent; that it answers well the poller says.
+            silent = alarm.severity == "ok" or node is None or bmcs.silent(node.bmc)
+            event = msgspec.structs.replace(event, key=SILENT if silent else BAD, node=subject, bmc=root)
+        # That something is over is news only where somebody was told that it was not.
+        if event.severity != "ok" or event.key in hub.alerts.troubles(event.node):
+            hub.take([event])
+
+    return take
 
 
 def event_of(alarm: Alarm) -> HardwareEvent:
     """An alarm of another layer is an event like those of hardware, and so becomes an alert."""
-    about = alarm.node or alarm.peer or alarm.about or "unknown"
+    about = alarm.about or alarm.node or alarm.peer or "unknown"
     return HardwareEvent(
         time=time.time(),
         severity=alarm.severity,
@@ -218,21 +225,10 @@ def event_of(alarm: Alarm) -> HardwareEvent:
     )
 
 
-def _ipmi(reach: Reach) -> Callable[[str], Awaitable[Found]]:
-    async def walk(address: str) -> Found:
-        bmc = reach.open_ipmi(address)
-        from strata.hardware.bmc.ipmi.inventory import inventory
-
-        assert reach.ipmi_store is not None
-        return await inventory(bmc, reach.ipmi_store)
-
-    return walk
-
-
 def _consoles(fleet: Fleet, reach: Reach, hub: EventHub, log: ConsoleLog) -> tuple[Part, ...]:
     """Captured consoles and kernel messages, and who listens to them for trouble."""
     settings, registry = fleet.section(HardwareSettings), fleet.registry
-    panics = PanicWatch(log, hub.take)
+    panics = fleet.put(PanicWatch(log, hub.take))
     fleet.parts.push_async_callback(panics.close)
     mine = fleet.controller.leads
 

@@ -80,7 +80,7 @@ def create(
         session.out.json(msgspec.to_builtins(found) | {"directory": str(place)})
         return
     session.out.line(f"{many(nodes, 'node')} in {place}, all off; namespace {found.namespace}, server {found.server}")
-    session.out.line(f"  controllers  {found.nodes[0].bmc} ... (inside the namespace; user {found.user}, password in")
+    session.out.line(f"  BMCs         {found.nodes[0].bmc} ... (inside the namespace; user {found.user}, password in")
     session.out.line(f"               {place / PASSWORD})")
     if found.link is not None:
         session.out.line(f"  this machine reaches the namespace at {found.link.inside}")
@@ -113,15 +113,14 @@ def start(session: Session, nodes: tuple[str, ...], directory: Path | None) -> N
              strata virtual start n[0001-0004]
              strata virtual start
     """
-    from strata.virtual.qemu.create import running
+    from strata.virtual.qemu.create import running, switch_on
     from strata.virtual.qemu.create import start as serve
-    from strata.virtual.qemu.switch import switch_on
 
     place = _place(session, directory)
     chosen = _chosen(place, nodes)
     serve(place)
     if not chosen:
-        session.out.line(f"the controllers of {place} answer")
+        session.out.line(f"the BMCs of {place} answer")
         return
     before = running(place)
     switch_on(place, chosen)
@@ -139,7 +138,7 @@ def kill(session: Session, nodes: tuple[str, ...], directory: Path | None) -> No
     \b
     Example: strata virtual kill n0001
     """
-    from strata.core import process as ps
+    from strata.core.host import process as ps
     from strata.virtual.qemu.create import running
 
     place = _place(session, directory)

@@ -208,7 +208,7 @@ class Controller:
 
     def renew_goal(self, nodes: Indices) -> None:
         """What is wanted of these has its name still, and stands for something else now."""
-        self.engine.renew_goal(nodes)
+        self.engine.renew_goal(nodes, self.clock.now())
         self.look_at(nodes)
 
     def record_event(self, nodes: Indices, what: str, source: str) -> None:

@@ -107,6 +107,7 @@ class EventHub:
         self._subscriptions = subscriptions
         self._addresses = addresses
         self._known: Mapping[str, str] | None = None
+        self._sites: Mapping[str, Site] = {}
         self._mine = mine
         self._looked = looked
         self._told = told
@@ -216,7 +217,11 @@ class EventHub:
         sites = await asyncio.to_thread(sites_of, addresses)
         await self._inbox.know(sites)
         await self.poller.know(sites)
-        self._known = addresses
+        self._known, self._sites = addresses, sites
+
+    def site_of(self, address: str) -> Site | None:
+        """The BMC that is meant by an address that a node has; None where it is not known yet."""
+        return self._sites.get(root_of(address))
 
     async def _now_and_then(self, work: Callable[[], Awaitable[object]], pause: float) -> None:
         while True:

@@ -15,8 +15,8 @@ import msgspec
 
 from strata.api.rights import WHO
 from strata.api.services import SERVICES, Limits
-from strata.core.decoding import UNREADABLE
 from strata.core.errors import Denied, StrataError, Unauthenticated, Unavailable
+from strata.core.input.decoding import UNREADABLE
 from strata.fleet.access.principal import Principal, Right
 from strata.fleet.services import Services
 from strata.power.capmc.applets import APPLETS, changes

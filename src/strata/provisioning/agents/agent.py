@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -65,6 +66,7 @@ class Agent:
         "attached",
         "contact",
         "failure",
+        "missed",
         "name",
         "outbox",
         "pause",
@@ -84,6 +86,8 @@ class Agent:
         """When it last spoke (monotonic)."""
         self.since = now
         """When it attached."""
+        self.missed = -math.inf
+        """When it last did not speak though it was asked to (monotonic)."""
         self.started = 0.0
         self.seq = -1
         self.seen: Seen | None = None

@@ -18,8 +18,8 @@ from typing import Any
 
 import msgspec
 
-from strata.core.decoding import UNREADABLE
 from strata.core.errors import BadRequest, Denied, Unavailable
+from strata.core.input.decoding import UNREADABLE
 from strata.fleet.alarm import Alarm, AlarmSeverity, AlarmSink
 from strata.provisioning.agents.agent import MOST_PENDING, RESEND_AFTER, Agent, Command, Seen
 from strata.provisioning.agents.wire import MOST_WAIT, Exchange, Reply, Result, State
@@ -29,6 +29,8 @@ SILENT_AFTER = 60.0
 FORGET_AFTER = 7 * 86400.0
 """Seconds after which what a silent agent last said is forgotten."""
 
+ANSWERS_WITHIN = 5.0
+"""Seconds in which an agent whose node is said to have died must speak: one that lives does so at once."""
 LEAST_PAUSE, LONGEST_PAUSE = 2.0, 20.0
 """Seconds after which an agent that cannot be held comes again; well under ``SILENT_AFTER``."""
 
@@ -126,6 +128,7 @@ class Hub:
         self._count = 0
         self._sweeper: asyncio.Task[None] | None = None
         self._lost: OrderedDict[str, float] = OrderedDict()
+        self._doubted: dict[str, asyncio.Future[bool]] = {}
         self._stopping = False
         self.started = clock()
         """When this controller began to listen (monotonic)."""
@@ -145,6 +148,8 @@ class Hub:
             await asyncio.gather(self._sweeper, return_exceptions=True)
             self._sweeper = None
         self._news.stop()
+        for doubt in self._doubted.values():
+            _resolve(doubt, True)
         for agent in self._agents.values():
             agent.end_all()
 
@@ -183,6 +188,29 @@ class Hub:
         agent = self._agents.get(name)
         if agent is not None:
             self._detach(agent)
+
+    def doubt(self, name: str) -> asyncio.Future[bool]:
+        """Somebody says that what runs on the node has died: done with whether its agent speaks, which it does at once
+        if it lives. One that does not is not attached any more. Must be called in the loop."""
+        loop, agent = asyncio.get_running_loop(), self._agents.get(name)
+        if name in self._doubted:
+            return self._doubted[name]
+        answer: asyncio.Future[bool] = loop.create_future()
+        if agent is None or not self.attached(name):
+            answer.set_result(False)
+            return answer
+        self._doubted[name] = answer
+        loop.call_later(agent.pause + ANSWERS_WITHIN, self._give_up, agent, answer)
+        if agent.poll is not None:
+            _resolve(agent.poll, False)
+        return answer
+
+    def _give_up(self, agent: Agent, answer: asyncio.Future[bool]) -> None:
+        if not answer.done():
+            del self._doubted[agent.name]
+            agent.missed = self._clock()
+            self._detach(agent)
+            answer.set_result(False)
 
     def begins_anew(self, name: str) -> None:
         """A new boot of the node has begun: whatever ran there is over, and is to be looked at so."""
@@ -274,6 +302,8 @@ class Hub:
         if before is not None and request.generation < min(before.generation, issued):
             raise Denied("a newer boot of this node has spoken", where=name)
         agent.contact = now
+        if (doubt := self._doubted.pop(name, None)) is not None:
+            _resolve(doubt, True)
         self._agents.move_to_end(name)
         # Only just behind: who is far behind was not overtaken, but another counted for it in its name.
         if same_boot and started == agent.started and agent.seq - _OVERTAKEN < request.seq <= agent.seq:

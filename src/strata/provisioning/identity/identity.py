@@ -147,8 +147,8 @@ class Identity:
         return token.text
 
     async def forgive(self, node: str) -> None:
-        """Count the node's failed boots from none again."""
-        await self._records.change(node, lambda record: msgspec.structs.replace(record, attempts=0))
+        """Hold the node's failed boots so far against it no more."""
+        await self._records.change(node, lambda record: msgspec.structs.replace(record, forgiven=record.attempts))
 
     async def revoke(self, node: str, by: str) -> None:
         """Make the node's certificate good for nothing, in the name of ``by``; its next boot gets a new one."""
@@ -184,7 +184,13 @@ class Identity:
         def win(now_record: BootRecord) -> BootRecord:
             self._judge(token, now_record, peer)
             return msgspec.structs.replace(
-                now_record, redeemed=self._clock(), serial=issued.serial, former="", ends=issued.expires, attempts=0
+                now_record,
+                redeemed=self._clock(),
+                serial=issued.serial,
+                former="",
+                ends=issued.expires,
+                attempts=0,
+                forgiven=0,
             )
 
         await self._records.change(token.node, win)

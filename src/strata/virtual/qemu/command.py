@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from strata.core.process import FIRST_FD
+from strata.core.host.process import FIRST_FD
 from strata.virtual.qemu.description import MachineDescription, guest_mark
 
 PROGRAM, PACKAGE = "qemu-system-x86_64", "qemu-system-x86"

@@ -7,20 +7,33 @@ destroy(Path("chassis"))
 
 from __future__ import annotations
 
+import http.client
 import os
 import secrets
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
-from strata.core import process as ps
-from strata.core.errors import Conflict, Denied, Unavailable
+import msgspec
+
+from strata.core.errors import Conflict, Denied, DeviceError, Unavailable
+from strata.core.host import process as ps
 from strata.virtual.qemu import command as qemu
 from strata.virtual.qemu import description, login, network
 from strata.virtual.qemu.chassis import READY
-from strata.virtual.qemu.description import Description, Options, chassis_id, guest_mark, namespace_name
+from strata.virtual.qemu.description import (
+    Description,
+    MachineDescription,
+    Options,
+    chassis_id,
+    guest_mark,
+    namespace_name,
+)
+from strata.virtual.redfish.bmc import Account
+from strata.virtual.redfish.server import RESET
 
 MODULE = "strata.virtual.qemu.chassis"
 _START_PATIENCE = 60.0
@@ -89,8 +102,8 @@ def destroy(directory: Path) -> Destroyed:
     check_root()
     directory = directory.resolve()
     chassis = chassis_id(directory)
-    controllers = _controllers(directory)
-    for process in controllers:
+    servers = _servers(directory)
+    for process in servers:
         ps.stop(process, grace=_STOP_GRACE)
     machines = ps.with_argument(guest_mark(chassis))  # looked for when nobody starts one any more
     for process in machines:
@@ -99,7 +112,7 @@ def destroy(directory: Path) -> Destroyed:
     network.remove(chassis)
     if directory.is_dir() and not directory.is_symlink():
         _remove_folder(directory)
-    return Destroyed(tuple(process.pid for process in (*controllers, *machines)), tuple(left))
+    return Destroyed(tuple(process.pid for process in (*servers, *machines)), tuple(left))
 
 
 def namespace(directory: Path) -> str:
@@ -154,7 +167,7 @@ def _make_folder(directory: Path, found: Description) -> None:
         (directory / description.NODES / node.name).mkdir(parents=True)
 
 
-def _controllers(directory: Path) -> list[ps.Process]:
+def _servers(directory: Path) -> list[ps.Process]:
     """The process that serves the BMCs, if it runs; found by what it was told."""
     return [process for process in ps.with_argument(MODULE) if str(directory) in _arguments(process)]
 
@@ -179,3 +192,46 @@ def _remove_folder(directory: Path) -> None:
         directory.rmdir()
     except OSError:
         raise Conflict("not removed: there are files that are not the chassis's", where=str(directory)) from None
+
+
+_ANSWER_PATIENCE = 60.0
+
+
+def switch_on(directory: Path, nodes: Iterable[str]) -> None:
+    """Have the machines of these names switched on, those that are off."""
+    found = description.read(directory)
+    password = (directory / description.PASSWORD).read_text(encoding="ascii").strip()
+    account, wanted = Account(found.user, password), set(nodes)
+    machines = [machine for machine in found.nodes if machine.name in wanted]
+
+    def work() -> None:
+        for machine in machines:
+            _switch(machine, account, "On")
+
+    network.inside(found.namespace, work)
+
+
+def _switch(machine: MachineDescription, account: Account, kind: str) -> None:
+    address = urlsplit(machine.bmc)
+    line = http.client.HTTPConnection(address.hostname or "", address.port, timeout=_ANSWER_PATIENCE)
+    headers = {"Authorization": account.basic, "Content-Type": "application/json"}
+    try:
+        line.request("POST", address.path + RESET, msgspec.json.encode({"ResetType": kind}), headers)
+        reply = line.getresponse()
+        told = reply.read(1 << 16)
+    except (OSError, http.client.HTTPException) as error:
+        raise Unavailable(
+            f"its BMC does not answer: {error}", where=machine.name, hint="strata virtual start"
+        ) from None
+    finally:
+        line.close()
+    if reply.status >= 300:
+        raise DeviceError(_why(told) or f"its BMC answered {reply.status}", node=machine.name)
+
+
+def _why(body: bytes) -> str:
+    try:
+        told: Any = msgspec.json.decode(body)
+        return str(told["error"]["message"])[:500]
+    except (msgspec.DecodeError, KeyError, TypeError):
+        return ""

@@ -96,7 +96,6 @@ def chassis_id(directory: Path) -> str:
 
 
 def namespace_name(chassis: str) -> str:
-    """Its network namespace."""
     return f"strata-{chassis}"
 
 
@@ -132,7 +131,6 @@ def describe(options: Options) -> Description:
 
 
 def read(directory: Path) -> Description:
-    """The chassis in this folder."""
     try:
         return msgspec.json.decode((directory / FILE).read_bytes(), type=Description)
     except FileNotFoundError:

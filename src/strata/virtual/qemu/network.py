@@ -44,10 +44,7 @@ def make(found: Description) -> None:
         f"link set {found.bridge} up",
     ]
     for node in found.nodes:
-        inside += [
-            f"tuntap add dev {node.tap} mode tap",
-            f"link set {node.tap} master {found.bridge} up",
-        ]
+        inside += [f"tuntap add dev {node.tap} mode tap", f"link set {node.tap} master {found.bridge} up"]
     if found.link is not None:
         cable = f"link add {found.link.device} type veth peer name host0 netns {found.namespace}"
         outside = [cable, f"addr add {found.link.host}/30 dev {found.link.device}", f"link set {found.link.device} up"]
@@ -99,7 +96,6 @@ def inside(namespace: str, work: Callable[[], T]) -> T:
 
 
 def inhabitants(namespace: str) -> list[int]:
-    """Pids of the processes inside."""
     if not (_NAMESPACES / namespace).exists():
         return []
     return [int(pid) for pid in _ip("netns", "pids", namespace).split()]
