@@ -1,4 +1,4 @@
-"""What befalls nodes as the engine sees it, as alerts: power that was lost, faults, restarts of hung nodes, dead BMCs.
+"""What befalls nodes as the engine sees it, as alerts: power that was lost, faults, restarts of hung nodes.
 
 What happens opens an alert at once (``noticed``); what is so now opens and ends them every few seconds, whoever opened
 them and before whichever restart. Only of nodes that this controller leads. Whole columns are looked at, and nodes by
@@ -33,8 +33,6 @@ EVERY = 5.0
 """Seconds between two looks at who is in trouble."""
 BY_HAND = 300.0
 """Seconds for which power that goes off was switched off by the person who did that here."""
-SILENT_BMCS = 1000
-"""Nodes whose power is not seen, of which it is asked at a time whether their BMC is silent."""
 
 
 class NodeTroubles:
@@ -49,7 +47,6 @@ class NodeTroubles:
         self._by_hand: dict[str, float] = {}
         self._reasons: dict[str, str] = {}
         """Of faulted nodes: what was told."""
-        self._turn = 0
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -134,8 +131,6 @@ class NodeTroubles:
             off = power.fact == power.word_code("off")
             everybody = np.arange(len(off), dtype=np.int64)
             self._end(POWER_LOST, led & (power.fact != 0) & (~off | self._wanted_off(everybody)), "it has power again")
-            silent_for = self._hub.settings.poll.silent_for
-            self._look_at_silence(led & (power.seen < self._clock.now() - silent_for), power.unseen)
         if "os" in columns:
             self._end(HUNG, led & (columns["os"].fact == columns["os"].word_code("up")), "it is up again")
 
@@ -150,15 +145,6 @@ class NodeTroubles:
         self._hub_take(self._event(name, FAULTED, "critical", f"faulted: {reasons[name]}") for name in news)
         self._reasons = reasons
         self._end(FAULTED, led & ~faulted, "it is not faulted any more")
-
-    def _look_at_silence(self, late: Mask, unseen: Mask) -> None:
-        """Ask of BMCs whose nodes' power nobody saw for a while whether they are silent."""
-        indices = np.flatnonzero(late)
-        if len(indices) > SILENT_BMCS:  # one part after the other
-            self._turn = (self._turn + SILENT_BMCS) % len(indices)
-            indices = np.roll(indices, -self._turn)[:SILENT_BMCS]
-        bmcs = {i: bmc for i in indices.tolist() if (bmc := self._registry.node_at(i).bmc)}
-        self._hub.notice_silence(bmcs.values(), (bmc for i, bmc in bmcs.items() if unseen[i]))
 
     def _end(self, key: str, well: Mask, said: str) -> None:
         """End the alerts of this key of nodes that are well."""
