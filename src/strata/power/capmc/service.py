@@ -240,8 +240,8 @@ class CapmcMachine:
     # changing
 
     async def switch(self, uids: Uids, to: Switch, *, reason: str, force: bool) -> Mapping[int, str]:
-        """On and off are desires, which the engine fulfils with all its brakes; a restart is done at once, and ends with
-        the node on, whatever was wanted before. Whoever is frozen or held is left as it is, and told."""
+        """On and off are desires, which the engine fulfils with all its brakes; a restart is done at once, and ends
+        with the node on, whatever was wanted before. Whoever is frozen or held is left as it is, and told."""
         nodes = self._registry.indices_of(uids)
         held, frozen = self._registry.brakes.held[nodes], self._registry.brakes.frozen[nodes]
         braked = dict.fromkeys(uids[held].tolist(), HELD) | dict.fromkeys(uids[frozen].tolist(), FROZEN)
