@@ -47,8 +47,8 @@ from strata.hardware.model import LAYER as HARDWARE
 from strata.provisioning.agents.wire import Exchange
 from strata.store.memory import MemoryStore
 from strata.virtual.bmc.server import BmcServer
-from strata.virtual.fleet import simulated_nodes
 from strata.virtual.fleet.faults import Timing
+from strata.virtual.fleet.names import simulated_nodes
 from strata.virtual.fleet.nodes import SimNodes
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
