@@ -46,10 +46,10 @@ from strata.hardware.layer import tells
 from strata.hardware.model import LAYER as HARDWARE
 from strata.provisioning.agents.wire import Exchange
 from strata.store.memory import MemoryStore
-from strata.virtual.bmc_server import BmcServer
-from strata.virtual.faults import Timing
-from strata.virtual.fleet import simulated_nodes
-from strata.virtual.nodes import SimNodes
+from strata.virtual.bmc.server import BmcServer
+from strata.virtual.fleet.faults import Timing
+from strata.virtual.fleet.names import simulated_nodes
+from strata.virtual.fleet.nodes import SimNodes
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from support.agent_site import AgentSite, agent_site

@@ -42,7 +42,7 @@ from strata.power.series.series import Series
 from strata.power.site.limits import Parameters
 from strata.power.site.site import SitePower
 from strata.power.telemetry.collector import CollectorSettings
-from strata.power.telemetry.columns import PowerColumns, PowerRows, Uids
+from strata.power.telemetry.columns import Floats, PowerColumns, PowerRows, Uids
 
 _PRESS = Right("create", "emergency")
 HELD = "held: a person took it out of automation, and has not given it back"
@@ -171,6 +171,10 @@ class CapmcMachine:
 
     def rows(self, uids: Uids) -> PowerRows:
         return self._service.columns.rows(uids)
+
+    def counters(self, uids: Uids) -> tuple[Floats, Floats, Floats]:
+        """Energy counters as they stand now: joules, of which time, and when each was read. NaN: not read of late."""
+        return self._service.columns.counters.at(uids, self.now(), self.fresh)
 
     def names(self, uids: Uids) -> Sequence[str]:
         return self.fleet.view.names(self._registry.indices_of(uids))
