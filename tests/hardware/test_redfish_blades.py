@@ -370,3 +370,23 @@ async def test_a_blade_that_lists_its_chassis_in_another_order_is_no_stranger(cl
             found = await crawl(client, blade.address)
             seen.add((found.identity.serial, found.identity.vendor, found.identity.firmware))
     assert seen == {("HA18340007", "HPE", "nc.1.9.9")}
+
+
+async def test_a_failed_supply_of_the_enclosure_is_seen_by_its_nodes_and_its_watts_are_nobodys(
+    client: RedfishClient,
+) -> None:
+    async with CrayBlade() as blade:
+        for name in NODES:
+            blade.resources[f"{ROOT}/Systems/{name}"]["Links"]["Chassis"] = [link("Chassis", "Enclosure")]
+        place = f"{ROOT}/Chassis/Enclosure"
+        blade.resources[place]["Power"] = link("Chassis", "Enclosure", "Power")
+        blade.resources[f"{place}/Power"] = {
+            "@odata.id": f"{place}/Power",
+            "PowerSupplies": [
+                {"Name": "Rectifier", "MemberId": str(i), "PowerInputWatts": 9000.0, "Status": {"Health": health}}
+                for i, health in enumerate(("OK", "Critical"))
+            ],
+        }
+        shown = {one.name: one for one in await RedfishBmc(client, blade.node(1)).readings()}
+    assert (shown["Rectifier (1)"].health, shown["Rectifier (1)"].value) == ("critical", None)
+    assert (shown["Rectifier (0)"].health, shown["Rectifier (0)"].value) == ("ok", None)
