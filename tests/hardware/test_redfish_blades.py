@@ -164,7 +164,7 @@ async def test_an_enclosure_with_one_power_for_all_says_by_related_items_whose_a
             with pytest.raises((BadRequest, NotOffered)):
                 await controller.set_power_limit(f"{power}#/PowerControl/{place}", 500)
         target = client.target(blade.node(1))
-        values = await read_plan(client, target, await make_plan(client, target), slow=True)
+        values, _ = await read_plan(client, target, await make_plan(client, target), slow=True)
         assert (values["power"], values["cap"]) == (302, 500)
         assert [reading.value for reading in await controller.readings()] == [302]
 
@@ -180,7 +180,7 @@ async def test_the_readings_and_the_power_of_a_node_are_its_own(client: RedfishC
             await controller.identify(True)
             assert blade.resources[f"{ROOT}/Chassis/Node{place}"]["LocationIndicatorActive"] is True
             target = client.target(blade.node(place))
-            values = await read_plan(client, target, await make_plan(client, target), slow=True)
+            values, _ = await read_plan(client, target, await make_plan(client, target), slow=True)
             assert values == {"power": 400 + place, "supply": 900, "cap": 0, "least": LEAST, "most": MOST,
                               "temperature": 50 + place}  # fmt: skip
         assert blade.resources[f"{ROOT}/Chassis/Enclosure"]["LocationIndicatorActive"] is False

@@ -87,7 +87,7 @@ class FakeSeries:
 
 def _flags(count: int) -> Flags:
     none = np.zeros(count, dtype=np.int64)
-    return Flags(gaps=none, resets=none, wraps=none, absurd=none, stuck=none)
+    return Flags(gaps=none, resets=none, wraps=none, absurd=none, stuck=none, differs=none)
 
 
 class FakeMachine(CapmcMachine):

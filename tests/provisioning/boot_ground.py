@@ -52,7 +52,8 @@ async def serve(chassis: Path, state: Path) -> None:
         return authority.sign_csr(csr, node, "node", (), 86400)
 
     def alarm(one: Alarm) -> None:
-        print(msgspec.json.encode(one).decode(), flush=True)
+        if one.severity != "ok":
+            print(msgspec.json.encode(one).decode(), flush=True)
 
     async def hold(node: str, reason: str) -> None:
         pass

@@ -31,6 +31,7 @@ from strata.provisioning.networks import Networks, parse
 from strata.store.audit import Ledger
 from strata.store.memory import MemoryStore
 from strata.store.protocol import Store
+from support.alarms import Alarms
 from support.signed_builds import a_manifest, digest_of, open_builds, put_build
 
 MINOS = digest_of(a_manifest())
@@ -109,7 +110,7 @@ class Boots:
         self, store: Store, authority: Authority, minos: Path, nodes: int, nets: Networks, *, media: bool
     ) -> None:
         self.now = 1_000_000.0
-        self.alarms: list[Alarm] = []
+        self.alarms = Alarms()
         self.told = asyncio.Event()
         self.attached: set[str] = set()
         self.dead: set[str] = set()
@@ -159,7 +160,8 @@ class Boots:
 
     def alarm(self, alarm: Alarm) -> None:
         self.alarms.append(alarm)
-        self.told.set()
+        if alarm.severity != "ok":
+            self.told.set()
 
     def sign(self, csr: bytes, node: str) -> Issued:
         return self.authority.sign_csr(csr, node, "node", (), 86400)

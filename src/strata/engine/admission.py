@@ -18,7 +18,7 @@ from strata.engine.budgets import Budgets, Demand
 from strata.engine.canaries import Canaries
 from strata.engine.decisions import Kind
 from strata.engine.effects import Act, Ask
-from strata.engine.in_flight import InFlight
+from strata.engine.in_flight import OVER, InFlight
 from strata.engine.places import Places
 from strata.engine.progress import Phase, Progress, Urgency, Wait
 from strata.engine.settings import EngineSettings
@@ -162,7 +162,7 @@ class Admission:
         if len(nodes):
             self.progress.fault[nodes] = False
             self.progress.failures[nodes] = self.settings.failures_to_fault - 1
-            self._in_flight.event(nodes, "trying again after a fault")
+            self._in_flight.event(nodes, f"{OVER}: trying again")
 
     def _busy(self, elsewhere: Mapping[str, Indices]) -> dict[str, Indices]:
         under_way = np.flatnonzero(self.progress.phase != Phase.IDLE)

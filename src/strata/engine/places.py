@@ -63,6 +63,10 @@ class Places:
             more = np.zeros(size - len(budget.held), dtype=bool)
             budget.held, budget.guessed = np.r_[budget.held, more], np.r_[budget.guessed, more]
 
+    def counts(self, name: str) -> bool:
+        """Whether there are places in a budget."""
+        return name in self._by_name
+
     def needed(self, nodes: Indices) -> dict[str, Mask]:
         """Budget → which of ``nodes`` have a step ahead of them that it brakes; only where some have."""
         if not self._budgets:

@@ -12,8 +12,12 @@ from strata.fleet.columns import Indices, Mask
 from strata.fleet.desires import overrides as rows
 from strata.fleet.desires.documents import DesireDocument, Standing, ValueSet, checked, value_sets
 from strata.fleet.desires.records import ApplyReport, DocumentChange
-from strata.fleet.registry.editor import ATTEMPTS, Editor, encode, folded, too_contended
+from strata.fleet.history.transitions import FactChange
+from strata.fleet.registry.editor import ATTEMPTS, NOTES, Editor, absent, encode, folded, too_contended
 from strata.store.protocol import Delete, Entry, Op, Put
+
+WANT = "want"
+"""The name under which the history of nodes has what was wanted of them."""
 
 _FEW = 16
 """Up to so many rows are read one by one; more are read in one go."""
@@ -81,12 +85,14 @@ class DesireEdits(Editor):
                     conflicts[int(at[position])] = f"{variable} was changed after revision {if_match}"
                 if edit.changed.any():
                     ops.append(Put(key, rows.encode(edit.row)))
-            for batch in self.batches(ops):
+            for batch in self.batches(ops, NOTES):
                 who = np.concatenate([edits[op.key][0][edits[op.key][1].changed] for op in batch])
                 expect = {op.key: found[op.key].modified if op.key in found else 0 for op in batch}
                 try:
                     target = folded(names[place] for place in who.tolist())
-                    revision = await self._commit(target, len(who), batch, expect, change, author)
+                    notes = self.noted([FactChange(WANT, "", _words(change), author, "", uids[who])])
+                    expect |= absent(notes)
+                    revision = await self._commit(target, len(who), [*batch, *notes], expect, change, author)
                     changed[who] = True
                 except Conflict:
                     again.extend(rows.chunk_of(op.key) for op in batch)
@@ -157,8 +163,16 @@ class DesireEdits(Editor):
         def make(entry: Entry | None) -> Op | None:
             return None if entry and _read(entry).same_as(document) else Put(key, encode(document))
 
-        detail = _summary(document)
-        return await self.change_row(f"document {document.name}", key, make, author, "document.put", expected, detail)
+        return await self.change_row(
+            f"document {document.name}",
+            key,
+            make,
+            author,
+            "document.put",
+            expected,
+            _summary(document),
+            lambda entry: [self._note(_read(entry) if entry else None, document, author)],
+        )
 
     async def delete_document(self, name: str, author: str, expected: int | None = None) -> int:
         """Remove a document; the new revision."""
@@ -169,7 +183,10 @@ class DesireEdits(Editor):
                 raise NotFound(f"no such document: {name[:80]}", where="document")
             return Delete(key)
 
-        return await self.change_row(f"document {name}", key, make, author, "document.delete", expected)
+        def note(entry: Entry | None) -> list[FactChange]:
+            return [self._note(_read(entry), None, author)] if entry else []
+
+        return await self.change_row(f"document {name}", key, make, author, "document.delete", expected, note=note)
 
     async def apply_documents(
         self, documents: Sequence[DesireDocument], author: str, *, prune: bool = False, dry_run: bool = False
@@ -194,19 +211,31 @@ class DesireEdits(Editor):
                 elif change.action != "unchanged":
                     ops.append(Put(key, encode(wanted[change.name])))
             try:
-                for batch in () if dry_run else self.batches(ops):
+                for batch in () if dry_run else self.batches(ops, NOTES):
                     names = [op.key.removeprefix("desire/doc/") for op in batch]
                     expect = {
                         op.key: standing[n].modified if n in standing else 0 for n, op in zip(names, batch, strict=True)
                     }
                     detail = {change.name: change.action for change in changes if change.name in names}
+                    notes = self.noted(
+                        self._note(_read(standing[n]) if n in standing else None, wanted.get(n), author) for n in names
+                    )
+                    expect |= absent(notes)
                     revision = await self.ledger.commit(
-                        author, "document.apply", ",".join(names)[:2000], batch, expect, detail
+                        author, "document.apply", ",".join(names)[:2000], [*batch, *notes], expect, detail
                     )
                 return ApplyReport(changes=tuple(changes), dry_run=dry_run, revision=revision)
             except Conflict:
                 continue
         raise too_contended("documents")
+
+    def _note(self, before: DesireDocument | None, after: DesireDocument | None, author: str) -> FactChange:
+        """For the history of all nodes that a document is, or was, about: what it wants now instead of before."""
+        there = [document for document in (before, after) if document is not None]
+        masks = [Standing(document, 0, self.registry).mask for document in there]
+        nodes = np.flatnonzero(np.logical_or.reduce(masks))
+        old, new = ("" if document is None else _words(document.set) for document in (before, after))
+        return FactChange(WANT, old, new, author, f"document {there[0].name}", self.registry.uids[nodes])
 
     def _difference(
         self, wanted: Mapping[str, DesireDocument], standing: Mapping[str, Entry], prune: bool
@@ -226,6 +255,12 @@ class DesireEdits(Editor):
             nodes = int(Standing(_read(standing[name]), 0, self.registry).mask.sum())
             found.append(DocumentChange(name=name, action="deleted", nodes=nodes))
         return found
+
+
+def _words(change: Mapping[str, ValueSet | None]) -> str:
+    """What is wanted, as people write it."""
+    said = (f"{name}={'|'.join(values)}" if values is not None else f"{name} unset" for name, values in change.items())
+    return " ".join(said)[:500]
 
 
 def _read(entry: Entry) -> DesireDocument:

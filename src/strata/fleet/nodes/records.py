@@ -65,6 +65,8 @@ class FactView(Out, frozen=True, kw_only=True):
     age: float | None
     implied: bool = False
     silence: Silence | None = None
+    detail: str = ""
+    """More of the value, where somebody knows more: which build of an image. Only where one node is asked for."""
 
 
 class DoingView(Out, frozen=True, kw_only=True):

@@ -28,7 +28,7 @@ from strata.power.capmc.reply import (
     reply,
     said,
 )
-from strata.power.capmc.request import Ask, chosen, nids_of, objects_of, shown
+from strata.power.capmc.request import Ask, nids_of, objects_of, shown, those_known
 from strata.power.capmc.service import CapmcMachine
 from strata.power.capping.terms import CapChange, Control
 from strata.power.telemetry.columns import PowerRows, Uids
@@ -41,10 +41,13 @@ _SHAPE = ("kind", "least", "most", "accel_least", "accel_most", "supply", "stati
 async def get_power_cap_capabilities(machine: CapmcMachine, ask: Ask) -> Reply:
     """What can be capped and how far: one group for each kind of node."""
     table = machine.nodes()
-    at = chosen(table, nids_of(ask.body), compute=True)
+    at, unknown = those_known(table, nids_of(ask.body), compute=True)
     at = at[table.compute[at]]
     rows, nids = rated(machine, table.uids[at]), table.nids[at]
-    return columns({"groups": await aside(len(at), lambda: _groups(rows, nids))})
+    groups = {"groups": await aside(len(at), lambda: _groups(rows, nids))}
+    if unknown:
+        return columns(groups, e=EBADE, err_msg=said(EBADE), nids=of_nids(unknown, EINVAL))
+    return columns(groups)
 
 
 def _groups(rows: PowerRows, nids: npt.NDArray[np.int64]) -> bytes:
@@ -87,18 +90,23 @@ async def get_power_cap(machine: CapmcMachine, ask: Ask) -> Reply:
     """To what each node is capped; 0: it is not. Without a list: of every node that is ready, as only those have caps
     to tell of."""
     table, nids = machine.nodes(), nids_of(ask.body)
-    at = chosen(table, nids, compute=True)
+    at, unknown = those_known(table, nids, compute=True)
     at = at if len(nids) else at[table.ready[at]]
     rows = machine.rows(table.uids[at])
     applied = await machine.records(APPLIED)
     bad = ~table.compute[at] | ~table.ready[at] | np.isnan(rows.cap)
-    texts = await aside(len(at), lambda: _told(table, at, rows, bad, applied))
-    failed = bool(bad.any())
+    texts = await aside(len(at), lambda: _told(table, at, rows, bad, applied, unknown))
+    failed = bool(bad.any()) or bool(unknown)
     return columns({"nids": texts}, e=EBADE if failed else 0, err_msg=said(EBADE) if failed else "")
 
 
 def _told(
-    table: NodeTable, at: Positions, rows: PowerRows, bad: Mask, applied: Mapping[int, tuple[int, float]]
+    table: NodeTable,
+    at: Positions,
+    rows: PowerRows,
+    bad: Mask,
+    applied: Mapping[int, tuple[int, float]],
+    unknown: Mapping[int, str],
 ) -> bytes:
     """The caps of many nodes, as JSON."""
     nids, uids = table.nids[at], rows.uids
@@ -120,8 +128,12 @@ def _told(
                 texts[place] = _biased(int(nids[place]), asked, bias, whole[place], accel[place])
     for place in np.flatnonzero(bad).tolist():
         e, why = _why_not(table, int(at[place]))
-        texts[place] = f'{{"nid":{int(nids[place])},"e":{e},"err_msg":{quoted(why)}}}'
-    return objects(texts)
+        texts[place] = _failed(int(nids[place]), e, why)
+    return objects(texts + [_failed(nid, EINVAL, why) for nid, why in unknown.items()])
+
+
+def _failed(nid: int, e: int, why: str) -> str:
+    return f'{{"nid":{nid},"e":{e},"err_msg":{quoted(why)}}}'
 
 
 def _biased(nid: int, asked: int, bias: float, cap: int, accel: int) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from strata.power.capmc.records import NodeTable, Positions
-from strata.power.capmc.reply import Refusal, undefined
+from strata.power.capmc.reply import UNDEFINED, Refusal, undefined
 
 Nids = npt.NDArray[np.int64]
 
@@ -88,6 +88,17 @@ def chosen(table: NodeTable, nids: Nids, *, compute: bool = False) -> Positions:
     if (at < 0).any():
         raise undefined(np.unique(nids[at < 0]).tolist())
     return np.unique(at)
+
+
+def those_known(table: NodeTable, nids: Nids, *, compute: bool = False) -> tuple[Positions, dict[int, str]]:
+    """The same, without those that are nobody's: of these, why each is not answered. A scheduler that still has a node
+    which is gone must not lose sight of all others."""
+    at = table.find(nids)
+    unknown = np.unique(nids[at < 0]).tolist()
+    known = nids[at >= 0]
+    if len(nids) and not len(known):
+        raise undefined(unknown)
+    return chosen(table, known, compute=compute), dict.fromkeys(unknown, UNDEFINED)
 
 
 def objects_of(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -71,6 +71,7 @@ class Agent:
         "outbox",
         "pause",
         "poll",
+        "problems",
         "seen",
         "seq",
         "since",
@@ -96,6 +97,8 @@ class Agent:
         """Done with True when there is something to say, False when the time is over or a newer request came."""
         self.pause = 0.0
         """Seconds that it was told to stay away, when it last came; 0: it was not."""
+        self.problems: tuple[str, ...] | None = None
+        """What it last said of its machine, without the numbers in it; None: nothing yet."""
         self.outbox: dict[str, Command] = {}
         self.failure = ""
         """What went wrong with the last command that failed, until one succeeds."""

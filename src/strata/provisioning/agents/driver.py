@@ -28,6 +28,7 @@ from strata.provisioning.agents.agent import Agent, Command
 from strata.provisioning.agents.hub import Hub
 from strata.provisioning.agents.life import Signs, Word, os_word
 from strata.provisioning.identity.identity import Identity
+from strata.provisioning.images.release import build_of
 from strata.provisioning.personalities.resolve import Personalities
 
 log = logging.getLogger(__name__)
@@ -43,6 +44,8 @@ _FENCED = ("fenced", "refused: epoch")  # how agents begin when somebody newer h
 
 SEES = ("os", "minos", "identity", "image", "personality")
 PERSONALITY = ("idle", "active", "update", "error", "fatal")
+TROUBLES = ("error", "fatal")
+"""Those of which an agent says why."""
 
 
 AT_MOST = 20.0
@@ -211,15 +214,28 @@ class NodeDriver:
         """The same of nodes by name, without waiting for anything."""
         wanted = [name for name in variables if name in SEES]
         words: dict[str, list[str]] = {name: [] for name in wanted}
+        reasons: dict[int, str] = {}
         away = self._wall() - self._monotonic()
         labels: dict[tuple[str, str], str] = {}
-        for name in names:
+        for place, name in enumerate(names):
             agent = self._hub.get(name)
             os = os_word(self._signs(name, agent, away), self._wall())
             said = self._said(name, agent, labels) if os == "up" and agent is not None else {}
+            if said.get("personality") in TROUBLES and agent is not None and agent.seen is not None:
+                reasons[place] = agent.seen.reason
             for variable in wanted:
                 words[variable].append(os if variable == "os" else said.get(variable, UNKNOWN))
-        return {variable: Column.of(column) for variable, column in words.items()}
+        found = {variable: Column.of(column) for variable, column in words.items()}
+        if "personality" in found:
+            found["personality"].reasons = reasons
+        return found
+
+    def builds(self, name: str) -> Mapping[str, str]:
+        """Of which build the image is that a node's agent here says it holds; empty where it says nothing."""
+        agent = self._hub.get(name)
+        if agent is None or agent.seen is None or not agent.seen.set_digest:
+            return {}
+        return {"image": f"build {build_of(agent.seen.set_digest)}"}
 
     def _signs(self, name: str, agent: Agent | None, away: float) -> Signs:
         return Signs(
@@ -269,7 +285,7 @@ class NodeDriver:
             held = self._sets.name_of(digest) or "unnamed"
         if not digest:
             return ABSENT
-        return held if self._sets.digest(held) == digest else f"{held}@{digest.removeprefix('sha256:')[:12]}"
+        return held if self._sets.digest(held) == digest else f"{held}@{build_of(digest)}"
 
     # -- acting
 

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from strata.core.errors import BadRequest, Denied, Unavailable
 from strata.core.input.decoding import UNREADABLE
-from strata.fleet.alarm import Alarm, AlarmSink
+from strata.fleet.alarm import Alarm, AlarmSeverity, AlarmSink
 from strata.provisioning.agents.agent import MOST_PENDING, RESEND_AFTER, Agent, Command, Seen
 from strata.provisioning.agents.wire import MOST_WAIT, Exchange, Reply, Result, State
 
@@ -38,6 +39,8 @@ _OVERTAKEN = 16  # requests that one can be behind the newest: an agent has one 
 _SLACK = 15.0  # seconds beyond a command's own limit until its result is not waited for any more
 _SWEEP = 5.0
 _GATHER = 0.05  # seconds between tellings at the least: what changes meanwhile is gathered
+
+_NUMBERS = re.compile(r"[0-9]+")
 
 _decode_state = msgspec.json.Decoder(State).decode
 
@@ -96,6 +99,7 @@ class Hub:
         damaged: Callable[[str, Mapping[str, str]], None] = lambda name, images: None,
         issued: Callable[[str], int] = lambda name: 2**53,
         alarm: AlarmSink = lambda alarm: None,
+        unwell: AlarmSink = lambda alarm: None,
         hold_most: int = 4000,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -103,8 +107,9 @@ class Hub:
         what an agent measured. ``restarted``: takes a node whose agent was started again while its boot went on.
         ``damaged``: takes the images that newly came to an agent otherwise than signed, and how. ``issued``: the newest
         boot generation that was handed out to a node: nobody speaks for one that was not, and ``alarm`` is told who
-        does. ``hold_most``: requests that are held open at one time; who comes beyond them is heard, told what there is
-        to do, and when to come again."""
+        does. ``unwell``: told what is wrong with a node as its agent sees it, whenever that has changed. ``hold_most``:
+        requests that are held open at one time; who comes beyond them is heard, told what there is to do, and when to
+        come again."""
         self._known = known
         self._leads = leads
         self.changed: list[Callable[[Collection[str]], None]] = []
@@ -115,6 +120,7 @@ class Hub:
         self._damaged = damaged
         self._issued = issued
         self._alarm = alarm
+        self._unwell = unwell
         self._hold_most = hold_most
         self._clock = clock
         self._agents: OrderedDict[str, Agent] = OrderedDict()  # the one that was silent longest first
@@ -333,9 +339,19 @@ class Hub:
             self._news.note(name)
         if state.metrics:
             self._measured(name, state.metrics)
+        self._judge(agent, state.health.problems)
         if state.damaged and (before is None or before.damaged != agent.seen.damaged):
             self._damaged(name, state.damaged)
         return agent, True
+
+    def _judge(self, agent: Agent, problems: Sequence[str]) -> None:
+        """Tell what is wrong with a node, where that is not what was wrong with it before."""
+        told = tuple(sorted(_NUMBERS.sub("#", problem) for problem in problems))
+        if told != agent.problems:
+            agent.problems = told
+            message = "; ".join(problems)[:500] or "its agent finds nothing wrong"
+            severity: AlarmSeverity = "warning" if problems else "ok"
+            self._unwell(Alarm(kind="node-unhealthy", message=message, node=agent.name, severity=severity))
 
     def _tell(self, names: Collection[str]) -> None:
         for take in self.changed:
