@@ -53,6 +53,8 @@ class FakeServer:
         self.audit_verdict: Json = {"ok": True, "count": 0, "first_bad": None, "reason": ""}
         self.store_check: Json = {"ok": True, "problems": [], "revision": 7}
         self.log_level = "info"
+        self.canaries: list[Json] = []
+        self.troubles: list[str] = []
         self.job_above = 1000
         self.revision = 10
         self.page_size = 10_000
@@ -499,6 +501,8 @@ def show_status(fake: FakeServer, call: Call) -> Json:
         "shards": [{"shard": 0, "leader": "here", "epoch": 4}, {"shard": 1, "leader": "", "epoch": 0}],
         "freezes": len(fake.freezes),
         "holds": 0,
+        "canaries": fake.canaries,
+        "troubles": fake.troubles,
         "revision": fake.revision,
     }
 

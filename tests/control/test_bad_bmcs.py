@@ -207,7 +207,7 @@ async def _discovery(fleet: Fleet) -> None:
     begun = await fleet.post("/v1/hardware/discover", known=True)
     job = await fleet.service.operations.wait(begun["id"])
     assert job.state == "done", job
-    answer = await fleet.client.get("/v1/hardware/controllers", params={"limit": 1000})
+    answer = await fleet.client.get("/v1/hardware/bmcs", params={"limit": 1000})
     assert answer.status_code == 200, answer.text
     found = {item["address"].rpartition("/")[2]: item for item in answer.json()["items"]}
     assert set(fleet.healthy) <= set(found)

@@ -13,7 +13,7 @@ from strata.core.model import Layer, Model, Mutation, Variable, values
 from strata.core.state import Outcome
 from strata.engine.modelcheck import check
 from strata.engine.settings import EngineSettings
-from strata.virtual.faults import Timing
+from strata.virtual.fleet.faults import Timing
 from support.pure_fleet import READY, PureFleet
 
 CIRCLE = Layer(

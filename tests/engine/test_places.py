@@ -11,7 +11,7 @@ from strata.core.state import Outcome
 from strata.engine.settings import EngineSettings
 from strata.platform.model import LAYER as PLATFORM
 from strata.provisioning.model import LAYER as PROVISIONING
-from strata.virtual.faults import Timing
+from strata.virtual.fleet.faults import Timing
 from support.pure_fleet import HARDWARE, READY, PureFleet
 
 QUICK = Timing(scale=0.1)
@@ -45,6 +45,13 @@ def out_of_service(fleet: PureFleet) -> list[int]:
     return [node for node, value in enumerate(inside) if value != "in" or fleet.fact(node, "workload") == "out"]
 
 
+def has_worked(fleet: PureFleet, image: str) -> None:
+    """Have the last node run an image, so that no canary is needed for it."""
+    last = len(fleet.sim.all) - 1
+    fleet.want([last], image=image)
+    assert fleet.run(5000, lambda: fleet.state(last) == "ready")
+
+
 def roll_out(fleet: PureFleet, image: str, most: int, *, until: int | None = None) -> int:
     """Want another image of all; the most that were out at once, which must not be over ``most``."""
     fleet.want(image=image)
@@ -75,6 +82,7 @@ def test_a_node_that_waits_for_its_turn_in_a_rollout_goes_on_with_its_work_and_s
     fleet = PureFleet(30, timing=QUICK)
     fleet.want(**READY)
     fleet.converge()
+    has_worked(fleet, "v2")
     roll_out(fleet, "v2", most=3, until=3)
     waiting = next(node for node in range(30) if node not in out_of_service(fleet))
     assert fleet.state(waiting) == "waiting"
@@ -99,9 +107,11 @@ def test_who_drains_for_an_act_that_was_begun_before_a_restart_has_its_place() -
     fleet = PureFleet(40, timing=QUICK)
     fleet.want(**READY)
     fleet.converge()
+    has_worked(fleet, "v2")
+    done = len(fleet.acts)
     fleet.want(image="v2")
-    assert fleet.run(60, lambda: any(act.mutation == "leave-workload" for _, act in fleet.acts))
-    begun = next(act.nodes for _, act in fleet.acts if act.mutation == "leave-workload")
+    assert fleet.run(60, lambda: any(act.mutation == "leave-workload" for _, act in fleet.acts[done:]))
+    begun = next(act.nodes for _, act in fleet.acts[done:] if act.mutation == "leave-workload")
     assert len(begun) == 4
     fleet.restart({"leave-workload": begun.tolist()})
     roll_out(fleet, "v2", most=4)
@@ -112,6 +122,7 @@ def test_nodes_that_break_in_a_rollout_keep_their_places_and_slow_it_down_but_do
     fleet = PureFleet(40, timing=QUICK, settings=EngineSettings(fault_retry=0, stop_minimum=100))
     fleet.want(**READY)
     fleet.converge()
+    has_worked(fleet, "v2")
     fleet.drivers["node"] = Refusing(fleet.drivers["node"], "switch-image", 4)
     fleet.want(image="v2")
     broken = {0, 1, 2, 3}
@@ -133,6 +144,7 @@ def test_nodes_that_were_broken_before_keep_no_rollout_from_anything() -> None:
     fleet.want(**READY)
     assert fleet.run(5000, lambda: all(fleet.state(node) == "ready" for node in range(4, 30)))
     assert fleet.run(5000, lambda: fleet.state(0) == "faulted")
+    has_worked(fleet, "v2")
     done = len(fleet.acts)
     fleet.want(list(range(4, 30)), image="v2")
     assert fleet.run(5000, lambda: all(fleet.state(node) == "ready" for node in range(4, 30)))

@@ -255,7 +255,7 @@ def test_nodes_that_differ_because_more_is_wanted_of_them_are_not_flapping() -> 
     fleet.want(**READY)
     for _ in range(8):
         fleet.converge()
-        fleet.engine.renew_goal(np.array([0]))
+        fleet.engine.renew_goal(np.array([0]), fleet.now)
         fleet.sim.panic(np.array([0]), now=fleet.now)
         fleet.run(600, lambda: fleet.state(0) != "ready")
         assert fleet.state(0) == "converging"

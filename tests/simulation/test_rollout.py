@@ -9,7 +9,7 @@ import pytest
 from simulation.network import Weather
 from simulation.world import Plot, World
 from strata.virtual import timewarp
-from strata.virtual.faults import NO_FAULTS
+from strata.virtual.fleet.faults import NO_FAULTS
 
 
 class Rollout(World):

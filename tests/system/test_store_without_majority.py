@@ -61,13 +61,13 @@ async def test_etcd_without_a_majority_shows_in_status_readiness_and_the_api(
     assert made.is_success, made.text
     await until(client, "/v1/status", lambda answer: not answer.json()["unled"])
     well = (await client.get("/v1/status")).json()
-    assert well["trouble"] == "" and well["as_of"] is None
+    assert well["troubles"] == [] and well["as_of"] is None
     assert all(shard["leader"] for shard in well["shards"])
 
     for name in cluster.names[1:]:
         cluster.kill(name)
-    ill = (await until(client, "/v1/status", lambda answer: answer.json()["trouble"])).json()
-    assert "the store takes no writes" in ill["trouble"]
+    ill = (await until(client, "/v1/status", lambda answer: answer.json()["troubles"])).json()
+    assert "the store takes no writes" in ill["troubles"][0]
     assert (await client.get("/v1/ready")).status_code == 503
     told = (await until(client, "/v1/status", lambda answer: answer.json()["unled"] == 1)).json()
     assert all(shard["leader"] == "" for shard in told["shards"]), "nobody can know who leads"
@@ -82,4 +82,4 @@ async def test_etcd_without_a_majority_shows_in_status_readiness_and_the_api(
     cluster.heal()
     await until(client, "/v1/ready", lambda answer: answer.status_code == 200)
     again = (await until(client, "/v1/status", lambda answer: not answer.json()["unled"])).json()
-    assert again["trouble"] == ""
+    assert again["troubles"] == []

@@ -1,6 +1,6 @@
 """Admission: which nodes may start their next mutation.
 
-Asks holds, freezes, back-off, the failure-rate stop, budgets and guards, in this order.
+Asks holds, freezes, back-off, canaries, the failure-rate stop, budgets and guards, in this order.
 
 Knows what the nodes want to start (``Progress.next``), not why. What is
 started is followed by ``strata.engine.in_flight``.
@@ -15,6 +15,7 @@ import numpy as np
 from strata.core.column import Indices
 from strata.core.model import Model, Mutation
 from strata.engine.budgets import Budgets, Demand
+from strata.engine.canaries import Canaries
 from strata.engine.decisions import Kind
 from strata.engine.effects import Act, Ask
 from strata.engine.in_flight import OVER, InFlight
@@ -45,6 +46,7 @@ class Admission:
         progress: Progress,
         in_flight: InFlight,
         places: Places,
+        canaries: Canaries,
     ) -> None:
         self.model = model
         self.settings = settings
@@ -52,6 +54,7 @@ class Admission:
         self.progress = progress
         self._in_flight = in_flight
         self._places = places
+        self.canaries = canaries
         self.budgets = Budgets(model)
         self.guards = list(model.guards)
         """By number, as ``Progress.refused_by`` holds them."""
@@ -72,7 +75,8 @@ class Admission:
         progress.wait[late[progress.fault[late]]] = Wait.FAULT
         progress.wait[wanting[progress.frozen[wanting]]] = Wait.FROZEN
         progress.wait[wanting[progress.held[wanting]]] = Wait.HELD
-        able = wanting[~early & ~progress.frozen[wanting] & ~progress.held[wanting]]
+        free = ~progress.frozen[wanting] & ~progress.held[wanting]
+        able = self.canaries.admit(wanting[~early & free], wanting[free])
         if not len(able):
             return
         self._second_chance(able[progress.fault[able]])

@@ -35,6 +35,8 @@ class Wait(enum.IntEnum):
     HELD = 7
     FAULT = 8
     STUCK = 9
+    CANARY = 10
+    """What it wants is being tried on another node."""
 
 
 class Urgency(enum.IntEnum):
@@ -74,6 +76,8 @@ _FIELDS: dict[str, tuple[str, float]] = {
     "wait": ("int8", Wait.NOTHING),
     "wait_on": ("int16", -1),  # which budget
     "refused_by": ("int16", -1),  # the guard that last said no
+    "canary": ("int64", -1),  # the node that is waited for
+    "meant_since": ("float64", -NEVER),  # since when its goals' names stand for what they do
     "failures": ("int32", 0),
     "failed": ("int32", -1),  # the mutation that failed last, by number
     "relapses": ("int32", 0),
@@ -115,6 +119,8 @@ class Progress:
     wait: np.ndarray[tuple[int], np.dtype[np.int8]]
     wait_on: np.ndarray[tuple[int], np.dtype[np.int16]]
     refused_by: np.ndarray[tuple[int], np.dtype[np.int16]]
+    canary: np.ndarray[tuple[int], np.dtype[np.int64]]
+    meant_since: np.ndarray[tuple[int], np.dtype[np.float64]]
     failures: np.ndarray[tuple[int], np.dtype[np.int32]]
     failed: np.ndarray[tuple[int], np.dtype[np.int32]]
     relapses: np.ndarray[tuple[int], np.dtype[np.int32]]

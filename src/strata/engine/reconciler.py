@@ -18,6 +18,7 @@ import numpy.typing as npt
 from strata.core.column import Indices
 from strata.core.model import Model
 from strata.engine.admission import Admission
+from strata.engine.canaries import Canaries
 from strata.engine.decisions import Decider, Kind
 from strata.engine.effects import Act, Answered, Ask, Done, Effects, Input, Seen, Told
 from strata.engine.facts import Facts
@@ -43,7 +44,10 @@ class Engine:
         self.in_flight = InFlight(
             model, self.settings, self.table, self.progress, self.facts, self.places, self._random
         )
-        self.admission = Admission(model, self.settings, self.table, self.progress, self.in_flight, self.places)
+        self.canaries = Canaries(model, self.table, self.progress, self.decider, self.in_flight)
+        self.admission = Admission(
+            model, self.settings, self.table, self.progress, self.in_flight, self.places, self.canaries
+        )
         self.epochs: dict[int, int] = {}
         """Shards that we lead, and with which epoch."""
 
@@ -83,10 +87,15 @@ class Engine:
         wanted = mine[codes]
         changed = nodes[column.goal[nodes] != wanted]
         column.goal[nodes] = wanted
-        self.renew_goal(changed)
+        self._want_anew(changed)
 
-    def renew_goal(self, nodes: Indices) -> None:
-        """The owners want something else, if perhaps by the same name: a node that differs from it has not fallen."""
+    def renew_goal(self, nodes: Indices, now: float) -> None:
+        """What the owners want has its name still, and stands for something else since ``now``."""
+        self.canaries.renewed(nodes, now)
+        self._want_anew(nodes)
+
+    def _want_anew(self, nodes: Indices) -> None:
+        """The owners want something else: a node that differs from it has not fallen."""
         self.clear_failures(nodes)
         self.progress.was_ready[nodes] = False
 

@@ -18,6 +18,7 @@ AlarmKind = Literal[
     "certificate-superseded",
     "certificate-revoked",
     "boot-failed",
+    "node-unhealthy",
     "image-refused",
     "image-damaged",
     "minos-refused",

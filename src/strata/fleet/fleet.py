@@ -22,6 +22,7 @@ from strata.fleet.alarm import Alarm
 from strata.fleet.columns import Indices, Mask
 from strata.fleet.controller.controller import Controller
 from strata.fleet.controller.silences import Silences
+from strata.fleet.disk import DiskWatch
 from strata.fleet.metrics import Metrics
 from strata.fleet.nodes.unknown import unknown_nodes
 from strata.fleet.nodes.view import FleetView
@@ -72,6 +73,7 @@ class Fleet:
         self.view = FleetView(controller)
         self.writable = Writable(controller.store)
         self.silences = Silences(controller, self.alarm)
+        self.disk = DiskWatch(settings.state_dir)
         self.operations = Operations(controller.store, self.ledger, owner=controller.name)
         self.services = Services()
         self.services.put(controller.metrics, Metrics)
@@ -137,8 +139,8 @@ class Fleet:
         for begin in self._begins:
             await begin()
         self.parts.push_async_callback(self.operations.close)
-        for work, name in ((self.writable.run, "store writable"), (self.silences.run, "silences")):
-            self.parts.push_async_callback(cancelled, asyncio.create_task(work(), name=name))
+        for watch in (self.writable, self.disk, self.silences):
+            self.parts.push_async_callback(cancelled, asyncio.create_task(watch.run(), name=type(watch).__name__))
 
     async def stop(self) -> None:
         """End everything, the last first. Disturbs no node."""
@@ -184,6 +186,11 @@ class Fleet:
         if index < 0:
             raise unknown_nodes(fleet, [name])
         return index
+
+    def called(self, who: Principal, index: int) -> str:
+        """What the caller is told of a node by index: its name, where it may know it."""
+        name = self.registry.names[index]
+        return name if self.find(who, name) >= 0 else "(a node outside your groups)"
 
     def seen(self, who: Principal, select: str) -> Indices:
         """The selected nodes that the caller may see. One outside its scope is as unknown as one that is nowhere."""

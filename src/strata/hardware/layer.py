@@ -15,6 +15,7 @@ from strata.core.errors import BadRequest
 from strata.fleet.access.sealing import Seal
 from strata.fleet.alarm import Alarm
 from strata.fleet.fleet import Fleet, Part
+from strata.hardware.alerts.node_troubles import NodeTroubles
 from strata.hardware.alerts.service import AlertService, open_alerts
 from strata.hardware.bmc.bmcs import Bmcs
 from strata.hardware.bmc.dialects import dialects
@@ -126,6 +127,7 @@ async def open_hardware(fleet: Fleet, reach: Reach | None = None) -> None:
         settings=EventSettings(public_url=settings.public_url),
     )
     fleet.put(hub)
+    troubles = NodeTroubles(fleet, hub)
     fleet.reasons.append(open_alerts(hub.alerts))
     fleet.alarms.append(_alerts_of_alarms(fleet, hub, bmcs))
     fleet.silences.always.add(driver.name)
@@ -156,6 +158,7 @@ async def open_hardware(fleet: Fleet, reach: Reach | None = None) -> None:
             kind, _, about = alert.key.partition("/")
             if not alert.over and alert.node and (alert.key == SILENT or kind == "look-failed"):
                 fleet.silences.knew(driver.name if alert.key == SILENT else about, alert.node)
+        await fleet.keep(troubles)
 
     fleet.begin(begin)
 
@@ -181,7 +184,9 @@ def _alerts_of_alarms(fleet: Fleet, hub: EventHub, bmcs: Bmcs) -> Callable[[Alar
             # One that answers, and nothing that can be used, is not silent; that it answers well the poller says.
             silent = alarm.severity == "ok" or node is None or bmcs.silent(node.bmc)
             event = msgspec.structs.replace(event, key=SILENT if silent else BAD, node=subject, bmc=root)
-        hub.take([event])
+        # That something is over is news only where somebody was told that it was not.
+        if event.severity != "ok" or event.key in hub.alerts.troubles(event.node):
+            hub.take([event])
 
     return take
 
@@ -202,7 +207,7 @@ def event_of(alarm: Alarm) -> HardwareEvent:
 def _consoles(fleet: Fleet, reach: Reach, hub: EventHub, log: ConsoleLog) -> tuple[Part, ...]:
     """Captured consoles and kernel messages, and who listens to them for trouble."""
     settings, registry = fleet.section(HardwareSettings), fleet.registry
-    panics = PanicWatch(log, hub.take)
+    panics = fleet.put(PanicWatch(log, hub.take))
     fleet.parts.push_async_callback(panics.close)
     mine = fleet.controller.leads
 

@@ -129,6 +129,10 @@ class Controller:
         """The revision up to which the engine has thought about what people said: states show it."""
         self.restarted: list[Callable[[Indices], None]] = []
         """Called with nodes that were restarted by hand."""
+        self.switched: list[Callable[[Indices], None]] = []
+        """Called with nodes whose power somebody is about to switch by hand."""
+        self.noticed: list[Callable[[Effects], None]] = []
+        """Called with what came of each step of the engine: what has changed, and what is begun."""
         self.broken = asyncio.Event()
         """Set when the controller cannot go on: the process should end, and be started anew."""
         self._broke = ""
@@ -203,7 +207,7 @@ class Controller:
 
     def renew_goal(self, nodes: Indices) -> None:
         """What is wanted of these has its name still, and stands for something else now."""
-        self.engine.renew_goal(nodes)
+        self.engine.renew_goal(nodes, self.clock.now())
         self.look_at(nodes)
 
     def record_event(self, nodes: Indices, what: str, source: str) -> None:
@@ -271,6 +275,9 @@ class Controller:
                     await self._wake.wait()
 
     def _carry_out(self, effects: Effects) -> None:
+        if effects.changes or effects.acts:
+            for take in self.noticed:
+                take(effects)
         if effects.changes:
             self._count(effects.changes)
             self.recorder.add(effects.changes, self.registry.uids, self.clock.wall(), self.engine.epochs)

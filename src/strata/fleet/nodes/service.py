@@ -102,7 +102,7 @@ class NodeService:
     async def why(self, who: Principal, name: str) -> WhyView:
         """Why it is not at its goal, with what its open alerts say of that."""
         index = self._fleet.index(who, name)
-        said = self._fleet.view.why(index)
+        said = self._fleet.view.why(index, lambda node: self._fleet.called(who, node))
         if len(self._fleet.unled(np.array([index]))):
             controller = self._fleet.controller
             since = controller.clock.now() - controller.leadership.seen

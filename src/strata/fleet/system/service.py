@@ -63,8 +63,12 @@ class SystemService:
             ),
             freezes=sum(self._fleet.touches(who, scope) for scope in self._fleet.registry.brakes.freezes),
             holds=int(self._fleet.registry.brakes.held[nodes].sum()),
+            canaries=tuple(
+                s.CanaryView(node=self._fleet.called(who, canary.node), waiting=canary.waiting)
+                for canary in controller.engine.canaries.waiting(nodes)
+            ),
+            troubles=tuple(filter(None, (self.not_ready(), self._fleet.disk.trouble))),
             revision=controller.considered,
-            trouble=self.not_ready(),
             unled=len(unled),
             as_of=controller.clock.to_wall(controller.leadership.seen) if len(unled) else None,
         )

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from strata.hardware.events.inbox import Inbox, InboxSettings
 from strata.hardware.events.listen import Listener
 from strata.hardware.events.log import EventLog, LogSettings
 from strata.hardware.events.payload import fit
-from strata.hardware.events.poller import Looker, Poller, PollSettings
+from strata.hardware.events.poller import SILENT, Looker, Poller, PollSettings
 from strata.hardware.events.records import HardwareEvent
 from strata.hardware.events.site import Site, root_of, sites_of
 from strata.hardware.events.words import tells_of_state
@@ -146,6 +146,13 @@ class EventHub:
         changed = {event.node for event in events if event.node and tells_of_state(event.message_id)}
         if changed:
             self._looked(sorted(changed))
+
+    def notice_silence(self, addresses: Iterable[str], unseen: Iterable[str]) -> None:
+        """See of BMCs that have not said for a while whether their nodes are on (``unseen``: for so long that it is not
+        known any more), and of those that an alert calls silent, whether they are."""
+        if self.poller is not None:
+            told = (alert.bmc for alert in self.alerts.open_of(SILENT))
+            self.poller.notice_silence({*map(root_of, addresses), *told}, set(map(root_of, unseen)))
 
     def receive(self, token: str, body: bytes) -> int:
         """A BMC's push; how many events it brought."""

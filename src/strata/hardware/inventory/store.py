@@ -48,7 +48,7 @@ def event(change: Change, node_at: Callable[[str], str]) -> HardwareEvent:
         severity = change.new  # type: ignore[assignment]
     elif change.what in ("removed", "swapped", "moved"):
         severity = "warning"
-    elif change.what == "controller-swapped" and not change.detail.startswith("accepted"):
+    elif change.what == "bmc-swapped" and not change.detail.startswith("accepted"):
         severity = "critical"
     what = f"{change.kind or 'BMC'} {change.what}: {change.detail}"
     values = f" ({change.old or 'nothing'} → {change.new or 'nothing'})" if change.old or change.new else ""
@@ -58,8 +58,8 @@ def event(change: Change, node_at: Callable[[str], str]) -> HardwareEvent:
         message=what + values,
         source="discovery",
         key=f"{'health' if change.what == 'health' else 'inventory'}/{change.component or 'controller'}",
-        node=change.node or node_at(change.machine or change.controller),
-        bmc=change.controller,
+        node=change.node or node_at(change.machine or change.bmc),
+        bmc=change.bmc,
     )
 
 
@@ -130,7 +130,7 @@ _decode_changes = msgspec.msgpack.Decoder(tuple[Change, ...]).decode
 
 def put_history(changes: Sequence[Change]) -> Put:
     """Write what has changed at one BMC at one time."""
-    return Put(f"{_key(changes[0].time)}/{changes[0].controller}", _encode(tuple(changes)))
+    return Put(f"{_key(changes[0].time)}/{changes[0].bmc}", _encode(tuple(changes)))
 
 
 def _key(time: float) -> str:
@@ -261,7 +261,7 @@ class Inventory:
             why = is_stranger(known, found) if known else ""
             if known is not None and why and found.address not in accept:
                 ops += self._note_stranger(known, found)
-                results.append(Recorded(found.address, "swapped", (self._change(found, "controller-swapped", why),)))
+                results.append(Recorded(found.address, "swapped", (self._change(found, "bmc-swapped", why),)))
                 continue
             result, record = await self._renew(known, found, why, ops, touch)
             results.append(result)
@@ -335,7 +335,7 @@ class Inventory:
             return Recorded(found.address, "same"), None
         before = await self.parts(found.address) if known else Parts()
         if swapped:
-            happened = [self._change(found, "controller-swapped", f"accepted: {swapped}")]
+            happened = [self._change(found, "bmc-swapped", f"accepted: {swapped}")]
             happened += [change for change in changes(before.components, found) if change.what == "health"]
         else:
             found = with_unread(found, before)
@@ -373,7 +373,7 @@ class Inventory:
         """Remember who else answers there; nothing else of the record changes."""
         if known.stranger == found.identity:
             return []
-        change = self._change(found, "controller-swapped", "not accepted: " + is_stranger(known, found))
+        change = self._change(found, "bmc-swapped", "not accepted: " + is_stranger(known, found))
         noted = msgspec.structs.replace(known, stranger=found.identity, stranger_since=found.time)
         return [put_known(noted), put_history([self._named(change)])]
 
@@ -394,7 +394,7 @@ class Inventory:
         return Change(
             time=found.time,
             what=what,
-            controller=found.address,
+            bmc=found.address,
             machine=found.machines[0].address if len(found.machines) == 1 else "",
             component=part.id if part else "",
             kind=part.kind if part else "",
@@ -404,7 +404,7 @@ class Inventory:
         )
 
     def _named(self, change: Change) -> Change:
-        node = self._node_at(change.machine or change.controller)
+        node = self._node_at(change.machine or change.bmc)
         return msgspec.structs.replace(change, node=node) if node else change
 
     # -- the store

@@ -240,8 +240,8 @@ class CapmcMachine:
     # changing
 
     async def switch(self, uids: Uids, to: Switch, *, reason: str, force: bool) -> Mapping[int, str]:
-        """On and off are desires, which the engine fulfils with all its brakes; a restart is done at once. Whoever is
-        frozen or held is left as it is, and told."""
+        """On and off are desires, which the engine fulfils with all its brakes; a restart is done at once, and ends
+        with the node on, whatever was wanted before. Whoever is frozen or held is left as it is, and told."""
         nodes = self._registry.indices_of(uids)
         held, frozen = self._registry.brakes.held[nodes], self._registry.brakes.frozen[nodes]
         braked = dict.fromkeys(uids[held].tolist(), HELD) | dict.fromkeys(uids[frozen].tolist(), FROZEN)
@@ -252,25 +252,26 @@ class CapmcMachine:
         detail = {"reason": reason[:500], "nodes": len(uids)}
         await self.fleet.ledger.commit(self.who.name, f"capmc.node_{to}", names[:1000], [], None, detail)
         if to == "reinit":
+            # First, so that no step towards an earlier off begins any more; who is on its way there is brought back.
+            await self.fleet.operations.wait(await self._desire(uids, "on"))
             off = self.fleet.view.fact_mask("power", "off")[nodes]
             if not off.all():
                 # Who schedules the jobs knows what it asks for: that one runs there is not held against it.
                 insist = force or self.who.role == "workload-manager"
                 deed = Deed(what="power", action="cycle", force=insist)
                 await self._start("bmc", uids[~off], {"deed": msgspec.to_builtins(deed)})
-            if off.any():
-                await self._desire(uids[off], "on")
         else:
             await self._desire(uids, to)
         return braked
 
-    async def _desire(self, uids: Uids, power: str) -> None:
+    async def _desire(self, uids: Uids, power: str) -> str:
         more = {"set": {"power": (power,)}, "unset": (), "author": self.who.name, "if_match": None}
-        await self._start("set-desires", uids, more)
+        return await self._start("set-desires", uids, more)
 
-    async def _start(self, kind: str, uids: Uids, more: Mapping[str, Any]) -> None:
+    async def _start(self, kind: str, uids: Uids, more: Mapping[str, Any]) -> str:
+        """Begin an operation; its id."""
         arguments = {"uids": intset.pack(np.sort(uids)), **more}
-        await self.fleet.operations.start(kind, self.who.name, len(uids), arguments)
+        return (await self.fleet.operations.start(kind, self.who.name, len(uids), arguments)).id
 
     def no_room(self, uids: Uids, watts: npt.NDArray[np.float64]) -> str:
         """Why the site cannot have nodes at these caps (0: none), all of them together; empty: it can."""

@@ -164,6 +164,7 @@ class NodeDriver:
         self._wall = wall
         self._dark: dict[str, float] = {}
         self._lit: dict[str, float] = {}
+        self._crashed: dict[str, float] = {}
         self._watched: dict[str, tuple[float, float]] = {}
         self._waiting = 0
         self._stranded: dict[str, float] = {}
@@ -190,9 +191,15 @@ class NodeDriver:
         for name in names:
             self._lit[name] = now
 
+    async def panicked(self, name: str) -> bool:
+        """The node's kernel says on its console that it dies. A console may lie, or repeat itself: whether it has died
+        is what its agent's silence tells; False: it lives."""
+        self._crashed[name] = self._wall()
+        return not await self._hub.doubt(name)
+
     def forget(self, name: str) -> None:
         """The node is gone: nothing of it is true of another one of that name."""
-        for known in (self._dark, self._lit, self._watched, self._stranded):
+        for known in (self._dark, self._lit, self._crashed, self._watched, self._stranded):
             known.pop(name, None)
         self._aim.forget(name)
         self._hub.forget(name)
@@ -233,6 +240,8 @@ class NodeDriver:
     def _signs(self, name: str, agent: Agent | None, away: float) -> Signs:
         return Signs(
             contact=agent.contact + away if agent is not None and agent.seen is not None else 0.0,
+            missed=agent.missed + away if agent is not None else 0.0,
+            crashed=self._crashed.get(name, 0.0),
             redeemed=self._identity.record(name).redeemed,
             asked=self._ground.asked(name),
             dark=self._dark.get(name, 0.0),
@@ -411,7 +420,8 @@ class NodeDriver:
         lit = self._lit.get(name, 0.0) if self._aim.taken(name) or self._ground.by_itself(name) else 0.0
         # What it asked for before it arrived, lost its power or could not be started belongs to a boot that is over.
         over = max(record.redeemed, self._dark.get(name, 0.0), self._stranded.get(name, 0.0))
-        begun = [at for at in (self._ground.asked(name), record.opened) if at > over]
+        # A kernel that died may write down why, and then starts anew by itself.
+        begun = [at for at in (self._ground.asked(name), record.opened, self._crashed.get(name, 0.0)) if at > over]
         return self._wall() - max(lit, *begun, 0.0) <= ON_ITS_WAY
 
     async def _way(self, batch: Batch, place: int) -> tuple[BootWay, str]:

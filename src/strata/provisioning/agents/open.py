@@ -18,10 +18,12 @@ from strata.fleet.controller.controller import Controller
 from strata.fleet.fleet import Fleet
 from strata.fleet.peers.leaders import LeaderClient
 from strata.hardware.bmc.driver import BmcDriver
+from strata.hardware.consoles.panic import PanicWatch
 from strata.hardware.layer import Reach
 from strata.provisioning.agents.capacity import holdable
 from strata.provisioning.agents.driver import Ground, NodeDriver
 from strata.provisioning.agents.hub import SILENT_AFTER, Hub
+from strata.provisioning.agents.panics import Panics
 from strata.provisioning.agents.peer_answers import LimitsWanted
 from strata.provisioning.boot.ways import BootWays
 from strata.provisioning.identity.identity import Identity
@@ -50,6 +52,7 @@ def open_hub(fleet: Fleet, images: Images, identity: Identity, alarms: AlarmSink
         damaged=images.arrived_damaged,
         issued=lambda name: identity.record(name).generation,
         alarm=alarms,
+        unwell=fleet.alarm,
         hold_most=fleet.section(ProvisioningSettings).hold_most or holdable(),
     )
 
@@ -134,6 +137,9 @@ def open_driver(fleet: Fleet, hub: Hub, identity: Identity, sets: Personalities,
     )
     hub.changed.append(tells(controller, driver))
     fleet.details.append(driver.builds)
+    panics = Panics(controller, driver)
+    fleet.of(PanicWatch).panicked.append(panics.take)
+    fleet.parts.push_async_callback(panics.close)
     bmc = fleet.of(BmcDriver)
     bmc.dark.append(driver.lost_power)
     bmc.lit.append(driver.got_power)
