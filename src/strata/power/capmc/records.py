@@ -21,6 +21,7 @@ STATES = ("disabled", "halt", "off", "on", "ready", "standby", "diag", "undefine
 """What CAPMC calls the states of nodes. ``undefined``: nobody knows."""
 FLAGS = ("alert", "resvd", "warn")
 
+OFF = STATES.index("off")
 READY = STATES.index("ready")
 DISABLED = STATES.index("disabled")
 

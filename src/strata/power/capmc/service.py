@@ -125,6 +125,11 @@ class CapmcMachine:
         self._table: NodeTable | None = None
 
     @property
+    def caller(self) -> str:
+        """Who asks, as a part of a key."""
+        return self.who.name.encode().hex()
+
+    @property
     def parameters(self) -> Parameters:
         return self._service.site.parameters() if self._service.site is not None else Parameters()
 
