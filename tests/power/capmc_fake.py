@@ -118,6 +118,7 @@ class FakeMachine(CapmcMachine):
             nids=nids,
             uids=nids,
             states=np.array([STATES.index(states[nid]) for nid in nids.tolist()], dtype=np.int8),
+            hardware=np.array([STATES.index(_powered(states[nid])) for nid in nids.tolist()], dtype=np.int8),
             compute=~np.isin(nids, service),
             feeds=np.zeros(len(nids), dtype=np.bool_),
         )
@@ -130,7 +131,9 @@ class FakeMachine(CapmcMachine):
 
     def those(self, uids: Uids) -> NodeTable:
         at = np.searchsorted(self.table.uids, uids)
-        cells = {name: getattr(self.table, name)[at] for name in ("nids", "uids", "states", "compute", "feeds")}
+        cells = {
+            name: getattr(self.table, name)[at] for name in ("nids", "uids", "states", "hardware", "compute", "feeds")
+        }
         return NodeTable(**cells)
 
     def rows(self, uids: Uids) -> PowerRows:
@@ -207,3 +210,7 @@ class FakeMachine(CapmcMachine):
 
     async def ran(self, *, job: str = "", apid: str = "") -> Spans | None:
         return self.spans.get(job or apid)
+
+
+def _powered(state: str) -> str:
+    return state if state in ("off", "undefined") else "on"

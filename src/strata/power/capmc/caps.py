@@ -39,6 +39,8 @@ NOT_YET = "Could not lookup what it can be capped to: not known yet, ask again s
 """Of a node that was not read since the start. The first words make clients try again."""
 UNPAID = "unpaid/"
 """Records: of each caller, the caps that its nodes were to fall to and did not."""
+CONTROLS: Mapping[str, Control] = {"node": "node", "Node Power Limit": "node", "accel": "accel"}
+"""What may be capped, by all names that clients have for it."""
 _SHAPE = ("kind", "least", "most", "accel_least", "accel_most", "supply", "static", "powerup")
 
 
@@ -334,9 +336,10 @@ def _controls(one: Mapping[str, Any], rows: PowerRows, place: int) -> tuple[floa
     for control in controls:
         if not isinstance(control, dict):
             raise ValueError("Invalid command, 'control' is not an object")
-        name, value = control.get("name"), control.get("val")
-        if name not in ("node", "accel"):
-            raise ValueError(f"Invalid control specified: {shown(name)}")
+        said, value = control.get("name"), control.get("val")
+        name = CONTROLS.get(said) if isinstance(said, str) else None
+        if name is None:
+            raise ValueError(f"Invalid control specified: {shown(said)}")
         if name in found:
             raise ValueError(f"Duplicate control specified: {name}")
         if type(value) is not int or value < 0:

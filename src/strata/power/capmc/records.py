@@ -36,6 +36,8 @@ class NodeTable(msgspec.Struct, frozen=True, kw_only=True):
     uids: Uids
     states: npt.NDArray[np.int8]
     """Positions in ``STATES``."""
+    hardware: npt.NDArray[np.int8]
+    """The same by what the hardware alone tells: on, off or undefined."""
     compute: Mask
     feeds: Mask
     """Outlets and chassis: they give power to others, and run nothing."""
