@@ -82,7 +82,7 @@ async def test_what_documents_want_is_in_the_history_of_the_nodes_that_they_are_
         edits = people.fleet.edits
         await edits.put_document(DesireDocument(name="d", select="n1", set={"power": ("on",)}), "alice")
         await people.fleet.settled(await people.store.revision())
-        await edits.apply_documents([DesireDocument(name="d", select="n2", set={"power": ("off",)})], "bob")
+        await edits.apply([DesireDocument(name="d", select="n2", set={"power": ("off",)})], "bob")
         await people.fleet.settled(await people.store.revision())
         await edits.delete_document("d", "carol")
         assert await people.history("n1") == [

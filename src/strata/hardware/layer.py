@@ -242,6 +242,8 @@ def _consoles(fleet: Fleet, reach: Reach, hub: EventHub, log: ConsoleLog) -> tup
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     room = CaptureSettings(most=min(CaptureSettings().most, files // 2))
     capture = ConsoleCapture(log, reach.bmcs.open, captured, settings=room)
+    if settings.consoles:
+        fleet.of(BmcDriver).before_on.append(capture.before_power)
     messages = KernelMessages(
         log,
         _sender(fleet),

@@ -51,6 +51,7 @@ class Editor:
         self.registry = registry
         self.store = registry.store
         self.ledger = ledger
+        self._next_note = 0
 
     async def present(self, keys: Iterable[str]) -> dict[str, Entry]:
         """The entries among ``keys`` that exist, read now."""
@@ -96,7 +97,10 @@ class Editor:
             kept.pop()
         if len(kept) < len(values):
             log.warning("an edit is in the audit log only: its nodes take too much room in their history")
-        return [Put(transitions.key_of(int(wall * 1e6) + at), value) for at, value in enumerate(kept)]
+        # Keys are times. Where another has taken the very same one, the next try is a moment later, by any clock.
+        first = self._next_note = max(self._next_note, int(wall * 1e6))
+        self._next_note += len(kept)
+        return [Put(transitions.key_of(first + at), value) for at, value in enumerate(kept)]
 
     def batches(self, ops: Iterable[Op], reserve: int = 0) -> Iterator[list[Op]]:
         """Cut operations into what one commit takes, leaving ``reserve`` places free."""

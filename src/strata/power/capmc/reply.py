@@ -82,8 +82,3 @@ def of_nids(errors: Mapping[int, str], e: int) -> list[dict[str, Any]]:
 def undefined(nids: Iterable[int]) -> Refusal:
     """Some NIDs are nobody's: told in the reply, with HTTP's blessing."""
     return Refusal(200, said(EINVAL), e=EINVAL, more={"nids": of_nids(dict.fromkeys(nids, UNDEFINED), EINVAL)})
-
-
-def partial(errors: Mapping[int, str], e: int = EBADE) -> Reply:
-    """Some nodes failed; the others did not, and are not named."""
-    return reply(e=EBADE, err_msg=said(EBADE), nids=of_nids(errors, e))

@@ -17,6 +17,8 @@ from strata.power.capmc.reply import UNDEFINED, Refusal, undefined
 Nids = npt.NDArray[np.int64]
 
 MOST_NID = 2**31 - 1
+MOST_NIDS = 1_000_000
+"""In one request: ten times the largest machine."""
 _SHOWN = 20
 """NIDs that a refusal names."""
 _TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\Z")
@@ -72,7 +74,9 @@ def nids_of(body: Mapping[str, Any], *, required: bool = False, key: str = "nids
         raise Refusal(400, f"Bad Request: {key} must be an array")
     if required and not given:
         raise Refusal(400, "Bad Request: Missing required NID list")
-    if not all(type(nid) is int and 0 <= nid <= MOST_NID for nid in given):
+    if len(given) > MOST_NIDS:
+        raise Refusal(413, f"Bad Request: a request has at most {MOST_NIDS} NIDs")
+    if not set(map(type, given)) <= {int} or not 0 <= min(given, default=0) <= max(given, default=0) <= MOST_NID:
         bad = [nid for nid in given if type(nid) is not int or not 0 <= nid <= MOST_NID]
         raise Refusal(400, f"invalid nids: {listed(bad)}")
     return np.array(given, dtype=np.int64)
@@ -106,6 +110,8 @@ def objects_of(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     given = body.get("nids")
     if not isinstance(given, list) or not given:
         raise Refusal(400, "no NIDs")
+    if len(given) > MOST_NIDS:
+        raise Refusal(413, f"Bad Request: a request has at most {MOST_NIDS} NIDs")
     for one in given:
         if not isinstance(one, dict) or type(one.get("nid")) is not int or not 0 <= one["nid"] <= MOST_NID:
             raise Refusal(400, f"invalid nids: {listed([one.get('nid') if isinstance(one, dict) else one])}")

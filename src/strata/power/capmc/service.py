@@ -31,7 +31,7 @@ from strata.power.accounting.records import Spans
 from strata.power.accounting.service import PowerJobs
 from strata.power.capmc.records import CapmcRecords, NodeTable, Switch
 from strata.power.capmc.rules import Rules
-from strata.power.capmc.states import states_of
+from strata.power.capmc.states import powered, states_of
 from strata.power.capping.operations import FROZEN, CapOperations
 from strata.power.capping.sender import CapSender
 from strata.power.capping.terms import CapChange
@@ -125,6 +125,11 @@ class CapmcMachine:
         self._table: NodeTable | None = None
 
     @property
+    def caller(self) -> str:
+        """Who asks, as a part of a key."""
+        return self.who.name.encode().hex()
+
+    @property
     def parameters(self) -> Parameters:
         return self._service.site.parameters() if self._service.site is not None else Parameters()
 
@@ -164,6 +169,7 @@ class CapmcMachine:
             nids=nids,
             uids=self._registry.uids[nodes],
             states=states,
+            hardware=powered(self.fleet, nodes),
             compute=roles.where("compute")[nodes],
             feeds=(roles.where(CHASSIS) | roles.where(OUTLET))[nodes],
             flags=flags,
