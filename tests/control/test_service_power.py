@@ -394,7 +394,9 @@ async def test_a_maximum_is_not_below_the_average(bench: Bench) -> None:
     batch = []
     for at in range(0, 601, 10):  # a burst between any two looks: only the counter has it
         batch.append(Samples(metric="power", time=NOW - 2000 + at, uids=uids, values=np.array([780.0])))
-        batch.append(Samples(metric="energy", time=NOW - 2000 + at, uids=uids, values=np.array([802.0 * at + at // 10 % 3])))
+        batch.append(
+            Samples(metric="energy", time=NOW - 2000 + at, uids=uids, values=np.array([802.0 * at + at // 10 % 3]))
+        )
     await bench.series.append(batch)
     await ran(bench, NOW - 1900, NOW - 1500, nodes="n1")
     found = await bench.jobs.job(LOCAL_ADMIN, "7", "")
