@@ -28,6 +28,7 @@ from strata.hardware.credentials.service import BmcCredentialService
 from strata.hardware.events.hub import EventHub
 from strata.hardware.layer import Reach, open_hardware
 from strata.hardware.settings import HardwareSettings
+from strata.platform.layer import open_platform
 from strata.power.layer import open_power
 from strata.provisioning.boot import open as boot
 from strata.provisioning.identity.records import PREFIX as BOOTS
@@ -127,6 +128,7 @@ async def loopback_layers(fleet: Fleet, server: str) -> AsyncIterator[None]:
         fleet.edits.kept_by_name += (BOOTS,)
         await open_provisioning(fleet)
         await open_power(fleet)
+        await open_platform(fleet)
         await fleet.start()
         hub = fleet.of(EventHub)
         assert hub.webhooks._http is not None

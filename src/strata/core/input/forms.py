@@ -56,6 +56,7 @@ FORMS = {
     "52:54:00:12:34:56",
     r"^([0-9]{1,3}(\.[0-9]{1,3}){3})?": "must be an IPv4 address, such as 10.77.0.15",
     r"^[0-9.]{0,15}": "must be an IPv4 address, such as 10.77.0.15",
+    r"^[A-Za-z0-9_][A-Za-z0-9_.@:-]{0,254}": "must be HOST or USER@HOST, such as strata@login1",
     r"^https?://[^\u0000-\u0020]+": "must be an address such as https://chat.example/hook",
     # numbers that Strata or others made up
     r"^[0-9a-f]{16}": f"an id is 16 of {_HEX}, such as 0123456789abcdef",

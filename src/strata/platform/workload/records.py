@@ -16,10 +16,9 @@ Place = Literal["in", "out", "unknown"]
 manager's at all."""
 
 # Never an option of ssh, whatever else it may be.
-HOST = r"^(?!-)[A-Za-z0-9_][A-Za-z0-9_.-]*(@[A-Za-z0-9_\[][A-Za-z0-9_.:\[\]-]*)?$(?!\n)"
-HostText = Annotated[str, Meta(pattern=HOST, max_length=255)]
+HostText = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@:-]{0,254}$(?!\n)", max_length=255)]
 NodesetText = Annotated[str, Meta(pattern=PLAIN, min_length=1, max_length=100_000)]
-SettingText = Annotated[str, Meta(pattern=r"^[A-Z][A-Z_]{0,40}$(?!\n)", max_length=41)]
+SettingText = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$(?!\n)", max_length=128)]
 SettingValue = Annotated[str, Meta(pattern=PLAIN, min_length=1, max_length=1024)]
 
 
