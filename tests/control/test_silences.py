@@ -17,7 +17,7 @@ from strata.engine.settings import EngineSettings
 from strata.fleet.access.principal import LOCAL_ADMIN
 from strata.fleet.alarm import Alarm
 from strata.fleet.controller.controller import Controller
-from strata.fleet.controller.silences import Silences
+from strata.fleet.controller.silences import LOOKS, Silences
 from strata.fleet.drivers.exec_driver import ExecDriver
 from strata.store.memory import MemoryStore
 from support.rooms import OpenFleet
@@ -113,6 +113,17 @@ async def test_a_command_that_is_not_there_is_told_of(tmp_path: Path) -> None:
     async with a_site(tmp_path, [str(tmp_path / "nowhere")]) as site:
         await want(site)
         assert str(tmp_path / "nowhere") in (await site.told()).message
+
+
+async def test_whoever_tells_of_its_silence_itself_is_not_told_of_for_every_node(tmp_path: Path) -> None:
+    async with a_site(tmp_path) as site:
+        site.fleet.silences.elsewhere.add("site")
+        site.does("exit 3")
+        await want(site)
+        observer = site.fleet.controller.engine.facts.observers["site"]
+        await site.until(lambda: bool((observer.blind >= LOOKS + 1).any()))
+        assert site.alarms == []
+        assert "status 3" in (await site.fleet.why(LOCAL_ADMIN, "n1")).summary
 
 
 async def test_an_alarm_follows_what_is_the_matter_and_ends_when_it_is_over(tmp_path: Path) -> None:

@@ -123,6 +123,21 @@ async def test_a_new_image_waits_for_the_job_on_the_node_and_never_kills_it() ->
         assert here.done_to(TWO, "switch-image") == 0
 
 
+async def test_a_job_that_waits_for_the_node_begins_after_the_change_and_not_in_between() -> None:
+    async with site() as here:
+        await here.slurm.start_job(ONE)
+        begun = here.slurm.directory / "begun"
+        await here.slurm.run("sbatch", "-w", ONE, "-o", "/dev/null", "--wrap", f"touch {begun}")
+        await here.want(ONE, image="new", workload="out")
+        await here.slurm.until_state(ONE, "allocated+drain")
+        here.slurm.release_job(ONE)
+        await here.until("it has the new image", lambda: here.fact(ONE, "image") == "new")
+        assert here.slurm.ended_well(ONE) and not begun.exists()
+        assert (await here.slurm.run("squeue", "-h", "-o", "%T")).split() == ["PENDING"]
+        await here.want(ONE, workload="in")
+        await here.until("the job has run", begun.exists)
+
+
 async def test_what_a_person_drained_is_changed_and_stays_drained() -> None:
     async with site() as here:
         await here.slurm.run("scontrol", "update", f"NodeName={ONE}", "State=DRAIN", "Reason=bad DIMM")

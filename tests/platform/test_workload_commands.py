@@ -130,6 +130,7 @@ async def test_a_site_connects_its_slurm_in_one_command_and_it_is_the_source_of_
         await become("it is connected still", lambda: site.fact("n2") == ("out", "slurm slurm"))
         await asyncio.to_thread(cluster.stop)
         await become("that it is away is an alarm", lambda: [a.severity for a in alarms][-1:] == ["warning"])
+        assert "workload" in site.fleet.silences.elsewhere, "and not one for every node"
         assert alarms[-1].kind == "workload-manager" and "slurm slurm does not answer" in alarms[-1].message
         shown = await site.strata("workload", "list")
         assert "no" in shown.out.split() and "Unable to contact slurm controller" in shown.out

@@ -24,6 +24,7 @@ async def open_platform(fleet: Fleet) -> None:
     async def begin() -> None:
         if fleet.driver(NoWorkload.name) is not service.driver:
             return
+        fleet.silences.elsewhere.add(service.driver.name)
         if not service.connected:
             hint = "strata workload connect slurm; or serve provisioning power, where jobs are not looked at"
             log.warning("no workload manager is known: no node is switched off, as a job may run", extra={"hint": hint})

@@ -38,6 +38,8 @@ class Silences:
         self._in_the_way: dict[str, list[bool]] = {}
         self.always: set[str] = set()
         """Drivers whose silence matters whatever is wanted."""
+        self.elsewhere: set[str] = set()
+        """Drivers that tell of their silence themselves: once for what does not answer, not once for each node."""
 
     def knew(self, driver: str, node: str) -> None:
         """It was told before our time."""
@@ -55,6 +57,8 @@ class Silences:
         news: dict[tuple[str, str], list[str]] = {}
         silent: set[tuple[str, str]] = set()
         for driver, observer in controller.engine.facts.observers.items():
+            if driver in self.elsewhere:
+                continue
             blind = np.flatnonzero((observer.blind >= LOOKS) & self._matters(driver, observer.variables))
             for index in blind.tolist():
                 silence = controller.engine.facts.silence(observer.variables[0], index)

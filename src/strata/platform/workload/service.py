@@ -110,15 +110,14 @@ class WorkloadService:
             await trial.close()
         detail = {"kind": spec.kind, "on": spec.on or "here"}
         await self._records.put(who.name, name, record, action="connect", detail=detail)
-        await self._clusters[name].now()
+        await self._cluster(name).now()
         return await self._view(who, name, record)
 
     async def disconnect(self, who: Principal, name: str, *, force: bool) -> None:
         """Ask it no more. Refused while nodes are drained that nobody would resume then, unless forced."""
         self._fleet.need_whole_fleet(who, "a workload manager")
-        self._records.get(name)
+        cluster = self._cluster(name)
         if not force:
-            cluster = self._clusters[name]
             look = await cluster.now()
             ours = [cluster.own(theirs) for theirs, seen in look.nodes.items() if seen.ours]
             if ours:
@@ -132,8 +131,7 @@ class WorkloadService:
 
     async def nodes(self, who: Principal, name: str, select: str) -> Sequence[WorkloadNode]:
         """Nodes of ours as it sees them now."""
-        self._records.get(name)
-        cluster = self._clusters[name]
+        cluster = self._cluster(name)
         names = [self._fleet.registry.names[index] for index in self._fleet.seen(who, select).tolist()]
         look = await cluster.recent()
         return await asyncio.to_thread(_nodes, cluster, look, names)
@@ -206,6 +204,10 @@ class WorkloadService:
 
     # -- connections
 
+    def _cluster(self, name: str) -> Cluster:
+        self._records.get(name)  # says that it is not there
+        return self._clusters[name]
+
     def _open(self, name: str, record: Workload) -> Cluster:
         spec = record.spec
         runner = Runner(
@@ -243,7 +245,7 @@ class WorkloadService:
         return f"to {after[0]}" if after else "workload=out is wanted"
 
     async def _view(self, who: Principal, name: str, record: Workload) -> WorkloadView:
-        cluster, find = self._clusters[name], self._fleet.visible(who).find
+        cluster, find = self._cluster(name), self._fleet.visible(who).find
         look = cluster.last
         counted = await asyncio.to_thread(_count, cluster, look, find) if look else _Counted(0, 0, 0, "")
         if who.scope:
