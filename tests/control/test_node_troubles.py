@@ -23,22 +23,18 @@ from strata.hardware.alerts import node_troubles
 from strata.hardware.alerts.node_troubles import FAULTED, HUNG, POWER_LOST, NodeTroubles
 from strata.hardware.alerts.records import Alert
 from strata.hardware.bmc.bmcs import Bmcs
-from strata.hardware.bmc.driver import BmcDriver
 from strata.hardware.bmc.redfish.client import Credentials, RedfishClient
 from strata.hardware.bmc.redfish.events import RedfishSubscriptions
 from strata.hardware.bmc.service import BmcService
-from strata.hardware.events.hub import EventHub, EventSettings
-from strata.hardware.events.poller import SILENT, PollSettings
+from strata.hardware.events.hub import EventHub
 from strata.hardware.events.records import HardwareEvent
-from strata.hardware.events.site import bmc_addresses
 from strata.hardware.model import LAYER as HARDWARE
 from strata.platform.no_workload import NoWorkload
 from strata.provisioning.model import LAYER as PROVISIONING
 from strata.store.memory import MemoryStore
-from strata.virtual.bmc.server import BmcServer
-from strata.virtual.fleet import simulated_nodes
 from strata.virtual.fleet.driver import sim_drivers
 from strata.virtual.fleet.faults import Faults, Timing
+from strata.virtual.fleet.names import simulated_nodes
 from strata.virtual.fleet.nodes import SimNodes
 from support.rooms import OpenFleet
 
@@ -236,54 +232,16 @@ async def test_the_alerts_of_a_deleted_node_are_over(ground: Ground) -> None:
     await until(lambda: not ground.hub.alerts.open_on(name))
 
 
-async def test_a_dead_bmc_is_told_of_within_a_minute_however_seldom_it_is_polled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_power_cut_of_a_whole_machine_is_told_of_in_slices(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node_troubles, "EVERY", 0.05)
-    names = [node.name for node in simulated_nodes(3)]
-    server = BmcServer(SimNodes(3, names=names, timing=Timing(scale=0.01)))
-    await server.start()
-    store, client = MemoryStore(), RedfishClient(Credentials("root", "simulated"))
-    bmcs = Bmcs(client)
-    driver = BmcDriver(bmcs)
-    model = Model.of(HARDWARE)
-    controller = Controller(store, model, {"bmc": driver}, name="c1")
-    fleet = OpenFleet(controller, Settings(state_dir=tmp_path))
-    hub = EventHub(
-        tmp_path / "events.db",
-        store,
-        fleet.ledger,
-        Seal([b"k" * 32]),
-        bmcs,
-        RedfishSubscriptions(client),
-        owner="c1",
-        addresses=bmc_addresses(fleet.registry),
-        settings=EventSettings(poll=PollSettings(silent_for=1.0, fast=3600.0, slow=3600.0)),
-    )
-    await controller.start()
-    await fleet.edits.create_nodes(simulated_nodes(3, bmc_base=server.address), "strata")
-    await fleet.settled(await store.revision())
-    await hub.start()
-    troubles = NodeTroubles(fleet, hub)
-    await troubles.start()
-    try:
-        await until(lambda: hub.poller is not None and hub.poller.looks >= 3)
-        looks = hub.poller.looks if hub.poller else 0
-        server.nodes.bmc_dead[1] = True
-        fleet.controller.look_soon(names)
-        await until(lambda: hub.alerts.open_of(SILENT))
-        [alert] = hub.alerts.open_of(SILENT)
-        assert alert.node == names[1] and "the BMC has not answered for" in alert.message
-        assert hub.poller is not None and hub.poller.looks == looks, "nobody polled it"
-        server.nodes.bmc_dead[1] = False
-        await until(lambda: not hub.alerts.open_of(SILENT))
-    finally:
-        await troubles.stop()
-        await hub.stop()
-        await controller.stop()
-        await driver.close()
-        await bmcs.close()
-        await server.stop()
+    taken: list[int] = []
+    names = [f"x{number}" for number in range(3 * node_troubles.SLICE + 1)]
+    monkeypatch.setattr(ground.hub, "take", lambda events: taken.append(len(events)))
+    ground.troubles._tell(names, POWER_LOST, "critical", "it went off")
+    assert taken == [node_troubles.SLICE], "others have their turn in between"
+    await until(lambda: sum(taken) == len(names))
+    assert max(taken) == node_troubles.SLICE
 
 
 async def test_who_switches_by_hand_says_so_before_it_is_done(ground: Ground) -> None:

@@ -43,6 +43,13 @@ async def events(site: AgentSite) -> list[str]:
     return [item.new for item in found.items if item.variable == "event"]
 
 
+async def in_history(site: AgentSite, event: str) -> None:
+    """Until it is there: the history is written beside everything else."""
+    async with asyncio.timeout(20):
+        while event not in await events(site):  # noqa: ASYNC110 (it has no event)
+            await asyncio.sleep(0.02)
+
+
 async def test_a_node_whose_kernel_panics_is_not_ready_any_more_and_is_left_to_start_anew(tmp_path: Path) -> None:
     def cycled(address: str) -> Any:
         raise AssertionError("its BMC was told something while it may write down why it died")
@@ -54,7 +61,7 @@ async def test_a_node_whose_kernel_panics_is_not_ready_any_more_and_is_left_to_s
         panics.take(NAME, "Kernel panic - not syncing: Fatal exception")
         await until(lambda: site.fact(NAME, "os") == "down")
         await until(lambda: site.service.view.state(0) == "converging")
-        assert "its kernel died: Kernel panic - not syncing: Fatal exception" in await events(site)
+        await in_history(site, "its kernel died: Kernel panic - not syncing: Fatal exception")
         async with running(FakeAgent(http, NAME, generation=1)):
             await until(lambda: site.service.view.state(0) == "ready")
         await panics.close()

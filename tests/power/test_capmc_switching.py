@@ -241,3 +241,28 @@ async def test_a_scheduler_without_nodes_is_told_so(site: CapmcSite) -> None:
         await describe(site, name(nid), nid=None)
     reply = await site.ask("node_on", "-n", "1")
     assert (reply["e"], reply["err_msg"]) == (404, "No nodes in machine")
+
+
+async def test_a_node_whose_os_is_down_and_that_is_to_be_off_is_halted(site: CapmcSite) -> None:
+    async def seen(**expected: list[int]) -> bool:
+        return expected.items() <= (await site.ask("node_status", "-n", "4-5")).items()
+
+    assert await site.ask("node_reinit", "-n", "4-5") == FINE
+    await site.until("both wait to boot", lambda: seen(on=[4, 5]))
+    await site.service.freeze(LOCAL_ADMIN, f"node:{name(4)}", "nobody switches it meanwhile")
+    chosen = site.service.registry.select(name(4))
+    done = await site.service.edits.set_desires(chosen, {"power": ("off",)}, (), "test")
+    await site.service.settled(done.revision)
+    assert await seen(halt=[4], on=[5])
+
+
+async def test_a_node_that_somebody_examines_is_in_diag_while_it_has_power(site: CapmcSite) -> None:
+    await describe(site, name(5), labels={"diag": "memtest"})
+    assert (await site.ask("node_status", "-n", "4-5")) == {**FINE, "diag": [5], "ready": [4]}
+    assert (await site.ask("node_status", "-f", "show_diag"))["diag"] == [5]
+    await site.ask("node_off", "-n", "5")
+
+    async def off() -> bool:
+        return (await site.ask("node_status", "-n", "5")).get("off") == [5]
+
+    await site.until("it is off", off)

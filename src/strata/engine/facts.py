@@ -227,6 +227,8 @@ class Facts:
         ours = progress.alive[nodes] & (progress.epoch[nodes] > 0)
         # While a driver is at work on a node one could not tell which side of it is told: it is looked at afterwards.
         valid = ours & (progress.phase[nodes] != Phase.ACTING) & (at >= progress.acted_at[nodes])
+        for name in columns:
+            valid &= self._table.columns[name].seen[nodes] <= at  # what was seen since is newer than what is told
         observers = [
             observer for observer in self.observers.values() if not columns.keys().isdisjoint(observer.variables)
         ]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import resource
 import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
+from strata.core.column import Column
 from strata.core.errors import BadRequest
 from strata.fleet.access.sealing import Seal
 from strata.fleet.alarm import Alarm
@@ -37,7 +39,7 @@ from strata.hardware.credentials.service import BmcCredentialService
 from strata.hardware.discovery.crawl import crawl
 from strata.hardware.discovery.sweep import Discovery
 from strata.hardware.emergency.service import EmergencyService
-from strata.hardware.events.hub import EventHub, EventSettings
+from strata.hardware.events.hub import EventHub, EventSettings, PowerTold
 from strata.hardware.events.poller import BAD, SILENT
 from strata.hardware.events.records import HardwareEvent
 from strata.hardware.events.site import bmc_addresses
@@ -124,6 +126,7 @@ async def open_hardware(fleet: Fleet, reach: Reach | None = None) -> None:
         addresses=bmc_addresses(fleet.registry),
         mine=fleet.controller.leads if settings.poll else lambda _: False,
         looked=fleet.controller.look_soon,
+        told=tells(fleet, driver),
         settings=EventSettings(public_url=settings.public_url),
     )
     fleet.put(hub)
@@ -161,6 +164,24 @@ async def open_hardware(fleet: Fleet, reach: Reach | None = None) -> None:
         await fleet.keep(troubles)
 
     fleet.begin(begin)
+
+
+def tells(fleet: Fleet, driver: BmcDriver) -> Callable[[Sequence[PowerTold]], None]:
+    """Gives the engine what BMCs say of power by themselves, as facts."""
+    controller, registry = fleet.controller, fleet.registry
+
+    def tell(told: Sequence[PowerTold]) -> None:
+        known = [(index, one) for one in told if (index := registry.find(one.node)) >= 0]
+        led = [(index, one) for index, one in known if controller.engine.progress.epoch[index] > 0]
+        driver.was_told({one.node: (registry.node_at(index).bmc, one.power) for index, one in led})
+        now = controller.clock.wall()
+        for when in sorted({one.time for _, one in led}):
+            some = [(index, one) for index, one in led if one.time == when]
+            nodes = np.array([index for index, _ in some], dtype=np.int64)
+            power = Column.of([one.power for _, one in some])
+            controller.tell(nodes, {"power": power}, "bmc event", ago=max(0.0, now - when))
+
+    return tell
 
 
 def console_dir(state_dir: Path) -> Path:
@@ -221,6 +242,8 @@ def _consoles(fleet: Fleet, reach: Reach, hub: EventHub, log: ConsoleLog) -> tup
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     room = CaptureSettings(most=min(CaptureSettings().most, files // 2))
     capture = ConsoleCapture(log, reach.bmcs.open, captured, settings=room)
+    if settings.consoles:
+        fleet.of(BmcDriver).before_on.append(capture.before_power)
     messages = KernelMessages(
         log,
         _sender(fleet),

@@ -190,9 +190,10 @@ class Controller:
         self.engine.facts.schedule_look(nodes, None, self.clock.now())
         self.wake()
 
-    def tell(self, nodes: Indices, columns: Mapping[str, Column], source: str) -> None:
-        """Facts that ``source`` reports by itself: believed in the next step, of nodes that we lead."""
-        self._deliver(Told(nodes, columns, source, self.clock.now()))
+    def tell(self, nodes: Indices, columns: Mapping[str, Column], source: str, *, ago: float = 0.0) -> None:
+        """Facts that ``source`` reports by itself, as they were so many seconds ``ago``: believed in the next step, of
+        nodes that we lead."""
+        self._deliver(Told(nodes, columns, source, self.clock.now() - ago))
 
     def look_soon(self, names: Iterable[str]) -> None:
         """The same, of nodes by name; names that are not known are passed over."""

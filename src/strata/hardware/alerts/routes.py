@@ -18,7 +18,7 @@ from strata.hardware.alerts.service import AlertService
 _TAG = "alerts"
 _HOOKS = "webhooks"
 
-AlertPath = Annotated[str, PathParameter(pattern=r"^[0-9a-f]{1,40}$(?!\n)", description="Its id, as lists show it.")]
+AlertPath = Annotated[str, PathParameter(max_length=64, description="Its id, as lists show it.")]
 WebhookPath = Annotated[str, PathParameter(pattern=NAME, max_length=63)]
 
 

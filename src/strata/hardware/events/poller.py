@@ -10,7 +10,7 @@ import asyncio
 import heapq
 import random
 import time
-from collections.abc import Callable, Container, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
@@ -52,13 +52,11 @@ class Seen(NamedTuple):
 class Watched:
     """What is remembered of one BMC."""
 
-    __slots__ = ("due", "interval", "lacks", "misses", "site", "unwell")
+    __slots__ = ("interval", "lacks", "misses", "site", "unwell")
 
     def __init__(self, site: Site, interval: float) -> None:
         self.site = site
         self.interval = interval
-        self.due = 0.0
-        """When it is looked at next (monotonic)."""
         self.misses = 0
         """Looks in vain, or answered badly, one after the other."""
         self.lacks: frozenset[str] = frozenset()
@@ -216,8 +214,6 @@ class PollSettings(msgspec.Struct, frozen=True, kw_only=True):
     """For one look, all in all."""
     silent_after: int = 3
     """Looks in vain, or answered badly, one after the other, after which that is said of a BMC."""
-    silent_for: float = 60.0
-    """Since a BMC did not answer whoever asked, after which that is said of it, whenever it is next looked at."""
     others: float = 30.0
     """Until it is asked again whether a BMC that is another process's has become ours: at our start none is."""
 
@@ -293,35 +289,11 @@ class Poller:
             if known is not None:
                 known.site = site
         for number, root in enumerate(new, 1):
-            self._watched[root] = watched = Watched(sites[root], self.settings.fast * 4)
-            watched.due = now + spread * random.random()
-            heapq.heappush(self._due, (watched.due, root))
+            self._watched[root] = Watched(sites[root], self.settings.fast * 4)
+            heapq.heappush(self._due, (now + spread * random.random(), root))
             if not number % _AT_ONCE:
                 await asyncio.sleep(0)
         self._wake.set()
-
-    def notice_silence(self, roots: Iterable[str], unseen: Container[str] = ()) -> None:
-        """Say of these BMCs that they are silent, or that they answer again. Whoever else asks them (the engine, for
-        power) knows it long before a quiet one is looked at again. ``unseen``: those that do not say whether their
-        nodes are on; one that is not silent is looked at soon, to learn why."""
-        events: list[HardwareEvent] = []
-        for root in roots:
-            watched = self._watched.get(root)
-            if watched is None or not self._mine(watched.site.nodes[0][1]):
-                continue
-            with suppress(StrataError):
-                silence = self._bmcs.silence(watched.site.address)
-                passed = self._bmcs.clock() - silence.since if silence is not None else 0.0
-                if silence is None:
-                    events += self._looker.conduct(watched.site, silent="")
-                    if root in unseen and watched.due > time.monotonic() + 4 * self.settings.fast:
-                        self._again(watched, self.settings.fast)
-                elif passed >= self.settings.silent_for:
-                    why = f": {plain(silence.why, 200)}" if silence.why else ""
-                    told = f"the BMC has not answered for {passed:.0f} s{why}"
-                    events += self._looker.conduct(watched.site, silent=told)
-        if events:
-            self._sink(events)
 
     # when
 
@@ -334,10 +306,10 @@ class Poller:
                     async with asyncio.timeout(wait):
                         await self._wake.wait()
                 continue
-            due, root = heapq.heappop(self._due)
+            _, root = heapq.heappop(self._due)
             watched = self._watched.get(root)
-            if watched is None or watched.due != due:
-                continue  # it has gone, or was given another time
+            if watched is None:
+                continue
             if not self._mine(watched.site.nodes[0][1]):
                 self._again(watched, self.settings.others)
             elif (silence := self._left_alone(watched.site.address)) is not None:
@@ -435,8 +407,8 @@ class Poller:
         return min(self.settings.slow, self.settings.fast * float(1 << min(watched.misses, 10)))
 
     def _again(self, watched: Watched, after: float) -> None:
-        watched.due = time.monotonic() + after * random.uniform(0.8, 1.2)
-        heapq.heappush(self._due, (watched.due, watched.site.root))
+        due = time.monotonic() + after * random.uniform(0.8, 1.2)
+        heapq.heappush(self._due, (due, watched.site.root))
         self._wake.set()
 
     def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:

@@ -11,14 +11,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+import time
 import zlib
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Literal, NamedTuple
 
 import msgspec
 
 from strata.core.errors import NotFound
+from strata.hardware.bmc.protocol import Severity
 from strata.hardware.discovery.sources import bmc_of
 from strata.hardware.events.records import EventSink, HardwareEvent
 from strata.hardware.inventory.changes import changes, is_stranger, unwell, with_unread
@@ -43,7 +45,7 @@ _decode_parts = msgspec.msgpack.Decoder(Parts).decode
 
 def event(change: Change, node_at: Callable[[str], str]) -> HardwareEvent:
     """What others are told of a change. ``node_at``: the name of the node at an address."""
-    severity: Literal["ok", "warning", "critical"] = "ok"
+    severity: Severity = "ok"
     if change.what == "health":
         severity = change.new  # type: ignore[assignment]
     elif change.what in ("removed", "swapped", "moved"):
@@ -267,8 +269,10 @@ class Inventory:
             results.append(result)
             if record is not None:
                 touched.append(record)
+        clashed = self._clashes_of(self._known[one.address] for one in touched if one.address in self._known)
         await self._write(ops)
         self._tell(results, touched)
+        self._tell_resolved(clashed)
         return results
 
     async def place(self, places: Mapping[str, Mapping[str, Place]]) -> None:
@@ -286,10 +290,16 @@ class Inventory:
         if known is None:
             raise NotFound(f"no such BMC: {address[:80]}", hint="list them with: strata hardware list")
         key = BMCS + known.address
+        clashed, parts = self._clashes_of([known]), await self.parts(known.address)
         revision = await ledger.commit(
             author, "hardware.forget", known.address, [Delete(key), Delete(PARTS + known.address)]
         )
         self._followed.wrote(key, None, revision)
+        self._tell_resolved(clashed)
+        # As far as anybody knows, there is nothing there any more that could be unwell.
+        gone = changes(parts.components, Found(address=known.address, identity=known.identity, time=time.time()))
+        if over := [event(self._named(change), self._node_at) for change in gone if change.what == "health"]:
+            self._sink(over)
 
     async def history(
         self, *, since: float | None, limit: int, wanted: Callable[[Change], bool] = lambda change: True
@@ -467,6 +477,33 @@ class Inventory:
 
     # -- telling
 
+    def _clashes_of(self, bmcs: Iterable[Known]) -> dict[tuple[Mark, str], tuple[str, ...]]:
+        """What these claim to have alone, and others do as well: who does."""
+        found = {mark for known in bmcs for mark in marks(known)}
+        return {mark: holders for mark in found if (holders := self._marks.clash(mark))}
+
+    def _tell_resolved(self, clashed: Mapping[tuple[Mark, str], tuple[str, ...]]) -> None:
+        """Tell what only one claims now, to all who did: which of them the alert was about depends on who came last."""
+        over = [
+            self._clash_event(mark, value, holder, "ok", f"{mark} {value} is claimed by one BMC alone again")
+            for (mark, value), holders in sorted(clashed.items())
+            if not self._marks.clash((mark, value))
+            for holder in holders
+        ]
+        if over:
+            self._sink(over)
+
+    def _clash_event(self, mark: Mark, value: str, holder: str, severity: Severity, message: str) -> HardwareEvent:
+        return HardwareEvent(
+            time=time.time(),
+            severity=severity,
+            message=message,
+            source="discovery",
+            key=f"inventory/duplicate-{mark}/{value}",
+            bmc=holder,
+            node=self._node_at(holder),
+        )
+
     def _tell(self, results: Sequence[Recorded], touched: Sequence[Known]) -> None:
         events = [
             event(change, self._node_at)
@@ -478,16 +515,7 @@ class Inventory:
             holders = self._marks.clash((mark, value))
             if not holders:
                 continue
-            events.append(
-                HardwareEvent(
-                    time=touched[0].seen,
-                    severity="warning",
-                    message=f"{mark} {value} is claimed by {len(holders)} BMCs: {', '.join(holders[:4])}",
-                    source="discovery",
-                    key=f"inventory/duplicate-{mark}/{value}",
-                    bmc=holders[-1],
-                    node=self._node_at(holders[-1]),
-                )
-            )
+            said = f"{mark} {value} is claimed by {len(holders)} BMCs: {', '.join(holders[:4])}"
+            events.append(self._clash_event(mark, value, holders[-1], "warning", said))
         if events:
             self._sink(events)

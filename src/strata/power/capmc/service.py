@@ -31,7 +31,7 @@ from strata.power.accounting.records import Spans
 from strata.power.accounting.service import PowerJobs
 from strata.power.capmc.records import CapmcRecords, NodeTable, Switch
 from strata.power.capmc.rules import Rules
-from strata.power.capmc.states import states_of
+from strata.power.capmc.states import powered, states_of
 from strata.power.capping.operations import FROZEN, CapOperations
 from strata.power.capping.sender import CapSender
 from strata.power.capping.terms import CapChange
@@ -42,7 +42,7 @@ from strata.power.series.series import Series
 from strata.power.site.limits import Parameters
 from strata.power.site.site import SitePower
 from strata.power.telemetry.collector import CollectorSettings
-from strata.power.telemetry.columns import PowerColumns, PowerRows, Uids
+from strata.power.telemetry.columns import Floats, PowerColumns, PowerRows, Uids
 
 _PRESS = Right("create", "emergency")
 HELD = "held: a person took it out of automation, and has not given it back"
@@ -125,6 +125,11 @@ class CapmcMachine:
         self._table: NodeTable | None = None
 
     @property
+    def caller(self) -> str:
+        """Who asks, as a part of a key."""
+        return self.who.name.encode().hex()
+
+    @property
     def parameters(self) -> Parameters:
         return self._service.site.parameters() if self._service.site is not None else Parameters()
 
@@ -164,6 +169,7 @@ class CapmcMachine:
             nids=nids,
             uids=self._registry.uids[nodes],
             states=states,
+            hardware=powered(self.fleet, nodes),
             compute=roles.where("compute")[nodes],
             feeds=(roles.where(CHASSIS) | roles.where(OUTLET))[nodes],
             flags=flags,
@@ -171,6 +177,10 @@ class CapmcMachine:
 
     def rows(self, uids: Uids) -> PowerRows:
         return self._service.columns.rows(uids)
+
+    def counters(self, uids: Uids) -> tuple[Floats, Floats, Floats]:
+        """Energy counters as they stand now: joules, of which time, and when each was read. NaN: not read of late."""
+        return self._service.columns.counters.at(uids, self.now(), self.fresh)
 
     def names(self, uids: Uids) -> Sequence[str]:
         return self.fleet.view.names(self._registry.indices_of(uids))

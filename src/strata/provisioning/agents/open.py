@@ -136,10 +136,10 @@ def open_driver(fleet: Fleet, hub: Hub, identity: Identity, sets: Personalities,
         ),
     )
     hub.changed.append(tells(controller, driver))
-    fleet.details.append(driver.builds)
     panics = Panics(controller, driver)
     fleet.of(PanicWatch).panicked.append(panics.take)
     fleet.parts.push_async_callback(panics.close)
+    fleet.details.append(driver.builds)
     bmc = fleet.of(BmcDriver)
     bmc.dark.append(driver.lost_power)
     bmc.lit.append(driver.got_power)
