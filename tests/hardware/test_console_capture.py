@@ -166,3 +166,15 @@ async def test_many_consoles_that_stay_silent_hold_nobody_up(log: ConsoleLog) ->
     await capture.start()
     await until(lambda: fake.open)
     await capture.stop()
+
+
+async def test_a_console_is_opened_only_when_its_turn_has_come(log: ConsoleLog) -> None:
+    fake, turns = FakeConsole(), asyncio.Semaphore(2)
+    nodes = {f"n{i}": "ipmi://a" for i in range(5)}
+    capture = ConsoleCapture(log, lambda address: fake, lambda: nodes, settings=QUICK, turn=turns.acquire)
+    await capture.start()
+    await until(lambda: fake.open == 2)
+    turns.release()
+    await until(lambda: fake.open == 3)
+    assert fake.opened == 3
+    await capture.stop()

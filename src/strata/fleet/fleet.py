@@ -19,6 +19,7 @@ from strata.core.errors import Denied, NotFound
 from strata.core.node import Node
 from strata.fleet.access.principal import Principal
 from strata.fleet.alarm import Alarm
+from strata.fleet.background import Background
 from strata.fleet.columns import Indices, Mask
 from strata.fleet.controller.controller import Controller
 from strata.fleet.nodes.unknown import unknown_nodes
@@ -71,6 +72,8 @@ class Fleet:
         self.writable = Writable(controller.store)
         self.operations = Operations(controller.store, self.ledger, owner=controller.name)
         self.services = Services()
+        self.background = Background()
+        """Gives work that can wait its turns."""
         self.parts = AsyncExitStack()
         """Ends what was started, the last first."""
         self.reasons: list[Callable[[Principal, Node], Sequence[str]]] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -14,13 +13,14 @@ from strata.core.errors import BadRequest, DeviceError
 from strata.core.extras import needs
 from strata.fleet.access.sealing import Seal
 from strata.fleet.alarm import Alarm
+from strata.fleet.files import share
 from strata.fleet.fleet import Fleet, Part
 from strata.hardware.alerts.service import AlertService, open_alerts
 from strata.hardware.bmc.bmcs import Bmcs, Dialect
 from strata.hardware.bmc.driver import BmcDriver
 from strata.hardware.bmc.ipmi.bmc import IpmiBmc
 from strata.hardware.bmc.ipmi.client import IpmiClient
-from strata.hardware.bmc.redfish.client import Credentials, RedfishClient
+from strata.hardware.bmc.redfish.client import Credentials, RedfishClient, RedfishSettings
 from strata.hardware.bmc.redfish.events import RedfishSubscriptions
 from strata.hardware.bmc.redfish.wire import Tls
 from strata.hardware.bmc.service import BmcService
@@ -66,7 +66,8 @@ class Reach:
         self.ipmi = IpmiClient(self._login)
         self.ipmi_store: IpmiStore | None = None
         dialect = Dialect(self.open_ipmi, self.ipmi.forget, self.ipmi.close)
-        self.bmcs = Bmcs(RedfishClient(self._login, tls=self.tls), {"ipmi": dialect})
+        room = RedfishSettings(connections=share("bmcs", most=RedfishSettings().connections))
+        self.bmcs = Bmcs(RedfishClient(self._login, settings=room, tls=self.tls), {"ipmi": dialect})
 
     async def start(self) -> None:
         """Load what is known of credentials and certificates."""
@@ -137,7 +138,8 @@ async def open_hardware(fleet: Fleet, reach: Reach | None = None) -> None:
         addresses=bmc_addresses(fleet.registry),
         mine=fleet.controller.leads if settings.poll else lambda _: False,
         looked=fleet.controller.look_soon,
-        settings=EventSettings(public_url=settings.public_url),
+        turn=fleet.background.turn,
+        settings=EventSettings(public_url=settings.public_url, streams=share("events", most=EventSettings().streams)),
     )
     fleet.put(hub)
     fleet.reasons.append(open_alerts(hub.alerts))
@@ -210,10 +212,8 @@ def _consoles(fleet: Fleet, reach: Reach, hub: EventHub, log: ConsoleLog) -> tup
             return {}
         return {n.name: n.bmc for n in registry.roster.nodes if n is not None and n.bmc and mine(n.name)}
 
-    # Each console is a connection; half of what may be open is for everything else.
-    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    room = CaptureSettings(most=min(CaptureSettings().most, files // 2))
-    capture = ConsoleCapture(log, reach.bmcs.open, captured, settings=room)
+    room = CaptureSettings(most=share("consoles", most=CaptureSettings().most))
+    capture = ConsoleCapture(log, reach.bmcs.open, captured, settings=room, turn=fleet.background.turn)
     messages = KernelMessages(
         log,
         _sender(fleet),

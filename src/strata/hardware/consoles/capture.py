@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Literal
 
 import msgspec
@@ -60,7 +60,8 @@ class Status(msgspec.Struct, kw_only=True):
 
 
 class ConsoleCapture:
-    """Captures the consoles of ``nodes()`` (name → address of its console). Start it, and stop it."""
+    """Captures the consoles of ``nodes()`` (name → address of its console), each opened when its ``turn`` has come.
+    Start it, and stop it."""
 
     def __init__(
         self,
@@ -69,10 +70,12 @@ class ConsoleCapture:
         nodes: Callable[[], Mapping[str, str]],
         *,
         settings: CaptureSettings | None = None,
+        turn: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._log = log
         self._bmc = bmc
         self._nodes = nodes
+        self._wait_turn = turn
         self._settings = settings or CaptureSettings()
         self._opening = asyncio.Semaphore(self._settings.at_once)
         self._running: dict[str, tuple[str, asyncio.Task[None]]] = {}
@@ -182,6 +185,8 @@ class ConsoleCapture:
         async with contextlib.AsyncExitStack() as stack:
             stack.callback(pen.end)
             async with self._opening:
+                if self._wait_turn is not None:
+                    await self._wait_turn()
                 if address.startswith("unix:"):
                     reader, writer = await asyncio.open_unix_connection(address.removeprefix("unix:"))
                     stack.callback(writer.close)
