@@ -23,9 +23,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from fleet import GOAL, simulator
+from controlled import GOAL, simulator
 from load import Door, Load, ask, load, request
-from measure import Figures, arguments, child, cpu_seconds, main, peak_mb, say, scratch, show, wait_until
+from measure import Figures, arguments, child, cpu_seconds, family, main, peak_mb, say, scratch, show, wait_until
 
 KINDS = {"node_get": "/v1/nodes/n00500", "list": "/v1/nodes?select=%40gpu&limit=100"}
 """What is measured: one node, and a filtered list of up to a hundred."""
@@ -86,7 +86,7 @@ def _measure(given: argparse.Namespace, directory: Path, daemon: subprocess.Pope
     token = json.loads(ask(admin, request("POST", "/v1/auth/tokens", body=body)).body)["token"]
     tls = ssl.create_default_context(cafile=state / "ca" / "ca.crt")
     port = int((state / "url").read_text().strip().rpartition(":")[2])
-    strata = Contestant({"": admin, "tls_": Door(("localhost", port), tls)}, tuple(_family(daemon.pid)))
+    strata = Contestant({"": admin, "tls_": Door(("localhost", port), tls)}, tuple(family(daemon.pid)))
     bodies = {kind: ask(admin, request("GET", path)).body for kind, path in KINDS.items()}
     figures: Figures = {"nodes": given.nodes, "connections": given.connections, "seconds_per_phase": given.seconds}
     figures |= {f"{kind}_bytes": len(body) for kind, body in bodies.items()}
@@ -142,14 +142,6 @@ def _bring_to_ready(door: Door, count: int) -> None:
         time.sleep(0.1)
 
 
-def _family(pid: int) -> Iterator[int]:
-    """A process and all below it."""
-    yield pid
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for below in (task / "children").read_text().split():
-            yield from _family(int(below))
-
-
 @contextlib.contextmanager
 def _nginx(directory: Path, bodies: dict[str, bytes], ca: Path, tls: ssl.SSLContext) -> Iterator[Contestant]:
     """nginx with one worker that serves files of the same sizes, on a local socket and with TLS."""
@@ -173,7 +165,7 @@ def _nginx(directory: Path, bodies: dict[str, bytes], ca: Path, tls: ssl.SSLCont
             return False
 
         wait_until("nginx", up, process)
-        yield Contestant(doors, tuple(_family(process.pid)))
+        yield Contestant(doors, tuple(family(process.pid)))
 
 
 def _config(directory: Path, path: Path, port: int, ca: Path) -> str:
