@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 import numpy as np
@@ -13,12 +14,25 @@ from strata.core.nodeset import fold
 from strata.core.state import STATES, State
 from strata.engine.explain import states
 from strata.fleet.access.principal import Principal
+from strata.fleet.columns import Indices
 from strata.fleet.fleet import Fleet
 from strata.fleet.history.history import History
 from strata.fleet.history.records import HistoryPage, PastView
-from strata.fleet.nodes.records import FoldedView, NodePage, NodeQuery, NodeSpec, NodeView, WhyView
+from strata.fleet.nodes.encoded import EncodedNodes
+from strata.fleet.nodes.records import (
+    EncodedNode,
+    EncodedPage,
+    FoldedView,
+    NodePage,
+    NodeQuery,
+    NodeSpec,
+    NodeView,
+    WhyView,
+)
 from strata.fleet.nodes.results import NodeResult
 
+_BREATH = 500
+"""Nodes of a page between two pauses: others want an answer, too."""
 _numbers = re.compile(r"\d+").findall
 
 
@@ -27,19 +41,42 @@ class NodeService:
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
+        self._encoded = EncodedNodes(fleet.controller, fleet.view)
 
     async def nodes_page(self, who: Principal, query: NodeQuery) -> NodePage:
         """A page of the selected nodes."""
+        part, following, total = self._page(who, query)
+        revision, items = self._fleet.controller.changes, []
+        async for few in self._in_pieces(part):
+            items += [self._fleet.view.node(index) for index in few.tolist()]
+        return NodePage(items=tuple(items), next=following, total=total, revision=revision)
+
+    async def nodes_json(self, who: Principal, query: NodeQuery) -> EncodedPage:
+        """The same, encoded."""
+        part, following, total = self._page(who, query)
+        revision, items = self._fleet.controller.changes, []
+        async for few in self._in_pieces(part):
+            items += self._encoded.many(few)
+        return EncodedPage(items=tuple(map(msgspec.Raw, items)), next=following, total=total, revision=revision)
+
+    def _page(self, who: Principal, query: NodeQuery) -> tuple[Indices, str | None, int]:
+        """The nodes of a page, the cursor of the next one, and how many there are in all."""
         nodes = self._fleet.seen(who, query.select)
         if query.state is not None:
             nodes = nodes[self._fleet.view.state_mask(query.state)[nodes]]
         part, following = self._fleet.view.page(self._fleet.view.order(nodes, query.sort), query.after, query.limit)
-        return NodePage(
-            items=tuple(self._fleet.view.node(index) for index in part.tolist()),
-            next=following,
-            total=len(nodes),
-            revision=self._fleet.controller.changes,
-        )
+        return part, following, len(nodes)
+
+    async def _in_pieces(self, nodes: Indices) -> AsyncIterator[Indices]:
+        """A page in pieces, with a pause between two. A node that is gone by then, or whose place another has taken,
+        is left out."""
+        uids = self._fleet.registry.uids[nodes]
+        for start in range(0, len(nodes), _BREATH):
+            piece = nodes[start : start + _BREATH]
+            if start:
+                await asyncio.sleep(0)
+                piece = piece[self._fleet.registry.uids[piece] == uids[start : start + _BREATH]]
+            yield piece
 
     async def nodes_folded(self, who: Principal, select: str, state: State | None) -> FoldedView:
         """The selected nodes in few words."""
@@ -73,6 +110,12 @@ class NodeService:
     async def node(self, who: Principal, name: str) -> NodeView:
         """One node, from memory."""
         return self._fleet.view.node(self._fleet.index(who, name))
+
+    def node_json(self, who: Principal, name: str) -> EncodedNode:
+        """The same, encoded, at once."""
+        index = self._fleet.index(who, name)
+        revision = self._fleet.registry.revisions.item(index)
+        return EncodedNode(self._encoded.one(index), revision, self._fleet.controller.changes)
 
     async def create_nodes(self, who: Principal, specs: Sequence[NodeSpec]) -> Sequence[NodeResult]:
         self._fleet.need_whole_fleet(who, "creating nodes")
