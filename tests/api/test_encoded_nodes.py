@@ -58,6 +58,11 @@ async def test_encoded_nodes_are_what_their_views_would_become(real: RealService
     views = [msgspec.json.encode(fleet.view.node(index)) for index in all_of(real).tolist()]
     assert encoded.many(all_of(real)) == views
     assert [encoded.one(index) for index in all_of(real).tolist()] == views
+    clock = fleet.controller.clock
+    later, epoch = clock.now() + 5.5, clock.to_wall(0.0)
+    clock.now, clock.wall = (lambda: later), (lambda: epoch + later)
+    for index in all_of(real).tolist():
+        assert encoded.one(index) == msgspec.json.encode(fleet.view.node(index)), "and grow older as they should"
     assert len({msgspec.json.decode(view)["state"] for view in views}) > 2, "they are not all alike"
 
 

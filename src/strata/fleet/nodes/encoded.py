@@ -26,9 +26,13 @@ _STATES = tuple(b'"state":' + _encode(state) + b',"facts":{' for state in STATES
 _IDLE = int(Phase.IDLE)
 _KEPT = 50_000
 """Nodes of which what was said is kept encoded: some 60 MB."""
+_SHOWN = 5_000
+"""Nodes that were asked for one by one, and are kept whole until something changes."""
 _FORMS = 10_000
 """Values of a variable that are kept encoded; a variable may have as many as there are nodes."""
 
+_Shown = tuple[int, str, tuple[float, ...]]
+"""A node at a count of changes of the fleet: all but the ages of its facts, and when each was seen."""
 _Said = tuple[bytes, bytes]
 """What people said: before the state, and between the facts and the stamp."""
 
@@ -42,6 +46,7 @@ class EncodedNodes:
         self._registry = controller.registry
         self._engine = controller.engine
         self._said: dict[int, _Said] = {}
+        self._shown: dict[int, _Shown] = {}
         self._edition = -1
         self._forms: dict[str, dict[tuple[int, int, bool], str]] = {}
         """By variable, then by value, source and whether it was implied."""
@@ -67,40 +72,46 @@ class EncodedNodes:
         return found
 
     def one(self, index: int) -> bytes:
-        """One node; the same as ``many`` of it, without arrays."""
-        self._renew()
+        """One node; the same as ``many`` of it, without arrays. As long as nothing changes in the fleet, only its facts
+        grow older."""
+        clock, stamp = self._controller.clock, self._controller.changes
+        now = clock.now()
+        shown = self._shown.get(index)
+        if shown is None or shown[0] != stamp or self._edition != self._registry.edition:
+            self._renew()
+            shown = self._show(index, stamp, clock.to_wall(0.0))
+            if shown is None:
+                return _encode(self._view.node(index))
+            if len(self._shown) >= _SHOWN:
+                self._shown.clear()
+            self._shown[index] = shown
+        _, form, seen = shown
+        return (form % tuple([repr(now - when) if math.isfinite(when) else "null" for when in seen])).encode()
+
+    def _show(self, index: int, stamp: int, epoch: float) -> _Shown | None:
+        """A node in which only the ages are missing; None for one that is out of the ordinary."""
         engine, work = self._engine, self._engine.progress
         if (
             work.phase.item(index) != _IDLE
             or work.fault.item(index)
             or any(observer.blind.item(index) for observer in engine.facts.observers.values())
         ):
-            return _encode(self._view.node(index))
-        clock = self._controller.clock
-        now, epoch = clock.now(), clock.to_wall(0.0)
-        times: dict[float, tuple[str, str]] = {}
-        pieces = []
+            return None
+        pieces, seen = [], []
         for name, column in engine.table.columns.items():
-            seen = column.seen.item(index)
-            when = times.get(seen)
-            if when is None:
-                when = times[seen] = _times(seen, now, epoch)
+            when = column.seen.item(index)
             key = column.fact.item(index), column.source.item(index), column.implied.item(index)
-            pieces.append(self._form(name, column, key) % when)
-        head, tail = self._said_of(index)
-        facts = ",".join(pieces).encode()
-        return b'%b%b%b%b"stamp":%d}' % (
-            head,
-            _STATES[state_of(engine, index)],
-            facts,
-            tail,
-            self._controller.changes,
-        )
+            pieces.append(self._form(name, column, key) % (_times(when, when, epoch)[0], "%s"))
+            seen.append(when)
+        head, tail = (_literal(part.decode()) for part in self._said_of(index))
+        state = _STATES[state_of(engine, index)].decode()
+        return stamp, f'{head}{state}{",".join(pieces)}{tail}"stamp":{stamp}}}', tuple(seen)
 
     def _renew(self) -> None:
         if self._edition != self._registry.edition:
             self._edition = self._registry.edition
             self._said.clear()
+            self._shown.clear()
 
     def _facts(self, nodes: Indices) -> Sequence[bytes]:
         """The facts of each node."""
@@ -140,7 +151,7 @@ class EncodedNodes:
             fact = FactView(
                 value=column.words[value], seen=None, source=column.sources[source], age=None, implied=implied
             )
-            text = _encode({name: fact})[1:-1].decode().replace("%", "%%")
+            text = _literal(_encode({name: fact})[1:-1].decode())
             form = forms[key] = text.replace('"seen":null', '"seen":%s', 1).replace('"age":null', '"age":%s', 1)
         return form
 
@@ -164,3 +175,8 @@ class EncodedNodes:
 def _times(seen: float, now: float, epoch: float) -> tuple[str, str]:
     """When a fact was seen, and how long ago that is."""
     return (repr(epoch + seen), repr(now - seen)) if math.isfinite(seen) else ("null", "null")
+
+
+def _literal(text: str) -> str:
+    """A text that stands for itself in a form."""
+    return text.replace("%", "%%")
