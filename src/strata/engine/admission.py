@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from strata.core.column import Indices
+from strata.core.distinct import distinct, united
 from strata.core.model import Model, Mutation
 from strata.engine.budgets import Budgets, Demand
 from strata.engine.decisions import Kind
@@ -70,7 +71,7 @@ class Admission:
         self._second_chance(able[progress.fault[able]])
         away = progress.alive & (progress.kind != Kind.READY) & (progress.kind != Kind.UNMANAGED)
         demand = Demand(self._busy(now), np.flatnonzero(away), self._standing)
-        for number in np.unique(progress.next[able]).tolist():
+        for number in distinct(progress.next[able]).tolist():
             nodes = able[progress.next[able] == number]
             nodes = nodes[np.lexsort((progress.waiting_since[nodes], progress.urgency[nodes]))]
             under_way = int(np.count_nonzero((progress.phase != Phase.IDLE) & (progress.mutation == number)))
@@ -155,12 +156,12 @@ class Admission:
         under_way = np.flatnonzero(self.progress.phase != Phase.IDLE)
         numbers = self.progress.mutation[under_way]
         busy = {
-            self._in_flight.mutations[n].name: under_way[numbers == n] for n in np.unique(numbers).tolist() if n >= 0
+            self._in_flight.mutations[n].name: under_way[numbers == n] for n in distinct(numbers).tolist() if n >= 0
         }
         for one in self._in_flight.foreign.values():
             # Long after it must have shown, the facts tell more than the intent.
             if now < one.heard + 2 * self.model.mutations[one.mutation].timeout:
-                busy[one.mutation] = np.union1d(busy.get(one.mutation, one.nodes), one.nodes)
+                busy[one.mutation] = united(busy.get(one.mutation, one.nodes), one.nodes)
         return busy
 
     def _ask(self, number: int, nodes: Indices, now: float, asks: list[Ask]) -> None:

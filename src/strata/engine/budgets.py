@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from strata.core.column import Indices
+from strata.core.distinct import distinct, without
 from strata.core.model import Budget, Model, Mutation
 
 Keys = npt.NDArray[np.int32]
@@ -120,7 +121,7 @@ class _Meter:
         parts = [demand.busy[name] for name in self.mutations if name in demand.busy]
         if self.budget.standing:
             parts += [demand.standing(name) for name in self.mutations]
-        return np.unique(np.concatenate(parts)) if parts else nobody
+        return distinct(np.concatenate(parts)) if parts else nobody
 
 
 class Budgets:
@@ -173,7 +174,7 @@ class Budgets:
             in_use = meter.in_use(demand, nodes[:0])
             if not meter.budget.unavailable:
                 # Somebody may have begun one of these before: it is charged here, and not twice.
-                in_use = np.setdiff1d(in_use, nodes, assume_unique=True)
+                in_use = without(in_use, nodes)
             for division in meter.divisions:
                 open_ = np.flatnonzero(verdict == -1)
                 keys = division.keys[nodes[open_]]

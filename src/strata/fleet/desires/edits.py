@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 import numpy as np
 
+from strata.core.distinct import distinct
 from strata.core.errors import BadRequest, Conflict, NotFound
 from strata.fleet.columns import Indices, Mask
 from strata.fleet.desires import overrides as rows
@@ -62,7 +63,7 @@ class DesireEdits(Editor):
         changed = np.zeros(len(nodes), dtype=np.bool_)
         conflicts = dict.fromkeys(np.flatnonzero(uids < 0).tolist(), "there is no such node any more")
         revision, attempts = self.registry.revision, 0
-        left = np.unique(uids[uids >= 0] // rows.CHUNK).tolist()
+        left = distinct(uids[uids >= 0] // rows.CHUNK).tolist()
         while left:
             found = await self._rows(left)
             attempts += 1

@@ -7,8 +7,8 @@ import re
 from collections.abc import AsyncIterator, Sequence
 
 import msgspec
-import numpy as np
 
+from strata.core.distinct import distinct
 from strata.core.errors import Unavailable
 from strata.core.nodeset import fold
 from strata.core.state import STATES, State
@@ -87,7 +87,7 @@ class NodeService:
             nodes, numbers = nodes[keep], numbers[keep]
         by_state = {
             STATES[number]: fold(self._fleet.view.names(nodes[numbers == number]))
-            for number in np.unique(numbers).tolist()
+            for number in distinct(numbers).tolist()
         }
         return FoldedView(
             nodeset=fold(self._fleet.view.names(nodes)),
@@ -102,7 +102,7 @@ class NodeService:
     async def locations(self, who: Principal, select: str, kind: str) -> Sequence[str]:
         """Where the selected nodes are."""
         words = self._fleet.visible(who).location(kind)
-        used = np.unique(words.codes[self._fleet.seen(who, select)]).tolist()
+        used = distinct(words.codes[self._fleet.seen(who, select)]).tolist()
         found = filter(None, (words.table[code] for code in used))
         # Of one kind all have the same letters: their numbers are what they are sorted by.
         return sorted(found, key=lambda place: tuple(map(int, _numbers(place))))

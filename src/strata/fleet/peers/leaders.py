@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from strata.core.decoding import UNREADABLE
+from strata.core.distinct import distinct
 from strata.core.errors import NotFound, OutcomeUnknown, StrataError, Unavailable
 from strata.fleet.controller.controller import Controller
 from strata.fleet.peers.client import PeerClient
@@ -102,7 +103,7 @@ class LeaderClient:
         led = controller.engine.progress.epoch[indices[known]] > 0
         shards[known] = np.where(led, _OURS, registry.uids[indices[known]] % controller.settings.shards)
         found = ByLeader(here=[], there={}, nowhere={})
-        for shard in np.unique(shards).tolist():
+        for shard in distinct(shards).tolist():
             part = [names[place] for place in np.flatnonzero(shards == shard).tolist()]
             try:
                 if shard == _NOWHERE:

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from strata.core.distinct import common
 from strata.power.capmc.reply import EBADE, NO_DATA, Refusal, Reply, aside, columns, objects, of_nids, reply, said
 from strata.power.capmc.request import Ask, chosen, moment, nids_of, stamped, word, written
 from strata.power.capmc.service import CapmcMachine
@@ -87,7 +88,7 @@ async def _used(machine: CapmcMachine, ask: Ask) -> _Used:
         ran = await machine.ran(job=job, apid=apid)
         if ran is None:
             raise Refusal(400, "BAD_JOB_ID" if job else "BAD_APID")
-        uids = ran.uids if not len(nids) else np.intersect1d(ran.uids, table.uids[chosen(table, nids)])
+        uids = ran.uids if not len(nids) else common(ran.uids, table.uids[chosen(table, nids)])
         spans = list(ran.spans)
     until = now if end is None else min(end, now)
     spans = [(a if start is None else max(a, start), min(b, until)) for a, b in spans]

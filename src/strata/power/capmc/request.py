@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from strata.core.distinct import distinct
 from strata.power.capmc.records import NodeTable, Positions
 from strata.power.capmc.reply import Refusal, undefined
 
@@ -86,8 +87,8 @@ def chosen(table: NodeTable, nids: Nids, *, compute: bool = False) -> Positions:
         return np.flatnonzero(everybody)
     at = table.find(nids)
     if (at < 0).any():
-        raise undefined(np.unique(nids[at < 0]).tolist())
-    return np.unique(at)
+        raise undefined(distinct(nids[at < 0]).tolist())
+    return distinct(at)
 
 
 def objects_of(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:

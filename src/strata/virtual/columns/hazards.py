@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from strata.core.column import Indices
+from strata.core.distinct import distinct
 from strata.virtual.draw import Floats, Stream, uniform
 from strata.virtual.faults import NO_FAULTS, RATES, Faults
 
@@ -38,7 +39,7 @@ class Hazards:
             uniform(self._seed, Stream.KIND, idx, self._strikes[idx]),
             side="right",
         )
-        for code in np.unique(kind).tolist():
+        for code in distinct(kind).tolist():
             yield RATES[min(code, len(RATES) - 1)], kind == code
 
     def passed(self, idx: Indices) -> None:

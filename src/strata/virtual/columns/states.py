@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from strata.core.column import Codes, Indices
+from strata.core.distinct import distinct
 from strata.virtual.columns.hazards import Hazards
 from strata.virtual.columns.jobs import Jobs
 from strata.virtual.draw import Floats
@@ -106,7 +107,7 @@ class States:
     def _finish(self, idx: Indices) -> None:
         """End the transitions under way."""
         doing = self.doing[idx]
-        for code in np.unique(doing).tolist():
+        for code in distinct(doing).tolist():
             self._land(MUTATIONS[code], idx[doing == code])
         self.cancel(idx)
 
