@@ -34,12 +34,12 @@ from strata.platform.model import LAYER as PLATFORM
 from strata.provisioning.model import LAYER as PROVISIONING
 from strata.store.audit import Ledger
 from strata.store.sqlite import SqliteStore
-from strata.virtual.agent_driver import AgentDriver
-from strata.virtual.bmc_server import SIMULATED_ACCOUNT
-from strata.virtual.driver import sim_drivers
-from strata.virtual.faults import Timing
-from strata.virtual.fleet import simulated_groups, simulated_nodes
-from strata.virtual.nodes import SimNodes
+from strata.virtual.bmc.server import SIMULATED_ACCOUNT
+from strata.virtual.fleet.agents import AgentDriver
+from strata.virtual.fleet.driver import sim_drivers
+from strata.virtual.fleet.faults import Timing
+from strata.virtual.fleet.names import simulated_groups, simulated_nodes
+from strata.virtual.fleet.nodes import SimNodes
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from support.rooms import OpenFleet
@@ -131,7 +131,7 @@ def in_process(count: int, seed: int) -> tuple[SimNodes, dict[str, Driver]]:
 @contextlib.contextmanager
 def simulator(count: int, seed: int, *, scale: float = 0.0) -> Iterator[tuple[str, int]]:
     """The same nodes in a process of their own, behind sockets: its address and pid."""
-    command = [sys.executable, "-m", "strata.virtual.bmc_server"]
+    command = [sys.executable, "-m", "strata.virtual.bmc.server"]
     command += ["--nodes", str(count), "--seed", str(seed), "--scale", str(scale)]
     with child(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

@@ -24,8 +24,8 @@ from pathlib import Path
 from load import Door, ask, request
 from measure import Figures, arguments, child, cpu_seconds, family, main, peak_mb, percentile, say, scratch, show
 
-from strata.cli.background import SERVICE, SIMULATOR
-from strata.core import process as ps
+from strata.cli.up.background import SERVICE, SIMULATOR
+from strata.core.host import process as ps
 
 PAUSE = 0.1
 """Seconds between two questions."""
@@ -97,7 +97,7 @@ def _brought_up(given: argparse.Namespace, state: Path) -> Iterator[tuple[subpro
         with child([sys.executable, "-m", "strata.cli", "up", *options], **quiet) as up:
             yield up, begun
     finally:
-        _timed("down", "--state-dir", str(state))
+        _timed("down", "--delete", "--state-dir", str(state))
 
 
 class Person(threading.Thread):

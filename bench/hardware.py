@@ -31,8 +31,8 @@ from strata.hardware.discovery.sweep import Discovery
 from strata.hardware.inventory.records import Found
 from strata.hardware.inventory.store import Inventory
 from strata.store.sqlite import SqliteStore
-from strata.virtual.bmc_server import SIMULATED_ACCOUNT
-from strata.virtual.fleet import node_names
+from strata.virtual.bmc.server import SIMULATED_ACCOUNT
+from strata.virtual.fleet.names import node_names
 
 SYSTEM = "/redfish/v1/Systems/1"
 

@@ -33,7 +33,7 @@ from strata.fleet.access.credentials import Authenticator
 from strata.fleet.access.principal import LOCAL_ADMIN
 from strata.fleet.desires.records import DesireChange, DocumentSpec
 from strata.fleet.plans.records import PlanRequest
-from strata.virtual.nodes import SimNodes
+from strata.virtual.fleet.nodes import SimNodes
 from support.rooms import OpenFleet, api_services
 
 STAGES: tuple[dict[str, str], ...] = (

@@ -222,7 +222,9 @@ def _variables(variables: Iterable[Any]) -> str:
     rows = (
         (
             code(v.name),
-            "any value" if v.open else ", ".join(code(value) for value in v.values),
+            ("any value" + (", on a canary first" if v.canary else ""))
+            if v.open
+            else ", ".join(code(value) for value in v.values),
             f"{v.ages_out_after:g} s" if v.ages_out_after is not None else "never",
             code(v.observer),
             _conditions(v.lost_when),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from strata.core.room import Room
 
@@ -50,12 +50,35 @@ ROOMS = (
 )
 
 
-def rooms() -> Iterator[Room]:
-    """All of them, in order."""
+def rooms(layer: str = "") -> Iterator[Room]:
+    """All of them, in order; or those of one layer."""
     for name in ROOMS:
-        room = importlib.import_module(f"strata.{name}").ROOM
-        assert isinstance(room, Room)
-        yield room
+        if not layer or name.partition(".")[0] == layer:
+            room = importlib.import_module(f"strata.{name}").ROOM
+            assert isinstance(room, Room)
+            yield room
+
+
+class Opens(Protocol):
+    """What rooms are opened on: a fleet."""
+
+    def put(self, service: Any) -> Any:
+        """Let others find a service by its type."""
+
+    async def keep(self, part: Any) -> Any:
+        """Start a part now, and stop it when the fleet stops."""
+
+
+def put_services(fleet: Opens, layer: str) -> list[Any]:
+    """Make the services that the layer's rooms name, and put them on the fleet."""
+    return [fleet.put(_named(place)(fleet)) for room in rooms(layer) for place in room.services]
+
+
+async def open_services(fleet: Opens, layer: str) -> None:
+    """The same, and start those that are to be started."""
+    for service in put_services(fleet, layer):
+        if hasattr(service, "start"):
+            await fleet.keep(service)
 
 
 def handlers() -> list[Any]:
@@ -68,8 +91,7 @@ def apps(kind: Literal["apps", "raw_apps"]) -> dict[str, Any]:
     found = {}
     for room in rooms():
         for path, place in getattr(room, kind).items():
-            module, _, name = place.partition(":")
-            found[path] = getattr(importlib.import_module(module), name)
+            found[path] = _named(place)
     return found
 
 
@@ -83,3 +105,8 @@ def commands(group: str = "") -> Mapping[str, Mapping[str, str]]:
                 if before == group:
                     found.setdefault(section, {})[last] = place
     return found
+
+
+def _named(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)

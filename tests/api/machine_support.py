@@ -10,7 +10,7 @@ import msgspec
 from redfish_support import RedfishService
 
 from strata.fleet.nodes.records import FactView, NodeSpec
-from strata.virtual.fleet import simulated_nodes
+from strata.virtual.fleet.names import simulated_nodes
 from support.fake_machine import furnish
 
 ROOT = "/redfish/v1"

@@ -45,12 +45,12 @@ from strata.hardware.settings import HardwareSettings
 from strata.provisioning.directory import Directory
 from strata.provisioning.settings import ProvisioningSettings, minos_dir
 from strata.store.open import open_store
-from strata.virtual.bmc_server import SIMULATED_ACCOUNT, BmcServer
-from strata.virtual.driver import sim_drivers
-from strata.virtual.faults import Timing
-from strata.virtual.fleet import simulated_groups, simulated_nodes
-from strata.virtual.nodes import SimNodes
-from strata.virtual.plant import Plant
+from strata.virtual.bmc.server import SIMULATED_ACCOUNT, BmcServer
+from strata.virtual.fleet.driver import sim_drivers
+from strata.virtual.fleet.faults import Timing
+from strata.virtual.fleet.names import simulated_groups, simulated_nodes
+from strata.virtual.fleet.nodes import SimNodes
+from strata.virtual.plant.plant import Plant
 from support.pure_fleet import BUILT_IN
 from support.rooms import OpenFleet, api_services
 from support.signed_builds import a_manifest, digest_of, put_build

@@ -18,7 +18,7 @@ import httpx
 
 from strata.api.nginx import Nginx, free_port
 from strata.api.nginx_config import FrontDoor
-from strata.api.redfish.push import EventPush
+from strata.api.redfish.resources.push import EventPush
 from strata.api.server import ApiServer
 from strata.api.services import FrontSecret
 from strata.daemon.settings import Settings
@@ -36,10 +36,10 @@ from strata.fleet.selectors.language import parse
 from strata.fleet.settings import LeadershipSettings, StoreSettings
 from strata.hardware.alerts.service import AlertService
 from strata.store.open import open_store
-from strata.virtual.driver import sim_drivers
-from strata.virtual.faults import Timing
-from strata.virtual.fleet import simulated_groups, simulated_nodes
-from strata.virtual.nodes import SimNodes
+from strata.virtual.fleet.driver import sim_drivers
+from strata.virtual.fleet.faults import Timing
+from strata.virtual.fleet.names import simulated_groups, simulated_nodes
+from strata.virtual.fleet.nodes import SimNodes
 from support.fake_machine import Ground, fake_machine, furnish
 from support.pure_fleet import BUILT_IN
 from support.rooms import OpenFleet, api_services

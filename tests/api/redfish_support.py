@@ -11,9 +11,9 @@ import httpx
 from api_support import Service
 
 from strata.api.front import Door
-from strata.api.redfish.app import RedfishApp
-from strata.api.redfish.push import EventPush
-from strata.api.redfish.route import Route
+from strata.api.redfish.protocol.app import RedfishApp
+from strata.api.redfish.protocol.route import Route
+from strata.api.redfish.resources.push import EventPush
 from strata.api.rights import WHO
 from strata.api.services import SERVICES
 from strata.fleet.access.accounts import Accounts

@@ -12,7 +12,7 @@ from msgspec import Meta, inspect
 
 from strata.api.app import openapi_schema
 from strata.core.errors import BadRequest
-from strata.core.forms import FORMS, in_words, meaning
+from strata.core.input.forms import FORMS, in_words, meaning
 from strata.core.texts import In
 from strata.fleet.nodes.records import NodeSpec
 from strata.provisioning.agents.records import AdoptMachine
@@ -105,7 +105,7 @@ def test_an_explanation_is_words_and_an_example_that_would_be_accepted() -> None
         (
             PersonalitySpec,
             {"members": [{"name": "a", "release": "x:1", "ready": {"kinds": "tcp"}}]},
-            "unknown key 'kinds'; accepted are kind, path, port, argv, within (did you mean kind?)",
+            "unknown key 'kinds'; accepted are kind, path, port, argv, within, every (did you mean kind?)",
         ),
         (Profile, {"method": "pxe"}, "'pxe' is none of: http, ipxe, media"),
         (PersonalitySpec, {"members": 3}, "must be a list, not a whole number - at `$.members`"),

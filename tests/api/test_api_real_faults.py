@@ -53,7 +53,7 @@ async def test_no_get_changes_anything(real: RealService, client: httpx.AsyncCli
     await provide(real, ids)
     await live(real, ids)
     medium = (await real.of(BootService).media.begin("n00003")).rpartition("/")[2]
-    policy = {"text": "name: cap\nlimit: 10 kW\n", "without_rehearsal": "a test"}
+    policy = {"text": "name: cap\nlimit: 10 kW\n", "without_simulation": "a test"}
     made = await client.put("/v1/power/policies/cap", json=policy)
     assert made.status_code == 200, made.text
     names = {

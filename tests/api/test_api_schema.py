@@ -10,7 +10,7 @@ from api_support import Service
 from schema_checks import ask_and_check, examples, schema_of
 
 from strata.api.app import create_litestar, openapi_schema
-from strata.api.redfish.events import SSE
+from strata.api.redfish.resources.events import SSE
 from strata.api.rights import handlers_of
 from strata.api.streams import STREAMS, is_stream
 from strata.fleet.access.authority import Authority

@@ -9,8 +9,8 @@ import pytest
 from api_support import Service
 from redfish_support import bare_client, keys
 
-from strata.api.redfish.route import Call, Json, Reply, Route, collection
-from strata.api.redfish.table import Table
+from strata.api.redfish.protocol.route import Call, Json, Reply, Route, collection
+from strata.api.redfish.protocol.table import Table
 from strata.api.services import Limits
 from strata.core import errors as e
 from strata.fleet.access.principal import Principal, Right

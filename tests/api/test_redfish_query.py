@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redfish_support import bare_client, keys
 
-from strata.api.redfish import query as queries
-from strata.api.redfish.filter import compile_filter
-from strata.api.redfish.route import Call, Json, Route, collection, link
+from strata.api.redfish.protocol import query as queries
+from strata.api.redfish.protocol.filter import compile_filter
+from strata.api.redfish.protocol.route import Call, Json, Route, collection, link
 from strata.core.errors import BadRequest, NotFound
 from strata.fleet.access.principal import Principal, Right
 

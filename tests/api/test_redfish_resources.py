@@ -117,7 +117,7 @@ async def test_open_alerts_and_faults_are_its_health(service: MachineService, cl
 async def test_a_controller_that_is_slow_or_dead_does_not_keep_its_system_from_being_shown(
     service: MachineService, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("strata.api.redfish.live.PATIENCE", 0.01)
+    monkeypatch.setattr("strata.api.redfish.resources.live.PATIENCE", 0.01)
     service.ground.slow = 0.2
     service.ground.dead.add("n001")
     for node in ("n000", "n001"):
@@ -346,6 +346,6 @@ async def test_an_address_survives_being_an_id(client: httpx.AsyncClient, servic
 
 
 def test_what_a_node_can_be_is_a_state_that_has_a_health() -> None:
-    from strata.api.redfish.systems import _HEALTH
+    from strata.api.redfish.resources.systems import _HEALTH
 
     assert set(_HEALTH) <= set(State.__args__)  # type: ignore[attr-defined]

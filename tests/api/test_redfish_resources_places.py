@@ -10,7 +10,7 @@ import httpx
 import pytest
 from machine_support import ROOT, MachineService, get, members
 
-from strata.api.redfish.live import Kept
+from strata.api.redfish.resources.live import Kept
 from strata.core.errors import DeviceError
 
 HERE = f"{ROOT}/Chassis/node-n000"

@@ -9,7 +9,7 @@ import pytest
 from machine_support import ROOT, MachineService, get, members
 
 import strata
-from strata.api.redfish.ids import address_of, controller_id, manager
+from strata.api.redfish.resources.ids import address_of, bmc_id, manager
 from support.fake_machine import PDU_ADDRESS, address
 
 AGGREGATES = f"{ROOT}/AggregationService/Aggregates"
@@ -42,7 +42,7 @@ async def test_the_managers_are_strata_and_the_controllers_that_were_discovered(
     service.ground.undiscovered.update({"n002", "n003", "n004", "n005"})
     found = await get(client, "Managers")
     known = [address("n000"), address("n001"), PDU_ADDRESS]
-    assert members(found) == ["strata", *map(controller_id, known)]
+    assert members(found) == ["strata", *map(bmc_id, known)]
     own = await get(client, "Managers/strata")
     assert (own["ManagerType"], own["FirmwareVersion"]) == ("Service", strata.__version__)
     bmc = await get(client, found["Members"][1]["@odata.id"])
@@ -53,8 +53,8 @@ async def test_the_managers_are_strata_and_the_controllers_that_were_discovered(
     "where", ["https://10.0.0.1:443/redfish/v1/Systems/A", "bmc_3A", "[fe80::1%eth0]", "ünï", "a_b_c", ""]
 )
 def test_an_address_can_be_had_back_from_its_id(where: str) -> None:
-    assert address_of(controller_id(where)) == where
-    assert controller_id(where).replace("-", "").replace("_", "").replace(".", "").isalnum()
+    assert address_of(bmc_id(where)) == where
+    assert bmc_id(where).replace("-", "").replace("_", "").replace(".", "").isalnum()
 
 
 @pytest.mark.parametrize("ident", ["bmc-https_3A_2F_2Fnowhere", "bmc-", "else", "bmc-_FF"])
@@ -127,7 +127,7 @@ async def test_firmware_is_stratas_the_controllers_and_the_nodes(
 ) -> None:
     service.ground.undiscovered.update({"n001", "n002", "n003", "n004", "n005"})
     found = await get(client, "UpdateService/FirmwareInventory")
-    assert members(found) == ["strata", controller_id(address("n000")), controller_id(PDU_ADDRESS), "system-n000"]
+    assert members(found) == ["strata", bmc_id(address("n000")), bmc_id(PDU_ADDRESS), "system-n000"]
     versions = [(await get(client, link["@odata.id"]))["Version"] for link in found["Members"]]
     assert versions == [strata.__version__, "2.40", "2.40", "BIOS 1.2"]
     assert (await client.get(f"{ROOT}/UpdateService/FirmwareInventory/system-n001")).status_code == 404

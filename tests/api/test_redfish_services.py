@@ -15,10 +15,11 @@ import pytest
 from aiohttp import web
 from redfish_support import ROOT, RedfishService, keys, redfish_service
 
-from strata.api.redfish import push as push_module
-from strata.api.redfish.metadata import SCHEMAS
+from strata.api.redfish.protocol.schemas import SCHEMAS
+from strata.api.redfish.resources import push as push_module
 from strata.api.redfish.routes import ROUTES
 from strata.api.services import Watchers
+from strata.core.errors import Corrupt
 from strata.fleet.access.principal import LOCAL_ADMIN, ROLES, Principal, Role
 from strata.fleet.access.sealing import Seal
 from strata.hardware.alerts.service import AlertService
@@ -290,6 +291,26 @@ async def test_a_destination_that_was_stored_in_the_open_is_sealed_at_the_next_s
         assert found is not None and b"s3cret" not in found.value
     finally:
         await other.stop()
+
+
+async def test_a_destination_that_no_key_opens_takes_nobody_elses_events_and_can_be_deleted(
+    service: RedfishService, client: httpx.AsyncClient, receiver: Receiver
+) -> None:
+    path = await subscribe(client, "http://127.0.0.1:9/?token=s3cret")
+    other = push_module.EventPush(service.store, service.ledger, Seal([b"x" * 32]))
+    await other.start()
+    try:
+        await subscribe(client, receiver.url)
+        assert other.all() == []
+        ident = path.rpartition("/")[2]
+        with pytest.raises(Corrupt, match="does not hold"):
+            other.get(ident)
+        await other.delete(LOCAL_ADMIN, ident)
+        assert await service.store.get(f"redfish-subscription/{ident}") is None
+    finally:
+        await other.stop()
+    service.push.publish([event(1)])
+    assert (await receiver.next())["Events"]
 
 
 async def test_a_receiver_that_fails_is_tried_again_then_told_of(

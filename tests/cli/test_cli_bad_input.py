@@ -48,7 +48,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("personality put list.yaml", "list.yaml: a personality is a mapping with name and members"),
         ("personality put rubbish", "rubbish: cannot be read: it is not UTF-8 text"),
         ("personality put unclosed.yaml", "unclosed.yaml, line 2: not YAML: "),
-        ("personality put nameless.yaml", "nameless.yaml: a set has a name"),
+        ("personality put nameless.yaml", "nameless.yaml: a personality has a name"),
         ("personality put date.yaml", "write dates, and what else YAML takes for something, in quotes"),
         ("personality put nan.yaml", "nan.yaml: holds something besides texts, numbers"),
         ("personality put bytes.yaml", "bytes.yaml: holds something besides texts, numbers"),

@@ -28,7 +28,7 @@ SUMMARY = {
 def part(ident: str, kind: str, parent: str = "", **more: Any) -> Json:
     empty = {"slot": "", "vendor": "", "model": "", "part": "", "serial": "", "firmware": "", "shape": ""}
     return {
-        "controller": "https://bmc1", "node": "n1", "id": ident, "kind": kind, "name": ident, "parent": parent, **empty,
+        "bmc": "https://bmc1", "node": "n1", "id": ident, "kind": kind, "name": ident, "parent": parent, **empty,
         "health": "ok", "macs": [], "facts": {}, **more,
     }  # fmt: skip
 
@@ -42,9 +42,10 @@ PARTS = [
 REPORT: Json = {
     "job": "j1", "found": 12, "new": 10, "changed": 1, "swapped": 1, "silent": 2, "failed": 0, "troubled": 1,
     "conflicts": 3, "located": 5, "adopted": 9, "updated": 1, "refused": [], "refused_count": 0,
+    "not_understood": {"OutletGroup": 1, "ResourceBlock": 4},
 }  # fmt: skip
 CHANGE = {
-    "time": 1_700_000_000.0, "what": "swapped", "controller": "https://bmc1", "node": "n1", "component": "/s/d1",
+    "time": 1_700_000_000.0, "what": "swapped", "bmc": "https://bmc1", "node": "n1", "component": "/s/d1",
     "kind": "memory", "old": "M1", "new": "M9", "detail": "DIMM1",
 }  # fmt: skip
 CONFLICT = {
@@ -67,7 +68,7 @@ class Hardware:
         return [
             ("POST", "/v1/hardware/discover", "", self.discover),
             ("GET", "/v1/hardware/discover/([^/]+)", "", lambda fake, call: self.report),
-            ("GET", "/v1/hardware/controllers", "limit cursor", lambda fake, call: {"items": [SUMMARY], "next": None}),
+            ("GET", "/v1/hardware/bmcs", "limit cursor", lambda fake, call: {"items": [SUMMARY], "next": None}),
             ("GET", "/v1/hardware/controller", "address", lambda f, c: {"summary": SUMMARY, "components": PARTS}),
             ("DELETE", "/v1/hardware/controller", "address", self.forget),
             ("GET", "/v1/nodes/([^/]+)/hardware", "", self.of_node),
@@ -83,7 +84,7 @@ class Hardware:
 
     def of_node(self, fake: FakeServer, call: Call) -> Json:
         return {
-            "node": call.name, "controller": "https://bmc1", "identity": IDENTITY, "seen": 1_700_000_000.0,
+            "node": call.name, "bmc": "https://bmc1", "identity": IDENTITY, "seen": 1_700_000_000.0,
             "serial": "S1", "uuid": "u1", "components": PARTS,
         }  # fmt: skip
 
@@ -128,6 +129,7 @@ def test_discover_sends_what_was_given_and_tells_what_it_came_to(run: Run, hardw
     assert "12 found: 10 new, 1 changed, 1 swapped; 2 silent" in done.out
     assert "9 nodes adopted, 1 updated" in done.out
     assert "3 conflicts: strata hardware conflicts" in done.err
+    assert "kept by the BMCs' own names: 4 ResourceBlock, 1 OutletGroup" in done.out
 
 
 @pytest.mark.slow

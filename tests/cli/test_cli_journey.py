@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from strata.cli import journey
 from strata.cli.output import Output
+from strata.cli.up import journey
 
 
 def facts(**values: str) -> dict[str, Any]:

@@ -23,7 +23,7 @@ class Policies:
     def __init__(self) -> None:
         self.site = SITE
         self.called: list[tuple[str, str, Json]] = []
-        self.rehearsed: Json | None = {
+        self.simulated: Json | None = {
             "author": "ada", "time": 1.7e9, "nodes": 8000, "days": 1.0, "limit": 2e6, "peak": 1.9e6,
         }  # fmt: skip
 
@@ -39,7 +39,7 @@ class Policies:
     def one(self) -> Json:
         return {
             "name": "night", "doc": "", "enabled": True, "limit": 2e6, "author": "ada", "time": 1.7e9, "digest": "0f",
-            "rehearsed": self.rehearsed, "unrehearsed": "no time", "text": "limit: 2MW\nname: \x1b[2J\n",
+            "simulated": self.simulated, "unsimulated": "no time", "text": "limit: 2MW\nname: \x1b[2J\n",
         }  # fmt: skip
 
     def all(self, server: FakeServer, call: Call) -> Json:
@@ -56,7 +56,7 @@ def policies(monkeypatch: pytest.MonkeyPatch) -> Policies:
         ("POST", "/v1/power/policies/([^/]+)/enable", "", found.asked("enable")),
         ("POST", "/v1/power/policies/([^/]+)/disable", "", found.asked("disable")),
         ("DELETE", "/v1/power/policies/([^/]+)", "", found.asked("delete")),
-        ("POST", "/v1/power/rehearsals", "", found.asked("rehearse")),
+        ("POST", "/v1/power/simulations", "", found.asked("simulate")),
     ]
     monkeypatch.setattr(fake_server, "ROUTES", [*fake_server.ROUTES, *routes])
     return found
@@ -67,7 +67,7 @@ def test_the_list_says_where_the_site_stands(server: FakeServer, run: Run, polic
     assert done.code == 0, done.err
     assert done.lines[1].split()[:4] == ["night", "yes", "2", "MW"] and "8000 nodes, peak 1.9 MW" in done.lines[1]
     assert "limit 2 MW, at most 1.9 MW may be drawn now, 3 nodes with a command under way, kept by c1" in done.err
-    policies.rehearsed = None
+    policies.simulated = None
     policies.site = {**SITE, "limit": None, "policy": "", "allowed": None}
     done = run("power", "policy", "list")
     assert "no: no time" in done.lines[1] and "The site has no limit, and no policy runs." in done.err
@@ -106,7 +106,7 @@ def test_a_simulation_is_told_to_the_service(server: FakeServer, run: Run, polic
     done = run("power", "simulate", "--policy", file, "--nodes", "50", "--days", "0.05", "--alone")
     assert done.code == 0 and "recorded as simulated" in done.err
     [(what, _, body)] = policies.called
-    assert what == "rehearse"
+    assert what == "simulate"
     assert (body["text"], body["nodes"], body["limit"]) == ("limit: 20kW\ncap: 300W\n", 50, 20_000)
     run("power", "simulate", "--policy", file, "--nodes", "50", "--days", "0.05", "--alone", "--no-record")
     run("power", "simulate", "--policy", file, "--nodes", "50", "--days", "0.05", "--alone", "--limit", "30kW")

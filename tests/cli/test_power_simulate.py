@@ -49,11 +49,11 @@ def test_only_the_service_of_the_state_directory_is_told(
 ) -> None:
     told: list[dict[str, object]] = []
 
-    def rehearsed(_: FakeServer, call: Call) -> dict[str, object]:
+    def simulated(_: FakeServer, call: Call) -> dict[str, object]:
         told.append(call.body)
         return {}
 
-    route = ("POST", "/v1/power/rehearsals", "", rehearsed)
+    route = ("POST", "/v1/power/simulations", "", simulated)
     monkeypatch.setattr(fake_server, "ROUTES", [*fake_server.ROUTES, route])
     asked = ("--policy", policy, "--nodes", "60", "--days", "0.1", "--alone")
     assert simulate(capsys, *asked)[0] == 0

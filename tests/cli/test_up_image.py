@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from strata.cli import up_image
 from strata.cli.client import Client
 from strata.cli.output import Output
 from strata.cli.transport import Credentials, Endpoint
+from strata.cli.up import image as up_image
 from support.image_site import ImageSite
 
 pytestmark = pytest.mark.slow

@@ -23,10 +23,10 @@ from strata.hardware.events.hub import EventHub
 from strata.hardware.events.site import bmc_addresses
 from strata.hardware.model import LAYER as HARDWARE
 from strata.store.memory import MemoryStore
-from strata.virtual.bmc_server import BmcServer
-from strata.virtual.faults import Timing
-from strata.virtual.fleet import simulated_nodes
-from strata.virtual.nodes import SimNodes
+from strata.virtual.bmc.server import BmcServer
+from strata.virtual.fleet.faults import Timing
+from strata.virtual.fleet.names import simulated_nodes
+from strata.virtual.fleet.nodes import SimNodes
 from support.rooms import OpenFleet
 
 COUNT = 8

@@ -19,8 +19,8 @@ from strata.hardware.bmc.protocol import Boot
 from strata.provisioning.agents import driver as node_aim
 from strata.provisioning.agents.driver import BootWay
 from strata.provisioning.identity.records import BootRecord
-from strata.virtual.faults import Timing
-from strata.virtual.nodes import SimNodes
+from strata.virtual.fleet.faults import Timing
+from strata.virtual.fleet.nodes import SimNodes
 from support.agent_site import AgentSite, FakeIdentity, agent_site
 from support.fake_agents import FakeAgent, http_over, running
 

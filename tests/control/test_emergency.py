@@ -14,7 +14,7 @@ from strata.fleet.access.principal import LOCAL_ADMIN, Principal
 from strata.fleet.desires.records import DesireChange
 from strata.hardware.emergency.records import EmergencyReport, EmergencyRequest
 from strata.hardware.emergency.service import EmergencyService
-from strata.virtual.fleet import PER_CHASSIS, chassis_name, outlet_name
+from strata.virtual.fleet.names import PER_CHASSIS, chassis_name, outlet_name
 from support.simulated_machine import SimulatedMachine, simulated_machine
 
 pytestmark = pytest.mark.slow

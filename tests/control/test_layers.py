@@ -11,7 +11,6 @@ import pytest
 
 from strata.cli import main
 from strata.core.errors import Unavailable
-from strata.daemon import LayerName
 from strata.daemon.running import running
 from strata.daemon.settings import Settings
 from strata.fleet.settings import ListenSettings
@@ -34,7 +33,7 @@ def short_dir() -> Iterator[Path]:
         yield Path(name)
 
 
-def settings(directory: Path, *layers: LayerName) -> Settings:
+def settings(directory: Path, *layers: str) -> Settings:
     return Settings(
         state_dir=directory,
         controller_id="c1",

@@ -13,14 +13,13 @@ import pytest
 from strata.core.column import Column
 from strata.core.driver import Batch
 from strata.core.node import Node
-from strata.daemon import LayerName
 from strata.daemon.running import running
 from strata.daemon.settings import Settings
 from strata.fleet.settings import ListenSettings
 from strata.platform.no_workload import NoWorkload
 
 TWO = Batch(names=("n1", "n2"), uids=np.array([1, 2]))
-ALL: tuple[LayerName, ...] = ("hardware", "provisioning", "platform")
+ALL: tuple[str, ...] = ("hardware", "provisioning", "platform")
 
 
 async def test_with_the_lower_layers_alone_jobs_are_somebody_elses_business() -> None:
@@ -36,7 +35,7 @@ async def test_where_jobs_are_our_business_nobody_says_that_none_runs() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("layers", [ALL[:1], ALL[:2], ALL])
 async def test_what_is_missing_is_said_once_and_only_where_it_is_missed(
-    layers: tuple[LayerName, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    layers: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     observe, looked = NoWorkload.observe, asyncio.Event()
 

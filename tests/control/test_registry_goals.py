@@ -47,7 +47,7 @@ class Naive:
     def __init__(self) -> None:
         self.nodes: dict[str, str] = {}
         self.docs: dict[str, tuple[int, int, str, Mapping[str, str], str]] = {}
-        self.own: dict[tuple[str, str], str] = {}
+        self.own: dict[tuple[str, str], tuple[int, str]] = {}
         self.groups: dict[str, set[str]] = {}
         self.turn = 0
 
@@ -60,7 +60,9 @@ class Naive:
 
     def goal(self, name: str, variable: str) -> str | None:
         said = [doc[3] for doc in sorted(self.docs.values()) if self.selected(doc[4], name)]
-        said.append({wanted: value for (node, wanted), value in self.own.items() if node == name})
+        own = {wanted: said for (node, wanted), said in self.own.items() if node == name}
+        for turn in sorted({turn for turn, _ in own.values()}):
+            said.append({wanted: value for wanted, (when, value) in own.items() if when == turn})
         goal = None
         for wanted in said:
             # Without power there is neither OS nor image: who wants the power off wants nothing of them.
@@ -85,7 +87,7 @@ async def play(fleet: Fleet, naive: Naive, step: tuple) -> None:
         await edits.delete_document(rest[0], "alice")
     elif kind == "set" and alive:
         await edits.set_desires(fleet.at(*alive), rest[1], [], "alice")
-        naive.own |= {(name, variable): v for name in alive for variable, v in rest[1].items()}
+        naive.own |= {(name, variable): (naive.turn, v) for name in alive for variable, v in rest[1].items()}
     elif kind == "unset" and alive:
         await edits.set_desires(fleet.at(*alive), {}, [rest[1]], "alice")
         for name in alive:
@@ -192,6 +194,51 @@ async def test_a_preview_tells_what_would_be_wanted_and_changes_nothing() -> Non
         assert fleet.registry.desires.documents["d"].document.select == "*"
 
 
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None)
+@given(st.lists(steps, min_size=4, max_size=15), wanted, names)
+def test_a_preview_tells_just_what_setting_it_comes_to(
+    history: list[tuple], wish: Mapping[str, str], some: set[str]
+) -> None:
+    async def run() -> None:
+        async with a_fleet() as fleet:
+            naive = Naive()
+            for step in [*START, *history]:
+                await play(fleet, naive, step)
+            nodes = fleet.at(*(name for name in sorted(some) if name in naive.nodes))
+            seen = fleet.registry.desires.preview(nodes, {variable: (value,) for variable, value in wish.items()})
+            if len(nodes):
+                await fleet.edits.set_desires(nodes, wish, [], "alice")
+                await fleet.settled()
+            for variable in VARIABLES:
+                column = fleet.registry.desires.goals(variable)
+                assert seen[variable] == [column.table[column.codes[index]] for index in nodes.tolist()]
+
+    asyncio.run(run())
+
+
+async def test_who_says_off_gets_off_though_an_image_was_wanted_of_the_node_itself() -> None:
+    async with a_fleet("n1") as fleet:
+
+        async def say(**wish: str) -> None:
+            await fleet.edits.set_desires(fleet.at("n1"), wish, [], "alice")
+            await fleet.settled()
+
+        await say(image="v1")
+        await say(power="off")
+        assert (fleet.goal("power", "n1"), fleet.goal("image", "n1")) == (("off",), ())
+        await say(power="on")
+        assert (fleet.goal("power", "n1"), fleet.goal("image", "n1")) == (("on",), ("v1",)), "it was not taken back"
+        await say(power="off")
+        await say(image="v2")
+        assert fleet.goal("image", "n1") == ("v2",), "said last"
+        await say(power="off")
+        assert fleet.goal("image", "n1") == (), "said again"
+        before = await fleet.store.revision()
+        await say(power="off")
+        assert await fleet.store.revision() == before, "said twice is said once"
+
+
 @pytest.mark.parametrize(
     ("document", "words"),
     [
@@ -214,7 +261,7 @@ async def test_a_bad_document_is_refused_and_nothing_is_written(document: Desire
         revision = await fleet.store.revision()
         for attempt in (
             fleet.edits.put_document(document, "alice"),
-            fleet.edits.apply_documents([document], "alice"),
+            fleet.edits.apply([document], "alice"),
         ):
             with pytest.raises(BadRequest) as caught:
                 await attempt

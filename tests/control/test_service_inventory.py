@@ -27,13 +27,13 @@ from strata.hardware.discovery.sources_scan import ScanSettings
 from strata.hardware.discovery.sweep import Discovery, DiscoverySettings
 from strata.hardware.events.records import HardwareEvent
 from strata.hardware.inventory.nodes import NodesByBmc
-from strata.hardware.inventory.records import Component, ComponentQuery, Found, Machine
+from strata.hardware.inventory.records import Component, ComponentQuery, Found, Machine, Port
 from strata.hardware.inventory.service import InventoryService
 from strata.hardware.inventory.store import Inventory
 from strata.store.audit import Ledger
 from strata.store.protocol import Put
-from strata.virtual.bmc_server import BmcServer
-from strata.virtual.nodes import SimNodes
+from strata.virtual.bmc.server import BmcServer
+from strata.virtual.fleet.nodes import SimNodes
 
 ADMIN = Principal(name="alice", role="admin")
 SYSTEM = "/redfish/v1/Systems/1"
@@ -288,7 +288,7 @@ async def test_a_swapped_controller_waits_for_a_person(ground: Ground) -> None:
     assert report.swapped == 1
     assert f"--accept {address}" in errors[address]
     [conflict] = await ground.service.conflicts(ADMIN)
-    assert (conflict.what, conflict.value, conflict.where) == ("controller-swapped", "OTHER", (address, "n00001"))
+    assert (conflict.what, conflict.value, conflict.where) == ("bmc-swapped", "OTHER", (address, "n00001"))
     assert (await ground.service.of_node(ADMIN, "n00001")).serial == "S1", "the old record stands"
     report, _ = await ground.discover(accept=(address,))
     assert await ground.service.conflicts(ADMIN) == []
@@ -315,7 +315,42 @@ async def test_a_forgotten_controller_is_gone_and_its_history_stays(ground: Grou
     assert [change.what for change in await ground.service.history(ADMIN, "*", None, 10)] == ["added"]
 
 
+async def test_what_is_kept_without_being_understood_is_counted_in_the_report(ground: Ground) -> None:
+    for number in (1, 2):
+        address = ground.fake.machine(number)
+        told = ground.fake.told[address]
+        strange = [
+            Component(id=f"/x/{i}", kind="other", shape=f"{kind}.v1_0_0.{kind}")
+            for i, kind in enumerate(("ResourceBlock", "ResourceBlock", "OutletGroup"))
+        ]
+        ground.fake.told[address] = msgspec.structs.replace(told, components=(*told.components, *strange))
+    report, _ = await ground.discover(addresses=tuple(ground.fake.told))
+    assert report.not_understood == {"ResourceBlock": 4, "OutletGroup": 2}
+
+
+async def test_types_that_bmcs_make_up_do_not_fill_the_report(ground: Ground) -> None:
+    address = ground.fake.machine(1)
+    told = ground.fake.told[address]
+    strange = [Component(id=f"/x/{i}", kind="other", shape=f"T{i}.v1.T{i}") for i in range(1000)]
+    ground.fake.told[address] = msgspec.structs.replace(told, components=(*told.components, *strange))
+    report, _ = await ground.discover(addresses=(address,))
+    assert len(report.not_understood) < 200
+    assert sum(report.not_understood.values()) == 1000
+
+
 # -- looking
+
+
+async def test_ports_are_listed_with_the_parts_and_counted(ground: Ground) -> None:
+    address = ground.fake.machine(1)
+    port = Port(id=f"{SYSTEM}/Ports/1", owner=SYSTEM, name="eth0", up=True, mac="00:11:22:33:44:55")
+    ground.fake.told[address] = msgspec.structs.replace(ground.fake.told[address], ports=(port,))
+    await ground.discover(addresses=(address,), adopt=True)
+    found = await ground.service.components(ADMIN, ComponentQuery(kind="port"))
+    assert [(one.name, one.node, one.macs, one.facts) for one in found.items] == [
+        ("eth0", "n00001", ("00:11:22:33:44:55",), {"up": True})
+    ]
+    assert (await ground.service.bmc(ADMIN, address)).summary.components["port"] == 1
 
 
 async def test_components_are_filtered_and_paged(ground: Ground) -> None:
@@ -338,7 +373,7 @@ async def test_components_are_filtered_and_paged(ground: Ground) -> None:
 async def test_what_was_found_before_it_was_a_node_is_in_the_history_of_the_node(ground: Ground) -> None:
     await ground.discover(addresses=(ground.fake.machine(1), ground.fake.machine(2)), adopt=True)
     [change] = await ground.service.history(ADMIN, "n00001", None, 10)
-    assert (change.what, change.node, change.controller) == ("added", "n00001", "https://bmc1")
+    assert (change.what, change.node, change.bmc) == ("added", "n00001", "https://bmc1")
 
 
 async def test_controllers_are_paged_by_address(ground: Ground) -> None:

@@ -505,7 +505,7 @@ async def test_every_policy_that_is_shipped_as_an_example_can_be_put(bench: Benc
     async with bench.client() as client:
         for text in policies:
             name = parse(text, source="example").name
-            answer = await client.put(f"/v1/power/policies/{name}", json={"text": text, "without_rehearsal": "a test"})
+            answer = await client.put(f"/v1/power/policies/{name}", json={"text": text, "without_simulation": "a test"})
             assert answer.status_code == 200, answer.text
     await bench.book.stop()
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from strata.core.local_zone import LOCAL
+from strata.core.host.local_zone import LOCAL
 from strata.power.capmc.request import moment, stamped, written
 
 

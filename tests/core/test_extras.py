@@ -11,7 +11,8 @@ import pytest
 
 from strata.core.errors import DeviceError, Unavailable
 from strata.core.extras import needs
-from strata.hardware.layer import Reach
+from strata.hardware.bmc.dialects import dialects
+from strata.hardware.bmc.redfish.endpoint import Credentials
 from strata.power.series.series import Series
 
 ROOT = Path(__file__).parents[2]
@@ -41,7 +42,6 @@ def test_a_bmc_that_speaks_ipmi_says_what_it_needs(monkeypatch: pytest.MonkeyPat
     for name in [name for name in sys.modules if name.startswith(("pyghmi", "strata.hardware.bmc.ipmi."))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "pyghmi", None)
-    reach = Reach.__new__(Reach)
-    reach.ipmi_store = None
+    speaks = dialects(lambda _: Credentials("", ""))["ipmi"]
     with pytest.raises(DeviceError, match=r"pyghmi, which is not installed .*pip install 'strata\[ipmi\]'"):
-        reach.open_ipmi("ipmi://10.0.0.1")
+        speaks.open("ipmi://10.0.0.1")

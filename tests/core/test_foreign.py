@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strata.core.foreign import mended, one_line, read_json
+from strata.core.input.foreign import mended, one_line, read_json
 
 
 @pytest.mark.parametrize(

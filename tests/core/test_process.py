@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from strata.core import process as ps
+from strata.core.host import process as ps
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
 

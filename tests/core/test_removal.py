@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from strata.cli import background
-from strata.core.removal import mounts_below, remove_tree, unmount_below
+from strata.cli.up import background
+from strata.core.host.removal import mounts_below, remove_tree, unmount_below
 
 
 @pytest.fixture

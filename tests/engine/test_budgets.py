@@ -116,7 +116,7 @@ def shares_of(leaders: list[int], limit: float, baton: int, weight: float = 1.0)
 
 @given(
     st.lists(st.integers(-1, 2), min_size=1, max_size=40),
-    st.integers(0, 30),
+    st.integers(1, 30),
     st.integers(0, 2),
     st.sampled_from((1.0, 500.0)),
 )

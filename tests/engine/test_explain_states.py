@@ -56,3 +56,11 @@ def test_a_ready_node_stays_ready_under_a_freeze_but_not_under_a_hold() -> None:
 def test_what_is_under_way_goes_on_under_a_brake() -> None:
     fleet = fleet_in(kind=[int(Kind.ACT)], phase=[int(Phase.ACTING)], held=[1])
     assert words(fleet) == ["converging"]
+
+
+def test_a_held_node_is_held_while_a_step_has_yet_to_show() -> None:
+    """Nothing follows that step; a boot can take minutes to show, or to be given up."""
+    act, settling = [int(Kind.ACT)] * 3, [int(Phase.SETTLING)] * 3
+    fleet = fleet_in(kind=act, phase=settling, mutation=[0] * 3, held=[1, 0, 0], frozen=[0, 1, 0])
+    assert words(fleet) == ["held", "frozen", "converging"]
+    assert [blocker.kind for node in range(3) for blocker in fleet.why(node).blockers] == ["hold", "freeze"]

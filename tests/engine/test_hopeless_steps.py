@@ -9,7 +9,7 @@ from strata.engine.hopeless import fatal
 from strata.engine.in_flight import EVENT
 from strata.engine.progress import Phase
 from strata.engine.settings import EngineSettings
-from strata.virtual.faults import Timing
+from strata.virtual.fleet.faults import Timing
 from support.pure_fleet import BUILT_IN, READY, PureFleet
 
 BOOT = BUILT_IN.mutations["boot"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from strata.core.model import Budget, Guard, Layer, Model, Mutation, Variable, values
+from strata.core.model import Guard, Layer, Model, Mutation, Variable, values
 from strata.engine.modelcheck import check
 from strata.hardware.model import LAYER as HARDWARE
 from strata.platform.model import LAYER as PLATFORM
@@ -103,13 +103,11 @@ def test_what_is_declared_and_never_used_is_pointed_out() -> None:
             variables=(A, B),
             mutations=(*CIRCLE, *SWITCH),
             guards=(Guard(name="idle"),),
-            budgets=(Budget(name="slow", driver="gone", limit=1),),
         )
     )
     codes = {(finding.code, finding.where) for finding in check(model, drivers=["pdu"])}
     assert codes == {
         ("unused-guard", "guard idle"),
-        ("unused-budget", "budget slow"),
         ("unused-driver", "driver pdu"),
     }
 

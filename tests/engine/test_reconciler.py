@@ -13,7 +13,7 @@ from strata.core.model import Budget, Layer, Mutation
 from strata.core.state import Outcome
 from strata.engine.effects import Answered, Done, Seen
 from strata.engine.settings import EngineSettings
-from strata.virtual.faults import Faults, Timing
+from strata.virtual.fleet.faults import Faults, Timing
 from support.pure_fleet import READY, PureFleet
 
 THE_WAY = ["power-on", "boot", "enrol", "load-image", "start-personality", "configure", "join-workload"]
@@ -255,7 +255,7 @@ def test_nodes_that_differ_because_more_is_wanted_of_them_are_not_flapping() -> 
     fleet.want(**READY)
     for _ in range(8):
         fleet.converge()
-        fleet.engine.renew_goal(np.array([0]))
+        fleet.engine.renew_goal(np.array([0]), fleet.now)
         fleet.sim.panic(np.array([0]), now=fleet.now)
         fleet.run(600, lambda: fleet.state(0) != "ready")
         assert fleet.state(0) == "converging"

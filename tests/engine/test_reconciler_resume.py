@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from strata.virtual.faults import Timing
+from strata.virtual.fleet.faults import Timing
 from support.pure_fleet import READY, PureFleet
 
 pytestmark = pytest.mark.slow

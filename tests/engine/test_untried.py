@@ -69,7 +69,7 @@ def test_it_is_tried_again_seldom_by_itself_and_at_once_when_something_else_is_w
     assert isinstance(driver, Unready)
     assert driver.refused <= 4 * COUNT
     driver.missing = False
-    fleet.engine.renew_goal(fleet.nodes)
+    fleet.engine.renew_goal(fleet.nodes, fleet.now)
     fleet.converge(60)
     assert "last trouble" not in " ".join(fleet.why(0).lines)
 

@@ -75,9 +75,9 @@ COMPUTED: dict[str, tuple[str, ...]] = {
     "src/strata/agent/personality/container.py::start": ("crun",),
     "src/strata/agent/personality/ready.py::is_ready": ("crun",),
     "src/strata/api/nginx.py::_check": ("nginx",),
-    "src/strata/cli/background.py::start": ("nsenter",),
+    "src/strata/cli/up/background.py::start": ("nsenter",),
     "src/strata/fleet/drivers/subprocesses.py::_start": (),  # what a site's own model names
-    "src/strata/core/process.py::spawn": ("nsenter", "qemu-system-x86_64"),
+    "src/strata/core/host/process.py::spawn": ("nsenter", "qemu-system-x86_64"),
     "src/strata/provisioning/boot/media.py::_run": ("grub-mkimage", "mcopy", "mformat", "mmd", "xorriso"),
     "src/strata/fleet/child.py::_spawn": ("in.tftpd", "radvd"),
     "src/strata/fleet/child.py::find": ("in.tftpd", "radvd"),
@@ -96,6 +96,7 @@ COMPUTED: dict[str, tuple[str, ...]] = {
     "tests/bench/bench_support.py::figures": (),
     "tests/bench/test_bench_converge.py::test_when_it_is_stopped_it_leaves_neither_files_nor_processes": (),
     "tests/bench/test_bench_converge.py::test_without_json_it_prints_a_table_and_tells_its_progress_apart": (),
+    "tests/docs/test_worked_examples.py::extended": (),  # strata itself
     "tests/fresh/programs.py::packages_of": (),
     "tests/fresh/programs.py::watch": (),
     "tests/fresh/test_programs.py::test_whoever_starts_what_nobody_named_fails": (),

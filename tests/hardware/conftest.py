@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from strata.hardware.bmc.redfish.client import Credentials, RedfishClient, RedfishSettings
-from strata.virtual.bmc_server import BmcServer
-from strata.virtual.faults import Timing
-from strata.virtual.nodes import SimNodes
+from strata.virtual.bmc.server import BmcServer
+from strata.virtual.fleet.faults import Timing
+from strata.virtual.fleet.nodes import SimNodes
 
 
 class Clock:

@@ -17,10 +17,10 @@ from strata.hardware.bmc.driver import BmcDriver, BmcDriverSettings
 from strata.hardware.bmc.redfish.client import Credentials, RedfishClient, RedfishSettings
 from strata.hardware.model import LAYER
 from strata.platform.model import LAYER as PLATFORM
-from strata.virtual.bmc_server import BmcServer
-from strata.virtual.faults import Faults, Timing
-from strata.virtual.mischief import Trick
-from strata.virtual.nodes import SimNodes
+from strata.virtual.bmc.mischief import Trick
+from strata.virtual.bmc.server import BmcServer
+from strata.virtual.fleet.faults import Faults, Timing
+from strata.virtual.fleet.nodes import SimNodes
 
 POWER_ON, POWER_OFF = LAYER.mutations
 

@@ -10,7 +10,8 @@ import pytest
 from strata.core.driver import Batch
 from strata.core.errors import DeviceError, OutcomeUnknown
 from strata.core.state import Outcome
-from strata.hardware.bmc.bmcs import Bmcs, Dialect
+from strata.hardware.bmc.bmcs import Bmcs
+from strata.hardware.bmc.dialects import Dialect
 from strata.hardware.bmc.driver import BmcDriver
 from strata.hardware.bmc.redfish.bmc import RedfishBmc
 from strata.hardware.bmc.redfish.client import Credentials, RedfishClient
@@ -47,7 +48,7 @@ class Others:
         self.closed = False
 
     def dialect(self) -> Dialect:
-        return Dialect(Other, self.forgotten.append, self.close)  # type: ignore[arg-type]
+        return Dialect(open=Other, inventory=None, accepts=None, forget=self.forgotten.append, close=self.close)  # type: ignore[arg-type]
 
     async def close(self) -> None:
         self.closed = True

@@ -172,12 +172,15 @@ SHARED = {
         "system": 1, "chassis": 1, "manager": 1, "processor": 1, "accelerator": 1, "memory": 3, "drive": 2,
         "storage": 1, "nic": 6, "power-supply": 1, "fan": 4, "battery": 1, "other": 8,
     },
-    "public-sasfabric": {"chassis": 2, "manager": 2, "nic": 2, "switch": 2},
+    "public-sasfabric": {"chassis": 2, "manager": 2, "nic": 2, "switch": 2, "fan": 4, "power-supply": 2},
     "public-smartnic": {
         "system": 2, "chassis": 2, "manager": 1, "processor": 2, "memory": 5, "drive": 3, "storage": 3, "nic": 2,
         "power-supply": 1, "fan": 5, "other": 1,
     },
-    "public-telemetry": {"system": 1, "chassis": 4, "manager": 1, "processor": 2, "memory": 2, "nic": 1, "other": 1},
+    "public-telemetry": {
+        "system": 1, "chassis": 4, "manager": 1, "processor": 2, "memory": 2, "nic": 1, "power-supply": 8, "fan": 8,
+        "other": 1,
+    },
     "public-tower": {
         "system": 1, "chassis": 1, "manager": 1, "processor": 8, "accelerator": 2, "memory": 8, "drive": 10,
         "storage": 9, "nic": 4, "pcie-device": 9, "power-supply": 2, "fan": 4, "other": 5,

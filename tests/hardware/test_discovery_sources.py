@@ -26,9 +26,9 @@ from strata.hardware.discovery.sources_scan import (
     search,
     settle,
 )
-from strata.virtual.bmc_server import BmcServer
-from strata.virtual.certificate import self_signed
-from strata.virtual.nodes import SimNodes
+from strata.virtual.bmc.certificate import self_signed
+from strata.virtual.bmc.server import BmcServer
+from strata.virtual.fleet.nodes import SimNodes
 
 QUICK = ScanSettings(patience=3.0, answer=5.0, ipmi=False)
 

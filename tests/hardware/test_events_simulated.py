@@ -23,10 +23,10 @@ from strata.hardware.events.records import HardwareEvent
 from strata.hardware.events.words import plain
 from strata.store.audit import Ledger
 from strata.store.memory import MemoryStore
-from strata.virtual.bmc_server import BmcServer
-from strata.virtual.faults import Timing
-from strata.virtual.mischief import Trick
-from strata.virtual.nodes import SimNodes
+from strata.virtual.bmc.mischief import Trick
+from strata.virtual.bmc.server import BmcServer
+from strata.virtual.fleet.faults import Timing
+from strata.virtual.fleet.nodes import SimNodes
 
 NAMES = ("n1", "n2", "n3")
 QUICK = PollSettings(fast=0.02, slow=0.1, per_second=1000.0, silent_after=2)

@@ -14,7 +14,8 @@ import pytest
 from strata.core.driver import Batch
 from strata.core.errors import BadRequest, DeviceError, NotFound, NotOffered, OutcomeUnknown, Unavailable
 from strata.core.state import Outcome
-from strata.hardware.bmc.bmcs import Bmcs, Dialect
+from strata.hardware.bmc.bmcs import Bmcs
+from strata.hardware.bmc.dialects import dialects
 from strata.hardware.bmc.driver import BmcDriver
 from strata.hardware.bmc.ipmi.bmc import IpmiBmc
 from strata.hardware.bmc.ipmi.client import IpmiClient
@@ -391,7 +392,10 @@ async def test_one_that_knows_no_sensors_is_not_silent_and_its_power_is_known(
 ) -> None:
     bmc.tell(lacks=[*SENSOR_RECORDS, *DRAWN, [0x0A, 0x43], [0x0A, 0x48]])
     store = IpmiStore(client)
-    dialect = Dialect(lambda address: IpmiBmc(client, store, address), client.forget, client.close)
+    speaks = dialects(lambda _: Credentials(USER, PASSWORD))["ipmi"]
+    dialect = speaks._replace(
+        open=lambda address: IpmiBmc(client, store, address), forget=client.forget, close=client.close
+    )
     redfish = RedfishClient(Credentials(USER, PASSWORD))
     controllers = Bmcs(redfish, {"ipmi": dialect})
     driver, source = BmcDriver(controllers), NodeSource(controllers)

@@ -18,11 +18,11 @@ from strata.core.errors import Conflict, DeviceError, OutcomeUnknown, StrataErro
 from strata.core.state import Fence
 from strata.hardware.bmc.redfish.client import Credentials, RedfishClient, RedfishSettings
 from strata.hardware.bmc.redfish.power import read_power, switch_power
-from strata.virtual.bmc_server import BmcServer
-from strata.virtual.http import HttpProtocol, Reply, Request
-from strata.virtual.mischief import Trick
-from strata.virtual.nodes import SimNodes
-from strata.virtual.redfish_tree import Account
+from strata.virtual.bmc.http import HttpProtocol, Reply, Request
+from strata.virtual.bmc.mischief import Trick
+from strata.virtual.bmc.server import BmcServer
+from strata.virtual.fleet.nodes import SimNodes
+from strata.virtual.redfish.bmc import Account
 
 CANARY = "canary-7f3a91"
 

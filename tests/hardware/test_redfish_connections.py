@@ -12,9 +12,9 @@ import uvloop
 from strata.hardware.bmc.redfish.client import Credentials, RedfishClient, RedfishSettings
 from strata.hardware.bmc.redfish.connections import Broken, Connections, NotConnected, Reply, TooLong, target
 from strata.hardware.bmc.redfish.power import read_power
-from strata.virtual.bmc_server import BmcServer, By
-from strata.virtual.faults import Timing
-from strata.virtual.nodes import SimNodes
+from strata.virtual.bmc.server import BmcServer, By
+from strata.virtual.fleet.faults import Timing
+from strata.virtual.fleet.nodes import SimNodes
 
 PATIENT = RedfishSettings(timeout=60.0, quick=60.0)
 

@@ -15,10 +15,10 @@ from strata.core.errors import Conflict, DeviceError, NotOffered, OutcomeUnknown
 from strata.hardware.bmc.redfish.bmc import RedfishBmc
 from strata.hardware.bmc.redfish.client import Credentials, RedfishClient, RedfishSettings
 from strata.hardware.bmc.redfish.power import read_power, switch_power
-from strata.virtual.bmc_server import BmcServer
-from strata.virtual.certificate import self_signed
-from strata.virtual.mischief import Trick
-from strata.virtual.nodes import SimNodes
+from strata.virtual.bmc.certificate import self_signed
+from strata.virtual.bmc.mischief import Trick
+from strata.virtual.bmc.server import BmcServer
+from strata.virtual.fleet.nodes import SimNodes
 from support.odd_bmc import ROOT, OddBmc, only_system
 
 SYSTEM = f"{ROOT}/Systems/1"

@@ -12,9 +12,9 @@ from strata.core.errors import StrataError
 from strata.hardware.bmc.redfish.bmc import RedfishBmc
 from strata.hardware.bmc.redfish.client import Credentials, RedfishClient
 from strata.hardware.bmc.redfish.events import RedfishSubscriptions
-from strata.virtual.bmc_server import BmcServer
-from strata.virtual.faults import Timing
-from strata.virtual.nodes import SimNodes
+from strata.virtual.bmc.server import BmcServer
+from strata.virtual.fleet.faults import Timing
+from strata.virtual.fleet.nodes import SimNodes
 from support.odd_bmc import ROOT, OddBmc
 
 READS = ("identity", "power", "boot", "media", "readings", "log", "power_limits", "bios", "firmware", "settings")

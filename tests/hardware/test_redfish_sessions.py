@@ -11,10 +11,10 @@ from strata.core.errors import DeviceError, StrataError
 from strata.hardware.bmc.redfish.bmc import RedfishBmc
 from strata.hardware.bmc.redfish.client import Credentials, RedfishClient, RedfishSettings
 from strata.hardware.bmc.redfish.power import read_power
-from strata.virtual.bmc_server import BmcServer
-from strata.virtual.faults import Timing
-from strata.virtual.mischief import Mischief, Trick
-from strata.virtual.nodes import SimNodes
+from strata.virtual.bmc.mischief import Mischief, Trick
+from strata.virtual.bmc.server import BmcServer
+from strata.virtual.fleet.faults import Timing
+from strata.virtual.fleet.nodes import SimNodes
 from support.odd_bmc import ROOT, OddBmc, only_system
 
 CALLS = ("power", "identity", "readings", "bios", "boot", "log", "power_limits")

@@ -12,9 +12,9 @@ from strata.fleet.nodes.batches import batch_of
 from strata.power.series.series import Series
 from strata.power.telemetry.bmcs import NodeSource
 from strata.power.telemetry.collector import BulkSource, Collector, Nodes
-from strata.virtual.bmc_server import SIMULATED_ACCOUNT
-from strata.virtual.fleet import GPUS
-from strata.virtual.fleet_power import FleetPower
+from strata.virtual.bmc.server import SIMULATED_ACCOUNT
+from strata.virtual.fleet.names import GPUS
+from strata.virtual.fleet.power import FleetPower
 from support.capmc_site import CapmcSite, capmc_site
 
 pytestmark = pytest.mark.slow

@@ -27,7 +27,7 @@ from strata.power.telemetry.columns import Uids
 from strata.provisioning.model import LAYER as PROVISIONING
 from strata.store.memory import MemoryStore
 from strata.store.protocol import Put
-from strata.virtual.fleet import simulated_nodes
+from strata.virtual.fleet.names import simulated_nodes
 from support.rooms import OpenFleet
 
 EVERYTHING = (HARDWARE, PROVISIONING, PLATFORM)

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from strata.virtual.fleet import simulated_nodes
-from strata.virtual.tree_power import LEAST, MOST
+from strata.virtual.fleet.names import simulated_nodes
+from strata.virtual.redfish.power import LEAST, MOST
 from support.served_machine import LIMIT, NODES, Controller, Machine, served_machine, settled
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]

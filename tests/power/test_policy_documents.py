@@ -16,7 +16,7 @@ EXAMPLES = Path(__file__).parents[2] / "docs" / "how-to" / "examples"
 
 def test_the_examples_of_the_documentation_are_policies() -> None:
     over = parse((EXAMPLES / "over-provisioned.yaml").read_text(), source="over")
-    assert over.limit == 2e6 and over.over_provisioned is not None and over.idle_pool is not None
+    assert over.limit == 2e6 and {"over-provisioned", "idle-pool"} == set(over.rules)
     queues = parse((EXAMPLES / "capped-queues.yaml").read_text(), source="queues")
     assert [queue.cap for queue in queues.queues.values()] == [200.0, 300.0, None]
 
@@ -27,7 +27,7 @@ def test_an_empty_document_asks_for_nothing() -> None:
 
 
 def test_an_empty_section_has_its_defaults() -> None:
-    part = parse("over-provisioned:", source="x").over_provisioned
+    part = parse("over-provisioned:", source="x").rules["over-provisioned"]
     assert part is not None and (part.rise, part.fall, part.mood) == (7, 5, "by-demand")
 
 

@@ -11,8 +11,8 @@ from strata.power.capping.terms import Use
 from strata.power.policies.capped_queues import first_shares
 from strata.power.policies.decide import step
 from strata.power.policies.inrush import within
-from strata.power.policies.over_provisioned import targets
-from strata.power.policies.policy import Inrush, NodePower, OverProvisioned, parse
+from strata.power.policies.over_provisioned import OverProvisioned, targets
+from strata.power.policies.policy import Inrush, NodePower, parse
 from strata.power.policies.view import Jobs, View, Waiting
 
 NOW = 1767607200.0  # Monday, 10:00 UTC

@@ -15,7 +15,7 @@ from strata.power.settings import PowerSettings
 from strata.power.site.running import RunningJobs
 from strata.power.site.site import SitePower
 from strata.store.memory import MemoryStore
-from strata.virtual.tree_power import MOST
+from strata.virtual.redfish.power import MOST
 from support.power_site import NODES, compute, settled, site_of
 
 pytestmark = pytest.mark.slow

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from strata.virtual.fleet import simulated_nodes
-from strata.virtual.tree_power import LEAST, MOST
+from strata.virtual.fleet.names import simulated_nodes
+from strata.virtual.redfish.power import LEAST, MOST
 from support.etcd_cluster import EtcdCluster
 from support.served_machine import LIMIT, NODES, Controller, served_machine, settled
 

@@ -81,6 +81,18 @@ async def test_a_user_on_a_running_node_gets_nothing_and_is_told_of(tmp_path: Pa
         assert site.kinds == ["boot-data-refused"]
 
 
+async def test_a_machine_that_died_while_its_agent_was_attached_boots_at_once(tmp_path: Path) -> None:
+    async with booting(tmp_path) as site:
+        asked: list[tuple[str, str]] = []
+        site.asked = lambda name, what: asked.append((name, what))
+        site.attached.add("n0001")
+        site.dead.add("n0001")
+        assert "vmlinuz" in (await site.script(1))[1]
+        assert asked[0] == ("n0001", "script"), "known before its agent is asked, so that it is a fact with its silence"
+        assert (await site.boot(1))["generation"] == 1
+        assert not site.alarms
+
+
 async def test_a_machine_that_boots_while_its_agent_is_not_missed_yet_waits(tmp_path: Path) -> None:
     async with booting(tmp_path) as site:
         site.attached.add("n0001")
@@ -129,8 +141,15 @@ async def test_a_node_that_never_arrives_is_held_with_what_its_console_said(tmp_
         assert reason.startswith("3 boots in a row did not arrive; its console said: ")
         assert reason.isprintable() and len(reason) <= 500
         assert site.kinds == ["boot-failed"]
+        assert site.identity.record("n0001").attempts == 3, "it is still so that they did not arrive"
         del site.held["n0001"]  # a person looked at it
-        assert "vmlinuz" in (await site.script(1))[1]
+        for _ in range(3):
+            assert "vmlinuz" in (await site.script(1))[1]
+            await site.boot(1)
+        site.told.clear()
+        assert "is held" in (await site.script(1))[1], "it had all its tries again, and no more"
+        await asyncio.wait_for(site.told.wait(), 60)
+        assert site.held["n0001"].startswith("6 boots in a row did not arrive")
 
 
 async def test_of_a_panic_the_reason_is_told_and_not_the_end_of_its_trace(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from strata.core.removal import mounts_below, unmount_below
+from strata.core.host.removal import mounts_below, unmount_below
 from strata.provisioning.images.build import steps as commands
 from strata.provisioning.images.shelf import Shelf
 from support.image_support import Site, a_system, an_image, symlink, tar_of

@@ -152,6 +152,14 @@ async def test_the_digest_is_of_what_runs_and_not_of_what_is_a_nodes_own_or_says
     assert world.sets.digest("compute") != before, "another text is another set"
 
 
+async def test_how_often_readiness_is_looked_at_is_in_the_digest_only_where_somebody_said(world: World) -> None:
+    await world.put(one(ready=Ready(kind="tcp", port=22)))
+    told = json.loads(bytes(world.sets.for_node("compute", NODE)))["members"][0]["ready"]
+    assert "every" not in told, "what nodes ran before keeps its digest"
+    await world.put(one(ready=Ready(kind="tcp", port=22, every=10)))
+    assert json.loads(bytes(world.sets.for_node("compute", NODE)))["members"][0]["ready"]["every"] == 10
+
+
 async def test_a_set_without_files_is_the_same_for_all(world: World) -> None:
     await world.put(one())
     other = msgspec.structs.replace(NODE, name="n2")

@@ -23,7 +23,7 @@ from strata.core.model import Mutation
 from strata.core.state import Outcome
 from strata.store.memory import MemoryStore
 from strata.store.protocol import Entry, Event, Op, Page
-from strata.virtual.driver import SimDriver
+from strata.virtual.fleet.driver import SimDriver
 
 T = TypeVar("T")
 

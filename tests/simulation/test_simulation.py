@@ -9,7 +9,7 @@ from simulation.mechanisms import ALL
 from simulation.network import Weather
 from simulation.run import run_seed, story
 from simulation.world import Plot
-from strata.virtual.faults import Faults
+from strata.virtual.fleet.faults import Faults
 
 ROUGH = Plot(
     nodes=12,

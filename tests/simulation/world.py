@@ -40,9 +40,9 @@ from strata.hardware.model import LAYER as HARDWARE
 from strata.platform.model import LAYER as PLATFORM
 from strata.provisioning.model import LAYER as PROVISIONING
 from strata.store.memory import MemoryStore
-from strata.virtual.driver import SimDriver
-from strata.virtual.faults import NO_FAULTS, Faults, Timing
-from strata.virtual.nodes import SimNodes
+from strata.virtual.fleet.driver import SimDriver
+from strata.virtual.fleet.faults import NO_FAULTS, Faults, Timing
+from strata.virtual.fleet.nodes import SimNodes
 from support.rooms import OpenFleet
 
 READY = {
@@ -445,7 +445,8 @@ class World:
                 )
             )
         hardware = HARDWARE
-        if not self.mechanisms.disruption_budget:
+        # Without the brake nothing is destructive, and there is nothing to be budgeted.
+        if not (self.mechanisms.disruption_budget and self.mechanisms.unknown_brake):
             hardware = msgspec.structs.replace(
                 hardware, budgets=tuple(b for b in hardware.budgets if b.name != "disruption")
             )

@@ -40,10 +40,10 @@ from strata.provisioning.personalities.service import PersonalityService
 from strata.store.audit import Ledger
 from strata.store.memory import MemoryStore
 from strata.store.protocol import Store
-from strata.virtual.driver import sim_drivers
-from strata.virtual.faults import Timing
-from strata.virtual.fleet import simulated_nodes
-from strata.virtual.nodes import SimNodes
+from strata.virtual.fleet.driver import sim_drivers
+from strata.virtual.fleet.faults import Timing
+from strata.virtual.fleet.names import simulated_nodes
+from strata.virtual.fleet.nodes import SimNodes
 from support.fake_agents import FRONT_SECRET
 from support.power_teller import PowerTeller
 from support.rooms import OpenFleet, api_services

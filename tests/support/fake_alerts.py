@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from strata.core.decoding import UNREADABLE
 from strata.core.errors import BadRequest, Denied, NotFound
+from strata.core.input.decoding import UNREADABLE
 from strata.fleet.access.principal import Principal
 from strata.hardware.alerts.records import AlertPage, AlertView, WebhookSpec, WebhookView
 from strata.hardware.consoles.records import ConsoleHit, ConsoleHits, ConsoleLine, ConsoleQuery, ConsoleView
@@ -43,6 +43,13 @@ class FakeAlerts:
         if after > newest:
             raise BadRequest(f"the newest event is {newest}", where="since")
         return self.ground.stream([e for e in self.ground.events if e.id > after and e.node in names])
+
+    async def alert(self, who: Principal, ident: str) -> AlertView:
+        found = (await self.alerts(who, all_=True, limit=10_000, after="")).items
+        for alert in found:
+            if alert.id == ident:
+                return alert
+        raise NotFound("no such alert", where=repr(ident)[:80])
 
     async def acknowledge(self, who: Principal, ids: Sequence[str], note: str) -> Sequence[AlertView]:
         known = {alert.id: alert for alert in (await self.alerts(who, all_=True, limit=10_000, after="")).items}

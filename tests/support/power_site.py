@@ -30,7 +30,7 @@ from strata.power.site.running import RunningJobs
 from strata.power.site.site import SitePower
 from strata.power.telemetry.columns import PowerColumns
 from strata.store.protocol import Store
-from strata.virtual.tree_power import MOST
+from strata.virtual.redfish.power import MOST
 from support.capmc_site import READY
 from support.fake_machine import fake_machine
 from support.simulated_machine import SimulatedMachine, simulated_machine
@@ -100,7 +100,7 @@ class Site:
 
     async def run(self, name: str, text: str) -> None:
         """Put a policy, and enable it."""
-        await self.policies.put(LOCAL_ADMIN, name, PolicySpec(text=text, without_rehearsal="a test"))
+        await self.policies.put(LOCAL_ADMIN, name, PolicySpec(text=text, without_simulation="a test"))
         await self.policies.enable(LOCAL_ADMIN, name)
 
     async def cap(self, watts: dict[str, float]) -> object:

@@ -18,9 +18,9 @@ from strata.engine.settings import EngineSettings
 from strata.hardware.model import LAYER as HARDWARE
 from strata.platform.model import LAYER as PLATFORM
 from strata.provisioning.model import LAYER as PROVISIONING
-from strata.virtual.driver import sim_drivers
-from strata.virtual.faults import NO_FAULTS, Faults, Timing
-from strata.virtual.nodes import SimNodes
+from strata.virtual.fleet.driver import sim_drivers
+from strata.virtual.fleet.faults import NO_FAULTS, Faults, Timing
+from strata.virtual.fleet.nodes import SimNodes
 
 T = TypeVar("T")
 
@@ -92,8 +92,8 @@ class PureFleet:
         self.epoch += 1
         self.inputs = []
         self.engine = Engine(self.model, self.settings, seed=self.epoch)
-        self.engine.lead(0, self.epoch, self.now)
         self.engine.add(self.nodes, np.zeros(len(self.nodes), dtype=np.int32), self.now)
+        self.engine.lead(0, self.epoch, self.now)
         for budget in self.model.budgets.values():
             size = 256 if budget.per == "cabinet" else len(self.nodes)
             self.bucket(budget.name, (self.nodes // size).tolist().__getitem__)

@@ -14,7 +14,6 @@ from strata.fleet.controller.controller import Controller
 from strata.fleet.desires.service import DesireService
 from strata.fleet.fleet import Fleet
 from strata.fleet.groups.service import GroupService
-from strata.fleet.layer import open_rooms
 from strata.fleet.metrics import Metrics
 from strata.fleet.nodes.service import NodeService
 from strata.fleet.operations.service import OperationService
@@ -23,6 +22,7 @@ from strata.fleet.services import Services
 from strata.fleet.system.service import SystemService
 from strata.fleet.watch.service import WatchService
 from strata.hardware.feeds.driver import FeedDriver
+from strata.rooms import put_services
 
 FLEET = (
     NodeService,
@@ -48,7 +48,7 @@ class OpenFleet(Fleet):
 
     def __init__(self, controller: Controller, settings: Settings) -> None:
         super().__init__(fed(controller), settings)
-        open_rooms(self)
+        put_services(self, "fleet")
 
     def __getattr__(self, name: str) -> Any:
         for kind in FLEET if not name.startswith("_") else ():

@@ -19,11 +19,11 @@ import aiohttp
 import numpy as np
 import pytest
 
-from strata.virtual.bmc_server import BmcServer
-from strata.virtual.faults import Timing
-from strata.virtual.nodes import Acted, SimNodes
-from strata.virtual.plant import Plant
-from strata.virtual.tree_power import MOST
+from strata.virtual.bmc.server import BmcServer
+from strata.virtual.fleet.faults import Timing
+from strata.virtual.fleet.nodes import Acted, SimNodes
+from strata.virtual.plant.plant import Plant
+from strata.virtual.redfish.power import MOST
 from support.capmc_site import READY
 
 NODES = 60
@@ -144,7 +144,7 @@ class Controller:
 
     async def run(self, name: str, text: str) -> None:
         """Put a policy, and enable it."""
-        body = {"text": text, "without_rehearsal": "a test of what no rehearsal shows"}
+        body = {"text": text, "without_simulation": "a test of what no simulation shows"}
         await self.ask("PUT", f"/v1/power/policies/{name}", body)
         await self.ask("POST", f"/v1/power/policies/{name}/enable")
 

@@ -22,12 +22,12 @@ from strata.platform.model import LAYER as PLATFORM
 from strata.provisioning.model import LAYER as PROVISIONING
 from strata.store.memory import MemoryStore
 from strata.store.protocol import Store
-from strata.virtual.bmc_server import SIMULATED_ACCOUNT, BmcServer
-from strata.virtual.driver import sim_drivers
-from strata.virtual.faults import Timing
-from strata.virtual.fleet import simulated_fleet
-from strata.virtual.nodes import SimNodes
-from strata.virtual.plant import Plant
+from strata.virtual.bmc.server import SIMULATED_ACCOUNT, BmcServer
+from strata.virtual.fleet.driver import sim_drivers
+from strata.virtual.fleet.faults import Timing
+from strata.virtual.fleet.names import simulated_fleet
+from strata.virtual.fleet.nodes import SimNodes
+from strata.virtual.plant.plant import Plant
 from support.rooms import OpenFleet
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from strata.core import process as ps
+from strata.core.host import process as ps
 from strata.virtual.qemu import description, network
 
 POLL = 0.5
@@ -254,5 +254,5 @@ def virtual_cluster(*options: str, limit: float = 540.0) -> Iterator[tuple[Clust
             assert said.code == 0, f"{said.out}\n{said.err}\n{cluster.story()}"
             yield cluster, said
         finally:
-            cluster.run("down", limit=120)
+            cluster.run("down", "--delete", limit=120)
         assert cluster.traces() == []

@@ -21,7 +21,7 @@ import pytest
 from strata.cli.client import Client
 from strata.cli.transport import Credentials, Endpoint
 from strata.core.errors import StrataError
-from strata.virtual.bmc_server import SIMULATED_ACCOUNT
+from strata.virtual.bmc.server import SIMULATED_ACCOUNT
 
 READY = {
     "power": ["on"],
@@ -154,7 +154,7 @@ class Simulator(Program):
         super().__init__(directory / "simulator.log")
         self.nodes = nodes
         arguments = ("--nodes", str(nodes), "--scale", str(scale), "--seed", str(seed))
-        self.launch("strata.virtual.bmc_server", *arguments)
+        self.launch("strata.virtual.bmc.server", *arguments)
         self.address: str = eventually("the simulator listens", self._said, 60.0)
 
     def _said(self) -> str:

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from system_support import Done, World, book_of, connect, eventually, strata
 
-from strata.cli import background, up_simulated
-from strata.core import process as ps
+from strata.cli.up import background
+from strata.cli.up import simulated as up_simulated
+from strata.core.host import process as ps
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 

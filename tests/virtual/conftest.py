@@ -8,10 +8,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from strata.virtual.bmc_server import SIMULATED_ACCOUNT, BmcServer
-from strata.virtual.faults import Timing
-from strata.virtual.nodes import SimNodes
-from strata.virtual.plant import Plant
+from strata.virtual.bmc.server import SIMULATED_ACCOUNT, BmcServer
+from strata.virtual.fleet.faults import Timing
+from strata.virtual.fleet.nodes import SimNodes
+from strata.virtual.plant.plant import Plant
 
 Ask = Callable[..., Awaitable[tuple[int, Any]]]
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from strata.core.process import with_argument
+from strata.core.host.process import with_argument
 from strata.virtual.qemu.description import guest_mark, link_device, namespace_name
 
 _NEW_NETWORK = 0x40000000

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from strata.core import process as ps
 from strata.core.errors import BadRequest, Conflict, Denied, NotFound
+from strata.core.host import process as ps
 from strata.virtual.qemu import create as making
 from strata.virtual.qemu import description
+from strata.virtual.qemu.bmc import IDLE_WATTS, STANDBY_WATTS, Meter
 from strata.virtual.qemu.command import command
 from strata.virtual.qemu.description import Options, describe
-from strata.virtual.qemu.meter import IDLE_WATTS, STANDBY_WATTS, Meter
 
 
 def test_the_last_nodes_have_uefi_firmware_and_each_has_its_own_numbers(tmp_path):

@@ -15,14 +15,12 @@ from pathlib import Path
 import pytest
 from qemu_support import until
 
-from strata.core import process as ps
 from strata.core.errors import DeviceError
-from strata.virtual.qemu import actions
+from strata.core.host import process as ps
 from strata.virtual.qemu import machine as module
 from strata.virtual.qemu.command import CD_AT, CONSOLE_LOG, FIRST
 from strata.virtual.qemu.description import Options, describe, guest_mark
-from strata.virtual.qemu.lifeline import Lifeline
-from strata.virtual.qemu.machine import PROCESS, Machine
+from strata.virtual.qemu.machine import PROCESS, Lifeline, Machine
 from strata.virtual.qemu.serial import Serial
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
@@ -228,7 +226,7 @@ async def test_what_was_begun_is_done_when_the_controller_ends_and_the_machine_i
 async def test_a_controller_does_not_wait_for_ever_for_a_machine_that_does_not_start(
     seen: Seen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(actions, "_PATIENCE", 0.1)
+    monkeypatch.setattr(module, "_END_PATIENCE", 0.1)
     seen.behave("wait")
     work = asyncio.create_task(seen.machine.start())
     await until(lambda: bool(seen.pids))
@@ -314,3 +312,19 @@ def wait_for(true: Callable[[], bool]) -> None:
     while not true():
         assert time.monotonic() < deadline, "it did not come to pass"
         time.sleep(0.01)
+
+
+async def test_a_machine_stands_still_until_its_serial_line_is_connected(seen: Seen) -> None:
+    connected: list[str] = []
+    connect = seen.machine.serial.connect
+
+    async def noted(path: str) -> None:
+        connected.append(seen.asked())
+        await connect(path)
+
+    seen.machine.serial.connect = noted  # type: ignore[method-assign]
+    await seen.machine.start()
+    assert "-S" in Path("/proc", str(seen.pid), "cmdline").read_bytes().decode().split("\0")
+    [asked] = connected
+    assert "cont" not in asked
+    assert "cont" in seen.asked()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from strata.virtual.columns.electricity import Electricity
-from strata.virtual.faults import Timing
+from strata.virtual.fleet.electricity import Electricity
+from strata.virtual.fleet.faults import Timing
 
 GPU_NODE, PLAIN_NODE = "n00040", "n00001"
 METRICS = "Systems/1/Processors/GPU2/EnvironmentMetrics"

@@ -16,13 +16,12 @@ from strata.core.errors import BadRequest, DeviceError
 from strata.core.state import Outcome
 from strata.hardware.model import LAYER as HARDWARE
 from strata.provisioning.model import LAYER as PROVISIONING
-from strata.virtual.agent_driver import AgentDriver
-from strata.virtual.bmc_server import SIMULATED_ACCOUNT, BmcServer
-from strata.virtual.faults import Timing
-from strata.virtual.gateway import ActRequest, Gateway, ObserveRequest, WireColumn
-from strata.virtual.http import HttpProtocol, Manner, Reply
-from strata.virtual.nodes import SimNodes
-from strata.virtual.redfish_tree import Account
+from strata.virtual.bmc.http import HttpProtocol, Manner, Reply
+from strata.virtual.bmc.server import SIMULATED_ACCOUNT, BmcServer
+from strata.virtual.fleet.agents import ActRequest, AgentDriver, Gateway, ObserveRequest, WireColumn
+from strata.virtual.fleet.faults import Timing
+from strata.virtual.fleet.nodes import SimNodes
+from strata.virtual.redfish.bmc import Account
 
 BOOT, ENROL, LOAD = PROVISIONING.mutations[:3]
 
@@ -89,7 +88,7 @@ async def test_a_wrong_password_fails_and_does_nothing(server):
 async def test_power_is_not_the_agents_to_switch(server, driver):
     outcomes = await driver.act(HARDWARE.mutations[0], batch("n00001"))
     assert outcomes.codes.tolist() == [Outcome.FAILED]
-    assert "controller" in outcomes.reasons[0]
+    assert "BMC" in outcomes.reasons[0]
 
 
 async def test_only_the_workload_driver_answers_guards(server, driver):

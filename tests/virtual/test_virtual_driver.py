@@ -13,10 +13,10 @@ from strata.core.state import Outcome
 from strata.hardware.model import LAYER as HARDWARE
 from strata.platform.model import LAYER as PLATFORM
 from strata.provisioning.model import LAYER as PROVISIONING
-from strata.virtual.driver import SimDriver, sim_drivers
-from strata.virtual.faults import Timing
-from strata.virtual.nodes import SimNodes
-from strata.virtual.rules import MUTATIONS, SEEN_BY, TARGETS, WORDS
+from strata.virtual.fleet.driver import SimDriver, sim_drivers
+from strata.virtual.fleet.faults import SECONDS, Timing
+from strata.virtual.fleet.model import MUTATIONS, SEEN_BY, TARGETS, WORDS
+from strata.virtual.fleet.nodes import SimNodes
 
 MODEL = Model.of(HARDWARE, PROVISIONING, PLATFORM)
 
@@ -40,6 +40,10 @@ def test_the_simulator_knows_every_variable_and_mutation_of_the_built_in_model()
     for variable in MODEL.variables.values():
         assert variable.name in SEEN_BY[variable.observer]
         assert variable.open or WORDS[variable.name] == variable.values
+
+
+def test_every_mutation_of_the_built_in_model_takes_some_time():
+    assert set(SECONDS) == set(MODEL.mutations)
 
 
 async def test_the_drivers_bring_a_node_from_off_to_ready():

@@ -10,8 +10,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from strata.virtual.bmc_server import BmcServer
-from strata.virtual.nodes import SimNodes
+from strata.virtual.bmc.server import BmcServer
+from strata.virtual.fleet.nodes import SimNodes
 
 RESET = "Systems/1/Actions/ComputerSystem.Reset"
 ENTRIES = "Systems/1/LogServices/SEL/Entries"

@@ -6,7 +6,7 @@ import pytest
 
 from strata.core.errors import BadRequest
 from strata.core.xname import parse
-from strata.virtual.fleet import PER_CABINET, simulated_groups, simulated_nodes
+from strata.virtual.fleet.names import PER_CABINET, simulated_groups, simulated_nodes
 
 
 def test_names_sort_and_are_distinct_like_uids_nids_and_places():

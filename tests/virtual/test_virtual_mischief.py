@@ -10,11 +10,11 @@ import aiohttp
 import pytest
 
 from strata.core.errors import BadRequest
-from strata.virtual.bmc_server import BmcServer
-from strata.virtual.certificate import self_signed
-from strata.virtual.mischief import Trick
-from strata.virtual.nodes import SimNodes
-from strata.virtual.ssdp import SERVICE
+from strata.virtual.bmc.certificate import self_signed
+from strata.virtual.bmc.mischief import Trick
+from strata.virtual.bmc.server import BmcServer
+from strata.virtual.bmc.ssdp import SERVICE
+from strata.virtual.fleet.nodes import SimNodes
 
 RESET = "Systems/1/Actions/ComputerSystem.Reset"
 N = "n00001"

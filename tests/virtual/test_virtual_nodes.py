@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from strata.core.column import Column
 from strata.core.errors import BadRequest
 from strata.core.state import Outcome
-from strata.virtual.faults import Faults, Timing
-from strata.virtual.nodes import SimNodes
-from strata.virtual.rules import MUTATIONS, VARIABLES
+from strata.virtual.fleet.faults import Faults, Timing
+from strata.virtual.fleet.model import MUTATIONS, VARIABLES
+from strata.virtual.fleet.nodes import SimNodes
 
 TO_READY = ("power-on", "boot", "enrol", "load-image", "start-personality", "configure", "join-workload")
 READY = {

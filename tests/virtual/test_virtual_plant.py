@@ -10,12 +10,12 @@ import sys
 import pytest
 
 from strata.core.xname import parse
-from strata.virtual.bmc_server import BmcServer
-from strata.virtual.faults import Timing
-from strata.virtual.fleet import simulated_fleet
-from strata.virtual.nodes import SimNodes
-from strata.virtual.plant import Plant
-from strata.virtual.switches import Network
+from strata.virtual.bmc.server import BmcServer
+from strata.virtual.fleet.faults import Timing
+from strata.virtual.fleet.names import simulated_fleet
+from strata.virtual.fleet.nodes import SimNodes
+from strata.virtual.plant.network import Network
+from strata.virtual.plant.plant import Plant
 
 RESET = "Systems/1/Actions/ComputerSystem.Reset"
 OUTLET = "PowerEquipment/RackPDUs/1/Outlets/A1"
@@ -141,7 +141,7 @@ async def test_the_fabric_manager_links_the_switches_that_each_switch_only_hears
 @pytest.mark.slow
 async def test_the_command_serves_a_machine_room_that_begins_off_over_tls(user):
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "strata.virtual.bmc_server", "--nodes", "8", "--pdus", "off", "--tls"),
+        *(sys.executable, "-m", "strata.virtual.bmc.server", "--nodes", "8", "--pdus", "off", "--tls"),
         *("--ssdp", "127.0.0.1", "--ssdp-port", "0"),
         stdout=asyncio.subprocess.PIPE,
     )

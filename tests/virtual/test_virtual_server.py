@@ -23,12 +23,12 @@ from strata.hardware.bmc.redfish.client import Credentials, RedfishClient, Redfi
 from strata.hardware.model import LAYER as HARDWARE
 from strata.platform.model import LAYER as PLATFORM
 from strata.provisioning.model import LAYER as PROVISIONING
-from strata.virtual.agent_driver import AgentDriver
-from strata.virtual.bmc_server import SIMULATED_ACCOUNT, BmcServer
-from strata.virtual.driver import sim_drivers
-from strata.virtual.faults import Faults, Timing
-from strata.virtual.mischief import Mischief, Trick
-from strata.virtual.nodes import SimNodes
+from strata.virtual.bmc.mischief import Mischief, Trick
+from strata.virtual.bmc.server import SIMULATED_ACCOUNT, BmcServer
+from strata.virtual.fleet.agents import AgentDriver
+from strata.virtual.fleet.driver import sim_drivers
+from strata.virtual.fleet.faults import Faults, Timing
+from strata.virtual.fleet.nodes import SimNodes
 
 MODEL = Model.of(HARDWARE, PROVISIONING, PLATFORM)
 AUTH = {"Authorization": SIMULATED_ACCOUNT.basic}
@@ -180,8 +180,8 @@ async def test_head_has_no_body_and_requests_in_one_packet_are_answered_in_order
     writer.write((head + "GET /bmc/n00002/redfish/v1 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").encode())
     received = (await reader.read()).decode()
     assert received.count("HTTP/1.1 200 OK") == 2
-    assert "controller of n00001" not in received
-    assert "controller of n00002" in received
+    assert "BMC of n00001" not in received
+    assert "BMC of n00002" in received
     writer.close()
     await writer.wait_closed()
 
@@ -292,7 +292,7 @@ async def test_in_process_and_over_sockets_the_same_seed_gives_the_same_world(se
 @pytest.mark.slow
 async def test_the_command_says_where_it_listens_and_stops_on_sigterm():
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "strata.virtual.bmc_server", "--nodes", "8", "--port", "0", "--seed", "3"),
+        *(sys.executable, "-m", "strata.virtual.bmc.server", "--nodes", "8", "--port", "0", "--seed", "3"),
         stdout=asyncio.subprocess.PIPE,
     )
     assert process.stdout is not None

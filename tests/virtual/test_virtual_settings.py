@@ -5,8 +5,8 @@ from __future__ import annotations
 import aiohttp
 import pytest
 
-from strata.virtual.faults import Timing
-from strata.virtual.redfish_tree import Account
+from strata.virtual.fleet.faults import Timing
+from strata.virtual.redfish.bmc import Account
 
 RESET = "Systems/1/Actions/ComputerSystem.Reset"
 N = "n00001"

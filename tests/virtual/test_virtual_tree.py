@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from strata.virtual.bmc_server import BmcServer
-from strata.virtual.nodes import SimNodes
-from strata.virtual.plant import Plant
+from strata.virtual.bmc.server import BmcServer
+from strata.virtual.fleet.nodes import SimNodes
+from strata.virtual.plant.plant import Plant
 
 SCHEMAS = Path(__file__).resolve().parents[3] / "shared" / "redfish" / "csdl"
 KINDS = ("n00001", "n00040", "pdu-x1000m0", "cc-x1000c0", "sw-leaf1", "fm-hsn", "sw-spine2")

@@ -14,7 +14,7 @@ import msgspec
 from litestar.exceptions import HTTPException, ValidationException
 
 from strata.core.errors import Conflict, StrataError
-from strata.core.forms import in_words
+from strata.core.input.forms import in_words
 from strata.core.logs import request_id
 from strata.core.redact import redact
 

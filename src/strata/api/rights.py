@@ -17,7 +17,7 @@ from litestar.openapi.datastructures import ResponseSpec
 from strata.api.http import CONDITIONAL
 from strata.api.problem import MEDIA_TYPE, Problem
 from strata.core.errors import BadRequest, Unauthenticated
-from strata.fleet.access.principal import Kind, Principal, Right, Verb
+from strata.fleet.access.principal import Principal, Right, Verb
 
 WHO = "strata.who"
 """Where the front puts the principal (or why there is none) in the connection's scope."""
@@ -56,7 +56,7 @@ def _problems(statuses: Iterable[int]) -> dict[int, ResponseSpec]:
 
 def needs(
     verb: Verb,
-    kind: Kind,
+    kind: str,
     *statuses: int,
     body: bool = False,
     also: Mapping[int, ResponseSpec] | None = None,

@@ -7,8 +7,9 @@ from strata.core.room import Room
 ROOM = Room(
     commands={
         "The service": {
-            "up": "strata.cli.updown:up",
-            "down": "strata.cli.updown:down",
+            "up": "strata.cli.up.commands:up",
+            "stop": "strata.cli.up.commands:stop",
+            "down": "strata.cli.up.commands:down",
             "completion": "strata.cli.completion:completion",
         },
     },

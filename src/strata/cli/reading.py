@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from strata.core import foreign
 from strata.core.errors import BadRequest
+from strata.core.input import foreign
 
 
 def read_text(path: Path, *, lenient: bool = False) -> str:

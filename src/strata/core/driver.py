@@ -36,7 +36,7 @@ class Batch:
         self.names = names
         self.uids = uids
         self.bmcs = bmcs
-        """Where each node's controller answers; empty where no driver of the batch needs it."""
+        """Where each node's BMC answers; empty where no driver of the batch needs it."""
         self.goals = goals or {}
         """For the variables that the mutation touches: what is desired, per node."""
         self.epochs = epochs if epochs is not None else np.zeros(len(names), dtype=np.int64)

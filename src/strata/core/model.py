@@ -7,6 +7,8 @@ is carried out: that is a driver (``strata.core.driver``).
 
 from __future__ import annotations
 
+import difflib
+import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple, TypeVar
@@ -14,6 +16,7 @@ from typing import Literal, NamedTuple, TypeVar
 import msgspec
 
 from strata.core.errors import BadRequest
+from strata.core.xname import TYPES, type_named
 
 UNKNOWN = "unknown"
 """The value of a variable that nobody has seen, or that was last seen too long ago."""
@@ -60,6 +63,9 @@ class Variable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     other way round too: this one is lost with every other value of what it proves."""
     observer: str = ""
     """The driver that can look. Empty: nobody looks, the fact only arrives (from an agent, say)."""
+    canary: bool = False
+    """Open variables only: a value with which no node is ready yet is tried on one node, and the others that want it
+    wait until that one is ready."""
     doc: str = ""
 
     @property
@@ -134,7 +140,9 @@ class Guard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How much may happen at once, in each bucket. At least one of ``limit``, ``percent`` and ``rate``; all must hold.
 
-    Several controllers share a budget by the nodes that each leads.
+    Several controllers share a budget by the nodes that each leads. One that brakes only destructive mutations, with
+    ``limit`` or ``percent``, counts a node from the first step of a chain that leads through one of them until the node
+    is at its goal again.
     """
 
     name: str
@@ -158,6 +166,14 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     standing: bool = False
     """Count also the members on which the change is in force, or may be: how many may be *on*, not only starting."""
     doc: str = ""
+
+    def brakes(self, mutation: Mutation) -> bool:
+        """Whether it says how much of ``mutation`` may happen at once."""
+        if self.destructive_only and not mutation.destructive:
+            return False
+        if self.driver and mutation.driver != self.driver:
+            return False
+        return not self.mutations or mutation.name in self.mutations
 
 
 class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -292,23 +308,23 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
             where = f"variable {variable.name}"
             if variable.open == bool(variable.values):
                 raise BadRequest("give either values or open: true", where=where)
+            if variable.canary and not variable.open:
+                raise BadRequest("only what can be anything has canaries: say open: true", where=where)
             reserved = {UNKNOWN, ANY, ""} & set(variable.values)
             if reserved or len(set(variable.values)) != len(variable.values):
                 raise BadRequest(f"values must be distinct and none of {UNKNOWN!r}, {ANY!r}, ''", where=where)
+            if variable.ages_out_after is not None and not variable.ages_out_after > 0:
+                raise BadRequest("ages_out_after is above 0 seconds", where=where)
             for other, fatal in variable.lost_when.items():
                 self._symbol_check(where, other, fatal)
         self._validate_implications()
         for mutation in self.mutations.values():
             self._validate_mutation(mutation)
+        for guard in self.guards.values():
+            if not guard.ask_again_after > 0:
+                raise BadRequest("ask_again_after is above 0 seconds", where=f"guard {guard.name}")
         for budget in self.budgets.values():
-            where = f"budget {budget.name}"
-            if budget.limit is None and budget.percent is None and budget.rate is None:
-                raise BadRequest("give limit, percent or rate", where=where)
-            if budget.unavailable and budget.standing:
-                raise BadRequest("counts either what is unavailable or what is standing", where=where)
-            for name in budget.mutations:
-                if name not in self.mutations:
-                    raise BadRequest(f"no such mutation: {name}", where=where)
+            self._validate_budget(budget)
 
     def _validate_implications(self) -> None:
         rules = self.implications()
@@ -356,6 +372,30 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
         if not mutation.cost > 0 or not mutation.timeout > 0 or mutation.batch < 1:
             raise BadRequest("cost and timeout must be above 0 and batch at least 1", where=where)
 
+    def _validate_budget(self, budget: Budget) -> None:
+        """A brake that cannot hold is worse than none: somebody counts on it."""
+        where = f"budget {budget.name}"
+        if budget.limit is None and budget.percent is None and budget.rate is None:
+            raise BadRequest("give limit, percent or rate", where=where)
+        if budget.limit is not None and not (budget.limit > 0 if budget.weight else budget.limit >= 1):
+            least = "above 0" if budget.weight else "at least 1 node"
+            raise BadRequest(f"limit is {least}, not {budget.limit:g}", where=where, hint="a freeze lets nothing start")
+        if budget.percent is not None and not 0 < budget.percent <= 100:
+            hint = "at least one node may always be changed"
+            raise BadRequest(f"percent is above 0 and at most 100, not {budget.percent:g}", where=where, hint=hint)
+        if budget.rate is not None and not 0 < budget.rate < math.inf:
+            raise BadRequest(f"rate is above 0 starts a second, not {budget.rate:g}", where=where)
+        if budget.unavailable and budget.standing:
+            raise BadRequest("counts either what is unavailable or what is standing", where=where)
+        for name in budget.mutations:
+            if name not in self.mutations:
+                raise BadRequest(f"no such mutation: {name}", where=where)
+        if not any(map(budget.brakes, self.mutations.values())):
+            limits = [f"driver {budget.driver}"] if budget.driver else []
+            limits += ["destructive_only"] if budget.destructive_only else []
+            raise BadRequest(f"it brakes nothing: no mutation fits {' and '.join(limits) or 'it'}", where=where)
+        _check_bucket(budget.per, where)
+
     def _symbol_check(self, where: str, name: str, values: Iterable[str], *, unknown_ok: bool = False) -> None:
         variable = self.variables.get(name)
         if variable is None:
@@ -364,6 +404,22 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
         wrong = sorted(set(values) - allowed)
         if wrong:
             raise BadRequest(f"{name} has no value {wrong[0]!r}; it has {', '.join(variable.symbols)}", where=where)
+
+
+def _check_bucket(per: str, where: str) -> None:
+    """Raise unless ``per`` says how nodes are divided into the buckets of a budget."""
+    kind, colon, name = per.partition(":")
+    if (kind == "fleet" and not colon) or (kind == "group" and bool(colon) == bool(name)) or (kind == "label" and name):
+        return
+    hint = "fleet, group, group:NAME, label:KEY, or a type of location of which each is a bucket, such as cabinet"
+    if colon or kind in ("fleet", "group", "label"):
+        raise BadRequest(f"per is {per[:80]!r}", where=where, hint=hint)
+    try:
+        type_named(kind)
+    except BadRequest:
+        close = difflib.get_close_matches(kind[:60].lower(), ("fleet", "group", *map(str.lower, TYPES)), 1)
+        meant = f"did you mean {close[0]!r}? " if close else ""
+        raise BadRequest(f"per is {per[:80]!r}, which is nothing", where=where, hint=f"{meant}{hint}") from None
 
 
 def values(*names: str) -> Values:

@@ -28,8 +28,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from strata.core.errors import BadRequest
+from strata.core.input.yamltree import tree
 from strata.core.model import ANY, UNKNOWN, Budget, Guard, Layer, Model, Mutation, Values, Variable
-from strata.core.yamltree import tree
 
 BUILT_IN = "built-in"
 """What ``extends`` may name: the layers that Strata brings along."""
@@ -93,7 +93,7 @@ def parse(text: str, *, source: str, layers: Sequence[Layer] = (), always_extend
 def _variable(name: str, section: _Section) -> Variable:
     if isinstance(section.data, list):
         return Variable(name=name, values=section.words())
-    section.only("values", "open", "ages_out_after", "lost_when", "implies", "observer", "doc")
+    section.only("values", "open", "ages_out_after", "lost_when", "implies", "observer", "canary", "doc")
     return Variable(
         name=name,
         values=section.sub("values").words(),
@@ -105,6 +105,7 @@ def _variable(name: str, section: _Section) -> Variable:
             for value, _ in section.sections("implies")
         },
         observer=section.scalar("observer", str, ""),
+        canary=section.scalar("canary", bool, False),
         doc=section.scalar("doc", str, ""),
     )
 

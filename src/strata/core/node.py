@@ -45,7 +45,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
     architecture: str = "x86_64"
     labels: Mapping[str, str] = {}
     bmc: str = ""
-    """Where its controller answers (``https://10.0.0.7`` or ``http://127.0.0.1:8000/n7``)."""
+    """Where its BMC answers (``https://10.0.0.7`` or ``http://127.0.0.1:8000/n7``)."""
     interfaces: tuple[Interface, ...] = ()
     """Its ports on the provisioning networks, the one that boots first."""
 

@@ -10,6 +10,9 @@ from typing import NamedTuple
 class Room(NamedTuple):
     """Stands in the ``__init__`` of the room's folder."""
 
+    services: tuple[str, ...] = ()
+    """``module:class`` of what answers requests and needs nothing but the fleet: made when the room's layer is opened,
+    started and stopped with it where it has ``start`` and ``stop``."""
     routes: tuple[str, ...] = ()
     """Modules with a list ``HANDLERS``."""
     apps: Mapping[str, str] = {}

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, get_args
 
 from strata.core.room import Room
-
-LayerName = Literal["hardware", "provisioning", "power", "platform"]
-LAYER_NAMES: tuple[LayerName, ...] = get_args(LayerName)
 
 CONFIG_FILE = Path("/etc/strata/strata.yaml")
 """Read where it exists, unless another is named."""

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from strata.api.nginx import Nginx
 from strata.api.nginx_config import FrontDoor
-from strata.api.redfish.push import EventPush
+from strata.api.redfish.resources.push import EventPush
 from strata.api.server import ApiServer
 from strata.api.services import FrontSecret, Limits, Watchers
 from strata.daemon.address import reachable

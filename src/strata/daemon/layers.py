@@ -1,4 +1,8 @@
-"""The layers that Strata brings along, lowest first. This is the only list of them."""
+"""The layers that Strata brings along, lowest first. This is the only list of them.
+
+A layer is a folder of that name: its ``model.py`` has ``LAYER``, what it declares of nodes; its ``layer.py`` has
+``open_NAME``, which opens it on a fleet. Neither is imported before it is needed.
+"""
 
 from __future__ import annotations
 
@@ -6,38 +10,36 @@ import importlib
 from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
-from strata.core.model import Layer
-from strata.hardware.model import LAYER as HARDWARE
-from strata.platform.model import LAYER as PLATFORM
-from strata.power.model import LAYER as POWER
-from strata.provisioning.model import LAYER as PROVISIONING
-
 if TYPE_CHECKING:
+    from strata.core.model import Layer
     from strata.fleet.fleet import Fleet
 
 
 class LayerDeclaration(NamedTuple):
-    """One layer: what it declares of nodes, how it is opened, and what it cannot do without."""
+    """One layer."""
 
     name: str
-    model: Layer
-    opened_by: str
-    """``module:function``, which takes the fleet. Imported only where the layer runs."""
     stands_on: tuple[str, ...] = ()
     """Layers that run wherever this one does."""
 
+    @property
+    def model(self) -> Layer:
+        """What it declares of nodes."""
+        found: Layer = importlib.import_module(f"strata.{self.name}.model").LAYER
+        return found
+
     async def open(self, fleet: Fleet) -> None:
         """Open all its rooms on the fleet."""
-        module, _, function = self.opened_by.partition(":")
-        await getattr(importlib.import_module(module), function)(fleet)
+        await getattr(importlib.import_module(f"strata.{self.name}.layer"), f"open_{self.name}")(fleet)
 
 
 LAYERS = (
-    LayerDeclaration("hardware", HARDWARE, "strata.hardware.layer:open_hardware"),
-    LayerDeclaration("provisioning", PROVISIONING, "strata.provisioning.layer:open_provisioning", ("hardware",)),
-    LayerDeclaration("power", POWER, "strata.power.layer:open_power", ("hardware",)),
-    LayerDeclaration("platform", PLATFORM, "strata.platform.layer:open_platform", ("hardware", "provisioning")),
+    LayerDeclaration("hardware"),
+    LayerDeclaration("provisioning", ("hardware",)),
+    LayerDeclaration("power", ("hardware",)),
+    LayerDeclaration("platform", ("hardware", "provisioning")),
 )
+LAYER_NAMES = tuple(layer.name for layer in LAYERS)
 
 
 def chosen(names: Collection[str]) -> tuple[LayerDeclaration, ...]:

@@ -164,7 +164,8 @@ def show(file: Path | None, as_json: bool) -> None:
             for value, others in variable.implies.items()
             for name, proved in others.items()
         )
-        click.echo(clean(f"variable {variable.name}: {values}{seen}{lost}{proves}"))
+        canary = ", tried on a canary first" if variable.canary else ""
+        click.echo(clean(f"variable {variable.name}: {values}{seen}{lost}{proves}{canary}"))
     for mutation in model.mutations.values():
         effects = {name: value for name, value in model.effects(mutation).items() if name != mutation.variable}
         parts = [f"{mutation.variable}: {_or(mutation.start)} -> {mutation.to}"]

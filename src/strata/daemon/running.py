@@ -36,10 +36,11 @@ from strata.fleet.access.authority import Authority
 from strata.fleet.controller.controller import Controller
 from strata.fleet.drivers.exec_driver import ExecDriver
 from strata.fleet.fleet import Fleet
-from strata.fleet.layer import open_access, open_rooms
+from strata.fleet.layer import open_access
 from strata.fleet.peers.open import open_peers
 from strata.platform.no_workload import NoWorkload
 from strata.provisioning.identity.records import PREFIX as BOOTS
+from strata.rooms import open_services
 from strata.store.open import open_store
 
 log = logging.getLogger(__name__)
@@ -104,13 +105,14 @@ async def running(settings: Settings, way_out: Sequence[str] = ()) -> AsyncItera
     # In a thread: the account is made now, if it is missing.
     fleet, specs = await asyncio.to_thread(_fleet, settings, way_out)
     try:
-        open_rooms(fleet)
+        await open_services(fleet, "fleet")
         await open_access(fleet, Authority.open(settings.ca_dir))
         await open_peers(fleet, front_url(settings), signing_key(settings))
         simulated = bool(settings.simulated.address)
         for layer in chosen(settings.layers):
             if not (simulated and layer.name == "provisioning"):  # the simulator answers for its nodes' agents
                 await layer.open(fleet)
+                await open_services(fleet, layer.name)
             if simulated and layer.name == "hardware":
                 await open_simulated(fleet)
         for spec in specs:
@@ -152,6 +154,7 @@ def model_of(settings: Settings) -> tuple[Model, Sequence[ExecSpec]]:
     specs: list[ExecSpec] = []
     for path in settings.models:
         found = parse(path.read_text(encoding="utf-8"), source=str(path), layers=layers, always_extends=True)
+        found.model()  # names the file in what it says
         layers.append(found.layer)
         specs += found.drivers
     return Model.of(*layers), specs

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from strata.cli.options import parse_listen
-from strata.daemon import CONFIG_FILE, LAYER_NAMES
+from strata.daemon import CONFIG_FILE
+from strata.daemon.layers import LAYER_NAMES
 
 if TYPE_CHECKING:
     from strata.daemon.settings import Option, Settings

@@ -9,21 +9,26 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
 
 from strata.core.errors import BadRequest
-from strata.core.forms import in_words
+from strata.core.input.forms import in_words
+from strata.core.input.yamltree import Document, told
 from strata.core.section import Section
 from strata.core.units import Watts, seconds, watts
-from strata.core.yamltree import Document, told
-from strata.daemon import LAYER_NAMES, LayerName
+from strata.daemon.layers import LAYER_NAMES
 from strata.fleet.settings import FleetSettings
 from strata.hardware.settings import HardwareSettings
 from strata.power.settings import PowerSettings
 from strata.provisioning.settings import ProvisioningSettings
+
+if TYPE_CHECKING:
+    LayerName = str
+else:
+    LayerName = Literal[LAYER_NAMES]
 
 F = TypeVar("F", bound=FleetSettings)
 
@@ -45,7 +50,7 @@ class SimulatedSettings(Section, frozen=True, kw_only=True):
             raise BadRequest(
                 "simulated nodes need a simulator",
                 where="nodes",
-                hint="give --simulator URL; python -m strata.virtual.bmc_server --nodes N prints it",
+                hint="give --simulator URL; python -m strata.virtual.bmc.server --nodes N prints it",
             )
         if self.address and not self.address.startswith(("http://", "https://")):
             raise BadRequest(f"{self.address[:80]!r} is not http://HOST:PORT", where="address")

@@ -8,10 +8,10 @@ from strata.hardware.bmc.redfish.client import Credentials
 from strata.hardware.layer import Reach
 from strata.power.limits.inband import VirtualNodes
 from strata.power.telemetry.collector import BulkSource
-from strata.virtual.agent_driver import AgentDriver
-from strata.virtual.bmc_server import SIMULATED_ACCOUNT
-from strata.virtual.fleet import simulated_fleet, simulated_groups, simulated_nodes
-from strata.virtual.fleet_power import FleetPower
+from strata.virtual.bmc.server import SIMULATED_ACCOUNT
+from strata.virtual.fleet.agents import AgentDriver
+from strata.virtual.fleet.names import simulated_fleet, simulated_groups, simulated_nodes
+from strata.virtual.fleet.power import FleetPower
 
 
 async def open_simulated(fleet: Fleet) -> None:

@@ -1,6 +1,6 @@
 """Admission: which nodes may start their next mutation.
 
-Asks holds, freezes, back-off, the failure-rate stop, budgets and guards, in this order.
+Asks holds, freezes, back-off, canaries, the failure-rate stop, budgets and guards, in this order.
 
 Knows what the nodes want to start (``Progress.next``), not why. What is
 started is followed by ``strata.engine.in_flight``.
@@ -8,7 +8,7 @@ started is followed by ``strata.engine.in_flight``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -16,9 +16,11 @@ from strata.core.column import Indices
 from strata.core.distinct import distinct, united
 from strata.core.model import Model, Mutation
 from strata.engine.budgets import Budgets, Demand
+from strata.engine.canaries import Canaries
 from strata.engine.decisions import Kind
 from strata.engine.effects import Act, Ask
-from strata.engine.in_flight import InFlight
+from strata.engine.in_flight import OVER, InFlight
+from strata.engine.places import Places
 from strata.engine.progress import Phase, Progress, Urgency, Wait
 from strata.engine.settings import EngineSettings
 from strata.engine.table import FleetTable
@@ -38,13 +40,22 @@ class Admission:
     """All brakes of one engine."""
 
     def __init__(
-        self, model: Model, settings: EngineSettings, table: FleetTable, progress: Progress, in_flight: InFlight
+        self,
+        model: Model,
+        settings: EngineSettings,
+        table: FleetTable,
+        progress: Progress,
+        in_flight: InFlight,
+        places: Places,
+        canaries: Canaries,
     ) -> None:
         self.model = model
         self.settings = settings
         self.table = table
         self.progress = progress
         self._in_flight = in_flight
+        self._places = places
+        self.canaries = canaries
         self.budgets = Budgets(model)
         self.guards = list(model.guards)
         """By number, as ``Progress.refused_by`` holds them."""
@@ -65,12 +76,14 @@ class Admission:
         progress.wait[late[progress.fault[late]]] = Wait.FAULT
         progress.wait[wanting[progress.frozen[wanting]]] = Wait.FROZEN
         progress.wait[wanting[progress.held[wanting]]] = Wait.HELD
-        able = wanting[~early & ~progress.frozen[wanting] & ~progress.held[wanting]]
+        free = ~progress.frozen[wanting] & ~progress.held[wanting]
+        able = self.canaries.admit(wanting[~early & free], wanting[free])
         if not len(able):
             return
         self._second_chance(able[progress.fault[able]])
         away = progress.alive & (progress.kind != Kind.READY) & (progress.kind != Kind.UNMANAGED)
-        demand = Demand(self._busy(now), np.flatnonzero(away), self._standing)
+        elsewhere = self._elsewhere(now)
+        demand = Demand(self._busy(elsewhere), np.flatnonzero(away), self._standing, elsewhere, self._places)
         for number in distinct(progress.next[able]).tolist():
             nodes = able[progress.next[able] == number]
             nodes = nodes[np.lexsort((progress.waiting_since[nodes], progress.urgency[nodes]))]
@@ -150,19 +163,25 @@ class Admission:
         if len(nodes):
             self.progress.fault[nodes] = False
             self.progress.failures[nodes] = self.settings.failures_to_fault - 1
-            self._in_flight.event(nodes, "trying again after a fault")
+            self._in_flight.event(nodes, f"{OVER}: trying again")
 
-    def _busy(self, now: float) -> dict[str, Indices]:
+    def _busy(self, elsewhere: Mapping[str, Indices]) -> dict[str, Indices]:
         under_way = np.flatnonzero(self.progress.phase != Phase.IDLE)
         numbers = self.progress.mutation[under_way]
         busy = {
             self._in_flight.mutations[n].name: under_way[numbers == n] for n in distinct(numbers).tolist() if n >= 0
         }
+        for name, nodes in elsewhere.items():
+            busy[name] = united(busy.get(name, nodes), nodes)
+        return busy
+
+    def _elsewhere(self, now: float) -> dict[str, Indices]:
+        found: dict[str, Indices] = {}
         for one in self._in_flight.foreign.values():
             # Long after it must have shown, the facts tell more than the intent.
             if now < one.heard + 2 * self.model.mutations[one.mutation].timeout:
-                busy[one.mutation] = united(busy.get(one.mutation, one.nodes), one.nodes)
-        return busy
+                found[one.mutation] = united(found.get(one.mutation, one.nodes), one.nodes)
+        return found
 
     def _ask(self, number: int, nodes: Indices, now: float, asks: list[Ask]) -> None:
         mutation = self._in_flight.mutations[number]

@@ -4,11 +4,14 @@ Several controllers share every limit by the nodes that they lead. Each computes
 rounded down to whole nodes; the one who holds the baton (``fleet.controller.leadership``), which goes round, may use
 one more wherever rounding left one over. So together they keep every limit whatever each knows of the others, and
 nobody starves. What was begun under older shares still counts against the whole.
+
+A budget of disruption counts who holds a place in it (``strata.engine.places``). It slows down and does not forbid:
+where nobody who holds one goes on by himself, one more may go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +19,8 @@ import numpy.typing as npt
 
 from strata.core.column import Indices
 from strata.core.distinct import distinct, without
-from strata.core.model import Budget, Model, Mutation
+from strata.core.model import Budget, Model
+from strata.engine.places import Places
 
 Keys = npt.NDArray[np.int32]
 Amounts = npt.NDArray[np.float64]
@@ -40,6 +44,10 @@ class Demand(NamedTuple):
     """Nodes that are not at their goal."""
     standing: Callable[[str], Indices]
     """Mutation → nodes on which its change is, or may be, in force."""
+    elsewhere: Mapping[str, Indices] = {}
+    """Mutation → nodes that undergo it under the lead of others, or were when we lost it."""
+    places: Places | None = None
+    """Who holds places in the budgets of disruption; None: nobody."""
 
 
 class _Buckets:
@@ -52,32 +60,34 @@ class _Buckets:
         count = int(keys.max(initial=-1)) + 1
         self._ours = np.ones(len(keys), dtype=bool) if shares is None else shares.ours
         whole, mine = self._sum(inside, count), self._sum(inside[self._ours[inside]], count)
+        self._heaviest = np.zeros(count)
+        np.maximum.at(self._heaviest, keys[inside], self.weights[inside])
         limits = np.full(count, np.inf)
         if budget.limit is not None:
             limits = np.minimum(limits, budget.limit)
         if budget.percent is not None:
             # At least one node: a budget slows down, it does not forbid. A freeze forbids.
-            least = np.zeros(count)
-            np.maximum.at(least, keys[inside], self.weights[inside])
-            limits = np.minimum(limits, np.maximum(least, np.floor(whole * budget.percent / 100)))
+            limits = np.minimum(limits, np.maximum(self._heaviest, np.floor(whole * budget.percent / 100)))
         self.whole_limits = limits
         self.limits = limits
         if shares is not None:
-            heaviest = np.zeros(count)
-            np.maximum.at(heaviest, keys[inside], self.weights[inside])
-            self.limits = _share(limits, heaviest, mine / np.maximum(whole, 1e-9), shares.baton)
+            self.limits = _share(limits, self._heaviest, mine / np.maximum(whole, 1e-9), shares.baton)
         self._rate = None if budget.rate is None else budget.rate * mine / np.maximum(whole, 1e-9)
         self._tokens = np.ones(count) if self._rate is None else np.maximum(1.0, self._rate)
         self._filled = now
 
-    def room(self, in_use: Indices, now: float) -> Amounts:
-        """How much more may start, per bucket, when ``in_use`` counts already."""
-        in_use = in_use[self.keys[in_use] >= 0]
+    def room(self, in_use: Indices, moving: npt.NDArray[np.bool_], now: float) -> Amounts:
+        """How much more may start, per bucket, when ``in_use`` counts already; of these the ``moving`` make room."""
+        inside = self.keys[in_use] >= 0
+        in_use, moving = in_use[inside], moving[inside]
         ours = in_use[self._ours[in_use]]
         room = np.minimum(
             self.limits - self._sum(ours, len(self.limits)),
             self.whole_limits - self._sum(in_use, len(self.limits)),
         )
+        if not moving.all():
+            still = (self._sum(in_use, len(room)) > 0) & (self._sum(in_use[moving], len(room)) == 0)
+            room = np.where(still, np.maximum(room, np.minimum(self.limits, self._heaviest)), room)
         if self._rate is not None:
             gained = self._rate * max(0.0, now - self._filled)
             self._tokens = np.minimum(self._tokens + gained, np.maximum(1.0, self._rate))
@@ -116,9 +126,16 @@ class _Meter:
 
     def in_use(self, demand: Demand, nobody: Indices) -> Indices:
         """The nodes that count."""
+        places = demand.places
         if self.budget.unavailable:
-            return demand.unavailable
+            whole = nobody if places is None else places.serving(self.budget.name)
+            return without(demand.unavailable, whole)
         parts = [demand.busy[name] for name in self.mutations if name in demand.busy]
+        if places is not None:
+            parts.append(places.taken(self.budget.name))
+            parts += [
+                demand.elsewhere[name] for name in places.leading_up(self.budget.name) if name in demand.elsewhere
+            ]
         if self.budget.standing:
             parts += [demand.standing(name) for name in self.mutations]
         return distinct(np.concatenate(parts)) if parts else nobody
@@ -131,7 +148,7 @@ class Budgets:
         self._meters: dict[str, _Meter] = {}
         self._of_mutation: dict[str, list[str]] = {name: [] for name in model.mutations}
         for budget in model.budgets.values():
-            names = frozenset(m.name for m in model.mutations.values() if _brakes(budget, m))
+            names = frozenset(m.name for m in model.mutations.values() if budget.brakes(m))
             self._meters[budget.name] = _Meter(budget, names)
             for name in names:
                 self._of_mutation[name].append(budget.name)
@@ -168,20 +185,32 @@ class Budgets:
         The second array is aligned with ``nodes``: -1 admitted, else the number of the budget that said no.
         """
         verdict = np.full(len(nodes), -1, dtype=np.int16)
+        needed = {} if demand.places is None else demand.places.needed(nodes)
         for number, (name, meter) in enumerate(self._meters.items()):
-            if name not in self._of_mutation[mutation]:
+            if name in self._of_mutation[mutation]:
+                concerned = np.arange(len(nodes))
+            elif name in needed:
+                concerned = np.flatnonzero(needed[name])
+            else:
                 continue
             in_use = meter.in_use(demand, nodes[:0])
+            places = demand.places if demand.places is not None and demand.places.counts(name) else None
+            if places is not None:
+                # Who has a place goes before who wants one.
+                concerned = concerned[np.argsort(~np.isin(nodes[concerned], in_use), kind="stable")]
             if not meter.budget.unavailable:
                 # Somebody may have begun one of these before: it is charged here, and not twice.
-                in_use = without(in_use, nodes)
+                in_use = without(in_use, nodes[concerned])
+            moving = np.ones(len(in_use), dtype=bool)
+            if places is not None:
+                moving = places.moving(name, in_use, demand.elsewhere.values())
             for division in meter.divisions:
-                open_ = np.flatnonzero(verdict == -1)
+                open_ = concerned[verdict[concerned] == -1]
                 keys = division.keys[nodes[open_]]
                 if meter.budget.unavailable:
                     # A node that is down already may be mended: that takes nobody else away.
                     keys = np.where(np.isin(nodes[open_], in_use), -1, keys)
-                room = np.append(division.room(in_use, now), np.inf)  # the last is for -1
+                room = np.append(division.room(in_use, moving, now), np.inf)  # the last is for -1
                 refused = _running_total(keys, division.weights[nodes[open_]]) > room[keys]
                 verdict[open_[refused]] = number
         admitted = nodes[verdict == -1]
@@ -189,14 +218,6 @@ class Budgets:
             for division in self._meters[name].divisions:
                 division.spend(admitted)
         return admitted, verdict
-
-
-def _brakes(budget: Budget, mutation: Mutation) -> bool:
-    if budget.destructive_only and not mutation.destructive:
-        return False
-    if budget.driver and mutation.driver != budget.driver:
-        return False
-    return not budget.mutations or mutation.name in budget.mutations
 
 
 def _running_total(keys: Keys, weights: Amounts) -> Amounts:

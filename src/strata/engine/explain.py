@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -24,7 +24,7 @@ _WAITS = np.int32(len(Wait))
 
 
 class Blocker(msgspec.Struct, frozen=True):
-    """What holds a node up: kind is guard, budget, hold, freeze, back-off, fault, timeout, lease..."""
+    """What holds a node up: kind is guard, budget, hold, freeze, back-off, fault, canary, timeout, lease..."""
 
     kind: str
     name: str
@@ -59,7 +59,8 @@ def _situation(engine: Engine, nodes: Any) -> Any:
     progress = engine.progress
     place = progress.kind[nodes] * _WAITS + progress.wait[nodes]
     flags = (
-        progress.phase[nodes] == 0,
+        progress.phase[nodes] == Phase.IDLE,
+        progress.phase[nodes] == Phase.ACTING,
         progress.decision[nodes] >= 0,
         progress.fault[nodes],
         progress.frozen[nodes],
@@ -74,19 +75,23 @@ def _situation(engine: Engine, nodes: Any) -> Any:
 def _state_codes() -> npt.NDArray[np.int8]:
     """The state of every situation that there can be."""
     truth = (False, True)
-    situations = itertools.product(Kind, Wait, truth, truth, truth, truth, truth)
+    situations = itertools.product(Kind, Wait, truth, truth, truth, truth, truth, truth)
     return np.array([STATES.index(_state(*situation)) for situation in situations], dtype=np.int8)
 
 
-def _state(kind: Kind, wait: Wait, idle: bool, decided: bool, fault: bool, frozen: bool, held: bool) -> State:
-    """The one word: a person's brakes before faults, faults before what the engine waits for."""
-    if idle and held:
+def _state(
+    kind: Kind, wait: Wait, idle: bool, acting: bool, decided: bool, fault: bool, frozen: bool, held: bool
+) -> State:
+    """The one word: a person's brakes before faults, faults before what the engine waits for.
+
+    A brake counts as soon as no driver is at work: what was done may take minutes to show, and nothing follows it."""
+    if held and not acting:
         return "held"
-    if idle and kind not in (Kind.READY, Kind.UNMANAGED) and frozen:
+    if frozen and not acting and kind not in (Kind.READY, Kind.UNMANAGED):
         return "frozen"
     if idle and kind not in (Kind.READY, Kind.UNMANAGED) and fault:
         return "faulted"
-    if idle and kind is Kind.ACT and wait in (Wait.BACKOFF, Wait.BUDGET, Wait.GUARD, Wait.STOPPED):
+    if idle and kind is Kind.ACT and wait in (Wait.BACKOFF, Wait.BUDGET, Wait.GUARD, Wait.STOPPED, Wait.CANARY):
         return "waiting"
     if kind is Kind.LOOK or not decided:
         return "unknown"
@@ -94,8 +99,8 @@ def _state(kind: Kind, wait: Wait, idle: bool, decided: bool, fault: bool, froze
     return known.get(kind, "converging")
 
 
-def explain(engine: Engine, node: int, now: float) -> Explanation:
-    """Which fact, what is waited for, what holds it, what comes next and when."""
+def explain(engine: Engine, node: int, now: float, name: Callable[[int], str] = str) -> Explanation:
+    """Which fact, what is waited for, what holds it, what comes next and when. ``name``: of another node."""
     progress = engine.progress
     state = STATES[state_of(engine, node)]
     reason = progress.reasons.get(node, "")
@@ -122,7 +127,7 @@ def explain(engine: Engine, node: int, now: float) -> Explanation:
         if why != decision.plan.reason:
             lines.append(decision.plan.reason)
         return Explanation(state, f"There is no way to its goal: {why}.", [*lines, *_reason(reason)], [], "", (), None)
-    return _waiting(engine, node, now, state, lines, reason, decision)
+    return _waiting(engine, node, now, state, lines, reason, decision, name)
 
 
 def _under_way(engine: Engine, node: int, now: float, state: State, lines: list[str], reason: str) -> Explanation:
@@ -139,11 +144,18 @@ def _under_way(engine: Engine, node: int, now: float, state: State, lines: list[
                 f"{mutation.name} was accepted {since:.0f} s ago; waiting for {mutation.variable} to be {mutation.to}"
                 f" (for {max(0.0, left):.0f} s more)."
             )
-    return Explanation(state, summary, [*lines, *_reason(reason)], [], mutation.name, (), None)
+    return Explanation(state, summary, [*lines, *_reason(reason)], _brakes(engine, node), mutation.name, (), None)
 
 
 def _waiting(
-    engine: Engine, node: int, now: float, state: State, lines: list[str], reason: str, decision: Decision
+    engine: Engine,
+    node: int,
+    now: float,
+    state: State,
+    lines: list[str],
+    reason: str,
+    decision: Decision,
+    name_of: Callable[[int], str],
 ) -> Explanation:
     progress = engine.progress
     blockers = _brakes(engine, node)
@@ -169,6 +181,10 @@ def _waiting(
             when = breaker.probes_at
             detail = f"failed too often over the fleet; probed again in {max(0.0, when - now):.0f} s"
             blockers.append(Blocker("failure-rate stop", decision.mutation, detail))
+        case Wait.CANARY:
+            canary = int(progress.canary[node])
+            blockers.append(Blocker("canary", name_of(canary), _trial(engine, canary)))
+            when = None
         case _:
             when = None
     summary = f"Next is {decision.mutation}"
@@ -180,6 +196,14 @@ def _waiting(
         lines.append(f"only to a part of its goal: {_left_out(engine, node, now, decision.plan)}")
     lines += _reason(reason)
     return Explanation(state, summary + ".", lines, blockers, decision.mutation, (), when)
+
+
+def _trial(engine: Engine, canary: int) -> str:
+    """What a node waits for that waits for a canary."""
+    reason = engine.progress.reasons.get(canary, "")
+    if engine.progress.fault[canary]:
+        return f"what it wants was tried there first, and failed ({reason}); hold that node to have another one try"
+    return "what it wants is tried there first" + (f"; last trouble there: {reason}" if reason else "")
 
 
 def _brakes(engine: Engine, node: int) -> list[Blocker]:

@@ -10,7 +10,7 @@ Knows nothing of why a mutation is started (``strata.engine.reconciler``) or whe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +25,7 @@ from strata.engine.breaker import Breaker
 from strata.engine.effects import Act, Change
 from strata.engine.facts import Facts
 from strata.engine.hopeless import HopelessSteps
+from strata.engine.places import Places
 from strata.engine.progress import Phase, Progress, Urgency
 from strata.engine.settings import EngineSettings
 from strata.engine.table import NEVER, FleetTable
@@ -34,6 +35,9 @@ EVENT = "event"
 
 FAULT = "fault: "
 """How the event of going into a fault state begins."""
+
+OVER = "fault cleared"
+"""How the event of coming out of one begins."""
 
 _UNTOUCHED = (Outcome.FENCED, Outcome.WITHHELD, Outcome.UNTRIED)
 
@@ -56,12 +60,14 @@ class InFlight:
         table: FleetTable,
         progress: Progress,
         facts: Facts,
+        places: Places,
         random: np.random.Generator,
     ) -> None:
         self.settings = settings
         self.table = table
         self.progress = progress
         self.facts = facts
+        self.places = places
         self._random = random
         self.mutations: list[Mutation] = list(model.mutations.values())
         """By number, as ``Progress.mutation`` and ``Progress.next`` hold them."""
@@ -92,6 +98,7 @@ class InFlight:
     def launch(self, number: int, nodes: Indices, now: float, acts: list[Act]) -> None:
         """Start a mutation on nodes."""
         mutation = self.mutations[number]
+        self.places.take(nodes)
         # One shard an act: its intent is ended by whoever leads that shard then.
         for chunk in self._chunks(nodes, mutation.batch):
             generation = self._begin(number, chunk, now)
@@ -112,6 +119,7 @@ class InFlight:
         # A node does one thing at a time: what was resumed before, from an older record, must have ended.
         self._end(nodes[self.progress.phase[nodes] >= Phase.ACTING])
         generation = self._begin(number, nodes, now)
+        self.places.resume(mutation, nodes)
         self.progress.phase[nodes] = Phase.SETTLING
         self.progress.start_fact[nodes] = 0  # what it started from is not known
         self.progress.poll[nodes] = self.settings.first_poll
@@ -258,7 +266,7 @@ class InFlight:
             faulted = done[progress.fault[done]]
             if len(faulted):
                 mutation = self.mutations[number]
-                self.event(faulted, f"fault cleared: {mutation.variable} is {mutation.to}")
+                self.event(faulted, f"{OVER}: {mutation.variable} is {mutation.to}")
             self.clear_failures(done)
             progress.fault[done] = False
             progress.not_before[done] = 0
@@ -299,6 +307,44 @@ class InFlight:
             self.progress.reasons.pop(node, None)
         self.breakers[number].succeeded(now, len(nodes))
         self.progress.touch(nodes, Urgency.NEWS)
+        self._walk(number, nodes, now)
+
+    def _walk(self, number: int, nodes: Indices, now: float) -> None:
+        """One step further; but not where the same step, from the same facts to the same goal, was done before.
+
+        Brent's way of finding a circle: the landmark moves on after 1, 2, 4... steps, so that it is within any circle
+        before long, and then it is met again."""
+        progress = self.progress
+        here = progress.decision[nodes]
+        self.relapse(
+            nodes[(here >= 0) & (progress.landmark[nodes] == here)],
+            now,
+            lambda node: (
+                f"going round in circles: {self.mutations[number].name} succeeded, and led back to where it "
+                f"began {int(progress.relapses[node])} times"
+            ),
+        )
+        progress.walked[nodes] += 1
+        moves = progress.walked[nodes] & (progress.walked[nodes] - 1) == 0
+        progress.landmark[nodes[moves]] = here[moves]
+
+    def relapse(self, nodes: Indices, now: float, words: Callable[[int], str]) -> None:
+        """What was achieved is lost again, and nothing failed: wait longer each time, and fault after too many.
+        ``words`` says what is wrong with a node, once it has been counted."""
+        progress = self.progress
+        progress.relapses[nodes] += 1
+        again = nodes[progress.relapses[nodes] > 1]
+        if not len(again):
+            return
+        self.wait_after_failure(again, None, now)
+        lost = again[progress.relapses[again] > self.settings.relapses_to_fault]
+        progress.reasons.update({node: words(node) for node in lost.tolist()})
+        self.fault(lost, now)
+
+    def forget_way(self, nodes: Indices) -> None:
+        """They are at their goal, or that is another one: the way so far says nothing of the next."""
+        self.progress.walked[nodes] = 0
+        self.progress.landmark[nodes] = -1
 
     def _give_up(self, number: int, nodes: Indices, now: float) -> None:
         """End what cannot end well any more, rather than wait for all its time."""

@@ -37,6 +37,7 @@ def check(model: Model, *, drivers: Collection[str] | None = None) -> list[Findi
         *_mutations(model),
         *_duplicates(model),
         *_undoing(model),
+        *_blind_starts(model),
         *_no_path(model),
         *_unused(model, drivers),
     ]
@@ -160,6 +161,23 @@ def _undoing(model: Model) -> Iterator[Finding]:
                 yield Finding("warning", "undo-cycle", f"variable {name}", text)
 
 
+def _blind_starts(model: Model) -> Iterator[Finding]:
+    """Mutations that start only where nothing is known, of variables that somebody looks at before they do."""
+    for mutation in model.mutations.values():
+        variable = model.variables[mutation.variable]
+        if mutation.start != {UNKNOWN} or not variable.observer:
+            continue
+        if any(
+            name in mutation.requires and mutation.requires[name] <= fatal for name, fatal in variable.lost_when.items()
+        ):
+            continue  # it cannot be anything else then, and nobody looks
+        text = (
+            f"starts only from {variable.name}=unknown, and {variable.observer} looks before it does: whatever that "
+            f"finds, this cannot start; what makes {variable.name} unknown again goes round in circles"
+        )
+        yield Finding("warning", "blind-start", f"mutation {mutation.name}", text)
+
+
 def _no_path(model: Model) -> Iterator[Finding]:
     """Values between which there is no way, whatever the other variables are."""
     space, given = Space(model), _gives(model)
@@ -190,10 +208,6 @@ def _unused(model: Model, drivers: Collection[str] | None) -> Iterator[Finding]:
     used: set[str] = {mutation.driver for mutation in model.mutations.values()}
     used |= {variable.observer for variable in model.variables.values()}
     used |= {guard.driver for guard in model.guards.values()}
-    for budget in model.budgets.values():
-        if budget.driver and budget.driver not in used:
-            text = f"brakes the driver {budget.driver}, which nothing uses"
-            yield Finding("warning", "unused-budget", f"budget {budget.name}", text)
     if drivers is not None:
         for name in sorted(set(drivers) - used):
             yield Finding("warning", "unused-driver", f"driver {name}", "no variable, mutation or guard names it")

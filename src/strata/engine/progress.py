@@ -35,6 +35,8 @@ class Wait(enum.IntEnum):
     HELD = 7
     FAULT = 8
     STUCK = 9
+    CANARY = 10
+    """What it wants is being tried on another node."""
 
 
 class Urgency(enum.IntEnum):
@@ -74,12 +76,17 @@ _FIELDS: dict[str, tuple[str, float]] = {
     "wait": ("int8", Wait.NOTHING),
     "wait_on": ("int16", -1),  # which budget
     "refused_by": ("int16", -1),  # the guard that last said no
+    "canary": ("int64", -1),  # the node that is waited for
+    "meant_since": ("float64", -NEVER),  # since when its goals' names stand for what they do
     "failures": ("int32", 0),
     "failed": ("int32", -1),  # the mutation that failed last, by number
     "relapses": ("int32", 0),
+    "walked": ("int32", 0),  # steps that succeeded since the node was last at its goal, or that was another
+    "landmark": ("int32", -1),  # the decision behind one of them
     "was_ready": ("bool", 0),
     "ready_since": ("float64", NEVER),
     "fault": ("bool", 0),
+    "unsettled": ("bool", 0),  # taken over, and not seen yet: it may hold a place in a budget
 }
 
 
@@ -112,12 +119,17 @@ class Progress:
     wait: np.ndarray[tuple[int], np.dtype[np.int8]]
     wait_on: np.ndarray[tuple[int], np.dtype[np.int16]]
     refused_by: np.ndarray[tuple[int], np.dtype[np.int16]]
+    canary: np.ndarray[tuple[int], np.dtype[np.int64]]
+    meant_since: np.ndarray[tuple[int], np.dtype[np.float64]]
     failures: np.ndarray[tuple[int], np.dtype[np.int32]]
     failed: np.ndarray[tuple[int], np.dtype[np.int32]]
     relapses: np.ndarray[tuple[int], np.dtype[np.int32]]
+    walked: np.ndarray[tuple[int], np.dtype[np.int32]]
+    landmark: np.ndarray[tuple[int], np.dtype[np.int32]]
     was_ready: np.ndarray[tuple[int], np.dtype[np.bool_]]
     ready_since: np.ndarray[tuple[int], np.dtype[np.float64]]
     fault: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    unsettled: np.ndarray[tuple[int], np.dtype[np.bool_]]
 
     def __init__(self) -> None:
         self.size = 0

@@ -19,10 +19,12 @@ from strata.core.column import Indices
 from strata.core.distinct import distinct, without
 from strata.core.model import Model
 from strata.engine.admission import Admission
+from strata.engine.canaries import Canaries
 from strata.engine.decisions import Decider, Kind
 from strata.engine.effects import Act, Answered, Ask, Done, Effects, Input, Seen, Told
 from strata.engine.facts import Facts
-from strata.engine.in_flight import EVENT, FAULT, InFlight
+from strata.engine.in_flight import EVENT, FAULT, OVER, InFlight
+from strata.engine.places import Places
 from strata.engine.progress import Phase, Progress, Urgency, Wait
 from strata.engine.settings import EngineSettings
 from strata.engine.table import FleetTable
@@ -39,8 +41,14 @@ class Engine:
         self.decider = Decider(model, self.table)
         self._random = np.random.default_rng(seed)
         self.facts = Facts(model, self.settings, self.table, self.progress, self._random)
-        self.in_flight = InFlight(model, self.settings, self.table, self.progress, self.facts, self._random)
-        self.admission = Admission(model, self.settings, self.table, self.progress, self.in_flight)
+        self.places = Places(model, self.table, self.progress, self.decider)
+        self.in_flight = InFlight(
+            model, self.settings, self.table, self.progress, self.facts, self.places, self._random
+        )
+        self.canaries = Canaries(model, self.table, self.progress, self.decider, self.in_flight)
+        self.admission = Admission(
+            model, self.settings, self.table, self.progress, self.in_flight, self.places, self.canaries
+        )
         self.epochs: dict[int, int] = {}
         """Shards that we lead, and with which epoch."""
 
@@ -52,6 +60,7 @@ class Engine:
             self.table.grow(int(nodes.max()) + 1)
             self.progress.grow(self.table.size)
             self.facts.grow(self.table.size)
+            self.places.grow(self.table.size)
         self.progress.reset(nodes)
         for column in self.table.columns.values():
             column.forget_nodes(nodes)
@@ -66,6 +75,7 @@ class Engine:
     def remove(self, nodes: Indices) -> None:
         """Nodes are gone. What is under way for them is not waited for."""
         self.in_flight.release(nodes)
+        self.places.give_back(nodes)
         self.progress.reset(nodes)
         self.in_flight.foreign = {
             key: one._replace(nodes=without(one.nodes, nodes)) for key, one in self.in_flight.foreign.items()
@@ -78,10 +88,15 @@ class Engine:
         wanted = mine[codes]
         changed = nodes[column.goal[nodes] != wanted]
         column.goal[nodes] = wanted
-        self.renew_goal(changed)
+        self._want_anew(changed)
 
-    def renew_goal(self, nodes: Indices) -> None:
-        """The owners want something else, if perhaps by the same name: a node that differs from it has not fallen."""
+    def renew_goal(self, nodes: Indices, now: float) -> None:
+        """What the owners want has its name still, and stands for something else since ``now``."""
+        self.canaries.renewed(nodes, now)
+        self._want_anew(nodes)
+
+    def _want_anew(self, nodes: Indices) -> None:
+        """The owners want something else: a node that differs from it has not fallen."""
         self.clear_failures(nodes)
         self.progress.was_ready[nodes] = False
 
@@ -96,6 +111,7 @@ class Engine:
         """Forget failures, back-off and faults: the owners want something new, or a person says to try again."""
         progress = self.progress
         self.in_flight.clear_failures(nodes)
+        self.in_flight.forget_way(nodes)
         progress.relapses[nodes] = 0
         progress.not_before[nodes] = 0
         progress.refused_by[nodes] = -1
@@ -119,6 +135,8 @@ class Engine:
         nodes = np.flatnonzero(self.progress.alive & (self.progress.shard == shard))
         self.in_flight.abandon(nodes, now)
         self.progress.epoch[nodes] = epoch
+        self.places.give_back(nodes)
+        self.progress.unsettled[nodes] = bool(epoch)
         if epoch:
             self.facts.forget_all(nodes, now)
             self.progress.touch(nodes, Urgency.NEWS)
@@ -133,7 +151,8 @@ class Engine:
         nodes = nodes[(self.progress.epoch[nodes] == 0) & self.progress.alive[nodes]]
         if variable == EVENT:
             fault = value.startswith(FAULT)
-            self.progress.fault[nodes] = fault
+            if fault or value.startswith(OVER):
+                self.progress.fault[nodes] = fault
             if fault:
                 self.progress.reasons.update(dict.fromkeys(nodes.tolist(), value.removeprefix(FAULT)))
         elif variable in self.table.columns:
@@ -240,6 +259,8 @@ class Engine:
         progress.wait_on[nodes] = -1
         content = (kind == Kind.READY) | (kind == Kind.UNMANAGED)
         self._decided_ready(nodes[content], now)
+        self.places.give_back(nodes[content])
+        self.places.settle(nodes)
         self.in_flight.overcome(nodes[~content & (progress.epoch[nodes] > 0)])
         self._decided_act(nodes[kind == Kind.ACT], now)
         progress.wait[nodes[kind == Kind.STUCK]] = Wait.STUCK
@@ -253,9 +274,10 @@ class Engine:
         progress.ready_since[nodes] = np.where(progress.was_ready[nodes], progress.ready_since[nodes], now)
         progress.was_ready[nodes] = True
         self.in_flight.clear_failures(nodes)
+        self.in_flight.forget_way(nodes)
         well = nodes[progress.fault[nodes] & (progress.epoch[nodes] > 0)]
         if len(well):
-            self.in_flight.event(well, "fault cleared: at its goal")
+            self.in_flight.event(well, f"{OVER}: at its goal")
             self.clear_failures(well)
             progress.dirty[well] = False
         stable = nodes[now - progress.ready_since[nodes] > self.settings.stable_after]
@@ -268,13 +290,9 @@ class Engine:
         if not len(fallen):
             return
         progress.was_ready[fallen] = False
-        shaky = fallen[now - progress.ready_since[fallen] <= self.settings.stable_after]
-        progress.relapses[fallen] = np.where(np.isin(fallen, shaky), progress.relapses[fallen] + 1, 1)
-        again = fallen[progress.relapses[fallen] > 1]
-        lost = again[progress.relapses[again] > self.settings.relapses_to_fault]
-        self.in_flight.wait_after_failure(again, None, now)
-        progress.dirty[again] = False
-        for node in lost.tolist():
-            progress.reasons[node] = f"flapping: fell from its goal {int(progress.relapses[node])} times"
-        self.in_flight.fault(lost, now)
-        progress.dirty[lost] = False
+        stable = now - progress.ready_since[fallen] > self.settings.stable_after
+        progress.relapses[fallen[stable]] = 0
+        self.in_flight.relapse(
+            fallen, now, lambda node: f"flapping: fell from its goal {int(progress.relapses[node])} times"
+        )
+        progress.dirty[fallen] = False

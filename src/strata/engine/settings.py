@@ -44,7 +44,8 @@ class EngineSettings(Section, frozen=True, kw_only=True):
     failures_to_fault: Count = 3
     """Failed steps in a row until the node is in a fault state."""
     relapses_to_fault: Count = 3
-    """Times that a node may fall from its goal by itself, each within ``stable_after``, until it is faulted."""
+    """Times that a node may fall from its goal by itself, each within ``stable_after``, or come back to where it was by
+    steps that all succeeded, until it is faulted."""
     stable_after: Seconds = Seconds(600)
     """A node that stayed at its goal for this long has its failures and relapses forgiven."""
     fault_retry: Seconds = Seconds(1800)

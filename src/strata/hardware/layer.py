@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from strata.core.errors import BadRequest, DeviceError
-from strata.core.extras import needs
+import msgspec
+import numpy as np
+
+from strata.core.column import Column
+from strata.core.errors import BadRequest
 from strata.fleet.access.sealing import Seal
 from strata.fleet.alarm import Alarm
 from strata.fleet.files import share
 from strata.fleet.fleet import Fleet, Part
+from strata.hardware.alerts.node_troubles import NodeTroubles
 from strata.hardware.alerts.service import AlertService, open_alerts
-from strata.hardware.bmc.bmcs import Bmcs, Dialect
+from strata.hardware.bmc.bmcs import Bmcs
+from strata.hardware.bmc.dialects import dialects
 from strata.hardware.bmc.driver import BmcDriver
-from strata.hardware.bmc.ipmi.bmc import IpmiBmc
-from strata.hardware.bmc.ipmi.client import IpmiClient
 from strata.hardware.bmc.redfish.client import Credentials, RedfishClient, RedfishSettings
 from strata.hardware.bmc.redfish.events import RedfishSubscriptions
 from strata.hardware.bmc.redfish.wire import Tls
@@ -37,21 +39,18 @@ from strata.hardware.credentials.service import BmcCredentialService
 from strata.hardware.discovery.crawl import crawl
 from strata.hardware.discovery.sweep import Discovery
 from strata.hardware.emergency.service import EmergencyService
-from strata.hardware.events.hub import EventHub, EventSettings
+from strata.hardware.events.hub import EventHub, EventSettings, PowerTold
+from strata.hardware.events.poller import BAD, SILENT
 from strata.hardware.events.records import HardwareEvent
 from strata.hardware.events.site import bmc_addresses
 from strata.hardware.fabric.service import FabricService, cabling
 from strata.hardware.feeds.driver import FeedDriver
 from strata.hardware.inventory.nodes import NodesByBmc
-from strata.hardware.inventory.records import Found
 from strata.hardware.inventory.service import InventoryService
 from strata.hardware.inventory.store import Inventory
 from strata.hardware.settings import HardwareSettings
 from strata.store.audit import Ledger
 from strata.store.protocol import Store
-
-if TYPE_CHECKING:
-    from strata.hardware.bmc.ipmi.store import IpmiStore
 
 
 class Reach:
@@ -63,11 +62,9 @@ class Reach:
         self.pins = Pins(store, ledger)
         self.tls = _tls(settings, self.pins)
         self._given: dict[str, Credentials] = {}
-        self.ipmi = IpmiClient(self._login)
-        self.ipmi_store: IpmiStore | None = None
-        dialect = Dialect(self.open_ipmi, self.ipmi.forget, self.ipmi.close)
+        self.dialects = dialects(self._login)
         room = RedfishSettings(connections=share("bmcs", most=RedfishSettings().connections))
-        self.bmcs = Bmcs(RedfishClient(self._login, settings=room, tls=self.tls), {"ipmi": dialect})
+        self.bmcs = Bmcs(RedfishClient(self._login, settings=room, tls=self.tls), self.dialects)
 
     async def start(self) -> None:
         """Load what is known of credentials and certificates."""
@@ -79,14 +76,6 @@ class Reach:
         await self.bmcs.close()
         await self.pins.stop()
         await self.credentials.stop()
-
-    def open_ipmi(self, address: str) -> IpmiBmc:
-        """The BMC at an ``ipmi://`` address."""
-        with needs("pyghmi", "ipmi", "a BMC that speaks IPMI", DeviceError):
-            from strata.hardware.bmc.ipmi.bmc import IpmiBmc
-            from strata.hardware.bmc.ipmi.store import IpmiStore
-        self.ipmi_store = self.ipmi_store or IpmiStore(self.ipmi)
-        return IpmiBmc(self.ipmi, self.ipmi_store, address)
 
     def give(self, prefix: str, credentials: Credentials) -> None:
         """What to log in with at addresses that begin with ``prefix``, unless somebody sets a credential there."""
@@ -139,19 +128,23 @@ async def open_hardware(fleet: Fleet, reach: Reach | None = None) -> None:
         mine=fleet.controller.leads if settings.poll else lambda _: False,
         looked=fleet.controller.look_soon,
         turn=fleet.background.turn,
+        told=tells(fleet, driver),
         settings=EventSettings(public_url=settings.public_url, streams=share("events", most=EventSettings().streams)),
     )
     fleet.put(hub)
+    troubles = NodeTroubles(fleet, hub)
     fleet.reasons.append(open_alerts(hub.alerts))
-    fleet.alarms.append(lambda alarm: hub.take([event_of(alarm)]))
+    fleet.alarms.append(_alerts_of_alarms(fleet, hub, bmcs))
+    fleet.silences.always.add(driver.name)
     nodes = NodesByBmc(fleet.registry)
     inventory = await fleet.keep(Inventory(fleet.store, sink=hub.take, node_at=nodes.at))
     redfish = partial(crawl, bmcs.redfish)
 
-    discovery = Discovery({"http": redfish, "https": redfish, "ipmi": _ipmi(reach)})
+    others = {scheme: dialect.inventory for scheme, dialect in reach.dialects.items()}
+    discovery = Discovery({"http": redfish, "https": redfish, **others})
     found = fleet.put(InventoryService(fleet, inventory, discovery, nodes))
     fleet.forgets.append(found.prune)
-    rotation = Rotation(reach.credentials, bmcs.open, login_checks(reach.tls))
+    rotation = Rotation(reach.credentials, bmcs.open, login_checks(reach.tls, reach.dialects))
     credentials = BmcCredentialService(fleet, reach.credentials, rotation, reach.pins, bmcs.unlock)
     fleet.put(await fleet.keep(credentials))
     emergency = fleet.put(EmergencyService(fleet, bmcs))
@@ -166,8 +159,31 @@ async def open_hardware(fleet: Fleet, reach: Reach | None = None) -> None:
         for part in consoles:
             await fleet.keep(part)
         await fleet.keep(hub)
+        for alert in hub.alerts.alerts.values():
+            kind, _, about = alert.key.partition("/")
+            if not alert.over and alert.node and (alert.key == SILENT or kind == "look-failed"):
+                fleet.silences.knew(driver.name if alert.key == SILENT else about, alert.node)
+        await fleet.keep(troubles)
 
     fleet.begin(begin)
+
+
+def tells(fleet: Fleet, driver: BmcDriver) -> Callable[[Sequence[PowerTold]], None]:
+    """Gives the engine what BMCs say of power by themselves, as facts."""
+    controller, registry = fleet.controller, fleet.registry
+
+    def tell(told: Sequence[PowerTold]) -> None:
+        known = [(index, one) for one in told if (index := registry.find(one.node)) >= 0]
+        led = [(index, one) for index, one in known if controller.engine.progress.epoch[index] > 0]
+        driver.was_told({one.node: (registry.node_at(index).bmc, one.power) for index, one in led})
+        now = controller.clock.wall()
+        for when in sorted({one.time for _, one in led}):
+            some = [(index, one) for index, one in led if one.time == when]
+            nodes = np.array([index for index, _ in some], dtype=np.int64)
+            power = Column.of([one.power for _, one in some])
+            controller.tell(nodes, {"power": power}, "bmc event", ago=max(0.0, now - when))
+
+    return tell
 
 
 def console_dir(state_dir: Path) -> Path:
@@ -175,9 +191,32 @@ def console_dir(state_dir: Path) -> Path:
     return state_dir / "consoles"
 
 
+def _alerts_of_alarms(fleet: Fleet, hub: EventHub, bmcs: Bmcs) -> Callable[[Alarm], None]:
+    """What has alarms become alerts. A BMC that nothing is seen of is one alert, whether a look of the engine or of the
+    poller found out, and however many nodes are behind it."""
+
+    def take(alarm: Alarm) -> None:
+        event = event_of(alarm)
+        if alarm.kind == "look-failed" and alarm.about == BmcDriver.name:
+            index = fleet.registry.find(alarm.node)
+            node = fleet.registry.roster.nodes[index] if index >= 0 else None
+            if node is not None and not node.bmc:
+                return  # there is none to be silent
+            site = hub.site_of(node.bmc) if node is not None else None
+            subject, root = (site.node_of(""), site.root) if site is not None else (alarm.node, "")
+            # One that answers, and nothing that can be used, is not silent; that it answers well the poller says.
+            silent = alarm.severity == "ok" or node is None or bmcs.silent(node.bmc)
+            event = msgspec.structs.replace(event, key=SILENT if silent else BAD, node=subject, bmc=root)
+        # That something is over is news only where somebody was told that it was not.
+        if event.severity != "ok" or event.key in hub.alerts.troubles(event.node):
+            hub.take([event])
+
+    return take
+
+
 def event_of(alarm: Alarm) -> HardwareEvent:
     """An alarm of another layer is an event like those of hardware, and so becomes an alert."""
-    about = alarm.node or alarm.peer or alarm.about or "unknown"
+    about = alarm.about or alarm.node or alarm.peer or "unknown"
     return HardwareEvent(
         time=time.time(),
         severity=alarm.severity,
@@ -188,21 +227,10 @@ def event_of(alarm: Alarm) -> HardwareEvent:
     )
 
 
-def _ipmi(reach: Reach) -> Callable[[str], Awaitable[Found]]:
-    async def walk(address: str) -> Found:
-        bmc = reach.open_ipmi(address)
-        from strata.hardware.bmc.ipmi.inventory import inventory
-
-        assert reach.ipmi_store is not None
-        return await inventory(bmc, reach.ipmi_store)
-
-    return walk
-
-
 def _consoles(fleet: Fleet, reach: Reach, hub: EventHub, log: ConsoleLog) -> tuple[Part, ...]:
     """Captured consoles and kernel messages, and who listens to them for trouble."""
     settings, registry = fleet.section(HardwareSettings), fleet.registry
-    panics = PanicWatch(log, hub.take)
+    panics = fleet.put(PanicWatch(log, hub.take))
     fleet.parts.push_async_callback(panics.close)
     mine = fleet.controller.leads
 
@@ -214,6 +242,8 @@ def _consoles(fleet: Fleet, reach: Reach, hub: EventHub, log: ConsoleLog) -> tup
 
     room = CaptureSettings(most=share("consoles", most=CaptureSettings().most))
     capture = ConsoleCapture(log, reach.bmcs.open, captured, settings=room, turn=fleet.background.turn)
+    if settings.consoles:
+        fleet.of(BmcDriver).before_on.append(capture.before_power)
     messages = KernelMessages(
         log,
         _sender(fleet),

@@ -71,7 +71,7 @@ LAYER = Layer(
             destructive_only=True,
             per="fleet",
             percent=10,
-            doc="Nodes being taken down at once, of the whole fleet.",
+            doc="Nodes out of service at once, from draining until they are back, of the whole fleet.",
         ),
         Budget(name="bmc-rate", driver="bmc", rate=5000, doc="Starts a second over all BMCs."),
     ),

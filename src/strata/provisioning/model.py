@@ -24,6 +24,7 @@ LAYER = Layer(
             ages_out_after=90,
             lost_when=_GONE,
             observer="node",
+            canary=True,
             doc="The boot profile that the minimal OS was started with: kernel, initrd and parameters.",
         ),
         Variable(
@@ -40,6 +41,7 @@ LAYER = Layer(
             ages_out_after=90,
             lost_when=_GONE,
             observer="node",
+            canary=True,
             doc="The personality that the node holds: one or more system images, and how they run.",
         ),
         Variable(

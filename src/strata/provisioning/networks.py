@@ -35,7 +35,7 @@ import msgspec
 from msgspec import Meta
 
 from strata.core.errors import BadRequest, Unavailable
-from strata.core.yamltree import tree
+from strata.core.input.yamltree import tree
 
 Unknown = Literal["ignore", "discover"]
 """What becomes of a machine that is no node: no answer, or an address for a while and the discovery boot."""

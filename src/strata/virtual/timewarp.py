@@ -35,7 +35,6 @@ class TimeWarpLoop(asyncio.SelectorEventLoop):
         super().__init__(jump)
 
     def time(self) -> float:
-        """Virtual seconds."""
         return self.passed
 
     def run_in_executor(self, executor: Any, func: Callable[..., _T], *args: Any) -> asyncio.Future[_T]:  # type: ignore[override]

@@ -34,6 +34,7 @@ class Member:
             self.ready_port = int(ready.get("port") or 0)
             self.ready_argv = [str(word) for word in ready.get("argv") or []]
             self.ready_within = float(ready.get("within") or 60)
+            self.ready_every = max(0.1, float(ready.get("every") or 30))
             restart = values.get("restart") or {}
             self.restart_most = int(restart.get("most", 5))
             self.restart_backoff = max(0.1, float(restart.get("backoff") or 1.0))

@@ -1,5 +1,8 @@
 """Keeps one member running: starts it, sees when it is ready, starts it again with back-off, gives up after some tries.
 
+One that was ready is looked at again and again. One that has stopped doing its work, and still runs, is told of and
+left alone: jobs may run in it, and only the controller knows.
+
 A thread of its own that sleeps in poll() on the member's end, its output and our wish to stop it. The member's output
 is a named pipe that the member itself holds open at both ends: neither the member nor a line is lost with the agent.
 """
@@ -24,7 +27,7 @@ from ..link.logs import Logs
 from ..paths import Paths
 from .container import Crun, end_process, hears, runtime_config
 from .member import Member
-from .ready import awaited, is_ready
+from .ready import awaited, is_ready, lost, top
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,6 +39,9 @@ _STOP_WITHIN = 10.0
 _KILL_WITHIN = 10.0
 _SYSTEMD_HALT = 37  # SIGRTMIN+3: the way to ask systemd to end
 _LINE = 4096
+_DOUBTS = 3
+"""Looks in a row at a member that was ready, after which it is believed that it is not."""
+_DOUBT_PAUSE = 5.0
 
 
 class Supervisor:
@@ -69,6 +75,8 @@ class Supervisor:
         self._refusal = ""
         self._pipe = -1
         self._partial = b""
+        self._proved = False  # since it was started, it was ready once
+        self._had: list[str] = []  # what its image has at the top
         self.over = False
         self.state = "idle"
         self.reason = ""
@@ -81,6 +89,9 @@ class Supervisor:
             kept = load_json(self._home / "state.json")
             if isinstance(kept, dict):
                 self.state, self.restarts, self.since = kept["state"], kept["restarts"], kept["since"]
+                self.reason = str(kept.get("reason") or "")
+                self._proved = bool(kept.get("proved", self.state == "active"))
+                self._had = [str(name) for name in kept.get("had") or []]
         else:
             self._become("update")
         self._thread = threading.Thread(target=self._run, args=(pid,), name=f"member-{self.member.name}", daemon=True)
@@ -161,12 +172,15 @@ class Supervisor:
 
     def _launch(self) -> int:
         """Start the container; its first process."""
+        self._proved = False
         self._logs.forget(self.member.name)
         remove_member_root(self._paths, self.member.identifier)  # an agent that was killed may have left half of one
         name = os.uname().nodename
         files = [{"path": "/etc/hostname", "content": base64.b64encode(name.encode() + b"\n").decode()}]
         files = (files if self.member.init else []) + self.member.files  # a full init takes its name from there
-        root = member_root(self._paths, self.member.identifier, self._image(), files)
+        image = self._image()
+        self._had = top(image)
+        root = member_root(self._paths, self.member.identifier, image, files)
         save_json(self._home / "config.json", runtime_config(self.member, root, name))
         pipe = self._home / "output"
         os.mkfifo(pipe)
@@ -200,9 +214,11 @@ class Supervisor:
             for descriptor in (gone, *opened, self._pipe, self._wake):
                 poll.register(descriptor, select.POLLIN)
             deadline, pause = time.monotonic() + self.member.ready_within, 0.05
+            check_at, doubts = time.monotonic() + self._every(0), 0
             while True:
-                waiting = self.state != "active"
-                ready = {descriptor for descriptor, _ in poll.poll(pause * 1000 if waiting else None)}
+                waiting = not self._proved
+                left = pause if waiting else max(0.0, check_at - time.monotonic())
+                ready = {descriptor for descriptor, _ in poll.poll(left * 1000)}
                 if self._pipe in ready:
                     self._read()
                 if gone in ready:
@@ -213,8 +229,13 @@ class Supervisor:
                     return "stopped"
                 if opened and opened[0] in ready:
                     return "the process that its image comes from ended"
-                if waiting and is_ready(self.member, pid, self._check()):
+                if not waiting and time.monotonic() >= check_at:
+                    doubts = self._look_again(pid, doubts)
+                    check_at = time.monotonic() + self._every(doubts)
+                elif waiting and is_ready(self.member, pid, self._check()):
+                    self._proved = True
                     self._become("active")
+                    check_at = time.monotonic() + self._every(0)
                 elif waiting and time.monotonic() > deadline:
                     self._stop(pid, gone)
                     tail = self._logs.tail(self.member.name)
@@ -228,6 +249,29 @@ class Supervisor:
         finally:
             for descriptor in opened:
                 os.close(descriptor)
+
+    def _every(self, doubts: int) -> float:
+        """Seconds until the next look at a member that was ready."""
+        return min(self.member.ready_every, _DOUBT_PAUSE) if doubts else self.member.ready_every
+
+    def _look_again(self, pid: int, doubts: int) -> int:
+        """Whether a member that was ready still is; for how many looks in a row it is not."""
+        why = lost(self.member, self._home / "memory/upper", self._had)
+        if not why and not is_ready(self.member, pid, self._check()):
+            why = awaited(self.member)
+        if not why:
+            if self.state != "active":
+                self._logs.say(f"member {self.member.name}: it is ready again")
+                self._become("active")
+            return 0
+        if doubts + 1 == _DOUBTS:
+            self._logs.say(f"member {self.member.name}: it runs, and is not ready any more: {why}")
+            self._become("error", f"it runs, and is not ready any more: {why}")
+        elif self.state == "error" and time.time() - self.since > self.member.ready_within:
+            # The controller knows whether jobs run here, and has it started anew if not.
+            passed = f"not for {self.member.ready_within:g} s"
+            self._become("fatal", f"it runs, and is not ready any more, {passed}: {why}")
+        return doubts + 1
 
     def _check(self) -> list[str]:
         return self._crun.exec_command(self.member.identifier, self.member.ready_argv, self._home / "check")
@@ -331,5 +375,6 @@ class Supervisor:
             self.state, self.reason, self.since = state, reason[:1000], time.time()
             self._settled.notify_all()
         if self._home.is_dir():
-            save_json(self._home / "state.json", {"state": state, "restarts": self.restarts, "since": self.since})
+            kept = {"state": state, "reason": self.reason, "restarts": self.restarts, "since": self.since}
+            save_json(self._home / "state.json", {**kept, "proved": self._proved, "had": self._had})
         self._changed()

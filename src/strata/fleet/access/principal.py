@@ -1,6 +1,7 @@
 """Who asks, and what each role may do: one table. Knows nothing of tokens, certificates or HTTP.
 
-A *right* is a verb on a kind of thing (``read node``). Whatever the table does not name is denied.
+A *right* is a verb on a kind of thing (``read node``). Whatever the table does not name is denied to all but
+administrators of the whole fleet.
 """
 
 from __future__ import annotations
@@ -17,26 +18,26 @@ ROLES: tuple[Role, ...] = get_args(Role)
 Verb = Literal["read", "create", "change", "delete"]
 VERBS: tuple[Verb, ...] = get_args(Verb)
 
-Kind = Literal[
+KINDS = frozenset((
     "node", "desire", "document", "hold", "freeze", "group", "operation", "audit", "credential", "store", "model",
     "status", "metrics", "log-level", "self", "hardware", "bmc", "bmc-credential", "alert", "webhook", "boot",
     "console", "emergency", "exec", "image", "image-content", "personality", "power", "power-policy", "power-queue",
     "unknown-machine",
-]  # fmt: skip
-KINDS: tuple[Kind, ...] = get_args(Kind)
+))  # fmt: skip
+"""What the table knows. A room may have a kind of its own; until the table says more, it is the administrators'."""
 
 
 class Right(msgspec.Struct, frozen=True):
     """One verb on one kind of thing."""
 
     verb: Verb
-    kind: Kind
+    kind: str
 
     def __str__(self) -> str:
         return f"{self.verb} {self.kind}"
 
 
-def _rights(verbs: tuple[Verb, ...], *kinds: Kind) -> frozenset[Right]:
+def _rights(verbs: tuple[Verb, ...], *kinds: str) -> frozenset[Right]:
     return frozenset(Right(verb, kind) for verb in verbs for kind in kinds)
 
 
@@ -97,17 +98,22 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
 
     def may(self, right: Right) -> bool:
         """Whether the table grants ``right``."""
-        return right in RIGHTS[self.role] and not (self.scope and right in FLEET_WIDE)
+        granted = right in RIGHTS[self.role] or (self.role == "admin" and right.kind not in KINDS)
+        return granted and not (self.scope and _fleet_wide(right))
 
     def require(self, right: Right) -> None:
         """Raise ``Denied`` unless the table grants ``right``."""
         if not self.may(right):
-            limit = f" limited to {', '.join(self.scope)}" if self.scope and right in FLEET_WIDE else ""
+            limit = f" limited to {', '.join(self.scope)}" if self.scope and _fleet_wide(right) else ""
             raise Denied(
                 f"the role {self.role}{limit} lacks the right to {right}",
                 where=self.name,
                 hint="ask an administrator for a credential with that right",
             )
+
+
+def _fleet_wide(right: Right) -> bool:
+    return right in FLEET_WIDE or right.kind not in KINDS
 
 
 LOCAL_ADMIN = Principal(name="local-admin", role="admin")

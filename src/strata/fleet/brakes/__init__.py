@@ -5,6 +5,7 @@ from strata.core.room import Room
 _HERE = "strata.fleet.brakes"
 
 ROOM = Room(
+    services=("strata.fleet.brakes.service:BrakeService",),
     routes=(f"{_HERE}.routes",),
     commands={"Brakes": {"freeze": f"{_HERE}.commands:freeze", "thaw": f"{_HERE}.commands:thaw"}},
 )

@@ -131,6 +131,10 @@ class Controller:
         """The revision up to which the engine has thought about what people said: states show it."""
         self.restarted: list[Callable[[Indices], None]] = []
         """Called with nodes that were restarted by hand."""
+        self.switched: list[Callable[[Indices], None]] = []
+        """Called with nodes whose power somebody is about to switch by hand."""
+        self.noticed: list[Callable[[Effects], None]] = []
+        """Called with what came of each step of the engine: what has changed, and what is begun."""
         self.broken = asyncio.Event()
         """Set when the controller cannot go on: the process should end, and be started anew."""
         self._broke = ""
@@ -188,9 +192,10 @@ class Controller:
         self.engine.facts.schedule_look(nodes, None, self.clock.now())
         self.wake()
 
-    def tell(self, nodes: Indices, columns: Mapping[str, Column], source: str) -> None:
-        """Facts that ``source`` reports by itself: believed in the next step, of nodes that we lead."""
-        self._deliver(Told(nodes, columns, source, self.clock.now()))
+    def tell(self, nodes: Indices, columns: Mapping[str, Column], source: str, *, ago: float = 0.0) -> None:
+        """Facts that ``source`` reports by itself, as they were so many seconds ``ago``: believed in the next step, of
+        nodes that we lead."""
+        self._deliver(Told(nodes, columns, source, self.clock.now() - ago))
 
     def look_soon(self, names: Iterable[str]) -> None:
         """The same, of nodes by name; names that are not known are passed over."""
@@ -205,7 +210,7 @@ class Controller:
 
     def renew_goal(self, nodes: Indices) -> None:
         """What is wanted of these has its name still, and stands for something else now."""
-        self.engine.renew_goal(nodes)
+        self.engine.renew_goal(nodes, self.clock.now())
         self.look_at(nodes)
 
     def record_event(self, nodes: Indices, what: str, source: str) -> None:
@@ -275,6 +280,9 @@ class Controller:
                     await self._wake.wait()
 
     def _carry_out(self, effects: Effects) -> None:
+        if effects.changes or effects.acts:
+            for take in self.noticed:
+                take(effects)
         if effects.changes:
             self._count(effects.changes)
             self.recorder.add(effects.changes, self.registry.uids, self.clock.wall(), self.engine.epochs)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from strata.core import intset
 from strata.core.model import Budget
+from strata.core.xname import SYSTEM
 from strata.engine.budgets import Amounts, Keys, Shares
 from strata.engine.reconciler import Engine
 from strata.fleet.columns import Indices
@@ -53,6 +54,7 @@ class ShardTakeover:
         self._clock = clock
         self._metrics = metrics
         self._wake = wake
+        self._astray: set[str] = set()
         self.leadership = Leadership(
             registry.store,
             settings,
@@ -76,13 +78,25 @@ class ShardTakeover:
         shares = Shares(led, self.leadership.baton)
         self._engine.admission.ask_again()
         for budget in self._model.budgets.values():
+            keys = bucket_keys(budget, registry)
+            self._warn(budget, keys)
             self._engine.admission.budgets.set_buckets(
                 budget.name,
-                bucket_keys(budget, registry),
+                keys,
                 self._clock.now(),
                 weights=bucket_weights(budget, registry),
                 shares=shares,
             )
+
+    def _warn(self, budget: Budget, keys: Sequence[Keys]) -> None:
+        """Say once, until it is mended, that a budget brakes otherwise than somebody meant."""
+        astray = budget.per != "fleet" and not np.array_equal(keys, _divided(budget, self._registry))
+        if astray and budget.name not in self._astray:
+            log.warning(
+                "no node is in a bucket of this budget; it is kept for the whole fleet instead",
+                extra={"budget": budget.name, "per": budget.per},
+            )
+        (self._astray.add if astray else self._astray.discard)(budget.name)
 
     def set_aside(self, abandoned: Sequence[int]) -> None:
         """From here on these are known by their rows, and gone when whoever ends them removes those."""
@@ -130,11 +144,26 @@ class ShardTakeover:
 
 
 def bucket_keys(budget: Budget, registry: Registry) -> list[Keys]:
-    """Which bucket of a budget each node is in, by division of the fleet; -1 where the budget does not concern it."""
+    """Which bucket of a budget each node is in, by division of the fleet; -1 where the budget does not concern it.
+
+    One whose group, label or location no node has would brake nothing: it is kept for the whole fleet."""
+    everyone = [np.where(registry.alive, 0, -1).astype(np.int32)]
+    if budget.per == "fleet":
+        return everyone
+    keys = _divided(budget, registry)
+    kind, _, name = budget.per.partition(":")
+    if any((division >= 0).any() for division in keys) or not registry.alive.any():
+        return keys
+    if kind == "group" and (name in registry.groups if name else len(registry.groups)):
+        return keys  # an empty group is nobody
+    if kind not in ("group", "label") and not registry.location(SYSTEM.type).codes.any():
+        return keys  # where nothing has a location, no budget goes by it
+    return everyone
+
+
+def _divided(budget: Budget, registry: Registry) -> list[Keys]:
     alive = registry.alive
     kind, _, name = budget.per.partition(":")
-    if kind == "fleet":
-        return [np.where(alive, 0, -1).astype(np.int32)]
     if kind == "group":
         names = [name] if name else sorted(registry.groups)
         return [

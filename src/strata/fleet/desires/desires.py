@@ -32,6 +32,10 @@ class Desires:
         """What is wanted of one variable, over the fleet, after documents and overrides have been weighed."""
         return self._goals[variable]
 
+    def rivals(self, variable: str) -> frozenset[str]:
+        """The variables of which something may be wanted that cannot be true together with this one's desire."""
+        return frozenset((*self._precedence.touched([variable]), *self._precedence.leaders(variable))) - {variable}
+
     def of(self, index: int) -> list[Desire]:
         """Everything that is wanted of one node, with who wants it."""
         found: dict[str, Desire] = {}
@@ -58,12 +62,12 @@ class Desires:
                         for variable, values in document.set.items()
                     ]
                 )
-        lay_on(
-            [
-                Desire(variable=variable, values=cell.values, author=cell.author, revision=cell.revision, origin="node")
-                for variable, cell in self.overrides.of(int(self._roster.uids[index])).items()
-            ]
-        )
+        own = [
+            Desire(variable=variable, values=cell.values, author=cell.author, revision=cell.revision, origin="node")
+            for variable, cell in self.overrides.of(int(self._roster.uids[index])).items()
+        ]
+        for revision in sorted({desire.revision for desire in own}):
+            lay_on([desire for desire in own if desire.revision == revision])
         return [found[variable] for variable in self._goals if variable in found]
 
     def preview(
@@ -79,14 +83,9 @@ class Desires:
         ranked = _ranked(standing.values())
         found = {}
         for variable in self._goals:
-            if variable in wanted:
-                found[variable] = [wanted[variable]] * len(nodes)
-            elif self._precedence.rules_out(wanted, variable):
-                found[variable] = [()] * len(nodes)
-            else:
-                column = GoalColumn(variable)  # its own: that of the fleet keeps every value that it has met
-                codes = self._resolved(column, ranked, nodes)
-                found[variable] = [column.table[code] for code in codes.tolist()]
+            column = GoalColumn(variable)  # its own: that of the fleet keeps every value that it has met
+            codes = self._resolved(column, ranked, nodes, wanted)
+            found[variable] = [column.table[code] for code in codes.tolist()]
         return found
 
     def settle(self, touched: Touched, fresh: Indices) -> dict[str, Indices]:
@@ -104,8 +103,14 @@ class Desires:
                 found[variable] = changed
         return found
 
-    def _resolved(self, column: GoalColumn, ranked: Sequence[Standing], nodes: Indices) -> Codes:
-        return resolve(column, ranked, self.overrides, self._precedence, nodes, self._roster.uids[nodes])
+    def _resolved(
+        self,
+        column: GoalColumn,
+        ranked: Sequence[Standing],
+        nodes: Indices,
+        newest: Mapping[str, ValueSet] | None = None,
+    ) -> Codes:
+        return resolve(column, ranked, self.overrides, self._precedence, nodes, self._roster.uids[nodes], newest)
 
     def _stale(self, touched: Touched, fresh: Indices) -> dict[str, list[Indices]]:
         """For each variable, whose goal must be looked at again."""

@@ -2,6 +2,7 @@
 
 Of several documents that want something of one variable of a node, the one with the highest priority rules; among
 equals the one written last, then the one whose name sorts last. What is set on the node itself rules over all of them.
+What rules, rules also over what cannot be true together with it: who says off last gets off, whatever image is wanted.
 """
 
 from __future__ import annotations

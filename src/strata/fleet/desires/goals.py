@@ -100,19 +100,32 @@ def resolve(
     precedence: Precedence,
     nodes: Indices,
     uids: Uids,
+    newest: Mapping[str, ValueSet] | None = None,
 ) -> Codes:
     """The goal of each of ``nodes`` (whose uids are ``uids``), in the column's codes. Documents come by rising rank.
+    ``newest``: what would be set on all of them now.
 
-    What comes later wins, also over what cannot be true together with it."""
-    codes = np.zeros(len(nodes), dtype=np.int32)
+    What comes later wins, also over what cannot be true together with it: documents, then overrides by revision."""
+    newest = newest or {}
     variable = column.variable
+    if variable in newest:
+        return np.full(len(nodes), column.intern(newest[variable]), dtype=np.int32)
+    codes = np.zeros(len(nodes), dtype=np.int32)
+    if precedence.rules_out(newest, variable):
+        return codes
     for standing in documents:
         wanted = standing.document.set
         if variable in wanted:
             codes[standing.mask[nodes]] = column.intern(wanted[variable])
         elif precedence.rules_out(wanted, variable):
             codes[standing.mask[nodes]] = 0
-    for leader in precedence.leaders(variable):
-        codes[overrides.codes(leader, uids, precedence.judge(leader, variable)) != 0] = 0
     own = overrides.codes(variable, uids, column.intern)
+    since = overrides.revisions(variable, uids) if own.any() else None
+    for leader in precedence.leaders(variable):
+        if leader in newest:
+            continue
+        moot = overrides.codes(leader, uids, precedence.judge(leader, variable)) != 0
+        codes[moot] = 0
+        if since is not None and moot.any():
+            own[moot & (overrides.revisions(leader, uids) > since)] = 0
     return np.where(own != 0, own, codes)

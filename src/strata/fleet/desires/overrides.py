@@ -8,7 +8,7 @@ A cell that was unset keeps its revision, so that a writer who did not see the u
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -116,6 +116,18 @@ class Overrides:
                 found[here] = table[field.cells()[uids[here] - chunk * CHUNK]]
         return found
 
+    def revisions(self, variable: str, uids: Uids) -> Uids:
+        """For each uid the revision at which its override was last changed; 0 where it never had one."""
+        found = np.zeros(len(uids), dtype=np.int64)
+        chunks = uids // CHUNK
+        for chunk in self._chunks(chunks):
+            row, modified = self._rows[chunk]
+            if variable in row:
+                here = np.flatnonzero(chunks == chunk)
+                revisions = np.frombuffer(row[variable].revisions, dtype=_LARGE)[uids[here] - chunk * CHUNK]
+                found[here] = np.where(revisions == _NOW, modified, revisions)
+        return found
+
     def of(self, uid: int) -> dict[str, Cell]:
         """Every override of one node, by variable."""
         row, modified = self._rows.get(uid // CHUNK, ({}, 0))
@@ -146,8 +158,10 @@ def edit(
     wanted: Mapping[str, ValueSet | None],
     author: str,
     if_match: int | None = None,
+    rivals: Mapping[str, Collection[str]] | None = None,
 ) -> Edit:
-    """Set (or with None unset) variables for the nodes at ``offsets`` of a row. Cells that already say so stay."""
+    """Set (or with None unset) variables for the nodes at ``offsets`` of a row. Cells that already say so stay, unless
+    one of ``rivals`` (variable → those that may not be true together with it) was set later: the last word counts."""
     conflicts: dict[int, str] = {}
     new: Row = {variable: _settled(field, modified) for variable, field in row.items()}
     if if_match is not None:
@@ -162,7 +176,11 @@ def edit(
     free[list(conflicts)] = False
     changed = np.zeros(len(offsets), dtype=np.bool_)
     for variable, values in wanted.items():
-        field, touched = _set(new.get(variable), offsets, free, values, author)
+        others = [row[name] for name in (rivals or {}).get(variable, ()) if name in row and name not in wanted]
+        outdone = _newest(others, offsets, modified) > _newest(
+            [row[variable]] if variable in row else [], offsets, modified
+        )
+        field, touched = _set(new.get(variable), offsets, free, values, author, outdone)
         changed |= touched
         if field is None:
             new.pop(variable, None)
@@ -185,7 +203,7 @@ def wiped(row: Row, modified: int, offset: int) -> Row:
 
 
 def _set(
-    field: Field | None, offsets: Uids, free: Mask, values: ValueSet | None, author: str
+    field: Field | None, offsets: Uids, free: Mask, values: ValueSet | None, author: str, outdone: Mask
 ) -> tuple[Field | None, Mask]:
     if field is None:
         if values is None:
@@ -195,10 +213,19 @@ def _set(
     revisions = np.frombuffer(field.revisions, dtype=_LARGE).copy()
     words, code = _interned(field.words, values)
     authors, author_code = _interned(field.authors, author if values is not None else None)
-    touched: Mask = free & (codes[offsets] != code)
+    touched: Mask = free & ((codes[offsets] != code) | (outdone & (code != 0)))
     cells = offsets[touched]
     codes[cells], author_codes[cells], revisions[cells] = code, author_code, _NOW
     return _packed(words, codes, authors, author_codes, revisions), touched
+
+
+def _newest(fields: Sequence[Field], offsets: Uids, modified: int) -> Uids:
+    """Per offset: when the last of these cells that say something was written; 0: none does."""
+    found = np.zeros(len(offsets), dtype=np.int64)
+    for field in fields:
+        revisions = np.frombuffer(_settled(field, modified).revisions, dtype=_LARGE)[offsets]
+        found = np.maximum(found, np.where(field.cells()[offsets] != 0, revisions, 0))
+    return found
 
 
 def _interned(table: tuple[Any, ...], word: Any) -> tuple[tuple[Any, ...], int]:

@@ -5,6 +5,7 @@ from strata.core.room import Room
 _LOOK, _CHANGE = "strata.fleet.nodes.commands.look", "strata.fleet.nodes.commands.change"
 
 ROOM = Room(
+    services=("strata.fleet.nodes.service:NodeService",),
     routes=("strata.fleet.nodes.routes.nodes", "strata.fleet.nodes.routes.state"),
     commands={
         "The fleet": {"node": f"{_LOOK}:node"},

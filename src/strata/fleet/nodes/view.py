@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 
 import msgspec
 import numpy as np
@@ -142,10 +143,10 @@ class FleetView:
         names = self._registry.names
         return [names[index] for index in nodes.tolist()]
 
-    def why(self, index: int) -> WhyView:
-        """The long answer."""
+    def why(self, index: int, name_of: Callable[[int], str] | None = None) -> WhyView:
+        """The long answer. ``name_of``: what the reader is told of another node, if not its name."""
         clock = self._controller.clock
-        said = explain(self._engine, index, clock.now())
+        said = explain(self._engine, index, clock.now(), name_of or self._registry.names.__getitem__)
         name = self._registry.names[index]
         blockers = list(said.blockers)
         for place, blocker in enumerate(blockers):

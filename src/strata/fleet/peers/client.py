@@ -15,8 +15,8 @@ from pathlib import Path
 import aiohttp
 import msgspec
 
-from strata.core.decoding import UNREADABLE
 from strata.core.errors import BadRequest, Conflict, Denied, NotFound, OutcomeUnknown, StrataError, Unavailable
+from strata.core.input.decoding import UNREADABLE
 from strata.fleet.access.authority import Authority, write_private
 from strata.fleet.peers.peers import Peer
 

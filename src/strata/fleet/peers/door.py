@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from strata.core.decoding import UNREADABLE
 from strata.core.errors import BadRequest, StrataError
+from strata.core.input.decoding import UNREADABLE
 from strata.fleet.peers.leaders import PeerAnswer
 
 Handler = Callable[[str, bytes], Awaitable[bytes | AsyncIterator[bytes]]]

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from strata.core.decoding import UNREADABLE
 from strata.core.distinct import distinct
 from strata.core.errors import NotFound, OutcomeUnknown, StrataError, Unavailable
+from strata.core.input.decoding import UNREADABLE
 from strata.fleet.controller.controller import Controller
 from strata.fleet.peers.client import PeerClient
 from strata.fleet.peers.peers import Peer, Peers

@@ -2,4 +2,7 @@
 
 from strata.core.room import Room
 
-ROOM = Room(commands={"What is wanted": {"plan": "strata.fleet.plans.commands:plan"}})
+ROOM = Room(
+    services=("strata.fleet.plans.service:PlanService",),
+    commands={"What is wanted": {"plan": "strata.fleet.plans.commands:plan"}},
+)

@@ -13,7 +13,7 @@ from strata.core.nodeset import fold
 from strata.engine.planner import Plan, Planner, classify
 from strata.fleet.access.principal import Principal
 from strata.fleet.columns import Indices
-from strata.fleet.desires.documents import DesireDocument, ValueSet, checked, value_sets
+from strata.fleet.desires.documents import DesireDocument, ValueSet
 from strata.fleet.fleet import Fleet
 from strata.fleet.plans.records import PlanClass, PlanReport, PlanRequest, PlanView, StepView
 
@@ -27,17 +27,16 @@ class PlanService:
     async def plan_node(self, who: Principal, name: str, desires: Mapping[str, Sequence[str]]) -> PlanView:
         """The way for one node, with ``desires`` set on top of its own."""
         index = self._fleet.index(who, name)
-        wanted = value_sets(self._fleet.controller.model, desires)
+        wanted = self._fleet.edits.checked_wish(desires)
         (_, plan), *_ = self._plans(np.array([index]), wanted, ())
         return PlanView(node=name, observe=plan.observe, **self._about(plan))
 
     async def plan_many(self, who: Principal, request: PlanRequest) -> PlanReport:
         """The way for every selected node, by class."""
         nodes = self._fleet.seen(who, request.select)
-        model = self._fleet.controller.model
-        wanted = value_sets(model, request.set)
+        wanted = self._fleet.edits.checked_wish(request.set)
         documents = [
-            checked(model, DesireDocument(**msgspec.structs.asdict(document)), who.name)
+            self._fleet.edits.checked_document(DesireDocument(**msgspec.structs.asdict(document)), who.name)
             for document in request.documents
         ]
         classes: list[PlanClass] = []

@@ -5,6 +5,7 @@ from strata.core.room import Room
 _HERE = "strata.fleet.system"
 
 ROOM = Room(
+    services=("strata.fleet.system.service:SystemService",),
     routes=(f"{_HERE}.routes",),
     commands={
         "The fleet": {"status": f"{_HERE}.commands.status:status"},

@@ -46,6 +46,13 @@ class ShardView(Out, frozen=True, kw_only=True):
     epoch: int
 
 
+class CanaryView(Out, frozen=True, kw_only=True):
+    """A node on which is tried what no node is ready with yet, and how many others wait for it."""
+
+    node: str
+    waiting: int
+
+
 class StatusView(Out, frozen=True, kw_only=True):
     """The fleet and its controller at a glance."""
 
@@ -59,5 +66,12 @@ class StatusView(Out, frozen=True, kw_only=True):
     shards: tuple[ShardView, ...]
     freezes: int
     holds: int
+    canaries: tuple[CanaryView, ...]
+    troubles: tuple[str, ...]
+    """What keeps this controller from doing its work: the store takes no writes, its disk is full."""
     revision: int
     """The states show everything that was said up to here."""
+    unled: int = 0
+    """Nodes that no controller looks after: nothing is done with them, and what is shown of them grows old."""
+    as_of: float | None = None
+    """Up to when it is known what became of those."""

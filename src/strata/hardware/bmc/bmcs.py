@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from strata.core.errors import DeviceError, InternalFault, NotOffered, StrataError
+from strata.hardware.bmc.dialects import Dialect
 from strata.hardware.bmc.protocol import Bmc
 from strata.hardware.bmc.redfish.bmc import RedfishBmc
 from strata.hardware.bmc.redfish.client import RedfishClient
@@ -18,14 +19,6 @@ SHOWS_WITHIN = 90.0
 """Seconds after which a BMC that took an order to switch power must say that it is so."""
 HELD_AGAINST = 3600.0
 """Seconds for which it is held against a BMC that it did not, unless it is told again."""
-
-
-class Dialect(NamedTuple):
-    """Another protocol: how its BMCs are had, what makes it forget a refused password, how it ends."""
-
-    open: Callable[[str], Bmc]
-    forget: Callable[[str], None]
-    close: Callable[[], Awaitable[None]]
 
 
 class Silence(NamedTuple):

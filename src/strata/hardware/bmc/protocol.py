@@ -11,6 +11,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from strata.core.errors import NotOffered
 from strata.core.state import Fence
 
 PowerAction = Literal["on", "off", "graceful-off", "cycle", "graceful-restart", "nmi"]
@@ -48,9 +49,15 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     uuid: str = ""
     firmware: str = ""
     """Of the BMC itself."""
-    protocol: Literal["redfish", "ipmi"] = "redfish"
+    protocol: str = "redfish"
     quirks: tuple[str, ...] = ()
     """Names of the vendor strategies in use."""
+
+
+EMPTY = "nothing is there"
+"""The doubt of a sensor in an empty place: a bay without a supply is no trouble."""
+STATE = "a state, not a number"
+"""The doubt of what tells how something is, and measures nothing."""
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +73,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """The upper critical threshold."""
     low: float | None = None
     doubt: str = ""
-    """Why ``value`` is None: absent, not a number, absurd."""
+    """Why ``value`` is None: ``EMPTY``, ``STATE``, absent, not a number, absurd."""
 
 
 CLOCK_AHEAD = 300.0
@@ -135,7 +142,8 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
 class Bmc(Protocol):
     """One BMC. Calls raise ``DeviceError`` (``NotOffered`` where it has no such thing), ``OutcomeUnknown`` when what
     was asked may have happened, ``Conflict`` when a newer fence or version is there, ``Unavailable`` when it was
-    not begun in time. None of them is ever sent twice by itself."""
+    not begun in time. None of them is ever sent twice by itself. What a
+    protocol does not have need not be said: a subclass answers ``NotOffered`` to it."""
 
     address: str
 
@@ -152,61 +160,88 @@ class Bmc(Protocol):
 
     async def boot(self) -> Boot:
         """The boot override that is set."""
+        raise not_offered(self, "a boot override")
 
     async def set_boot(self, boot: Boot) -> None:
         """Set the boot override."""
+        raise not_offered(self, "a boot override")
 
     async def media(self) -> Sequence[Media]:
         """Virtual drives."""
+        raise not_offered(self, "virtual drives")
 
     async def insert_media(self, image: str) -> None:
         """Put the image at this URI into the virtual drive (CD); an empty one ejects."""
+        raise not_offered(self, "virtual drives")
 
     async def identify(self, on: bool) -> None:
         """The identify light."""
+        raise not_offered(self, "an identify light")
 
     async def readings(self) -> Sequence[Reading]:
         """All sensors, power and thermal among them."""
+        raise not_offered(self, "sensors")
 
     async def log(self, *, after: str = "", limit: int = 1000) -> Sequence[LogEntry]:
         """The system event log, oldest first, from after the entry ``after`` on."""
+        raise not_offered(self, "an event log")
 
     async def clear_log(self) -> None:
         """Empty the system event log."""
+        raise not_offered(self, "an event log")
 
     async def power_limits(self) -> Sequence[PowerLimit]:
         """What can be capped."""
+        raise not_offered(self, "power limits")
 
     async def set_power_limit(self, limit: str, watts: float | None) -> None:
         """Cap ``limit`` (the id of one of ``power_limits``); None takes the cap off."""
+        raise not_offered(self, "power limits")
 
     async def bios(self) -> Bios:
         """Firmware settings."""
+        raise not_offered(self, "firmware settings")
 
     async def stage_bios(self, attributes: Mapping[str, str | int | float | bool | None]) -> Task:
         """Have these settings take effect at the next restart."""
+        raise not_offered(self, "firmware settings")
 
     async def firmware(self) -> Sequence[Firmware]:
         """What firmware there is."""
+        raise not_offered(self, "firmware versions")
 
     async def update_firmware(
         self, *, uri: str = "", image: bytes = b"", targets: Sequence[str] = (), apply_time: str = ""
     ) -> Task:
         """Have the BMC fetch ``uri`` (SimpleUpdate) or take ``image`` (pushed). ``apply_time``: a value of
         ``@Redfish.OperationApplyTime``, empty for the BMC's own choice."""
+        raise not_offered(self, "firmware updates")
 
     async def task(self, task: str) -> Task:
         """How far the work with this id is."""
+        raise not_offered(self, "tasks")
 
     async def set_password(self, user: str, password: str) -> None:
         """Change an account's password."""
+        raise not_offered(self, "accounts")
 
     async def settings(self) -> ServiceSettings:
         """Time and log servers."""
+        raise not_offered(self, "time and log servers")
 
     async def set_settings(self, settings: ServiceSettings) -> None:
         """Change those that are not None."""
+        raise not_offered(self, "time and log servers")
 
     def console(self) -> AsyncIterator[bytes]:
         """What the node's serial console prints, until ``aclose()``; an empty piece first says that it is open. Raises
         when it cannot be had or breaks off."""
+        raise not_offered(self, "a console")
+
+
+def not_offered(bmc: Bmc, what: str) -> NotOffered:
+    """The protocol has no such thing."""
+    scheme = bmc.address.partition(":")[0]
+    return NotOffered(
+        f"{scheme}:// has no {what}", node=bmc.address, hint="reach the BMC by Redfish, if it speaks that too"
+    )

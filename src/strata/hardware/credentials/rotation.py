@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from strata.core.errors import DeviceError, NotFound, OutcomeUnknown, StrataError
 from strata.core.redact import HIDDEN
-from strata.hardware.bmc.ipmi.client import IpmiClient
-from strata.hardware.bmc.ipmi.session import WrongPassword
+from strata.hardware.bmc.dialects import Accepts, Dialect
 from strata.hardware.bmc.protocol import Bmc
 from strata.hardware.bmc.redfish.client import ROOT, Credentials, RedfishClient, RedfishSettings
 from strata.hardware.bmc.redfish.wire import Tls
@@ -27,11 +26,8 @@ from strata.hardware.credentials.credentials import (
     new_password,
 )
 
-Accepts = Callable[[str, Credentials], Awaitable[bool]]
-"""Whether the BMC at an address lets somebody with these credentials in; raises when it does not answer."""
 
-
-def login_checks(tls: Tls) -> Mapping[str, Accepts]:
+def login_checks(tls: Tls, dialects: Mapping[str, Dialect]) -> Mapping[str, Accepts]:
     """How to try a login, by the scheme of the address."""
 
     async def redfish(address: str, credentials: Credentials) -> bool:
@@ -47,17 +43,8 @@ def login_checks(tls: Tls) -> Mapping[str, Accepts]:
                     raise
             return True
 
-    async def ipmi(address: str, credentials: Credentials) -> bool:
-        client = IpmiClient(lambda _: credentials)
-        try:
-            async with client.session(address):
-                return True
-        except WrongPassword:
-            return False
-        finally:
-            await client.close()
-
-    return {"http": redfish, "https": redfish, "ipmi": ipmi}
+    others = {scheme: dialect.accepts for scheme, dialect in dialects.items()}
+    return {"http": redfish, "https": redfish, **others}
 
 
 SETTLE = 5.0

@@ -15,7 +15,7 @@ from functools import partial
 
 import msgspec
 
-from strata.core.errors import DeviceError, OutcomeUnknown, Unavailable
+from strata.core.errors import DeviceError, NotOffered, OutcomeUnknown, Unavailable
 from strata.hardware.bmc.protocol import Identity
 from strata.hardware.bmc.redfish.client import ROOT, RedfishClient
 from strata.hardware.bmc.redfish.pairing import CARDS, Home, Where, home_of, manager_of, outermost
@@ -40,7 +40,7 @@ LEVELS: Mapping[str, int] = {
     "Systems": 3, "Chassis": 5, "Managers": 3, "Fabrics": 5, "PowerEquipment": 5, "Storage": 3, "NetworkAdapters": 3,
     "Processors": 1, "Memory": 1, "EthernetInterfaces": 1, "PCIeDevices": 1, "Ports": 1, "Controllers": 1,
     "PowerSupplies": 1, "Fans": 1, "Batteries": 1, "Switches": 3, "RackPDUs": 3, "PowerShelves": 3, "Outlets": 1,
-    "NetworkDeviceFunctions": 1,
+    "NetworkDeviceFunctions": 1, "ResourceBlocks": 1, "OutletGroups": 1, "NetworkPorts": 1, "DedicatedNetworkPorts": 1,
 }  # fmt: skip
 """Collections that are asked for with what is in them, and how deep; no deeper than the entries of logs."""
 
@@ -49,24 +49,23 @@ NO_HARDWARE = frozenset(
         # of the root
         "SessionService", "AccountService", "EventService", "Registries", "JsonSchemas", "UpdateService", "Tasks",
         "TelemetryService", "CertificateService", "KeyService", "LicenseService", "AggregationService", "JobService",
-        "CompositionService", "ServiceConditions", "ComponentIntegrity", "RegisteredClients", "ResourceBlocks",
+        "ServiceConditions", "ComponentIntegrity", "RegisteredClients", "ResourceZones", "CompositionReservations",
         # of systems and managers
         "LogServices", "Bios", "BootOptions", "SecureBoot", "VirtualMedia", "NetworkProtocol", "SerialInterfaces",
         "HostInterfaces", "NetworkInterfaces", "SecurityPolicy", "MemoryDomains", "RemoteAccountService", "VirtualCXL",
-        "ManagerDiagnosticData", "OperatingSystem", "KeyManagement", "USBPorts", "DedicatedNetworkPorts",
-        "SharedNetworkPorts", "SecureBootDatabases",
+        "ManagerDiagnosticData", "OperatingSystem", "KeyManagement", "SecureBootDatabases",
         # of parts
         "Sensors", "Controls", "Certificates", "Metrics", "EnvironmentMetrics", "ThermalMetrics", "PowerMetrics",
         "Assembly", "Volumes", "StoragePools", "StorageGroups", "EndpointGroups", "ConsistencyGroups", "FileSystems",
         "AccelerationFunctions", "OperatingConfigs", "AppliedOperatingConfig", "Capabilities", "SubProcessors",
-        "VLANs", "PCIeFunctions", "PCIeSlots", "OutletGroups", "LeakDetection", "NVMe",
+        "VLANs", "PCIeFunctions", "PCIeSlots", "NVMe",
         # of fabrics
         "Endpoints", "Zones", "AddressPools", "Connections",
         # of every resource
         "Links", "Actions", "Oem", "Status", "Settings",
     )
 )  # fmt: skip
-"""Properties that lead to no parts."""
+"""Properties that lead to no parts: to what runs on them, is made of them, or is said of them elsewhere."""
 
 NOBODY = "nobody answers"
 """How the error of a silent BMC begins, whatever it was asked first."""
@@ -134,6 +133,9 @@ class _Walk:
         self._managers: dict[str, Json] = {}
         self._fabric = ""
         self._trouble: list[str] = []
+        self._troubles = 0
+        self._unread: list[str] = []
+        """What is there, and could not be read this time."""
 
     async def everything(self, root: Json) -> None:
         expand = table(table(root.get("ProtocolFeaturesSupported")).get("ExpandQuery"))
@@ -168,8 +170,13 @@ class _Walk:
             components=parts,
             ports=tuple(self._ports.values()),
             fabric=self._fabric,
-            trouble=tuple(self._trouble),
+            trouble=(*self._trouble, *self._more_trouble()),
         )
+
+    def _more_trouble(self) -> tuple[str, ...]:
+        """How much is not listed; without a path, so that nothing from before is taken to be gone."""
+        more = self._troubles - self._settings.troubles
+        return (f"and {more} more resources could not be read",) if more > 0 else ()
 
     def _identity(self, root: Json, homes: Mapping[str, Home], where: Where) -> Identity:
         """Of the one machine, or (with several, or none) of what they are in."""
@@ -209,8 +216,19 @@ class _Walk:
             await self._members(body, path, parent, name, depth)
             return
         parent = self._keep(body, path, parent)
-        for inside, below in _subordinate(body, path, self._prefix):
-            await self._visit(below, parent, inside, depth + 1)
+        # The older resources last: whether they are read depends on what the newer ones have.
+        for inside, below in sorted(_subordinate(body, path, self._prefix), key=lambda one: one[0] in OLDER):
+            if inside not in OLDER or not self._told(inside, body, parent):
+                await self._visit(below, parent, inside, depth + 1)
+
+    def _told(self, older: str, body: Json, parent: str) -> bool:
+        """Whether the newer resource in place of ``older`` told of its parts, or will when it can be read again."""
+        newer, kind = OLDER[older]
+        place = _path(table(body.get(newer)), self._prefix)
+        if not place:
+            return False
+        later = any(path == place or path.startswith(f"{place}/") for path in self._unread)
+        return later or any(part.kind == kind and part.parent == parent for part in self._parts.values())
 
     async def _members(self, body: Json, path: str, parent: str, name: str, depth: int) -> None:
         if type_of(body).removesuffix("Collection") in NO_PARTS:
@@ -231,8 +249,9 @@ class _Walk:
     def _keep(self, body: Json, path: str, parent: str) -> str:
         """Take in what a resource says; the id of what its parts are in."""
         kind = type_of(body)
-        if kind == "Port":
-            self._ports[path] = port(body, path, parent)
+        if kind in PORTS:
+            if not absent(body):
+                self._ports[path] = port(body, path, parent)
             return parent
         if kind == "NetworkDeviceFunction" and parent in self._parts:
             macs = dict.fromkeys((*self._parts[parent].macs, *function_macs(body)))
@@ -241,12 +260,13 @@ class _Walk:
         if kind == "Fabric":
             self._fabric = self._fabric or first(body, "Id", "Name")
         found = component(body, path, parent)
+        for part in inner(body, path, parent if found is None else path):
+            self._parts[part.id] = part
         if found is None:
             return parent
         self._parts[path] = found
-        for part in inner(body, path):
-            self._parts[part.id] = part
-        if kind == "ComputerSystem":
+        # What a resource block could be made into a system of is no machine yet.
+        if kind == "ComputerSystem" and path.startswith(f"{ROOT}/Systems/"):
             self._systems[path] = body
         elif kind == "Chassis":
             self._chassis[path] = body
@@ -269,6 +289,8 @@ class _Walk:
             return await self._ask(path)
         except (DeviceError, OutcomeUnknown, Unavailable) as wrong:
             self._note(f"{path}: {wrong.detail}")
+            if not isinstance(wrong, NotOffered):
+                self._unread.append(path)
             return None
 
     async def _ask(self, path: str, *, timeout: float = 0.0) -> Json | None:
@@ -294,6 +316,7 @@ class _Walk:
         return body
 
     def _note(self, trouble: str) -> None:
+        self._troubles += 1
         if len(self._trouble) < self._settings.troubles:
             self._trouble.append(text(trouble, 300))
 
@@ -310,7 +333,7 @@ def _subordinate(body: Json, path: str, prefix: str) -> Iterator[tuple[str, Json
         for link in (*rows(body.get(name)), *rows(links.get(name))):
             yield name, link
     for name, value in body.items():
-        if name in NO_HARDWARE or "@" in name or (name in OLDER and OLDER[name] in body):
+        if name in NO_HARDWARE or "@" in name:
             continue
         for link in (value,) if isinstance(value, dict) else rows(value):
             below = _path(link, prefix)
@@ -318,8 +341,11 @@ def _subordinate(body: Json, path: str, prefix: str) -> Iterator[tuple[str, Json
                 yield name, link
 
 
-OLDER = {"Power": "PowerSubsystem", "Thermal": "ThermalSubsystem"}
-"""Resources that need not be read where there is a newer one."""
+OLDER: Mapping[str, tuple[str, ComponentKind]] = {
+    "Power": ("PowerSubsystem", "power-supply"),
+    "Thermal": ("ThermalSubsystem", "fan"),
+}
+"""Resources that need not be read where a newer one tells of the same parts: the newer one, and the parts."""
 
 
 def _of_node(system: Json, home: Home) -> tuple[str, ...]:
@@ -367,10 +393,12 @@ KINDS: Mapping[str, ComponentKind] = {
 ONLY_HOLD = frozenset(
     (
         "ServiceRoot", "PowerSubsystem", "ThermalSubsystem", "Power", "Thermal", "PowerEquipment", "ThermalEquipment",
-        "Fabric", "Port", "NetworkDeviceFunction",
+        "Fabric", "NetworkDeviceFunction", "CompositionService", "LeakDetection",
     )
 )  # fmt: skip
 """Types that are no parts themselves: they hold some, or say more of one."""
+
+PORTS = frozenset(("Port", "NetworkPort"))
 
 NO_PARTS = frozenset(("Sensor", "Control", "AllowDeny", "LogService", "LogEntry", "Certificate", "Volume", "Endpoint"))
 """Types that are no parts and hold none, wherever a service hangs them."""
@@ -396,6 +424,7 @@ FACTS: Mapping[str, Mapping[str, str]] = {
     "Switch": {"type": "SwitchType", "bandwidth_gbps": "MaxBandwidthGbps"},
     "PowerDistribution": {"type": "EquipmentType"},
     "Outlet": {"type": "OutletType", "rated_amps": "RatedCurrentAmps", "power": "PowerState"},
+    "OutletGroup": {"power": "PowerState", "made_by": "CreatedBy"},
     "Battery": {"capacity_wh": "CapacityActualWattHours"},
 }  # fmt: skip
 """What else is kept of a type: our name of it and the property."""
@@ -429,11 +458,14 @@ def component(body: Json, path: str, parent: str) -> Component | None:
     )
 
 
-def inner(body: Json, path: str) -> Iterator[Component]:
-    """Parts that a resource lists within itself."""
+_SHAPES: Mapping[ComponentKind, str] = {"drive": "Drive", "power-supply": "PowerSupply"}
+"""Whose facts the parts have that a resource lists within itself."""
+
+
+def inner(body: Json, path: str, parent: str) -> Iterator[Component]:
+    """Parts of ``parent`` that a resource lists within itself."""
     kind = type_of(body)
     lists: dict[str, tuple[ComponentKind, str]] = {}
-    parent = path
     if kind == "SimpleStorage":
         lists["Devices"] = ("drive", "")
     elif kind == "Storage" and "Controllers" not in body:
@@ -442,10 +474,8 @@ def inner(body: Json, path: str) -> Iterator[Component]:
         lists["TrustedModules"] = ("other", "TrustedModule")
     elif kind == "Power":
         lists["PowerSupplies"] = ("power-supply", "")
-        parent = path.rpartition("/")[0]
     elif kind == "Thermal":
         lists["Fans"] = ("fan", "")
-        parent = path.rpartition("/")[0]
     for name, (what, shape) in lists.items():
         for at, item in enumerate(rows(body.get(name))):
             if not absent(item):
@@ -454,13 +484,14 @@ def inner(body: Json, path: str) -> Iterator[Component]:
                     kind=what,
                     name=first(item, "Name", "FanName", "MemberId", "InterfaceType") or f"{name} {at}",
                     parent=parent,
+                    slot=_slot(item),
                     vendor=first(item, "Manufacturer"),
                     model=first(item, "Model"),
                     part=first(item, "PartNumber", "SparePartNumber"),
                     serial=serial(item.get("SerialNumber")),
                     firmware=_firmware(item),
                     health=health(item),
-                    facts=_facts(item, "Drive" if what == "drive" else ""),
+                    facts=_facts(item, _SHAPES.get(what, "")),
                     shape=shape,
                 )
 
@@ -486,11 +517,17 @@ def port(body: Json, path: str, owner: str) -> Port:
         owner=owner,
         name=first(body, "PortId", "PhysicalPortNumber", "Name", "Id"),
         up={"LinkUp": True, "Up": True, "LinkDown": False, "Down": False}.get(first(body, "LinkStatus", "LinkState")),
-        speed_gbps=number(body.get("CurrentSpeedGbps")),
+        speed_gbps=_gbps(body),
         mac=next(filter(None, found), ""),
         neighbour=neighbour if neighbour != Neighbour() else None,
         connected=tuple(filter(None, (text(end.get("@odata.id"), 512) for end in ends[:16]))),
     )
+
+
+def _gbps(body: Json) -> float | None:
+    """The speed of a port; older ones tell of megabits."""
+    found, older = number(body.get("CurrentSpeedGbps")), number(body.get("CurrentLinkSpeedMbps"))
+    return found if found is not None or older is None else older / 1000
 
 
 def machine(

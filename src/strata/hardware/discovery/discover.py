@@ -27,7 +27,7 @@ from strata.hardware.discovery.sources_dhcp import read_leases
 from strata.hardware.discovery.sources_scan import range_of, scan, search
 from strata.hardware.discovery.sweep import Discovery, Look
 from strata.hardware.inventory.nodes import NodesByBmc
-from strata.hardware.inventory.records import Known, Machine, Parts, Place
+from strata.hardware.inventory.records import Found, Known, Machine, Parts, Place
 from strata.hardware.inventory.store import Inventory
 from strata.store.protocol import Delete, Put, Store
 
@@ -125,6 +125,7 @@ _CHUNK = 4096
 """Addresses of a range that are scanned at a time."""
 _ADOPT = 500
 _MOST_REFUSED = 100
+_MOST_TYPES = 100
 
 
 class DiscoverWork:
@@ -252,6 +253,7 @@ class _Run:
             silent=before.silent + sum(look.silent for look in looks),
             failed=before.failed + sum(look.found is None and not look.silent for look in looks),
             troubled=before.troubled + sum(bool(found.trouble) for found in founds),
+            not_understood=_named(before.not_understood, founds),
         )
         await self._save()
         return [
@@ -328,6 +330,16 @@ async def _some(looks: AsyncGenerator[Look, None]) -> AsyncGenerator[list[Look],
                 group, begun = [], time.monotonic()
     if group:
         yield group
+
+
+def _named(before: Mapping[str, int], founds: Sequence[Found]) -> Mapping[str, int]:
+    """``before``, with the parts that are kept under their BMCs' own names; a BMC may make up any number of these."""
+    counts = dict(before)
+    for part in (part for found in founds for part in found.components if part.kind == "other"):
+        name = part.shape.partition(".")[0] or "other"
+        name = name if name in counts or len(counts) < _MOST_TYPES else "more"
+        counts[name] = counts.get(name, 0) + 1
+    return counts
 
 
 def _swapped(address: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from msgspec import Meta
@@ -58,6 +59,8 @@ class DiscoveryReport(Out, frozen=True, kw_only=True):
     """Others that could not be read: the operation says why."""
     troubled: int = 0
     """Found, but not whole: a part could not be read."""
+    not_understood: Mapping[str, int] = {}
+    """Parts that are kept without our knowing what they are: how many of each type, as their BMCs call it."""
     conflicts: int = 0
     located: int = 0
     adopted: int = 0

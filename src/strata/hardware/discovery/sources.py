@@ -17,9 +17,10 @@ import msgspec
 from strata.core.errors import BadRequest
 from strata.core.node import check_label, check_node_name
 from strata.core.xname import parse as parse_xname
+from strata.hardware.bmc.dialects import DIALECTS
 from strata.hardware.discovery.crawl_values import mac as mac_of
 
-SCHEMES = ("https", "http", "ipmi")
+SCHEMES = ("https", "http", *DIALECTS)
 MOST_ERRORS = 20
 _SYSTEM = "/redfish/v1/Systems/"
 _SECRET = ("password", "passwd", "pass", "secret", "user", "username")

@@ -17,7 +17,7 @@ import msgspec
 
 from strata.core.contain import contained
 from strata.core.errors import BadRequest, StrataError
-from strata.core.foreign import read_json
+from strata.core.input.foreign import read_json
 from strata.fleet.files import share
 from strata.hardware.discovery.crawl_values import table
 from strata.hardware.discovery.sources import address_of

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from strata.core.errors import BadRequest, Denied
-from strata.core.foreign import read_json
+from strata.core.input.foreign import read_json
 from strata.hardware.events.payload import from_payload, is_report
 from strata.hardware.events.records import EventSink, EventSource, HardwareEvent
 from strata.hardware.events.site import Site

@@ -16,7 +16,7 @@ import numpy.typing as npt
 FED_BY = "fed-by"
 """The label that names a node's feeders."""
 OUTLET = "pdu-outlet"
-"""Role of an outlet of a power distribution unit."""
+"""Role of an outlet of a PDU."""
 CHASSIS = "chassis"
 """Role of what gives power to the nodes that are located in it: a chassis, a slot, a cabinet."""
 SEPARATOR = "/"

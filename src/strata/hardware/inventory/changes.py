@@ -48,7 +48,8 @@ def with_unread(found: Found, before: Parts) -> Found:
         return found
 
     def hidden(path: str) -> bool:
-        return any(place == "/" or path == place or path.startswith(f"{place}/") for place in unread)
+        # What a resource lists within itself has an id of the form PATH#/Fans/0.
+        return any(place == "/" or path == place or path.startswith((f"{place}/", f"{place}#")) for place in unread)
 
     have = {part.id for part in found.components}
     ports = {port.id for port in found.ports}
@@ -60,12 +61,12 @@ def with_unread(found: Found, before: Parts) -> Found:
 
 
 def changes(old: Sequence[Component], found: Found) -> list[Change]:
-    """What was added, removed, swapped or moved within the BMC, or has another firmware."""
+    """What was added, removed, swapped or moved within the BMC, fails or is well again, or has another firmware."""
     all_ = list(_changes({part.id: part for part in old}, {part.id: part for part in found.components}, found))
     if len(all_) <= MOST_CHANGES:
         return all_
     rest = f"and {len(all_) - MOST_CHANGES} more changes of parts"
-    return [*all_[:MOST_CHANGES], Change(time=found.time, what="changed", controller=found.address, detail=rest)]
+    return [*all_[:MOST_CHANGES], Change(time=found.time, what="changed", bmc=found.address, detail=rest)]
 
 
 def _changes(old: dict[str, Component], new: dict[str, Component], found: Found) -> Iterator[Change]:
@@ -73,7 +74,7 @@ def _changes(old: dict[str, Component], new: dict[str, Component], found: Found)
         return Change(
             time=found.time,
             what=what,
-            controller=found.address,
+            bmc=found.address,
             machine=machine_of(part, new if part.id in new else old, found.machines),
             component=part.id,
             kind=part.kind,
@@ -90,19 +91,41 @@ def _changes(old: dict[str, Component], new: dict[str, Component], found: Found)
         if origin is not None:
             del gone[origin.id]
             yield change("moved", part, place(origin), place(part), f"serial {part.serial}")
+            if _unwell(origin):
+                yield change("health", origin, origin.health or "", "ok", f"{describe(origin)} is gone from there")
         else:
             yield change("added", part, "", part.serial)
     off = " (the machine is off: it may only be hidden)" if any(m.power == "off" for m in found.machines) else ""
     for part in gone.values():
         yield change("removed", part, part.serial, "", describe(part) + off)
+        if _unwell(part):
+            yield change("health", part, part.health or "", "ok", f"{describe(part)} is gone")
     for id_, part in new.items():
         before = old.get(id_)
+        if part.kind not in ROLLED_UP and part.health is not None:
+            was = (before.health if before is not None else None) or "ok"
+            if was != part.health:
+                yield change("health", part, was, part.health)
         if before is None:
             continue
         if _other(before, part):
             yield change("swapped", part, before.serial or describe(before), part.serial or describe(part))
         elif before.firmware and part.firmware and before.firmware != part.firmware:
             yield change("changed", part, before.firmware, part.firmware, f"firmware of {describe(part)}")
+
+
+ROLLED_UP = frozenset(("system", "chassis", "manager", "storage"))
+"""Parts whose health is that of the worst part in them, which is told of by itself."""
+
+
+def unwell(found: Found) -> list[Change]:
+    """What is wrong with the parts of a BMC that was not known before."""
+    parts = {part.id: part for part in found.components}
+    return [change for change in _changes({}, parts, found) if change.what == "health"][:MOST_CHANGES]
+
+
+def _unwell(part: Component) -> bool:
+    return part.kind not in ROLLED_UP and part.health not in (None, "ok")
 
 
 def _other(old: Component, new: Component) -> bool:

@@ -52,18 +52,18 @@ COMPONENTS = (
     ls.plain("macs", shown=False),
     ls.plain("facts", shown=False),
     ls.plain("shape", shown=False),
-    ls.plain("controller", shown=False),
+    ls.plain("bmc", shown=False),
     ls.plain("id", shown=False),
 )
 CHANGES = (
     ls.Field("time", lambda item: when(item["time"]), key=lambda item: item["time"]),
     ls.plain("what"),
     ls.Field("node", lambda item: item["node"] or "-"),
-    ls.Field("kind", lambda item: item["kind"] or "controller"),
+    ls.Field("kind", lambda item: item["kind"] or "bmc"),
     ls.plain("detail"),
     ls.plain("old"),
     ls.plain("new"),
-    ls.plain("controller", shown=False),
+    ls.plain("bmc", shown=False),
     ls.plain("component", shown=False),
 )
 CONFLICTS = (
@@ -168,6 +168,9 @@ def _tell(out: Output, job: Json, report: Json) -> None:
         out.note(f"{many(report['conflicts'], 'conflict')}: strata hardware conflicts")
     if report["troubled"]:
         out.note(f"{report['troubled']} not read whole: strata hardware list --match 'trouble=[0-9]*'")
+    if unknown := report["not_understood"]:
+        listed = ", ".join(f"{count} {name}" for name, count in sorted(unknown.items(), key=lambda one: -one[1]))
+        out.line(f"kept by the BMCs' own names: {listed} (strata hardware components --kind other)")
     for error in job.get("errors", ()):
         named = not error["node"] or error["detail"].startswith(f"{error['node']}: ")
         out.note(error["detail"] if named else f"{error['node']}: {error['detail']}")
@@ -190,7 +193,7 @@ def list_(session: Session, limit: int | None, view: ls.Listing) -> None:
     \b
     Example: strata hardware list --match 'vendor=Contoso*' --columns address,model,firmware
     """
-    ls.show(session, BMCS, session.client.pages("/v1/hardware/controllers", limit=limit), view)
+    ls.show(session, BMCS, session.client.pages("/v1/hardware/bmcs", limit=limit), view)
 
 
 @click.command()
@@ -218,7 +221,7 @@ def show(session: Session, what: str, as_json: bool) -> None:
     identity = summary["identity"]
     session.out.fields(
         (
-            ("controller", summary.get("controller") or summary.get("address")),
+            ("BMC", summary.get("bmc") or summary.get("address")),
             *about,
             ("vendor", identity["vendor"]),
             ("model", identity["model"]),

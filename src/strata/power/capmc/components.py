@@ -10,7 +10,7 @@ import numpy as np
 from strata.core import xname
 from strata.core.distinct import distinct, united
 from strata.core.errors import BadRequest
-from strata.power.capmc.nodes import asked_for, by_state, reason_of
+from strata.power.capmc.nodes import asked_for, by_state, reason_of, told_by
 from strata.power.capmc.records import DISABLED, NodeTable, Positions, Switch
 from strata.power.capmc.reply import EINVAL, Refusal, Reply, columns, quoted, reply
 from strata.power.capmc.request import Ask, flag, listed, shown, word
@@ -32,7 +32,7 @@ async def get_xname_status(machine: CapmcMachine, ask: Ask) -> Reply:
     uids, bad = _found(machine, names, twice=False) if names else ([machine.below("all")], {})
     if bad:
         raise _wrong(bad)
-    table = machine.those(distinct(np.concatenate(uids)))
+    table = told_by(ask, machine.those(distinct(np.concatenate(uids))))
     return by_state(table, np.arange(len(table.uids)), states, flags, _placed(machine, table))
 
 
@@ -41,7 +41,7 @@ async def get_group_status(machine: CapmcMachine, ask: Ask) -> Reply:
     states, flags = asked_for(ask)
     found = []
     for name in _group_names(ask.body):
-        table = machine.those(_members(machine, name))
+        table = told_by(ask, machine.those(_members(machine, name)))
         one = by_state(table, np.arange(len(table.uids)), states, flags, _placed(machine, table)).body
         found.append(b'{"group":%s,%s' % (quoted(name).encode(), one[1:]))
     return columns({"groups": b"[" + b",".join(found) + b"]"})

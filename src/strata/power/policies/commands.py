@@ -20,10 +20,10 @@ _FILE = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
 
 
 def _simulated(item: Json) -> str:
-    found = item["rehearsed"]
+    found = item["simulated"]
     if found:
         return f"{found['nodes']} nodes, peak {watts(found['peak'])}"
-    return f"no: {item['unrehearsed']}"
+    return f"no: {item['unsimulated']}"
 
 
 FIELDS = (
@@ -77,10 +77,9 @@ def show(session: Session, name: str, as_json: bool) -> None:
 @click.option(
     "--without-simulation", "reason", default="", metavar="REASON", help="Take it though it was not simulated."
 )
-@click.option("--without-rehearsal", "old_reason", default="", hidden=True)
 @ls.json_option
 @pass_session
-def put(session: Session, file: Path, name: str, reason: str, old_reason: str, as_json: bool) -> None:
+def put(session: Session, file: Path, name: str, reason: str, as_json: bool) -> None:
     """Create or replace a policy. One that runs goes on with its new content.
 
     Its very content must have been simulated: strata power simulate --policy FILE.
@@ -95,7 +94,7 @@ def put(session: Session, file: Path, name: str, reason: str, old_reason: str, a
     called = name or parse(text, source=str(file)).name or ("" if str(file) == "-" else file.stem)
     if not called:
         raise click.UsageError("it has no name: give --name")
-    body = {"text": text, "without_simulation": reason or old_reason}
+    body = {"text": text, "without_simulation": reason}
     _report(session, session.client.request("PUT", _path(called), body=body).body, as_json)
 
 

@@ -9,9 +9,6 @@ import numpy as np
 from strata.power.capping.ledger import Ledger
 from strata.power.capping.terms import SETTLE, Column, Commands, Limits, Rows, Use
 from strata.power.policies.capped_queues import assign
-from strata.power.policies.idle_pool import pool
-from strata.power.policies.inrush import within
-from strata.power.policies.over_provisioned import over
 from strata.power.policies.policy import Policy
 from strata.power.policies.view import Actions, View
 
@@ -58,13 +55,6 @@ def step(policy: Policy, now: float, view: View) -> Actions:
     if policy.queues:
         queue, caps = assign(policy.queues, policy.nodes.high, now, view)
         actions = actions._replace(queue=queue, caps=caps)
-    if policy.over_provisioned is not None:
-        caps, rank = over(policy.over_provisioned, policy.nodes, now, view)
-        actions = actions._replace(caps=caps, rank=rank)
-    if policy.idle_pool is not None:
-        startable = np.flatnonzero(view.use == Use.OFF)
-        if policy.inrush is not None:
-            startable = within(policy.inrush, (view.cabinet, view.pdu), view.starting, startable)
-        on, off = pool(policy.idle_pool, now, view, startable)
-        actions = actions._replace(on=on, off=off)
+    for rule in policy.rules.values():
+        actions = rule.step(policy, now, view, actions)
     return actions

@@ -1,4 +1,4 @@
-"""Boot inrush: how many nodes may be starting at once behind one cabinet's or power strip's supply."""
+"""Boot inrush: how many nodes may be starting at once behind one cabinet's or PDU's supply."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from strata.power.policies.policy import Inrush
 
 
 def within(part: Inrush, behind: tuple[NDArray[np.integer], NDArray[np.integer]], starting: Mask, wanted: Rows) -> Rows:
-    """Those of the ``wanted`` nodes that may start now, in their order. ``behind``: the cabinet and the power strip of
+    """Those of the ``wanted`` nodes that may start now, in their order. ``behind``: the cabinet and the PDU of
     each node; those of which nobody knows it share one."""
     for limit, supply in zip((part.cabinet, part.pdu), behind, strict=True):
         if limit is not None and len(wanted):

@@ -14,31 +14,46 @@
       200W: {cap: 200W, nodes: 1000, prefer: {days: mon-fri, from: "8:00", to: "17:00", zone: Europe/Berlin}}
       unlimited: {}
 
-Every part may be left out. What they do is in ``policy_step``; reading is in ``policy_file``.
+Every part may be left out. ``idle-pool`` and ``over-provisioned`` are rules, of which a site may have more:
+``rules.py`` lists them.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import difflib
+import importlib
 import re
 import zoneinfo
 from collections.abc import Mapping
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, TypeVar, get_args
 
 import msgspec
 import numpy as np
+from msgspec import structs
 
 from strata.core.errors import BadRequest
+from strata.core.input.yamltree import tree
 from strata.core.units import Seconds, Watts, seconds, watts
-from strata.core.yamltree import tree
 from strata.power.capping.terms import Limits, Ratings
+from strata.power.policies.view import Actions, View
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
     """A place in the document."""
+
+
+class Rule(Part, frozen=True):
+    """A part of the document that decides what nodes do. Each has a module of its own, which ``rules.py`` lists."""
+
+    says_caps: ClassVar[bool] = False
+    """Whether it says what caps are; of those a policy has one."""
+
+    def step(self, policy: Policy, now: float, view: View, actions: Actions) -> Actions:
+        """What is asked for, with what this part asks for. Pure: all that it may know is in ``view``."""
+        raise NotImplementedError
 
 
 class NodePower(Part, frozen=True):
@@ -66,24 +81,6 @@ class Ramp(Part, frozen=True):
 
     up: Watts = Watts(np.inf)
     down: Watts = Watts(np.inf)
-
-
-class IdlePool(Part, frozen=True):
-    """Keep some nodes ready, and switch off those that nobody needs."""
-
-    low: int
-    """So many are kept idle or on their way; more are started when there are fewer."""
-    high: int
-    """Above this, idle nodes are stopped."""
-    on: int = 100
-    """At most so many are started at a time."""
-    off: int = 100
-    after: Seconds = Seconds(600)
-    """A node is stopped only after it has been idle for so long."""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.low <= self.high or self.on < 1 or self.off < 1:
-            raise ValueError("low is not above high, and on and off are at least 1")
 
 
 class Hours(Part, frozen=True):
@@ -138,29 +135,6 @@ class Queue(Part, frozen=True):
             raise ValueError("nodes and least are not below 0")
 
 
-class Margins(Part, frozen=True):
-    """Watts by which a job's cap stays above what it drew, on average over so many minutes."""
-
-    life: Watts = Watts(10)
-    m60: Watts = Watts(7)
-    m30: Watts = Watts(5)
-    m15: Watts = Watts(4)
-    m1: Watts = Watts(4)
-
-
-class OverProvisioned(Part, frozen=True):
-    """More nodes than the site can feed at once: caps follow what jobs draw, and what is left feeds more jobs."""
-
-    mood: Literal["aggressive", "gentle", "by-demand"] = "by-demand"
-    """The lowest cap that the rules allow, the highest, or the lowest only while there are jobs that wait."""
-    rise: Watts = Watts(7)
-    """The most by which a cap is raised at a time."""
-    fall: Watts = Watts(5)
-    quiet: Seconds = Seconds(60)
-    """A job's cap is left alone for so long after its start and after a change, and before its end."""
-    margins: Margins = Margins()
-
-
 class Inrush(Part, frozen=True):
     """How much may be starting at once behind one part of the power supply."""
 
@@ -177,8 +151,8 @@ class Inrush(Part, frozen=True):
                 raise ValueError("node is above 0 W, and no limit is below it, or nothing would ever start")
 
 
-class Policy(Part, frozen=True):
-    """One document."""
+class Document(Part, frozen=True):
+    """What every policy may say, beside its rules."""
 
     name: str = ""
     doc: str = ""
@@ -188,9 +162,7 @@ class Policy(Part, frozen=True):
     nodes: NodePower = NodePower()
     every: Seconds = Seconds(60)
     cap: Watts | None = None
-    idle_pool: IdlePool | None = None
     queues: Mapping[str, Queue] = {}
-    over_provisioned: OverProvisioned | None = None
     inrush: Inrush | None = None
 
     def __post_init__(self) -> None:
@@ -201,13 +173,29 @@ class Policy(Part, frozen=True):
             raise ValueError("every is at least a second")
         if self.limit is not None and not self.band <= self.limit:
             raise ValueError("band is its lower edge, and not above limit")
-        if sum((self.cap is not None, bool(self.queues), self.over_provisioned is not None)) > 1:
-            raise ValueError("only one of cap, queues and over-provisioned can say what caps are")
+
+
+class Policy(Document, frozen=True):
+    """One document."""
+
+    rules: Mapping[str, Rule] = {}
+    """By their keys, in the order in which they are asked."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self._of_caps) > 1:
+            rules = [key for key, rule in all_rules().items() if rule.says_caps]
+            raise ValueError(f"only one of cap, queues and {' and '.join(rules)} can say what caps are")
+
+    @property
+    def _of_caps(self) -> list[str]:
+        fixed = {"cap": self.cap is not None, "queues": bool(self.queues)}
+        return [key for key, there in fixed.items() if there] + [k for k, rule in self.rules.items() if rule.says_caps]
 
     @property
     def sets_caps(self) -> bool:
         """Whether it says what caps are; otherwise whoever asks does."""
-        return self.cap is not None or bool(self.queues) or self.over_provisioned is not None
+        return bool(self._of_caps)
 
     def limits(self) -> Limits:
         """What the ledger of caps is held to."""
@@ -231,25 +219,27 @@ def _minutes(text: str) -> int:
 
 _T = TypeVar("_T", bound=Part)
 
-_SECTIONS: Mapping[str, type[Part]] = {
-    "nodes": NodePower,
-    "ramp": Ramp,
-    "idle-pool": IdlePool,
-    "queues": Policy,
-    "over-provisioned": OverProvisioned,
-    "inrush": Inrush,
-}
-_KINDS: Mapping[str, type[Part]] = {"margins": Margins, "prefer": Hours}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 """The service keeps it under its name."""
 _WORDS = (
     (r"Object contains unknown field `(.*)`", r"unknown key '\1'"),
     (r"Object missing required field `(.*)`", r"\1 missing"),
-    (r"Invalid enum value (.*)", r"\1 is none of aggressive, gentle and by-demand"),
+    (r"Invalid enum value (.*)", r"\1 is none of "),
     (r"Expected `int.*", "expected a whole number"),
     (r"Expected `object.*", "expected a mapping (key: value)"),
     (r"Expected `(?:str|array)[^`]*`, got `.*", "expected text"),
 )
+
+
+def all_rules() -> Mapping[str, type[Rule]]:
+    """Every rule that there is, by its key."""
+    from strata.power.policies.rules import RULES
+
+    found = {}
+    for key, place in RULES.items():
+        module, _, name = place.partition(":")
+        found[key] = getattr(importlib.import_module(module), name)
+    return found
 
 
 def parse(text: str, *, source: str) -> Policy:
@@ -257,12 +247,19 @@ def parse(text: str, *, source: str) -> Policy:
     found = tree(text, source) or {}
     if not isinstance(found, dict):
         raise BadRequest("expected a mapping (key: value)", where=source)
-    found = {key: {} if value == "" and key in _SECTIONS else value for key, value in found.items()}
+    known = all_rules()
+    sections = {"queues", *known, *(field.encode_name for field in structs.fields(Document) if _part(field.type))}
+    found = {key: {} if value == "" and key in sections else value for key, value in found.items()}
+    rules = {key: _convert(found.pop(key), known[key], source, (key,)) for key in known if key in found}
     queues = found.get("queues")
     if isinstance(queues, dict):
         # One by one: an error says which.
         found["queues"] = {name: _convert(queues[name] or {}, Queue, source, ("queues", name)) for name in queues}
-    policy = _convert(found, Policy, source, ())
+    document = _convert(found, Document, source, ())
+    try:
+        policy = Policy(**structs.asdict(document), rules=rules)
+    except ValueError as error:
+        raise BadRequest(str(error), where=source) from None
     if policy.name and not _NAME.fullmatch(policy.name):
         raise BadRequest(
             f"{policy.name[:80]!r} is no name: 1 to 63 letters, digits, '-', '_' and '.', first a letter or digit",
@@ -296,12 +293,30 @@ def _explain(message: str, kind: type[Part], source: str, place: tuple[str, ...]
     else:
         detail = said[:1].lower() + said[1:]
     if said.startswith("Object contains unknown field"):
-        part = _KINDS.get(below[-1], _SECTIONS.get(below[-1], kind)) if below else kind
-        detail += _accepted(detail.split("'")[1], part)
+        detail += _accepted(detail.split("'")[1], _at(kind, below))
+    if said.startswith("Invalid enum value"):
+        names = structs.fields(_at(kind, below[:-1]))
+        *first, last = next(get_args(field.type) for field in names if field.encode_name == below[-1])
+        detail += f"{', '.join(first)} and {last}"
     return BadRequest(detail[:300], where=f"{source}: {where}" if where else source)
 
 
+def _part(annotation: Any) -> type[Part] | None:
+    """The part that a field holds, if it holds one."""
+    kinds = get_args(annotation) or (annotation,)
+    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Part)), None)
+
+
+def _at(kind: type[Part], keys: tuple[str, ...]) -> type[Part]:
+    for key in keys:
+        field = next((field for field in structs.fields(kind) if field.encode_name == key), None)
+        kind = (_part(field.type) if field else None) or kind
+    return kind
+
+
 def _accepted(key: str, part: type[Part]) -> str:
-    keys = [field.encode_name for field in msgspec.structs.fields(part)]
+    keys = [field.encode_name for field in structs.fields(part)]
+    if part is Document:
+        keys += all_rules()
     close = difflib.get_close_matches(key[:60], keys, 1)
     return f"; {f'did you mean {close[0]!r}? ' if close else ''}accepted are {', '.join(keys)}"

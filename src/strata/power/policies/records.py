@@ -1,6 +1,6 @@
 """Power policies as documents, which of their contents were simulated, and what the site may draw.
 
-Kept at ``power/policy/NAME`` and ``power/rehearsed/DIGEST``. At most one policy is enabled. What is refused, and to
+Kept at ``power/policy/NAME`` and ``power/simulated/DIGEST``. At most one policy is enabled. What is refused, and to
 whom, is in ``service``.
 """
 
@@ -73,7 +73,7 @@ class _Policy(Out, frozen=True, kw_only=True):
     author: str
     time: float
     digest: str
-    unsimulated: str = msgspec.field(default="", name="unrehearsed")
+    unsimulated: str = ""
     """Why it was taken without a simulation; empty: there was one."""
 
 
@@ -91,7 +91,7 @@ class PolicyView(_Policy, frozen=True, kw_only=True):
 
     doc: str
     limit: float | None
-    simulated: SimulationView | None = msgspec.field(name="rehearsed")
+    simulated: SimulationView | None
     """The newest simulation of this very content."""
 
 
@@ -113,11 +113,10 @@ _Reason = Annotated[str, Meta(pattern=PLAIN, max_length=500)]
 
 
 class PolicySpec(In, frozen=True, kw_only=True):
-    """A document. ``without_simulation`` says why it was not simulated; ``without_rehearsal`` is its old name."""
+    """A document. ``without_simulation`` says why it was not simulated."""
 
     text: PolicyText
     without_simulation: _Reason = ""
-    without_rehearsal: _Reason = ""
 
 
 class SimulationSpec(In, frozen=True, kw_only=True):
@@ -136,7 +135,7 @@ class PolicyRecords:
     def __init__(self, store: Store, ledger: Ledger) -> None:
         kind, listed_by = "power-policy", "strata power policy list"
         self._policies = Records(store, ledger, PolicyRecord, kind=kind, prefix="power/policy/", listed_by=listed_by)
-        self._simulations = Records(store, ledger, Simulation, kind=kind, prefix="power/rehearsed/")
+        self._simulations = Records(store, ledger, Simulation, kind=kind, prefix="power/simulated/")
         self.get = self._policies.get
         self.simulation = self._simulations.find
         """The newest simulation of a content, by its digest."""

@@ -50,7 +50,7 @@ async def delete_policy(ask: Asked, name: DocumentPath) -> None:
     await ask.of(PolicyService).delete(ask.who, name)
 
 
-@post("/v1/power/rehearsals", tags=[_TAG], status_code=200, **needs("change", "power-policy", body=True))
+@post("/v1/power/simulations", tags=[_TAG], status_code=200, **needs("change", "power-policy", body=True))
 async def note_simulation(ask: Asked, data: JSONBody[SimulationSpec]) -> SimulationView:
     """Note that a policy's content was simulated, and what came of it."""
     return await ask.of(PolicyService).note_simulation(ask.who, data)

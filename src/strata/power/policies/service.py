@@ -48,7 +48,7 @@ class PolicyService:
         said = parse(spec.text, source=name)
         if said.name and said.name != name:
             raise BadRequest(f"the document calls itself {said.name[:80]!r}", where="name", hint="use that name")
-        digest, why_not = digest_of(spec.text), spec.without_simulation or spec.without_rehearsal
+        digest, why_not = digest_of(spec.text), spec.without_simulation
         if self._records.simulation(digest) is None and not why_not:
             raise Refused(
                 "this content was not simulated",

@@ -122,7 +122,7 @@ def _record(session: Session, told: dict[str, object]) -> None:
     from strata.core.errors import Denied, StrataError
 
     try:
-        session.client.request("POST", "/v1/power/rehearsals", body=told)
+        session.client.request("POST", "/v1/power/simulations", body=told)
     except Denied as error:
         session.out.note(f"not recorded as simulated: {error}")
     except StrataError:

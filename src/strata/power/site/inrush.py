@@ -1,4 +1,4 @@
-"""How many nodes are starting behind each cabinet and power strip, whoever starts them, and whether one more may.
+"""How many nodes are starting behind each cabinet and PDU, whoever starts them, and whether one more may.
 
 Kept in memory: facts say who starts, and for what was let start a moment ago and is not seen yet, ``begin`` does.
 """
@@ -42,7 +42,7 @@ def cabinets(fleet: Fleet) -> npt.NDArray[np.int32]:
 
 
 def supplies(fleet: Fleet) -> npt.NDArray[np.int32]:
-    """The power strip of each node of the registry, as a number: as its label says, else the outlet that feeds it."""
+    """The PDU of each node of the registry, as a number: as its label says, else the outlet that feeds it."""
     registry = fleet.registry
     pdu = registry.label("pdu")
     return pdu.codes if len(pdu.table) > 1 else registry.label(FED_BY).codes

@@ -269,7 +269,7 @@ class SitePower:
             Verdict.GRANTED: "",
             Verdict.NO_POWER: f"the site's limit of {show_watts(self._limits.site)} leaves no power for it now",
             Verdict.PACED: f"the power policy {record.name if record else ''} lets no more nodes start at once behind "
-            "its cabinet or power strip",
+            "its cabinet or PDU",
             Verdict.NO_ANSWER: f"the controller that keeps the machine's power{self._other} did not answer",
             Verdict.NOT_YET: NOT_YET,
         }

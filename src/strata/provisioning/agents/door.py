@@ -17,9 +17,9 @@ from strata.api.problem import MEDIA_TYPE, problem_of
 from strata.api.raw_body import Receive, whole_body
 from strata.api.rights import WHO
 from strata.api.services import SERVICES
-from strata.core.decoding import UNREADABLE
 from strata.core.errors import BadRequest, Denied, NotFound, Unauthenticated, Unavailable
-from strata.core.foreign import mended
+from strata.core.input.decoding import UNREADABLE
+from strata.core.input.foreign import mended
 from strata.fleet.access.principal import Principal
 from strata.provisioning.agents.hub import Hub
 from strata.provisioning.agents.unknown import WAIT, UnknownMachines

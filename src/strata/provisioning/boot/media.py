@@ -1,6 +1,6 @@
 """Boot media: one ISO per boot, with kernel, initrd and fragment, for networks that must not carry a token.
 
-A node's controller fetches it over TLS from an address that nobody can guess, and that is good for as long as the token
+A node's BMC fetches it over TLS from an address that nobody can guess, and that is good for as long as the token
 inside. GRUB starts it under BIOS and UEFI with one configuration; its images are made once.
 """
 

@@ -11,7 +11,7 @@ from strata.core.texts import In, NoteText, Out
 from strata.provisioning.minos.artefacts import LATEST
 
 Method = Literal["ipxe", "http", "media"]
-"""How a machine is started: its PXE firmware, its UEFI HTTP boot, or a medium that its controller inserts."""
+"""How a machine is started: its PXE firmware, its UEFI HTTP boot, or a medium that its BMC inserts."""
 
 MinosText = Annotated[
     str,

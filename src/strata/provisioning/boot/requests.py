@@ -81,7 +81,7 @@ class BootControl:
         return await self._status(node)
 
     def medium(self, name: str) -> str | None:
-        """The file of a boot medium that may be fetched now, by the name that only its node's controller was told."""
+        """The file of a boot medium that may be fetched now, by the name that only its node's BMC was told."""
         return self._boot.media.file(name)
 
     async def _status(self, name: str) -> b.BootStatusView:

@@ -15,8 +15,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from strata.core.decoding import UNREADABLE
 from strata.core.errors import BadRequest, OutcomeUnknown, StrataError
+from strata.core.input.decoding import UNREADABLE
 from strata.fleet.peers.client import PeerClient
 from strata.fleet.peers.peers import Peer
 from strata.provisioning.agents.agent import Command

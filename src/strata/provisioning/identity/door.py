@@ -14,8 +14,8 @@ from msgspec import Meta
 from strata.api.problem import MEDIA_TYPE, problem_of
 from strata.api.raw_body import Receive, whole_body
 from strata.api.rights import WHO
-from strata.core.decoding import UNREADABLE
 from strata.core.errors import BadRequest, Denied, Unauthenticated
+from strata.core.input.decoding import UNREADABLE
 from strata.fleet.access.principal import Principal
 from strata.provisioning.identity.identity import Certificate, Identity
 

@@ -110,6 +110,10 @@ class Identity:
     def superseded(self, node: str, serial: str, peer: str) -> Denied:
         """The refusal of a certificate that is not current, after raising the alarm."""
         record = self._records.get(node)
+        if not record.generation:
+            # Deleted, and perhaps made again: whoever ran there knows nothing of that, and is nobody's intruder.
+            log.info("a certificate of a node that was deleted", extra={"node": node, "peer": peer})
+            return Denied(_TOLD["certificate-superseded"], where="certificate-superseded", hint=_ANEW)
         if serial in record.revoked:
             when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(record.revoked_at))
             told = f"certificate {serial[:40]} was revoked by {record.revoked_by or 'somebody'} at {when}"
@@ -143,8 +147,8 @@ class Identity:
         return token.text
 
     async def forgive(self, node: str) -> None:
-        """Count the node's failed boots from none again."""
-        await self._records.change(node, lambda record: msgspec.structs.replace(record, attempts=0))
+        """Hold the node's failed boots so far against it no more."""
+        await self._records.change(node, lambda record: msgspec.structs.replace(record, forgiven=record.attempts))
 
     async def revoke(self, node: str, by: str) -> None:
         """Make the node's certificate good for nothing, in the name of ``by``; its next boot gets a new one."""
@@ -180,11 +184,19 @@ class Identity:
         def win(now_record: BootRecord) -> BootRecord:
             self._judge(token, now_record, peer)
             return msgspec.structs.replace(
-                now_record, redeemed=self._clock(), serial=issued.serial, former="", ends=issued.expires, attempts=0
+                now_record,
+                redeemed=self._clock(),
+                serial=issued.serial,
+                former="",
+                ends=issued.expires,
+                attempts=0,
+                forgiven=0,
             )
 
         await self._records.change(token.node, win)
         log.info("node enrolled", extra={"node": token.node, "generation": token.generation, "serial": issued.serial})
+        for kind in _OVER:
+            self._alarm(Alarm(kind=kind, message="it has booted anew", node=token.node, severity="ok"))
         return Certificate(certificate=issued.certificate.decode(), expires=issued.expires)
 
     async def renew(self, node: str, serial: str, csr: bytes, peer: str = "") -> Certificate:
@@ -219,11 +231,14 @@ class Identity:
     def _refuse(self, kind: AlarmKind, node: str, peer: str, message: str) -> Denied:
         """Tell the alarm sink; the error for whoever asked says no more than it must."""
         self._alarm(Alarm(kind=kind, message=message, node=node, peer=peer))
-        return Denied(
-            _TOLD.get(kind, "this is not for you"), where=kind, hint="the node must boot anew to get a new token"
-        )
+        return Denied(_TOLD.get(kind, "this is not for you"), where=kind, hint=_ANEW)
 
 
+_ANEW = "the node must boot anew to get a new token"
+_OVER: tuple[AlarmKind, ...] = (
+    "boot-failed", "token-stale", "certificate-superseded", "certificate-revoked", "generation-refused",
+)  # fmt: skip
+"""Troubles of a node's boots that are over when it has arrived with another. Somebody else's doings are not."""
 _TOLD = {
     "token-replayed": "the token was redeemed before",
     "token-stale": "the token has expired or belongs to an earlier boot",

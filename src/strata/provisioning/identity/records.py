@@ -46,10 +46,17 @@ class BootRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """When the certificate in force expires."""
     attempts: int = 0
     """Generations in a row that nobody redeemed, this one included."""
+    forgiven: int = 0
+    """So many of them are not held against the node any more: it was held for them once."""
     revoked: tuple[str, ...] = ()
     """The certificates that a person revoked last; also after the node got another."""
     revoked_by: str = ""
     revoked_at: float = 0.0
+
+    @property
+    def failures(self) -> int:
+        """Boots in a row that did not arrive and that the node was not held for yet."""
+        return self.attempts - self.forgiven
 
     @property
     def is_revoked(self) -> bool:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Protocol
 
 from strata.core.errors import BadRequest, NotFound, StrataError
-from strata.core.removal import remove_tree
+from strata.core.host.removal import remove_tree
 from strata.provisioning.images.release import check_digest
 from strata.provisioning.images.room import Room
 

@@ -41,7 +41,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Ready(Part, frozen=True, kw_only=True):
-    """When a member is ready: ``started``, a ``file`` is there, a ``tcp`` port answers, or a ``command`` succeeds."""
+    """When a member is ready: ``started``, a ``file`` is there, a ``tcp`` port answers, or a ``command`` succeeds.
+    Looked at again for as long as it runs."""
 
     kind: Literal["started", "file", "tcp", "command"] = "started"
     path: Annotated[str, Meta(max_length=255)] = ""
@@ -49,6 +50,8 @@ class Ready(Part, frozen=True, kw_only=True):
     argv: Argv = ()
     within: Annotated[float, Meta(gt=0, le=3600)] = 60.0
     """Seconds; later it has failed."""
+    every: Annotated[float, Meta(ge=1, le=3600)] = 30.0
+    """Seconds between two looks at a member that is ready, whether it still is."""
 
 
 class Restart(Part, frozen=True, kw_only=True):

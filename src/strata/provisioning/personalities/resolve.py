@@ -18,7 +18,7 @@ import msgspec
 from strata.core.errors import BadRequest, StrataError, Unavailable
 from strata.core.node import Node
 from strata.provisioning.images.release import Release, Releases, canonical
-from strata.provisioning.personalities.records import MOST_FILES_BYTES, Member, Personality, fill
+from strata.provisioning.personalities.records import MOST_FILES_BYTES, Member, Personality, Ready, fill
 from strata.store.audit import Ledger
 from strata.store.protocol import Store
 from strata.store.records import Records
@@ -205,6 +205,8 @@ def _content(release: Release) -> dict[str, Any]:
 def _wire(member: Member, release: Release) -> dict[str, Any]:
     """A member as agents know it, without the files: every field is there, so that the digest is of what is meant."""
     ready, restart = member.ready, member.restart
+    # Where nobody said, it is left out: what nodes run already is to keep its digest.
+    every = {"every": ready.every} if ready.every != Ready().every else {}
     files = [[file.path, file.mode, file.content] for file in member.files]
     return {
         "name": member.name,
@@ -219,6 +221,7 @@ def _wire(member: Member, release: Release) -> dict[str, Any]:
             "port": ready.port,
             "argv": list(ready.argv),
             "within": ready.within,
+            **every,
         },
         "restart": {"most": restart.most, "backoff": restart.backoff},
         "mounts": [{"source": m.source, "target": m.target, "readonly": m.readonly} for m in member.mounts],

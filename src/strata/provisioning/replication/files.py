@@ -14,8 +14,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from strata.core.decoding import UNREADABLE
 from strata.core.errors import BadRequest, NotFound, Unavailable
+from strata.core.input.decoding import UNREADABLE
 from strata.fleet.peers.client import PeerClient
 from strata.fleet.peers.peers import Peers
 from strata.provisioning.images.shelf import KINDS, Shelf

@@ -4,27 +4,60 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
+import aiohttp
 import msgspec
 
-from strata.core.errors import BadRequest, Refused, StrataError
-from strata.virtual import tree_boot, tree_events, tree_log, tree_services
-from strata.virtual.http import Reply
-from strata.virtual.journal import Entry, Journal
-from strata.virtual.qemu import media, tree
+from strata.core.errors import BadRequest, DeviceError, Refused, StrataError
+from strata.core.host.process import Process
+from strata.virtual.bmc.console import Console
+from strata.virtual.bmc.http import Reply
 from strata.virtual.qemu.machine import Machine
-from strata.virtual.qemu.meter import Meter
-from strata.virtual.redfish_body import ROOT, Json, Refusal, done, error, links
-from strata.virtual.redfish_router import Router
-from strata.virtual.redfish_tree import Account, Bmc
-from strata.virtual.site import Site
+from strata.virtual.redfish import server
+from strata.virtual.redfish.bmc import FENCED, Account
+from strata.virtual.redfish.body import OK, Json, Refusal, done, error
+from strata.virtual.redfish.router import Call, Router, Tree
+from strata.virtual.redfish.server import BOOT_VALUES, NO_OVERRIDE, SYSTEM, ServerBmc, powered
+from strata.virtual.redfish.site import Site
 
-SYSTEM = tree.SYSTEM
+STANDBY_WATTS, IDLE_WATTS, WORK_WATTS = 8.0, 60.0, 90.0
+"""Off; on and idle; more than that when one of this machine's processors works for it all the time."""
+_SHORTEST = 0.5
+"""Seconds: over less than this, processor time is too coarse."""
+
+
+class Meter:
+    """Read now and then. Time is an argument."""
+
+    def __init__(self) -> None:
+        self.watts = STANDBY_WATTS
+        self.joules = 0.0
+        self._last: tuple[float, float, Process | None] | None = None
+
+    def read(self, now: float, process: Process | None) -> None:
+        """Bring ``watts`` and ``joules`` up to ``now``; ``process`` is None while the machine is off."""
+        spent = 0.0 if process is None else process.cpu_seconds
+        if self._last is None or self._last[2] != process:
+            if self._last is not None:
+                self.joules += self.watts * max(0.0, now - self._last[0])
+            self.watts = STANDBY_WATTS if process is None else IDLE_WATTS
+            self._last = now, spent, process
+            return
+        since = now - self._last[0]
+        if since < _SHORTEST:
+            return
+        share = min(1.0, max(0.0, spent - self._last[1]) / since)
+        self.watts = STANDBY_WATTS if process is None else round(IDLE_WATTS + WORK_WATTS * share, 1)
+        self.joules += self.watts * since
+        self._last = now, spent, process
+
+
 MEMORY = "controller.json"
 """In the node's folder: what the BMC must not forget when it is started anew."""
+RESETS = ("On", "ForceOff", "GracefulShutdown", "ForceRestart", "GracefulRestart", "PowerCycle", "Nmi")
 _RETURN = 300.0
 """Seconds that an operating system has to shut down when it is to be restarted with grace."""
 _log = logging.getLogger(__name__)
@@ -33,41 +66,26 @@ FIRSTS = {"Cd": "cd", "UefiHttp": "http"}
 """Boot target → what the machine is told; all others are the usual order, in which the network comes first."""
 _TARGETS = {"bios": ("None", "Pxe", "Cd"), "uefi": ("None", "Pxe", "UefiHttp", "Cd")}
 _MODES = {"bios": "Legacy", "uefi": "UEFI"}
-_MODULES = (tree_services, tree, tree_boot, tree_log, tree_events)
+_SENSORS = {"TotalPower": ("Total power", "Power", "W"), "TotalEnergy": ("Total energy", "EnergykWh", "kW.h")}
+
+TREE: Tree[MachineBmc] = Tree()
 
 
-class MachineBmc(Bmc):
-    """A BMC and its one system."""
+class MachineBmc(ServerBmc):
+    """The BMC of a QEMU machine: what QEMU gives it, and no more than that."""
 
-    router: ClassVar[Router[MachineBmc]] = Router(
-        {pattern: view for module in _MODULES for pattern, view in module.VIEWS.items()},
-        {pattern: deed for module in _MODULES for pattern, deed in module.DEEDS.items()},
-    )
-    kind = "System"
     services = ("AccountService", "Chassis", "EventService", "Managers", "SessionService", "Systems")
-    manages: ClassVar[Json] = {"ManagerForServers": links(SYSTEM), "ManagerForChassis": links(f"{ROOT}/Chassis/1")}
+    below_system = ("Processors", "Memory", "EthernetInterfaces", "LogServices", "VirtualMedia")
+    below_chassis = ("EnvironmentMetrics", "Power", "Sensors")
 
     def __init__(self, site: Site, number: int, machine: Machine, account: Account, clock: Callable[[], float]) -> None:
-        super().__init__(site, machine.node.name, account, number)
+        super().__init__(site, machine.node.name, account, number, clock)
         self.machine = machine
-        self.clock = clock
         self.meter = Meter()
-        self.journal = Journal()
-        self.light = False
-        self.asset_tag = ""
-        mode = _MODES[machine.node.firmware]
-        self.boot_values: Mapping[str, Sequence[str]] = {
-            "BootSourceOverrideEnabled": ("Disabled", "Once", "Continuous"),
-            "BootSourceOverrideTarget": _TARGETS[machine.node.firmware],
-            "BootSourceOverrideMode": (mode,),
-        }
-        self.boot: Json = {
-            "BootSourceOverrideEnabled": "Disabled",
-            "BootSourceOverrideTarget": "None",
-            "BootSourceOverrideMode": mode,
-        }
-        self.drives: Mapping[str, Sequence[str]] = {"CD1": ["CD", "DVD"]}
-        self.media: dict[str, str] = {}
+        self.allowed = RESETS
+        mode, targets = _MODES[machine.node.firmware], _TARGETS[machine.node.firmware]
+        self.boot_values = {**BOOT_VALUES, "BootSourceOverrideTarget": targets, "BootSourceOverrideMode": (mode,)}
+        self.boot = NO_OVERRIDE | {"BootSourceOverrideMode": mode}
         self._fence = (-1, -1)
         self._work: set[asyncio.Task[Any]] = set()
         machine.booted = self._booted
@@ -97,12 +115,11 @@ class MachineBmc(Bmc):
 
     def part(self, kind: str, where: str) -> Json:
         """Maker, model and numbers, as the firmware tells them to the guest."""
-        serial = self.machine.node.serial
         return {
             "Manufacturer": "Strata",
-            "Model": f"Virtual {kind.lower()}",
+            "Model": f"Virtual {'node' if where == 'System' else where.lower()}",
             "PartNumber": "QEMU",
-            "SerialNumber": serial,
+            "SerialNumber": self.machine.node.serial,
         }
 
     def uuid(self, where: str) -> str:
@@ -110,16 +127,25 @@ class MachineBmc(Bmc):
         return self.machine.node.uuid if where == "System" else super().uuid(where)
 
     @property
-    def console(self) -> Any:
-        """The serial console."""
+    def console(self) -> Console:
         return self.machine.serial
 
-    def power(self) -> str:
-        """On or Off."""
+    def power(self, now: float) -> str:
         return "On" if self.machine.alive else "Off"
 
+    def facts(self, now: float) -> Json:
+        """What QEMU gives a system."""
+        return {
+            "SystemType": "Virtual",
+            "ProcessorSummary": {"Count": 1, "Model": "QEMU", "CoreCount": 1},
+            "MemorySummary": {"TotalSystemMemoryGiB": self.machine.node.memory / 1024},
+        }
+
+    def housing(self) -> Json:
+        """Nothing that one could touch."""
+        return {"ChassisType": "Other"}
+
     def watts(self, now: float) -> float:
-        """What the machine draws."""
         self.meter.read(now, self.machine.process)
         return self.meter.watts
 
@@ -130,11 +156,11 @@ class MachineBmc(Bmc):
 
     # -- what is done to it
 
-    def reset(self, kind: str, fence: tuple[int, int] | None) -> Reply:
+    def reset(self, kind: str, fence: tuple[int, int] | None, now: float) -> Reply:
         """Switch the machine; the reply comes when that is done (with grace: when the guest was asked)."""
         if fence is not None:
             if fence <= self._fence:
-                return error(412, "PreconditionFailed", "A newer or equal fence was taken before.")
+                return FENCED
             self._fence = fence
         return self.promise(self._reset(kind))
 
@@ -161,7 +187,7 @@ class MachineBmc(Bmc):
 
     def set_boot(self, wanted: Mapping[str, object]) -> Reply:
         """Change the boot override, from the next start or reset on."""
-        tree_boot.set_boot(self, wanted)
+        super().set_boot(wanted)
         self._remember()
         return self.promise(self._aim())
 
@@ -169,7 +195,7 @@ class MachineBmc(Bmc):
         """Fetch the image and put it into the drive."""
 
         async def work() -> None:
-            await media.fetch(image, self.machine.medium)
+            await fetch_medium(image, self.machine.medium)
             self.media[drive] = image
             self._remember()
             await self.machine.medium_changed()
@@ -210,24 +236,12 @@ class MachineBmc(Bmc):
 
     # -- what happens
 
-    def log(self, severity: str, message: str, message_id: str) -> None:
-        """Write an entry into the system event log and tell those who listen."""
-        now = self.clock()
-        entry = self.journal.add(Entry(self.site.date(now), severity, message, message_id))
-        self.events.tell(
-            now, severity, message, message_id, SYSTEM, arguments=(SYSTEM,), entry=f"{tree_log.ENTRIES}/{entry}"
-        )
-
     def _power_changed(self, on: bool) -> None:
-        word = "On" if on else "Off"
         self.revision += 1
-        text = f"The resource '{SYSTEM}' has powered {word.lower()}."
-        self.log("OK", text, f"ResourceEvent.1.3.ResourcePowered{word}")
+        self.write_log("OK", *powered(on), about=SYSTEM)
 
     def _booted(self) -> None:
-        """The firmware begins: an override for once has done its work."""
-        if self.boot["BootSourceOverrideEnabled"] == "Once":
-            self.boot |= {"BootSourceOverrideEnabled": "Disabled", "BootSourceOverrideTarget": "None"}
+        if self.boot_taken():
             self.revision += 1
             self._remember()
             self.promise(self._aim())
@@ -254,3 +268,91 @@ class MachineBmc(Bmc):
             pass
         except (msgspec.DecodeError, KeyError, TypeError, AttributeError) as problem:
             _log.warning("%s: begins without what was set before: %s", self.name, problem)
+
+
+@TREE.members("Systems/1/Processors", "Processor.v1_18_0", ["CPU1"])
+def _processor(bmc: MachineBmc, call: Call) -> Json:
+    return {
+        "Manufacturer": "QEMU",
+        "Model": "Emulated x86-64",
+        "ProcessorType": "CPU",
+        "ProcessorArchitecture": "x86",
+        "InstructionSet": "x86-64",
+        "TotalCores": 1,
+        "TotalThreads": 1,
+        "Status": OK,
+    }
+
+
+@TREE.members("Systems/1/Memory", "Memory.v1_18_0", ["DIMM1"])
+def _dimm(bmc: MachineBmc, call: Call) -> Json:
+    return {"MemoryType": "DRAM", "CapacityMiB": bmc.machine.node.memory, "Status": OK}
+
+
+@TREE.members("Systems/1/EthernetInterfaces", "EthernetInterface.v1_9_0", ["eth0"])
+def _interface(bmc: MachineBmc, call: Call) -> Json:
+    mac = bmc.machine.node.mac.upper()
+    return {
+        "MACAddress": mac,
+        "PermanentMACAddress": mac,
+        "InterfaceEnabled": True,
+        "LinkStatus": "LinkUp" if bmc.machine.alive else "LinkDown",
+        "Status": OK,
+    }
+
+
+@TREE.members("Chassis/1/Sensors", "Sensor.v1_9_0", _SENSORS)
+def _sensor(bmc: MachineBmc, call: Call) -> Json:
+    name, kind, units = _SENSORS[call.ids[0]]
+    reading = bmc.watts(call.now) if kind == "Power" else bmc.energy(call.now)
+    return {
+        "Name": name,
+        "ReadingType": kind,
+        "ReadingUnits": units,
+        "PhysicalContext": "Chassis",
+        "Reading": reading,
+        "Status": OK,
+    }
+
+
+MachineBmc.router = Router(*server.COMMON, TREE)
+
+
+MOST_BYTES = 2 << 30
+_PIECE = 1 << 20
+_FETCH_PATIENCE = aiohttp.ClientTimeout(total=600, sock_connect=10, sock_read=60)
+
+
+async def fetch_medium(uri: str, to: Path) -> None:
+    """Write what is at ``uri`` to a file that only we can read: all of it, or there is no file."""
+    if not uri.startswith(("http://", "https://")) or len(uri) > 2048:
+        raise BadRequest("an image is fetched over http:// or https://", where=uri[:80])
+    scratch = to.with_suffix(".new")
+    try:
+        await _download(uri, scratch)
+        scratch.replace(to)
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+        raise DeviceError(
+            f"the image could not be fetched: {error or type(error).__name__}"[:300], node=uri[:200]
+        ) from None
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+async def _download(uri: str, to: Path) -> None:
+    # Like most BMCs: it knows no authority, so it cannot check a certificate. Nor does it follow elsewhere.
+    async with (
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False), timeout=_FETCH_PATIENCE) as http,
+        http.get(uri, allow_redirects=False) as reply,
+    ):
+        if reply.status != 200:
+            raise DeviceError(f"the image could not be fetched: HTTP {reply.status}", node=uri[:200])
+        to.unlink(missing_ok=True)
+        to.touch(mode=0o600)
+        size = 0
+        with to.open("wb") as file:
+            async for piece in reply.content.iter_chunked(_PIECE):
+                size += len(piece)
+                if size > MOST_BYTES:
+                    raise DeviceError(f"the image has more than {MOST_BYTES >> 20} MiB", node=uri[:200])
+                await asyncio.to_thread(file.write, piece)

@@ -19,18 +19,18 @@ from pathlib import Path
 import uvloop
 
 from strata.core.errors import StrataError
-from strata.virtual.http import HttpProtocol, Reply, Request
-from strata.virtual.nodes import SimNodes
-from strata.virtual.outbox import Outbox
+from strata.virtual.bmc.http import HttpProtocol, Reply, Request
+from strata.virtual.bmc.outbox import Outbox
+from strata.virtual.fleet.nodes import SimNodes
 from strata.virtual.qemu import description
 from strata.virtual.qemu.bmc import MachineBmc
 from strata.virtual.qemu.command import CONSOLE_LOG
 from strata.virtual.qemu.description import Description, MachineDescription
 from strata.virtual.qemu.machine import Machine
 from strata.virtual.qemu.serial import Serial
-from strata.virtual.redfish_body import error
-from strata.virtual.redfish_tree import Account
-from strata.virtual.site import Site
+from strata.virtual.redfish.bmc import Account
+from strata.virtual.redfish.body import error
+from strata.virtual.redfish.site import Site
 
 READY = "listening"
 """What the process writes when all its BMCs answer."""
@@ -77,7 +77,7 @@ class Chassis:
         _, first, name, rest = [*request.path.split("/", 3), "", "", ""][:4]
         bmc = self.bmcs.get(name) if first == "bmc" else None
         if bmc is None:
-            return error(404, "ResourceMissingAtURI", "No controller answers here.")
+            return error(404, "ResourceMissingAtURI", "No BMC answers here.")
         return bmc.answer(request, f"/{rest}", self._clock())
 
 

@@ -7,20 +7,33 @@ destroy(Path("chassis"))
 
 from __future__ import annotations
 
+import http.client
 import os
 import secrets
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
-from strata.core import process as ps
-from strata.core.errors import Conflict, Denied, Unavailable
+import msgspec
+
+from strata.core.errors import Conflict, Denied, DeviceError, Unavailable
+from strata.core.host import process as ps
 from strata.virtual.qemu import command as qemu
 from strata.virtual.qemu import description, login, network
 from strata.virtual.qemu.chassis import READY
-from strata.virtual.qemu.description import Description, Options, chassis_id, guest_mark, namespace_name
+from strata.virtual.qemu.description import (
+    Description,
+    MachineDescription,
+    Options,
+    chassis_id,
+    guest_mark,
+    namespace_name,
+)
+from strata.virtual.redfish.bmc import Account
+from strata.virtual.redfish.server import RESET
 
 MODULE = "strata.virtual.qemu.chassis"
 _START_PATIENCE = 60.0
@@ -33,7 +46,11 @@ def create(options: Options) -> Description:
     check_host(uefi=bool(options.uefi))
     directory = options.directory.resolve()
     if network.exists(found.id) or (directory / description.FILE).exists():
-        raise Conflict("there is a virtual chassis already", where=str(directory), hint="strata virtual destroy")
+        raise Conflict(
+            "there is a virtual chassis already",
+            where=str(directory),
+            hint="strata virtual add adds machines to it; another one needs another folder",
+        )
     if directory.is_dir() and any(directory.iterdir()):
         raise Conflict("the folder is not empty", where=str(directory), hint="name one that is not there")
     try:
@@ -75,7 +92,25 @@ def start(directory: Path) -> None:
         time.sleep(0.02)
 
 
-class Destroyed(NamedTuple):
+def add(directory: Path, nodes: int, uefi: int) -> tuple[MachineDescription, ...]:
+    """Put more machines into the chassis, all off. Those that are there are not disturbed; their BMCs are away for a
+    moment."""
+    directory = directory.resolve()
+    before = description.read(directory)
+    check_host(uefi=bool(uefi))
+    found = description.extended(before, nodes, uefi)
+    more = found.nodes[len(before.nodes) :]
+    if network.exists(found.id):
+        network.plug(found, more)
+    _make_homes(directory, more)
+    description.write(directory, found)
+    for process in _servers(directory):
+        ps.stop(process, grace=_STOP_GRACE)
+    start(directory)
+    return more
+
+
+class Stopped(NamedTuple):
     """What became of a chassis."""
 
     stopped: tuple[int, ...]
@@ -84,22 +119,29 @@ class Destroyed(NamedTuple):
     """Pids of others' processes inside its namespace, which ends with the last of them."""
 
 
-def destroy(directory: Path) -> Destroyed:
-    """Take away the chassis of this folder, whatever is left of it: processes, network, folder."""
+def stop(directory: Path) -> Stopped:
+    """Stop the chassis of this folder: its machines, its own process, its network. ``start`` goes on with the rest."""
     check_root()
     directory = directory.resolve()
     chassis = chassis_id(directory)
-    controllers = _controllers(directory)
-    for process in controllers:
+    servers = _servers(directory)
+    for process in servers:
         ps.stop(process, grace=_STOP_GRACE)
     machines = ps.with_argument(guest_mark(chassis))  # looked for when nobody starts one any more
     for process in machines:
         ps.stop(process, grace=0)
     left = network.inhabitants(namespace_name(chassis))
     network.remove(chassis)
+    return Stopped(tuple(process.pid for process in (*servers, *machines)), tuple(left))
+
+
+def destroy(directory: Path) -> Stopped:
+    """Take away the chassis of this folder, whatever is left of it: processes, network, folder."""
+    stopped = stop(directory)
+    directory = directory.resolve()
     if directory.is_dir() and not directory.is_symlink():
         _remove_folder(directory)
-    return Destroyed(tuple(process.pid for process in (*controllers, *machines)), tuple(left))
+    return stopped
 
 
 def namespace(directory: Path) -> str:
@@ -150,11 +192,15 @@ def _make_folder(directory: Path, found: Description) -> None:
     secret = directory / description.PASSWORD
     secret.touch(mode=0o600)
     secret.write_text(secrets.token_urlsafe(24) + "\n", encoding="ascii")
-    for node in found.nodes:
-        (directory / description.NODES / node.name).mkdir(parents=True)
+    _make_homes(directory, found.nodes)
 
 
-def _controllers(directory: Path) -> list[ps.Process]:
+def _make_homes(directory: Path, nodes: Iterable[MachineDescription]) -> None:
+    for node in nodes:
+        (directory / description.NODES / node.name).mkdir(parents=True, exist_ok=True)
+
+
+def _servers(directory: Path) -> list[ps.Process]:
     """The process that serves the BMCs, if it runs; found by what it was told."""
     return [process for process in ps.with_argument(MODULE) if str(directory) in _arguments(process)]
 
@@ -179,3 +225,46 @@ def _remove_folder(directory: Path) -> None:
         directory.rmdir()
     except OSError:
         raise Conflict("not removed: there are files that are not the chassis's", where=str(directory)) from None
+
+
+_ANSWER_PATIENCE = 60.0
+
+
+def switch_on(directory: Path, nodes: Iterable[str]) -> None:
+    """Have the machines of these names switched on, those that are off."""
+    found = description.read(directory)
+    password = (directory / description.PASSWORD).read_text(encoding="ascii").strip()
+    account, wanted = Account(found.user, password), set(nodes)
+    machines = [machine for machine in found.nodes if machine.name in wanted]
+
+    def work() -> None:
+        for machine in machines:
+            _switch(machine, account, "On")
+
+    network.inside(found.namespace, work)
+
+
+def _switch(machine: MachineDescription, account: Account, kind: str) -> None:
+    address = urlsplit(machine.bmc)
+    line = http.client.HTTPConnection(address.hostname or "", address.port, timeout=_ANSWER_PATIENCE)
+    headers = {"Authorization": account.basic, "Content-Type": "application/json"}
+    try:
+        line.request("POST", address.path + RESET, msgspec.json.encode({"ResetType": kind}), headers)
+        reply = line.getresponse()
+        told = reply.read(1 << 16)
+    except (OSError, http.client.HTTPException) as error:
+        raise Unavailable(
+            f"its BMC does not answer: {error}", where=machine.name, hint="strata virtual start"
+        ) from None
+    finally:
+        line.close()
+    if reply.status >= 300:
+        raise DeviceError(_why(told) or f"its BMC answered {reply.status}", node=machine.name)
+
+
+def _why(body: bytes) -> str:
+    try:
+        told: Any = msgspec.json.decode(body)
+        return str(told["error"]["message"])[:500]
+    except (msgspec.DecodeError, KeyError, TypeError):
+        return ""

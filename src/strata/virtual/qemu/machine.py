@@ -7,26 +7,145 @@ included), ``changed`` when the process began (True) or ended (False).
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import os
+import select
 import shutil
-from collections.abc import Callable
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
-from strata.core import process as ps
 from strata.core.errors import DeviceError, StrataError, Unavailable
+from strata.core.host import process as ps
 from strata.virtual.qemu import command as qemu
-from strata.virtual.qemu.actions import Actions
 from strata.virtual.qemu.description import MachineDescription, guest_mark
-from strata.virtual.qemu.lifeline import Lifeline
 from strata.virtual.qemu.network import tool
 from strata.virtual.qemu.qmp import Qmp
 from strata.virtual.qemu.serial import Serial
-from strata.virtual.qemu.sockets import listening, short
+
+_log = logging.getLogger(__name__)
+_END_PATIENCE = 5.0
+"""Seconds for what is being done to the machine when its BMC ends."""
+
+
+class Actions:
+    """The actions on the machine called ``name``. ``stop`` it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = asyncio.Lock()
+        self._acts: set[asyncio.Task[None]] = set()
+        self._aside: set[asyncio.Task[None]] = set()
+
+    async def stop(self) -> None:
+        """Let what is being done come to its end if that is soon; end all the rest."""
+        await _end_all(self._aside)
+        if self._acts:
+            await asyncio.wait(self._acts, timeout=_END_PATIENCE)
+        await _end_all(self._acts)
+        await _end_all(self._aside)  # what those may have left behind
+
+    async def alone(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do it alone, and to its end even if whoever asked is gone: half a power cycle is a machine that is off."""
+
+        async def act() -> None:
+            async with self._lock:
+                await work()
+
+        task = asyncio.get_running_loop().create_task(act())
+        self._acts.add(task)
+        task.add_done_callback(self._acted)
+        await asyncio.shield(task)
+
+    def later(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Do it beside all else; what goes wrong is logged."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._aside.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _acted(self, task: asyncio.Task[None]) -> None:
+        self._acts.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever asked has it, if there is anybody still
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._aside.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("%s: %s", self._name, task.exception())
+
+
+async def _end_all(tasks: set[asyncio.Task[None]]) -> None:
+    for task in list(tasks):
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class Lifeline:
+    """A process, our child or not. ``told`` is called once, when it has ended with all its threads."""
+
+    def __init__(self, process: ps.Process, told: Callable[[], None]) -> None:
+        self.process = process
+        self.ended = asyncio.Event()
+        self._told = told
+        self._handle = os.pidfd_open(process.pid)
+        self._poll = select.poll()
+        self._poll.register(self._handle, select.POLLIN)
+        asyncio.get_running_loop().add_reader(self._handle, self.look)
+
+    def look(self) -> bool:
+        """Whether it runs. Whoever asks also has an end told that the loop has not come to yet."""
+        # Not by /proc: there, a process is a zombie as soon as its first thread is, and still holds its devices.
+        if self._handle >= 0 and self._poll.poll(0):
+            self.close()
+            ps.reap(self.process)
+            self.ended.set()
+            self._told()
+        return not self.ended.is_set()
+
+    def kill(self) -> None:
+        """End it at once; ``ended`` tells when it has."""
+        if self._handle >= 0:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Watch no longer. The process goes on."""
+        if self._handle >= 0:
+            asyncio.get_running_loop().remove_reader(self._handle)
+            self._poll.unregister(self._handle)
+            os.close(self._handle)
+            self._handle = -1
+
+
+@contextlib.contextmanager
+def listening(path: Path) -> Iterator[int]:
+    """A listening socket, made before QEMU is: whoever connects early waits instead of failing."""
+    path.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX) as listener, short(path) as name:
+        listener.bind(name)
+        listener.listen(1)
+        yield listener.fileno()
+
+
+@contextlib.contextmanager
+def short(path: Path) -> Iterator[str]:
+    """Another name for the path, short enough for a socket."""
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
+
 
 CONTROL, LINE, LOG, PROCESS = "control.socket", "line.socket", "qemu.log", "qemu.process"
 """Names in a node's folder."""
 _KILL_PATIENCE = 20.0
+_LAST_WORDS = 1.0
+"""Seconds for one that is ending to say why."""
 
 
 class Machine:
@@ -58,7 +177,6 @@ class Machine:
 
     @property
     def process(self) -> ps.Process | None:
-        """Its process, while that runs."""
         return self._life.process if self._life is not None and self._life.look() else None
 
     @property
@@ -153,7 +271,6 @@ class Machine:
             self._return = self._actions.later(self._start_after(life, patience))
 
     async def nmi(self) -> None:
-        """A non-maskable interrupt."""
         await self._ask("inject-nmi")
 
     # -- what it boots from
@@ -209,6 +326,9 @@ class Machine:
                 started.save(self.home / PROCESS)
                 await self._connect(life)
             except (OSError, StrataError) as error:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_LAST_WORDS):
+                        await life.ended.wait()
                 await self._kill()
                 raise DeviceError(f"QEMU did not start: {self._last_words() or error}", node=self.node.name) from None
         finally:
@@ -239,6 +359,7 @@ class Machine:
         self._qmp = qmp
         with short(self.home / LINE) as path:
             await self.serial.connect(path)
+        await qmp.ask("cont")  # it was started standing still; one that runs goes on
         if not life.look():
             raise DeviceError("it ended", node=self.node.name)
 

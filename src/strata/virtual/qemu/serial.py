@@ -7,7 +7,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from strata.virtual.console import Console
+from strata.virtual.bmc.console import Console
 
 MOST_LOG = 16 << 20
 """Bytes: a log that grew longer than this begins anew."""
@@ -33,7 +33,6 @@ class Serial(Console):
         self._task = asyncio.get_running_loop().create_task(self._read(reader))
 
     async def disconnect(self) -> None:
-        """Let go of the line."""
         task, writer = self._task, self._writer
         self._task = self._writer = None
         if task is not None:

@@ -188,7 +188,7 @@ def _finish_many(session: Session, answer: Json, what: str, as_json: bool) -> No
 @click.option("--label", multiple=True, metavar="KEY=VALUE", help="On all nodes named here.")
 @click.option("--location", help="Xname; for one node.")
 @click.option("--nid", type=click.IntRange(min=0), help="For one node.")
-@click.option("--bmc", help="Where its controller answers; for one node.")
+@click.option("--bmc", help="Where its BMC answers; for one node.")
 @click.option(
     "--interface",
     multiple=True,

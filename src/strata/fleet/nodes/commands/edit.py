@@ -1,4 +1,4 @@
-"""``strata node edit``: what the owners say a node is: its place, its controller, its labels."""
+"""``strata node edit``: what the owners say a node is: its place, its BMC, its labels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("select", nargs=-1, required=True, callback=no_blank, shell_complete=complete_select)
-@click.option("--bmc", metavar="URL", help="Where its controller answers (https://… or ipmi://…).")
+@click.option("--bmc", metavar="URL", help="Where its BMC answers (https://… or ipmi://…).")
 @click.option("--location", metavar="XNAME", help="Its place.")
 @click.option("--nid", type=int, help="Its number.")
 @click.option("--role", help="What it is for.")

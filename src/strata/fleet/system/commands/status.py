@@ -35,10 +35,15 @@ def status(session: Session, as_json: bool) -> None:
     for shard in found["shards"]:
         leader = shard["leader"] or "nobody"
         leaders[leader] = leaders.get(leader, 0) + 1
+    unled, as_of = found.get("unled", 0), found.get("as_of")
+    old = f"; what is shown of them is as of {span(time.time() - as_of)} ago" if as_of else ""
     out.fields(
         (
+            *(("trouble", trouble) for trouble in found["troubles"]),
             ("nodes", found["nodes"]),
+            ("not looked after", f"{many(unled, 'node')}{old}" if unled else ""),
             ("brakes", f"{many(found['freezes'], 'freeze')}, {many(found['holds'], 'hold')}"),
+            *((("canaries", canaries),) if (canaries := _canaries(found)) else ()),
             ("engine", ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in found["queue"].items())),
             ("shards", ", ".join(f"{count} led by {name}" for name, count in sorted(leaders.items()))),
             ("controller", f"{found['controller']}, up {span(time.time() - found['started'])}"),
@@ -51,6 +56,13 @@ def status(session: Session, as_json: bool) -> None:
     if rows:
         out.line()
         out.table([Column("state", state_colour), Column("nodes", right=True)], rows)
+
+
+def _canaries(found: Json) -> str:
+    return ", ".join(
+        f"{many(one['waiting'], 'node')} {'waits' if one['waiting'] == 1 else 'wait'} for {one['node']}"
+        for one in found["canaries"]
+    )
 
 
 @click.command("log-level")

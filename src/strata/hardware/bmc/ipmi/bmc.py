@@ -13,26 +13,24 @@ import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from strata.core.errors import BadRequest, DeviceError, NotFound, NotOffered, OutcomeUnknown, StrataError, Unavailable
+from strata.core.errors import BadRequest, DeviceError, NotFound, NotOffered, OutcomeUnknown, Unavailable
 from strata.core.state import Fence
 from strata.hardware.bmc.ipmi import records
 from strata.hardware.bmc.ipmi.client import IpmiClient
 from strata.hardware.bmc.ipmi.session import APP, Refusal, Session
 from strata.hardware.bmc.ipmi.store import IpmiStore
 from strata.hardware.bmc.protocol import (
-    Bios,
+    Bmc,
     Boot,
     BootTarget,
     Firmware,
     Identity,
     LogEntry,
-    Media,
     PowerAction,
     PowerLimit,
     Reading,
-    ServiceSettings,
-    Task,
 )
+from strata.hardware.bmc.readings import Marked, distinct
 
 _CHASSIS, _SENSOR, _GROUP = 0x00, 0x04, 0x2C
 _DCMI = b"\xdc"
@@ -48,7 +46,7 @@ _TARGETS: Mapping[int, BootTarget] = {number: target for target, number in _DEVI
 _REFUSES_VALUE = 0xCC
 
 
-class IpmiBmc:
+class IpmiBmc(Bmc):
     """One BMC at ``ipmi://host[:port]``. Cheap: client and store are shared by all. See ``Bmc`` for what each call
     promises."""
 
@@ -166,7 +164,7 @@ class IpmiBmc:
 
     async def readings(self) -> Sequence[Reading]:
         """All sensors, and what the chassis draws (DCMI)."""
-        found, none = [], None
+        marked, none = list[Marked](), None
         try:
             sensors = await self._store.sensors(self.address)
         except (Refusal, NotOffered) as wrong:
@@ -179,7 +177,10 @@ class IpmiBmc:
                     )
                 except (Refusal, NotOffered):
                     answer = None
-                found.append(records.reading(sensor, answer if answer and len(answer) >= 3 else None))
+                reading = records.reading(sensor, answer if answer and len(answer) >= 3 else None)
+                number = f"sensor {sensor.number}"
+                marked.append(Marked(reading, (number, f"{number} of {sensor.owner:02x}h, {sensor.lun}")))
+        found = distinct(marked)
         try:
             draws = await self._ask(_GROUP, 0x02, _DCMI + b"\x01\x00\x00", least=18)
         except (Refusal, NotOffered):
@@ -269,37 +270,6 @@ class IpmiBmc:
     def console(self) -> AsyncIterator[bytes]:
         """Serial over LAN."""
         return serial_console(self._client, self.address)
-
-    # -- what IPMI does not have
-
-    async def media(self) -> Sequence[Media]:
-        raise self._not_offered("virtual media")
-
-    async def insert_media(self, image: str) -> None:
-        raise self._not_offered("virtual media")
-
-    async def bios(self) -> Bios:
-        raise self._not_offered("firmware settings")
-
-    async def stage_bios(self, attributes: Mapping[str, str | int | float | bool | None]) -> Task:
-        raise self._not_offered("firmware settings")
-
-    async def update_firmware(
-        self, *, uri: str = "", image: bytes = b"", targets: Sequence[str] = (), apply_time: str = ""
-    ) -> Task:
-        raise self._not_offered("firmware updates")
-
-    async def task(self, task: str) -> Task:
-        raise self._not_offered("tasks")
-
-    async def settings(self) -> ServiceSettings:
-        raise self._not_offered("time and log servers")
-
-    async def set_settings(self, settings: ServiceSettings) -> None:
-        raise self._not_offered("time and log servers")
-
-    def _not_offered(self, what: str) -> StrataError:
-        return NotOffered(f"IPMI has no {what}", node=self.address, hint="use the BMC's Redfish service")
 
 
 def _version(device: Any) -> str:

@@ -17,7 +17,7 @@ from pyghmi.ipmi import events, fru, sdr
 from pyghmi.ipmi.private import constants
 
 from strata.core.redact import redact
-from strata.hardware.bmc.protocol import LogEntry, Reading, ReadingKind, Severity
+from strata.hardware.bmc.protocol import STATE, LogEntry, Reading, ReadingKind, Severity
 
 MOST_TEXT = 256
 BMC = 0x20
@@ -126,7 +126,7 @@ def reading(found: Sensor, answer: bytes | None) -> Reading:
             decoded = found.entry.decode_sensor_reading(None, bytearray(answer))
             if not decoded.unavailable:
                 value, health = decoded.value, _severity(decoded.health)
-                doubt = "" if value is not None else "a state, not a number"
+                doubt = "" if value is not None else STATE
         except Exception:
             doubt = "makes no sense"
     least, most = _PHYSICAL.get(found.kind, (-math.inf, math.inf))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from strata.core.errors import BadRequest, NotOffered
-from strata.core.foreign import one_line
+from strata.core.input.foreign import one_line
 from strata.hardware.bmc.protocol import Bios, Task
 from strata.hardware.bmc.redfish.client import Json, RedfishClient, Target
 from strata.hardware.bmc.redfish.endpoint import below, path_of, text

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from strata.core.errors import DeviceError
-from strata.core.foreign import one_line
+from strata.core.input.foreign import one_line
 
 if TYPE_CHECKING:
     from strata.hardware.bmc.redfish.pairing import Home

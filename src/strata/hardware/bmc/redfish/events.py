@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from urllib.parse import urlsplit
 
 from strata.core.errors import DeviceError, NotOffered
-from strata.core.foreign import read_json
+from strata.core.input.foreign import read_json
 from strata.hardware.bmc.redfish.client import Json, RedfishClient, Target
 from strata.hardware.bmc.redfish.endpoint import items, path_of, text
 from strata.hardware.bmc.redfish.find import linked, service

@@ -1,6 +1,6 @@
 """Which chassis and which manager are a system's, by what their service says of them. Pure: resources in, paths out.
 
-Behind one BMC there may be several nodes, an enclosure around them and controllers of lesser parts. Nothing is
+Behind one BMC there may be several nodes, an enclosure around them and managers of lesser parts. Nothing is
 taken because it is listed first, or because it is there: what cannot be told apart is ``unclear``, and left alone.
 """
 
@@ -209,7 +209,7 @@ def _sole_managers(
 
 def _all_of_one(system: str, body: Json, chassis: Bodies) -> list[str]:
     """All chassis where there is one system. With one of the same id the enclosure around it may hold other nodes,
-    behind other controllers."""
+    behind other BMCs."""
     named = [path for path, one in chassis.items() if _id(path, one) == _id(system, body)]
     if len(named) != 1:
         return list(chassis)

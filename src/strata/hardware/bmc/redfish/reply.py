@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from strata.core.errors import Conflict, DeviceError, NotOffered, OutcomeUnknown
-from strata.core.foreign import one_line, read_json, read_text
+from strata.core.input.foreign import one_line, read_json, read_text
 from strata.hardware.bmc.redfish.connections import Reply
 from strata.hardware.bmc.redfish.endpoint import Endpoint, Json, items
 

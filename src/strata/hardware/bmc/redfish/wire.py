@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 import aiohttp
 
 from strata.core.errors import DeviceError, OutcomeUnknown
-from strata.core.foreign import read_text
+from strata.core.input.foreign import read_text
 from strata.hardware.bmc.redfish.connections import Connections, NotConnected, NotTrusted, Reply, TooLong
 from strata.hardware.bmc.redfish.endpoint import Endpoint, RedfishSettings
 

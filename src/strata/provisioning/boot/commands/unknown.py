@@ -43,7 +43,7 @@ def list_(session: Session, view: ls.Listing) -> None:
 @click.option("--address", default="", help="Its address on the boot network [default: one that is free].")
 @click.option("--location", default="", help="Where it is (an xname).")
 @click.option("--role", default="compute", show_default=True, help="What it is for.")
-@click.option("--bmc", default="", help="Where its controller answers.")
+@click.option("--bmc", default="", help="Where its BMC answers.")
 @ls.json_option
 @pass_session
 def adopt(

@@ -21,7 +21,7 @@ import yaml
 from msgspec import Meta
 
 from strata.core.errors import BadRequest
-from strata.core.forms import in_words
+from strata.core.input.forms import in_words
 from strata.provisioning.images.release import ImageConfig, parse_reference
 
 RECIPE = "recipe.yaml"

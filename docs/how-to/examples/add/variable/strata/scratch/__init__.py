@@ -1,0 +1,1 @@
+"""Scratch disks: a layer of its own, with one variable."""

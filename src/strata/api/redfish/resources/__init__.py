@@ -1,0 +1,1 @@
+"""What there is below ``/redfish/v1``, by resource. Each module has its ``ROUTES``."""

@@ -1,0 +1,1 @@
+"""What people and devices give us: read, and told what is wrong with it and what would be accepted."""

@@ -1,0 +1,135 @@
+r"""What is wrong with a value, in words and with an example, instead of the regular expression that it does not match.
+
+``in_words`` takes what msgspec says of a value; the table below knows every pattern that texts from outside are held
+against (a test goes through all of them). Patterns end in ``$(?!\n)``, which is left out here. Of a word or a key that
+is not accepted it says which would be, where it is told the type.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from strata.core.input.accepted import keys_at, no_key, none_of, words_at
+
+_END = r"$(?!\n)"
+
+_NAME_RULE = "1 to 63 letters, digits, '-', '_' and '.'"
+_HEX = "0-9 and a-f"
+
+FORMS = {
+    # texts
+    r"^[^\u0000-\u001f\u007f-\u009f\u2028\u2029]*": "must be one line of text, without tabs and control characters",
+    r"^[ -~]*": "must be one line of plain ASCII text, such as: loglevel=7 -quiet",
+    r"^[^\u0000]*": "must not hold a NUL character",
+    # names
+    r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?": f"a name is {_NAME_RULE}, first and last a letter or digit, "
+    "such as n0001",
+    r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}": f"a name is {_NAME_RULE}, first a letter or digit, such as compute-1",
+    r"^[A-Za-z0-9][A-Za-z0-9_.@-]{0,62}": "a name is 1 to 63 letters, digits, '-', '_', '.' and '@', first a letter or "
+    "digit, such as alice@site",
+    r"^[a-z0-9][a-z0-9._-]{0,62}": "a name is 1 to 63 small letters, digits, '-', '_' and '.', first a letter or "
+    "digit, such as debian",
+    r"^[a-z0-9][a-z0-9_.-]{0,62}": "a name is 1 to 63 small letters, digits, '-', '_' and '.', first a letter or "
+    "digit, such as system",
+    r"^([a-z0-9][a-z0-9_.-]{0,62})?": "a member's name is small letters, digits, '-', '_' and '.', such as system; or "
+    "it is minos, or empty",
+    r"^[A-Za-z0-9]([A-Za-z0-9_./-]{0,61}[A-Za-z0-9])?": "must be 1 to 63 letters, digits, '-', '_', '.' and '/', "
+    "first and last a letter or digit, such as compute",
+    r"^[a-z][a-z0-9_.-]{0,62}": "a state variable is small letters, digits, '-', '_' and '.', first a letter, such as "
+    "power",
+    r"^[A-Za-z_][A-Za-z0-9_]{0,127}": "the name of an environment variable is letters, digits and '_', first no "
+    "digit, such as MY_PATH",
+    r"^(fleet|(group|node):[A-Za-z0-9][A-Za-z0-9_.-]{0,62})": "must be fleet, group:NAME or node:NAME, such as "
+    "group:compute",
+    r"^[A-Za-z0-9]*": "a location is letters and digits alone, such as x1000c0s3b0n1",
+    # images and boots
+    r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}": f"a tag is {_NAME_RULE}, first a letter, digit or '_', such as 12.1",
+    r"^[A-Za-z0-9][A-Za-z0-9:@._-]{0,140}": "must be NAME:TAG or NAME@SERIAL, such as debian:12 or debian@3",
+    r"^(latest|[0-9a-f]{12})": "must be latest, or a build's 12 digits that 'strata minos list' shows, such as "
+    "0123456789ab",
+    r"^0?[0-7]{3,4}": "a mode is 3 or 4 octal digits, such as '0644'",
+    r"^/[^\u0000-\u001f]*": "a path begins with '/', and is one line, such as /etc/motd",
+    # addresses
+    r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}": "a MAC is 6 pairs of 0-9 and a-f with colons, such as 52:54:00:12:34:56",
+    r"^([0-9A-Fa-f]{2}([:-][0-9A-Fa-f]{2}){5})?": "a MAC is 6 pairs of 0-9 and a-f with colons, such as "
+    "52:54:00:12:34:56",
+    r"^([0-9]{1,3}(\.[0-9]{1,3}){3})?": "must be an IPv4 address, such as 10.77.0.15",
+    r"^[0-9.]{0,15}": "must be an IPv4 address, such as 10.77.0.15",
+    r"^https?://[^\u0000-\u0020]+": "must be an address such as https://chat.example/hook",
+    # numbers that Strata or others made up
+    r"^[0-9a-f]{16}": f"an id is 16 of {_HEX}, such as 0123456789abcdef",
+    r"^[0-9a-f.]{16,64}": f"an id is {_HEX} and '.', as the list shows it, such as 0123456789abcdef",
+    r"^[0-9a-f]{32}": f"an upload is 32 of {_HEX}, as the answer to the upload said",
+    r"^([0-9a-f]{32})?": f"an upload is 32 of {_HEX}, as the answer to the upload said",
+    r"^[0-9A-Fa-f]{1,40}": "a serial number is up to 40 of 0-9 and A-F, such as 41DD8A4B",
+    r"^([0-9A-Fa-f:]{64,95})?": "a fingerprint is 64 of 0-9 and A-F, with or without colons, such as AB:CD:... of "
+    "'openssl x509 -fingerprint -sha256'",
+    r"^[A-Za-z0-9_.-]{1,64}": "an id is 1 to 64 letters, digits, '-', '_' and '.', as the list shows it",
+    r"^[A-Za-z0-9][A-Za-z0-9_.:+\[\]-]{0,63}": "a job is named as the workload manager does, such as 4711 or 4711_3",
+    r"^([A-Za-z0-9][A-Za-z0-9_.:+\[\]-]{0,63})?": "a job is named as the workload manager does, such as 4711 or 4711_3",
+    r"^[0-9]{1,15}-[0-9]{1,15}": "must be two numbers as the answer before had them, such as 1700000000-42",
+    r"^[A-Za-z0-9_-]{43}\.iso": "must be the name of a boot medium, as its node's BMC was told",
+    # columns
+    r"^[a-z_]+(,[a-z_]+)*": "must be fields with commas between them, such as name,state",
+    r"^(-?[a-z_]{1,20})?": "must be a field, with '-' before it for the other way round, such as -watts",
+    r"^-?(name|uid|nid|location|role|architecture|state)": "must be one of name, uid, nid, location, role, "
+    "architecture and state, with '-' before it for the other way round, such as -name",
+}
+"""Pattern, without its end → what it means."""
+
+# Expected `int` >= 1; Expected `str` of length <= 63; Expected `str` matching regex '^[0-9]$(?!\\n)' - at `$.name`
+_BOUND = re.compile(r"Expected `\w+`( of length)? ([<>]=) ([\d.]+)")
+_PATTERN = re.compile(r"Expected `str` matching regex '(.*?)'(?= - at |\Z)", re.DOTALL)
+_TYPE = re.compile(r"Expected `([\w| ]+)`, got `(\w+)`")
+_MISSING = re.compile(r"Object missing required field `(\w+)`")
+_TYPES = {
+    "array": "a list",
+    "object": "a mapping (key: value)",
+    "str": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "null": "nothing",
+}
+_WORD = re.compile(r"Invalid enum value (.*?)(?= - at |\Z)", re.DOTALL)
+_KEY = re.compile(r"Object contains unknown field `(.*?)`(?= - at |\Z)", re.DOTALL)
+_PLACE = re.compile(r" - at `(?:key in )?\$\.?(.*)`\Z", re.DOTALL)
+_SAID = {repr(pattern)[1:-1]: words for pattern, words in FORMS.items()}  # msgspec writes patterns as Python does
+
+
+def meaning(pattern: str) -> str:
+    """What a pattern means; empty: nobody said."""
+    return FORMS.get(pattern.removesuffix(_END).removesuffix("$"), "")
+
+
+def in_words(message: str, kind: Any = None, place: str = "") -> str:
+    """What msgspec says of a value that is out of bounds or written in another way than it must be, in words.
+
+    ``kind``: the type that the value should have had, by which accepted words and keys are named. ``place``: where in
+    it the value is, if the message itself does not say.
+    """
+    if found := _BOUND.match(message):
+        length, sign, number = found.groups()
+        if length and (sign, number) == (">=", "1"):
+            words = "must not be empty"
+        else:
+            words = f"must be {'at least' if sign == '>=' else 'at most'} {number}{' long' if length else ''}"
+    elif found := _PATTERN.match(message):
+        bare = found[1].removesuffix(repr(_END)[1:-1]).removesuffix("$")
+        words = _SAID.get(bare, "is written in a way that is not accepted")
+    elif kind is not None and ((found := _WORD.match(message)) or (found := _KEY.match(message))):
+        told = _PLACE.search(message)
+        place = told[1] if told else place
+        accepted = (words_at if found.re is _WORD else keys_at)(kind, place)
+        if not accepted:
+            return message
+        words = (none_of if found.re is _WORD else no_key)(found[1], accepted)
+    elif found := _MISSING.match(message):
+        words = f"{found[1]} is missing"
+    elif (found := _TYPE.match(message)) and {*found[1].split(" | "), found[2]} <= set(_TYPES):
+        expected = [_TYPES[one] for one in found[1].split(" | ") if one != "null"]
+        words = f"must be {' or '.join(expected)}, not {_TYPES[found[2]]}"
+    else:
+        return message
+    return words + message[found.end() :]

@@ -1,0 +1,132 @@
+"""YAML read as text, lists and mappings: ``off`` stays the word "off", and a key that occurs twice is an error.
+
+A ``Document`` also knows where each of its values stands, and can be read into a typed record: what is wrong with it is
+then said with file, line and column.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+import yaml
+
+from strata.core.errors import BadRequest
+from strata.core.input.forms import in_words
+
+_LONGEST = 1_000_000
+_STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
+_UNKNOWN_KEY = re.compile(r"Object contains unknown field `(.*)`\Z", re.DOTALL)
+_T = TypeVar("_T")
+
+
+def tree(text: str, source: str) -> Any:
+    """What ``text`` says, every scalar as text; nothing at all is ``""``. Raises ``BadRequest`` that names the line."""
+    return Document(text, source).data
+
+
+class Document:
+    """A YAML text. ``data`` is what it says, every scalar as text; nothing at all is ``""``."""
+
+    def __init__(self, text: str, source: str) -> None:
+        """Raises ``BadRequest`` that names the line."""
+        self.source = source
+        if len(text) > _LONGEST:
+            raise BadRequest(f"{len(text)} characters; at most {_LONGEST} are read", where=source)
+        try:
+            loader = _Loader(text)
+            self._root = loader.get_single_node()
+            found = loader.construct_document(self._root) if self._root is not None else None
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark
+            raise BadRequest(f"not YAML: {error.problem}", where=self._marked(mark) if mark else source) from None
+        except (yaml.YAMLError, RecursionError) as error:
+            raise BadRequest(f"not YAML: {str(error)[:120]}", where=source) from None
+        self.data: Any = "" if found is None else found
+
+    def place(self, path: str, key: str = "") -> str:
+        """Where the value at ``path`` stands (``hardware.syslog``, ``models[0]``), or the key ``key`` below it. Where
+        there is no such value: the place of the nearest one above it."""
+        found = self._find([step[1] or step[2] for step in _STEP.finditer(path)], key)
+        return self._marked(found.start_mark) if found is not None else self.source
+
+    def holds(self, path: str) -> bool:
+        """Whether there is something at ``path``."""
+        value = self.data
+        for step in path.split("."):
+            if not isinstance(value, dict) or step not in value:
+                return False
+            value = value[step]
+        return True
+
+    def read(self, kind: type[_T], hook: Callable[[type[Any], Any], Any]) -> _T:
+        """The document as a ``kind``. A key without a value says the same as no key. ``hook`` makes what msgspec does
+        not know from text, and raises ``ValueError``."""
+        try:
+            return msgspec.convert(_filled(self.data), kind, strict=False, dec_hook=hook)
+        except msgspec.ValidationError as error:
+            said, path = told(error)
+            unknown = _UNKNOWN_KEY.match(said)
+            words = in_words(said, kind, path)
+            if not unknown and isinstance(found := self._value(path), str) and repr(found) not in words:
+                words = f"found {found[:60]!r}; it {words}" if words.startswith("must ") else f"{words}: {found[:60]!r}"
+            place = self.place(path, unknown[1] if unknown else "")
+            raise BadRequest(words, where=f"{place}: {path}" if path else place) from None
+
+    def _value(self, path: str) -> Any:
+        value = self.data
+        for step in _STEP.finditer(path):
+            value = value[step[1]] if step[1] else value[int(step[2])]
+        return value
+
+    def _find(self, steps: list[str], key: str = "") -> yaml.Node | None:
+        node = self._root
+        for step in steps:
+            if isinstance(node, yaml.SequenceNode):
+                below = node.value[int(step)] if step.isdigit() and int(step) < len(node.value) else None
+            else:
+                below = next((value for name, value in _pairs(node) if name.value == step), None)
+            if below is None:
+                return node
+            node = below
+        return next((name for name, _ in _pairs(node) if name.value == key), node) if key else node
+
+    def _marked(self, mark: yaml.Mark) -> str:
+        return f"{self.source}, line {mark.line + 1}, column {mark.column + 1}"
+
+
+def told(error: msgspec.ValidationError) -> tuple[str, str]:
+    """What msgspec says is wrong, and at which path (``hardware.syslog``; empty: the whole)."""
+    said, _, path = str(error).partition(" - at `")
+    return said, path.rstrip("`").removeprefix("key in ").removeprefix("$").removeprefix(".")
+
+
+def _pairs(node: yaml.Node | None) -> list[tuple[yaml.Node, yaml.Node]]:
+    return node.value if isinstance(node, yaml.MappingNode) else []
+
+
+def _filled(data: Any) -> Any:
+    """Without keys that have no value, in the mapping and in those right below it."""
+    if not isinstance(data, dict):
+        return data or {}
+    return {key: _filled_section(value) for key, value in data.items() if value != ""}
+
+
+def _filled_section(data: Any) -> Any:
+    return {key: value for key, value in data.items() if value != ""} if isinstance(data, dict) else data
+
+
+class _Loader(yaml.BaseLoader):
+    """Makes text, lists and mappings; a key that occurs twice is an error, not the last one's win."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise yaml.MarkedYAMLError(None, None, "a key must be plain text", key.start_mark)
+            if key.value in seen:
+                raise yaml.MarkedYAMLError(None, None, f"key {key.value[:60]!r} occurs twice", key.start_mark)
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
