@@ -232,6 +232,18 @@ async def test_the_alerts_of_a_deleted_node_are_over(ground: Ground) -> None:
     await until(lambda: not ground.hub.alerts.open_on(name))
 
 
+async def test_a_power_cut_of_a_whole_machine_is_told_of_in_slices(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[int] = []
+    names = [f"x{number}" for number in range(3 * node_troubles.SLICE + 1)]
+    monkeypatch.setattr(ground.hub, "take", lambda events: taken.append(len(events)))
+    ground.troubles._tell(names, POWER_LOST, "critical", "it went off")
+    assert taken == [node_troubles.SLICE], "others have their turn in between"
+    await until(lambda: sum(taken) == len(names))
+    assert max(taken) == node_troubles.SLICE
+
+
 async def test_who_switches_by_hand_says_so_before_it_is_done(ground: Ground) -> None:
     told: list[int] = []
     ground.fleet.controller.switched.append(lambda nodes: told.extend(nodes.tolist()))

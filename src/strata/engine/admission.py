@@ -84,8 +84,10 @@ class Admission:
         away = progress.alive & (progress.kind != Kind.READY) & (progress.kind != Kind.UNMANAGED)
         elsewhere = self._elsewhere(now)
         demand = Demand(self._busy(elsewhere), np.flatnonzero(away), self._standing, elsewhere, self._places)
-        for number in distinct(progress.next[able]).tolist():
-            nodes = able[progress.next[able] == number]
+        steps = {number: able[progress.next[able] == number] for number in distinct(progress.next[able]).tolist()}
+        # Who is out already goes on before others are taken out.
+        for number in sorted(steps, key=lambda number: not self._places.any_held(steps[number])):
+            nodes = steps[number]
             nodes = nodes[np.lexsort((progress.waiting_since[nodes], progress.urgency[nodes]))]
             under_way = int(np.count_nonzero((progress.phase != Phase.IDLE) & (progress.mutation == number)))
             allowance = self._in_flight.breakers[number].allowance(now, under_way)

@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 
 import msgspec
 
@@ -103,9 +104,10 @@ class Book:
         """The alerts of a node (or a BMC without one) that are not over."""
         return [self.alerts[ident] for ident in self._by_subject.get(subject, ())]
 
-    def open_of(self, key: str) -> list[Alert]:
-        """The alerts with this key that are not over."""
-        return [self.alerts[ident] for ident in self._by_key.get(key, ())]
+    def open_of(self, key: str, begin: int = 0, most: int | None = None) -> list[Alert]:
+        """The alerts with this key that are not over; of very many, ``most`` of them from the number ``begin`` on."""
+        members = self._by_key.get(key, ())
+        return [self.alerts[ident] for ident in islice(members, begin, None if most is None else begin + most)]
 
     def subject_gone(self, subject: str, now: float) -> list[Alert]:
         """End all alerts of a node (or a BMC) that is not there any more."""

@@ -8,8 +8,8 @@ themselves only where they are in trouble.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from itertools import islice
 
 import numpy as np
 
@@ -31,6 +31,10 @@ CONSOLE = "console/"
 
 EVERY = 5.0
 """Seconds between two looks at who is in trouble."""
+SLICE = 2000
+"""Nodes that are told of before others have their turn: a power cut takes the whole machine."""
+AT_ONCE = 10_000
+"""Open alerts of one kind that are looked at in one look; the rest has its turn in the next ones."""
 BY_HAND = 300.0
 """Seconds for which power that goes off was switched off by the person who did that here."""
 
@@ -47,24 +51,29 @@ class NodeTroubles:
         self._by_hand: dict[str, float] = {}
         self._reasons: dict[str, str] = {}
         """Of faulted nodes: what was told."""
-        self._task: asyncio.Task[None] | None = None
+        self._turns: dict[str, int] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Begin to notice."""
         self._fleet.controller.noticed.append(self.noticed)
         self._fleet.controller.switched.append(self.switched)
         self._registry.departed.append(self.departed)
-        self._task = asyncio.create_task(self._run(), name="troubles of nodes")
+        self._spawn(self._run())
 
     async def stop(self) -> None:
         """Notice no more."""
         self._fleet.controller.noticed.remove(self.noticed)
         self._fleet.controller.switched.remove(self.switched)
         self._registry.departed.remove(self.departed)
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work, name="troubles of nodes")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     # -- what happens
 
@@ -148,8 +157,11 @@ class NodeTroubles:
 
     def _end(self, key: str, well: Mask, said: str) -> None:
         """End the alerts of this key of nodes that are well."""
+        begin = self._turns.get(key, 0)
+        found = self._hub.alerts.open_of(key, begin, AT_ONCE)
+        self._turns[key] = begin + AT_ONCE if len(found) == AT_ONCE else 0
         over = []
-        for alert in self._hub.alerts.open_of(key):
+        for alert in found:
             index = self._registry.find(alert.node)
             if 0 <= index < len(well) and well[index]:
                 over.append(self._event(alert.node, key, "ok", said))
@@ -178,8 +190,16 @@ class NodeTroubles:
         self._hub_take(self._event(name, key, severity, said) for name in names)
 
     def _hub_take(self, events: Iterable[HardwareEvent]) -> None:
-        if found := list(events):
+        found = list(islice(waiting := iter(events), SLICE))
+        if found:
             self._hub.take(found)
+        if len(found) == SLICE:
+            self._spawn(self._take_rest(waiting))
+
+    async def _take_rest(self, events: Iterator[HardwareEvent]) -> None:
+        while found := list(islice(events, SLICE)):
+            self._hub.take(found)
+            await asyncio.sleep(0)
 
     def _event(self, name: str, key: str, severity: Severity, said: str) -> HardwareEvent:
         return HardwareEvent(

@@ -236,7 +236,7 @@ _ROUNDING = 1e-6
 
 # How much of what is possible is said to be likely. These were fitted to simulated jobs, so that 99 of 100 answers are
 # within what is said, and that is about three times what they are wrong by (bench/energy.py).
-LIKELY = 1.96
+LIKELY = 2.1
 """How many times its likely error a sum of many small ones is said to be wrong by."""
 FEW = 13.5
 """With so few samples that is twice as much: what is likely is not well known then."""
@@ -318,7 +318,9 @@ def _from_power(fold: Fold) -> _Answer:
     samples = np.maximum(found[ROW["n"]], 1.0)
     times = LIKELY * (1.0 + FEW / samples)
     restless = times * RESTLESS * found[ROW["joules"]] / np.sqrt(samples)
-    likely = np.hypot(times * np.sqrt(_likely(found)), restless)
+    # Summaries of an older version have only the worst.
+    changes = np.where(found[ROW["rough"]] > 0, times * np.sqrt(_likely(found)), found[ROW["error"]] - fold.edge_error)
+    likely = np.hypot(changes, restless)
     worst = found[ROW["error"]] + restless
     told_in = np.where(found[ROW["step"]] > 0, found[ROW["step"]], TOLD_IN)
     rounding = (told_in + METRICS["power"].quantum) / 2 * np.minimum(found[ROW["flat"]], found[ROW["covered"]])
@@ -370,7 +372,7 @@ def _from_counter(fold: Fold, power: Fold, length: float) -> _Answer:
     still = (found[ROW["flat"]] >= METRICS["energy"].stuck_after) & (
         found[ROW["flat"]] * drawn > STILL * found[ROW["step"]]
     )
-    moved = (found[ROW["step"]] > 0) & ~still
+    moved = (found[ROW["joules"]] > 0) & ~still
     return _Answer(
         joules=np.where(moved, found[ROW["joules"]] - fold.edge + edge, 0.0),
         seconds=np.where(moved & (found[ROW["covered"]] > 0), inner + edge_time + lost, 0.0),
