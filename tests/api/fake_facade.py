@@ -21,12 +21,12 @@ from strata.fleet.access.principal import Principal
 from strata.fleet.audit.service import AuditPage
 from strata.fleet.brakes.records import HoldPage, HoldView
 from strata.fleet.desires.records import (
+    Applied,
     ApplyReport,
     ApplyRequest,
     DesireChange,
     DesireResult,
     DesireView,
-    DocumentChange,
     DocumentSpec,
     DocumentView,
 )
@@ -317,7 +317,7 @@ class FakeFacade:
             action = "changed" if spec.name in self.documents_ else "created"
             if not request.dry_run:
                 await self.put_document(who, spec, None)
-            changes.append(DocumentChange(name=spec.name, action=action, nodes=0))
+            changes.append(Applied(name=spec.name, action=action, nodes=0))
         return ApplyReport(changes=tuple(changes), dry_run=request.dry_run, revision=self.revision)
 
     # brakes
