@@ -92,6 +92,16 @@ async def test_a_look_that_began_before_the_question_is_no_answer_to_it() -> Non
     assert slurm.looks == 2, "all questions of the same moment share one look"
 
 
+async def test_whoever_waits_for_a_connection_that_is_ended_is_told_so_and_that_is_a_no() -> None:
+    slurm = FakeScheduler("n1")
+    slurm.gate = asyncio.Event()
+    site = Site(slurm)
+    asked = asyncio.create_task(site.refusal("n1"))
+    await slurm.looking.wait()
+    await site.clusters[0].close()
+    assert "its connection was changed" in await asked
+
+
 async def test_whatever_is_not_sure_is_a_no() -> None:
     slurm = FakeScheduler("idle", "odd", "down", "drained", "held")
     slurm.be("odd", understood=False, drained=True, state="dancing")

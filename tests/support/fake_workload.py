@@ -34,7 +34,7 @@ class FakeWorkloads:
             raise BadRequest("cannot be set", where="env")
         self._connected[name] = WorkloadView.of(
             spec, name=name, author=who.name, connected=1.0, answers=True, trouble="", seen=2.0, nodes=1, drained=0,
-            busy=0, strangers="",
+            busy=0, strangers="", missing="",
         )  # fmt: skip
         return self._connected[name]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from strata.core.errors import BadRequest, StrataError
+from strata.core.errors import BadRequest, StrataError, Unavailable
 from strata.core.nodeset import expand
 from strata.platform.workload.records import Place, WorkloadSpec
 from strata.schedulers.protocol import UNSEEN_JOB, NodeSeen, Scheduler
@@ -70,7 +70,13 @@ class Cluster:
             self._next = task = asyncio.create_task(self._look(), name=f"look at {self}")
             self._looks.add(task)
             task.add_done_callback(self._looked)
-        return await asyncio.shield(self._next)
+        looking = self._next
+        try:
+            return await asyncio.shield(looking)
+        except asyncio.CancelledError:
+            if not looking.cancelled():
+                raise  # whoever asked has gone
+            raise Unavailable("its connection was changed", where=str(self), hint="ask again") from None
 
     async def drain(self, names: Sequence[str], reason: str) -> None:
         """Have no more jobs started there. Names are the workload manager's."""

@@ -25,6 +25,7 @@ FIELDS = (
     ls.number("busy"),
     ls.plain("trouble"),
     ls.plain("strangers", shown=False),
+    ls.plain("missing", shown=False),
 )
 NODE_FIELDS = (
     ls.plain("node"),
@@ -80,6 +81,8 @@ def connect(
     session.out.line(f"connected {found['kind']} {found['name']}: it knows {many(found['nodes'], 'node')} of ours")
     if found["strangers"]:
         session.out.note(f"It has nodes that Strata does not know: {found['strangers']}")
+    if found["missing"]:
+        session.out.note(f"It does not know these, so that no job of its can be there: {found['missing']}")
 
 
 @workload.command("list")
@@ -119,6 +122,7 @@ def show(session: Session, name: str, as_json: bool) -> None:
             ("seen", when(found["seen"]) if found["seen"] is not None else "not yet"),
             ("nodes", f"{found['nodes']}; {found['drained']} drained, {found['busy']} with jobs"),
             ("not ours", found["strangers"] or "-"),
+            ("not its", found["missing"] or "-"),
             ("connected", f"{when(found['connected'])} by {found['author']}"),
         )
     )

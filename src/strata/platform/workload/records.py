@@ -68,6 +68,8 @@ class WorkloadView(Out, frozen=True, kw_only=True):
     """Of those, how many have a job."""
     strangers: str
     """Nodes of its that Strata does not know, folded."""
+    missing: str
+    """Compute nodes of ours that it does not know, folded: it is held that none of its jobs is there."""
 
 
 class WorkloadNode(Out, frozen=True, kw_only=True):

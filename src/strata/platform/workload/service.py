@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -28,8 +28,8 @@ from strata.store.records import Records
 
 log = logging.getLogger(__name__)
 
-_STRANGERS = 200
-"""Characters of the names that Strata does not know, as they are shown."""
+_SHOWN = 200
+"""Characters of folded names that are shown."""
 
 
 class WorkloadService:
@@ -105,12 +105,21 @@ class WorkloadService:
         )
         trial = self._open(name, record)
         try:
-            await trial.now()
+            look = await trial.now()
         finally:
             await trial.close()
+        registry = self._fleet.registry
+        if len(registry) and not any(registry.find(trial.own(theirs)) >= 0 for theirs in look.nodes):
+            # Its jobs would be on nodes that are held to have none.
+            raise BadRequest(
+                f"it knows none of our nodes; its own are {_short(look.nodes) or 'none at all'}",
+                where="names",
+                hint="say what it calls them: strata workload connect --map OURS=ITS",
+            )
         detail = {"kind": spec.kind, "on": spec.on or "here"}
         await self._records.put(who.name, name, record, action="connect", detail=detail)
-        await self._cluster(name).now()
+        cluster = self._cluster(name)
+        cluster.last = cluster.last or look
         return await self._view(who, name, record)
 
     async def disconnect(self, who: Principal, name: str, *, force: bool) -> None:
@@ -122,7 +131,7 @@ class WorkloadService:
             ours = [cluster.own(theirs) for theirs, seen in look.nodes.items() if seen.ours]
             if ours:
                 raise Refused(
-                    f"Strata drained {fold(ours)[:_STRANGERS]} in {cluster}, and could not resume them any more",
+                    f"Strata drained {_short(ours)} in {cluster}, and could not resume them any more",
                     by="drained nodes",
                     where=f"workload {name}",
                     hint="set workload=in on them first, or insist with force",
@@ -245,9 +254,10 @@ class WorkloadService:
         return f"to {after[0]}" if after else "workload=out is wanted"
 
     async def _view(self, who: Principal, name: str, record: Workload) -> WorkloadView:
-        cluster, find = self._cluster(name), self._fleet.visible(who).find
+        cluster, registry = self._cluster(name), self._fleet.registry
+        nodes = [node for index in self._fleet.seen(who, "").tolist() if (node := registry.node_at(index))]
         look = cluster.last
-        counted = await asyncio.to_thread(_count, cluster, look, find) if look else _Counted(0, 0, 0, "")
+        counted = await asyncio.to_thread(_count, cluster, look, nodes) if look else _Counted(0, 0, 0, "", "")
         if who.scope:
             counted = counted._replace(strangers="")  # nodes of others are strangers to it, too
         return WorkloadView.of(
@@ -267,14 +277,20 @@ class _Counted(NamedTuple):
     drained: int
     busy: int
     strangers: str
+    missing: str
 
 
-def _count(cluster: Cluster, look: Look, find: Callable[[str], int]) -> _Counted:
-    known = {theirs: seen for theirs, seen in look.nodes.items() if find(cluster.own(theirs)) >= 0}
-    strangers = fold(theirs for theirs in look.nodes if theirs not in known)
-    more = strangers[:_STRANGERS] + ("..." if len(strangers) > _STRANGERS else "")
+def _count(cluster: Cluster, look: Look, nodes: Sequence[Node]) -> _Counted:
+    known = {theirs: look.nodes[theirs] for node in nodes if (theirs := cluster.called(node.name)) in look.nodes}
+    strangers = _short(theirs for theirs in look.nodes if theirs not in known)
+    missing = _short(node.name for node in nodes if node.role == "compute" and cluster.called(node.name) not in known)
     drained, busy = (sum(bool(getattr(seen, of)) for seen in known.values()) for of in ("drained", "jobs"))
-    return _Counted(len(known), drained, busy, more)
+    return _Counted(len(known), drained, busy, strangers, missing)
+
+
+def _short(names: Iterable[str]) -> str:
+    folded = fold(names)
+    return folded[:_SHOWN] + ("..." if len(folded) > _SHOWN else "")
 
 
 def _nodes(cluster: Cluster, look: Look, names: Sequence[str]) -> list[WorkloadNode]:
