@@ -22,9 +22,11 @@ from strata.daemon.settings import Settings
 from strata.fleet.access.principal import LOCAL_ADMIN, Principal
 from strata.fleet.alarm import Alarm
 from strata.fleet.fleet import Fleet
+from strata.fleet.nodes.batches import batch_of
 from strata.fleet.settings import ListenSettings
 from strata.platform.settings import PlatformSettings
 from strata.platform.workload.service import WorkloadService
+from support.grid_engine import grid_engine
 from support.slurm import Slurm, slurm, until
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
@@ -162,6 +164,29 @@ async def test_two_who_connect_by_one_name_get_one_connection_and_a_scoped_calle
         assert [one.node for one in await service.nodes(scoped, "slurm", "*")] == ["nid2"]
         assert len(await service.nodes(LOCAL_ADMIN, "slurm", "")) == 4
         assert (await service.one(scoped, "slurm")).strangers == "", "what others have is none of its business"
+
+
+async def test_a_grid_engine_is_connected_drained_and_resumed_like_a_slurm(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="ge-") as name:
+        async with grid_engine(Path(name)) as real, controller(tmp_path) as site:
+            await site.fleet.settled(await _created(site.fleet, [Node(name="n1", uid=0)]))
+            env = [word for pair in real.env.items() for word in ("--env", "=".join(pair))]
+            connected = await site.strata("workload", "connect", "gridengine", *env, "--map", f"n1={real.host}")
+            assert connected.out == "connected gridengine gridengine: it knows 1 node of ours\n", connected
+            await become("n1 is in", lambda: site.fact("n1") == ("in", "gridengine gridengine"))
+            driver, batch = site.fleet.of(WorkloadService).driver, batch_of(site.fleet.registry, np.array([0]))
+            steps = site.fleet.controller.model.mutations
+            assert "at any moment" in (await driver.permits("no-running-job", batch))[0]
+            assert (await driver.act(steps["leave-workload"], batch)).reasons == {}
+            assert await driver.permits("no-running-job", batch) == [""]
+            await become("n1 is out", lambda: site.fact("n1")[0] == "out")
+            (row,) = await site.json("workload", "nodes", "gridengine")
+            assert row["ours"] and row["state"] == "main.q:d second.q:d"
+            refused = await site.strata("workload", "disconnect", "gridengine")
+            assert refused.code != 0 and "Strata drained n1" in refused.err
+            assert (await driver.act(steps["join-workload"], batch)).reasons == {}
+            await become("n1 is in again", lambda: site.fact("n1")[0] == "in")
+            assert (await site.strata("workload", "disconnect", "gridengine")).code == 0
 
 
 async def _created(fleet: Fleet, nodes: list[Node]) -> int:
