@@ -86,6 +86,7 @@ bench: setup  ## Benchmarks; each prints one JSON object
 	$(PY) bench/capmc.py --nodes 100000 --json
 	$(PY) bench/telemetry.py --json
 	$(PY) bench/policy.py --json
+	$(PY) bench/workload.py --json
 	$(PY) bench/boot.py --json
 
 docs: setup  ## Make the reference pages from the code
