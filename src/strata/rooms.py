@@ -43,6 +43,7 @@ ROOMS = (
     "power.policies",
     "power.queue",
     "power.simulation",
+    "platform.config",
     "api.redfish",
     "cli",
     "daemon",

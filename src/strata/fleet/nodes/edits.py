@@ -62,7 +62,7 @@ class NodeEdits(Editor):
         becomes of the others."""
         results: list[NodeResult | None] = [None] * len(specs)
         good: list[tuple[int, Node]] = []
-        own = _Claimed()
+        own = Claimed()
         for at, spec in enumerate(specs):
             try:
                 node = checked_node(spec)
@@ -264,7 +264,7 @@ class NodeEdits(Editor):
                 )
 
 
-class _Claimed:
+class Claimed:
     """What the nodes of one request have taken so far."""
 
     def __init__(self) -> None:
