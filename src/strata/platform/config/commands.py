@@ -17,6 +17,7 @@ from strata.cli.words import complete_node
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
+    from strata.platform.config.records import Configuration
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -76,10 +77,10 @@ def check(session: Session, directory: Path, system: str, branch: str, commit: s
     Example: strata config check site --system test
     """
     found = _read(directory, system, branch, commit)
-    counts = {kind: len(found[kind]) for kind in ("nodes", "groups", "desires", "personalities")}
+    counts = {kind: len(getattr(found, kind)) for kind in ("nodes", "groups", "desires", "personalities")}
     words = ", ".join(f"{count} {kind}" for kind, count in counts.items())
-    of = f" for system {found['system']}" if found["system"] else ""
-    session.out.answer(as_json, {"system": found["system"], **counts}, f"sound{of}: {words}")
+    of = f" for system {found.system}" if found.system else ""
+    session.out.answer(as_json, {"system": found.system, **counts}, f"sound{of}: {words}")
 
 
 @config.command()
@@ -148,7 +149,10 @@ def plan(session: Session, directory: Path, system: str, branch: str, commit: st
     Example: strata config plan site
              strata config plan site --branch new-rack
     """
-    found = session.client.request("POST", "/v1/config/plan", body=_read(directory, system, branch, commit)).body
+    import msgspec
+
+    body = msgspec.json.encode(_read(directory, system, branch, commit))
+    found = session.client.request("POST", "/v1/config/plan", body=body).body
     exits.leave(_show_plan(session, found, as_json))
 
 
@@ -170,10 +174,12 @@ def apply(
     \b
     Example: strata config apply site
     """
+    import msgspec
+
     from strata.platform.config.reading import committed
 
-    body = _read(directory, system, "", commit or branch or committed(directory))
-    order = {"configuration": body, "remove_most": remove_most}
+    found = _read(directory, system, "", commit or branch or committed(directory))
+    order = msgspec.json.encode({"configuration": found, "remove_most": remove_most})
     done = session.client.request("POST", "/v1/config/apply", body=order).body
     if as_json:
         session.out.json(done)
@@ -316,16 +322,13 @@ def _pause(session: Session, reason: str, as_json: bool) -> None:
     _show_status(session, session.client.request("POST", "/v1/config/watch/pause", body=body).body, as_json)
 
 
-def _read(directory: Path, system: str, branch: str, commit: str) -> Json:
-    """What the repository comes to, as the service takes it."""
-    import msgspec
-
+def _read(directory: Path, system: str, branch: str, commit: str) -> Configuration:
+    """What the repository comes to."""
     from strata.platform.config.reading import read_repository
 
     if branch and commit:
         raise click.UsageError("--branch and --commit exclude each other")
-    found: Json = msgspec.to_builtins(read_repository(directory, commit or branch, system).configuration())
-    return found
+    return read_repository(directory, commit or branch, system).configuration()
 
 
 def _show_plan(session: Session, found: Json, as_json: bool) -> int:

@@ -129,7 +129,7 @@ class Mirror:
 
     async def _run(self, command: Sequence[str], env: Mapping[str, str], url: str) -> None:
         limits = self._limits
-        bounds = (f"--fsize={limits.bytes}", f"--cpu={int(limits.seconds)}", "--core=0")
+        bounds = (f"--fsize={limits.bytes}", f"--cpu={int(limits.seconds) + 1}", "--core=0")
         process = await asyncio.create_subprocess_exec(
             find("setpriv", "util-linux"),
             *("--pdeathsig", "KILL", "--no-new-privs", "prlimit", *bounds),

@@ -47,13 +47,14 @@ _LAYERS = ("vendor", "site", "system")
 @contextlib.contextmanager
 def _without_collecting() -> Iterator[None]:
     """Hundreds of thousands of small objects are made that all stay: looking through them for cycles, over and over,
-    takes several times as long as making them."""
+    takes several times as long as making them; so does looking through them once more for everything that follows."""
     collecting = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if collecting:
+            gc.freeze()
             gc.enable()
 
 

@@ -91,7 +91,7 @@ class ConfigService:
         """What applying it would change. Changes nothing."""
         self._fleet.need_whole_fleet(who, "a configuration")
         found, prepared = await self._prepared(configuration, who.name)
-        after = await foreseen(self._fleet.store, self._fleet.controller.model, prepared.ops)
+        after = await self._after(prepared, whole=bool(found.personalities))
         self._check_unwanted(found, after)
         nodes, goals = _moved(self._fleet.registry, after)
         report = self._fleet.of(PlanService).report(nodes, goals)
@@ -128,9 +128,7 @@ class ConfigService:
             if (no := self._brake(found)) and not remove_most:
                 raise Refused(no, by="remove-most", where=f"commit {configuration.commit[:12] or 'none'}", hint=_REALLY)
             if any(personality is None for personality in found.personalities.values()):
-                self._check_unwanted(
-                    found, await foreseen(self._fleet.store, self._fleet.controller.model, prepared.ops)
-                )
+                self._check_unwanted(found, await self._after(prepared, whole=True))
             applied = self.applied
             now = msgspec.structs.replace(
                 found.applied, author=applied.author if not found.changes else who.name, time=applied.time
@@ -185,6 +183,9 @@ class ConfigService:
             if personality is not None:
                 await self._trial(personality, configuration.place("personality", name))
         return found, await self._fleet.edits.prepare(found.edit)
+
+    async def _after(self, prepared: Prepared, *, whole: bool) -> Registry:
+        return await foreseen(self._fleet.store, self._fleet.controller.model, prepared.ops, whole=whole)
 
     async def _write(self, who: Principal, configuration: Configuration, found: Difference, prepared: Prepared) -> int:
         edits, ledger = self._fleet.edits, self._fleet.ledger
