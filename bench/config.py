@@ -3,14 +3,16 @@
     .venv/bin/python bench/config.py --json
 
 The repository describes every node on a line of its own (location, NID, BMC, MAC), a file for each rack, with groups
-and desires. ``plan_20000_s``: nothing of it is known to the service yet. ``plan_one_s``: all of it was applied, and then
-one node was changed. ``apply_20000_s`` is the request alone. (``--nodes`` changes the count, not the figures' names.)
+and desires. ``plan_20000_s``: nothing of it is known to the service yet. ``plan_one_s``: all of it was applied, and
+then one node was changed. ``…_cpu_s`` is what processors worked for it, here and in the command: what counts on a
+machine that others use. (``--nodes`` changes the count, not the figures' names.)
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import resource
 import statistics
 import sys
 import time
@@ -78,8 +80,10 @@ async def _measure(given: argparse.Namespace, directory: Path) -> Figures:
                 file.write_text(text.replace(f" role: role{number},", ""), encoding="utf-8")
     return {
         "nodes": given.nodes,
-        "plan_20000_s": statistics.median(whole),
-        "plan_one_s": statistics.median(one),
+        "plan_20000_s": statistics.median(took for took, _ in whole),
+        "plan_20000_cpu_s": statistics.median(worked for _, worked in whole),
+        "plan_one_s": statistics.median(took for took, _ in one),
+        "plan_one_cpu_s": statistics.median(worked for _, worked in one),
         "read_20000_s": read,
         "apply_20000_s": applied,
         "apply_again_s": repeated,
@@ -116,20 +120,26 @@ def _span(half: int, count: int) -> str:
     return f"{first:05}-{last:05}"
 
 
-async def _plan(path: Path, site: Path, expected: dict[str, int]) -> float:
-    """Seconds that the command takes; what it says is looked at, too."""
-    begun = time.perf_counter()
+async def _plan(path: Path, site: Path, expected: dict[str, int]) -> tuple[float, float]:
+    """Seconds that the command takes, and that processors worked for it; what it says is looked at, too."""
+    begun, worked = time.perf_counter(), _worked()
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "strata.cli", "--url", f"unix:{path}", "config", "plan", str(site), "--json"),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
     )
     said, _ = await process.communicate()
-    took = time.perf_counter() - begun
+    took, worked = time.perf_counter() - begun, _worked() - worked
     found = {one["action"]: one["count"] for one in _changes(said) if one["kind"] == "node"}
     if process.returncode not in (0, 3) or found != expected:
         raise SystemExit(f"strata config plan ended with code {process.returncode}, and says {found}")
-    return took
+    return took, worked
+
+
+def _worked() -> float:
+    """Seconds of processors, of this process and of those that it has started and seen end."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + usage.ru_utime + usage.ru_stime
 
 
 def _changes(said: bytes) -> Sequence[dict[str, object]]:

@@ -107,7 +107,7 @@ class Mirror:
         refspec = f"+refs/heads/{branch}:{_INCOMING}"
         options = ("--quiet", "--force", "--no-tags", "--no-recurse-submodules", "--no-auto-maintenance")
         command = ("fetch", *options, "--no-write-fetch-head", "--", url, refspec)
-        await self._run(command, {**environment(protocol), "GIT_CONFIG_GLOBAL": str(self._config)}, url)
+        await self._guarded(command, {**environment(protocol), "GIT_CONFIG_GLOBAL": str(self._config)}, url)
         return await asyncio.to_thread(commit_of, self.directory, _INCOMING)
 
     async def follows(self, old: str, new: str) -> bool:
@@ -127,7 +127,7 @@ class Mirror:
         safe = f'[safe]\n\tdirectory = "{local}"\n\tdirectory = "{local}/.git"\n' if local else ""
         self._config.write_text(safe, encoding="utf-8")
 
-    async def _run(self, command: Sequence[str], env: Mapping[str, str], url: str) -> None:
+    async def _guarded(self, command: Sequence[str], env: Mapping[str, str], url: str) -> None:
         limits = self._limits
         bounds = (f"--fsize={limits.bytes}", f"--cpu={int(limits.seconds) + 1}", "--core=0")
         process = await asyncio.create_subprocess_exec(

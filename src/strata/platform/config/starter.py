@@ -35,29 +35,29 @@ labels: {vendor: example}
 
 _GROUPS = """# Groups that every system of this site has; their members are in systems/.
 kind: group
-name: compute
+name: workers
 description: nodes that run jobs
 nodes: {role: compute}
 """
 
 _DESIRES = """# What is wanted of nodes. The narrower selection wins, then the later layer; 'priority' overrules both.
 kind: desire
-name: compute-on
-select: "@compute"
-set: {power: on}
+name: workers-power
+select: "@workers"
+set: {power: off}
 """
 
 _NODES = """# The nodes of this system. One line each; what they share stands above them.
 kind: nodes
 role: compute
 nodes:
-  - {name: n1, nid: 1, labels: {rack: r1}}
-  - {name: n2, nid: 2, labels: {rack: r1}}
-  - {name: n3, nid: 3, labels: {rack: r2}}
-  - {name: n4, nid: 4, labels: {rack: r2}}
+  - {name: n1, labels: {rack: r1}}
+  - {name: n2, labels: {rack: r1}}
+  - {name: n3, labels: {rack: r2}}
+  - {name: n4, labels: {rack: r2}}
 ---
 kind: group
-name: compute
+name: workers
 members: n[1-4]
 """
 
