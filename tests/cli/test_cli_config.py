@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from support.site_repository import small_site
 
 from strata.cli import main
+from support.site_repository import small_site
 
 pytestmark = pytest.mark.slow
 
