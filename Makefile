@@ -47,8 +47,8 @@ up: setup  ## Start Strata here with four virtual machines that boot over the ne
 up-simulated: setup  ## The same with a simulated fleet (NODES=256); needs no root
 	.venv/bin/strata up --simulated --nodes $(NODES)
 
-down: setup  ## Stop it and leave nothing behind
-	.venv/bin/strata down
+down: setup  ## Stop it and keep what is there for the next make up; to delete all of it: .venv/bin/strata down --delete
+	.venv/bin/strata stop
 
 lint: setup  ## Style, types, layers
 	.venv/bin/ruff format --check .

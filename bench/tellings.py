@@ -1,32 +1,55 @@
-"""From an agent's report to a fact, and how often nodes are looked at meanwhile.
+"""From a report of an agent, or an event of a BMC, to a fact; and how often nodes are looked at meanwhile.
 
     .venv/bin/python bench/tellings.py --json
+    .venv/bin/python bench/tellings.py --events --json
 
-A site with ``--nodes`` agents that report and nothing else: ``report_to_fact_ms`` is the time from a report's arrival
-to the fact (median, and p99), one report at a time. ``looks_per_node_minute`` counts, of all drivers, the looks at
-nodes whose agents report something new every minute, and ``idle_looks_per_node_minute`` those at the others, whose
-agents only say that they are there. ``--hints``: reports have nodes looked at, as before they were believed, for
-comparison.
+A site with ``--nodes`` nodes. ``report_to_fact_ms`` is the time from the arrival of an agent's report to the fact
+(median, and p99), one at a time; with ``--events``, ``event_to_fact_ms`` that of a BMC's push that its node was
+switched on or off. ``looks_per_node_minute`` counts, of all drivers, the looks at nodes that tell something new every
+minute, and ``idle_looks_per_node_minute`` those at the others. ``--hints``: what is told has nodes looked at, as before
+it was believed, for comparison; with ``--events`` the BMCs are then asked over sockets.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
+import numpy as np
 from measure import Figures, arguments, main, percentile, say, scratch, show
 
 from strata.core.column import Column
 from strata.core.driver import Batch
-from strata.hardware.alerts.service import look_soon
+from strata.core.model import Model
+from strata.daemon.settings import Settings
+from strata.fleet.access.sealing import Seal
+from strata.fleet.controller.controller import Controller
+from strata.fleet.fleet import Fleet
+from strata.hardware.bmc.bmcs import Bmcs
+from strata.hardware.bmc.driver import BmcDriver
+from strata.hardware.bmc.redfish.client import Credentials, RedfishClient
+from strata.hardware.bmc.redfish.events import RedfishSubscriptions
+from strata.hardware.events.hub import EventHub, EventSettings
+from strata.hardware.events.site import bmc_addresses
+from strata.hardware.layer import tells
+from strata.hardware.model import LAYER as HARDWARE
 from strata.provisioning.agents.wire import Exchange
+from strata.store.memory import MemoryStore
+from strata.virtual.bmc.server import BmcServer
+from strata.virtual.fleet.faults import Timing
+from strata.virtual.fleet.names import simulated_nodes
+from strata.virtual.fleet.nodes import SimNodes
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from support.agent_site import AgentSite, agent_site
@@ -39,20 +62,13 @@ def run() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--nodes", type=int, default=500)
     parser.add_argument("--reporting", type=int, default=4, help="one node in this many has news each minute")
-    parser.add_argument("--minutes", type=int, default=2, help="for which looks are counted")
-    parser.add_argument("--hints", action="store_true", help="reports only have nodes looked at")
+    parser.add_argument("--minutes", type=float, default=2, help="for which looks are counted")
+    parser.add_argument("--samples", type=int, default=_SAMPLES, help="tellings that are timed")
+    parser.add_argument("--events", action="store_true", help="BMCs tell of power, instead of agents")
+    parser.add_argument("--hints", action="store_true", help="what is told only has nodes looked at")
     options = parser.parse_args()
     with scratch() as directory:
-        figures = asyncio.run(
-            _measure(
-                directory / "s",
-                options.nodes,
-                options.reporting,
-                options.minutes,
-                hints=options.hints,
-                quiet=options.json,
-            )
-        )
+        figures = asyncio.run(_measure(directory / "s", options))
     show(figures, as_json=options.json)
 
 
@@ -73,56 +89,101 @@ class _Looks:
         driver.observe = counted
 
 
-async def _measure(directory: Path, nodes: int, reporting: int, minutes: int, *, hints: bool, quiet: bool) -> Figures:
-    async with agent_site(directory, nodes=nodes) as site:
-        controller = site.service.controller
-        looks = _Looks()
-        for driver in controller.executor._drivers.values():
-            looks.count(driver)
-        if hints:
-            look = look_soon(controller)
-            site.hub.changed[:] = [lambda names: look(list(names))]
-        names = [node.name for node in site.service.registry.roster.nodes if node is not None]
-        agents = {name: _Agent(site, name) for name in names}
-        for agent in agents.values():
-            await agent.report("idle")
-        while any(site.fact(name, "personality") != "idle" for name in names):
-            await controller.stepped()
+class Teller(Protocol):
+    """Something that tells of one node."""
+
+    async def change(self) -> None:
+        """Say something new."""
+
+    def known(self) -> bool:
+        """Whether that is a fact."""
+
+    async def beat(self) -> None:
+        """Say that there is nothing new."""
+
+
+class _Site(Protocol):
+    """What tells, and to whom."""
+
+    fleet: Fleet
+    looks: _Looks
+    tellers: Mapping[str, Teller]
+
+
+async def _measure(directory: Path, options: Any) -> Figures:
+    opened = _bmcs if options.events else _agents
+    async with opened(directory, options.nodes, hints=options.hints) as site:
+        controller, tellers, names = site.fleet.controller, site.tellers, list(site.tellers)
         await asyncio.sleep(3.0)  # until what their coming had looked at anew is seen
-        say("reports", quiet=quiet)
+        say("tellings", quiet=options.json)
         times = []
-        for name in (names * _SAMPLES)[:_SAMPLES]:
-            await asyncio.sleep(random.uniform(0.1, 0.2))  # reports that come together are told together
-            times.append(await agents[name].timed())
+        for name in (names * options.samples)[: options.samples]:
+            await asyncio.sleep(random.uniform(0.1, 0.2))  # what comes together is told together
+            begun = time.perf_counter()
+            await tellers[name].change()
+            while not tellers[name].known():
+                await controller.stepped()
+            times.append(time.perf_counter() - begun)
         times.sort()
-        beating = asyncio.create_task(_beat(agents))
+        beating = asyncio.create_task(_beat(tellers))
         await asyncio.sleep(5.0)
-        say("looks", quiet=quiet)
-        looks.nodes.clear()
-        begun, some = time.monotonic(), names[::reporting]
-        for count, name in enumerate(some * minutes):
+        say("looks", quiet=options.json)
+        site.looks.nodes.clear()
+        begun, some, minutes = time.monotonic(), names[:: options.reporting], options.minutes
+        for count in range(int(len(some) * minutes)):
             await asyncio.sleep(max(0.0, begun + 60.0 * count / len(some) - time.monotonic()))
-            await agents[name].change()
+            await tellers[some[count % len(some)]].change()
         await asyncio.sleep(max(0.0, begun + 60.0 * minutes - time.monotonic()))
         beating.cancel()
-        busy = sum(looks.nodes[name] for name in some) / len(some) / minutes
-        idle = (looks.nodes.total() - busy * len(some) * minutes) / (nodes - len(some)) / minutes
+        busy = sum(site.looks.nodes[name] for name in some) / len(some) / minutes
+        idle = (site.looks.nodes.total() - busy * len(some) * minutes) / (options.nodes - len(some)) / minutes
+        what = "event" if options.events else "report"
         return {
-            "nodes": nodes,
-            "mode": "hints" if hints else "tellings",
-            "report_to_fact_ms": 1000 * percentile(times, 0.5),
-            "report_to_fact_p99_ms": 1000 * percentile(times, 0.99),
+            "nodes": options.nodes,
+            "mode": "hints" if options.hints else "tellings",
+            f"{what}_to_fact_ms": 1000 * percentile(times, 0.5),
+            f"{what}_to_fact_p99_ms": 1000 * percentile(times, 0.99),
             "idle_looks_per_node_minute": idle,
             "looks_per_node_minute": busy,
         }
 
 
-async def _beat(agents: Mapping[str, _Agent]) -> None:
+async def _beat(tellers: Mapping[str, Teller]) -> None:
     """Everybody speaks every few seconds, as held agents do, with nothing new to say."""
     while True:
-        for agent in agents.values():
-            await agent.report(agent.word)
+        for teller in tellers.values():
+            await teller.beat()
         await asyncio.sleep(10.0)
+
+
+class _Opened:
+    """A site, once it is settled."""
+
+    def __init__(self, fleet: Fleet, tellers: Mapping[str, Teller]) -> None:
+        self.fleet = fleet
+        self.tellers = tellers
+        self.looks = _Looks()
+        for driver in fleet.controller.driver_calls._drivers.values():
+            self.looks.count(driver)
+
+
+# -- agents
+
+
+@contextlib.asynccontextmanager
+async def _agents(directory: Path, nodes: int, *, hints: bool) -> AsyncIterator[_Site]:
+    """A site with agents that report and nothing else."""
+    async with agent_site(directory, nodes=nodes) as site:
+        names = [node.name for node in site.service.registry.roster.nodes if node is not None]
+        agents = {name: _Agent(site, name) for name in names}
+        opened = _Opened(site.service, agents)
+        if hints:
+            site.hub.changed[:] = [site.service.controller.look_soon]
+        for agent in agents.values():
+            await agent.report("idle")
+        while any(site.fact(name, "personality") != "idle" for name in names):
+            await site.service.controller.stepped()
+        yield opened
 
 
 class _Agent:
@@ -130,11 +191,11 @@ class _Agent:
         self._site = site
         self._name = name
         self._seq = 0
-        self.word = "idle"
+        self._word = "idle"
 
     async def report(self, word: str) -> None:
         """Say it to the hub."""
-        self.word = word
+        self._word = word
         self._seq += 1
         state = {"profile": "default@abc", "set": {"state": word}}
         raw = msgspec.Raw(msgspec.json.encode(state))
@@ -144,15 +205,97 @@ class _Agent:
 
     async def change(self) -> None:
         """Say something new."""
-        await self.report("error" if self.word != "error" else "update")
+        await self.report("error" if self._word != "error" else "update")
 
-    async def timed(self) -> float:
-        """Seconds until something new is a fact."""
-        begun = time.perf_counter()
-        await self.change()
-        while self._site.fact(self._name, "personality") != self.word:
-            await self._site.service.controller.stepped()
-        return time.perf_counter() - begun
+    def known(self) -> bool:
+        """Whether that is a fact."""
+        return self._site.fact(self._name, "personality") == self._word
+
+    async def beat(self) -> None:
+        """Say the same again."""
+        await self.report(self._word)
+
+
+# -- BMCs
+
+
+@contextlib.asynccontextmanager
+async def _bmcs(directory: Path, nodes: int, *, hints: bool) -> AsyncIterator[_Site]:
+    """A site with simulated BMCs behind sockets. Nobody polls them but the engine, for power."""
+    directory.mkdir()
+    made = simulated_nodes(nodes)
+    sim = SimNodes(nodes, names=[node.name for node in made], timing=Timing(scale=0))
+    server = BmcServer(sim)
+    await server.start()
+    store, client = MemoryStore(), RedfishClient(Credentials("root", "simulated"))
+    bmcs = Bmcs(client)
+    driver = BmcDriver(bmcs)
+    controller = Controller(store, Model.of(HARDWARE), {"bmc": driver}, name="bench")
+    fleet = Fleet(controller, Settings(state_dir=directory))
+    hub = EventHub(
+        directory / "events.db",
+        store,
+        fleet.ledger,
+        Seal([b"k" * 32]),
+        bmcs,
+        RedfishSubscriptions(client),
+        owner="bench",
+        addresses=bmc_addresses(fleet.registry),
+        mine=lambda _: False,
+        looked=controller.look_soon,
+        told=None if hints else tells(fleet, driver),
+        settings=EventSettings(streams=0),
+    )
+    await controller.start()
+    await fleet.edits.create_nodes(simulated_nodes(nodes, bmc_base=server.address), "bench")
+    await fleet.settled(await store.revision())
+    await hub.start()
+    power = controller.engine.table.columns["power"]
+
+    def fact(name: str) -> str:
+        return power.words[power.fact[fleet.registry.index_of(name)]]
+
+    names = [node.name for node in made]
+    tellers = {name: _Bmc(server, hub, name, place, partial(fact, name)) for place, name in enumerate(names)}
+    opened = _Opened(fleet, tellers)
+    try:
+        while any(fact(name) != "off" for name in names):
+            await controller.stepped()
+        yield opened
+    finally:
+        await hub.stop()
+        await controller.stop()
+        await driver.close()
+        await bmcs.close()
+        await server.stop()
+
+
+class _Bmc:
+    def __init__(self, server: BmcServer, hub: EventHub, name: str, place: int, fact: Callable[[], str]) -> None:
+        self._sim = server.nodes
+        self._hub = hub
+        self._token = hub.destination(server.url(name))
+        self._place = np.array([place], dtype=np.int64)
+        self._fact = fact
+        self._word = "off"
+
+    async def change(self) -> None:
+        """The node is switched, and its BMC pushes that."""
+        self._word = "on" if self._word == "off" else "off"
+        self._sim.put(self._place, now=0.0, power=self._word)
+        record = {
+            "MessageId": f"ResourceEvent.1.3.ResourcePowered{self._word.capitalize()}",
+            "EventTimestamp": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "OriginOfCondition": {"@odata.id": "/redfish/v1/Systems/1"},
+        }
+        self._hub.receive(self._token, json.dumps({"Events": [record]}).encode())
+
+    def known(self) -> bool:
+        """Whether that is a fact."""
+        return self._fact() == self._word
+
+    async def beat(self) -> None:
+        """BMCs say nothing where nothing happens."""
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import time
 from email.utils import formatdate
 from pathlib import Path
@@ -153,6 +154,43 @@ def test_a_healthy_machine_has_no_problems_and_an_ill_one_says_which(machine: Pa
         assert sign in problems
     health.clock("nonsense")
     assert "clock is +10" in " ".join(health.read()["problems"])
+
+
+def test_a_file_system_that_is_full_is_named_and_one_that_is_full_by_nature_is_not(
+    machine: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left: dict[str, tuple[int, int]] = {}
+    real = os.statvfs
+
+    def statvfs(place: str) -> os.statvfs_result:
+        found = list(real("/"))
+        blocks, files = left.get(place, (900, 900))
+        found[0:4] = [4096, 1 << 20, 1000, blocks]
+        found[4:8] = [blocks, 1000, files, files]
+        return os.statvfs_result(found)
+
+    monkeypatch.setattr(os, "statvfs", statvfs)
+    memory = machine.members / "system-0123456789ab/memory"
+    memory.mkdir(parents=True)
+    put(
+        machine.proc("mounts"),
+        "/dev/sda2 / ext4 rw,relatime 0 0\n"
+        "/dev/sda2 /again ext4 rw 0 0\n"
+        "/dev/sdb1 /scratch\\040space xfs rw 0 0\n"
+        "/dev/loop0 /image squashfs ro 0 0\n"
+        "server:/home /home nfs4 rw 0 0\n",
+    )
+    health = Health(machine)
+    assert health.read() == {"ok": True, "problems": []}
+    left[str(memory)] = (3, 900)
+    left[str(machine.root / "scratch space")] = (900, 0)
+    left[str(machine.root / "image")] = left[str(machine.root / "home")] = (0, 0)
+    assert health.read()["problems"] == [
+        "the root of member system is full: 3 of 1000 MiB left",
+        "sdb1 (/scratch space) is full: 0 of 1000 files left",
+    ]
+    left[str(machine.root)] = (0, 0)
+    assert "sda2 (/) is full: 0 of 1000 MiB left" in health.read()["problems"]
 
 
 def test_the_inventory_is_bounded_and_text_from_devices_is_harmless(machine: Paths) -> None:

@@ -34,6 +34,7 @@ from strata.provisioning.identity.records import PREFIX as BOOTS
 from strata.provisioning.images import registry
 from strata.provisioning.images.shelf import Shelf
 from strata.provisioning.layer import open_provisioning
+from strata.rooms import open_services
 
 
 class _OneHost(RedfishClient):
@@ -113,7 +114,7 @@ def write_networks(directory: Path) -> Path:
 
 @asynccontextmanager
 async def loopback_layers(fleet: Fleet, server: str) -> AsyncIterator[None]:
-    """The hardware, provisioning and power layers on ``fleet``, with the simulated BMCs at ``server``; it runs then."""
+    """The hardware, provisioning and power layers, and the rooms of the platform, on ``fleet``, with the simulated BMCs at ``server``; it runs then."""
     settings = fleet.settings
     with (
         mock.patch.object(boot, "DhcpService", _NoDhcp),
@@ -127,6 +128,7 @@ async def loopback_layers(fleet: Fleet, server: str) -> AsyncIterator[None]:
         fleet.edits.kept_by_name += (BOOTS,)
         await open_provisioning(fleet)
         await open_power(fleet)
+        await open_services(fleet, "platform")
         await fleet.start()
         hub = fleet.of(EventHub)
         assert hub.webhooks._http is not None

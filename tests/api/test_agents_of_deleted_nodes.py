@@ -36,6 +36,8 @@ async def test_a_deleted_node_takes_its_agent_and_its_certificate_with_it(tmp_pa
             assert (await _exchange(real, name, serial)).status_code == 403
             await describe(real)
             assert (await client.get(f"/v1/nodes/{name}/agent")).json()["attached"] is False
+            alerts = (await client.get("/v1/alerts", params={"all": "true"})).json()["items"]
+            assert not [alert for alert in alerts if "certificate" in alert["key"]], "who deleted it knows that"
         again = await _exchange(real, name, serial)
         assert (again.status_code, "earlier boot" in again.json()["detail"]) == (403, True), "not its certificate"
         assert real.of(Identity).record(name).generation == 0

@@ -105,7 +105,7 @@ def test_an_explanation_is_words_and_an_example_that_would_be_accepted() -> None
         (
             PersonalitySpec,
             {"members": [{"name": "a", "release": "x:1", "ready": {"kinds": "tcp"}}]},
-            "unknown key 'kinds'; accepted are kind, path, port, argv, within (did you mean kind?)",
+            "unknown key 'kinds'; accepted are kind, path, port, argv, within, every (did you mean kind?)",
         ),
         (Profile, {"method": "pxe"}, "'pxe' is none of: http, ipxe, media"),
         (PersonalitySpec, {"members": 3}, "must be a list, not a whole number - at `$.members`"),

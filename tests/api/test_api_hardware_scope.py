@@ -61,10 +61,11 @@ def foreign(text: str) -> set[str]:
 
 async def test_no_read_tells_of_nodes_outside(real: RealService, scoped: httpx.AsyncClient) -> None:
     assert len(READS) >= 20
+    own = (await get(scoped, "/v1/alerts"))["items"][0]["id"]
     for path in READS:
         if "{operation}" in path or path == "/v1/hardware/controller":
             continue
-        where = path.format(name="n00001", dump=real.dump)
+        where = path.format(name="n00001", dump=real.dump, ident=own)
         answer = await scoped.get(where, params=NEEDED.get(path))
         assert answer.status_code == 200, (path, answer.text)
         assert foreign(answer.text) == set(), path
@@ -73,7 +74,14 @@ async def test_no_read_tells_of_nodes_outside(real: RealService, scoped: httpx.A
 async def test_what_is_outside_is_answered_just_as_what_is_nowhere(
     real: RealService, scoped: httpx.AsyncClient
 ) -> None:
+    async with real.client() as admin:
+        others = [one["id"] for one in (await get(admin, "/v1/alerts"))["items"] if one["node"] == "n00010"]
     for path in READS:
+        if "{ident}" in path:
+            hidden, missing = [await scoped.get(path.format(ident=ident)) for ident in (others[0], "ab" * 10)]
+            assert (hidden.status_code, missing.status_code) == (404, 404), hidden.text
+            assert hidden.json()["detail"] == missing.json()["detail"]
+            continue
         if "{name}" in path:
             pairs = [(path.format(name=name, dump=real.dump), {}) for name in ("n00010", "n00099")]
         elif path == "/v1/hardware/controller":
@@ -98,13 +106,13 @@ async def test_what_is_outside_is_answered_just_as_what_is_nowhere(
 async def test_counts_are_of_ones_own(real: RealService, scoped: httpx.AsyncClient) -> None:
     async with real.client() as admin:
         assert (await get(admin, "/v1/alerts"))["open"] >= 20
-        everything = await get(admin, "/v1/hardware/controllers")
+        everything = await get(admin, "/v1/hardware/bmcs")
         assert everything["total"] > 20
     assert {alert["node"] for alert in (await get(scoped, "/v1/alerts"))["items"]} == set(OWN)
     assert (await get(scoped, "/v1/alerts", limit=1))["open"] == len((await get(scoped, "/v1/alerts"))["items"])
-    page = await get(scoped, "/v1/hardware/controllers", limit=3)
+    page = await get(scoped, "/v1/hardware/bmcs", limit=3)
     assert (page["total"], len(page["items"])) == (4, 3)
-    rest = await get(scoped, "/v1/hardware/controllers", limit=3, cursor=page["next"])
+    rest = await get(scoped, "/v1/hardware/bmcs", limit=3, cursor=page["next"])
     assert (len(rest["items"]), rest["next"]) == (1, None)
     assert {hit["node"] for hit in (await get(scoped, "/v1/consoles/search", text="panic"))["items"]} == set(OWN)
     assert [item["node"] for item in (await get(scoped, "/v1/consoles"))["items"]] == OWN

@@ -27,9 +27,9 @@ async def test_discovery_is_a_job_and_what_it_finds_is_there(site: RealService) 
         await site.service.operations.wait(job)
         report = (await client.get(f"/v1/hardware/discover/{job}")).json()
         assert (report["found"], report["adopted"], report["job"]) == (2, 2, job)
-        first = (await client.get("/v1/hardware/controllers?limit=1")).json()
+        first = (await client.get("/v1/hardware/bmcs?limit=1")).json()
         assert (first["items"][0]["address"], first["total"]) == (first_at, 2)
-        second = (await client.get(f"/v1/hardware/controllers?limit=1&cursor={first['next']}")).json()
+        second = (await client.get(f"/v1/hardware/bmcs?limit=1&cursor={first['next']}")).json()
         assert (second["items"][0]["address"], second["next"]) == (second_at, None)
         (name,), (other,) = (page["items"][0]["nodes"] for page in (first, second))
         assert {name, other} == {"h1", "h2"}
@@ -37,7 +37,7 @@ async def test_discovery_is_a_job_and_what_it_finds_is_there(site: RealService) 
         kinds = {part["kind"] for part in one["components"]}
         assert {"system", "processor", "memory", "nic"} <= kinds
         shown = (await client.get(f"/v1/nodes/{name}/hardware")).json()
-        assert (shown["controller"], bool(shown["serial"])) == (first_at, True)
+        assert (shown["bmc"], bool(shown["serial"])) == (first_at, True)
         parts = (await client.get(f"/v1/hardware/components?select={other}&kind=memory")).json()
         assert {part["node"] for part in parts["items"]} == {other}
         history = (await client.get("/v1/hardware/history")).json()["items"]
@@ -61,6 +61,6 @@ async def test_bad_requests_say_what_is_wrong(site: RealService) -> None:
 async def test_only_who_may_discovers_and_forgets(site: RealService) -> None:
     for role in ("viewer", "operator"):
         async with site.client("front", await site.token(role)) as client:  # type: ignore[arg-type]
-            assert (await client.get("/v1/hardware/controllers")).status_code == 200
+            assert (await client.get("/v1/hardware/bmcs")).status_code == 200
             assert (await client.post("/v1/hardware/discover", json={"known": True})).status_code == 403
             assert (await client.delete("/v1/hardware/controller?address=x")).status_code == 403

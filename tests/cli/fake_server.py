@@ -54,6 +54,7 @@ class FakeServer:
         self.store_check: Json = {"ok": True, "problems": [], "revision": 7}
         self.log_level = "info"
         self.canaries: list[Json] = []
+        self.troubles: list[str] = []
         self.job_above = 1000
         self.revision = 10
         self.page_size = 10_000
@@ -347,20 +348,57 @@ def set_desires(fake: FakeServer, call: Call) -> tuple[int, Json]:
 
 
 def apply_documents(fake: FakeServer, call: Call) -> Json:
-    body = call.fields("documents prune dry_run")
-    changes = []
+    body = {"groups": [], "nodes": [], "prune": False} | call.fields("documents prune dry_run nodes groups")
+    changes = _applied_nodes(fake, body) + _applied_groups(fake, body)
+    known = {*fake.groups, *(group["name"] for group in body["groups"])}
     for document in body["documents"]:
         old = fake.documents.get(document["name"])
         action = "created" if old is None else "unchanged" if old == document else "changed"
-        changes.append({"name": document["name"], "action": action, "nodes": len(fake.nodes), "detail": ""})
+        group = document["select"].removeprefix("@")
+        missing = [group] if document["select"].startswith("@") and group not in known else []
+        changes.append(_applied("desire", document["name"], action, len(fake.nodes), missing))
     if body["prune"]:
         gone = set(fake.documents) - {document["name"] for document in body["documents"]}
-        changes += [{"name": name, "action": "deleted", "nodes": 0, "detail": ""} for name in sorted(gone)]
+        changes += [_applied("desire", name, "deleted", 0) for name in sorted(gone)]
     if not body["dry_run"]:
         if body["prune"]:
             fake.documents.clear()
         fake.documents |= {document["name"]: document for document in body["documents"]}
     return {"changes": changes, "dry_run": body["dry_run"], "revision": fake.revision}
+
+
+def _applied(kind: str, name: str, action: str, nodes: int, missing: list[str] | None = None) -> Json:
+    return {"kind": kind, "name": name, "action": action, "nodes": nodes, "detail": "", "missing": missing or []}
+
+
+def _applied_nodes(fake: FakeServer, body: Json) -> list[Json]:
+    fresh = [spec for spec in body["nodes"] if spec["name"] not in fake.nodes]
+    there = [spec for spec in body["nodes"] if spec["name"] in fake.nodes]
+    stale = [spec for spec in there if any(fake.nodes[spec["name"]][key] != value for key, value in spec.items())]
+    if not body["dry_run"]:
+        for spec in fresh:
+            fake.add_node(**spec)
+        for spec in stale:
+            fake.nodes[spec["name"]].update(spec)
+    found = [
+        _applied("node", fold(spec["name"] for spec in specs), action, len(specs))
+        for specs, action in ((fresh, "created"), (stale, "changed"))
+        if specs
+    ]
+    same = len(there) - len(stale)
+    return found + ([_applied("node", "", "unchanged", same)] if same else [])
+
+
+def _applied_groups(fake: FakeServer, body: Json) -> list[Json]:
+    found = []
+    for group in body["groups"]:
+        old = fake.groups.get(group["name"])
+        made = {"description": "", **(old or {"count": 0, "revision": 1}), **group}
+        action = "created" if old is None else "unchanged" if old == made else "changed"
+        found.append(_applied("group", group["name"], action, 0))
+        if not body["dry_run"]:
+            fake.groups[group["name"]] = made
+    return found
 
 
 def hold_nodes(fake: FakeServer, call: Call) -> Json:
@@ -501,6 +539,7 @@ def show_status(fake: FakeServer, call: Call) -> Json:
         "freezes": len(fake.freezes),
         "holds": 0,
         "canaries": fake.canaries,
+        "troubles": fake.troubles,
         "revision": fake.revision,
     }
 

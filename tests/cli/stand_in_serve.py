@@ -2,13 +2,14 @@
 
     stand_in_serve.py [--die | --deaf | --lingers] serve --state-dir DIR [--simulated N] ...
 
-Nodes converge a few at a time whenever somebody asks for the status. ``--die`` ends at once with a last word;
-``--deaf`` does not heed SIGTERM and leaves a child of its own behind; ``--lingers`` answers no more after SIGTERM, but
-stays until there is a file ``let-go``.
+Nodes converge a few at a time whenever somebody asks for the status; documents are kept when it is told to end.
+``--die`` ends at once with a last word; ``--deaf`` does not heed SIGTERM and leaves a child of its own behind;
+``--lingers`` answers no more after SIGTERM, but stays until there is a file ``let-go``.
 """
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -48,10 +49,13 @@ def main() -> int:
     with FakeServer(directory / "admin.sock") as fake:
         for number in range(int(arguments[arguments.index("--simulated") + 1]) if "--simulated" in arguments else 0):
             fake.add_node(f"n{number}", state="converging")
+        kept = directory / "documents.json"
+        fake.documents |= json.loads(kept.read_text()) if kept.exists() else {}
         (directory / "arguments").write_text("\n".join(arguments))
         if "--listen" in arguments:
             (directory / "url").write_text(f"https://{arguments[arguments.index('--listen') + 1]}\n")
         ended.wait()
+        kept.write_text(json.dumps(fake.documents))
     (directory / "admin.sock").unlink()
     while "--lingers" in arguments and not (directory / "let-go").exists():
         time.sleep(0.01)

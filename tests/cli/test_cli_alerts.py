@@ -50,6 +50,12 @@ class Hardware:
         self.queries.append(call.query)
         return {"items": self.alerts, "next": "", "open": 2}
 
+    def get_alert(self, _: FakeServer, call: Call) -> Json:
+        found = [alert for alert in self.alerts if alert["id"] == call.name]
+        if not found:
+            raise Refusal(404, "no such alert", title="Not found")
+        return found[0]
+
     def acknowledge(self, _: FakeServer, call: Call) -> Json:
         for alert in self.alerts:
             if alert["id"] in call.body["ids"]:
@@ -78,6 +84,7 @@ def hardware(monkeypatch: pytest.MonkeyPatch) -> Hardware:
     routes = [
         ("GET", "/v1/hardware/events", "select severity since limit cursor", found.list_events),
         ("GET", "/v1/alerts", "all limit cursor", found.list_alerts),
+        ("GET", "/v1/alerts/([^/]+)", "", found.get_alert),
         ("POST", "/v1/alerts/acknowledge", "", found.acknowledge),
         ("GET", "/v1/webhooks", "", found.list_webhooks),
         ("PUT", "/v1/webhooks/([^/]+)", "", found.put_webhook),
@@ -103,6 +110,17 @@ def test_alerts_are_acknowledged_by_id_or_all_that_are_open(server: FakeServer, 
     assert run("alert", "ack", "nope").code == 1
     assert run("alert", "ack").code == 2
     assert run("alert", "ack", "a1", "--all").code == 2
+
+
+def test_one_alert_is_shown_with_all_that_is_known_of_it(server: FakeServer, hardware: Hardware, run: Run) -> None:
+    hardware.alerts[0] |= {"by": "alice", "note": "fan ordered", "fields": {"sensor": "FAN 2"}}
+    shown = run("alert", "show", "a1")
+    assert shown.code == 0
+    lines = {line.split("  ")[0]: line.split("  ")[-1].strip() for line in shown.lines}
+    assert (lines["message"], lines["looked after by"], lines["sensor"]) == ("hot", "alice: fan ordered", "FAN 2")
+    assert run("alert", "show", "a1", "--json").json["id"] == "a1"
+    assert "\x1b" not in run("alert", "show", "a3").out
+    assert run("alert", "show", "nope").code == 1
 
 
 def test_the_address_of_a_webhook_can_come_from_standard_input(

@@ -49,7 +49,7 @@ def test_everything_is_created_then_nothing_changes(server: FakeServer, run: Run
     assert server.documents["ready"]["set"] == {"power": ["on"]}
     second = run("apply", "-f", site)
     assert second.out == "0 changed, 3 unchanged\n"
-    assert [request[0] for request in server.requests[-3:]] == ["GET", "GET", "POST"]
+    assert [request[:2] for request in server.requests] == [("POST", "/v1/apply")] * 2, "one request for all of it"
 
 
 def test_a_dry_run_changes_nothing(server: FakeServer, run: Run, site: Path) -> None:
@@ -58,17 +58,10 @@ def test_a_dry_run_changes_nothing(server: FakeServer, run: Run, site: Path) -> 
     assert (server.nodes, server.groups, server.documents) == ({}, {}, {})
 
 
-def test_only_nodes_that_differ_are_changed_at_the_revision_that_was_seen(
-    server: FakeServer, run: Run, site: Path
-) -> None:
+def test_only_nodes_that_differ_are_changed(server: FakeServer, run: Run, site: Path) -> None:
     run("apply", "-f", site)
     server.nodes["n2"]["role"] = "login"
-    before = server.nodes["n2"]["revision"]
-    result = run("apply", "-f", site)
-    assert actions(result.lines) == [["node", "n2", "changed"]]
-    puts = [request for request in server.requests if request[0] == "PUT" and "/nodes/" in request[1]]
-    assert [request[1] for request in puts] == ["/v1/nodes/n2"]
-    assert puts[0][2]["if-match"] == f'"{before}"'
+    assert actions(run("apply", "-f", site).lines) == [["node", "n2", "changed"]]
     assert server.nodes["n2"]["role"] == "compute"
 
 
@@ -84,25 +77,46 @@ def test_what_a_file_does_not_say_of_a_node_stays(server: FakeServer, run: Run, 
     assert run("apply", "-f", file).out == "0 changed, 1 unchanged\n"
 
 
-def test_a_node_that_somebody_else_changed_meanwhile_is_reported(server: FakeServer, run: Run, site: Path) -> None:
-    run("apply", "-f", site)
-    server.nodes["n2"]["role"] = "login"
-    server.faults.append(lambda handler: False)  # the listing
-    server.refuse_next(412, "it has changed since", title="Precondition failed")
+@pytest.mark.parametrize(
+    ("where", "place"),
+    [
+        ("node n2: location", "line 1 document 1"),
+        ("group gpu: n9", "line 6 document 2"),
+        ("document 'ready': image=v9", "line 11 document 3"),
+        ("body data.documents[0].set", "line 11 document 3"),
+        ("$.groups[0].members", "line 6 document 2"),
+    ],
+)
+def test_what_the_service_says_is_wrong_names_the_file_the_line_and_the_document(
+    server: FakeServer, run: Run, site: Path, where: str, place: str
+) -> None:
+    server.refuse_next(400, "that is wrong", where=where)
     result = run("apply", "-f", site)
     assert result.code == 1
-    assert actions(result.lines) == [["node", "n2", "failed"]]
-    assert "it has changed since" in result.out
+    assert f"{site} {place}: {where}" in result.err.replace("\n", "")
+    assert "that is wrong" in result.err
 
 
-def test_groups_are_compared_by_their_members(server: FakeServer, run: Run, tmp_path: Path) -> None:
-    server.groups["g"] = {"name": "g", "members": "n[1-2]", "description": "", "count": 2, "revision": 1}
-    file = tmp_path / "g.yaml"
-    file.write_text("kind: group\nname: g\nmembers: n2,n1\n")
-    assert run("apply", "-f", file).out == "0 changed, 1 unchanged\n"
-    file.write_text("kind: group\nname: g\nmembers: n1\n")
-    assert actions(run("apply", "-f", file).lines) == [["group", "g", "changed"]]
-    assert server.groups["g"]["members"] == "n1"
+def test_a_document_about_a_group_that_is_not_there_is_told_so(server: FakeServer, run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "d.yaml"
+    file.write_text("kind: desire\nname: d\nselect: '@gpus'\nset: {power: on}\n")
+    for result in (run("apply", "-f", file, "--dry-run"), run("apply", "-f", file)):
+        assert result.code == 0
+        assert f"{file} line 1 document 1: there is no group gpus" in result.err.replace("\n", "")
+
+
+def test_many_nodes_are_all_checked_before_the_first_is_written(
+    server: FakeServer, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("strata.fleet.desires.commands.apply.PART", 2)
+    file = tmp_path / "n.yaml"
+    file.write_text("kind: nodes\nnodes: n[1-5]\n")
+    server.faults.append(lambda handler: False)
+    server.refuse_next(409, "location is that of n9", where="node n3")
+    assert run("apply", "-f", file).code != 0
+    assert server.nodes == {}
+    assert run("apply", "-f", file).code == 0
+    assert len(server.nodes) == 5
 
 
 def test_pruning_deletes_documents_that_no_file_holds(server: FakeServer, run: Run, site: Path) -> None:
@@ -130,7 +144,7 @@ def test_a_bad_file_changes_nothing_at_all(server: FakeServer, run: Run, tmp_pat
     bad.write_text("kind: desire\nname: x\n")
     result = run("apply", "-f", site, "-f", bad)
     assert result.code == 1
-    assert "bad.yaml document 1" in result.err
+    assert "bad.yaml line 1 document 1" in result.err
     assert server.requests == []
 
 
@@ -140,15 +154,3 @@ def test_documents_are_listed_shown_and_deleted(server: FakeServer, run: Run, si
     assert "select    @gpu" in run("document", "show", "ready").out
     assert run("document", "delete", "ready").out == "deleted document ready\n"
     assert run("document", "show", "ready").code == 1
-
-
-def test_an_address_that_the_file_leaves_to_the_service_is_no_difference(
-    server: FakeServer, run: Run, tmp_path: Path
-) -> None:
-    file = tmp_path / "n1.yaml"
-    file.write_text("kind: node\nname: n1\ninterfaces: [{mac: 52-54-00-00-00-0A, name: boot}]\n")
-    run("apply", "-f", file)
-    server.nodes["n1"]["interfaces"] = [{"mac": "52:54:00:00:00:0a", "name": "boot", "address": "10.77.0.10"}]
-    assert run("apply", "-f", file).out == "0 changed, 1 unchanged\n"
-    server.nodes["n1"]["interfaces"][0]["mac"] = "52:54:00:00:00:0b"
-    assert run("apply", "-f", file).lines[-1] == "1 changed, 0 unchanged"

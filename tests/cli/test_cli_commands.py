@@ -275,6 +275,12 @@ def test_status_says_who_waits_for_which_canary(server: FakeServer, run: Run) ->
     assert "canaries    7 nodes wait for n1, 1 node waits for n9" in run("status").out
 
 
+def test_status_begins_with_what_is_in_trouble(server: FakeServer, run: Run) -> None:
+    server.troubles = ["the store takes no writes: no answer in 5 s", "the disk of /s is full: 1 MiB of 1 GiB are free"]
+    lines = run("status").lines
+    assert [line.split(maxsplit=1) for line in lines[:2]] == [["trouble", said] for said in server.troubles]
+
+
 def test_the_log_level_is_shown_and_switched(server: FakeServer, run: Run) -> None:
     assert run("log-level").out == "info\n"
     assert run("log-level", "debug").out == "debug\n"

@@ -28,7 +28,7 @@ SUMMARY = {
 def part(ident: str, kind: str, parent: str = "", **more: Any) -> Json:
     empty = {"slot": "", "vendor": "", "model": "", "part": "", "serial": "", "firmware": "", "shape": ""}
     return {
-        "controller": "https://bmc1", "node": "n1", "id": ident, "kind": kind, "name": ident, "parent": parent, **empty,
+        "bmc": "https://bmc1", "node": "n1", "id": ident, "kind": kind, "name": ident, "parent": parent, **empty,
         "health": "ok", "macs": [], "facts": {}, **more,
     }  # fmt: skip
 
@@ -45,7 +45,7 @@ REPORT: Json = {
     "not_understood": {"OutletGroup": 1, "ResourceBlock": 4},
 }  # fmt: skip
 CHANGE = {
-    "time": 1_700_000_000.0, "what": "swapped", "controller": "https://bmc1", "node": "n1", "component": "/s/d1",
+    "time": 1_700_000_000.0, "what": "swapped", "bmc": "https://bmc1", "node": "n1", "component": "/s/d1",
     "kind": "memory", "old": "M1", "new": "M9", "detail": "DIMM1",
 }  # fmt: skip
 CONFLICT = {
@@ -68,7 +68,7 @@ class Hardware:
         return [
             ("POST", "/v1/hardware/discover", "", self.discover),
             ("GET", "/v1/hardware/discover/([^/]+)", "", lambda fake, call: self.report),
-            ("GET", "/v1/hardware/controllers", "limit cursor", lambda fake, call: {"items": [SUMMARY], "next": None}),
+            ("GET", "/v1/hardware/bmcs", "limit cursor", lambda fake, call: {"items": [SUMMARY], "next": None}),
             ("GET", "/v1/hardware/controller", "address", lambda f, c: {"summary": SUMMARY, "components": PARTS}),
             ("DELETE", "/v1/hardware/controller", "address", self.forget),
             ("GET", "/v1/nodes/([^/]+)/hardware", "", self.of_node),
@@ -84,7 +84,7 @@ class Hardware:
 
     def of_node(self, fake: FakeServer, call: Call) -> Json:
         return {
-            "node": call.name, "controller": "https://bmc1", "identity": IDENTITY, "seen": 1_700_000_000.0,
+            "node": call.name, "bmc": "https://bmc1", "identity": IDENTITY, "seen": 1_700_000_000.0,
             "serial": "S1", "uuid": "u1", "components": PARTS,
         }  # fmt: skip
 

@@ -39,6 +39,10 @@ def node(name: str, power: float | None, **more: Any) -> Json:
 
 def a_job(**more: Any) -> Json:
     return {
+        "drawn": [
+            {"minutes": minutes, "least": 100.0, "average": 150.0, "most": 200.0} for minutes in (0, 60, 30, 15, 1)
+        ],
+        "allocated": 9e6,
         "job": "7", "apid": "", "user": "ada", "name": "cfd", "nodeset": "n[1-2]", "nodes": 2, "start": 1.7e9,
         "end": 1.7e9 + 3600, "runs": 1, "seconds": 3600.0, "suspended": 0.0, "joules": 7.2e6, "known": 1.0,
         "error": 3.6e4, "average": 2000.0, "peak": 2400.0, "energy": SPREAD, "power": SPREAD, "highest": SPREAD,

@@ -58,8 +58,8 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, *flags: str) -> None:
     monkeypatch.setattr(ps, "command", command)
 
 
-def kill(process: ps.Process) -> None:
-    os.kill(process.pid, signal.SIGKILL)
+def kill(process: ps.Process, how: signal.Signals = signal.SIGKILL) -> None:
+    os.kill(process.pid, how)
     os.waitpid(process.pid, 0)
 
 
@@ -76,7 +76,7 @@ def test_up_brings_a_fleet_to_ready_and_says_where_to_look(state: Path, run: Run
     assert result.lines[0].startswith("Strata is up after ")
     assert result.lines[0].endswith(": 8 ready.")
     assert str(state / "admin.sock") in result.out
-    assert "strata down" in result.out
+    assert "strata stop" in result.out
     assert "ready: 8/8" in result.err
     assert run("status", "--json").json["by_state"] == {"ready": 8}
     asked = (state / "arguments").read_text().split("\n")
@@ -85,13 +85,13 @@ def test_up_brings_a_fleet_to_ready_and_says_where_to_look(state: Path, run: Run
     simulator = asked[asked.index("--simulator") + 1]
     assert json.loads((state / up_simulated.SIMULATOR_LOG).read_text()) == {"address": simulator, "nodes": 8}
     assert simulator in result.out
-    assert run("down").code == 0
+    assert run("down", "--delete").code == 0
 
 
 def test_down_stops_the_service_and_leaves_nothing(state: Path, run: Run, short_dir: Path) -> None:
     run("up", "--simulated", "--nodes", "1", "--no-tls")
     service, simulator = both(state)
-    result = run("down")
+    result = run("down", "--delete")
     assert result.lines == [
         f"stopped the service (pid {service.pid})",
         f"stopped the simulator (pid {simulator.pid})",
@@ -102,13 +102,76 @@ def test_down_stops_the_service_and_leaves_nothing(state: Path, run: Run, short_
     assert list(short_dir.iterdir()) == []
 
 
+def test_stop_keeps_everything_and_up_goes_on_with_it(state: Path, run: Run) -> None:
+    run("up", "--simulated", "--nodes", "3", "--no-tls")
+    document = state / "mine.yaml"
+    document.write_text("kind: desire\nname: up\nselect: '*'\nset: {power: off}\n")
+    changed = run("apply", "-f", document)
+    assert changed.code == 0, changed.err
+    service, simulator = both(state)
+    result = run("stop")
+    assert result.lines == [
+        f"stopped the service (pid {service.pid})",
+        f"stopped the simulator (pid {simulator.pid})",
+        f"kept {state}: 'strata up' goes on with it, 'strata down --delete' deletes it",
+    ]
+    assert not service.alive and not simulator.alive
+    assert "started nothing" in run("stop").out
+    again = run("up", "--no-tls")
+    assert again.code == 0, again.err
+    assert run("status", "--json").json["by_state"] == {"ready": 3}
+    run("stop")
+    assert json.loads((state / "documents.json").read_text())["up"]["set"] == {"power": ["off"]}, "as somebody made it"
+    run("down", "--delete")
+
+
+def test_down_without_a_terminal_keeps_what_it_stops(state: Path, run: Run) -> None:
+    run("up", "--simulated", "--nodes", "1", "--no-tls")
+    service, _ = both(state)
+    assert "'strata down --delete' deletes it" in run("down", stdin="y\n").lines[-1]
+    assert not service.alive
+    assert (state / background.MARK).exists()
+    assert run("down", "--delete").lines[-1] == f"removed {state}"
+
+
+@pytest.mark.parametrize(("answer", "kept"), [("y\n", False), ("n\n", True), ("\n", True)])
+def test_down_on_a_terminal_asks_before_it_deletes(
+    state: Path, run: Run, monkeypatch: pytest.MonkeyPatch, answer: str, kept: bool
+) -> None:
+    run("up", "--simulated", "--nodes", "1", "--no-tls")
+    asked: list[str] = []
+    monkeypatch.setattr(updown.click, "confirm", lambda text, **_: asked.append(text) or answer == "y\n")
+    monkeypatch.setattr(updown, "_at_terminal", lambda: True)
+    run("down")
+    assert len(asked) == 1 and "images, keys, history and audit log" in asked[0]
+    assert state.exists() is kept
+    monkeypatch.setattr(updown, "_at_terminal", lambda: False)
+    run("down", "--delete")
+
+
+def test_another_size_for_a_fleet_that_is_there_is_refused_in_words(state: Path, run: Run) -> None:
+    run("up", "--simulated", "--nodes", "2", "--no-tls")
+    result = run("up", "--simulated", "--nodes", "5", "--no-tls")
+    assert result.code == 5
+    assert "the simulated fleet here has 2 nodes, and stays so" in result.err
+    run("down", "--delete")
+
+
+def test_an_empty_service_that_was_stopped_is_an_empty_one_again(state: Path, run: Run) -> None:
+    run("up", "--empty", "--no-tls")
+    run("stop")
+    result = run("up", "--no-tls")
+    assert (result.code, result.lines[0].endswith("no nodes.")) == (0, True), result.err
+    run("down", "--delete")
+
+
 @pytest.mark.parametrize("killed", [(0,), (1,), (0, 1)])
 def test_down_works_when_a_process_was_killed(state: Path, run: Run, short_dir: Path, killed: tuple[int, ...]) -> None:
     run("up", "--simulated", "--nodes", "1", "--no-tls")
     processes = both(state)
     for number in killed:
         kill(processes[number])
-    assert run("down").code == 0
+    assert run("down", "--delete").code == 0
     assert not any(process.alive for process in processes)
     assert list(short_dir.iterdir()) == []
 
@@ -117,9 +180,11 @@ def test_up_again_starts_only_what_was_killed(state: Path, run: Run) -> None:
     run("up", "--simulated", "--nodes", "4", "--seed", "3", "--no-tls")
     service, simulator = both(state)
     address = json.loads((state / up_simulated.SIMULATOR_LOG).read_text())
-    kill(service)
+    kill(service, signal.SIGTERM)
     assert run("up", "--simulated", "--no-tls").code == 0
     assert both(state)[0] != service
+    asked = (state / "arguments").read_text().split("\n")
+    assert asked[asked.index("--simulated") + 1] == "4", "the fleet is as large as its simulator"
     assert both(state)[1] == simulator
     service = both(state)[0]
     kill(simulator)
@@ -129,13 +194,13 @@ def test_up_again_starts_only_what_was_killed(state: Path, run: Run) -> None:
     assert both(state)[0] == service
     assert both(state)[1] != simulator
     assert json.loads((state / up_simulated.SIMULATOR_LOG).read_text()) == address
-    run("down")
+    run("down", "--delete")
 
 
 def test_down_twice_is_fine(state: Path, run: Run) -> None:
     run("up", "--simulated", "--nodes", "1", "--no-tls")
-    assert run("down").code == 0
-    result = run("down")
+    assert run("down", "--delete").code == 0
+    result = run("down", "--delete")
     assert (result.code, result.out) == (0, f"nothing to stop: there is no {state}\n")
 
 
@@ -146,30 +211,30 @@ def test_up_twice_keeps_the_one_that_runs(state: Path, run: Run) -> None:
     assert again.code == 0
     assert "already running" in again.err
     assert ps.load(state / background.SERVICE) == first
-    run("down")
+    run("down", "--delete")
 
 
 def test_a_directory_that_was_there_before_is_kept(state: Path, run: Run) -> None:
     state.mkdir(parents=True)
     (state / "strata.db").write_text("precious")
     run("up", "--simulated", "--nodes", "1", "--no-tls")
-    result = run("down")
+    result = run("down", "--delete")
     assert result.lines[-1] == f"kept {state}: 'strata up' did not make it"
     assert (state / "strata.db").read_text() == "precious"
-    assert {path.name for path in state.iterdir()} == {"strata.db", "arguments"}
+    assert {path.name for path in state.iterdir()} == {"strata.db", "arguments", "documents.json"}
 
 
 def test_an_empty_directory_that_was_there_before_is_emptied_again(state: Path, run: Run) -> None:
     state.mkdir(parents=True)
     run("up", "--simulated", "--nodes", "1", "--no-tls")
-    assert run("down").lines[-1] == f"emptied {state}, which was there before"
+    assert run("down", "--delete").lines[-1] == f"emptied {state}, which was there before"
     assert list(state.iterdir()) == []
 
 
 def test_a_parent_that_others_use_by_now_is_kept(state: Path, run: Run) -> None:
     run("up", "--simulated", "--nodes", "1", "--no-tls")
     (state.parent / "other").touch()
-    assert run("down").code == 0
+    assert run("down", "--delete").code == 0
     assert not state.exists()
     assert (state.parent / "other").exists()
 
@@ -180,7 +245,7 @@ def test_down_never_stops_a_stranger(state: Path, run: Run) -> None:
     assert running is not None
     running._replace(started=running.started + 1).save(state / background.SERVICE)
     (state / background.MARK).unlink()
-    result = run("down")
+    result = run("down", "--delete")
     assert result.lines[0] == "the service was already stopped"
     assert running.alive
     ps.stop(running, grace=5.0)
@@ -202,7 +267,7 @@ def test_a_service_that_dies_at_its_start_is_told_with_its_last_words(
     assert "exit code 3" in result.err
     assert "port 8443 is in use" in result.err
     assert "serve.log" in result.err
-    assert run("down").lines[-1] == f"removed {state}"
+    assert run("down", "--delete").lines[-1] == f"removed {state}"
 
 
 def test_down_stops_a_deaf_service_and_its_children(state: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,7 +276,7 @@ def test_down_stops_a_deaf_service_and_its_children(state: Path, run: Run, monke
     assert run("up", "--simulated", "--nodes", "1", "--no-tls").code == 0
     child = ps.find(int((state / "child").read_text()))
     assert child is not None
-    assert run("down").code == 0
+    assert run("down", "--delete").code == 0
     assert not child.alive
 
 
@@ -219,14 +284,14 @@ def test_a_fleet_that_does_not_get_there_in_time_is_exit_code_1(state: Path, run
     result = run("up", "--simulated", "--nodes", "50", "--no-tls", "--timeout", "0s")
     assert result.code == 1
     assert "converging" in result.lines[0]
-    run("down")
+    run("down", "--delete")
 
 
 def test_two_at_once_are_a_conflict_after_a_while(state: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(background, "LOCK_PATIENCE", 0.1)
     state.mkdir(parents=True)
     with background.locked(Output(), state):
-        assert run("down").code == 5
+        assert run("down", "--delete").code == 5
         assert run("up", "--simulated", "--no-tls").code == 5
 
 
@@ -276,12 +341,12 @@ def test_up_waits_for_a_down_that_is_at_work(state: Path, run: Run, at_work: Cal
     result = run("up", "--empty", "--no-tls")
     assert (result.code, result.err.count("waiting for it")) == (0, 1), result.err
     assert (state / background.MARK).is_file()
-    assert run("down").lines[-1] == f"removed {state}"
+    assert run("down", "--delete").lines[-1] == f"removed {state}"
 
 
 def test_down_waits_for_another_and_finds_nothing_left(state: Path, run: Run, at_work: Callable[..., None]) -> None:
     at_work(lambda: shutil.rmtree(state))
-    result = run("down")
+    result = run("down", "--delete")
     assert (result.code, result.lines) == (0, [f"nothing to stop: there is no {state}"])
     assert "waiting for it" in result.err
 
@@ -306,7 +371,7 @@ def test_up_waits_for_a_service_that_is_ending_and_starts_another(
     assert "it has ended: another one is started" in result.err
     assert ps.load(state / background.SERVICE) != first
     assert run("status").code == 0
-    run("down")
+    run("down", "--delete")
 
 
 def interrupt(*_: object, **__: object) -> None:
@@ -346,14 +411,14 @@ def test_interrupted_before_the_service_the_simulator_is_told_of(
     assert simulator is not None
     assert run("up", "--simulated", "--no-tls").code == 0
     assert ps.load(state / background.SIMULATOR) == simulator
-    run("down")
+    run("down", "--delete")
 
 
 @pytest.mark.parametrize(
     ("where", "said"),
     [
         ((background, "wait_ready"), "the service runs, but not all is set up: 'strata up' again does the rest"),
-        ((up_simulated, "bring_to_ready"), "the service goes on by itself; 'strata down' stops it"),
+        ((up_simulated, "bring_to_ready"), "the service goes on by itself; 'strata stop' stops it"),
     ],
 )
 def test_interrupted_when_the_service_runs_it_goes_on(
@@ -368,7 +433,7 @@ def test_interrupted_when_the_service_runs_it_goes_on(
     assert service.alive
     assert run("up", "--simulated", "--no-tls").code == 0
     assert both(state)[0] == service
-    run("down")
+    run("down", "--delete")
 
 
 def test_a_bad_address_makes_no_directory(state: Path, run: Run) -> None:
@@ -382,7 +447,7 @@ def test_the_callers_token_is_not_handed_on(state: Path, run: Run, monkeypatch: 
     running = ps.load(state / background.SERVICE)
     assert running is not None
     assert b"canary" not in Path(f"/proc/{running.pid}/environ").read_bytes()
-    run("down")
+    run("down", "--delete")
 
 
 def test_an_empty_service_has_no_nodes(state: Path, run: Run) -> None:
@@ -390,7 +455,7 @@ def test_an_empty_service_has_no_nodes(state: Path, run: Run) -> None:
     assert result.code == 0
     assert "--simulated" not in (state / "arguments").read_text()
     assert result.lines[0].endswith("no nodes.")
-    run("down")
+    run("down", "--delete")
 
 
 def test_the_front_door_takes_a_free_port_when_the_usual_one_is_taken(
@@ -403,4 +468,4 @@ def test_the_front_door_takes_a_free_port_when_the_usual_one_is_taken(
         result = run("up", "--simulated", "--nodes", "1")
     assert result.code == 0
     assert "https   https://127.0.0.1:0 (" in result.out  # what the stand-in made of it
-    run("down")
+    run("down", "--delete")

@@ -207,7 +207,7 @@ async def _discovery(fleet: Fleet) -> None:
     begun = await fleet.post("/v1/hardware/discover", known=True)
     job = await fleet.service.operations.wait(begun["id"])
     assert job.state == "done", job
-    answer = await fleet.client.get("/v1/hardware/controllers", params={"limit": 1000})
+    answer = await fleet.client.get("/v1/hardware/bmcs", params={"limit": 1000})
     assert answer.status_code == 200, answer.text
     found = {item["address"].rpartition("/")[2]: item for item in answer.json()["items"]}
     assert set(fleet.healthy) <= set(found)
@@ -276,3 +276,33 @@ async def test_whatever_is_raised_in_the_work_for_one_node_is_the_result_of_that
         assert expand(report["outcome"]["done"]) == others and told in lines(report["outcome"])[broken]
         await until(lambda: BAD in fleet.alerts(broken))
         assert {name: fleet.alerts(name) for name in others} == {name: {} for name in others}
+
+
+@pytest.mark.slow
+async def test_every_bmc_that_dies_has_an_alert_though_nobody_polls_it_for_a_long_while(tmp_path: Path) -> None:
+    async with the_fleet(tmp_path, 20) as fleet:
+        assert fleet.hub.poller is not None
+        fleet.hub.poller.settings = PollSettings(fast=3600.0, slow=3600.0)
+        for name in fleet.names:
+            fleet.server.prank(name).always = set()
+        facts = fleet.service.controller.engine.table.columns["power"]
+        await until(lambda: (facts.fact[:20] != 0).all())
+        dead = fleet.names[::2]
+        for name in dead:
+            fleet.server.prank(name).always = {Trick.SILENT}
+        fleet.service.controller.look_soon(fleet.names)
+
+        def told() -> bool:
+            fleet.service.silences.reckon()
+            return all(SILENT in fleet.alerts(name) for name in dead)
+
+        await until(told)
+        assert not any(fleet.alerts(name) for name in fleet.names[1::2])
+        for name in dead:
+            fleet.server.prank(name).always = set()
+
+        def over() -> bool:
+            fleet.service.silences.reckon()
+            return not any(fleet.alerts(name) for name in fleet.names)
+
+        await until(over)

@@ -137,9 +137,9 @@ async def test_applying_documents_tells_what_changed_and_prunes_only_when_asked(
         await fleet.settled()
         wanted = [document("a"), document("b", "v2", priority=3), document("d")]
         revision = await fleet.store.revision()
-        dry = await edits.apply_documents(wanted, "bob", prune=True, dry_run=True)
+        dry = await edits.apply(wanted, "bob", prune=True, dry_run=True)
         assert await fleet.store.revision() == revision and dry.dry_run
-        done = await edits.apply_documents(wanted, "bob", prune=True)
+        done = await edits.apply(wanted, "bob", prune=True)
         assert done.changes == dry.changes
         assert [(c.name, c.action, c.nodes) for c in done.changes] == [
             ("a", "unchanged", 2),
@@ -152,14 +152,14 @@ async def test_applying_documents_tells_what_changed_and_prunes_only_when_asked(
         await fleet.settled()
         assert sorted(fleet.registry.desires.documents) == ["a", "b", "d"]
         assert fleet.registry.desires.documents["a"].document.author == "alice", "an unchanged one keeps its author"
-        again = await edits.apply_documents([document("a")], "bob")
+        again = await edits.apply([document("a")], "bob")
         assert {c.action for c in again.changes} == {"unchanged"} and await fleet.store.revision() == done.revision
 
 
 async def test_a_document_given_twice_is_refused() -> None:
     async with a_fleet("n1") as fleet:
         with pytest.raises(BadRequest, match="twice"):
-            await fleet.edits.apply_documents([document("a"), document("a", "v2")], "alice")
+            await fleet.edits.apply([document("a"), document("a", "v2")], "alice")
 
 
 async def test_a_document_is_replaced_and_deleted_only_by_who_has_seen_it() -> None:

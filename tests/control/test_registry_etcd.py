@@ -31,7 +31,7 @@ async def test_a_fleet_fits_through_small_transactions(etcd_cluster: EtcdCluster
         await fleet.edits.put_group("g", everyone[::2], "alice")
         await fleet.settled()
         documents = [DesireDocument(name=f"d{i}", select="@g", set={"os": ("down",)}, priority=i) for i in range(150)]
-        await fleet.edits.apply_documents(documents, "alice")
+        await fleet.edits.apply(documents, "alice")
         assert len((await fleet.edits.release(everyone[:200], "bob")).nodes) == 200
         await fleet.edits.delete_node("n0250", "bob")
         await fleet.settled()

@@ -261,7 +261,7 @@ async def test_a_bad_document_is_refused_and_nothing_is_written(document: Desire
         revision = await fleet.store.revision()
         for attempt in (
             fleet.edits.put_document(document, "alice"),
-            fleet.edits.apply_documents([document], "alice"),
+            fleet.edits.apply([document], "alice"),
         ):
             with pytest.raises(BadRequest) as caught:
                 await attempt

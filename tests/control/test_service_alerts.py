@@ -145,6 +145,24 @@ async def test_alerts_are_worst_first_and_those_outside_the_scope_are_not_there(
     assert (done.state, done.by, done.note) == ("acknowledged", "eve", "looking")
 
 
+async def test_one_alert_is_shown_open_or_over_and_one_outside_the_scope_is_not_there(bench: Bench) -> None:
+    await bench.happens(event("n1", "critical", key="fan"), event("n3", key="psu"))
+    shown = {alert.node: alert for alert in bench.hub.alerts.alerts.values()}
+    one = await bench.service.alert(SCOPED, shown["n1"].id)
+    assert (one.node, one.key, one.state) == ("n1", "fan", "open")
+    await bench.happens(event("n1", "ok", key="fan"))
+    assert (await bench.service.alert(SCOPED, shown["n1"].id)).state == "over"
+    assert (await bench.service.alert(LOCAL_ADMIN, shown["n3"].id)).key == "psu"
+    with pytest.raises(NotFound) as outside:
+        await bench.service.alert(SCOPED, shown["n3"].id)
+    with pytest.raises(NotFound) as nowhere:
+        await bench.service.alert(SCOPED, "ab")
+    assert outside.value.detail == nowhere.value.detail
+    async with bench.client() as client:
+        assert (await client.get(f"/v1/alerts/{shown['n3'].id}")).json()["key"] == "psu"
+        assert (await client.get("/v1/alerts/ab")).status_code == 404
+
+
 async def test_pages_of_alerts_fit_together(bench: Bench) -> None:
     await bench.happens(*(event("n1", ("warning", "critical")[i % 2], key=f"k{i}") for i in range(25)))  # type: ignore[arg-type]
     await bench.happens(event("n1", "ok", key="k3"))

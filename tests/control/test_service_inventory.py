@@ -288,7 +288,7 @@ async def test_a_swapped_controller_waits_for_a_person(ground: Ground) -> None:
     assert report.swapped == 1
     assert f"--accept {address}" in errors[address]
     [conflict] = await ground.service.conflicts(ADMIN)
-    assert (conflict.what, conflict.value, conflict.where) == ("controller-swapped", "OTHER", (address, "n00001"))
+    assert (conflict.what, conflict.value, conflict.where) == ("bmc-swapped", "OTHER", (address, "n00001"))
     assert (await ground.service.of_node(ADMIN, "n00001")).serial == "S1", "the old record stands"
     report, _ = await ground.discover(accept=(address,))
     assert await ground.service.conflicts(ADMIN) == []
@@ -373,7 +373,7 @@ async def test_components_are_filtered_and_paged(ground: Ground) -> None:
 async def test_what_was_found_before_it_was_a_node_is_in_the_history_of_the_node(ground: Ground) -> None:
     await ground.discover(addresses=(ground.fake.machine(1), ground.fake.machine(2)), adopt=True)
     [change] = await ground.service.history(ADMIN, "n00001", None, 10)
-    assert (change.what, change.node, change.controller) == ("added", "n00001", "https://bmc1")
+    assert (change.what, change.node, change.bmc) == ("added", "n00001", "https://bmc1")
 
 
 async def test_controllers_are_paged_by_address(ground: Ground) -> None:

@@ -30,6 +30,7 @@ from strata.power.policies.service import PolicyService
 from strata.power.queue.service import PowerQueue
 from strata.power.series.records import Samples
 from strata.power.series.series import Series
+from strata.power.telemetry.columns import PowerColumns
 from strata.power.telemetry.service import PowerService
 from strata.store.audit import Ledger
 from support.rooms import api_services
@@ -67,7 +68,8 @@ class Bench:
         nodes.view = view
         nodes.store, nodes.ledger = fleet.store, Ledger(fleet.store)
         self.power = PowerService(nodes, series, lambda: 10.0)
-        self.jobs = PowerJobs(nodes, series, intervals, lambda: 10.0)
+        self.columns = PowerColumns()
+        self.jobs = PowerJobs(nodes, series, intervals, lambda: 10.0, self.columns)
         self.queue = PowerQueue(nodes)
         self.book = PolicyRecords(fleet.store, nodes.ledger)
         self.policies = PolicyService(nodes, self.book, None)  # type: ignore[arg-type]
@@ -264,7 +266,41 @@ async def test_a_job_used_what_its_nodes_used_while_it_ran(bench: Bench) -> None
     assert (found.nodeset, found.nodes, found.user, found.seconds) == ("n[1-2]", 2, "ada", 1000)
     assert (found.power.least_node, found.power.most_node) == ("n1", "n2")
     assert found.highest.most == pytest.approx(300)
-    assert [one.node for one in found.each] == ["n2", "n1"] and found.each[0].counted
+    assert [one.node for one in found.each] == ["n2", "n1"]
+
+
+async def test_a_scheduler_sees_the_least_and_the_most_of_a_jobs_last_minutes(bench: Bench) -> None:
+    start = NOW - 7200
+    for begin, watts in ((start, 100.0), (NOW - 2400, 200.0), (NOW - 1200, 400.0), (NOW - 600, 300.0)):
+        await bench.steady(begin + 10, NOW, n1=watts, n2=watts)
+    await ran(bench, start, NOW - 5)
+    found = (await bench.jobs.job(LOCAL_ADMIN, "7", "")).drawn
+    assert [(one.minutes, one.least, one.most) for one in found] == [
+        (0, 200.0, 800.0),
+        (60, 200.0, 800.0),
+        (30, 400.0, 800.0),
+        (15, 600.0, 800.0),
+        (1, 600.0, 600.0),
+    ]
+    assert found[-1].average == 600.0
+    assert found[1].average == pytest.approx(433, rel=0.02)
+
+
+async def test_a_job_is_charged_for_the_power_that_was_set_aside_for_it(bench: Bench) -> None:
+    uids = np.array(sorted(bench.uid(name) for name in ("n1", "n2", "n3")), dtype=np.int64)
+    bench.columns.put(uids, most=1000.0)
+    start, end = NOW - 1800.0, NOW - 600.0
+    for time in np.arange(start - 60, end + 60, 10.0).tolist():
+        caps = np.where(uids == bench.uid("n1"), 300.0, 0.0)
+        await bench.series.append([Samples(metric="cap", time=time, uids=uids, values=caps)])
+    await bench.steady(start - 10, end + 10, n1=200.0, n2=200.0, n3=200.0)
+    await ran(bench, start, end, job="capped", nodes="n1")
+    await ran(bench, start, end, job="free", nodes="n2")
+    await ran(bench, start, end, job="unknown", nodes="n4")
+    capped, free, unknown = [(await bench.jobs.job(LOCAL_ADMIN, job, "")) for job in ("capped", "free", "unknown")]
+    assert capped.joules == pytest.approx(free.joules), "they drew the same"
+    assert (capped.allocated, free.allocated) == (pytest.approx(300 * 1200), pytest.approx(1000 * 1200))
+    assert unknown.allocated is None
 
 
 async def test_the_time_that_a_job_was_suspended_is_not_its_own(bench: Bench) -> None:
@@ -358,11 +394,14 @@ async def test_a_maximum_is_not_below_the_average(bench: Bench) -> None:
     batch = []
     for at in range(0, 601, 10):  # a burst between any two looks: only the counter has it
         batch.append(Samples(metric="power", time=NOW - 2000 + at, uids=uids, values=np.array([780.0])))
-        batch.append(Samples(metric="energy", time=NOW - 2000 + at, uids=uids, values=np.array([802.0 * at])))
+        batch.append(
+            Samples(metric="energy", time=NOW - 2000 + at, uids=uids, values=np.array([802.0 * at + at // 10 % 3]))
+        )
     await bench.series.append(batch)
     await ran(bench, NOW - 1900, NOW - 1500, nodes="n1")
     found = await bench.jobs.job(LOCAL_ADMIN, "7", "")
-    assert (found.average, found.peak, found.highest.most) == pytest.approx((802.0, 802.0, 802.0))
+    assert (found.average, found.peak, found.highest.most) == pytest.approx((802.0, 802.0, 802.0), rel=0.002)
+    assert found.trouble.differs == 1
 
 
 async def test_runs_are_summed_up_soon_after_they_have_ended(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

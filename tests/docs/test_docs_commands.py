@@ -134,7 +134,7 @@ class Desk:
 
     def down(self) -> None:
         """Nothing is left."""
-        self.shell("strata down")
+        self.shell("strata down --delete")
 
     def shell(self, script: str) -> str:
         """What a script said; it must end well, and nothing that it started outlives it by accident."""

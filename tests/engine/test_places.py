@@ -162,3 +162,21 @@ def test_a_budget_of_what_is_unavailable_counts_who_is_about_to_leave_the_worklo
 
 def _without_budgets() -> Layer:
     return Layer(variables=HARDWARE.variables, mutations=HARDWARE.mutations, guards=HARDWARE.guards)
+
+
+@pytest.mark.slow
+def test_more_nodes_out_than_may_be_with_different_steps_ahead_do_not_wait_for_each_other() -> None:
+    fleet = PureFleet(10, timing=QUICK)
+    fleet.want(**READY)
+    fleet.converge()
+    fleet.want(workload="out")
+    fleet.converge()
+    fleet.want([0, 1, 2], image="v2", workload="in")
+    fleet.want([3, 4, 5], power="off", os="", image="", personality="", config="", workload="")
+    fleet.want([6, 7, 8, 9], workload="in")
+    fleet.wanted.clear()
+    desires = {name: (column.goal.copy(), list(column.goals)) for name, column in fleet.engine.table.columns.items()}
+    fleet.restart()
+    for name, (codes, goals) in desires.items():
+        fleet.engine.set_goal(name, fleet.nodes, goals, codes[fleet.nodes].astype(np.int64))
+    fleet.converge(5000)

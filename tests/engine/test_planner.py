@@ -193,7 +193,13 @@ def test_a_guard_that_is_not_declared_cannot_be_denied() -> None:
             [step("m", "a", "0", "1", requires={"b": values("1")}, excludes={"b": values("1")})],
             "00",
             ("1", ""),
-            "only m leads to a=1, and its own conditions contradict each other",
+            "only m leads to a=1, and what m needs contradicts itself",
+        ),
+        (  # the cheaper of two makers is blocked by what it would make itself
+            [step("m", "a", "1", "2"), step("n", "a", "0", "2", requires={"b": values("1")}, cost=5)],
+            "00",
+            ("2", ""),
+            "a mutation is missing: no mutation leads to b=1 (it is 0) (needed by n)",
         ),
     ],
 )
@@ -204,6 +210,26 @@ def test_if_there_is_no_way_it_says_which_mutation_is_missing(
         tuple(facts), tuple(values(want) if want else None for want in desires)
     )
     assert (plan.status, plan.reason) == ("unreachable", reason)
+
+
+def test_where_each_of_several_makers_is_blocked_it_says_by_what() -> None:
+    one, other = (Variable(name=name, values=("0", "1")) for name in "cd")
+    model = small(
+        step("m", "a", "0", "1", requires={"b": values("1")}),
+        step("n", "a", "0", "1", requires={"c": values("1")}, cost=5),
+        step("o", "a", "0", "1", requires={"d": values("1")}, cost=9),
+        step("p", "d", "0", "1", requires={"a": values("1")}),
+        step("r", "c", "0", "1", requires={"b": values("0")}, excludes={"b": values("0")}),
+        a=A,
+        b=B,
+        c=one,
+        d=other,
+    )
+    plan = Planner(model).plan(("0", "0", "0", "0"), (values("1"), None, None, None))
+    assert plan.reason == (
+        "a mutation is missing: no mutation leads to b=1 (it is 0) (needed by m)"
+        "; or only r leads to c=1, and what r needs contradicts itself (needed by n)"
+    )
 
 
 def test_an_open_variable_that_nobody_desires_cannot_be_brought_to_a_desired_value(planner: Planner) -> None:

@@ -166,3 +166,20 @@ def test_what_was_told_before_an_act_ended_does_not_end_it() -> None:
     effects = site.engine.step(4.0, [Done(act.generation, Outcomes.all(Outcome.DONE, 1)), told])
     assert not effects.settled
     assert [look.driver for look in effects.looks] == ["node"]
+
+
+def test_what_is_told_of_an_earlier_time_than_was_seen_since_is_not_believed_and_is_looked_at() -> None:
+    site = Site()
+    site.settle()
+    late = Told(np.array([0]), {"power": Column.of(["off"])}, "bmc event", -0.5)
+    effects = site.engine.step(2.0, [late])
+    assert (site.fact("power"), site.source("power")) == ("on", "bmc")
+    assert [look.driver for look in effects.looks] == ["bmc"]
+
+
+def test_of_two_tellings_in_the_wrong_order_the_later_one_counts() -> None:
+    site = Site()
+    site.settle()
+    site.engine.step(4.0, [Told(np.array([0]), {"power": Column.of(["on"])}, "bmc event", 3.0)])
+    site.engine.step(4.5, [Told(np.array([0]), {"power": Column.of(["off"])}, "bmc event", 2.5)])
+    assert site.fact("power") == "on"

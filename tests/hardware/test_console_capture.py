@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from console_support import read
 
+from strata.core.driver import Batch
 from strata.core.errors import DeviceError, NotOffered
 from strata.hardware.consoles.capture import CaptureSettings, ConsoleCapture
 from strata.hardware.consoles.log import ConsoleLog
@@ -165,4 +167,81 @@ async def test_many_consoles_that_stay_silent_hold_nobody_up(log: ConsoleLog) ->
     capture = ConsoleCapture(log, lambda a: fake if a == "ipmi://a" else Mute(), lambda: nodes, settings=settings)
     await capture.start()
     await until(lambda: fake.open)
+    await capture.stop()
+
+
+def about(*nodes: str, address: str = "ipmi://a") -> Batch:
+    """Nodes that are about to be switched on."""
+    return Batch(names=list(nodes), uids=np.arange(len(nodes)), bmcs=[address] * len(nodes))
+
+
+async def looked(capture: ConsoleCapture) -> None:
+    """It has looked once which nodes there are."""
+    await capture.start()
+    await until(lambda: not capture._look.is_set())
+    await asyncio.sleep(0)
+
+
+async def test_a_console_is_open_before_its_node_gets_power(log: ConsoleLog) -> None:
+    """Whether or not anybody has looked yet which nodes there are."""
+    fake = FakeConsole()
+    slow = CaptureSettings(refresh=3600, before_power=20)
+    capture = ConsoleCapture(log, lambda address: fake, dict, settings=slow)
+    await looked(capture)
+    await capture.before_power(about("n1"))
+    assert fake.open == 1
+    await capture.before_power(about("n1"))
+    assert fake.opened == 1
+    await capture.stop()
+
+
+async def test_a_console_that_was_lost_is_sought_when_its_node_gets_power_and_not_when_it_is_its_turn(
+    log: ConsoleLog,
+) -> None:
+    fake = FakeConsole()
+    slow = CaptureSettings(refresh=3600, retry=3600, retry_most=3600, before_power=20)
+    capture = ConsoleCapture(log, lambda address: fake, lambda: {"n1": "ipmi://a"}, settings=slow)
+    await capture.start()
+    await until(lambda: fake.open == 1)
+    fake.said.put_nowait(DeviceError("gone", node="a"))
+    await until(lambda: fake.open == 0)
+    await until(lambda: "n1" in capture._pauses)
+    await capture.before_power(about("n1"))
+    assert fake.open == 1
+    await capture.stop()
+
+
+class Mute:
+    """A BMC that does not answer, or has no console."""
+
+    def __init__(self, wrong: Exception | None = None) -> None:
+        self._wrong = wrong
+
+    async def console(self) -> AsyncIterator[bytes]:
+        if self._wrong is not None:
+            raise self._wrong
+        await asyncio.Event().wait()
+        yield b""
+
+
+@pytest.mark.parametrize("wrong", [None, DeviceError("refused", node="a"), NotOffered("none", node="a")])
+async def test_nobody_is_kept_from_the_power_by_a_console(log: ConsoleLog, wrong: Exception | None) -> None:
+    patience = 0.05 if wrong is None else 20
+    capture = ConsoleCapture(log, lambda _: Mute(wrong), dict, settings=CaptureSettings(before_power=patience))
+    await looked(capture)
+    async with asyncio.timeout(30):
+        await capture.before_power(about("n1"))
+        await capture.before_power(about("n1", address=""))
+    await capture.stop()
+    await capture.before_power(about("n2"))
+    assert capture.status("n2") is None, "nothing is begun that nobody ends"
+
+
+async def test_where_many_are_switched_on_only_so_many_are_waited_for(log: ConsoleLog) -> None:
+    mute = Mute()
+    few = CaptureSettings(before_power=0.05, at_once=3, refresh=3600)
+    capture = ConsoleCapture(log, lambda _: mute, dict, settings=few)
+    await looked(capture)
+    await capture.before_power(about(*(f"n{i}" for i in range(1000))))
+    assert len(capture._running) == 3
     await capture.stop()

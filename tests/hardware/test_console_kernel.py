@@ -183,3 +183,17 @@ async def test_troubles_of_different_nodes_are_different_events(log: ConsoleLog)
     await watch.close()
     assert {event.node for event in raised.events} == {f"n{node}" for node in range(200)}
     assert len(raised.events) == 200
+
+
+async def test_a_panic_is_told_before_the_trace_is_over_and_only_of_the_serial_console(log: ConsoleLog) -> None:
+    raised, told = Raised(), []
+    watch = PanicWatch(log, raised, settle=3600)
+    watch.panicked.append(lambda node, said: told.append((node, said)))
+    log.append("n1", "netconsole", TRACE)
+    log.append("n2", "serial", TRACE)
+    log.append("n2", "serial", TRACE)
+    await read(log, "n1", len(TRACE))
+    await read(log, "n2", 2 * len(TRACE))
+    assert told == [("n2", "Kernel panic - not syncing: Fatal exception")]
+    assert raised.events == []
+    await watch.close()

@@ -209,3 +209,47 @@ def test_what_was_taken_out_is_no_trouble_any_more() -> None:
     assert unwell
     [event], unwell = from_readings([out], unwell, ONE, "n1", NOW)
     assert (event.severity, unwell) == ("ok", {})
+
+
+SYSTEM = "/redfish/v1/Systems/A"
+
+
+def switched(message_id: str, path: str = SYSTEM, *args: str, **more: Any) -> dict[str, Any]:
+    stamp = {"EventTimestamp": "2023-11-14T22:13:19Z"}
+    origin = {"OriginOfCondition": {"@odata.id": path}, "MessageArgs": list(args)}
+    return {"MessageId": message_id, "Message": "m", **origin, **stamp, **more}
+
+
+@pytest.mark.parametrize(
+    ("record", "power"),
+    [
+        (switched("ResourceEvent.1.3.ResourcePoweredOn"), "on"),
+        (switched("ResourceEvent.1.0.3.ResourcePoweredOff", SYSTEM, SYSTEM), "off"),
+        (switched("iLOEvents.2.1.ServerPoweredOff", f"{SYSTEM}/"), "off"),
+        (switched("OpenBMC.0.1.DCPowerOn"), "on"),
+        (switched("CrayAlerts.1.0.ResourcePowerStateChanged", SYSTEM, SYSTEM, "Off"), "off"),
+        (switched("ResourceEvent.1.3.ResourcePoweringOff"), ""),
+        (switched("IDRAC.2.8.SYS1001"), ""),
+        (switched("ResourceEvent.1.0.ResourcePowerStateChanged"), ""),
+        (switched("CrayAlerts.1.0.ResourcePowerStateChanged", SYSTEM, "On", "Off"), ""),
+        (switched("Contoso.1.0.ResourcePoweredOn"), ""),
+        (switched("ResourceEvent.1.3.ResourcePoweredOff", f"{SYSTEM}/Processors/0"), ""),
+        (switched("ResourceEvent.1.3.ResourcePoweredOff", "/redfish/v1/Chassis/1"), ""),
+        (switched("ResourceEvent.1.3.ResourcePoweredOff", EventTimestamp=""), ""),
+        (switched("ResourceEvent.1.3.ResourcePoweredOff", EventTimestamp="1970-01-01T00:00:07Z"), ""),
+    ],
+)
+def test_an_event_says_what_power_is_only_where_that_node_and_time_are_clear(
+    record: dict[str, Any], power: str
+) -> None:
+    [event] = from_payload(push(record), TWO, "push", NOW)
+    assert event.fields.get("power", "") == power
+
+
+def test_of_a_bmc_with_one_node_any_system_is_that_node_and_a_part_of_it_is_not() -> None:
+    other = Site("http://bmc", (("http://bmc/redfish/v1/Chassis/E", "rack"),))
+    assert ONE.node_itself("/redfish/v1/Systems/1") == "n1"
+    assert ONE.node_itself("/redfish/v1/Systems/1/Processors/0") == ONE.node_itself("/redfish/v1/Systems") == ""
+    assert TWO.node_itself("/redfish/v1/Systems/B/") == "nb"
+    assert TWO.node_itself("/redfish/v1/Systems/C") == ""
+    assert (other.node_itself("/redfish/v1/Chassis/E"), other.node_itself("/redfish/v1/Systems/1")) == ("rack", "")

@@ -191,7 +191,7 @@ async def test_a_person_accepts_another_bmc(ground: Ground) -> None:
     assert await ground.record(stranger, accept=["https://bmc1"]) == ["changed"]
     assert list(ground.inventory.strangers()) == []
     assert (await ground.inventory.parts("https://bmc1")).components[1].serial == "X1"
-    assert (await ground.history())[0][0] == "controller-swapped"
+    assert (await ground.history())[0][0] == "bmc-swapped"
 
 
 async def test_the_right_bmc_put_back_ends_the_conflict(ground: Ground) -> None:

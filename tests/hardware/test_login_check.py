@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from strata.core.errors import DeviceError
+from strata.hardware.bmc.dialects import dialects
 from strata.hardware.bmc.redfish.client import Credentials
 from strata.hardware.credentials.rotation import login_checks
 from strata.virtual.bmc.server import BmcServer
 from support.fake_ipmi_bmc import PASSWORD, USER, FakeIpmiBmc
 
-CHECKS = login_checks(True)
+CHECKS = login_checks(True, dialects(lambda _: Credentials("", "")))
 
 
 async def test_redfish_says_yes_or_no(server: BmcServer) -> None:

@@ -19,6 +19,7 @@ from strata.hardware.bmc.redfish.bmc import RedfishBmc
 from strata.hardware.bmc.redfish.client import Credentials, RedfishClient
 from strata.hardware.inventory.changes import changes, with_unread
 from strata.hardware.inventory.records import Component, Parts
+from strata.store.audit import Ledger
 from support.mockup_server import PASSWORD, USER, Mockup, shared_mockups
 
 __all__ = ["ground"]
@@ -315,6 +316,25 @@ def test_what_only_sums_up_its_parts_is_not_told_of() -> None:
     now = found(1)
     rolled = msgspec.structs.replace(now.components[0], health="critical")
     assert changes(now.components, msgspec.structs.replace(now, components=(rolled,))) == []
+
+
+async def test_a_mac_that_two_claimed_is_no_trouble_once_one_of_them_is_gone(ground: Ground) -> None:
+    shared = ("00:0c:29:9a:98:ed",)
+    for number in (1, 2):
+        await ground.record(found(number, macs=shared))
+    told = ground.events[-1]
+    assert (told.severity, "duplicate-mac" in told.key) == ("warning", True)
+    ground.events.clear()
+    await ground.record(found(2, macs=(), time=200.0))
+    over = [(event.key, event.node, event.severity) for event in ground.events if "duplicate" in event.key]
+    assert (told.key, told.node, "ok") in over
+
+
+async def test_what_was_unwell_behind_a_bmc_that_is_forgotten_is_over(ground: Ground) -> None:
+    await ground.record(found(1, part("DIMM1", "M1", health="critical")))
+    ground.events.clear()
+    await ground.inventory.forget("https://bmc1", "alice", Ledger(ground.store))
+    assert [(event.severity, event.key) for event in ground.events] == [("ok", f"health/{ROOT}/Systems/1/DIMM1")]
 
 
 # -- sensors

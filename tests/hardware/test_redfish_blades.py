@@ -164,7 +164,7 @@ async def test_an_enclosure_with_one_power_for_all_says_by_related_items_whose_a
             with pytest.raises((BadRequest, NotOffered)):
                 await controller.set_power_limit(f"{power}#/PowerControl/{place}", 500)
         target = client.target(blade.node(1))
-        values = await read_plan(client, target, await make_plan(client, target), slow=True)
+        values, _ = await read_plan(client, target, await make_plan(client, target), slow=True)
         assert (values["power"], values["cap"]) == (302, 500)
         assert [reading.value for reading in await controller.readings()] == [302]
 
@@ -180,7 +180,7 @@ async def test_the_readings_and_the_power_of_a_node_are_its_own(client: RedfishC
             await controller.identify(True)
             assert blade.resources[f"{ROOT}/Chassis/Node{place}"]["LocationIndicatorActive"] is True
             target = client.target(blade.node(place))
-            values = await read_plan(client, target, await make_plan(client, target), slow=True)
+            values, _ = await read_plan(client, target, await make_plan(client, target), slow=True)
             assert values == {"power": 400 + place, "supply": 900, "cap": 0, "least": LEAST, "most": MOST,
                               "temperature": 50 + place}  # fmt: skip
         assert blade.resources[f"{ROOT}/Chassis/Enclosure"]["LocationIndicatorActive"] is False
@@ -370,3 +370,23 @@ async def test_a_blade_that_lists_its_chassis_in_another_order_is_no_stranger(cl
             found = await crawl(client, blade.address)
             seen.add((found.identity.serial, found.identity.vendor, found.identity.firmware))
     assert seen == {("HA18340007", "HPE", "nc.1.9.9")}
+
+
+async def test_a_failed_supply_of_the_enclosure_is_seen_by_its_nodes_and_its_watts_are_nobodys(
+    client: RedfishClient,
+) -> None:
+    async with CrayBlade() as blade:
+        for name in NODES:
+            blade.resources[f"{ROOT}/Systems/{name}"]["Links"]["Chassis"] = [link("Chassis", "Enclosure")]
+        place = f"{ROOT}/Chassis/Enclosure"
+        blade.resources[place]["Power"] = link("Chassis", "Enclosure", "Power")
+        blade.resources[f"{place}/Power"] = {
+            "@odata.id": f"{place}/Power",
+            "PowerSupplies": [
+                {"Name": "Rectifier", "MemberId": str(i), "PowerInputWatts": 9000.0, "Status": {"Health": health}}
+                for i, health in enumerate(("OK", "Critical"))
+            ],
+        }
+        shown = {one.name: one for one in await RedfishBmc(client, blade.node(1)).readings()}
+    assert (shown["Rectifier (1)"].health, shown["Rectifier (1)"].value) == ("critical", None)
+    assert (shown["Rectifier (0)"].health, shown["Rectifier (0)"].value) == ("ok", None)

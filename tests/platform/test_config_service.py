@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -20,6 +21,8 @@ from strata.fleet.access.principal import LOCAL_ADMIN
 from strata.fleet.controller.clock import Clock
 from strata.fleet.controller.controller import Controller
 from strata.fleet.fleet import Fleet
+from strata.fleet.nodes.service import NodeService
+from strata.fleet.registry.whole_edits import Prepared, WholeEdit
 from strata.fleet.settings import LeadershipSettings, ListenSettings
 from strata.hardware.settings import HardwareSettings
 from strata.platform.config.reading import read_repository
@@ -195,6 +198,42 @@ async def test_what_the_repository_does_not_say_is_left_alone(fleet: Fleet, site
     await fleet.settled(await fleet.edits.replace_node("n1", spec, "ann"))
     (change,) = (await apply(fleet, at_head(site))).changes
     assert (change.name, change.detail) == ("n1", "label rack by-hand → r1")
+
+
+async def test_what_somebody_writes_while_it_is_compared_is_not_undone(
+    fleet: Fleet, site: SiteRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await apply(fleet, at_head(site))
+    prepare, told = fleet.edits.prepare, asyncio.Event()
+
+    async def late(edit: WholeEdit, author: str) -> Prepared:
+        """Somebody finds out where the BMC is, after the difference was taken and before it is written."""
+        if not told.is_set():
+            told.set()
+            known = fleet.registry.node("n1")
+            found = msgspec.structs.replace(known, bmc="http://127.0.0.1:1/n1")
+            await fleet.settled(await fleet.edits.replace_node("n1", found, "discovery"))
+        return await prepare(edit, author)
+
+    monkeypatch.setattr(fleet.edits, "prepare", late)
+    site.commit({"site/nodes.yaml": NODES.replace("r1", "r7")})
+    await apply(fleet, at_head(site))
+    assert told.is_set()
+    assert (fleet.registry.node("n1").labels["rack"], fleet.registry.node("n1").bmc) == ("r7", "http://127.0.0.1:1/n1")
+
+
+async def test_what_a_commit_wants_of_a_node_is_in_its_history(fleet: Fleet, site: SiteRepository) -> None:
+    await apply(fleet, at_head(site))
+    site.commit({"site/groups.yaml": GROUPS.replace("power: on", "power: off")})
+    await apply(fleet, at_head(site))
+    async with asyncio.timeout(60):
+        while True:
+            page = await fleet.of(NodeService).history(LOCAL_ADMIN, "n1", None, None, 100, "")
+            wants = [item for item in page.items if item.variable == "want"]
+            if wants:
+                break
+            await asyncio.sleep(0.02)
+    assert "power=off" in str(wants[0]) and "git:" in str(wants[0])
 
 
 async def test_nodes_may_swap_places_in_one_commit(fleet: Fleet, site: SiteRepository) -> None:

@@ -87,13 +87,14 @@ class FakeSeries:
 
 def _flags(count: int) -> Flags:
     none = np.zeros(count, dtype=np.int64)
-    return Flags(gaps=none, resets=none, wraps=none, absurd=none, stuck=none)
+    return Flags(gaps=none, resets=none, wraps=none, absurd=none, stuck=none, differs=none)
 
 
 class FakeMachine(CapmcMachine):
     """Nodes whose uid is their NID."""
 
     fresh = 30.0
+    caller = "ab"
     trouble = ""
     parameters = Parameters()
 
@@ -113,10 +114,11 @@ class FakeMachine(CapmcMachine):
         """Why the site has no room for caps."""
         self.spans: dict[str, Spans] = {}
         nids = np.array(sorted(states), dtype=np.int64)
-        self._table = NodeTable(
+        self.table = NodeTable(
             nids=nids,
             uids=nids,
             states=np.array([STATES.index(states[nid]) for nid in nids.tolist()], dtype=np.int8),
+            hardware=np.array([STATES.index(_powered(states[nid])) for nid in nids.tolist()], dtype=np.int8),
             compute=~np.isin(nids, service),
             feeds=np.zeros(len(nids), dtype=np.bool_),
         )
@@ -125,11 +127,13 @@ class FakeMachine(CapmcMachine):
         return self.time
 
     def nodes(self) -> NodeTable:
-        return self._table
+        return self.table
 
     def those(self, uids: Uids) -> NodeTable:
-        at = np.searchsorted(self._table.uids, uids)
-        cells = {name: getattr(self._table, name)[at] for name in ("nids", "uids", "states", "compute", "feeds")}
+        at = np.searchsorted(self.table.uids, uids)
+        cells = {
+            name: getattr(self.table, name)[at] for name in ("nids", "uids", "states", "hardware", "compute", "feeds")
+        }
         return NodeTable(**cells)
 
     def rows(self, uids: Uids) -> PowerRows:
@@ -148,17 +152,17 @@ class FakeMachine(CapmcMachine):
         return [""] * len(uids)
 
     def at_places(self, places: Sequence[str]) -> Sequence[int]:
-        known = dict(zip(self.places(self._table.uids), self._table.uids.tolist(), strict=True))
+        known = dict(zip(self.places(self.table.uids), self.table.uids.tolist(), strict=True))
         return [known.get(place, -1) for place in places]
 
     def below(self, place: str) -> Uids:
-        return self._table.uids
+        return self.table.uids
 
     def feeders(self, uids: Uids) -> Uids:
         return np.empty(0, dtype=np.int64)
 
     def group(self, name: str) -> Uids | None:
-        return self._table.uids if name == "all" else None
+        return self.table.uids if name == "all" else None
 
     def may_press(self) -> bool:
         return False
@@ -174,8 +178,11 @@ class FakeMachine(CapmcMachine):
         for change in changes:
             pairs = dict(zip(change.uids.tolist(), change.watts.tolist(), strict=True))
             self.capped.append((change.control, pairs))
-            self.columns.put(change.uids, **{"cap" if change.control == "node" else "accel_cap": change.watts})
-        return self.failing
+            done = ~np.isin(change.uids, list(self.failing))
+            column = "cap" if change.control == "node" else "accel_cap"
+            self.columns.put(change.uids[done], **{column: change.watts[done]})
+        asked = {uid for change in changes for uid in change.uids.tolist()}
+        return {uid: why for uid, why in self.failing.items() if uid in asked}
 
     async def set_limits(
         self, uids: Uids, changes: Sequence[tuple[Attribute, int]]
@@ -203,3 +210,7 @@ class FakeMachine(CapmcMachine):
 
     async def ran(self, *, job: str = "", apid: str = "") -> Spans | None:
         return self.spans.get(job or apid)
+
+
+def _powered(state: str) -> str:
+    return state if state in ("off", "undefined") else "on"

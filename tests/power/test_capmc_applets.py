@@ -51,7 +51,7 @@ async def test_a_filter_or_a_source_that_does_not_exist_is_refused() -> None:
     assert found == {"e": 400, "err_msg": "invalid filter string: bogus"}
     _, found = await ask(machine(), "get_node_status", source="bogus")
     assert found == {"e": 400, "err_msg": "unknown status source 'bogus'"}
-    assert (await ask(machine(), "get_node_status", source="Redfish", filter="show_ready"))[1]["ready"] == [1, 2, 3, 4]
+    assert (await ask(machine(), "get_node_status", source="HSM", filter="show_ready"))[1]["ready"] == [1, 2, 3, 4]
 
 
 async def test_a_node_of_which_nothing_is_known_is_listed_all_the_same() -> None:
@@ -222,7 +222,7 @@ async def test_maps_and_unknown_nodes() -> None:
     assert found["nids"] == [{"nid": 4, "cname": "c0-0c0s1n0", "role": "service"}]
     status, found = await ask(some, "get_nid_map", nids=[4, 8])
     assert (status, found["e"], found["nids"]) == (200, 22, [{"nid": 8, "e": 22, "err_msg": "Undefined NID"}])
-    assert (await ask(some, "get_partition_map"))[1]["partitions"] == [{"partition": "p0", "nids": [1, 2, 3, 4]}]
+    assert (await ask(some, "get_partition_map"))[1]["partitions"] == [{"partition": 0, "nids": [1, 2, 3, 4]}]
     assert (await ask(some, "get_system_parameters"))[1]["ramp_limited"] is False
 
 
@@ -245,3 +245,23 @@ def test_reading_limits_of_kernels_needs_no_right_to_change_them() -> None:
 
 def test_ready_is_a_state() -> None:
     assert machine().nodes().states.tolist() == [READY] * 4
+
+
+@pytest.mark.parametrize("source", ["redfish", "Hardware"])
+async def test_the_hardware_knows_on_off_and_undefined_only(source: str) -> None:
+    states = dict(enumerate(("ready", "standby", "halt", "diag", "on", "disabled", "off", "undefined"), 1))
+    some = FakeMachine(states)
+    expected = {"e": 0, "err_msg": "", "on": [1, 2, 3, 4, 5, 6], "off": [7], "undefined": [8]}
+    assert (await ask(some, "get_node_status", source=source))[1] == expected
+    _, found = await ask(some, "get_xname_status", source=source)
+    assert sorted(found) == ["e", "err_msg", "off", "on", "undefined"]
+    assert len(found["on"]) == 6
+    assert (await ask(some, "get_node_status", source="hsm"))[1]["ready"] == [1]
+
+
+async def test_a_control_has_the_name_that_the_successor_gives_it() -> None:
+    some = machine()
+    assert (await ask(some, "set_power_cap", nids=[cap(1, **{"Node Power Limit": 300})]))[1] == {"e": 0, "err_msg": ""}
+    assert some.capped == [("node", {1: 300.0})]
+    _, twice = await ask(some, "set_power_cap", nids=[cap(1, **{"Node Power Limit": 300, "node": 310})])
+    assert twice["nids"][0]["err_msg"] == "Duplicate control specified: node"

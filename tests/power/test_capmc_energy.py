@@ -108,6 +108,32 @@ async def test_a_counter_that_nobody_read_of_late_is_not_the_latest(measured: Me
     assert (found["nid_count"], found["nodes"][0]["nid"]) == (1, int(measured.nids[1]))
 
 
+async def test_a_node_that_is_nobodys_does_not_hide_the_others(measured: Measured) -> None:
+    await measured.measure(measured.now - 300, measured.now, 2)
+    now = time.time()
+    measured.site.columns.put(measured.uids[:2], energy=9.0, energy_time=now + SLOW)
+    undefined = {"nid": 998, "e": 22, "err_msg": "Undefined NID"}
+    listed = f"{measured.listed(2)},998"
+    for applet, more in (
+        ("get_node_energy_counter", ()),
+        ("get_node_energy", ("-s", stamp(measured.now - 200))),
+    ):
+        found = await measured.site.ask(applet, "--nids", listed, *more)
+        assert (found["e"], found["err_msg"], found["nids"]) == (52, "Invalid exchange", [undefined])
+        assert [one["nid"] for one in found["nodes"]] == measured.nids[:2].tolist()
+        assert found["nid_count"] == 2
+        nobody = await measured.site.ask(applet, "--nids", "998", *more)
+        assert (nobody["e"], nobody["nids"]) == (22, [undefined])
+    stats = await measured.site.ask("get_node_energy_stats", "--nids", listed, "-s", stamp(measured.now - 200))
+    assert (stats["nid_count"], stats["nids"]) == (2, [undefined])
+    caps = await measured.site.ask("get_power_cap", "-n", listed)
+    assert (caps["e"], caps["nids"][-1]) == (52, undefined)
+    assert [one["nid"] for one in caps["nids"] if "controls" in one] == measured.nids[:2].tolist()
+    groups = await measured.site.ask("get_power_cap_capabilities", "-n", listed)
+    assert (groups["e"], groups["nids"]) == (52, [undefined])
+    assert [nid for group in groups["groups"] for nid in group["nids"]] == measured.nids[:2].tolist()
+
+
 async def test_the_time_of_an_answer_is_that_of_its_measurements(measured: Measured) -> None:
     await measured.measure(measured.now - 300, measured.now, 2)
     asked = ("--nids", measured.listed(2), "-s", stamp(measured.now - 5 * 3600))

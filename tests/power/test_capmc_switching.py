@@ -82,6 +82,28 @@ async def test_a_held_node_is_told_though_it_is_ready(site: CapmcSite) -> None:
     assert len(await site.service.operations.recent()) == 1, "nothing was begun for nobody"
 
 
+@pytest.mark.parametrize("meanwhile", ["nothing", "it is off", "it wants to be off"])
+async def test_a_reinit_ends_with_the_node_on_whatever_was_wanted_before(site: CapmcSite, meanwhile: str) -> None:
+    await site.ask("node_off", "-n", "2-3")
+    if meanwhile == "it is off":
+        await site.until("it is off", lambda: not site.machine.on(name(2)) and not site.machine.on(name(3)))
+    elif meanwhile == "it wants to be off":
+        await newest(site)
+    assert await site.ask("node_reinit", "-n", "2-3") == FINE
+
+    indices = [site.service.registry.index_of(name(nid)) for nid in (2, 3)]
+
+    async def settled() -> bool:
+        done = all(job.state not in ("pending", "running") for job in await site.service.operations.recent())
+        nodes = [site.service.view.node(index) for index in indices]
+        return done and all(node.doing is None and node.facts["power"].value == "on" for node in nodes)
+
+    await site.until("both are on again, and nothing is under way", settled)
+    assert site.machine.on(name(2))
+    assert site.machine.on(name(3))
+    assert [wanted(site, name(nid)) for nid in (2, 3)] == ["on", "on"]
+
+
 async def test_a_chassis_and_its_outlet_have_a_state_and_are_switched_in_order(site: CapmcSite) -> None:
     assert await site.post("get_xname_status", xnames=[CHASSIS, OUTLET]) == {**FINE, "on": [OUTLET, CHASSIS]}
     # Alone, a chassis waits until nothing in it is on.
@@ -153,9 +175,11 @@ async def test_a_restart_by_xname_is_done_to_nodes_and_not_to_what_feeds_them(si
     [error] = reply["xnames"]
     assert (reply["e"], error["xname"]) == (-1, CHASSIS)
     assert "not defined in power sequence" in error["err_msg"]
-    assert await site.service.operations.recent() == [job], "its nodes still have their power"
+    jobs = await site.service.operations.recent()
+    assert [one.kind for one in jobs] == ["bmc", "set-desires"], "its nodes still have their power"
     assert await site.post("xname_reinit", xnames=[CHASSIS], recursive=True) == FINE
-    assert sum(one.total for one in await site.service.operations.recent() if one.id != job.id) == 8
+    jobs = await site.service.operations.recent()
+    assert sum(one.total for one in jobs if one.id != job.id and one.kind == "bmc") == 8
 
 
 async def test_what_is_wrong_in_a_list_is_refused_whole_or_told_if_it_is_to_go_on(site: CapmcSite) -> None:
@@ -217,3 +241,28 @@ async def test_a_scheduler_without_nodes_is_told_so(site: CapmcSite) -> None:
         await describe(site, name(nid), nid=None)
     reply = await site.ask("node_on", "-n", "1")
     assert (reply["e"], reply["err_msg"]) == (404, "No nodes in machine")
+
+
+async def test_a_node_whose_os_is_down_and_that_is_to_be_off_is_halted(site: CapmcSite) -> None:
+    async def seen(**expected: list[int]) -> bool:
+        return expected.items() <= (await site.ask("node_status", "-n", "4-5")).items()
+
+    assert await site.ask("node_reinit", "-n", "4-5") == FINE
+    await site.until("both wait to boot", lambda: seen(on=[4, 5]))
+    await site.service.freeze(LOCAL_ADMIN, f"node:{name(4)}", "nobody switches it meanwhile")
+    chosen = site.service.registry.select(name(4))
+    done = await site.service.edits.set_desires(chosen, {"power": ("off",)}, (), "test")
+    await site.service.settled(done.revision)
+    assert await seen(halt=[4], on=[5])
+
+
+async def test_a_node_that_somebody_examines_is_in_diag_while_it_has_power(site: CapmcSite) -> None:
+    await describe(site, name(5), labels={"diag": "memtest"})
+    assert (await site.ask("node_status", "-n", "4-5")) == {**FINE, "diag": [5], "ready": [4]}
+    assert (await site.ask("node_status", "-f", "show_diag"))["diag"] == [5]
+    await site.ask("node_off", "-n", "5")
+
+    async def off() -> bool:
+        return (await site.ask("node_status", "-n", "5")).get("off") == [5]
+
+    await site.until("it is off", off)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
@@ -15,7 +16,7 @@ from strata.hardware.bmc.dialects import Dialect
 from strata.hardware.bmc.protocol import Reading
 from strata.hardware.bmc.redfish.client import Credentials, RedfishClient, RedfishSettings
 from strata.power.series.records import Samples
-from strata.power.telemetry.bmcs import AskSettings, NodeSource
+from strata.power.telemetry.bmcs import AskSettings, NodeSource, _Known
 from strata.power.telemetry.collector import (
     NOBODY,
     BulkSource,
@@ -26,8 +27,10 @@ from strata.power.telemetry.collector import (
     Look,
     Nodes,
     Told,
+    looks_of,
 )
 from strata.power.telemetry.columns import PowerColumns
+from strata.power.telemetry.values import read_at
 from strata.virtual.bmc.server import SIMULATED_ACCOUNT, BmcServer
 from strata.virtual.fleet.names import GPUS
 from strata.virtual.fleet.nodes import SimNodes
@@ -325,3 +328,36 @@ async def test_one_way_of_asking_that_breaks_does_not_lose_what_the_other_saw() 
     both = ByAddress("http://there/", Scripted(wrong=ValueError("nonsense")), Scripted([seen]))
     nodes = Nodes(uids=np.array([1, 2]), names=["n1", "n2"], bmcs=["http://there/1", "http://n2"])
     assert await both.look(nodes, 1.0) == [seen]
+
+
+async def test_readings_keep_the_fraction_of_their_second() -> None:
+    clock = iter([1000.95, 1011.05])
+    values = [{"power": 300.0, "energy": 1000.0}, {"power": 300.0, "energy": 4030.0}]
+    looks = looks_of([(next(clock), 1, one) for one in values])
+    columns, kept = PowerColumns(), Kept()
+    collector = Collector(lambda: some("a"), Scripted(looks), kept, columns)  # type: ignore[arg-type]
+    await collector.sweep(1.0)
+    [first, second] = kept.of("energy")
+    watts = (second.values[0] - first.values[0]) / (second.time - first.time)
+    assert watts == pytest.approx(300.0, rel=0.001), "of whole seconds it would be 275"
+    assert columns.column("energy_time", np.array([1]))[0] == 1011.05
+
+
+def test_the_time_of_a_reading_is_the_bmcs_own_whatever_its_clock_says() -> None:
+    known = _Known(None, 0.0)
+    ahead = 3600.0
+    # It reads its counter every five seconds; answers come at any time after that.
+    heard = [known.here(read + ahead, read + late) for read, late in ((100.0, 0.2), (110.0, 4.7), (115.0, 0.2))]
+    assert heard == pytest.approx([100.2, 110.2, 115.2])
+    assert known.here(120.0, 120.3) == pytest.approx(120.3), "its clock was set"
+
+
+def test_a_sensor_and_a_report_tell_when_the_counter_was_read() -> None:
+    sensor = {"ReadingType": "EnergykWh", "Reading": 1.5, "ReadingTime": "2026-01-02T03:04:05.250Z"}
+    value = {"MetricProperty": "/redfish/v1/Chassis/1/EnvironmentMetrics#/EnergykWh", "MetricValue": "1.5"}
+    report = {"Timestamp": "2026-01-02T03:04:06+00:00", "MetricValues": [value]}
+    when = dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC).timestamp()
+    assert read_at([sensor]) == when + 0.25
+    assert read_at([report]) == when + 1
+    for nothing in ({}, {**sensor, "ReadingTime": "yesterday"}, {**sensor, "ReadingTime": "2026-01-02T03:04:05"}):
+        assert read_at([nothing]) is None

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from strata.core.errors import Corrupt
+from strata.power.series import codec
 from strata.power.series.codec import decode_rows, decode_summary, encode_rows, encode_summary
-from strata.power.series.downsample import ROW, Fold
+from strata.power.series.downsample import FIELDS, ROW, Fold
 from strata.power.series.records import METRICS
 
 POWER, ENERGY = METRICS["power"], METRICS["energy"]
@@ -74,3 +75,16 @@ def test_what_was_cut_short_is_said_to_be_damaged() -> None:
     whole = encode_rows(POWER, np.random.default_rng(1).uniform(0, 400, (60, 50)).astype(np.float32))
     with pytest.raises(Corrupt):
         decode_rows(POWER, whole[:-100], np.arange(50))
+
+
+def test_a_summary_of_an_older_version_is_read_without_what_it_did_not_keep(monkeypatch: pytest.MonkeyPatch) -> None:
+    fold = Fold(METRICS["power"], 1, 30.0)
+    for second, watts in enumerate((100.0, 300.0, 150.0)):
+        fold.row(60.0 + second, np.array([watts]))
+    newer = {"rough", "fro", "step"}
+    monkeypatch.setattr(codec, "FIELDS", [name for name in FIELDS if name not in newer])
+    packed = encode_summary(METRICS["power"], fold.summary, 60.0)
+    monkeypatch.undo()
+    found = decode_summary(METRICS["power"], packed, 60.0, np.array([0]))
+    assert [found[ROW[name]][0] for name in newer] == [0.0, 0.0, 0.0]
+    assert found[ROW["joules"]][0] == 425.0

@@ -177,7 +177,7 @@ async def test_a_counter_is_right_across_any_gap(series: Series) -> None:
     await series.append(batch)
     found = await series.energy(np.array([1]), BEGIN, BEGIN + 501)
     assert (found.joules[0], found.known[0], found.counted.tolist()) == (501 * 250.0, 1.0, [True])
-    assert found.error[0] < 1
+    assert found.error[0] < 251, "it may count in steps of 250 J"
 
 
 @pytest.mark.parametrize("end", [2.0**32, 2**64 / 1e6])

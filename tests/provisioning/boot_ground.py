@@ -52,10 +52,14 @@ async def serve(chassis: Path, state: Path) -> None:
         return authority.sign_csr(csr, node, "node", (), 86400)
 
     def alarm(one: Alarm) -> None:
-        print(msgspec.json.encode(one).decode(), flush=True)
+        if one.severity != "ok":
+            print(msgspec.json.encode(one).decode(), flush=True)
 
     async def hold(node: str, reason: str) -> None:
         pass
+
+    async def speaks(node: str) -> bool:
+        return False
 
     async def console_tail(node: str) -> str:
         return ""
@@ -70,7 +74,7 @@ async def serve(chassis: Path, state: Path) -> None:
         identity,
         profiles,
         Site(controllers=lambda: (f"https://{found['server']}:8443",), ca=authority.pem.decode()),
-        Ground(attached=lambda _: False, held=lambda _: False, hold=hold, console_tail=console_tail),
+        Ground(attached=lambda _: False, speaks=speaks, held=lambda _: False, hold=hold, console_tail=console_tail),
         alarm,
         builds=builds,
         binaries={"ipxe.efi": Path("/usr/lib/ipxe/ipxe.efi").read_bytes()},

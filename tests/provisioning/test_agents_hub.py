@@ -14,6 +14,7 @@ from strata.fleet.alarm import Alarm
 from strata.provisioning.agents.agent import MOST_PENDING, RESEND_AFTER
 from strata.provisioning.agents.hub import LEAST_PAUSE, LONGEST_PAUSE, SILENT_AFTER, Hub, Misdirected
 from strata.provisioning.agents.wire import Exchange, Reply, Result
+from support.alarms import Alarms
 
 
 class Clock:
@@ -71,6 +72,32 @@ async def test_an_agent_that_speaks_is_attached_and_one_that_is_silent_is_not(wo
     assert not world.hub.attached("n1")
     world.hub.sweep()
     assert world.hub.attached_count == 0
+
+
+async def test_an_agent_in_doubt_that_lives_says_so_at_once(world: World) -> None:
+    await world.ask()
+    held = asyncio.create_task(world.ask(wait=20))
+    await asyncio.sleep(0)
+    doubt = world.hub.doubt("n1")
+    assert world.hub.doubt("n1") is doubt, "it is asked once, however many doubt it"
+    assert not (await held).commands, "its request ended: it asks again at once"
+    await world.ask()
+    assert await doubt is True
+    assert world.hub.attached("n1")
+
+
+async def test_an_agent_in_doubt_that_is_silent_is_gone_long_before_it_would_be_missed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("strata.provisioning.agents.hub.ANSWERS_WITHIN", 0.01)
+    await world.ask()
+    assert await world.hub.doubt("n1") is False
+    assert not world.hub.attached("n1")
+    agent = world.hub.get("n1")
+    assert agent is not None and agent.missed == world.clock.now
+    assert await world.hub.doubt("n1") is False
+    await world.ask()
+    assert world.hub.attached("n1"), "one that speaks all the same is there"
 
 
 async def test_a_node_that_is_none_any_more_is_refused(world: World) -> None:
@@ -153,6 +180,26 @@ async def test_a_boot_that_was_never_handed_out_is_refused_with_an_alarm_and_rem
     assert [(alarm.kind, alarm.node) for alarm in alarms] == [("generation-refused", "n1")] * 2
     await world.ask(generation=3)
     assert world.hub.attached("n1"), "who lied once is heard as soon as it tells the truth"
+
+
+async def test_what_is_wrong_with_a_node_is_told_when_it_changes_and_when_it_is_over() -> None:
+    alarms = Alarms()
+    world = World(unwell=alarms.append)
+
+    async def says(*problems: str) -> None:
+        await world.ask(state={"health": {"ok": not problems, "problems": problems}})
+
+    await says()
+    await says("sda2 (/) is full: 3 of 1000 MiB left")
+    await says("sda2 (/) is full: 2 of 1000 MiB left")
+    assert [(alarm.kind, alarm.node, alarm.severity, alarm.message) for alarm in alarms] == [
+        ("node-unhealthy", "n1", "warning", "sda2 (/) is full: 3 of 1000 MiB left")
+    ], "that a number is another is no news"
+    await says("sda2 (/) is full: 2 of 1000 MiB left", "disk sdb is offline")
+    assert len(alarms) == 2 and "sdb is offline" in alarms[-1].message
+    alarms.over.clear()
+    await says()
+    assert alarms.over == [("node-unhealthy", "n1")]
 
 
 async def test_a_node_whose_boots_are_counted_anew_is_heard_again() -> None:

@@ -47,7 +47,7 @@ async def test_a_user_on_a_node_that_runs_elsewhere_gets_nothing_and_is_told_of(
         assert status == 200
         assert "is believed to run" in script
         assert site.identity.record("n0001").generation == 0
-        assert told == []
+        assert told == [("n0001", "script")], "its leader hears that something boots there"
 
 
 async def test_while_its_leader_does_not_answer_a_node_waits_and_nobody_is_blamed(tmp_path: Path) -> None:

@@ -81,6 +81,18 @@ async def test_a_user_on_a_running_node_gets_nothing_and_is_told_of(tmp_path: Pa
         assert site.kinds == ["boot-data-refused"]
 
 
+async def test_a_machine_that_died_while_its_agent_was_attached_boots_at_once(tmp_path: Path) -> None:
+    async with booting(tmp_path) as site:
+        asked: list[tuple[str, str]] = []
+        site.asked = lambda name, what: asked.append((name, what))
+        site.attached.add("n0001")
+        site.dead.add("n0001")
+        assert "vmlinuz" in (await site.script(1))[1]
+        assert asked[0] == ("n0001", "script"), "known before its agent is asked, so that it is a fact with its silence"
+        assert (await site.boot(1))["generation"] == 1
+        assert not site.alarms
+
+
 async def test_a_machine_that_boots_while_its_agent_is_not_missed_yet_waits(tmp_path: Path) -> None:
     async with booting(tmp_path) as site:
         site.attached.add("n0001")

@@ -301,6 +301,36 @@ async def test_a_record_that_cannot_be_read_stops_nobody(site: Boots) -> None:
     await site.identity.open_boot("n0001", 1)
 
 
+async def test_the_trouble_of_a_boot_is_over_when_the_node_has_arrived_with_another(site: Boots) -> None:
+    token = await site.identity.open_boot("n0001", 1)
+    site.alarms.over.clear()
+    await site.identity.redeem(token, make_csr("n0001")[0])
+    assert ("boot-failed", "n0001") in site.alarms.over
+    assert ("token-replayed", "n0001") not in site.alarms.over, "somebody else's doing does not end with that"
+
+
+async def test_a_certificate_of_a_node_that_was_deleted_is_refused_without_an_alarm(site: Boots) -> None:
+    denied = site.identity.superseded("n0001", "AB12", "10.0.0.1")
+    assert isinstance(denied, Denied) and "earlier boot" in denied.detail
+    assert not site.alarms
+
+
+def test_that_something_is_over_is_never_held_back_and_what_comes_back_is_told() -> None:
+    told: list[Alarm] = []
+    alarms = FoldedAlarms(told.append, clock=lambda: 0.0)
+    for severity in ("critical", "critical", "ok", "critical"):
+        alarms(Alarm(kind="boot-failed", message="m", node="n1", severity=severity))  # type: ignore[arg-type]
+    assert [alarm.severity for alarm in told] == ["critical", "ok", "critical"]
+
+
+def test_troubles_of_many_nodes_that_nobody_caused_are_all_told() -> None:
+    told: list[Alarm] = []
+    alarms = FoldedAlarms(told.append, clock=lambda: 0.0)
+    for number in range(5 * NODES):
+        alarms(Alarm(kind="boot-failed", message="m", node=f"n{number}"))
+    assert len(told) == 5 * NODES
+
+
 def test_an_alarm_that_comes_again_and_again_is_told_once_a_minute() -> None:
     now = 0.0
     told: list[Alarm] = []

@@ -19,8 +19,9 @@ import msgspec
 import pytest
 
 from strata.core.errors import BadRequest, Unavailable
+from strata.fleet import disk
 from strata.provisioning import worker
-from strata.provisioning.images import room, unpacking
+from strata.provisioning.images import unpacking
 from strata.provisioning.images.build.recipe import parse_recipe
 from strata.provisioning.images.press import Order
 from strata.provisioning.images.shelf import Shelf
@@ -312,13 +313,18 @@ def test_the_disk_is_never_filled(shelf: Shelf, tmp_path: Path, monkeypatch: pyt
     small.root.mkdir()
     with a_disk(small.root, "64m"):
         small.open()
-        cost = press(small, a_system(layer(folder("usr"), file("usr/a", b"x" * MIB))))
+        assert "error" not in press(small, a_system(layer(folder("usr"), file("usr/a", b"x" * MIB)))).reply
+        cost = press(small, a_system(layer(folder("usr"), file("usr/a", b"y" * (40 * MIB)))))
         assert cost.reply["kind"] == "Unavailable"
-        assert "full but for the 1024 MiB" in str(cost.reply["error"])
+        assert "of 64 MiB are free, and 32 MiB have to stay free" in str(cost.reply["error"])
         assert cost.reply["hint"] == "make room: strata image gc"
         assert list((small.root / "work").iterdir()) == []
-    monkeypatch.setattr(room, "RESERVE", 1 << 60)
-    with pytest.raises(Unavailable, match="full"), (tmp_path / "log").open("w+b") as source:
+    monkeypatch.setattr(disk, "LEAST", 1 << 60)
+    monkeypatch.setattr(disk, "MOST", 1 << 60)
+    with (
+        pytest.raises(Unavailable, match="there is no room for 1 bytes on the disk"),
+        (tmp_path / "log").open("w+b") as source,
+    ):
         source.write(b"x")
         source.seek(0)
         shelf.add_stream(source, most=10)

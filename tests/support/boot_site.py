@@ -31,6 +31,7 @@ from strata.provisioning.networks import Networks, parse
 from strata.store.audit import Ledger
 from strata.store.memory import MemoryStore
 from strata.store.protocol import Store
+from support.alarms import Alarms
 from support.signed_builds import a_manifest, digest_of, open_builds, put_build
 
 MINOS = digest_of(a_manifest())
@@ -109,9 +110,11 @@ class Boots:
         self, store: Store, authority: Authority, minos: Path, nodes: int, nets: Networks, *, media: bool
     ) -> None:
         self.now = 1_000_000.0
-        self.alarms: list[Alarm] = []
+        self.alarms = Alarms()
         self.told = asyncio.Event()
         self.attached: set[str] = set()
+        self.dead: set[str] = set()
+        """Nodes whose agents are attached and do not answer when they are asked."""
         self.is_attached: Callable[[str], bool | Awaitable[bool | None]] = self.attached.__contains__
         self.asked: Callable[[str, str], None] = lambda name, what: None
         self.begun: Callable[[str], None] = lambda name: None
@@ -136,6 +139,7 @@ class Boots:
             Site(controllers=lambda: ("https://127.0.0.1:8443",), ca=authority.pem.decode(), release_keys=("KEY",)),
             Ground(
                 attached=lambda name: self.is_attached(name),
+                speaks=self._speaks,
                 asked=lambda name, what: self.asked(name, what),
                 begun=lambda name: self.begun(name),
                 off=self._off,
@@ -156,7 +160,8 @@ class Boots:
 
     def alarm(self, alarm: Alarm) -> None:
         self.alarms.append(alarm)
-        self.told.set()
+        if alarm.severity != "ok":
+            self.told.set()
 
     def sign(self, csr: bytes, node: str) -> Issued:
         return self.authority.sign_csr(csr, node, "node", (), 86400)
@@ -167,6 +172,12 @@ class Boots:
 
     async def _off(self, node: str) -> bool | None:
         return self.off.get(node, False)
+
+    async def _speaks(self, node: str) -> bool | None:
+        if node in self.dead:
+            self.attached.discard(node)
+        known = self.is_attached(node)
+        return known if isinstance(known, bool) else await known
 
     async def _hold(self, node: str, reason: str) -> None:
         self.held[node] = reason

@@ -44,6 +44,13 @@ class FakeAlerts:
             raise BadRequest(f"the newest event is {newest}", where="since")
         return self.ground.stream([e for e in self.ground.events if e.id > after and e.node in names])
 
+    async def alert(self, who: Principal, ident: str) -> AlertView:
+        found = (await self.alerts(who, all_=True, limit=10_000, after="")).items
+        for alert in found:
+            if alert.id == ident:
+                return alert
+        raise NotFound("no such alert", where=repr(ident)[:80])
+
     async def acknowledge(self, who: Principal, ids: Sequence[str], note: str) -> Sequence[AlertView]:
         known = {alert.id: alert for alert in (await self.alerts(who, all_=True, limit=10_000, after="")).items}
         if missing := set(ids) - set(known):

@@ -13,7 +13,6 @@ from pathlib import Path
 import msgspec
 
 from strata.core.errors import Unavailable
-from strata.fleet.alarm import Alarm
 from strata.provisioning.images.records import LayerRecord, Made
 from strata.provisioning.images.release import CHUNK, ImageConfig, Release
 from strata.provisioning.images.repository import Images
@@ -25,6 +24,7 @@ from strata.provisioning.signing import Signer
 from strata.store.audit import Ledger
 from strata.store.memory import MemoryStore
 from strata.store.protocol import Delete, Put
+from support.alarms import Alarms
 
 
 class Wire:
@@ -62,7 +62,7 @@ class FakeController:
         self.site, self.name, self.directory = site, name, directory
         self.wire = Wire()
         self.silence = 10.0
-        self.alarms: list[Alarm] = []
+        self.alarms = Alarms()
         if not (directory / "signing").exists():
             shutil.copytree(site.signing, directory / "signing")
         self.artefacts = Artefacts(directory / "minos")

@@ -70,7 +70,7 @@ class FakeInventory:
         if node not in await self._known(who):
             raise NotFound("it was not discovered", where=node)
         return NodeHardware(
-            node=node, controller=address(node), identity=IDENTITY, seen=1.0, serial=f"S-{node}",
+            node=node, bmc=address(node), identity=IDENTITY, seen=1.0, serial=f"S-{node}",
             uuid=f"00000000-0000-0000-0000-{sum(map(ord, node)):012x}", components=parts(node),
         )  # fmt: skip
 
@@ -100,7 +100,7 @@ class FakeInventory:
     async def history(self, who: Principal, select: str, since: float | None, limit: int) -> Sequence[HardwareChange]:
         return [
             HardwareChange(
-                time=1.0, what="added", controller=address(name), node=name, component="", kind="system", old="",
+                time=1.0, what="added", bmc=address(name), node=name, component="", kind="system", old="",
                 new=f"S-{name}", detail="",
             )
             for name in await self.ground.facade.node_names(who, select)
@@ -125,7 +125,7 @@ def part(node: str, path: str, kind: str, **more: Any) -> ComponentView:
     rest = {"vendor": "Acme", "model": f"Model of {kind}", "serial": f"{node}{path}", "health": "ok", "macs": ()}
     return ComponentView(
         **{  # type: ignore[arg-type]
-            "controller": address(node), "node": node, "id": path, "kind": kind, "name": path.rpartition("/")[2],
+            "bmc": address(node), "node": node, "id": path, "kind": kind, "name": path.rpartition("/")[2],
             "facts": {}, **blank, **rest, **more,
         }
     )  # fmt: skip

@@ -58,9 +58,9 @@ def furnish(ground: Ground, nodes: Sequence[str]) -> None:
     ground.graph = FabricView(switches=switches, links=tuple(cables))
     pdu = "/redfish/v1/PowerEquipment/RackPDUs/1"
     ground.pdus = (
-        part("", pdu, "pdu", controller=PDU_ADDRESS, name="PDU A", firmware="3"),
+        part("", pdu, "pdu", bmc=PDU_ADDRESS, name="PDU A", firmware="3"),
         *(
-            part("", f"{pdu}/Outlets/A{n}", "outlet", controller=PDU_ADDRESS, parent=pdu, facts={"power": "On"})
+            part("", f"{pdu}/Outlets/A{n}", "outlet", bmc=PDU_ADDRESS, parent=pdu, facts={"power": "On"})
             for n in (1, 2)
         ),
     )

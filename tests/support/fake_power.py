@@ -123,8 +123,9 @@ class FakeJobs:
             raise NotFound("nobody told of it", where="job")
         return JobPower(
             job=job, apid=apid, user="ada", name="cfd", nodeset="n[000-001]", nodes=2, start=1.0, end=None, runs=1,
-            seconds=1.0, suspended=0.0, joules=200.0, known=1.0, error=1.0, average=None, peak=None, energy=_SPREAD,
-            power=_SPREAD, highest=_SPREAD, unmeasured=0, trouble=Trouble(), doubt="", each=(),
+            seconds=1.0, suspended=0.0, joules=200.0, known=1.0, error=1.0, average=None, peak=None, drawn=(),
+            allocated=None, energy=_SPREAD, power=_SPREAD, highest=_SPREAD, unmeasured=0,
+            trouble=Trouble(), doubt="", each=(),
             applications=(_BRIEF,), earlier=_NOTHING,
         )  # fmt: skip
 

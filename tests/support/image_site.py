@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 from strata.api.server import ApiServer
 from strata.fleet.access.credentials import Authenticator
 from strata.fleet.access.principal import Principal
-from strata.fleet.alarm import Alarm
 from strata.fleet.operations.operations import Operations, OperationSettings
 from strata.fleet.operations.records import Operation
 from strata.provisioning.images.repository import Images
@@ -23,6 +22,7 @@ from strata.provisioning.images.service import ImageService
 from strata.provisioning.signing import Signer
 from strata.store.audit import Ledger
 from strata.store.memory import MemoryStore
+from support.alarms import Alarms
 from support.rooms import api_services
 
 _T = TypeVar("_T")
@@ -49,7 +49,7 @@ class ImageSite:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.alarms: list[Alarm] = []
+        self.alarms = Alarms()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="image site", daemon=True)
 

@@ -12,11 +12,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from strata.fleet.alarm import Alarm
 from strata.provisioning.images.repository import Images
 from strata.provisioning.signing import Signer
 from strata.store.audit import Ledger
 from strata.store.memory import MemoryStore
+from support.alarms import Alarms
 
 Entry = tuple[str, dict[str, Any]]
 
@@ -123,7 +123,7 @@ class Site:
     def __init__(self, directory: Path, store: MemoryStore | None = None, **options: Any) -> None:
         self.store = store or MemoryStore()
         self.ledger = Ledger(self.store)
-        self.alarms: list[Alarm] = []
+        self.alarms = Alarms()
         self.directory = directory
         self.signer = Signer.open(directory / "signing")
         self.images = Images(directory / "images", self.store, self.ledger, self.signer, self.alarms.append, **options)

@@ -254,5 +254,5 @@ def virtual_cluster(*options: str, limit: float = 540.0) -> Iterator[tuple[Clust
             assert said.code == 0, f"{said.out}\n{said.err}\n{cluster.story()}"
             yield cluster, said
         finally:
-            cluster.run("down", limit=120)
+            cluster.run("down", "--delete", limit=120)
         assert cluster.traces() == []

@@ -36,7 +36,7 @@ async def client(small_disk: Path) -> AsyncIterator[httpx.AsyncClient]:
     settings = Settings(state_dir=small_disk / "s", listen=ListenSettings(tls=False), layers=("hardware",))
     settings.state_dir.mkdir(mode=0o700)
     async with running(settings) as service:
-        service.writable._every = 0.1
+        service.writable._every = service.disk._every = 0.1
         transport = httpx.AsyncHTTPTransport(uds=str(settings.admin_socket))
         async with httpx.AsyncClient(transport=transport, base_url="http://strata") as client:
             yield client
@@ -59,7 +59,14 @@ async def test_a_service_on_a_full_disk_is_not_ready_and_is_again_when_there_is_
     told = (await until_ready_is(503)).json()
     assert "takes no writes" in told["detail"]
     assert (await client.get("/v1/nodes")).status_code == 200, "what is known can be read"
+    async with asyncio.timeout(60):
+        while len(troubles := (await client.get("/v1/status")).json()["troubles"]) < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    assert "takes no writes" in troubles[0] and "of 48 MiB are free" in troubles[1]
     assert (await client.post("/v1/freezes", json={"scope": "fleet", "reason": "x"})).status_code == 503
     filler.unlink()
     await until_ready_is(200)
+    async with asyncio.timeout(60):
+        while (await client.get("/v1/status")).json()["troubles"]:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
     assert (await client.post("/v1/freezes", json={"scope": "fleet", "reason": "x"})).status_code == 201

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
+import json
 import os
 import pwd
 import re
@@ -15,6 +17,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -23,6 +26,8 @@ import pytest
 
 from strata.power.queue.records import QueueTold
 from strata.power.queue.squeue import read as read_queue
+from strata.power.telemetry.bmcs import NodeSource
+from strata.power.telemetry.collector import Collector, led_nodes
 from support.capmc_site import CapmcSite, capmc_site
 from support.front_door import front_door
 
@@ -224,6 +229,67 @@ async def test_the_power_plugin_balances_the_caps_of_a_thousand_nodes_within_the
                 assert listed.count("NodeName=") == len(uids)
                 assert "DRAIN" not in listed
                 assert not re.search(r"error: .*(capmc|power_p|json)", scheduler.said(), re.IGNORECASE)
+
+
+def listening(path: Path, environment: dict[str, str], heard: Path) -> Path:
+    """The command again; what Slurm is told of counters is written down, a reply on a line."""
+    words = " ".join(f"{name}={value}" for name, value in environment.items())
+    code = "from strata.capmc_cli.capmc import main; main()"
+    path.write_text(
+        f'#!/bin/sh\nout=$({words} {sys.executable} -c "{code}" "$@"); status=$?\n'
+        f'[ "$1" = get_node_energy_counter ] && printf "%s" "$out" | tr -d "\\n" >>{heard} && echo >>{heard}\n'
+        'printf "%s\\n" "$out"; exit $status\n',
+        encoding="utf-8",
+    )
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+class Kept:
+    """Where samples go that nobody asks for."""
+
+    async def append(self, batch: object) -> None:
+        """Not kept."""
+
+
+async def test_a_scheduler_that_balances_more_often_than_nodes_are_read_sees_no_node_without_power() -> None:
+    with short_directory() as directory:
+        async with capmc_site(directory, 24) as site, front_door(site.services, directory) as front:
+            table = site.view.nodes()
+            nids, uids = table.nids[table.compute], table.uids[table.compute]
+            source = NodeSource(site.machine.bmcs)
+            collector = Collector(led_nodes(site.service.controller), source, Kept(), site.columns)  # type: ignore[arg-type]
+            site.columns.forget(uids)
+            await collector.start()
+            heard = directory / "heard"
+            capmc = listening(directory / "capmc", front.capmc("workload-manager"), heard)
+            more = (
+                "PowerPlugin=power/cray_aries\n"
+                f"PowerParameters=capmc_path={capmc},cap_watts={500 * len(nids)},balance_interval=2\n"
+                "DebugFlags=Power"
+            )
+            try:
+                async with slurm(directory, f"nid[{nids[0]:05d}-{nids[-1]:05d}]", more) as scheduler:
+                    await until("nodes were read twice", lambda: collector.sweeps >= 2, scheduler)
+                    begun = len(_calls(heard).splitlines())
+                    await until("and twice more", lambda: collector.sweeps >= 4, scheduler)
+                    replies = [json.loads(line) for line in _calls(heard).splitlines()[begun:]]
+            finally:
+                await collector.stop()
+            asked = [{one["nid"]: one for one in reply["nodes"]} for reply in replies]
+            assert len(asked) > 4, "it asks more often than nodes are read"
+            assert all(reply["e"] == 0 for reply in replies)
+            watts = [
+                (now[nid]["energy_ctr"] - before[nid]["energy_ctr"]) / (_stamp(now[nid]) - _stamp(before[nid]))
+                for before, now in pairwise(asked)
+                for nid in nids.tolist()
+            ]
+            assert min(watts) > 0
+            assert max(watts) <= MOST
+
+
+def _stamp(one: dict[str, str]) -> float:
+    return dt.datetime.fromisoformat(one["time"]).timestamp()
 
 
 async def test_the_knl_plugin_learns_the_modes_and_drains_no_node_that_exists() -> None:

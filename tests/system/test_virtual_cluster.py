@@ -70,6 +70,8 @@ def test_both_machines_become_ready_and_say_how_they_got_there(up: tuple[Cluster
             assert f"{node}  {words}" in said
     assert "strata virtual login n0001" in said
     assert "2 ready" in said
+    kept = cluster.strata("console", BIOS, "--lines", "10000", "--no-follow").out.splitlines()
+    assert "SeaBIOS" in kept[0], "what the firmware printed first is kept"
 
 
 def test_a_command_runs_on_all_of_them_and_a_person_can_log_in(cluster: Cluster):
@@ -143,7 +145,10 @@ def test_a_kernel_that_panics_raises_an_alert_and_boots_again(cluster: Cluster, 
     steps = [("os", "up"), ("image", "demo"), ("personality", "active")]
     story = wait_story(cluster, UEFI, trouble.began, steps)
     assert [step for step in story if step in steps] == steps
-    assert ("os", "down") in story or ("os", "hung") in story
+    assert ("os", "down") in story and ("os", "hung") not in story
+    assert any("its kernel died: Kernel panic" in new for _, new in story)
+    printed = (cluster.folder / "nodes" / UEFI / "console.log").read_text(errors="replace")
+    assert "is believed to run" not in printed, "its new boot is not told to wait until it is missed"
 
 
 def test_a_new_agent_finds_the_containers_of_the_old_one(cluster: Cluster):
@@ -246,19 +251,26 @@ def test_an_image_that_does_not_start_gives_way_to_the_one_before(cluster: Clust
 
     cluster.strata("image", "promote", "broken:1", "demo:1")
 
+    def refusing() -> list[str]:
+        return [node for node in BOTH if cluster.agent(node)["failure"]]
+
+    [canary] = cluster.eventually("one refuses", refusing, CHANGE)
+    assert "system" in cluster.agent(canary)["failure"]
+    cluster.eventually("the old image", lambda: cluster.agent(canary)["state"] == "active", CHANGE)
+    other = next(node for node in BOTH if node != canary)
+    assert f"it waits for canary {canary}" in cluster.json("node", "why", other)["summary"]
+    assert cluster.json("status")["canaries"] == [{"node": canary, "waiting": 1}]
     for node in BOTH:
-        why = cluster.eventually(f"{node} refuses", lambda node=node: cluster.agent(node)["failure"], CHANGE)
-        assert "system" in why
-        cluster.eventually(
-            f"the old image on {node}", lambda node=node: cluster.agent(node)["state"] == "active", CHANGE
-        )
         assert cluster.strata("virtual", "login", node, "--", "hostname").out.strip() == node
     cluster.strata("image", "promote", f"demo@{good}", "demo:1")
     cluster.strata("node", "retry", "@compute")
     cluster.wait_ready(*BOTH, limit=CHANGE)
     assert {cluster.sh(node, "stat -c %s /srv/payload").strip() for node in BOTH} == {str(PAYLOAD)}
-    for node in BOTH:
-        assert any("switch-image failed: member system" in one["new"] for one in cluster.history(node, began))
+    failed = {
+        node: any("switch-image failed: member system" in one["new"] for one in cluster.history(node, began))
+        for node in BOTH
+    }
+    assert failed == {canary: True, other: False}, "nobody else has tried it"
 
 
 def test_an_image_that_is_fetched_as_it_is_read(cluster: Cluster, tmp_path: Path):
@@ -420,6 +432,8 @@ def test_a_boot_that_does_not_arrive_again_and_again_is_held(cluster: Cluster, g
     assert "5 boots in a row did not arrive" in str(cluster.node(GHOST)["hold"])
     assert ghost.get(boot_url(cluster, f"fragment/{GHOST}/{cluster.generation(GHOST) + 1}")).status == 403
     cluster.wait_alert("boot-failed", GHOST)
+    assert cluster.node(GHOST)["state"] == "held"
+    assert [one["attempts"] for one in cluster.json("boot", "status", GHOST)] == [5]
 
 
 def test_a_machine_that_nobody_knows_learns_nothing_but_how_to_introduce_itself(cluster: Cluster, stranger: Visitor):
@@ -576,6 +590,23 @@ def test_a_machine_that_nobody_knows_is_adopted_and_becomes_ready(cluster: Clust
 # -- the end
 
 
+def test_what_is_stopped_is_kept_and_goes_on(cluster: Cluster):
+    began, password = time.time(), (cluster.folder / "bmc.password").read_text()
+    audited = cluster.json("audit", "list", "--limit", "1000")
+
+    assert "strata down --delete" in cluster.strata("stop", limit=120).out
+    assert not cluster.service.alive
+
+    assert "2 ready" in cluster.strata("up", "--timeout", "8m", limit=540).out
+    assert (cluster.folder / "bmc.password").read_text() == password
+    assert [one["seq"] for one in cluster.json("audit", "list", "--limit", "1000")][: len(audited)] == [
+        one["seq"] for one in audited
+    ]
+    assert {cluster.sh(node, "stat -c %s /srv/payload").strip() for node in BOTH} == {str(PAYLOAD)}
+    for node in BOTH:
+        assert cluster.history(node, 0.0)[0]["time"] < began
+
+
 def test_interrupting_up_leaves_the_service_at_work(cluster: Cluster):
     cluster.strata("virtual", "kill", BIOS)
     cluster.eventually("it is missed", lambda: not cluster.is_ready(BIOS), 90)
@@ -596,7 +627,7 @@ def test_down_leaves_nothing_even_after_everything_was_killed(cluster: Cluster):
         os.kill(process.pid, signal.SIGKILL)
     cluster.eventually("they are gone", lambda: not (cluster.service.alive or chassis.alive), 60)
 
-    cluster.strata("down", limit=120)
+    cluster.strata("down", "--delete", limit=120)
 
     assert cluster.traces() == []
-    assert "nothing to stop" in cluster.strata("down").out
+    assert "nothing to stop" in cluster.strata("down", "--delete").out

@@ -11,20 +11,21 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import aiohttp
+import msgspec
 import pytest
 from aiohttp import web
 from qemu_support import GREETING, OBEYS, RESETS, inside, make_medium, printed, remains, until
 
 from strata.cli.main import run
 from strata.cli.up import virtual as up_virtual
-from strata.core.errors import Conflict, DeviceError, NotFound
+from strata.core.errors import BadRequest, Conflict, DeviceError, NotFound
 from strata.core.host import process as ps
 from strata.hardware.bmc.protocol import Boot
 from strata.hardware.bmc.redfish.bmc import RedfishBmc
 from strata.hardware.bmc.redfish.client import Credentials, RedfishClient
 from strata.hardware.discovery.crawl import crawl
 from strata.virtual.qemu import description, network
-from strata.virtual.qemu.create import create, destroy, enter, namespace, running, start
+from strata.virtual.qemu.create import add, create, destroy, enter, namespace, running, start, stop
 from strata.virtual.qemu.description import Description, Options, chassis_id
 from strata.virtual.redfish.bmc import Account
 
@@ -312,7 +313,7 @@ def test_the_commands_make_show_kill_and_take_away_a_chassis(tmp_path, capsys):
     code, said = strata("create", "--nodes", "2", "--uefi", "1", "--memory", str(MEMORY))
     assert code == 0, said
     try:
-        assert "already" in strata("create")[1]
+        assert "strata virtual add adds machines" in strata("create")[1]
         rows = json.loads(strata("list", "--json")[1])
         assert [(row["name"], row["firmware"], row["power"]) for row in rows] == [
             ("n0001", "bios", "off"),
@@ -327,6 +328,11 @@ def test_the_commands_make_show_kill_and_take_away_a_chassis(tmp_path, capsys):
         assert "killed n0001" in strata("kill", "*")[1]
         assert running(tmp_path / "virtual") == {}
         assert "answer" in strata("start")[1]
+        assert strata("add") == (0, "added n0003, off\n")
+        ps.find(os.getpid()).save(tmp_path / up_virtual.bg.SERVICE)  # as if a cluster ran with them
+        assert "strata virtual add adds a machine" in strata("create")[1]
+        assert "strata down --delete removes all of it" in strata("destroy")[1]
+        (tmp_path / up_virtual.bg.SERVICE).unlink()
     finally:
         code, said = strata("destroy")
     assert (code, "processes ended: 1" in said) == (0, True)
@@ -372,6 +378,46 @@ async def test_after_a_restart_of_this_machine_a_chassis_starts_with_its_network
         start(place)
         await _switch_on(place, found)
         assert set(running(place)) == {"n0001"}
+    finally:
+        destroy(place)
+    assert remains(found.id) == []
+
+
+async def test_a_chassis_that_was_stopped_starts_with_all_that_it_had(tmp_path):
+    place = tmp_path / "virtual"
+    found = create(Options(directory=place, nodes=1, memory=MEMORY))
+    try:
+        await _switch_on(place, found)
+        password = (place / description.PASSWORD).read_text()
+        assert len(stop(place).stopped) == 2
+        assert remains(found.id) == []
+        assert stop(place).stopped == ()
+        start(place)
+        assert running(place) == {}
+        await _switch_on(place, found)
+        assert (place / description.PASSWORD).read_text() == password
+    finally:
+        destroy(place)
+
+
+async def test_machines_are_added_while_others_run(tmp_path):
+    place = tmp_path / "virtual"
+    found = create(Options(directory=place, nodes=1, memory=MEMORY))
+    try:
+        await _switch_on(place, found)
+        before = running(place)
+        more = add(place, 2, 1)
+        assert [(node.name, node.firmware, node.tap) for node in more] == [
+            ("n0002", "bios", "tap2"),
+            ("n0003", "uefi", "tap3"),
+        ]
+        assert running(place) == before, "who runs is not disturbed"
+        found = description.read(place)
+        assert len({node.mac for node in found.nodes} | {node.address for node in found.nodes}) == 6
+        await _switch_on(place, msgspec.structs.replace(found, nodes=more))
+        assert set(running(place)) == {"n0001", "n0002", "n0003"}
+        with pytest.raises(BadRequest, match="3 nodes are there, and 200 is the most"):
+            add(place, 198, 0)
     finally:
         destroy(place)
     assert remains(found.id) == []
@@ -423,4 +469,5 @@ def test_destroy_leaves_nothing_after_everything_was_killed_and_the_file_is_half
 async def _switch_on(place: Path, found: Description) -> None:
     with inside(found.namespace):
         async with _client(place, found) as client:
-            await RedfishBmc(client, found.nodes[0].bmc).set_power("on")
+            for node in found.nodes:
+                await RedfishBmc(client, node.bmc).set_power("on")

@@ -312,3 +312,19 @@ def wait_for(true: Callable[[], bool]) -> None:
     while not true():
         assert time.monotonic() < deadline, "it did not come to pass"
         time.sleep(0.01)
+
+
+async def test_a_machine_stands_still_until_its_serial_line_is_connected(seen: Seen) -> None:
+    connected: list[str] = []
+    connect = seen.machine.serial.connect
+
+    async def noted(path: str) -> None:
+        connected.append(seen.asked())
+        await connect(path)
+
+    seen.machine.serial.connect = noted  # type: ignore[method-assign]
+    await seen.machine.start()
+    assert "-S" in Path("/proc", str(seen.pid), "cmdline").read_bytes().decode().split("\0")
+    [asked] = connected
+    assert "cont" not in asked
+    assert "cont" in seen.asked()

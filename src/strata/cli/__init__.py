@@ -8,6 +8,7 @@ ROOM = Room(
     commands={
         "The service": {
             "up": "strata.cli.up.commands:up",
+            "stop": "strata.cli.up.commands:stop",
             "down": "strata.cli.up.commands:down",
             "completion": "strata.cli.completion:completion",
         },

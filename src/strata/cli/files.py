@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,6 +30,10 @@ from strata.core.errors import BadRequest
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
+
+_NAMED = re.compile(r"(?P<kind>node|group|document) '?(?P<name>[^':\\s]+)")
+_COUNTED = re.compile(r"(?P<what>nodes|groups|documents)\[(?P<at>\d+)\]")
+"""How the service says what is wrong: by name, or by place in the request."""
 
 NODE_FIELDS = ("name", "location", "nid", "role", "architecture", "labels", "bmc", "interfaces")
 _KEYS = {
@@ -45,12 +50,26 @@ class Bundle(NamedTuple):
     nodes: list[Json]
     groups: list[Json]
     desires: list[Json]
+    places: dict[tuple[str, str], str]
+    """Kind (``node``, ``group``, ``desire``) and name → where it is said."""
+
+    def place_of(self, where: str) -> str:
+        """Where the files say what an error of the service is about; empty where that is not known."""
+        if found := _NAMED.match(where):
+            kind = "desire" if found["kind"] == "document" else found["kind"]
+            return self.places.get((kind, found["name"]), "")
+        if found := _COUNTED.search(where):
+            items = {"nodes": self.nodes, "groups": self.groups, "documents": self.desires}[found["what"]]
+            kind = {"nodes": "node", "groups": "group", "documents": "desire"}[found["what"]]
+            at = int(found["at"])
+            return self.places.get((kind, str(items[at]["name"])), "") if at < len(items) else ""
+        return ""
 
 
 def read_bundle(paths: Iterable[Path]) -> Bundle:
     """Read YAML files, directories of them (``*.yaml``, ``*.yml``), and standard input (``-``)."""
-    bundle = Bundle([], [], [])
-    seen: dict[tuple[str, str], str] = {}
+    bundle = Bundle([], [], [], {})
+    seen = bundle.places
     for path in _spread(paths):
         for place, document in _documents(path):
             kind = _kind(document, place)
@@ -100,11 +119,15 @@ def _documents(path: Path) -> Iterator[tuple[str, Any]]:
     """Each document with a name for its place."""
     import yaml
 
-    text = read_text(path)
+    loader = _loader()(read_text(path))
     try:
-        for number, document in enumerate(yaml.load_all(text, Loader=_loader()), 1):
+        number = 0
+        while loader.check_node():
+            number += 1
+            node = loader.get_node()
+            document = loader.construct_document(node)
             if document not in (None, ""):
-                yield f"{path} document {number}", document
+                yield f"{path} line {node.start_mark.line + 1} document {number}", document
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         line = f" line {mark.line + 1}" if mark else ""

@@ -22,7 +22,7 @@ class Column:
         self.words = tuple(words)
         self.codes = codes
         self.reasons = reasons or {}
-        """Position → why nothing is known there; only where somebody knows why."""
+        """Position → why it is so, or why nothing is known there; only where somebody knows."""
 
     @classmethod
     def of(cls, values: Iterable[str | None]) -> Column:
@@ -49,5 +49,9 @@ class Column:
         return [table[code] for code in self.codes.tolist()]
 
     def take(self, positions: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> Column:
-        """The part at ``positions``, without reasons."""
-        return Column(self.words, self.codes[positions])
+        """The part at ``positions``."""
+        reasons = {}
+        if self.reasons:
+            places = np.arange(len(self.codes))[positions].tolist()
+            reasons = {new: self.reasons[old] for new, old in enumerate(places) if old in self.reasons}
+        return Column(self.words, self.codes[positions], reasons)

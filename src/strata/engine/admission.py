@@ -18,7 +18,7 @@ from strata.engine.budgets import Budgets, Demand
 from strata.engine.canaries import Canaries
 from strata.engine.decisions import Kind
 from strata.engine.effects import Act, Ask
-from strata.engine.in_flight import InFlight
+from strata.engine.in_flight import OVER, InFlight
 from strata.engine.places import Places
 from strata.engine.progress import Phase, Progress, Urgency, Wait
 from strata.engine.settings import EngineSettings
@@ -83,8 +83,10 @@ class Admission:
         away = progress.alive & (progress.kind != Kind.READY) & (progress.kind != Kind.UNMANAGED)
         elsewhere = self._elsewhere(now)
         demand = Demand(self._busy(elsewhere), np.flatnonzero(away), self._standing, elsewhere, self._places)
-        for number in np.unique(progress.next[able]).tolist():
-            nodes = able[progress.next[able] == number]
+        steps = {number: able[progress.next[able] == number] for number in np.unique(progress.next[able]).tolist()}
+        # Who is out already goes on before others are taken out.
+        for number in sorted(steps, key=lambda number: not self._places.any_held(steps[number])):
+            nodes = steps[number]
             nodes = nodes[np.lexsort((progress.waiting_since[nodes], progress.urgency[nodes]))]
             under_way = int(np.count_nonzero((progress.phase != Phase.IDLE) & (progress.mutation == number)))
             allowance = self._in_flight.breakers[number].allowance(now, under_way)
@@ -162,7 +164,7 @@ class Admission:
         if len(nodes):
             self.progress.fault[nodes] = False
             self.progress.failures[nodes] = self.settings.failures_to_fault - 1
-            self._in_flight.event(nodes, "trying again after a fault")
+            self._in_flight.event(nodes, f"{OVER}: trying again")
 
     def _busy(self, elsewhere: Mapping[str, Indices]) -> dict[str, Indices]:
         under_way = np.flatnonzero(self.progress.phase != Phase.IDLE)

@@ -193,14 +193,16 @@ class Budgets:
             else:
                 continue
             in_use = meter.in_use(demand, nodes[:0])
-            # Who has a place goes before who wants one.
-            concerned = concerned[np.argsort(~np.isin(nodes[concerned], in_use), kind="stable")]
+            places = demand.places if demand.places is not None and demand.places.counts(name) else None
+            if places is not None:
+                # Who has a place goes before who wants one.
+                concerned = concerned[np.argsort(~np.isin(nodes[concerned], in_use), kind="stable")]
             if not meter.budget.unavailable:
                 # Somebody may have begun one of these before: it is charged here, and not twice.
                 in_use = np.setdiff1d(in_use, nodes[concerned], assume_unique=True)
             moving = np.ones(len(in_use), dtype=bool)
-            if demand.places is not None:
-                moving = demand.places.moving(name, in_use, demand.elsewhere.values())
+            if places is not None:
+                moving = places.moving(name, in_use, demand.elsewhere.values())
             for division in meter.divisions:
                 open_ = concerned[verdict[concerned] == -1]
                 keys = division.keys[nodes[open_]]

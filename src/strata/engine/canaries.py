@@ -74,55 +74,58 @@ class Canaries:
 
         ``wanting``: all that have a step to start and no brake on, also where it is too early for it.
         """
+        may = np.zeros(self._progress.size, dtype=bool)
+        may[able] = True
         for column in self._columns:
             name = column.variable.name
             way = self._way(name, wanting)
-            concerned = wanting[way != _NOT]
-            if not len(concerned):
+            concerned = way != _NOT
+            if not concerned.any():
                 continue
-            waits = np.zeros(self._progress.size, dtype=bool)
-            for goal in np.unique(column.goal[concerned]).tolist():
+            nodes, way = wanting[concerned], way[concerned]
+            for goal in np.unique(column.goal[nodes]).tolist():
                 members = np.flatnonzero(self._progress.alive & (column.goal == goal))
                 holds = column.satisfied(members) & (column.seen[members] > self._progress.meant_since[members])
-                mine = column.goal[wanting] == goal
-                waits |= self._judge(name, goal, members, holds, wanting[mine], way[mine], able)
-            able = able[~waits[able]]
-        return able
+                mine = column.goal[nodes] == goal
+                self._judge(name, goal, members, holds, nodes[mine], way[mine], may)
+        return able[may[able]]
 
     def _judge(
-        self, name: str, goal: int, members: Indices, holds: Mask, wanting: Indices, way: npt.NDArray[np.int8],
-        able: Indices,
-    ) -> Mask:  # fmt: skip
-        """Who of the nodes with one goal waits."""
+        self, name: str, goal: int, members: Indices, holds: Mask, nodes: Indices, way: npt.NDArray[np.int8], may: Mask
+    ) -> None:
+        """Take from ``may`` who of the nodes with one goal has to wait."""
         progress = self._progress
-        waits = np.zeros(progress.size, dtype=bool)
-        idle = progress.phase[members] == Phase.IDLE
-        if (holds & idle & (progress.kind[members] == Kind.READY)).any():
+        holders = members[holds]
+        if ((progress.phase[holders] == Phase.IDLE) & (progress.kind[holders] == Kind.READY)).any():
             self._proved.add((name, goal))
-            return waits
-        strict, loose = wanting[way == _STRICT], wanting[way == _LOOSE]
+            return
+        strict, loose = nodes[way == _STRICT], nodes[way == _LOOSE]
         if (name, goal) in self._proved:
             loose = loose[:0]  # it has worked; what runs elsewhere is not given up for it all the same
         on_trial = self._on_trial(name, members, holds)
-        canary = int(on_trial[0]) if len(on_trial) else self._choose(name, members, holds, strict, loose, able)
+        canary = int(on_trial[0]) if len(on_trial) else self._choose(name, members, holds, strict, loose, may)
         late = np.r_[strict, loose]
-        late = late[np.isin(late, able) & (late != canary)]
-        waits[late] = True
+        late = late[may[late] & (late != canary)]
+        may[late] = False
         progress.wait[late] = Wait.CANARY
         progress.canary[late] = canary
-        return waits
 
     def _on_trial(self, name: str, members: Indices, holds: Mask) -> Indices:
         """Nodes that are on their way to the value, or have it and are not ready yet."""
         progress = self._progress
         busy = progress.phase[members] != Phase.IDLE
-        at_it = busy & ((self._way(name, members) != _NOT) | np.isin(progress.mutation[members], self._puts[name]))
-        moving = np.isin(progress.kind[members], (Kind.ACT, Kind.LOOK)) & ~progress.held[members]
-        coming = holds & (busy | (moving & ~progress.frozen[members] & (progress.failures[members] == 0)))
-        coming &= ~progress.fault[members]
+        on_trial = np.zeros(len(members), dtype=bool)
+        on_trial[busy] = (self._way(name, members[busy]) != _NOT) | np.isin(
+            progress.mutation[members[busy]], self._puts[name]
+        )
+        holders = members[holds]
+        kind, braked = progress.kind[holders], progress.held[holders] | progress.frozen[holders]
+        moving = ((kind == Kind.ACT) | (kind == Kind.LOOK)) & ~braked & (progress.failures[holders] == 0)
+        on_trial[holds] |= (busy[holds] | moving) & ~progress.fault[holders]
         elsewhere = [one.nodes for one in self._in_flight.foreign.values() if self._is_put(name, one.mutation)]
-        foreign = np.isin(members, np.concatenate(elsewhere)) if elsewhere else np.zeros(len(members), dtype=bool)
-        found: Indices = members[at_it | coming | foreign]
+        if elsewhere:
+            on_trial |= np.isin(members, np.concatenate(elsewhere))
+        found: Indices = members[on_trial]
         return found
 
     def _failed(self, name: str, members: Indices, holds: Mask) -> Indices:
@@ -141,25 +144,25 @@ class Canaries:
         mutation, failed, _ = self._progress.reasons.get(node, "").partition(" failed: ")
         return bool(failed) and self._is_put(name, mutation)
 
-    def _choose(self, name: str, members: Indices, holds: Mask, strict: Indices, loose: Indices, able: Indices) -> int:
+    def _choose(self, name: str, members: Indices, holds: Mask, strict: Indices, loose: Indices, may: Mask) -> int:
         """The next canary, or the one that failed and that all wait for; -1: nobody is able to."""
-        loose = loose[np.isin(loose, able)]
+        loose = loose[may[loose]]
         if len(loose):
-            return self._first(loose, able)
+            return self._first(loose, may)
         failed = self._failed(name, members, holds)
         if len(failed):
-            again = failed[np.isin(failed, able)]
+            again = failed[may[failed]]
             return int(again[0] if len(again) else failed[0])
         # Whom a guard keeps from going on may have been drained already; what cannot be tried on a node says nothing.
-        strict = strict[np.isin(strict, able) | (self._progress.refused_by[strict] >= 0)]
-        return self._first(strict, able) if len(strict) else -1
+        strict = strict[may[strict] | (self._progress.refused_by[strict] >= 0)]
+        return self._first(strict, may) if len(strict) else -1
 
-    def _first(self, nodes: Indices, able: Indices) -> int:
+    def _first(self, nodes: Indices, may: Mask) -> int:
         """The one that failed least, is furthest on its way, and may begin now."""
         progress = self._progress
         plans = {n: self._decider.decisions[n].plan.cost for n in np.unique(progress.decision[nodes]).tolist()}
         cost = np.array([plans[number] for number in progress.decision[nodes].tolist()])
-        return int(nodes[np.lexsort((nodes, ~np.isin(nodes, able), cost, progress.failures[nodes]))[0]])
+        return int(nodes[np.lexsort((nodes, ~may[nodes], cost, progress.failures[nodes]))[0]])
 
     def _way(self, name: str, nodes: Indices) -> npt.NDArray[np.int8]:
         """How strictly the first step of each node's way needs a canary."""

@@ -181,7 +181,12 @@ class Facts:
         driver, nodes, issued = self._looks.pop(report.look)
         observer = self.observers[driver]
         observer.looking[nodes] = False
-        columns = {name: report.columns.get(name) or Column.same(None, len(nodes)) for name in observer.variables}
+        columns = {
+            name: self._understood(name, report.columns[name])
+            if name in report.columns
+            else Column.same(None, len(nodes))
+            for name in observer.variables
+        }
         # A look that was begun before the last act on a node saw the world before it.
         valid = (
             self._progress.alive[nodes] & (self._progress.epoch[nodes] > 0) & (issued >= self._progress.acted_at[nodes])
@@ -201,6 +206,20 @@ class Facts:
             nodes, columns = nodes[valid], {name: column.take(valid) for name, column in columns.items()}
         self.believe(nodes, columns, driver, issued)
 
+    def _understood(self, name: str, column: Column) -> Column:
+        """What was seen, without words that the variable does not have: those are nothing that is known."""
+        variable = self._model.variables[name]
+        if variable.open or set(column.words) <= set(variable.values):
+            return column
+        strange = [code for code, word in enumerate(column.words, 1) if word not in variable.values]
+        bad = np.isin(column.codes, strange)
+        said = {
+            int(place): f"{name} is said to be {column.words[column.codes[place] - 1][:40]!r}, "
+            f"which is none of {', '.join(variable.values)}"
+            for place in np.flatnonzero(bad)
+        }
+        return Column(column.words, np.where(bad, 0, column.codes).astype(np.int32), {**column.reasons, **said})
+
     def told(self, now: float, report: Told) -> None:
         """Somebody says what is so, without being asked: as good as a look that shows it at once."""
         progress, nodes, columns = self._progress, report.nodes, report.columns
@@ -208,6 +227,8 @@ class Facts:
         ours = progress.alive[nodes] & (progress.epoch[nodes] > 0)
         # While a driver is at work on a node one could not tell which side of it is told: it is looked at afterwards.
         valid = ours & (progress.phase[nodes] != Phase.ACTING) & (at >= progress.acted_at[nodes])
+        for name in columns:
+            valid &= self._table.columns[name].seen[nodes] <= at  # what was seen since is newer than what is told
         observers = [
             observer for observer in self.observers.values() if not columns.keys().isdisjoint(observer.variables)
         ]
@@ -262,7 +283,7 @@ class Facts:
             self._progress.touch(some[changed], Urgency.NEWS)
             new = mine.last[some] != codes
             if new.any():
-                lost += self._record(name, some[new], codes[new], source)
+                lost += self._record_with(name, some[new], codes[new], source, nodes, column.reasons)
         self._lose(lost, columns, at)
 
     def imply(self, now: float) -> None:
@@ -385,10 +406,34 @@ class Facts:
                 soonest = min(soonest, float(times.min()))
         return min(soonest, max(now, self._aged_at + 1.0)) if ours.any() else NEVER
 
-    def _record(
-        self, name: str, nodes: Indices, codes: Codes, source: str, cause: str = "", *, implied: bool = False
+    def _record_with(
+        self, name: str, nodes: Indices, codes: Codes, source: str, seen: Indices, reasons: Mapping[int, str]
     ) -> list[tuple[Indices, tuple[str, ...]]]:
-        """Note changes of one variable, grouped; return what is lost with them."""
+        """Note changes of one variable, with why it is so where whoever saw it knows; ``reasons``: by place in
+        ``seen``."""
+        why = {int(seen[place]): redact(text)[:_LONGEST] for place, text in reasons.items()}
+        told = np.array([why.get(node, "") for node in nodes.tolist()], dtype=object) if why else None
+        if told is None:
+            return self._record(name, nodes, codes, source)
+        lost = []
+        for text in dict.fromkeys(told.tolist()):
+            alike = told == text
+            lost += self._record(name, nodes[alike], codes[alike], source, because=text)
+        return lost
+
+    def _record(
+        self,
+        name: str,
+        nodes: Indices,
+        codes: Codes,
+        source: str,
+        cause: str = "",
+        *,
+        implied: bool = False,
+        because: str = "",
+    ) -> list[tuple[Indices, tuple[str, ...]]]:
+        """Note changes of one variable, grouped; return what is lost with them. ``because``: why it is so, where that
+        is not the doing of a mutation."""
         column = self._table.columns[name]
         progress = self._progress
         doing = np.where(progress.phase[nodes] >= Phase.ACTING, progress.mutation[nodes], -1)
@@ -414,7 +459,7 @@ class Facts:
             why = cause
             if ours and not why and not seen_again:
                 why = self._cause(doing_code - 1, name, old_code, symbol)
-            self.changes.append(Change(name, column.words[old_code], new, source, why, members))
+            self.changes.append(Change(name, column.words[old_code], new, source, why or because, members))
             victims = self._lost_with(name, new)
             if old_code and new_code and not cause and not ours and not implied:
                 # A surprise: whatever else we believed of these nodes may be out of date too.

@@ -35,6 +35,9 @@ EVENT = "event"
 FAULT = "fault: "
 """How the event of going into a fault state begins."""
 
+OVER = "fault cleared"
+"""How the event of coming out of one begins."""
+
 _UNTOUCHED = (Outcome.FENCED, Outcome.WITHHELD, Outcome.UNTRIED)
 
 
@@ -262,7 +265,7 @@ class InFlight:
             faulted = done[progress.fault[done]]
             if len(faulted):
                 mutation = self.mutations[number]
-                self.event(faulted, f"fault cleared: {mutation.variable} is {mutation.to}")
+                self.event(faulted, f"{OVER}: {mutation.variable} is {mutation.to}")
             self.clear_failures(done)
             progress.fault[done] = False
             progress.not_before[done] = 0

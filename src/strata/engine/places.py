@@ -63,6 +63,10 @@ class Places:
             more = np.zeros(size - len(budget.held), dtype=bool)
             budget.held, budget.guessed = np.r_[budget.held, more], np.r_[budget.guessed, more]
 
+    def counts(self, name: str) -> bool:
+        """Whether there are places in a budget."""
+        return name in self._by_name
+
     def needed(self, nodes: Indices) -> dict[str, Mask]:
         """Budget → which of ``nodes`` have a step ahead of them that it brakes; only where some have."""
         if not self._budgets:
@@ -91,6 +95,10 @@ class Places:
         budget = self._by_name.get(name)
         return frozenset(mutation.name for mutation in budget.leads_up) if budget is not None else frozenset()
 
+    def any_held(self, nodes: Indices) -> bool:
+        """Whether one of ``nodes`` has a place."""
+        return any(budget.held[nodes].any() for budget in self._budgets)
+
     def moving(self, name: str, nodes: Indices, elsewhere: Collection[Indices]) -> Mask:
         """Which of ``nodes`` will give their place back by themselves, as far as one can tell: nothing keeps them from
         going on but what they hold the place for. ``elsewhere``: with whom others are busy."""
@@ -99,8 +107,11 @@ class Places:
             return np.ones(len(nodes), dtype=bool)
         stopped = progress.held[nodes] | progress.frozen[nodes] | progress.fault[nodes]
         stopped |= progress.kind[nodes] == Kind.STUCK
+        # At the gate that it has the place for, a node waits until a guard or the failure-rate stop lets it through;
+        # whoever waits for room in the budget itself, or for a canary, waits for others.
         at_the_gate = np.isin(progress.next[nodes], budget.numbers)
-        stopped |= np.isin(progress.wait[nodes], (Wait.GUARD, Wait.BUDGET, Wait.STOPPED)) & ~at_the_gate
+        stopped |= np.isin(progress.wait[nodes], (Wait.GUARD, Wait.STOPPED)) & ~at_the_gate
+        stopped |= np.isin(progress.wait[nodes], (Wait.BUDGET, Wait.CANARY))
         moving = ~stopped | (progress.phase[nodes] != Phase.IDLE)
         # Why another does not go on with a node is known to him alone.
         others = progress.epoch[nodes] == 0

@@ -22,7 +22,7 @@ from strata.engine.canaries import Canaries
 from strata.engine.decisions import Decider, Kind
 from strata.engine.effects import Act, Answered, Ask, Done, Effects, Input, Seen, Told
 from strata.engine.facts import Facts
-from strata.engine.in_flight import EVENT, FAULT, InFlight
+from strata.engine.in_flight import EVENT, FAULT, OVER, InFlight
 from strata.engine.places import Places
 from strata.engine.progress import Phase, Progress, Urgency, Wait
 from strata.engine.settings import EngineSettings
@@ -150,7 +150,8 @@ class Engine:
         nodes = nodes[(self.progress.epoch[nodes] == 0) & self.progress.alive[nodes]]
         if variable == EVENT:
             fault = value.startswith(FAULT)
-            self.progress.fault[nodes] = fault
+            if fault or value.startswith(OVER):
+                self.progress.fault[nodes] = fault
             if fault:
                 self.progress.reasons.update(dict.fromkeys(nodes.tolist(), value.removeprefix(FAULT)))
         elif variable in self.table.columns:
@@ -275,7 +276,7 @@ class Engine:
         self.in_flight.forget_way(nodes)
         well = nodes[progress.fault[nodes] & (progress.epoch[nodes] > 0)]
         if len(well):
-            self.in_flight.event(well, "fault cleared: at its goal")
+            self.in_flight.event(well, f"{OVER}: at its goal")
             self.clear_failures(well)
             progress.dirty[well] = False
         stable = nodes[now - progress.ready_since[nodes] > self.settings.stable_after]

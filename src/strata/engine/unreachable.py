@@ -1,15 +1,27 @@
 """Why there is no way: which guard forbids, what must be known first, which mutation is missing.
 
 Asked once per hopeless class, so it may take its time: it plans again with one obstacle lifted after the other,
-and names the first whose lifting helps. If none does, a mutation is missing, and the chain of needs says where.
+and names the first whose lifting helps. If none does, a mutation is missing, and the chains of needs say where.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import itertools
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
 
 from strata.core.model import WANTED
 from strata.engine.search import UNKNOWN_BIT, Goal, Path, Space, State, Step
+
+_MOST_WAYS = 3
+"""What blocks so many ways is told: the cheapest ones."""
+
+
+class _End(NamedTuple):
+    """Where a way to something ends, in words; ``circular``: in a need that the way began with."""
+
+    text: str
+    circular: bool
 
 
 def explain(
@@ -144,34 +156,48 @@ def _reached(goal: Goal, masks: State) -> list[int]:
 def _chain(
     space: Space, goal: Goal, masks: State, reached: Sequence[int], at: int, mask: int, denied: frozenset[str]
 ) -> str:
-    """Follow needs that cannot be met down to the one that no mutation serves."""
-    trail: list[str] = []
-    seen: set[int] = set()
-    while True:
-        name, values = space.names[at], _or(space.symbols(at, mask & ~UNKNOWN_BIT or mask))
-        needed = f" (needed by {' for '.join(reversed(trail))})" if trail else ""
-        seen.add(at)
-        makers = [step for step in goal.steps if any(v == at and bit & mask for v, bit in step.gives)]
-        if not makers:
-            return _no_maker(space, at, mask, masks[at], denied) + needed
-        # Of the mutations that would serve, the cheapest whose unmet need is not one that we come from.
-        for step in sorted(makers, key=lambda step: (step.cost, step.mutation.name)):
-            unmet = [(v, need) for v, need in step.needs if not reached[v] & need]
-            fresh = [(v, need) for v, need in unmet if v not in seen]
-            if fresh:
-                trail.append(step.mutation.name)
-                at, mask = fresh[0]
-                break
-            if unmet:
-                now = _or(space.symbols(unmet[0][0], masks[unmet[0][0]]))
-                there = space.names[unmet[0][0]]
-                starts = _or(space.symbols(*unmet[0]))
-                return (
-                    f"a mutation is missing: nothing takes {there} from {now} to {values if there == name else starts}"
-                    f"; {step.mutation.name} needs {there} to be {starts}{needed}"
-                )
-        else:
-            raise AssertionError("a value that can be made was not counted as reached")
+    """Follow needs that cannot be met down to those that no mutation serves; of several ways, what blocks each."""
+    ends = list(_ends(space, goal, masks, reached, at, mask, denied, (), frozenset()))
+    # A way that comes back to what it is to make is told of only where there is no better reason.
+    plain = [end.text for end in ends if not end.circular] or [end.text for end in ends]
+    return "; or ".join(itertools.islice(dict.fromkeys(plain), _MOST_WAYS))
+
+
+def _ends(
+    space: Space,
+    goal: Goal,
+    masks: State,
+    reached: Sequence[int],
+    at: int,
+    mask: int,
+    denied: frozenset[str],
+    trail: tuple[str, ...],
+    above: frozenset[int],
+) -> Iterator[_End]:
+    """Where each way to these values ends. ``trail``: the mutations that need them; ``above``: what we come from."""
+    name, values = space.names[at], _or(space.symbols(at, mask & ~UNKNOWN_BIT or mask))
+    needed = f" (needed by {' for '.join(reversed(trail))})" if trail else ""
+    seen = above | {at}
+    makers = [step for step in goal.steps if any(v == at and bit & mask for v, bit in step.gives)]
+    if not makers:
+        yield _End(_no_maker(space, at, mask, masks[at], denied) + needed, circular=False)
+        return
+    makers.sort(key=lambda step: (step.cost, step.mutation.name))
+    unmet = {step.mutation.name: [need for need in step.needs if not reached[need[0]] & need[1]] for step in makers}
+    fresh = {maker: [need for need in needs if need[0] not in seen] for maker, needs in unmet.items()}
+    for maker, needs in fresh.items():
+        if needs:
+            yield from _ends(space, goal, masks, reached, *needs[0], denied, (*trail, maker), seen)
+    if any(fresh.values()):
+        return
+    maker, needs = next((maker, needs) for maker, needs in unmet.items() if needs)
+    there, starts = space.names[needs[0][0]], _or(space.symbols(*needs[0]))
+    now = _or(space.symbols(needs[0][0], masks[needs[0][0]]))
+    yield _End(
+        f"a mutation is missing: nothing takes {there} from {now} to {values if there == name else starts}"
+        f"; {maker} needs {there} to be {starts}{needed}",
+        circular=True,
+    )
 
 
 def _no_maker(space: Space, at: int, mask: int, now: int, denied: frozenset[str]) -> str:
@@ -179,11 +205,18 @@ def _no_maker(space: Space, at: int, mask: int, now: int, denied: frozenset[str]
     name, values = space.names[at], space.symbols(at, mask & ~UNKNOWN_BIT or mask)
     if values == [WANTED]:
         return f"{name} has no desired value: somebody must say which {name} is wanted"
-    for mutation in sorted(space.model.mutations.values(), key=lambda mutation: mutation.name):
-        if space.model.effects(mutation).get(name) in values:
-            guards = sorted(denied.intersection(mutation.guards))
-            why = f"guard {guards[0]} forbids it" if guards else "its own conditions contradict each other"
-            return f"only {mutation.name} leads to {name}={_or(values)}, and {why}"
+    blocked = {
+        mutation.name: sorted(denied.intersection(mutation.guards))
+        for mutation in sorted(space.model.mutations.values(), key=lambda mutation: mutation.name)
+        if space.model.effects(mutation).get(name) in values
+    }
+    whys = [
+        f"guard {guards[0]} forbids {maker}" if guards else f"what {maker} needs contradicts itself"
+        for maker, guards in blocked.items()
+    ]
+    if whys:
+        lead = "leads" if len(whys) == 1 else "lead"
+        return f"only {_and(list(blocked))} {lead} to {name}={_or(values)}, and {_and(whys)}"
     current = f" (it is {_or(space.symbols(at, now))})" if now != UNKNOWN_BIT else ""
     return f"a mutation is missing: no mutation leads to {name}={_or(values)}{current}"
 

@@ -18,10 +18,12 @@ AlarmKind = Literal[
     "certificate-superseded",
     "certificate-revoked",
     "boot-failed",
+    "node-unhealthy",
     "image-refused",
     "image-damaged",
     "minos-refused",
     "controller",
+    "look-failed",
 ]
 AlarmSeverity = Literal["ok", "warning", "critical"]
 

@@ -5,6 +5,7 @@ Knows nothing of nodes; an index is just a position.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -70,6 +71,16 @@ class Words:
     def get(self, index: int) -> str:
         """The word at ``index``; empty where there is none."""
         return self.table[int(self._codes[index])]
+
+    def extended(self, words: Iterable[str]) -> Words:
+        """A column of its own, with these words after all that there are."""
+        more = list(words)
+        made = Words(self._size + len(more))
+        made.table, made._ids = list(self.table), dict(self._ids)
+        made._codes[: self._size] = self.codes
+        for at, word in enumerate(more, self._size):
+            made.set(at, word)
+        return made
 
     def where(self, word: str) -> Mask:
         """Who has ``word``."""

@@ -21,6 +21,8 @@ from strata.fleet.access.principal import Principal
 from strata.fleet.alarm import Alarm
 from strata.fleet.columns import Indices, Mask
 from strata.fleet.controller.controller import Controller
+from strata.fleet.controller.silences import Silences
+from strata.fleet.disk import DiskWatch
 from strata.fleet.metrics import Metrics
 from strata.fleet.nodes.unknown import unknown_nodes
 from strata.fleet.nodes.view import FleetView
@@ -70,6 +72,8 @@ class Fleet:
         self.edits = Edits(self.registry, self.ledger)
         self.view = FleetView(controller)
         self.writable = Writable(controller.store)
+        self.silences = Silences(controller, self.alarm)
+        self.disk = DiskWatch(settings.state_dir)
         self.operations = Operations(controller.store, self.ledger, owner=controller.name)
         self.services = Services()
         self.services.put(controller.metrics, Metrics)
@@ -77,6 +81,8 @@ class Fleet:
         """Ends what was started, the last first."""
         self.reasons: list[Callable[[Principal, Node], Sequence[str]]] = []
         """Who else knows why a node is not at its goal: lines for a caller who asks."""
+        self.details: list[Callable[[str], Mapping[str, str]]] = []
+        """Who knows more of a node's facts than their values: by variable, in words."""
         self.alarms: list[Callable[[Alarm], None]] = []
         """Who makes something of trouble that a part of this controller has noticed."""
         self.measured: list[Callable[[str, Mapping[str, Any]], None]] = []
@@ -130,15 +136,27 @@ class Fleet:
         """Load what is known and begin to act; then what waited for that."""
         await self.controller.start()
         self.parts.push_async_callback(self.controller.stop)
-        for work in self._begins:
-            await work()
+        for begin in self._begins:
+            await begin()
         self.parts.push_async_callback(self.operations.close)
-        trying = asyncio.create_task(self.writable.run(), name="store writable")
-        self.parts.push_async_callback(cancelled, trying)
+        for watch in (self.writable, self.disk, self.silences):
+            self.parts.push_async_callback(cancelled, asyncio.create_task(watch.run(), name=type(watch).__name__))
 
     async def stop(self) -> None:
         """End everything, the last first. Disturbs no node."""
         await self.parts.aclose()
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing can be changed now; empty: it can."""
+        return self.controller.trouble or self.writable.trouble
+
+    def unled(self, nodes: Indices) -> Indices:
+        """Those of ``nodes`` that no controller is known to look after."""
+        led = np.zeros(self.controller.settings.shards, dtype=np.bool_)
+        led[list(self.controller.leadership.holders)] = True
+        alone: Indices = nodes[~led[self.registry.uids[nodes] % len(led)]]
+        return alone
 
     # what a caller may see and change
 

@@ -5,14 +5,19 @@ from __future__ import annotations
 import resource
 import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+import msgspec
+import numpy as np
+
+from strata.core.column import Column
 from strata.core.errors import BadRequest
 from strata.fleet.access.sealing import Seal
 from strata.fleet.alarm import Alarm
 from strata.fleet.fleet import Fleet, Part
+from strata.hardware.alerts.node_troubles import NodeTroubles
 from strata.hardware.alerts.service import AlertService, open_alerts
 from strata.hardware.bmc.bmcs import Bmcs
 from strata.hardware.bmc.dialects import dialects
@@ -34,7 +39,8 @@ from strata.hardware.credentials.service import BmcCredentialService
 from strata.hardware.discovery.crawl import crawl
 from strata.hardware.discovery.sweep import Discovery
 from strata.hardware.emergency.service import EmergencyService
-from strata.hardware.events.hub import EventHub, EventSettings
+from strata.hardware.events.hub import EventHub, EventSettings, PowerTold
+from strata.hardware.events.poller import BAD, SILENT
 from strata.hardware.events.records import HardwareEvent
 from strata.hardware.events.site import bmc_addresses
 from strata.hardware.fabric.service import FabricService, cabling
@@ -120,11 +126,14 @@ async def open_hardware(fleet: Fleet, reach: Reach | None = None) -> None:
         addresses=bmc_addresses(fleet.registry),
         mine=fleet.controller.leads if settings.poll else lambda _: False,
         looked=fleet.controller.look_soon,
+        told=tells(fleet, driver),
         settings=EventSettings(public_url=settings.public_url),
     )
     fleet.put(hub)
+    troubles = NodeTroubles(fleet, hub)
     fleet.reasons.append(open_alerts(hub.alerts))
-    fleet.alarms.append(lambda alarm: hub.take([event_of(alarm)]))
+    fleet.alarms.append(_alerts_of_alarms(fleet, hub, bmcs))
+    fleet.silences.always.add(driver.name)
     nodes = NodesByBmc(fleet.registry)
     inventory = await fleet.keep(Inventory(fleet.store, sink=hub.take, node_at=nodes.at))
     redfish = partial(crawl, bmcs.redfish)
@@ -148,8 +157,31 @@ async def open_hardware(fleet: Fleet, reach: Reach | None = None) -> None:
         for part in consoles:
             await fleet.keep(part)
         await fleet.keep(hub)
+        for alert in hub.alerts.alerts.values():
+            kind, _, about = alert.key.partition("/")
+            if not alert.over and alert.node and (alert.key == SILENT or kind == "look-failed"):
+                fleet.silences.knew(driver.name if alert.key == SILENT else about, alert.node)
+        await fleet.keep(troubles)
 
     fleet.begin(begin)
+
+
+def tells(fleet: Fleet, driver: BmcDriver) -> Callable[[Sequence[PowerTold]], None]:
+    """Gives the engine what BMCs say of power by themselves, as facts."""
+    controller, registry = fleet.controller, fleet.registry
+
+    def tell(told: Sequence[PowerTold]) -> None:
+        known = [(index, one) for one in told if (index := registry.find(one.node)) >= 0]
+        led = [(index, one) for index, one in known if controller.engine.progress.epoch[index] > 0]
+        driver.was_told({one.node: (registry.node_at(index).bmc, one.power) for index, one in led})
+        now = controller.clock.wall()
+        for when in sorted({one.time for _, one in led}):
+            some = [(index, one) for index, one in led if one.time == when]
+            nodes = np.array([index for index, _ in some], dtype=np.int64)
+            power = Column.of([one.power for _, one in some])
+            controller.tell(nodes, {"power": power}, "bmc event", ago=max(0.0, now - when))
+
+    return tell
 
 
 def console_dir(state_dir: Path) -> Path:
@@ -157,9 +189,32 @@ def console_dir(state_dir: Path) -> Path:
     return state_dir / "consoles"
 
 
+def _alerts_of_alarms(fleet: Fleet, hub: EventHub, bmcs: Bmcs) -> Callable[[Alarm], None]:
+    """What has alarms become alerts. A BMC that nothing is seen of is one alert, whether a look of the engine or of the
+    poller found out, and however many nodes are behind it."""
+
+    def take(alarm: Alarm) -> None:
+        event = event_of(alarm)
+        if alarm.kind == "look-failed" and alarm.about == BmcDriver.name:
+            index = fleet.registry.find(alarm.node)
+            node = fleet.registry.roster.nodes[index] if index >= 0 else None
+            if node is not None and not node.bmc:
+                return  # there is none to be silent
+            site = hub.site_of(node.bmc) if node is not None else None
+            subject, root = (site.node_of(""), site.root) if site is not None else (alarm.node, "")
+            # One that answers, and nothing that can be used, is not silent; that it answers well the poller says.
+            silent = alarm.severity == "ok" or node is None or bmcs.silent(node.bmc)
+            event = msgspec.structs.replace(event, key=SILENT if silent else BAD, node=subject, bmc=root)
+        # That something is over is news only where somebody was told that it was not.
+        if event.severity != "ok" or event.key in hub.alerts.troubles(event.node):
+            hub.take([event])
+
+    return take
+
+
 def event_of(alarm: Alarm) -> HardwareEvent:
     """An alarm of another layer is an event like those of hardware, and so becomes an alert."""
-    about = alarm.node or alarm.peer or alarm.about or "unknown"
+    about = alarm.about or alarm.node or alarm.peer or "unknown"
     return HardwareEvent(
         time=time.time(),
         severity=alarm.severity,
@@ -173,7 +228,7 @@ def event_of(alarm: Alarm) -> HardwareEvent:
 def _consoles(fleet: Fleet, reach: Reach, hub: EventHub, log: ConsoleLog) -> tuple[Part, ...]:
     """Captured consoles and kernel messages, and who listens to them for trouble."""
     settings, registry = fleet.section(HardwareSettings), fleet.registry
-    panics = PanicWatch(log, hub.take)
+    panics = fleet.put(PanicWatch(log, hub.take))
     fleet.parts.push_async_callback(panics.close)
     mine = fleet.controller.leads
 
@@ -187,6 +242,8 @@ def _consoles(fleet: Fleet, reach: Reach, hub: EventHub, log: ConsoleLog) -> tup
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     room = CaptureSettings(most=min(CaptureSettings().most, files // 2))
     capture = ConsoleCapture(log, reach.bmcs.open, captured, settings=room)
+    if settings.consoles:
+        fleet.of(BmcDriver).before_on.append(capture.before_power)
     messages = KernelMessages(
         log,
         _sender(fleet),

@@ -88,7 +88,7 @@ class Ledger:
 
     def __init__(self, store: Store, *, clock: Callable[[], float] = time.time) -> None:
         self._store = store
-        self._clock = clock
+        self.clock = clock
         self._turn = asyncio.Lock()
         self._head: tuple[_Head, int] | None = None
 
@@ -214,7 +214,7 @@ class Ledger:
     def _next(self, head: _Head, author: str, action: str, target: str, detail: dict[str, Any]) -> AuditEntry:
         entry = AuditEntry(
             seq=head.seq + 1,
-            time=self._clock(),
+            time=self.clock(),
             author=author,
             action=action,
             target=target,

@@ -10,9 +10,9 @@ from strata.store.protocol import Store
 
 log = logging.getLogger(__name__)
 
-EVERY = 5.0
+EVERY = 3.0
 """Seconds between two tries: as late is it noticed that nothing can be written, and that it can again."""
-PATIENCE = 5.0
+PATIENCE = 3.0
 """Seconds after which a try without an answer has failed. One takes milliseconds."""
 
 _TTL = 30.0

@@ -75,6 +75,7 @@ def create(
     from strata.virtual.qemu.description import PASSWORD, Options
 
     place = _place(session, directory)
+    _refuse_cluster(place, "strata virtual add adds a machine to it")
     found = make(Options(directory=place, nodes=nodes, uefi=uefi, memory=memory, network=network, host_link=host_link))
     if as_json:
         session.out.json(msgspec.to_builtins(found) | {"directory": str(place)})
@@ -85,6 +86,35 @@ def create(
     if found.link is not None:
         session.out.line(f"  this machine reaches the namespace at {found.link.inside}")
     session.out.line(f"  run inside   ip netns exec {found.namespace} COMMAND")
+
+
+@virtual.command()
+@click.option("--count", type=click.IntRange(1, 200), default=1, show_default=True, help="How many.")
+@click.option("--uefi", type=click.IntRange(0, 200), default=0, show_default=True, help="So many of them with UEFI.")
+@DIRECTORY
+@ls.json_option
+@pass_session
+def add(session: Session, count: int, uefi: int, directory: Path | None, as_json: bool) -> None:
+    """Add machines to a chassis, off at first. In a cluster of 'strata up' they are nodes at once, and boot.
+
+    \b
+    Example: strata virtual add
+             strata virtual add --count 2 --uefi 1
+    """
+    from strata.virtual.qemu import create
+
+    place = _place(session, directory)
+    cluster = _cluster(place)
+    if cluster is not None:
+        from strata.cli.up import background as bg
+        from strata.cli.up import virtual as up_virtual
+
+        names = up_virtual.add(bg.client_of(session, cluster), cluster, count, uefi)
+        told = f"added {fold(names)} to the cluster; strata node list shows how far they are"
+    else:
+        names = [node.name for node in create.add(place, count, uefi)]
+        told = f"added {fold(names)}, off"
+    session.out.answer(as_json, {"added": names, "directory": str(place)}, told)
 
 
 @virtual.command("list")
@@ -191,6 +221,7 @@ def destroy(session: Session, directory: Path | None, as_json: bool) -> None:
     from strata.virtual.qemu.create import destroy as take_away
 
     place = _place(session, directory)
+    _refuse_cluster(place, "strata stop stops it, strata down --delete removes all of it")
     there = place.exists()
     done = take_away(place)
     if done.left:
@@ -201,6 +232,20 @@ def destroy(session: Session, directory: Path | None, as_json: bool) -> None:
     else:
         told = f"destroyed the chassis in {place}; processes ended: {len(done.stopped)}"
         session.out.line(told if there else f"nothing to destroy: there is no {place}")
+
+
+def _cluster(place: Path) -> Path | None:
+    """The state directory of the cluster of 'strata up' that runs with the machines of this chassis."""
+    from strata.cli.up import background as bg
+    from strata.core.host import process as ps
+
+    service = ps.load(place.parent / bg.SERVICE) if place.name == bg.CHASSIS else None
+    return place.parent if service is not None and service.alive else None
+
+
+def _refuse_cluster(place: Path, hint: str) -> None:
+    if _cluster(place) is not None:
+        raise Conflict("a cluster of 'strata up' runs with the machines there", where=str(place), hint=hint)
 
 
 def _place(session: Session, directory: Path | None) -> Path:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Iterator
 
 from ..files import read_number, read_text
 from ..paths import Paths
@@ -13,6 +15,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 _LEAST_MEMORY = 0.02
+_LEAST_ROOM = 0.02
+_MOST_MOUNTS = 64
+_READ_ONLY = ("squashfs", "iso9660", "erofs", "cramfs")  # full by nature
 _CLOCK_TOLERANCE = 5.0
 _MOST_PROBLEMS = 20
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -40,7 +45,7 @@ class Health:
 
     def read(self) -> dict[str, Any]:
         """The problems now."""
-        problems = [*self._memory(), *self._edac(), *self._disks(), *self._kernel()]
+        problems = [*self._memory(), *self._room(), *self._edac(), *self._disks(), *self._kernel()]
         if abs(self._clock_off) > _CLOCK_TOLERANCE:
             problems.append(f"the clock is {self._clock_off:+.0f} s off the controller's")
         return {"ok": not problems, "problems": problems[:_MOST_PROBLEMS]}
@@ -51,6 +56,35 @@ class Health:
         if total and free < total * _LEAST_MEMORY:
             return [f"memory is nearly full: {free >> 20} of {total >> 20} MiB left"]
         return []
+
+    def _room(self) -> list[str]:
+        """File systems that are full: the memory for images, what members may write, and disks."""
+        found = []
+        for what, place in self._places():
+            try:
+                seen = os.statvfs(place)
+            except OSError:
+                continue
+            if seen.f_blocks and seen.f_bavail < seen.f_blocks * _LEAST_ROOM:
+                left, total = seen.f_bavail * seen.f_frsize >> 20, seen.f_blocks * seen.f_frsize >> 20
+                found.append(f"{what} is full: {left} of {total} MiB left")
+            elif seen.f_files and seen.f_favail < seen.f_files * _LEAST_ROOM:
+                found.append(f"{what} is full: {seen.f_favail} of {seen.f_files} files left")
+        return found
+
+    def _places(self) -> Iterator[tuple[str, str]]:
+        yield "the memory for images", str(self._paths.images)
+        for home in sorted(self._paths.members.glob("*/memory")):
+            yield f"the root of member {home.parent.name.rpartition('-')[0]}", str(home)
+        disks: dict[str, str] = {}
+        for line in read_text(self._paths.proc("mounts"), 1 << 18).splitlines():
+            # Disks alone: a server of files that is away would keep us waiting, and with us our controller.
+            source, target, kind, options, *_ = [*line.split(" "), "", "", "", ""]
+            if source.startswith("/dev/") and kind not in _READ_ONLY and "ro" not in options.split(","):
+                disks.setdefault(source, target)
+        for source, target in list(disks.items())[:_MOST_MOUNTS]:
+            place = target.replace("\\040", " ")
+            yield f"{source.removeprefix('/dev/')} ({place})", str(self._paths.root / place.lstrip("/"))
 
     def _edac(self) -> list[str]:
         found = []

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 MARK = "made-by-strata-up"
 """File in a state directory: ``up`` made this, ``down`` may remove it."""
+SET_UP = "set-up"
+"""File in a state directory: the kind of fleet that ``up`` has set up here, to the end. It belongs to whoever works
+with it from then on: another ``up`` starts it, and changes nothing."""
 SERVICE = "serve.json"
 """File in the state directory: which process is the service."""
 SIMULATOR = "simulator.json"
@@ -68,6 +71,19 @@ def prepared(out: Output, directory: Path) -> Iterator[None]:
                     remove(directory)
                 raise
             return
+
+
+def set_up(directory: Path, kind: str) -> None:
+    """Note that a fleet of this kind is set up here."""
+    (directory / SET_UP).write_text(f"{kind}\n", encoding="ascii")
+
+
+def kind_of(directory: Path) -> str | None:
+    """The kind of fleet that is set up here; None: none is, or not to the end."""
+    try:
+        return (directory / SET_UP).read_text(encoding="ascii").strip() or None
+    except FileNotFoundError:
+        return None
 
 
 def anything_started(directory: Path) -> bool:
@@ -173,7 +189,7 @@ def must_run(process: ps.Process, what: str, log: Path) -> None:
             f"the {what} ended at its start (exit code {code if code is not None else 'unknown'}): "
             + (_last_line(log) or "it said nothing"),
             where=str(log),
-            hint="strata up tries again; strata down removes everything",
+            hint="strata up tries again; strata down --delete removes everything",
         )
 
 
@@ -218,7 +234,7 @@ def _pause(deadline: float, missing: str, directory: Path) -> None:
         raise Unavailable(
             f"the service is not ready after {span(START_TIMEOUT)}: {missing}",
             where=str(directory / LOG),
-            hint="strata down stops it",
+            hint="strata stop stops it",
         )
     time.sleep(0.1)
 

@@ -1,4 +1,4 @@
-"""``strata up`` and ``down``: a service with a fleet on this machine, in the background.
+"""``strata up``, ``stop`` and ``down``: a service with a fleet on this machine, in the background.
 
 The fleet is made of virtual machines (``virtual``) or simulated (``simulated``). Either is a process of its own:
 nodes outlive the controller, as real ones do.
@@ -7,6 +7,7 @@ nodes outlive the controller, as real ones do.
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ import click
 from strata.cli import exits
 from strata.cli.converge import MOVING
 from strata.cli.options import Between
-from strata.cli.output import counts
+from strata.cli.output import counts, many
 from strata.cli.session import Session, pass_session
 from strata.cli.times import DURATION, span
 from strata.cli.up import background as bg
@@ -76,7 +77,8 @@ def up(
     """Start Strata on this machine with a fleet, and bring every node to ready.
 
     By default the fleet is four virtual machines that boot over a network of their own; this needs root. A simulated
-    fleet does not. 'strata down' stops everything and removes what this made.
+    fleet does not. 'strata stop' stops everything and keeps it; 'strata up' then goes on with what is there. More
+    --nodes than there are virtual machines are added.
 
     \b
     Example: strata up
@@ -92,11 +94,20 @@ def up(
     kind = kind or there or "virtual"
     if there and kind != there:
         raise Conflict(
-            f"there is a {there} fleet already", where=str(directory), hint="strata down, or another --state-dir"
+            f"there is a {there} fleet already",
+            where=str(directory),
+            hint="strata down --delete, or another --state-dir",
         )
     if kind == "virtual" and (feeds or no_tls or listen or seed is not None or time_scale is not None):
         raise BadRequest(
             "--feeds, --seed, --time-scale, --listen and --no-tls are for simulated fleets", hint="add --simulated"
+        )
+    kept = simulated.kept(directory)
+    if kept is not None and nodes not in (None, kept.nodes):
+        raise Conflict(
+            f"the simulated fleet here has {many(kept.nodes, 'node')}, and stays so",
+            where=f"--nodes {nodes}",
+            hint="leave --nodes out, or strata down --delete and begin anew",
         )
     if kind != "virtual" and uefi is not None:
         raise BadRequest("--uefi is for virtual machines", hint="leave it out, or add --virtual")
@@ -107,7 +118,7 @@ def up(
         if kind == "virtual":
             from strata.cli.up import virtual as up_virtual
 
-            client = up_virtual.bring_up(session, directory, nodes=nodes or 4, uefi=uefi)
+            client = up_virtual.bring_up(session, directory, nodes=nodes, uefi=uefi)
             wanted = True
             found = up_virtual.follow(session, client, directory, began=began, timeout=timeout)
             extra, suggestions = up_virtual.where(directory), up_virtual.TRY
@@ -116,15 +127,20 @@ def up(
                 session,
                 directory,
                 kind,
-                nodes=nodes or 256,
-                feeds=feeds,
+                nodes=kept.nodes if kept else nodes or 256,
+                feeds=kept.feeds if kept else feeds,
                 seed=seed or 0,
                 time_scale=time_scale or 20.0,
                 listen=listen,
                 no_tls=no_tls,
             )
             wanted = True
-            found = simulated.bring_to_ready(session, client, timeout, feeds=feeds) if kind == "simulated" else {}
+            found = {}
+            if kind == "simulated" and bg.kind_of(directory) == kind:
+                found = simulated.follow(session, client, timeout)
+            elif kind == "simulated":
+                found = simulated.bring_to_ready(session, client, timeout, feeds=feeds)
+            bg.set_up(directory, kind)
             extra, suggestions = simulated.where(directory), simulated.TRY
     except KeyboardInterrupt:
         session.out.note(f"interrupted: {_left(directory, wanted=wanted)}")
@@ -140,10 +156,10 @@ def _left(directory: Path, *, wanted: bool) -> str:
     service = ps.load(directory / bg.SERVICE)
     if service is not None and service.alive:
         if wanted:
-            return "the service goes on by itself; 'strata down' stops it"
-        return "the service runs, but not all is set up: 'strata up' again does the rest, 'strata down' stops it"
+            return "the service goes on by itself; 'strata stop' stops it"
+        return "the service runs, but not all is set up: 'strata up' again does the rest, 'strata stop' stops it"
     if bg.anything_started(directory):
-        return "no service was started; 'strata up' again does the rest, 'strata down' stops what there is"
+        return "no service was started; 'strata up' again does the rest, 'strata stop' stops what there is"
     return "nothing was started" + ("" if directory.exists() else ", and nothing is left")
 
 
@@ -153,7 +169,7 @@ def _kept_kind(directory: Path) -> str | None:
 
     if (directory / simulated.SIMULATOR_OPTIONS).exists():
         return "simulated"
-    return "virtual" if up_virtual.is_there(directory) else None
+    return "virtual" if up_virtual.is_there(directory) else bg.kind_of(directory)
 
 
 def _simulated(
@@ -192,34 +208,88 @@ def _simulated(
 @click.command()
 @STATE_DIR
 @pass_session
-def down(session: Session, state_dir: Path | None) -> None:
-    """Stop what 'strata up' started and remove the state directory that it made. Doing it twice is fine.
+def stop(session: Session, state_dir: Path | None) -> None:
+    """Stop what 'strata up' started, and keep everything: images, keys, history, what is wanted.
+
+    'strata up' goes on with what is there. Virtual and simulated nodes lose their power.
 
     \b
-    Example: strata down
+    Example: strata stop
+    """
+    directory = (state_dir or session.state_dir).absolute()
+    with bg.locked(session.out, directory) as there:
+        if _stopped(session, directory, there):
+            _say_kept(session, directory)
+
+
+@click.command()
+@click.option("--delete", is_flag=True, help="Delete what it made, without a question.")
+@STATE_DIR
+@pass_session
+def down(session: Session, delete: bool, state_dir: Path | None) -> None:
+    """Stop what 'strata up' started, and delete it if that is wanted: with --delete, or with a yes on a terminal.
+
+    What is deleted is the state directory that 'strata up' made, with images, keys, history and audit log. Otherwise
+    this is 'strata stop'. Doing it twice is fine.
+
+    \b
+    Example: strata down --delete
     """
     from strata.cli.up import virtual as up_virtual
 
     directory = (state_dir or session.state_dir).absolute()
     out = session.out
     with bg.locked(out, directory) as there:
+        stopped = _stopped(session, directory, there)
         if not there:
-            out.line(f"nothing to stop: there is no {directory}")
             return
-        records = {bg.SERVICE: "service", bg.SIMULATOR: "simulator"}
-        found = {what: process for name, what in records.items() if (process := ps.load(directory / name)) is not None}
-        for what, process in found.items():
-            stopped = ps.stop(process, grace=bg.STOP_GRACE)
-            out.line(f"stopped the {what} (pid {process.pid})" if stopped else f"the {what} was already stopped")
-        virtual = up_virtual.take_down(session, directory)
-        if not found and not virtual:
-            out.line(f"nothing to stop: 'strata up' started nothing in {directory}")
+        if not (delete or _agrees(directory)):
+            if stopped:
+                _say_kept(session, directory)
+            return
+        up_virtual.delete(directory)
         if bg.is_ours(directory):
             out.line(f"removed {directory}" if bg.remove(directory) else f"emptied {directory}, which was there before")
         else:
-            for name in (*records, bg.LOG, bg.URL, simulated.SIMULATOR_OPTIONS, simulated.SIMULATOR_LOG):
+            for name in (bg.LOG, bg.URL, bg.SET_UP, simulated.SIMULATOR_OPTIONS, simulated.SIMULATOR_LOG):
                 (directory / name).unlink(missing_ok=True)
             out.line(f"kept {directory}: 'strata up' did not make it")
+
+
+def _stopped(session: Session, directory: Path, there: bool) -> bool:
+    """Stop all that was started here, and say so; False: nothing was."""
+    from strata.cli.up import virtual as up_virtual
+
+    out = session.out
+    if not there:
+        out.line(f"nothing to stop: there is no {directory}")
+        return False
+    records = {bg.SERVICE: "service", bg.SIMULATOR: "simulator"}
+    found = {name: process for name in records if (process := ps.load(directory / name)) is not None}
+    for name, process in found.items():
+        stopped = ps.stop(process, grace=bg.STOP_GRACE)
+        what = records[name]
+        out.line(f"stopped the {what} (pid {process.pid})" if stopped else f"the {what} was already stopped")
+        (directory / name).unlink(missing_ok=True)
+    virtual = up_virtual.stop(session, directory)
+    if not found and not virtual:
+        out.line(f"nothing to stop: 'strata up' started nothing in {directory}")
+    return bool(found) or virtual
+
+
+def _agrees(directory: Path) -> bool:
+    """Whether somebody at a terminal wants all of it deleted."""
+    return _at_terminal() and click.confirm(
+        f"Delete {directory} with its images, keys, history and audit log?", default=False
+    )
+
+
+def _at_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _say_kept(session: Session, directory: Path) -> None:
+    session.out.line(f"kept {directory}: 'strata up' goes on with it, 'strata down --delete' deletes it")
 
 
 def _say_where(

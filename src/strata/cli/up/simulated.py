@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from strata.cli.converge import SEEN_AGAIN, wait
 from strata.cli.session import Session
@@ -42,8 +42,29 @@ TRY = (
     "strata node why NODE",
     "strata node set NODE image=demo-2 --wait",
     "strata watch",
-    "strata down",
+    "strata stop                            # all of it stands still until strata up",
 )
+
+
+class Kept(NamedTuple):
+    """The simulated fleet that there is."""
+
+    nodes: int
+    feeds: bool
+
+
+def kept(directory: Path) -> Kept | None:
+    """What an earlier ``up`` simulates here; None: nothing."""
+    try:
+        options = json.loads((directory / SIMULATOR_OPTIONS).read_text(encoding="utf-8"))
+        return Kept(int(options[options.index("--nodes") + 1]), "--pdus" in options)
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def follow(session: Session, client: Client, timeout: float) -> dict[str, int]:
+    """Follow the nodes to what is wanted of them; the last counts by state."""
+    return wait(client, "*", session.out, timeout=timeout, patience=SEEN_AGAIN)
 
 
 def bring_to_ready(session: Session, client: Client, timeout: float, *, feeds: bool) -> dict[str, int]:
@@ -73,7 +94,7 @@ def simulator(session: Session, directory: Path, options: list[str]) -> str:
     while (address := address_in(log)) is None:
         must_run(running, "simulator", log)
         if time.monotonic() > deadline:
-            raise Unavailable(f"no simulator after {span(START_TIMEOUT)}", where=str(log), hint="strata down stops it")
+            raise Unavailable(f"no simulator after {span(START_TIMEOUT)}", where=str(log), hint="strata stop stops it")
         time.sleep(0.02)
     if not kept.exists():
         port = address.rpartition(":")[2]

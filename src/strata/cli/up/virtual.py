@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from strata.cli.converge import state_counts
+from strata.cli.output import fold
 from strata.cli.up import background as bg
 from strata.cli.up import image, journey
+from strata.core.errors import Conflict, NotFound
 from strata.core.host import process as ps
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from strata.cli.client import Client, Json
     from strata.cli.session import Session
-    from strata.virtual.qemu.description import Description
+    from strata.virtual.qemu.description import Description, MachineDescription
 
 NETWORKS = "networks.yaml"
 DOCUMENT = "up"
 GROUP = "compute"
+DEFAULT_NODES = 4
 PORT = 8443
 
 GOAL = {
@@ -37,7 +43,8 @@ TRY = (
     f"strata image build {image.SECOND} --name demo --tag 2",
     "strata image promote demo:2 demo:1     # another image, without a reboot",
     "strata console n0001                   # what its kernel said",
-    "strata down                            # all of it away again",
+    "strata virtual add                     # one machine more",
+    "strata stop                            # all of it stands still until strata up",
 )
 
 
@@ -46,16 +53,24 @@ def is_there(directory: Path) -> bool:
     return (directory / bg.CHASSIS).is_dir()
 
 
-def take_down(session: Session, directory: Path) -> bool:
+def stop(session: Session, directory: Path) -> bool:
     """Stop the virtual machines and remove their network. False: there were none."""
-    from strata.virtual.qemu.create import destroy
+    from strata.virtual.qemu import create
 
     if not is_there(directory):
         return False
-    stopped = destroy(directory / bg.CHASSIS).stopped
+    stopped = create.stop(directory / bg.CHASSIS).stopped
     session.out.line(f"stopped {len(stopped)} processes of the virtual machines and removed their network")
-    (directory / NETWORKS).unlink(missing_ok=True)
     return True
+
+
+def delete(directory: Path) -> None:
+    """Remove what was kept of the virtual machines."""
+    from strata.virtual.qemu import create
+
+    if is_there(directory):
+        create.destroy(directory / bg.CHASSIS)
+    (directory / NETWORKS).unlink(missing_ok=True)
 
 
 def where(directory: Path) -> list[str]:
@@ -66,13 +81,22 @@ def where(directory: Path) -> list[str]:
     return [f"nodes   in the network namespace {found.namespace} (ip netns exec {found.namespace} ...)"]
 
 
-def bring_up(session: Session, directory: Path, *, nodes: int, uefi: int | None) -> Client:
-    """The machines, and the service at work, which knows what they shall be."""
+def bring_up(session: Session, directory: Path, *, nodes: int | None, uefi: int | None) -> Client:
+    """The machines, and the service at work, which knows what they shall be. Where they are, and more are asked for,
+    those are added."""
     from strata.virtual.qemu.create import check_host
     from strata.virtual.qemu.create import start as start_chassis
     from strata.virtual.qemu.login import make_key
 
-    wanted_uefi = nodes // 2 if uefi is None else uefi
+    there = _machines(directory)
+    if nodes is not None and nodes < there:
+        raise Conflict(
+            f"there are {there} virtual machines; strata up removes none",
+            where=f"--nodes {nodes}",
+            hint="leave --nodes out, or strata down --delete and begin anew",
+        )
+    first = nodes or DEFAULT_NODES
+    wanted_uefi = first // 2 if uefi is None else uefi
     check_host(uefi=bool(wanted_uefi))  # before anything is made
     with bg.prepared(session.out, directory):
         client = bg.client_of(session, directory)
@@ -82,14 +106,39 @@ def bring_up(session: Session, directory: Path, *, nodes: int, uefi: int | None)
             bg.refuse_stranger(client, directory)
             (directory / bg.URL).unlink(missing_ok=True)
             _minos(session, directory)
-            chassis = _chassis(directory, nodes, wanted_uefi)
+            chassis = _chassis(directory, first, wanted_uefi)
             bg.wait_ready(session, client, _serve(directory, chassis), directory, front=True)
-    _register(client, directory, _described(directory))
-    _want(client, {name: value for name, value in GOAL.items() if name not in ("image", "personality")})
-    image.make(session.out, client)
-    image.make_set(client, make_key(directory / bg.CHASSIS))
-    _want(client, GOAL)
+    if not (directory / bg.SET_UP).exists():
+        _register(client, directory, _described(directory))
+        _want(client, {name: value for name, value in GOAL.items() if name not in ("image", "personality")})
+        image.make(session.out, client)
+        image.make_set(client, make_key(directory / bg.CHASSIS))
+        _want(client, GOAL)
+        bg.set_up(directory, "virtual")
+    if nodes is not None and 0 < there < nodes:
+        session.out.note(f"added {fold(add(client, directory, nodes - there, uefi or 0))}")
     return client
+
+
+def add(client: Client, directory: Path, count: int, uefi: int) -> list[str]:
+    """Put more machines into the cluster that is at work here; their names."""
+    from strata.virtual.qemu import create
+
+    more = create.add(directory / bg.CHASSIS, count, uefi)
+    first = len(_described(directory).nodes) - len(more) + 1
+    client.request("POST", "/v1/nodes", body={"nodes": _nodes(more, first)})
+    names = [node.name for node in more]
+    with contextlib.suppress(NotFound):  # who deleted the group wants something else of the nodes
+        client.request("POST", f"/v1/groups/{GROUP}/members", body={"add": ",".join(names)})
+    return names
+
+
+def _machines(directory: Path) -> int:
+    """How many virtual machines there are."""
+    try:
+        return len(_described(directory).nodes)
+    except NotFound:
+        return 0
 
 
 def follow(session: Session, client: Client, directory: Path, *, began: float, timeout: float) -> dict[str, int]:
@@ -173,7 +222,14 @@ def _register(client: Client, directory: Path, chassis: Description) -> None:
     secret = (directory / bg.CHASSIS / PASSWORD).read_text(encoding="ascii").strip()
     credential: Json = {"pattern": "default", "user": chassis.user, "password": secret}
     client.request("PUT", "/v1/hardware/credentials", body=credential)
-    nodes = [
+    client.request("POST", "/v1/nodes", body={"nodes": _nodes(chassis.nodes, 1)})
+    members = ",".join(node.name for node in chassis.nodes)
+    client.request("PUT", f"/v1/groups/{GROUP}", body={"members": members, "description": "virtual compute nodes"})
+
+
+def _nodes(machines: Sequence[MachineDescription], first: int) -> list[Json]:
+    """Machines as nodes, numbered from ``first`` on."""
+    return [
         {
             "name": node.name,
             "nid": number,
@@ -181,11 +237,8 @@ def _register(client: Client, directory: Path, chassis: Description) -> None:
             "labels": {"firmware": node.firmware},
             "interfaces": [{"mac": node.mac, "address": node.address, "name": "boot"}],
         }
-        for number, node in enumerate(chassis.nodes, 1)
+        for number, node in enumerate(machines, first)
     ]
-    client.request("POST", "/v1/nodes", body={"nodes": nodes})
-    members = ",".join(node.name for node in chassis.nodes)
-    client.request("PUT", f"/v1/groups/{GROUP}", body={"members": members, "description": "virtual compute nodes"})
 
 
 def _want(client: Client, goal: dict[str, list[str]]) -> None:

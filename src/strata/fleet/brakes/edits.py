@@ -11,8 +11,22 @@ from strata.core import intset
 from strata.core.errors import BadRequest, Conflict, NotFound
 from strata.core.node import Freeze, Hold
 from strata.fleet.columns import NOBODY, Indices
-from strata.fleet.registry.editor import ATTEMPTS, Done, Editor, check_words, encode, folded, too_contended
+from strata.fleet.history.transitions import FactChange
+from strata.fleet.registry.editor import (
+    ATTEMPTS,
+    NOTES,
+    Done,
+    Editor,
+    absent,
+    check_words,
+    encode,
+    folded,
+    too_contended,
+)
 from strata.store.protocol import Delete, Op, Put
+
+HOLD = "hold"
+"""The name under which the history of nodes has holds and releases."""
 
 RETRY = "retry"
 """The key of the last request to forget failures: runs of uids."""
@@ -23,12 +37,17 @@ class BrakeEdits(Editor):
 
     async def hold(self, nodes: Indices, reason: str, author: str) -> Done:
         """Take nodes out of automation. Those that are held already keep their hold and its author."""
-        record = encode(Hold(reason=check_words("reason", reason), author=author, since=time.time()))
-        return await self._each(nodes, "hold.set", author, lambda key, there: None if there else Put(key, record))
+        reason = check_words("reason", reason)
+        record = encode(Hold(reason=reason, author=author, since=time.time()))
+        return await self._each(
+            nodes, "hold.set", author, lambda key, there: None if there else Put(key, record), f"held: {reason}"
+        )
 
     async def release(self, nodes: Indices, author: str) -> Done:
         """Give nodes back to automation. Only the holds that are seen now are taken off."""
-        return await self._each(nodes, "hold.release", author, lambda key, there: Delete(key) if there else None)
+        return await self._each(
+            nodes, "hold.release", author, lambda key, there: Delete(key) if there else None, "released"
+        )
 
     async def freeze(self, scope: str, reason: str, author: str) -> int:
         """Put the brake on for ``fleet``, ``group:NAME`` or ``node:NAME``; again is fine. The new revision."""
@@ -68,19 +87,27 @@ class BrakeEdits(Editor):
         else:
             raise BadRequest("a scope is fleet, group:NAME or node:NAME", where=repr(scope)[:80])
 
-    async def _each(self, nodes: Indices, action: str, author: str, change: Callable[[str, bool], Op | None]) -> Done:
-        """Change the holds of many nodes in several commits. One that somebody else changed meanwhile is left alone."""
+    async def _each(
+        self, nodes: Indices, action: str, author: str, change: Callable[[str, bool], Op | None], words: str
+    ) -> Done:
+        """Change the holds of many nodes in several commits. One that somebody else changed meanwhile is left alone.
+        ``words``: what the history of the nodes says of it."""
         names = {f"hold/{self.registry.names[index]}": index for index in nodes.tolist()}
         seen = await self._holds(list(names))
         left = [op for key in names if (op := change(key, key in seen)) is not None]
         changed: list[int] = []
         revision, attempts = self.registry.revision, 0
         while left:
-            batch = next(self.batches(left))
+            batch = next(self.batches(left, NOTES))
             expect = {op.key: seen.get(op.key, 0) for op in batch}
             target = folded(op.key.removeprefix("hold/") for op in batch)
+            uids = self.registry.uids[[names[op.key] for op in batch]]
+            notes = self.noted([FactChange(HOLD, "", words, author, "", uids)])
+            expect |= absent(notes)
             try:
-                revision = await self.ledger.commit(author, action, target, batch, expect, {"count": len(batch)})
+                revision = await self.ledger.commit(
+                    author, action, target, [*batch, *notes], expect, {"count": len(batch)}
+                )
             except Conflict:
                 attempts += 1
                 if attempts > ATTEMPTS:

@@ -129,6 +129,10 @@ class Controller:
         """The revision up to which the engine has thought about what people said: states show it."""
         self.restarted: list[Callable[[Indices], None]] = []
         """Called with nodes that were restarted by hand."""
+        self.switched: list[Callable[[Indices], None]] = []
+        """Called with nodes whose power somebody is about to switch by hand."""
+        self.noticed: list[Callable[[Effects], None]] = []
+        """Called with what came of each step of the engine: what has changed, and what is begun."""
         self.broken = asyncio.Event()
         """Set when the controller cannot go on: the process should end, and be started anew."""
         self._broke = ""
@@ -186,9 +190,10 @@ class Controller:
         self.engine.facts.schedule_look(nodes, None, self.clock.now())
         self.wake()
 
-    def tell(self, nodes: Indices, columns: Mapping[str, Column], source: str) -> None:
-        """Facts that ``source`` reports by itself: believed in the next step, of nodes that we lead."""
-        self._deliver(Told(nodes, columns, source, self.clock.now()))
+    def tell(self, nodes: Indices, columns: Mapping[str, Column], source: str, *, ago: float = 0.0) -> None:
+        """Facts that ``source`` reports by itself, as they were so many seconds ``ago``: believed in the next step, of
+        nodes that we lead."""
+        self._deliver(Told(nodes, columns, source, self.clock.now() - ago))
 
     def look_soon(self, names: Iterable[str]) -> None:
         """The same, of nodes by name; names that are not known are passed over."""
@@ -271,6 +276,9 @@ class Controller:
                     await self._wake.wait()
 
     def _carry_out(self, effects: Effects) -> None:
+        if effects.changes or effects.acts:
+            for take in self.noticed:
+                take(effects)
         if effects.changes:
             self._count(effects.changes)
             self.recorder.add(effects.changes, self.registry.uids, self.clock.wall(), self.engine.epochs)

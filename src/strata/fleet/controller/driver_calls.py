@@ -84,7 +84,7 @@ class DriverCalls:
                 if short:
                     raise ValueError(f"{len(batch)} nodes were asked about, {short[0]} came back for another number")
             except Exception as error:
-                columns, detail = {}, str(error) or type(error).__name__
+                columns, detail = {}, self._said(error)
                 log.warning("look failed", extra={"driver": driver, "nodes": len(batch), "error": detail})
             self._count(driver, "observe", begun, {"failed" if detail else "done": len(batch)})
             self._deliver(Seen(look, columns, detail))
@@ -108,7 +108,7 @@ class DriverCalls:
             if len(refusals) != len(batch):
                 raise ValueError(f"{len(batch)} nodes were asked about, {len(refusals)} answers came")
         except Exception as error:
-            refusals = [f"nobody could answer: {redact(str(error)) or type(error).__name__}"] * len(batch)
+            refusals = [f"nobody could answer: {redact(self._said(error))}"] * len(batch)
             log.warning("guard not answered", extra={"guard": guard.name, "error": str(error)})
         no = sum(1 for refusal in refusals if refusal)
         self._count(guard.driver, guard.name, begun, {"yes": len(batch) - no, "no": no})
@@ -158,6 +158,12 @@ class DriverCalls:
 
     def _count(self, driver: str, action: str, begun: float, ends: Mapping[str, int]) -> None:
         self._metrics.driver_call(driver, action, self._clock() - begun, ends)
+
+    def _said(self, error: Exception) -> str:
+        """What went wrong with a look or a question, in words."""
+        if isinstance(error, TimeoutError) and not str(error):
+            return f"no answer in {self._look_timeout:g} s"
+        return str(error) or type(error).__name__
 
     def _driver(self, name: str) -> Driver:
         driver = self._drivers.get(name)

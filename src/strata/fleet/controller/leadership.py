@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 
@@ -84,13 +84,24 @@ class Leadership:
         """Shards that we lead, and since which revision."""
         self.since: dict[int, float] = {}
         """Since when we lead them, on the clock."""
-        self.holders: dict[int, tuple[str, int]] = {}
-        """Every shard's leader and epoch, as last seen."""
+        self._holders: dict[int, tuple[str, int]] = {}
+        self._holders_seen = -math.inf
 
     @property
     def valid_until(self) -> float:
         """Nothing may be begun after this, on the clock."""
         return self._valid_until
+
+    @property
+    def holders(self) -> Mapping[int, tuple[str, int]]:
+        """Every shard's leader and epoch, as last seen. Empty where that is longer ago than a lease lasts: nobody can
+        know any more."""
+        return self._holders if self._clock() < self._holders_seen + self._settings.lease else {}
+
+    @property
+    def seen(self) -> float:
+        """When it was last seen who leads, on the clock: what others lead is known up to then."""
+        return self._holders_seen
 
     def poke(self) -> None:
         """Something about the leaders changed: look now rather than at the next renewal."""
@@ -178,7 +189,8 @@ class Leadership:
                 msgspec.msgpack.decode(entry.value, type=Holder),
                 entry.modified,
             )
-        self.holders = {shard: (holder.controller, epoch) for shard, (holder, epoch) in held.items()}
+        self._holders = {shard: (holder.controller, epoch) for shard, (holder, epoch) in held.items()}
+        self._holders_seen = sent
         stolen = [s for s, epoch in self.epochs.items() if s not in held or held[s][1] != epoch]
         if stolen:
             log.warning("shards were taken over", extra={"shards": len(stolen)})
@@ -245,7 +257,7 @@ class Leadership:
             if self._clock() < self._valid_until:
                 self.epochs |= gained
                 self.since |= dict.fromkeys(gained, self._clock())
-                self.holders |= {shard: (self._me.controller, epoch) for shard, epoch in gained.items()}
+                self._holders |= {shard: (self._me.controller, epoch) for shard, epoch in gained.items()}
             else:
                 self._lost(list(gained))
 

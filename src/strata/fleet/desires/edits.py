@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -11,9 +12,17 @@ from strata.core.errors import BadRequest, Conflict, NotFound
 from strata.fleet.columns import Indices, Mask
 from strata.fleet.desires import overrides as rows
 from strata.fleet.desires.documents import DesireDocument, Standing, ValueSet, checked, value_sets
-from strata.fleet.desires.records import ApplyReport, DocumentChange
-from strata.fleet.registry.editor import ATTEMPTS, Editor, encode, folded, too_contended
+from strata.fleet.desires.records import Applied
+from strata.fleet.history.transitions import FactChange
+from strata.fleet.registry.editor import ATTEMPTS, NOTES, Editor, absent, encode, folded, too_contended
+from strata.fleet.selectors.selectable import Selectable
 from strata.store.protocol import Delete, Entry, Op, Put
+
+PREFIX = "desire/doc/"
+"""Keys of documents."""
+
+WANT = "want"
+"""The name under which the history of nodes has what was wanted of them."""
 
 _FEW = 16
 """Up to so many rows are read one by one; more are read in one go."""
@@ -81,12 +90,14 @@ class DesireEdits(Editor):
                     conflicts[int(at[position])] = f"{variable} was changed after revision {if_match}"
                 if edit.changed.any():
                     ops.append(Put(key, rows.encode(edit.row)))
-            for batch in self.batches(ops):
+            for batch in self.batches(ops, NOTES):
                 who = np.concatenate([edits[op.key][0][edits[op.key][1].changed] for op in batch])
                 expect = {op.key: found[op.key].modified if op.key in found else 0 for op in batch}
                 try:
                     target = folded(names[place] for place in who.tolist())
-                    revision = await self._commit(target, len(who), batch, expect, change, author)
+                    notes = self.noted([FactChange(WANT, "", _words(change), author, "", uids[who])])
+                    expect |= absent(notes)
+                    revision = await self._commit(target, len(who), [*batch, *notes], expect, change, author)
                     changed[who] = True
                 except Conflict:
                     again.extend(rows.chunk_of(op.key) for op in batch)
@@ -152,80 +163,89 @@ class DesireEdits(Editor):
     async def put_document(self, document: DesireDocument, author: str, expected: int | None = None) -> int:
         """Create or replace a document; its revision."""
         document = self.checked_document(document, author)
-        key = f"desire/doc/{document.name}"
+        key = f"{PREFIX}{document.name}"
 
         def make(entry: Entry | None) -> Op | None:
             return None if entry and _read(entry).same_as(document) else Put(key, encode(document))
 
-        detail = _summary(document)
-        return await self.change_row(f"document {document.name}", key, make, author, "document.put", expected, detail)
+        return await self.change_row(
+            f"document {document.name}",
+            key,
+            make,
+            author,
+            "document.put",
+            expected,
+            _summary(document),
+            lambda entry: [self._note(_read(entry) if entry else None, document, author)],
+        )
 
     async def delete_document(self, name: str, author: str, expected: int | None = None) -> int:
         """Remove a document; the new revision."""
-        key = f"desire/doc/{name}"
+        key = f"{PREFIX}{name}"
 
         def make(entry: Entry | None) -> Op:
             if entry is None:
                 raise NotFound(f"no such document: {name[:80]}", where="document")
             return Delete(key)
 
-        return await self.change_row(f"document {name}", key, make, author, "document.delete", expected)
+        def note(entry: Entry | None) -> list[FactChange]:
+            return [self._note(_read(entry), None, author)] if entry else []
 
-    async def apply_documents(
-        self, documents: Sequence[DesireDocument], author: str, *, prune: bool = False, dry_run: bool = False
-    ) -> ApplyReport:
-        """Make the documents be these (``prune``: and no others), in one transaction. More than the store takes at once
-        go in several, in order."""
-        wanted: dict[str, DesireDocument] = {}
-        for document in documents:
-            if document.name in wanted:
-                raise BadRequest("given twice", where=f"document {document.name}")
-            wanted[document.name] = self.checked_document(document, author)
-        for _ in range(ATTEMPTS):
-            page = await self.store.range("desire/doc/")
-            standing = {entry.key.removeprefix("desire/doc/"): entry for entry in page.entries}
-            changes = self._difference(wanted, standing, prune)
-            revision = page.revision
-            ops: list[Op] = []
-            for change in changes:
-                key = f"desire/doc/{change.name}"
-                if change.action == "deleted":
-                    ops.append(Delete(key))
-                elif change.action != "unchanged":
-                    ops.append(Put(key, encode(wanted[change.name])))
-            try:
-                for batch in () if dry_run else self.batches(ops):
-                    names = [op.key.removeprefix("desire/doc/") for op in batch]
-                    expect = {
-                        op.key: standing[n].modified if n in standing else 0 for n, op in zip(names, batch, strict=True)
-                    }
-                    detail = {change.name: change.action for change in changes if change.name in names}
-                    revision = await self.ledger.commit(
-                        author, "document.apply", ",".join(names)[:2000], batch, expect, detail
-                    )
-                return ApplyReport(changes=tuple(changes), dry_run=dry_run, revision=revision)
-            except Conflict:
-                continue
-        raise too_contended("documents")
+        return await self.change_row(f"document {name}", key, make, author, "document.delete", expected, note=note)
 
-    def _difference(
-        self, wanted: Mapping[str, DesireDocument], standing: Mapping[str, Entry], prune: bool
-    ) -> list[DocumentChange]:
-        found = []
-        for name, document in sorted(wanted.items()):
-            nodes = int(Standing(document, 0, self.registry).mask.sum())
-            if name not in standing:
-                found.append(DocumentChange(name=name, action="created", nodes=nodes))
+    def _note(self, before: DesireDocument | None, after: DesireDocument | None, author: str) -> FactChange:
+        """For the history of all nodes that a document is, or was, about: what it wants now instead of before."""
+        there = [document for document in (before, after) if document is not None]
+        masks = [Standing(document, 0, self.registry).mask for document in there]
+        nodes = np.flatnonzero(np.logical_or.reduce(masks))
+        old, new = ("" if document is None else _words(document.set) for document in (before, after))
+        return FactChange(WANT, old, new, author, f"document {there[0].name}", self.registry.uids[nodes])
+
+    def differences(
+        self,
+        wanted: Mapping[str, DesireDocument],
+        standing: Mapping[str, Entry],
+        prune: bool,
+        fleet: Selectable,
+        author: str,
+        ops: list[Op],
+        expect: dict[str, int],
+    ) -> tuple[list[Applied], list[Op]]:
+        """What would change for documents to be ``wanted`` (``prune``: and no others) in ``fleet``; what writes it goes
+        to ``ops`` and ``expect``. The operations that are returned note it in the history of nodes."""
+        changes: list[Applied] = []
+        notes: list[FactChange] = []
+        names = [*sorted(wanted), *(sorted(standing.keys() - wanted.keys()) if prune else ())]
+        for name in names:
+            before = _read(standing[name]) if name in standing else None
+            after = wanted.get(name)
+            change = _change(before, after, fleet)
+            changes.append(change)
+            if change.action == "unchanged":
                 continue
-            old = _read(standing[name])
-            words = _differences(old, document)
-            found.append(
-                DocumentChange(name=name, action="changed" if words else "unchanged", nodes=nodes, detail=words)
-            )
-        for name in sorted(standing.keys() - wanted.keys()) if prune else ():
-            nodes = int(Standing(_read(standing[name]), 0, self.registry).mask.sum())
-            found.append(DocumentChange(name=name, action="deleted", nodes=nodes))
-        return found
+            key = f"{PREFIX}{name}"
+            ops.append(Delete(key) if after is None else Put(key, encode(after)))
+            expect[key] = standing[name].modified if name in standing else 0
+            notes.append(self._note(before, after, author))
+        return changes, self.noted(notes)
+
+
+def _change(before: DesireDocument | None, after: DesireDocument | None, fleet: Selectable) -> Applied:
+    document = after or before
+    assert document is not None
+    now = Standing(document, 0, fleet)
+    words = _differences(before, after) if before is not None and after is not None else ""
+    action: Literal["created", "changed", "unchanged", "deleted"] = "changed" if words else "unchanged"
+    if after is None or before is None:
+        action = "deleted" if after is None else "created"
+    missing = sorted(now.selector.groups - {"*", *fleet.groups}) if after is not None else ()
+    return Applied(name=document.name, action=action, nodes=int(now.mask.sum()), detail=words, missing=tuple(missing))
+
+
+def _words(change: Mapping[str, ValueSet | None]) -> str:
+    """What is wanted, as people write it."""
+    said = (f"{name}={'|'.join(values)}" if values is not None else f"{name} unset" for name, values in change.items())
+    return " ".join(said)[:500]
 
 
 def _read(entry: Entry) -> DesireDocument:

@@ -77,19 +77,22 @@ class ApplyRequest(In, frozen=True, kw_only=True):
     dry_run: bool = False
 
 
-class DocumentChange(Out, frozen=True, kw_only=True):
-    """What an apply did, or would do, to one document."""
+class Applied(Out, frozen=True, kw_only=True):
+    """What an apply did, or would do, to a document, a group, or nodes (``name`` is then a nodeset)."""
 
+    kind: Literal["node", "group", "desire"] = "desire"
     name: str
     action: Literal["created", "changed", "unchanged", "deleted"]
     nodes: int
-    """How many nodes it selects."""
+    """How many nodes it means."""
     detail: str = ""
+    missing: tuple[str, ...] = ()
+    """Groups that a document names and that are not there: nobody is meant by them until they are."""
 
 
 class ApplyReport(Out, frozen=True, kw_only=True):
     """What changed."""
 
-    changes: tuple[DocumentChange, ...]
+    changes: tuple[Applied, ...]
     dry_run: bool
     revision: int

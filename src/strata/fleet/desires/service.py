@@ -9,8 +9,9 @@ import msgspec
 
 from strata.core import intset
 from strata.core.errors import NotFound
-from strata.fleet.access.principal import Principal
+from strata.fleet.access.principal import Principal, Right
 from strata.fleet.columns import Indices, Mask
+from strata.fleet.desires.bundles import BundleRequest
 from strata.fleet.desires.documents import DesireDocument, Standing
 from strata.fleet.desires.records import (
     ApplyReport,
@@ -21,6 +22,8 @@ from strata.fleet.desires.records import (
     DocumentView,
 )
 from strata.fleet.fleet import Fleet
+from strata.fleet.groups.records import GroupStatement
+from strata.fleet.nodes.records import NodeStatement
 from strata.fleet.nodes.results import NodeResult
 from strata.fleet.operations.records import Operation, Step
 
@@ -101,11 +104,17 @@ class DesireService:
         await self._fleet.settled(await self._fleet.edits.delete_document(name, who.name, expected))
 
     async def apply(self, who: Principal, request: ApplyRequest) -> ApplyReport:
-        """Make the documents be these."""
+        """Make the documents be these; and nodes and groups what is said of them, where something is."""
         self._fleet.need_whole_fleet(who, "applying documents")
+        nodes: Sequence[NodeStatement] = ()
+        groups: Sequence[GroupStatement] = ()
+        if isinstance(request, BundleRequest):
+            nodes, groups = request.nodes, request.groups
+        for right in [*([Right("change", "node")] if nodes else []), *([Right("change", "group")] if groups else [])]:
+            who.require(right)
         documents = [DesireDocument(**msgspec.structs.asdict(spec)) for spec in request.documents]
-        report = await self._fleet.edits.apply_documents(
-            documents, who.name, prune=request.prune, dry_run=request.dry_run
+        report = await self._fleet.edits.apply(
+            documents, who.name, nodes=nodes, groups=groups, prune=request.prune, dry_run=request.dry_run
         )
         if not request.dry_run:
             await self._fleet.settled(report.revision)

@@ -27,7 +27,7 @@ from strata.core.column import Column
 from strata.core.driver import Batch, Outcomes
 from strata.core.errors import BadRequest
 from strata.core.input.decoding import UNREADABLE
-from strata.core.model import Mutation
+from strata.core.model import UNKNOWN, Mutation
 from strata.core.state import Outcome
 from strata.fleet.drivers.subprocesses import Finished, run_command
 
@@ -78,10 +78,14 @@ class ExecDriver:
             nothing = Column((), np.zeros(len(batch), dtype=np.int32), dict.fromkeys(range(len(batch)), answer))
             return dict.fromkeys(variables, nothing)
         seen = [answer.get(name) for name in batch.names]
-        return {
-            variable: Column.of(_value(node.get(variable)) if isinstance(node, dict) else None for node in seen)
-            for variable in variables
-        }
+        found = {}
+        for variable in variables:
+            said = [node.get(variable) if isinstance(node, dict) else None for node in seen]
+            column = Column.of(map(_value, said))
+            unseen = np.flatnonzero(column.codes == 0).tolist()
+            reasons = {place: _nothing_of(variable, seen[place], said[place]) for place in unseen}
+            found[variable] = Column(column.words, column.codes, reasons)
+        return found
 
     async def permits(self, guard: str, batch: Batch) -> Sequence[str]:
         """What the command says; everything but an empty text is a no."""
@@ -138,6 +142,17 @@ def _outcome(said: Any) -> tuple[Outcome, str]:
 def _value(said: Any) -> str | None:
     """A value as text; anything else was not seen."""
     return said[:256] if isinstance(said, str) and said else None
+
+
+def _nothing_of(variable: str, node: Any, said: Any) -> str:
+    """Why an answer about a node does not tell what a variable is."""
+    if node is None:
+        return "the command did not say anything of it"
+    if not isinstance(node, dict):
+        return f"the command said {_short(node)}, not an object of variables"[:LONGEST_REASON]
+    if said in (None, "", UNKNOWN):
+        return f"the command does not know {variable}"
+    return f"the command said {_short(said)} for {variable}, not a text"[:LONGEST_REASON]
 
 
 def _reason(said: Any) -> str:

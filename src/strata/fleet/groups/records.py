@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, UnsetType
 
-from strata.core.texts import PLAIN, In, NoteText, Out
+from strata.core.texts import PLAIN, GroupNameText, In, NoteText, Out
 
 
 class GroupSpec(In, frozen=True, kw_only=True):
@@ -14,6 +14,12 @@ class GroupSpec(In, frozen=True, kw_only=True):
 
     members: Annotated[str, Meta(pattern=PLAIN, max_length=1_000_000)] | UnsetType = UNSET
     description: NoteText = ""
+
+
+class GroupStatement(GroupSpec, frozen=True, kw_only=True):
+    """What a file says of a group."""
+
+    name: GroupNameText
 
 
 class MemberChange(In, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence, Set
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec import UNSET
 
 from strata.core import intset
 from strata.core.errors import BadRequest, Conflict, NotFound, StrataError, Unavailable
@@ -18,7 +19,7 @@ from strata.core.node import ARCHITECTURES, Group, Interface, Node, check_label,
 from strata.core.xname import parse as parse_xname
 from strata.fleet.desires import overrides as rows
 from strata.fleet.nodes.interfaces import checked_interfaces, claims_of, with_known_addresses
-from strata.fleet.nodes.records import NodeSpec
+from strata.fleet.nodes.records import NodeSpec, NodeStatement
 from strata.fleet.nodes.results import NodeResult
 from strata.fleet.registry.editor import ATTEMPTS, BATCH_BYTES, Editor, encode, expected_revision, folded, too_contended
 from strata.store.protocol import Delete, Op, Put
@@ -147,6 +148,56 @@ class NodeEdits(Editor):
                 results[at] = _failure(node.name, error)
         return left
 
+    async def described(
+        self, stated: Sequence[NodeStatement], ops: list[Op], expect: dict[str, int]
+    ) -> tuple[list[Node], list[Node]]:
+        """The nodes that would be new, and those that would be others, if all of these were as is said. What writes
+        them goes to ``ops`` and ``expect``; ``BadRequest`` and ``Conflict`` name the node."""
+        claim = await self._claim()
+        own = Claimed()
+        for one in stated:
+            index = self.registry.find(one.name)
+            own.take(_stated(one, self.registry.node_at(index) if index >= 0 else None))
+        addressed = self._addressed({interface.address for node in own.nodes for interface in node.interfaces})
+        moving = {node.name for node in own.nodes}
+        created: list[Node] = []
+        changed: list[Node] = []
+        for node in own.nodes:
+            is_new = self.registry.find(node.name) < 0
+            if (written := self._row(node, claim, addressed, moving, ops, expect)) is not None:
+                (created if is_new else changed).append(written)
+        if created or changed:
+            ops.insert(0, claim.put())
+            expect[NEXT_UID] = claim.modified
+        return created, changed
+
+    def _row(
+        self,
+        node: Node,
+        claim: _Claim,
+        addressed: Callable[[Node], Node],
+        moving: Set[str],
+        ops: list[Op],
+        expect: dict[str, int],
+    ) -> Node | None:
+        """The node as it is written, with what writes it in ``ops`` and ``expect``; None: it is so already. ``moving``:
+        nodes that are written or removed together with it, whose places are free for it."""
+        index = self.registry.find(node.name)
+        before = self.registry.node_at(index) if index >= 0 else None
+        had = before.interfaces if before is not None else ()
+        uid = before.uid if before is not None else claim.next_uid
+        node = msgspec.structs.replace(node, uid=uid, interfaces=with_known_addresses(node.interfaces, had))
+        if node == before:
+            return None
+        self._check_places(node, had)
+        node = addressed(node)
+        self._check_free(node, moving)
+        claim.next_uid += before is None
+        key = f"node/{node.name}"
+        ops.append(Put(key, encode(node)))
+        expect[key] = self.registry.modified(key)
+        return node
+
     async def replace_node(self, name: str, spec: Described, author: str, expected: int | None = None) -> int:
         """Put a node's description in place, creating the node if need be; the revision of the description.
         Uid, desires, holds and groups stay."""
@@ -244,8 +295,9 @@ class NodeEdits(Editor):
                     hint="give it an address of a boot network, or none: then it gets the next free one",
                 )
 
-    def _check_free(self, node: Node) -> None:
-        """Raise ``Conflict`` if another node has the name, the place, the NID or something of an interface."""
+    def _check_free(self, node: Node, moving: Set[str] = frozenset()) -> None:
+        """Raise ``Conflict`` if another node, and none of ``moving``, has the name, the place, the NID or something of
+        an interface."""
         roster = self.registry.roster
         there = roster.find(node.name)
         if there >= 0 and roster.uids[there] != node.uid:
@@ -255,7 +307,7 @@ class NodeEdits(Editor):
             ("NID", node.nid, roster.at_nid(node.nid) if node.nid is not None else -1),
             *((what, claim, roster.claimant(claim)) for what, claim in claims_of(node)),
         ):
-            if other >= 0 and roster.uids[other] != node.uid:
+            if other >= 0 and roster.uids[other] != node.uid and roster.names[other] not in moving:
                 raise Conflict(
                     f"{what} {value} is that of {roster.names[other]}",
                     where=f"node {node.name}",
@@ -272,6 +324,7 @@ class Claimed:
         self._locations: dict[str, str] = {}
         self._nids: dict[int, str] = {}
         self._claims: dict[str, str] = {}
+        self.nodes: list[Node] = []
 
     def take(self, node: Node) -> None:
         """Raise ``BadRequest`` if an earlier node of the request has the same."""
@@ -285,12 +338,26 @@ class Claimed:
         for what, claim in claims_of(node):
             if claim in self._claims:
                 raise BadRequest(f"{what} {claim} is also that of {self._claims[claim]}", where=where)
+        self.nodes.append(node)
         self._names.add(node.name)
         if node.location:
             self._locations[node.location] = node.name
         if node.nid is not None:
             self._nids[node.nid] = node.name
         self._claims.update((claim, node.name) for _, claim in claims_of(node))
+
+
+def _stated(stated: NodeStatement, before: Node | None) -> Node:
+    """The node as it is, with what is said of it."""
+    said = {name: value for name in stated.__struct_fields__ if (value := getattr(stated, name)) is not UNSET}
+    if "labels" in said:
+        said["labels"] = {key: value for key, value in said["labels"].items() if value is not None}
+    old = {} if before is None else {name: getattr(before, name) for name in NodeSpec.__struct_fields__}
+    try:
+        return checked_node(Node(uid=0, **{**old, **said}))
+    except BadRequest as error:
+        where = error.where if error.where.startswith("node ") else f"node {stated.name}: {error.where}"
+        raise BadRequest(error.detail, where=where, hint=error.hint) from None
 
 
 def checked_node(spec: Described) -> Node:

@@ -54,6 +54,12 @@ class NodePatch(In, frozen=True, kw_only=True):
     interfaces: Interfaces | UnsetType = UNSET
 
 
+class NodeStatement(NodePatch, frozen=True, kw_only=True):
+    """What a file says of a node. What it does not say stays; labels and interfaces are all that there are."""
+
+    name: NodeNameText
+
+
 class FactView(Out, frozen=True, kw_only=True):
     """What was last seen. ``value`` is ``unknown`` past its age; ``age`` is seconds since ``seen`` (null: never).
     ``implied``: ``source`` names the variable whose fact proves it. ``silence`` null: the last look showed something.
@@ -65,6 +71,8 @@ class FactView(Out, frozen=True, kw_only=True):
     age: float | None
     implied: bool = False
     silence: Silence | None = None
+    detail: str = ""
+    """More of the value, where somebody knows more: which build of an image. Only where one node is asked for."""
 
 
 class DoingView(Out, frozen=True, kw_only=True):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Sequence
 
 import msgspec
 import numpy as np
 
-from strata.core.errors import Unavailable
+from strata.core.errors import StrataError, Unavailable
+from strata.core.model import UNKNOWN
 from strata.core.nodeset import fold
 from strata.core.state import STATES, State
 from strata.engine.explain import states
@@ -72,7 +74,14 @@ class NodeService:
 
     async def node(self, who: Principal, name: str) -> NodeView:
         """One node, from memory."""
-        return self._fleet.view.node(self._fleet.index(who, name))
+        view = self._fleet.view.node(self._fleet.index(who, name))
+        more = {variable: text for known in self._fleet.details for variable, text in known(name).items()}
+        facts = {
+            variable: msgspec.structs.replace(fact, detail=more[variable])
+            for variable, fact in view.facts.items()
+            if variable in more and fact.value != UNKNOWN
+        }
+        return msgspec.structs.replace(view, facts={**view.facts, **facts}) if facts else view
 
     async def create_nodes(self, who: Principal, specs: Sequence[NodeSpec]) -> Sequence[NodeResult]:
         self._fleet.need_whole_fleet(who, "creating nodes")
@@ -94,6 +103,13 @@ class NodeService:
         """Why it is not at its goal, with what its open alerts say of that."""
         index = self._fleet.index(who, name)
         said = self._fleet.view.why(index, lambda node: self._fleet.called(who, node))
+        if len(self._fleet.unled(np.array([index]))):
+            controller = self._fleet.controller
+            since = controller.clock.now() - controller.leadership.seen
+            ago = f"{since:.0f} s ago" if np.isfinite(since) else "before our time"
+            trouble = f" ({self._fleet.trouble})" if self._fleet.trouble else ""
+            alone = f"no controller looks after it now{trouble}: nothing is done, and all this is as it was {ago}"
+            said = msgspec.structs.replace(said, lines=(alone, *said.lines))
         if said.state in ("ready", "unmanaged"):
             return said
         return msgspec.structs.replace(
@@ -109,7 +125,8 @@ class NodeService:
     ) -> HistoryPage:
         """Its past, newest first."""
         uid, history = self._past_of(who, name)
-        await self._fleet.controller.recorder.flush()
+        with contextlib.suppress(StrataError):  # what is written can be read while the store takes nothing more
+            await self._fleet.controller.recorder.flush()
         return await history.of_node(uid, since=since, until=until, limit=limit, before=after or None)
 
     async def past(self, who: Principal, name: str, time: float) -> PastView:

@@ -6,6 +6,7 @@ view (which may be a moment behind); and writes it back only if nobody changed i
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -14,6 +15,8 @@ import msgspec
 from strata.core.errors import BadRequest, Conflict
 from strata.core.nodeset import fold
 from strata.fleet.columns import Indices
+from strata.fleet.history import transitions
+from strata.fleet.history.transitions import FactChange
 from strata.fleet.registry.registry import Registry
 from strata.store.audit import Ledger
 from strata.store.protocol import Entry, Op, Put
@@ -23,6 +26,13 @@ ATTEMPTS = 20
 
 BATCH_BYTES = 1_000_000
 """The most payload in one transaction; etcd takes 1.5 MB."""
+
+NOTES = 2
+"""Operations of a commit that are left for what goes into the history of nodes..."""
+NOTE_BYTES = 400_000
+"""...and their bytes, beside ``BATCH_BYTES``."""
+
+log = logging.getLogger(__name__)
 
 encode = msgspec.msgpack.Encoder().encode
 
@@ -41,6 +51,7 @@ class Editor:
         self.registry = registry
         self.store = registry.store
         self.ledger = ledger
+        self._next_note = 0
 
     async def present(self, keys: Iterable[str]) -> dict[str, Entry]:
         """The entries among ``keys`` that exist, read now."""
@@ -56,9 +67,11 @@ class Editor:
         action: str,
         expected: int | None,
         detail: Mapping[str, Any] | None = None,
+        note: Callable[[Entry | None], Iterable[FactChange]] = lambda _: (),
     ) -> int:
         """Change one row by what it is now, unless somebody changes it meanwhile; its revision. ``make`` gives None
-        where nothing has to change; ``what`` is ``document NAME``; ``expected`` the revision that the caller knows."""
+        where nothing has to change; ``what`` is ``document NAME``; ``expected`` the revision that the caller knows;
+        ``note`` what of it belongs into the history of nodes."""
         for _ in range(ATTEMPTS):
             entry = await self.store.get(key)
             modified = entry.modified if entry else 0
@@ -67,10 +80,27 @@ class Editor:
             if op is None:
                 return modified
             try:
-                return await self.ledger.commit(author, action, what.partition(" ")[2], [op], {key: modified}, detail)
+                notes = self.noted(note(entry))
+                expect = {key: modified, **absent(notes)}
+                return await self.ledger.commit(author, action, what.partition(" ")[2], [op, *notes], expect, detail)
             except Conflict:
                 continue
         raise too_contended(what)
+
+    def noted(self, changes: Iterable[FactChange]) -> list[Op]:
+        """What puts into the history of nodes, with the very edit, what somebody (``source``) did about them. To be
+        committed with the expectation that there is nothing at these keys (``absent``)."""
+        wall = self.ledger.clock()
+        values = [transitions.encode(row) for row in transitions.rows_of(wall, "", changes)]
+        kept = values[:NOTES]
+        while sum(map(len, kept)) > NOTE_BYTES:
+            kept.pop()
+        if len(kept) < len(values):
+            log.warning("an edit is in the audit log only: its nodes take too much room in their history")
+        # Keys are times. Where another has taken the very same one, the next try is a moment later, by any clock.
+        first = self._next_note = max(self._next_note, int(wall * 1e6))
+        self._next_note += len(kept)
+        return [Put(transitions.key_of(first + at), value) for at, value in enumerate(kept)]
 
     def batches(self, ops: Iterable[Op], reserve: int = 0) -> Iterator[list[Op]]:
         """Cut operations into what one commit takes, leaving ``reserve`` places free."""
@@ -85,6 +115,11 @@ class Editor:
             size += weight
         if batch:
             yield batch
+
+
+def absent(ops: Iterable[Op]) -> dict[str, int]:
+    """The expectation that there is nothing yet where ``ops`` write."""
+    return {op.key: 0 for op in ops}
 
 
 def folded(names: Iterable[str], longest: int = 2000) -> str:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from strata.fleet.brakes.edits import BrakeEdits
-from strata.fleet.desires.edits import DesireEdits
-from strata.fleet.groups.edits import GroupEdits
 from strata.fleet.registry.whole_edits import WholeEdits
 
 
-class Edits(WholeEdits, GroupEdits, DesireEdits, BrakeEdits):
+class Edits(WholeEdits, BrakeEdits):
     """All edits, over one registry and one ledger. The registry shows an edit once its watch has brought it
     (``registry.reached``)."""

@@ -17,9 +17,10 @@ from strata.core.errors import BadRequest, Conflict, NotFound, Refused
 from strata.core.node import Group, Node, check_group_name
 from strata.fleet.desires import overrides as rows
 from strata.fleet.desires.documents import DesireDocument
-from strata.fleet.nodes.edits import NEXT_UID, Claimed, NodeEdits, checked_node
-from strata.fleet.nodes.interfaces import claims_of, with_known_addresses
-from strata.fleet.registry.editor import encode
+from strata.fleet.desires.edits import PREFIX as DOCUMENTS
+from strata.fleet.nodes.edits import NEXT_UID, Claimed
+from strata.fleet.registry.bundles import BundleEdits
+from strata.fleet.registry.editor import absent, encode
 from strata.store.protocol import Delete, Op, Put
 
 _AT_A_TIME = 250
@@ -37,8 +38,11 @@ class GroupMembers(msgspec.Struct, frozen=True, kw_only=True):
 class WholeEdit(msgspec.Struct, frozen=True, kw_only=True):
     """What should be different. What is not named stays as it is."""
 
+    seen: int
+    """The registry's revision that this was worked out from."""
     nodes: Sequence[Node] = ()
-    """Descriptions in place of those that are there, or of nodes to create. Uids are not looked at."""
+    """Checked descriptions (``nodes.edits.checked_node``) in place of those that are there, or of nodes to create. Uids
+    are not looked at."""
     no_nodes: Sequence[str] = ()
     """Nodes to forget, with all that was said about them."""
     groups: Mapping[str, GroupMembers | None] = {}
@@ -52,70 +56,66 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
 
     ops: tuple[Op, ...]
     expect: Mapping[str, int]
+    notes: tuple[Op, ...] = ()
+    """What of it belongs into the history of nodes: written with the last of it."""
 
     def with_(self, ops: Sequence[Op], expect: Mapping[str, int]) -> Prepared:
         """The same, and ``ops`` before the removals."""
         puts = [op for op in self.ops if isinstance(op, Put)]
         gone = [op for op in self.ops if isinstance(op, Delete)]
-        return Prepared(ops=(*puts, *ops, *gone), expect={**self.expect, **expect})
+        return Prepared(ops=(*puts, *ops, *gone), expect={**self.expect, **expect}, notes=self.notes)
 
 
-class WholeEdits(NodeEdits):
+class WholeEdits(BundleEdits):
     """Edits of everything at once."""
 
-    async def prepare(self, edit: WholeEdit) -> Prepared:
+    async def prepare(self, edit: WholeEdit, author: str) -> Prepared:
         """What would be written; raises ``BadRequest``, ``Conflict`` or ``Refused`` where it cannot be."""
         claim = await self._claim()
-        roster = self.registry.roster
         expect: dict[str, int] = {}
-        puts: dict[str, bytes] = {}
+        ops: list[Op] = []
         moving = {node.name for node in edit.nodes} | set(edit.no_nodes)
-        fresh: dict[str, int] = {}
         own, addressed = Claimed(), self._addressed({i.address for node in edit.nodes for i in node.interfaces})
+        fresh: dict[str, int] = {}
         for at, node in enumerate(edit.nodes):
             if at % _AT_A_TIME == 0:
                 await asyncio.sleep(0)
-            node = checked_node(node)
-            index = roster.find(node.name)
-            before = roster.nodes[index] if index >= 0 else None
-            if before is None:
-                self._check_places(node)
-                fresh[node.name] = claim.next_uid
-                node = msgspec.structs.replace(node, uid=claim.next_uid)
-                claim.next_uid += 1
-            else:
-                known = with_known_addresses(node.interfaces, before.interfaces)
-                node = msgspec.structs.replace(node, uid=before.uid, interfaces=known)
-                self._check_places(node, before.interfaces)
             own.take(node)
-            self._check_left(node, moving)
-            expect[f"node/{node.name}"] = self.registry.modified(f"node/{node.name}")
-            puts[f"node/{node.name}"] = encode(addressed(node))
-        if edit.nodes:
+            is_new = self.registry.find(node.name) < 0
+            if (written := self._row(node, claim, addressed, moving, ops, expect)) is not None and is_new:
+                fresh[node.name] = written.uid
+        if ops:
+            ops.insert(0, claim.put())
             expect[NEXT_UID] = claim.modified
-            puts = {NEXT_UID: encode(claim.next_uid), **puts}
         gone = self._gone(edit.no_nodes)
-        group_ops = self._group_ops(edit, fresh, gone, expect)
-        ops: list[Op] = [Put(key, value) for key, value in puts.items()]
-        ops += group_ops
+        ops += self._group_ops(edit, fresh, gone, expect)
+        notes = []
         for name, document in edit.documents.items():
-            key = f"desire/doc/{name}"
+            key = f"{DOCUMENTS}{name}"
             expect[key] = self.registry.modified(key)
             ops.append(Delete(key) if document is None else Put(key, encode(document)))
+            before = self.registry.desires.documents.get(name)
+            notes.append(self._note(before.document if before else None, document, author))
         ops += await self._traces_of(gone, expect)
         ops.sort(key=lambda op: isinstance(op, Delete))
-        return Prepared(ops=tuple(ops), expect=expect)
+        late = [key for key, modified in expect.items() if modified > edit.seen and key != NEXT_UID]
+        if late:
+            # What was to be written was worked out from something older: it would undo what somebody has done since.
+            raise Conflict("somebody changed it meanwhile", where=late[0], revision=self.registry.revision)
+        return Prepared(ops=tuple(ops), expect=expect, notes=tuple(self.noted(notes)))
 
     async def commit_prepared(
         self, prepared: Prepared, author: str, action: str, target: str, detail: Mapping[str, object]
     ) -> int:
         """Write it: in one transaction where the store takes so much, otherwise in several, in order. ``Conflict``:
         somebody changed something of it meanwhile, and with one transaction nothing was written."""
-        return await self.ledger.commit_many(author, action, target, prepared.ops, prepared.expect, detail)
+        ops = (*prepared.ops, *prepared.notes)
+        expect = {**prepared.expect, **absent(prepared.notes)}
+        return await self.ledger.commit_many(author, action, target, ops, expect, detail)
 
     def is_one_transaction(self, prepared: Prepared) -> bool:
         """Whether all of it is written, or nothing."""
-        return len(self.ledger.parts(prepared.ops)) == 1
+        return len(self.ledger.parts((*prepared.ops, *prepared.notes))) == 1
 
     def _gone(self, names: Sequence[str]) -> dict[str, int]:
         found = {}
@@ -125,22 +125,6 @@ class WholeEdits(NodeEdits):
                 raise NotFound(f"no such node: {name[:80]}", where="node")
             found[name] = int(self.registry.uids[index])
         return found
-
-    def _check_left(self, node: Node, moving: set[str]) -> None:
-        """Raise ``Conflict`` if a node that stays as it is has the place, the NID or something of an interface."""
-        roster = self.registry.roster
-        for what, value, other in (
-            ("location", node.location, roster.at_location(node.location) if node.location else -1),
-            ("NID", node.nid, roster.at_nid(node.nid) if node.nid is not None else -1),
-            *((what, claim, roster.claimant(claim)) for what, claim in claims_of(node)),
-        ):
-            if other >= 0 and roster.uids[other] != node.uid and roster.names[other] not in moving:
-                raise Conflict(
-                    f"{what} {value} is that of {roster.names[other]}",
-                    where=f"node {node.name}",
-                    revision=self.registry.revision,
-                    hint=f"give another {what}, or change {roster.names[other]} first",
-                )
 
     def _group_ops(
         self, edit: WholeEdit, fresh: Mapping[str, int], gone: Mapping[str, int], expect: dict[str, int]

@@ -67,5 +67,11 @@ class StatusView(Out, frozen=True, kw_only=True):
     freezes: int
     holds: int
     canaries: tuple[CanaryView, ...]
+    troubles: tuple[str, ...]
+    """What keeps this controller from doing its work: the store takes no writes, its disk is full."""
     revision: int
     """The states show everything that was said up to here."""
+    unled: int = 0
+    """Nodes that no controller looks after: nothing is done with them, and what is shown of them grows old."""
+    as_of: float | None = None
+    """Up to when it is known what became of those."""

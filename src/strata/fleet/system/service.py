@@ -49,6 +49,7 @@ class SystemService:
         controller, nodes = self._fleet.controller, self._fleet.seen(who, "*")
         holders = controller.leadership.holders
         shards = range(controller.settings.shards)
+        unled = self._fleet.unled(nodes)
         return s.StatusView(
             version=strata.__version__,
             controller=controller.name,
@@ -66,9 +67,12 @@ class SystemService:
                 s.CanaryView(node=self._fleet.called(who, canary.node), waiting=canary.waiting)
                 for canary in controller.engine.canaries.waiting(nodes)
             ),
+            troubles=tuple(filter(None, (self.not_ready(), self._fleet.disk.trouble))),
             revision=controller.considered,
+            unled=len(unled),
+            as_of=controller.clock.to_wall(controller.leadership.seen) if len(unled) else None,
         )
 
     def not_ready(self) -> str:
         """Why requests would fail now, or empty."""
-        return self._fleet.controller.trouble or self._fleet.writable.trouble
+        return self._fleet.trouble

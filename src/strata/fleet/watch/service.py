@@ -15,6 +15,7 @@ from strata.core.errors import BadRequest
 from strata.core.nodeset import fold
 from strata.core.texts import Out
 from strata.fleet.access.principal import Principal
+from strata.fleet.brakes.edits import HOLD
 from strata.fleet.fleet import Fleet
 from strata.fleet.history import transitions
 from strata.fleet.operations.records import decode as decode_operation
@@ -86,6 +87,8 @@ class WatchService:
         row = transitions.decode(event.value or b"", event.key)
         shown = []
         for change in row.changes:
+            if change.variable == HOLD:
+                continue  # the hold itself is an event
             uids = intset.unpack(change.uids)
             if chosen is not None:
                 uids = uids[np.isin(uids, chosen)]

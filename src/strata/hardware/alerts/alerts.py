@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 
 import msgspec
 
@@ -63,6 +64,7 @@ class Book:
         self._settings = settings
         self._flaps: dict[str, int] = {}
         self._by_subject: dict[str, set[str]] = {}
+        self._by_key: dict[str, set[str]] = {}
 
     def apply(self, event: HardwareEvent, now: float) -> Alert | None:
         """The alert, if somebody should hear of its change."""
@@ -102,6 +104,19 @@ class Book:
         """The alerts of a node (or a BMC without one) that are not over."""
         return [self.alerts[ident] for ident in self._by_subject.get(subject, ())]
 
+    def open_of(self, key: str, begin: int = 0, most: int | None = None) -> list[Alert]:
+        """The alerts with this key that are not over; of very many, ``most`` of them from the number ``begin`` on."""
+        members = self._by_key.get(key, ())
+        return [self.alerts[ident] for ident in islice(members, begin, None if most is None else begin + most)]
+
+    def subject_gone(self, subject: str, now: float) -> list[Alert]:
+        """End all alerts of a node (or a BMC) that is not there any more."""
+        gone = self.open_on(subject)
+        for alert in gone:
+            self.settling.pop(alert.id, None)
+            self._flaps.pop(alert.id, None)
+        return [self._keep(rec.ended(alert, now, self._owner)) for alert in gone]
+
     # what the store has
 
     def pending(self, ident: str) -> bool:
@@ -115,6 +130,7 @@ class Book:
             self._drop_member(alert)
         else:
             self._by_subject.setdefault(alert.node or alert.bmc, set()).add(alert.id)
+            self._by_key.setdefault(alert.key, set()).add(alert.id)
 
     def remove(self, ident: str) -> None:
         """It is no more."""
@@ -129,6 +145,7 @@ class Book:
         self.alerts.clear()
         self.acknowledgements.clear()
         self._by_subject.clear()
+        self._by_key.clear()
         for alert in left:
             self.put(alert)
 
@@ -149,11 +166,11 @@ class Book:
         return alert
 
     def _drop_member(self, alert: Alert) -> None:
-        subject = alert.node or alert.bmc
-        members = self._by_subject.get(subject, set())
-        members.discard(alert.id)
-        if not members:
-            self._by_subject.pop(subject, None)
+        for index, value in ((self._by_subject, alert.node or alert.bmc), (self._by_key, alert.key)):
+            members = index.get(value, set())
+            members.discard(alert.id)
+            if not members:
+                index.pop(value, None)
 
 
 PREFIX = "alert/"
@@ -185,7 +202,7 @@ class Alerts:
         self._book = Book(owner, self.settings)
         self.alerts: Mapping[str, Alert] = self._book.alerts
         self.acknowledgements: Mapping[str, Acknowledgement] = self._book.acknowledgements
-        self.troubles, self.open_on = self._book.troubles, self._book.open_on
+        self.troubles, self.open_on, self.open_of = self._book.troubles, self._book.open_on, self._book.open_of
         self._store = store
         self._ledger = ledger
         self._tell = tell
@@ -230,6 +247,12 @@ class Alerts:
         room = max(0, self.settings.waiting - len(self._inbox))
         self._inbox.extend(events if len(events) <= room else events[:room])
         self._book.refused += max(0, len(events) - room)
+        self._idle.clear()
+        self._wake.set()
+
+    def subject_gone(self, subject: str) -> None:
+        """A node (or a BMC) is not there any more: whatever was wrong with it is over."""
+        self._hear(self._book.subject_gone(subject, self._clock()))
         self._idle.clear()
         self._wake.set()
 

@@ -68,6 +68,41 @@ def list_(session: Session, everything: bool, limit: int, view: ls.Listing) -> N
 
 
 @alert.command()
+@click.argument("ident", metavar="ID")
+@ls.json_option
+@pass_session
+def show(session: Session, ident: str, as_json: bool) -> None:
+    """Show one alert, open or over, with everything that is known of it.
+
+    \b
+    Example: strata alert show 5f0c2a9b7c1d3e4f5a6b
+    """
+    from strata.cli.client import segment
+
+    found = session.client.get(f"/v1/alerts/{segment(ident)}")
+    if as_json:
+        session.out.json(found)
+        return
+    looked_after = f"{found['by']}: {found['note']}" if found["note"] else found["by"]
+    session.out.fields(
+        (
+            ("id", found["id"]),
+            ("severity", found["severity"]),
+            ("state", found["state"]),
+            ("node", found["node"]),
+            ("bmc", found["bmc"]),
+            ("message", found["message"]),
+            ("first", when(found["first"])),
+            ("last", when(found["last"])),
+            ("count", found["count"]),
+            ("looked after by", looked_after),
+            ("key", found["key"]),
+            *sorted(found["fields"].items()),
+        )
+    )
+
+
+@alert.command()
 @click.argument("idents", metavar="ID...", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="Every alert that is open now.")
 @click.option("--note", default="", help="What is being done about it.")

@@ -18,6 +18,7 @@ from strata.hardware.alerts.service import AlertService
 _TAG = "alerts"
 _HOOKS = "webhooks"
 
+AlertPath = Annotated[str, PathParameter(max_length=64, description="Its id, as lists show it.")]
 WebhookPath = Annotated[str, PathParameter(pattern=NAME, max_length=63)]
 
 
@@ -45,6 +46,12 @@ async def list_alerts(
     return msgspec.structs.replace(page, next=seal(page.next or None) or "")
 
 
+@get("/v1/alerts/{ident:str}", tags=[_TAG], **needs("read", "alert", 404))
+async def get_alert(ask: Asked, ident: AlertPath) -> AlertView:
+    """One alert, open or over."""
+    return await ask.of(AlertService).alert(ask.who, ident)
+
+
 @post("/v1/alerts/acknowledge", tags=[_TAG], status_code=200, **needs("change", "alert", 404, body=True))
 async def acknowledge_alerts(ask: Asked, data: JSONBody[AcknowledgeRequest]) -> Acknowledged:
     """Say that a person looks after these alerts. One that gets worse, or comes back, is open again."""
@@ -69,4 +76,4 @@ async def delete_webhook(ask: Asked, name: WebhookPath) -> None:
     await ask.of(AlertService).delete_webhook(ask.who, name)
 
 
-HANDLERS = [list_alerts, acknowledge_alerts, list_webhooks, put_webhook, delete_webhook]
+HANDLERS = [list_alerts, get_alert, acknowledge_alerts, list_webhooks, put_webhook, delete_webhook]

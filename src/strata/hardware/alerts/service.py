@@ -101,6 +101,13 @@ class AlertService:
         items = tuple(_alert(alert, acknowledgements.get(alert.id)) for alert in found)
         return AlertPage(items=items, next=_place_text(found[-1]) if more else "", open=standing)
 
+    async def alert(self, who: Principal, ident: str) -> AlertView:
+        """One of them, open or over."""
+        found = self._hub.alerts.alerts.get(ident)
+        if found is None or not self._may_see(found, self._nodes.scope(who)):
+            raise _unknown(ident)
+        return _alert(found, self._hub.alerts.acknowledgements.get(ident))
+
     async def acknowledge(self, who: Principal, ids: Sequence[str], note: str) -> Sequence[AlertView]:
         """Say that a person looks after them."""
         mask = self._nodes.scope(who)
@@ -108,7 +115,7 @@ class AlertService:
         for ident in ids:
             alert = alerts.alerts.get(ident)
             if alert is None or not self._may_see(alert, mask):
-                raise NotFound("no such alert", where=repr(ident)[:80], hint="list them with: strata alert list")
+                raise _unknown(ident)
         await alerts.acknowledge(who.name, ids, note)
         unique = dict.fromkeys(ids)
         return [_alert(alerts.alerts[i], alerts.acknowledgements.get(i)) for i in unique if i in alerts.alerts]
@@ -148,6 +155,10 @@ class AlertService:
     def _webhook(self, name: str) -> WebhookView:
         record, post = self._hub.webhooks.find(name), self._hub.webhooks.posts[name]
         return WebhookView.of(record, signed=record.secret is not None, delivered=post.delivered, failing=post.failing)
+
+
+def _unknown(ident: str) -> NotFound:
+    return NotFound("no such alert", where=repr(ident)[:80], hint="list them with: strata alert list --all")
 
 
 def _check_url(url: str) -> None:

@@ -118,6 +118,12 @@ class BmcDriver:
         reasons = {i: self._trouble(_address(batch, i)) for i in np.flatnonzero(codes == 0).tolist()}
         return {"power": Column(POWER_WORDS, codes, reasons)}
 
+    def was_told(self, power: Mapping[str, tuple[str, str]]) -> None:
+        """BMCs said by themselves how power is: name of the node → address, and ``on`` or ``off``."""
+        for address, word in power.values():
+            self._bmcs.saw(address, word)
+        _tell(self.dark, [name for name, (_, word) in power.items() if word == "off"])
+
     async def permits(self, guard: str, batch: Batch) -> Sequence[str]:
         """BMCs answer no guards, and that is a no."""
         return [f"the bmc driver does not know the guard {guard}"] * len(batch)

@@ -99,6 +99,9 @@ class BmcJobs:
         async def one(bmc: Bmc) -> None:
             await _do(bmc, deed)
 
+        if deed.what == "power":
+            for told in self._fleet.controller.switched:
+                told(nodes)
         failed |= await self._each(batch, one, failed)
         if deed.what == "power":
             self._fleet.controller.look_at(nodes)

@@ -28,7 +28,7 @@ from strata.hardware.bmc.records import (
 )
 from strata.hardware.bmc.service import BmcService
 
-_TAG = "controllers"
+_TAG = "BMCs"
 
 
 class Power(In, frozen=True, kw_only=True):

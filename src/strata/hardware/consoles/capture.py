@@ -14,6 +14,7 @@ from typing import Literal
 
 import msgspec
 
+from strata.core.driver import Batch
 from strata.core.errors import DeviceError, NotOffered, StrataError
 from strata.hardware.bmc.protocol import Bmc
 from strata.hardware.consoles.log import ConsoleLog
@@ -49,6 +50,8 @@ class CaptureSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How often to look which nodes there are."""
     prompt: float = 1.0
     """What has not ended in a newline (a prompt) is written after this long."""
+    before_power: float = 2.0
+    """Nodes that are about to be switched on wait for so long until their consoles are open; ``at_once`` at a time."""
 
 
 class Status(msgspec.Struct, kw_only=True):
@@ -80,6 +83,10 @@ class ConsoleCapture:
         self._without: dict[str, tuple[str, float]] = {}
         """Nodes whose BMC has no console: at which address, and when to ask again."""
         self._look = asyncio.Event()
+        self._hurried: dict[str, asyncio.Event] = {}
+        """Nodes that are waited for; set when their console is open, or was tried in vain."""
+        self._pauses: dict[str, asyncio.Event] = {}
+        """Nodes whose console is not tried now; set to have it tried."""
         self._status: dict[str, Status] = {}
         self._turn: asyncio.Task[None] | None = None
 
@@ -105,6 +112,30 @@ class ConsoleCapture:
         """Look now which nodes there are."""
         self._look.set()
 
+    async def before_power(self, batch: Batch) -> None:
+        """These are about to be switched on: have their consoles open by then, so that what they print first is kept.
+        Where many are, or a BMC is slow, nobody is kept from the power by this."""
+        if self._turn is None or self._turn.done():
+            return
+        now = asyncio.get_running_loop().time()
+        waited: list[asyncio.Event] = []
+        for node, address in zip(batch.names, batch.bmcs, strict=False):
+            status = self._status.get(node)
+            known = (status is not None and status.connected) or self._is_without(node, address, now)
+            if not address or known or len(self._hurried) >= self._settings.at_once:
+                continue
+            waited.append(self._hurried.setdefault(node, asyncio.Event()))
+            if node not in self._running:
+                self._begin(node, address)
+            elif node in self._pauses:
+                self._pauses[node].set()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.before_power):
+                for event in waited:
+                    await event.wait()
+        for node in batch.names:
+            self._hurried.pop(node, None)
+
     async def _keep_up(self) -> None:
         while True:
             self._look.clear()
@@ -122,21 +153,45 @@ class ConsoleCapture:
                 self._leaving.add(task)
                 task.add_done_callback(self._leaving.discard)
                 del self._running[node]
+                self._tried(node)
         for node in [node for node in self._status if node not in wanted]:
             del self._status[node]
             self._without.pop(node, None)
         for count, (node, address) in enumerate(list(wanted.items()), 1):
             if count % _BREATH == 0:
                 await asyncio.sleep(0)
-            without = self._without.get(node)
-            if not address or node in self._running or (without and without[0] == address and now < without[1]):
-                continue
-            if len(self._running) >= self._settings.most:
-                self._status[node] = Status(way=_way(address), trouble=f"only {self._settings.most} are kept open")
-                continue
-            self._status[node] = status = Status(way=_way(address))
-            task = asyncio.create_task(self._seek(node, address, status), name=f"console {node}")
-            self._running[node] = (address, task)
+            if address and node not in self._running and not self._is_without(node, address, now):
+                self._begin(node, address)
+
+    def _is_without(self, node: str, address: str, now: float) -> bool:
+        without = self._without.get(node)
+        return without is not None and without[0] == address and now < without[1]
+
+    def _begin(self, node: str, address: str) -> None:
+        """Seek a console, if there is room for one more."""
+        if len(self._running) >= self._settings.most:
+            self._status[node] = Status(way=_way(address), trouble=f"only {self._settings.most} are kept open")
+            self._tried(node)
+            return
+        self._status[node] = status = Status(way=_way(address))
+        task = asyncio.create_task(self._seek(node, address, status), name=f"console {node}")
+        self._running[node] = (address, task)
+
+    def _tried(self, node: str) -> None:
+        """Its console is open, or is not for now: whoever waits for that goes on."""
+        if (hurried := self._hurried.get(node)) is not None:
+            hurried.set()
+
+    async def _pause(self, node: str, seconds: float) -> None:
+        """Until it is time to try again, or somebody needs the console."""
+        self._pauses[node] = wanted = asyncio.Event()
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await wanted.wait()
+        finally:
+            if self._pauses.get(node) is wanted:
+                del self._pauses[node]
 
     async def _seek(self, node: str, address: str, status: Status) -> None:
         """One console, for ever: open it, write it down, and when it is lost wait and open it again."""
@@ -149,6 +204,7 @@ class ConsoleCapture:
                     if opened is None:
                         opened = loop.time()
                         status.connected, status.trouble = True, ""
+                        self._tried(node)
                         if lost:
                             self._note(node, "console regained")
                             lost = False
@@ -158,6 +214,7 @@ class ConsoleCapture:
                 status.trouble = str(wrong)
                 self._without[node] = (address, loop.time() + self._settings.not_offered * _jitter())
                 del self._running[node]
+                self._tried(node)
                 return
             except StrataError as wrong:
                 ended = DeviceError(wrong.detail, node=address)
@@ -173,7 +230,8 @@ class ConsoleCapture:
                 self._note(node, f"console lost: {ended.detail}")
                 if loop.time() - opened >= self._settings.steady:
                     pause = self._settings.retry
-            await asyncio.sleep(pause * _jitter())
+            self._tried(node)
+            await self._pause(node, pause * _jitter())
             pause = min(pause * 2, self._settings.retry_most)
 
     async def _session(self, node: str, address: str) -> AsyncIterator[None]:

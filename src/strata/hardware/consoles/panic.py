@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from strata.core.errors import StrataError
@@ -63,12 +63,17 @@ _STAMP = re.compile(r"^(?:kernel: )?(?:<\d>)?(?:\[ *\d+\.\d+\](?:\[[^\]]{1,16}\]
 _SOURCES: dict[str, EventSource] = {"serial": "console", "syslog": "syslog", "netconsole": "netconsole"}
 
 
+_PANIC = 0
+"""The place of a panic in ``TROUBLES``: no kernel goes on after one."""
+
+
 class _Occurrence:
-    __slots__ = ("first", "last", "line", "rank", "timer")
+    __slots__ = ("first", "is_told", "last", "line", "rank", "timer")
 
     def __init__(self, line: Line, rank: int) -> None:
         self.first = self.last = line.id
         self.line, self.rank = line, rank
+        self.is_told = False
         self.timer: asyncio.TimerHandle | None = None
 
 
@@ -80,6 +85,9 @@ class PanicWatch:
         self._sink = sink
         self._settle = settle
         self._open: dict[str, _Occurrence] = {}
+        self.panicked: list[Callable[[str, str], None]] = []
+        """Take a node whose kernel panics, and what it says, as soon as it does. Of serial consoles alone: anybody can
+        send a datagram."""
         self._raising: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(4)
         log.listen(self.heard)
@@ -102,6 +110,10 @@ class PanicWatch:
             elif rank is not None and rank < found.rank:
                 found.line, found.rank = line, rank
             found.last = line.id
+            if rank == _PANIC and line.source == "serial" and not found.is_told:
+                found.is_told = True
+                for take in self.panicked:
+                    take(node, _said(line))
             if found.last - found.first >= _MOST:
                 self._end(node)
         found = self._open.get(node)
@@ -131,13 +143,17 @@ class PanicWatch:
         event = HardwareEvent(
             time=found.line.time,
             severity=trouble.severity,
-            message=_STAMP.sub("", found.line.text)[:300],
+            message=_said(found.line),
             source=_SOURCES.get(found.line.source, "console"),
             key=f"console/{trouble.name}",
             node=node,
             fields=fields,
         )
         self._sink([event])
+
+
+def _said(line: Line) -> str:
+    return _STAMP.sub("", line.text)[:300]
 
 
 def _rank(line: Line) -> int | None:

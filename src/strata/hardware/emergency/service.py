@@ -88,6 +88,8 @@ class EmergencyService:
             )
         nodes = [self._service.registry.node_at(index) for index in indices.tolist()]
         frozen = await self._freeze(who, indices, nodes, reason)
+        for told in self._service.controller.switched:
+            told(indices)
         log.warning("emergency off", extra={"author": who.name, "nodes": len(nodes), "reason": reason})
         failed = await self._switch_off(nodes)
         self._forgive_fed(nodes, failed)

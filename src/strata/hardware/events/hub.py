@@ -3,7 +3,7 @@
 pushes ─► inbox ─┐
 streams ─► inbox ┤             ┌─► log (numbered, followed)
 polls ───────────┼─► hub.take ─┼─► alerts ─► webhooks
-consoles, … ─────┘             └─► a look at the nodes whose state changed
+consoles, … ─────┘             └─► power as a fact, or a look at the nodes whose state changed
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -29,7 +30,7 @@ from strata.hardware.events.log import EventLog, LogSettings
 from strata.hardware.events.payload import fit
 from strata.hardware.events.poller import Looker, Poller, PollSettings
 from strata.hardware.events.records import HardwareEvent
-from strata.hardware.events.site import Site, sites_of
+from strata.hardware.events.site import Site, root_of, sites_of
 from strata.hardware.events.words import tells_of_state
 from strata.hardware.webhooks.webhooks import PostSettings, Webhooks
 from strata.store.audit import Ledger
@@ -38,6 +39,20 @@ from strata.store.protocol import Put, Store
 log = logging.getLogger(__name__)
 
 _KEY = "event-key/push"
+
+FRESH = 10.0
+"""Seconds after which what a BMC told of power is old, by its own clock: it may have been sent again and again, or its
+clock is wrong. Then the node is looked at."""
+
+
+class PowerTold(NamedTuple):
+    """What a BMC's event says of a node's power."""
+
+    node: str
+    power: str
+    """``on`` or ``off``."""
+    time: float
+    """When it was so, as the BMC says."""
 
 
 class EventSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,11 +88,13 @@ class EventHub:
         addresses: Callable[[], Mapping[str, str]],
         mine: Callable[[str], bool] = lambda _: True,
         looked: Callable[[Sequence[str]], None] = lambda _: None,
+        told: Callable[[Sequence[PowerTold]], None] | None = None,
         settings: EventSettings | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """``addresses``: BMCs as nodes have them → names of the nodes; the same object while nothing changed.
-        ``mine``: whether this process looks after a node. ``looked``: have these nodes looked at, now."""
+        ``mine``: whether this process looks after a node. ``looked``: have these nodes looked at, now.
+        ``told``: takes what BMCs say of power; None: nobody believes them, and the nodes are looked at."""
         self.settings = settings or EventSettings()
         self.log = EventLog(path, settings=self.settings.log, clock=clock)
         self.webhooks = Webhooks(store, ledger, seal, self.log, owner=owner, settings=self.settings.post, clock=clock)
@@ -90,8 +107,10 @@ class EventHub:
         self._subscriptions = subscriptions
         self._addresses = addresses
         self._known: Mapping[str, str] | None = None
+        self._sites: Mapping[str, Site] = {}
         self._mine = mine
         self._looked = looked
+        self._told = told
         self._clock = clock
         self._inbox: Inbox | None = None
         self.reported: Callable[[Site, Mapping[str, object]], None] = lambda site, report: None
@@ -142,9 +161,28 @@ class EventHub:
         events = list(map(fit, events))
         self.log.take(events)
         self.alerts.take(events)
-        changed = {event.node for event in events if event.node and tells_of_state(event.message_id)}
+        changed, told = set[str](), dict[str, PowerTold]()
+        for event in events:
+            if not event.node or not tells_of_state(event.message_id):
+                continue
+            fact = self._fact(event)
+            if fact is None:
+                changed.add(event.node)
+            elif event.node not in told or fact.time >= told[event.node].time:
+                told[event.node] = fact
+        if told and self._told is not None:
+            self._told(list(told.values()))
         if changed:
             self._looked(sorted(changed))
+
+    def _fact(self, event: HardwareEvent) -> PowerTold | None:
+        """What the event says of power, if that is clear and new."""
+        power = event.fields.get("power", "")
+        if self._told is None or not power or event.source not in ("push", "sse"):
+            return None  # an entry of a log was written before it was read
+        # Most BMCs tell whole seconds: it was so at the latest when that second was over.
+        now, latest = self._clock(), event.time + (1.0 if event.time.is_integer() else 0.0)
+        return PowerTold(event.node, power, min(latest, now)) if now - latest <= FRESH else None
 
     def receive(self, token: str, body: bytes) -> int:
         """A BMC's push; how many events it brought."""
@@ -172,7 +210,11 @@ class EventHub:
         sites = await asyncio.to_thread(sites_of, addresses)
         await self._inbox.know(sites)
         await self.poller.know(sites)
-        self._known = addresses
+        self._known, self._sites = addresses, sites
+
+    def site_of(self, address: str) -> Site | None:
+        """The BMC that is meant by an address that a node has; None where it is not known yet."""
+        return self._sites.get(root_of(address))
 
     async def _now_and_then(self, work: Callable[[], Awaitable[object]], pause: float) -> None:
         while True:

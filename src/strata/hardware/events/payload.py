@@ -19,6 +19,7 @@ from strata.hardware.events.words import (
     key_of,
     moment,
     plain,
+    power_told,
     sensor_key,
     severity_of,
 )
@@ -56,7 +57,10 @@ def _event(record: Mapping[str, object], site: Site, source: EventSource, now: f
     args = [plain(arg, 80) for arg in told[:8]] if isinstance(told, list) else []
     message = plain(record.get("Message")) or filled(message_id, args)
     sensor = args[0] if args and "SensorEvent." in message_id else ""
-    time, doubtful = moment(record.get("EventTimestamp"), now)
+    stamp = record.get("EventTimestamp")
+    time, doubtful = moment(stamp, now)
+    # What power is, is told where the BMC says of which node, and when.
+    power = power_told(message_id, args) if stamp and not doubtful and site.node_itself(path) else ""
     return HardwareEvent(
         time=time,
         severity=severity_of(record.get("MessageSeverity"), record.get("Severity")),
@@ -66,7 +70,9 @@ def _event(record: Mapping[str, object], site: Site, source: EventSource, now: f
         node=site.node_of(path),
         bmc=site.root,
         message_id=message_id,
-        fields=_given(path=path, args=", ".join(args), event=plain(record.get("EventId"), 80), bmc_time=doubtful),
+        fields=_given(
+            path=path, args=", ".join(args), event=plain(record.get("EventId"), 80), bmc_time=doubtful, power=power
+        ),
     )
 
 

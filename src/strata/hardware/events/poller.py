@@ -82,6 +82,7 @@ class Looker:
         self._inbox = inbox
         self._marks = marks
         self._troubles = troubles
+        self._said: dict[tuple[str, str], str] = {}
         self._clock = clock
 
     async def look(self, watched: Watched) -> Seen:
@@ -129,8 +130,13 @@ class Looker:
                 (SILENT, silent, "the BMC answers again"),
                 (BAD, bad, "the BMC answers as it should again"),
             )
-            if why is not None and bool(why) != (key in troubles)
+            if why is not None and (bool(why) != (key in troubles) or (why and self._news(site.root, key, why)))
         ]
+
+    def _news(self, root: str, key: str, why: str) -> bool:
+        """Whether something else was the matter when this was last told: an alert says what is so now."""
+        before, self._said[root, key] = self._said.get((root, key)), why
+        return before is not None and before != why
 
     async def _arrange(self, watched: Watched) -> Sequence[HardwareEvent]:
         await self.listener.arrange(watched.site)

@@ -36,6 +36,17 @@ class Site(msgspec.Struct, frozen=True):
         named = alone.startswith(SYSTEMS) and path.startswith(SYSTEMS)
         return node if len(systems) == 1 and not named else ""
 
+    def node_itself(self, path: str) -> str:
+        """The node that a resource is: not one that it is a part of. Empty where that cannot be told."""
+        path = path.rstrip("/")
+        for address, node in self.nodes:
+            own = address.removeprefix(self.root).rstrip("/")
+            if path and own == path:
+                return node
+        alone = len(self.nodes) == 1 and not self.nodes[0][0].removeprefix(self.root).rstrip("/")
+        system = path.removeprefix(SYSTEMS)
+        return self.nodes[0][1] if alone and system != path and system and "/" not in system else ""
+
 
 def root_of(address: str) -> str:
     """The BMC's own address in one that names a system behind it."""

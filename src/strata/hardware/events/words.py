@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from strata.hardware.bmc.protocol import CLOCK_AHEAD, Severity
@@ -83,6 +84,26 @@ def family(message_id: str) -> str:
 def tells_of_state(message_id: str) -> bool:
     """Whether the message says that power or the system's state changed: worth a look at once."""
     return bool(_STATE.search(message_id))
+
+
+_POWERED: dict[tuple[str, str], str] = {
+    (registry, f"{name}{word}"): word.lower()
+    for registry, name in (("ResourceEvent", "ResourcePowered"), ("iLOEvents", "ServerPowered"), ("OpenBMC", "DCPower"))
+    for word in ("On", "Off")
+}
+"""Messages that say how power is now: of the DMTF, of HPE's iLO and of OpenBMC. Others say that it is about to change
+(Dell's SYS1000 and SYS1001), or only that it has."""
+_CHANGED = "PowerStateChanged"
+"""How the names of messages end of which an argument says what power has become (HPE Cray EX)."""
+
+
+def power_told(message_id: str, args: Sequence[str]) -> str:
+    """``on`` or ``off`` where the message says that something's power is so now; else empty."""
+    parts = message_id.split(".")
+    if (found := _POWERED.get((parts[0], parts[-1]))) is not None:
+        return found
+    words = {arg.lower() for arg in args} & {"on", "off"}
+    return words.pop() if parts[-1].endswith(_CHANGED) and len(words) == 1 else ""
 
 
 def key_of(message_id: str, message: str, *, sensor: str = "", origin: str = "") -> str:

@@ -66,7 +66,7 @@ def changes(old: Sequence[Component], found: Found) -> list[Change]:
     if len(all_) <= MOST_CHANGES:
         return all_
     rest = f"and {len(all_) - MOST_CHANGES} more changes of parts"
-    return [*all_[:MOST_CHANGES], Change(time=found.time, what="changed", controller=found.address, detail=rest)]
+    return [*all_[:MOST_CHANGES], Change(time=found.time, what="changed", bmc=found.address, detail=rest)]
 
 
 def _changes(old: dict[str, Component], new: dict[str, Component], found: Found) -> Iterator[Change]:
@@ -74,7 +74,7 @@ def _changes(old: dict[str, Component], new: dict[str, Component], found: Found)
         return Change(
             time=found.time,
             what=what,
-            controller=found.address,
+            bmc=found.address,
             machine=machine_of(part, new if part.id in new else old, found.machines),
             component=part.id,
             kind=part.kind,

@@ -52,18 +52,18 @@ COMPONENTS = (
     ls.plain("macs", shown=False),
     ls.plain("facts", shown=False),
     ls.plain("shape", shown=False),
-    ls.plain("controller", shown=False),
+    ls.plain("bmc", shown=False),
     ls.plain("id", shown=False),
 )
 CHANGES = (
     ls.Field("time", lambda item: when(item["time"]), key=lambda item: item["time"]),
     ls.plain("what"),
     ls.Field("node", lambda item: item["node"] or "-"),
-    ls.Field("kind", lambda item: item["kind"] or "controller"),
+    ls.Field("kind", lambda item: item["kind"] or "bmc"),
     ls.plain("detail"),
     ls.plain("old"),
     ls.plain("new"),
-    ls.plain("controller", shown=False),
+    ls.plain("bmc", shown=False),
     ls.plain("component", shown=False),
 )
 CONFLICTS = (
@@ -193,7 +193,7 @@ def list_(session: Session, limit: int | None, view: ls.Listing) -> None:
     \b
     Example: strata hardware list --match 'vendor=Contoso*' --columns address,model,firmware
     """
-    ls.show(session, BMCS, session.client.pages("/v1/hardware/controllers", limit=limit), view)
+    ls.show(session, BMCS, session.client.pages("/v1/hardware/bmcs", limit=limit), view)
 
 
 @click.command()
@@ -221,7 +221,7 @@ def show(session: Session, what: str, as_json: bool) -> None:
     identity = summary["identity"]
     session.out.fields(
         (
-            ("controller", summary.get("controller") or summary.get("address")),
+            ("BMC", summary.get("bmc") or summary.get("address")),
             *about,
             ("vendor", identity["vendor"]),
             ("model", identity["model"]),

@@ -157,7 +157,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     fabric: str = ""
 
 
-ChangeKind = Literal["added", "removed", "swapped", "moved", "changed", "health", "controller-swapped"]
+ChangeKind = Literal["added", "removed", "swapped", "moved", "changed", "health", "bmc-swapped"]
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -165,7 +165,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     time: float
     what: ChangeKind
-    controller: str
+    bmc: str
     machine: str = ""
     """The address of the machine that the part is in, where that is clear."""
     node: str = ""
@@ -180,7 +180,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class ComponentView(Component, frozen=True, kw_only=True, omit_defaults=False):
     """One part, and where it is."""
 
-    controller: str
+    bmc: str
     node: str
 
 
@@ -216,7 +216,7 @@ class NodeHardware(Out, frozen=True, kw_only=True):
     """What a node is made of."""
 
     node: str
-    controller: str
+    bmc: str
     identity: Identity
     seen: float
     serial: str
@@ -247,7 +247,7 @@ class HardwareChange(Out, frozen=True, kw_only=True):
 
     time: float
     what: ChangeKind
-    controller: str
+    bmc: str
     node: str
     component: str
     kind: str
@@ -260,7 +260,7 @@ class HardwareChange(Out, frozen=True, kw_only=True):
 class HardwareConflict(Out, frozen=True, kw_only=True):
     """Two things that cannot both be true. Nothing was guessed: a person decides."""
 
-    what: Literal["duplicate-mac", "duplicate-serial", "duplicate-uuid", "controller-swapped", "location-taken"]
+    what: Literal["duplicate-mac", "duplicate-serial", "duplicate-uuid", "bmc-swapped", "location-taken"]
     value: str
     where: tuple[str, ...]
     since: float

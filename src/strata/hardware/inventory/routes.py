@@ -60,7 +60,7 @@ async def show_discovery(ask: Asked, operation: OperationPath) -> DiscoveryRepor
     return await ask.of(InventoryService).discovery(ask.who, operation)
 
 
-@get("/v1/hardware/controllers", tags=[_TAG], **needs("read", "hardware"))
+@get("/v1/hardware/bmcs", tags=[_TAG], **needs("read", "hardware"))
 async def list_bmcs(ask: Asked, limit: Limit = 1000, cursor: Cursor = None) -> BmcPage:
     """Discovered BMCs, by address."""
     page = await ask.of(InventoryService).bmcs(ask.who, limit, unseal(cursor))

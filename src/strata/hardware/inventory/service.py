@@ -83,11 +83,11 @@ class Sight:
         for part in sorted((*parts.components, *ports), key=lambda part: part.id):
             node = names.get(machine_of(part, own, known.machines), "")
             if self._sees is None or (node and self._sees(node)):
-                yield ComponentView(controller=known.address, node=node, **asdict(part))
+                yield ComponentView(bmc=known.address, node=node, **asdict(part))
 
     def change(self, change: Change) -> Change:
         """A change without the address of another BMC, unless it sees that one."""
-        if self._sees is None or change.what != "moved" or change.new != change.controller:
+        if self._sees is None or change.what != "moved" or change.new != change.bmc:
             return change
         origin = self._inventory.get(change.old)
         return change if origin is not None and self.bmc(origin) else replace(change, old="")
@@ -235,7 +235,7 @@ class InventoryService:
         own = [c for c in Sight(self._inventory, self._nodes).components(known, parts) if c.node == node]
         return NodeHardware(
             node=node,
-            controller=known.address,
+            bmc=known.address,
             identity=known.identity,
             seen=known.seen,
             serial=machine.serial,
@@ -262,7 +262,7 @@ class InventoryService:
                 ):
                     continue
                 if len(items) == query.limit:
-                    return ComponentPage(items=tuple(items), next=f"{items[-1].controller}\n{items[-1].id}")
+                    return ComponentPage(items=tuple(items), next=f"{items[-1].bmc}\n{items[-1].id}")
                 items.append(part)
             if time.monotonic() > deadline:
                 return ComponentPage(items=tuple(items), next=f"{known.address}\n\U0010ffff")
@@ -289,7 +289,7 @@ class InventoryService:
                 value = known.stranger.serial or known.stranger.uuid
                 found.append(
                     HardwareConflict(
-                        what="controller-swapped", value=value, where=where, since=known.stranger_since, hint=hint
+                        what="bmc-swapped", value=value, where=where, since=known.stranger_since, hint=hint
                     )
                 )
         for mark, value, holders, since in self._inventory.clashes():
@@ -318,7 +318,7 @@ class InventoryService:
 
     def _node_then(self, change: Change) -> str:
         """The node that a change is about: as it was called then, or (what was found before it was a node) is now."""
-        return change.node or self._nodes.at(change.machine or change.controller)
+        return change.node or self._nodes.at(change.machine or change.bmc)
 
     def _names(self, who: Principal, select: str) -> frozenset[str]:
         names = self._service.registry.names
@@ -353,4 +353,4 @@ def _counted(known: Known) -> Mapping[str, int]:
 
 
 def _unknown(address: str) -> NotFound:
-    return NotFound(f"no such BMC: {address[:80]}", where="controller", hint="strata hardware list")
+    return NotFound(f"no such BMC: {address[:80]}", where="bmc", hint="strata hardware list")

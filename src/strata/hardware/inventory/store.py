@@ -11,14 +11,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+import time
 import zlib
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Literal, NamedTuple
 
 import msgspec
 
 from strata.core.errors import NotFound
+from strata.hardware.bmc.protocol import Severity
 from strata.hardware.discovery.sources import bmc_of
 from strata.hardware.events.records import EventSink, HardwareEvent
 from strata.hardware.inventory.changes import changes, is_stranger, unwell, with_unread
@@ -43,12 +45,12 @@ _decode_parts = msgspec.msgpack.Decoder(Parts).decode
 
 def event(change: Change, node_at: Callable[[str], str]) -> HardwareEvent:
     """What others are told of a change. ``node_at``: the name of the node at an address."""
-    severity: Literal["ok", "warning", "critical"] = "ok"
+    severity: Severity = "ok"
     if change.what == "health":
         severity = change.new  # type: ignore[assignment]
     elif change.what in ("removed", "swapped", "moved"):
         severity = "warning"
-    elif change.what == "controller-swapped" and not change.detail.startswith("accepted"):
+    elif change.what == "bmc-swapped" and not change.detail.startswith("accepted"):
         severity = "critical"
     what = f"{change.kind or 'BMC'} {change.what}: {change.detail}"
     values = f" ({change.old or 'nothing'} → {change.new or 'nothing'})" if change.old or change.new else ""
@@ -58,8 +60,8 @@ def event(change: Change, node_at: Callable[[str], str]) -> HardwareEvent:
         message=what + values,
         source="discovery",
         key=f"{'health' if change.what == 'health' else 'inventory'}/{change.component or 'controller'}",
-        node=change.node or node_at(change.machine or change.controller),
-        bmc=change.controller,
+        node=change.node or node_at(change.machine or change.bmc),
+        bmc=change.bmc,
     )
 
 
@@ -130,7 +132,7 @@ _decode_changes = msgspec.msgpack.Decoder(tuple[Change, ...]).decode
 
 def put_history(changes: Sequence[Change]) -> Put:
     """Write what has changed at one BMC at one time."""
-    return Put(f"{_key(changes[0].time)}/{changes[0].controller}", _encode(tuple(changes)))
+    return Put(f"{_key(changes[0].time)}/{changes[0].bmc}", _encode(tuple(changes)))
 
 
 def _key(time: float) -> str:
@@ -261,14 +263,16 @@ class Inventory:
             why = is_stranger(known, found) if known else ""
             if known is not None and why and found.address not in accept:
                 ops += self._note_stranger(known, found)
-                results.append(Recorded(found.address, "swapped", (self._change(found, "controller-swapped", why),)))
+                results.append(Recorded(found.address, "swapped", (self._change(found, "bmc-swapped", why),)))
                 continue
             result, record = await self._renew(known, found, why, ops, touch)
             results.append(result)
             if record is not None:
                 touched.append(record)
+        clashed = self._clashes_of(self._known[one.address] for one in touched if one.address in self._known)
         await self._write(ops)
         self._tell(results, touched)
+        self._tell_resolved(clashed)
         return results
 
     async def place(self, places: Mapping[str, Mapping[str, Place]]) -> None:
@@ -286,10 +290,16 @@ class Inventory:
         if known is None:
             raise NotFound(f"no such BMC: {address[:80]}", hint="list them with: strata hardware list")
         key = BMCS + known.address
+        clashed, parts = self._clashes_of([known]), await self.parts(known.address)
         revision = await ledger.commit(
             author, "hardware.forget", known.address, [Delete(key), Delete(PARTS + known.address)]
         )
         self._followed.wrote(key, None, revision)
+        self._tell_resolved(clashed)
+        # As far as anybody knows, there is nothing there any more that could be unwell.
+        gone = changes(parts.components, Found(address=known.address, identity=known.identity, time=time.time()))
+        if over := [event(self._named(change), self._node_at) for change in gone if change.what == "health"]:
+            self._sink(over)
 
     async def history(
         self, *, since: float | None, limit: int, wanted: Callable[[Change], bool] = lambda change: True
@@ -335,7 +345,7 @@ class Inventory:
             return Recorded(found.address, "same"), None
         before = await self.parts(found.address) if known else Parts()
         if swapped:
-            happened = [self._change(found, "controller-swapped", f"accepted: {swapped}")]
+            happened = [self._change(found, "bmc-swapped", f"accepted: {swapped}")]
             happened += [change for change in changes(before.components, found) if change.what == "health"]
         else:
             found = with_unread(found, before)
@@ -373,7 +383,7 @@ class Inventory:
         """Remember who else answers there; nothing else of the record changes."""
         if known.stranger == found.identity:
             return []
-        change = self._change(found, "controller-swapped", "not accepted: " + is_stranger(known, found))
+        change = self._change(found, "bmc-swapped", "not accepted: " + is_stranger(known, found))
         noted = msgspec.structs.replace(known, stranger=found.identity, stranger_since=found.time)
         return [put_known(noted), put_history([self._named(change)])]
 
@@ -394,7 +404,7 @@ class Inventory:
         return Change(
             time=found.time,
             what=what,
-            controller=found.address,
+            bmc=found.address,
             machine=found.machines[0].address if len(found.machines) == 1 else "",
             component=part.id if part else "",
             kind=part.kind if part else "",
@@ -404,7 +414,7 @@ class Inventory:
         )
 
     def _named(self, change: Change) -> Change:
-        node = self._node_at(change.machine or change.controller)
+        node = self._node_at(change.machine or change.bmc)
         return msgspec.structs.replace(change, node=node) if node else change
 
     # -- the store
@@ -467,6 +477,33 @@ class Inventory:
 
     # -- telling
 
+    def _clashes_of(self, bmcs: Iterable[Known]) -> dict[tuple[Mark, str], tuple[str, ...]]:
+        """What these claim to have alone, and others do as well: who does."""
+        found = {mark for known in bmcs for mark in marks(known)}
+        return {mark: holders for mark in found if (holders := self._marks.clash(mark))}
+
+    def _tell_resolved(self, clashed: Mapping[tuple[Mark, str], tuple[str, ...]]) -> None:
+        """Tell what only one claims now, to all who did: which of them the alert was about depends on who came last."""
+        over = [
+            self._clash_event(mark, value, holder, "ok", f"{mark} {value} is claimed by one BMC alone again")
+            for (mark, value), holders in sorted(clashed.items())
+            if not self._marks.clash((mark, value))
+            for holder in holders
+        ]
+        if over:
+            self._sink(over)
+
+    def _clash_event(self, mark: Mark, value: str, holder: str, severity: Severity, message: str) -> HardwareEvent:
+        return HardwareEvent(
+            time=time.time(),
+            severity=severity,
+            message=message,
+            source="discovery",
+            key=f"inventory/duplicate-{mark}/{value}",
+            bmc=holder,
+            node=self._node_at(holder),
+        )
+
     def _tell(self, results: Sequence[Recorded], touched: Sequence[Known]) -> None:
         events = [
             event(change, self._node_at)
@@ -478,16 +515,7 @@ class Inventory:
             holders = self._marks.clash((mark, value))
             if not holders:
                 continue
-            events.append(
-                HardwareEvent(
-                    time=touched[0].seen,
-                    severity="warning",
-                    message=f"{mark} {value} is claimed by {len(holders)} BMCs: {', '.join(holders[:4])}",
-                    source="discovery",
-                    key=f"inventory/duplicate-{mark}/{value}",
-                    bmc=holders[-1],
-                    node=self._node_at(holders[-1]),
-                )
-            )
+            said = f"{mark} {value} is claimed by {len(holders)} BMCs: {', '.join(holders[:4])}"
+            events.append(self._clash_event(mark, value, holders[-1], "warning", said))
         if events:
             self._sink(events)

@@ -71,6 +71,7 @@ async def difference(
     author: str,
 ) -> Difference:
     """How ``registry`` and ``personalities`` differ from the configuration, given what was applied before it."""
+    seen = registry.revision
     tally = _Tally()
     before = {name: fields.split(",") for fields, names in applied.nodes.items() for name in expand(names)}
     nodes: list[Node] = []
@@ -95,7 +96,7 @@ async def difference(
     changes += found
     same += alike
     return Difference(
-        edit=WholeEdit(nodes=nodes, no_nodes=gone, groups=groups, documents=documents),
+        edit=WholeEdit(seen=seen, nodes=nodes, no_nodes=gone, groups=groups, documents=documents),
         personalities=run,
         changes=tuple(changes),
         unchanged=same,

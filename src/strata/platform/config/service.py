@@ -175,14 +175,20 @@ class ConfigService:
 
     async def _prepared(self, configuration: Configuration, who: str) -> tuple[Difference, Prepared]:
         """What differs, checked, and what would be written for it."""
-        await self._applied.fetch(NAME)
         author = f"git:{configuration.commit[:12]}" if configuration.commit else who
-        found = await difference(self._fleet.registry, self._personalities(), configuration, self.applied, author)
-        self._check_desires(found, configuration)
-        for name, personality in found.personalities.items():
-            if personality is not None:
-                await self._trial(personality, configuration.place("personality", name))
-        return found, await self._fleet.edits.prepare(found.edit)
+        for attempt in range(_ATTEMPTS):
+            await self._applied.fetch(NAME)
+            found = await difference(self._fleet.registry, self._personalities(), configuration, self.applied, author)
+            self._check_desires(found, configuration)
+            for name, personality in found.personalities.items():
+                if personality is not None:
+                    await self._trial(personality, configuration.place("personality", name))
+            try:
+                return found, await self._fleet.edits.prepare(found.edit, author)
+            except Conflict:
+                if attempt == _ATTEMPTS - 1 or self._fleet.registry.revision == found.edit.seen:
+                    raise  # that is how it is, and not somebody who was faster
+        raise AssertionError("unreachable")
 
     async def _after(self, prepared: Prepared, *, whole: bool) -> Registry:
         return await foreseen(self._fleet.store, self._fleet.controller.model, prepared.ops, whole=whole)

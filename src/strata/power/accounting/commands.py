@@ -100,9 +100,15 @@ def _fields(found: Json) -> list[tuple[str, object]]:
         ("ran", span(found["seconds"]) + paused),
         ("energy", joules(found["joules"]) + (f" ± {joules(found['error'])}" if found["error"] else "")),
         ("power", f"{watts(found['average'])} on average, at most {watts(found['peak'])}, all nodes together"),
+        *((f"last {one['minutes']} min", _lately(one)) for one in found["drawn"] if one["minutes"]),
+        ("set aside", f"{joules(found['allocated'])}, by the caps that its nodes had"),
         ("known", f"{found['known']:.1%} of the time was measured"),
         ("earlier", _earlier(found["earlier"])),
     ]
+
+
+def _lately(one: Json) -> str:
+    return f"{watts(one['least'])} to {watts(one['most'])}, {watts(one['average'])} on average"
 
 
 def _earlier(earlier: Json) -> str:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from strata.core import intset
 from strata.core.nodeset import fold
-from strata.power.accounting.records import Comparison, JobBrief, JobNode, JobPower, Run, Spread, Summary
+from strata.power.accounting.records import Comparison, Drawn, JobBrief, JobNode, JobPower, Run, Spread, Summary
 from strata.power.series.records import Energy
 from strata.power.telemetry.sums import trouble
 
@@ -35,6 +35,8 @@ def view(
     peak: float | None,
     parts: Sequence[Run],
     compared: Comparison,
+    drawn: Sequence[Drawn],
+    allocated: float | None,
 ) -> JobPower:
     """The long answer; ``names`` are those of ``used.uids``. Where less is left of the samples than there was when the
     run was summed up, its figures are those that were kept then."""
@@ -57,6 +59,8 @@ def view(
         error=figures.error,
         average=together,
         peak=None if kept is not None or peak is None else max(peak, together or 0.0),
+        drawn=tuple(drawn),
+        allocated=allocated,
         energy=_spread(np.where(measured, used.joules, np.nan) if kept is None else NOTHING, names),
         power=_spread(averages, names) if kept is None else _only(average=_maybe(kept.average)),
         highest=_spread(peaks, names) if kept is None else _only(most=_maybe(kept.peak)),
@@ -162,6 +166,13 @@ def brief(run: Run, now: float) -> JobBrief:
         average=_maybe(summary.average) if summary else None,
         peak=_maybe(summary.peak) if summary else None,
     )
+
+
+def drawn(minutes: int, sums: Floats) -> Drawn:
+    """The least, average and most of what all nodes drew together."""
+    if not len(sums):
+        return Drawn(minutes=minutes, least=None, average=None, most=None)
+    return Drawn(minutes=minutes, least=float(sums.min()), average=float(sums.mean()), most=float(sums.max()))
 
 
 def _spread(values: Floats, names: Sequence[str]) -> Spread:

@@ -105,6 +105,16 @@ class Comparison(Out, frozen=True, kw_only=True):
     seconds_change: float | None
 
 
+class Drawn(Out, frozen=True, kw_only=True):
+    """What all nodes of a job drew together in its last minutes, or in all of its time (``minutes`` 0). Watts; None:
+    not known."""
+
+    minutes: int
+    least: float | None
+    average: float | None
+    most: float | None
+
+
 class JobPower(_Used, frozen=True, kw_only=True):
     """What a job used."""
 
@@ -119,6 +129,11 @@ class JobPower(_Used, frozen=True, kw_only=True):
     """Watts of all nodes together, over what is known."""
     peak: float | None
     """Watts of all nodes together: the most at any time."""
+    drawn: tuple[Drawn, ...]
+    """Over its whole time, and its last 60, 30, 15 minutes and 1 minute."""
+    allocated: float | None
+    """Joules that its nodes might have drawn under the caps that they had: what a site charges for that charges for
+    power set aside. None: of some node it is not known what it may draw."""
     energy: Spread
     power: Spread
     """Of the nodes' averages."""

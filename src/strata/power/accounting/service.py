@@ -18,9 +18,10 @@ from strata.core.nodeset import expand
 from strata.fleet.access.principal import Principal
 from strata.fleet.fleet import Fleet
 from strata.fleet.recurring import Recurring
-from strata.power.accounting.figures import GONE, brief, compared_with, lost, summed, view
+from strata.power.accounting.figures import GONE, brief, compared_with, drawn, lost, summed, view
 from strata.power.accounting.intervals import Intervals
 from strata.power.accounting.records import (
+    Drawn,
     Event,
     JobBriefs,
     JobPower,
@@ -32,8 +33,9 @@ from strata.power.accounting.records import (
     Spans,
     Summary,
 )
-from strata.power.series.records import Energy, Flags, Uids
+from strata.power.series.records import Energy, Flags, Times, Uids
 from strata.power.series.series import Series
+from strata.power.telemetry.columns import PowerColumns
 from strata.power.telemetry.sums import ENOUGH, whole
 
 EARLIER = 10
@@ -48,14 +50,26 @@ LOOKED_AT = 20_000
 """The newest jobs, among which those of somebody's scope are looked for."""
 PEAK_POINTS = 1000
 """Steps of a run in which its highest power is looked for."""
+MINUTES = (60, 30, 15, 1)
+"""The last ones of a run that a scheduler looks at."""
+CAP_POINTS = 100
+"""Steps of a run in which the caps of its nodes are looked at."""
 
 
 class PowerJobs:
     """Answers from ``intervals`` and ``series``. Started, it sums up runs soon after they have ended. ``interval``:
-    seconds between two looks at a node."""
+    seconds between two looks at a node. ``columns``: what nodes may draw."""
 
-    def __init__(self, nodes: Fleet, series: Series, intervals: Intervals, interval: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        nodes: Fleet,
+        series: Series,
+        intervals: Intervals,
+        interval: Callable[[], float],
+        columns: PowerColumns | None = None,
+    ) -> None:
         self._nodes = nodes
+        self._columns = columns or PowerColumns()
         self._series = series
         self._intervals = intervals
         self._interval = interval
@@ -147,8 +161,11 @@ class PowerJobs:
         compared = compared_with(
             summary, [await self._summary(one) for one in await self._intervals.earlier(run, EARLIER)]
         )
-        peak, names = await self._peak(run, spans), self._names(used.uids)
-        return await asyncio.to_thread(view, run, len(runs), now, used, names, peak, parts, compared)
+        lately, names = await self._drawn(run, spans), self._names(used.uids)
+        allocated = await self._allocated(run, spans)
+        return await asyncio.to_thread(
+            view, run, len(runs), now, used, names, lately[0].most, parts, compared, lately, allocated
+        )
 
     async def ran(self, job: str, apid: str) -> Spans | None:
         """When and where the newest run of a job was, or of an application (whatever its job, where that is not
@@ -187,16 +204,42 @@ class PowerJobs:
             uids=uids, joules=joules, known=known, error=error, counted=counted, peak=peak, flags=Flags(**flags)
         )
 
-    async def _peak(self, run: Run, spans: Sequence[Span]) -> float | None:
-        """The most that all of its nodes drew together, as far as all of them were measured."""
-        uids, most = intset.unpack(run.uids), math.nan
+    async def _together(self, run: Run, spans: Sequence[Span]) -> Times:
+        """What all of its nodes drew together, step by step, as far as (nearly) all of them were measured."""
+        uids, found = intset.unpack(run.uids), [np.empty(0)]
         for start, end in spans:
             step = whole(max(self._interval(), (end - start) / PEAK_POINTS))
             total = await self._series.total("power", uids, start, end, step=step)
-            sums = total.sums[total.counts >= ENOUGH * total.counts.max(initial=1)]
-            if len(sums):
-                most = np.fmax(most, float(sums.max()))
-        return None if math.isnan(most) else float(most)
+            sums = np.asarray(total.sums, np.float64)
+            found.append(sums[total.counts >= ENOUGH * total.counts.max(initial=1)])
+        return np.concatenate(found)
+
+    async def _drawn(self, run: Run, spans: Sequence[Span]) -> list[Drawn]:
+        """Over its whole time, and over its last minutes."""
+        found = [drawn(0, await self._together(run, spans))]
+        for minutes in MINUTES:
+            since = spans[-1][1] - 60 * minutes if spans else 0.0
+            last = [(max(start, since), end) for start, end in spans if end > since]
+            found.append(drawn(minutes, await self._together(run, last)))
+        return found
+
+    async def _allocated(self, run: Run, spans: Sequence[Span]) -> float | None:
+        """Joules that its nodes may have drawn at most. A node without a cap may draw all that it can; so may one whose
+        cap changed within a step, for that step."""
+        uids = intset.unpack(run.uids)
+        most = self._columns.column("most", uids)
+        joules = 0.0
+        for start, end in spans:
+            step = 60.0 * math.ceil(max(1.0, (end - start) / 60 / CAP_POINTS))
+            window = await self._series.window("cap", uids, start, end, step=step)
+            caps = np.broadcast_to(most, (max(1, len(window.times)), len(uids))).copy()
+            if len(window.times) and window.low is not None and window.high is not None:
+                at = np.searchsorted(uids, window.uids)
+                known = (window.low > 0) & np.isfinite(window.high)
+                caps[:, at] = np.where(known, window.high, caps[:, at])
+            # Of a time that no cap was looked at, the steps around it tell.
+            joules += float(caps.mean(axis=0).sum()) * (end - start)
+        return joules if math.isfinite(joules) and spans else None
 
     async def _summary(self, run: Run) -> Summary:
         if run.summary is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -12,39 +12,48 @@ import numpy.typing as npt
 
 from strata.core import units
 from strata.power.capmc.bias import APPLIED, KIND
-from strata.power.capmc.records import Mask, NodeTable, Positions
+from strata.power.capmc.records import OFF, Mask, NodeTable, Positions
 from strata.power.capmc.reply import (
     EBADE,
     EINVAL,
     NO_DATA,
+    UNDEFINED,
     Reply,
     aside,
     columns,
     integers,
     objects,
     of_nids,
-    partial,
     quoted,
     reply,
     said,
 )
-from strata.power.capmc.request import Ask, chosen, nids_of, objects_of, shown
+from strata.power.capmc.request import Ask, nids_of, objects_of, shown, those_known
 from strata.power.capmc.service import CapmcMachine
 from strata.power.capping.terms import CapChange, Control
 from strata.power.telemetry.columns import PowerRows, Uids
 
 NOT_READY = "Invalid state, NID is not 'ready'"
 NOT_COMPUTE = "Invalid type, not a compute node"
+NOT_YET = "Could not lookup what it can be capped to: not known yet, ask again soon"
+"""Of a node that was not read since the start. The first words make clients try again."""
+UNPAID = "unpaid/"
+"""Records: of each caller, the caps that its nodes were to fall to and did not."""
+CONTROLS: Mapping[str, Control] = {"node": "node", "Node Power Limit": "node", "accel": "accel"}
+"""What may be capped, by all names that clients have for it."""
 _SHAPE = ("kind", "least", "most", "accel_least", "accel_most", "supply", "static", "powerup")
 
 
 async def get_power_cap_capabilities(machine: CapmcMachine, ask: Ask) -> Reply:
     """What can be capped and how far: one group for each kind of node."""
     table = machine.nodes()
-    at = chosen(table, nids_of(ask.body), compute=True)
+    at, unknown = those_known(table, nids_of(ask.body), compute=True)
     at = at[table.compute[at]]
     rows, nids = rated(machine, table.uids[at]), table.nids[at]
-    return columns({"groups": await aside(len(at), lambda: _groups(rows, nids))})
+    groups = {"groups": await aside(len(at), lambda: _groups(rows, nids))}
+    if unknown:
+        return columns(groups, e=EBADE, err_msg=said(EBADE), nids=of_nids(unknown, EINVAL))
+    return columns(groups)
 
 
 def _groups(rows: PowerRows, nids: npt.NDArray[np.int64]) -> bytes:
@@ -87,18 +96,23 @@ async def get_power_cap(machine: CapmcMachine, ask: Ask) -> Reply:
     """To what each node is capped; 0: it is not. Without a list: of every node that is ready, as only those have caps
     to tell of."""
     table, nids = machine.nodes(), nids_of(ask.body)
-    at = chosen(table, nids, compute=True)
+    at, unknown = those_known(table, nids, compute=True)
     at = at if len(nids) else at[table.ready[at]]
     rows = machine.rows(table.uids[at])
     applied = await machine.records(APPLIED)
     bad = ~table.compute[at] | ~table.ready[at] | np.isnan(rows.cap)
-    texts = await aside(len(at), lambda: _told(table, at, rows, bad, applied))
-    failed = bool(bad.any())
+    texts = await aside(len(at), lambda: _told(table, at, rows, bad, applied, unknown))
+    failed = bool(bad.any()) or bool(unknown)
     return columns({"nids": texts}, e=EBADE if failed else 0, err_msg=said(EBADE) if failed else "")
 
 
 def _told(
-    table: NodeTable, at: Positions, rows: PowerRows, bad: Mask, applied: Mapping[int, tuple[int, float]]
+    table: NodeTable,
+    at: Positions,
+    rows: PowerRows,
+    bad: Mask,
+    applied: Mapping[int, tuple[int, float]],
+    unknown: Mapping[int, str],
 ) -> bytes:
     """The caps of many nodes, as JSON."""
     nids, uids = table.nids[at], rows.uids
@@ -120,8 +134,12 @@ def _told(
                 texts[place] = _biased(int(nids[place]), asked, bias, whole[place], accel[place])
     for place in np.flatnonzero(bad).tolist():
         e, why = _why_not(table, int(at[place]))
-        texts[place] = f'{{"nid":{int(nids[place])},"e":{e},"err_msg":{quoted(why)}}}'
-    return objects(texts)
+        texts[place] = _failed(int(nids[place]), e, why)
+    return objects(texts + [_failed(nid, EINVAL, why) for nid, why in unknown.items()])
+
+
+def _failed(nid: int, e: int, why: str) -> str:
+    return f'{{"nid":{nid},"e":{e},"err_msg":{quoted(why)}}}'
 
 
 def _biased(nid: int, asked: int, bias: float, cap: int, accel: int) -> str:
@@ -141,16 +159,44 @@ def _why_not(table: NodeTable, at: int) -> tuple[int, str]:
 
 
 async def set_power_cap(machine: CapmcMachine, ask: Ask) -> Reply:
-    """Cap nodes and accelerators. Everything is checked before anything is done; what is not named goes to its
-    default, which is no cap."""
+    """Cap nodes and accelerators. Everything is checked before anything is done, and then done as far as it can be;
+    what is not named goes to its default, which is no cap."""
     table, wanted = machine.nodes(), objects_of(ask.body)
     nids = np.array([one["nid"] for one in wanted], dtype=np.int64)
     at = table.find(nids)
     rows = machine.rows(table.uids[np.maximum(at, 0)] if len(table.uids) else np.empty(0, np.int64))
+    node, accel, errors, absent = await aside(len(wanted), lambda: _checked(wanted, table, at, rows))
+    if errors:
+        return reply(e=EINVAL, err_msg=said(EINVAL), nids=of_nids(errors | absent, EINVAL))
+    uids = table.uids[at]
+    bias = await machine.records(KIND)
+    factors = np.array([bias.get(uid, 1.0) for uid in uids.tolist()]) if bias else np.ones(len(uids))
+    caps = _Caps(nids, uids, node.copy(), _with_bias(node, factors, rows), accel, factors, rows)
+    # A node that leaves is no reason not to lower the others: who asks counts on what they free.
+    here = np.array([nid not in absent for nid in nids.tolist()], dtype=np.bool_)
+    held = await _held_back(machine, caps, here)
+    refused = absent | dict.fromkeys(nids[held].tolist(), HELD_BACK)
+    some = here & ~held
+    if some.any() and (why := machine.no_room(uids[some], caps.node[some])):
+        refused |= dict.fromkeys(nids[some].tolist(), why)
+        some[:] = False
+    failed = await _set(machine, caps, some) if some.any() else {}
+    await _remember(machine, caps, refused | failed)
+    if not refused and not failed:
+        return reply()
+    e = EBADE if some.any() else EINVAL
+    return reply(e=e, err_msg=said(e), nids=of_nids(failed, EBADE) + of_nids(refused, EINVAL))
+
+
+def _checked(
+    wanted: Sequence[Mapping[str, Any]], table: NodeTable, at: Positions, rows: PowerRows
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], dict[int, str], dict[int, str]]:
+    """Watts of nodes and of accelerators; by NID, what is wrong with the request, and who cannot be capped now."""
     seen: set[int] = set()
     errors: dict[int, str] = {}
-    node = np.zeros(len(nids))
-    accel = np.zeros(len(nids))
+    absent: dict[int, str] = {}
+    node = np.zeros(len(wanted))
+    accel = np.zeros(len(wanted))
     for place, one in enumerate(wanted):
         nid = one["nid"]
         try:
@@ -158,34 +204,93 @@ async def set_power_cap(machine: CapmcMachine, ask: Ask) -> Reply:
                 raise ValueError("Duplicate NID")
             seen.add(nid)
             if at[place] < 0:
-                raise ValueError("Undefined NID")
+                raise ValueError(UNDEFINED)
             if not table.compute[at[place]]:
                 raise ValueError(NOT_COMPUTE)
-            if not table.ready[at[place]]:
-                raise ValueError(NOT_READY)
             node[place], accel[place] = _controls(one, rows, place)
         except ValueError as error:
             errors[nid] = str(error)
-    if errors:
-        return reply(e=EINVAL, err_msg=said(EINVAL), nids=of_nids(errors, EINVAL))
-    asked = node.copy()
-    bias = await machine.records(KIND)
-    uids = table.uids[at]
-    factors = np.array([bias.get(uid, 1.0) for uid in uids.tolist()]) if bias else np.ones(len(uids))
-    node = _with_bias(node, factors, rows)
-    if why := machine.no_room(uids, node):
-        return reply(e=EINVAL, err_msg=said(EINVAL), nids=of_nids(dict.fromkeys(nids.tolist(), why), EINVAL))
-    changes = [CapChange(control="node", uids=uids, watts=node)]
+        else:
+            if not table.ready[at[place]]:
+                absent[nid] = NOT_READY
+    return node, accel, errors, absent
+
+
+HELD_BACK = "not raised: what other nodes were to free for it was not freed"
+
+
+class _Caps(msgspec.Struct, frozen=True):
+    """What a request asks for; a row for each node. 0: no cap."""
+
+    nids: npt.NDArray[np.int64]
+    uids: Uids
+    asked: npt.NDArray[np.float64]
+    node: npt.NDArray[np.float64]
+    """With its bias."""
+    accel: npt.NDArray[np.float64]
+    factors: npt.NDArray[np.float64]
+    rows: PowerRows
+
+    @property
+    def now(self) -> npt.NDArray[np.float64]:
+        """What each node may draw now."""
+        return np.where(self.rows.cap > 0, self.rows.cap, np.nan_to_num(self.rows.most))
+
+    @property
+    def then(self) -> npt.NDArray[np.float64]:
+        return np.where(self.node > 0, self.node, np.nan_to_num(self.rows.most))
+
+
+async def _set(machine: CapmcMachine, caps: _Caps, some: Mask) -> dict[int, str]:
+    """Set those; why not, by NID."""
+    uids, rows = caps.uids[some], caps.rows
+    nid_of = dict(zip(uids.tolist(), caps.nids[some].tolist(), strict=True))
+    changes = [CapChange(control="node", uids=uids, watts=caps.node[some])]
     # Accelerators that are to have no cap, and have none, need not be told.
-    other = ~np.isnan(rows.accel_most) & ((accel > 0) | (rows.accel_cap != 0))
+    other = some & ~np.isnan(rows.accel_most) & ((caps.accel > 0) | (rows.accel_cap != 0))
     if other.any():
-        changes.append(CapChange(control="accel", uids=uids[other], watts=accel[other]))
+        changes.append(CapChange(control="accel", uids=caps.uids[other], watts=caps.accel[other]))
     failed = await machine.set_caps(changes)
-    await _note_bias(machine, uids, asked, factors, failed)
-    if failed:
-        nid_of = dict(zip(uids.tolist(), nids.tolist(), strict=True))
-        return partial({nid_of[uid]: why for uid, why in failed.items()})
-    return reply()
+    await _note_bias(machine, uids, caps.asked[some], caps.factors[some], failed)
+    return {nid_of[uid]: why for uid, why in failed.items()}
+
+
+async def _held_back(machine: CapmcMachine, caps: _Caps, some: Mask) -> Mask:
+    """Who is not raised since others did not fall. A scheduler lowers in one request and raises in the next, and hears
+    nothing of what became of the first: what it counts on and does not have is taken from what it raises."""
+    owed = await _owed(machine, caps.uids)
+    gain = np.where(some, np.maximum(0.0, caps.then - caps.now), 0.0)
+    held: Mask = (gain > 0) & (np.cumsum(gain) > max(0.0, gain.sum() - owed)) if owed else np.zeros(len(gain), np.bool_)
+    return held
+
+
+async def _owed(machine: CapmcMachine, asked_again: Uids) -> float:
+    """Watts that nodes of this caller may draw above what it believes; of those that have their cap by now, or have no
+    power, nothing is owed."""
+    unpaid = await machine.records(UNPAID + machine.caller)
+    uids = np.fromiter(unpaid, np.int64, len(unpaid))
+    uids = np.setdiff1d(uids, asked_again)
+    uids = uids[np.isin(uids, machine.nodes().uids)]
+    if not len(uids):
+        return 0.0
+    rows, off = machine.rows(uids), machine.those(uids).states == OFF
+    now = np.where(off, 0.0, np.where(rows.cap > 0, rows.cap, np.nan_to_num(rows.most)))
+    return float(np.maximum(0.0, now - np.array([unpaid[uid] for uid in uids.tolist()])).sum())
+
+
+async def _remember(machine: CapmcMachine, caps: _Caps, failed: Mapping[int, str]) -> None:
+    """Keep which decreases are owed; what was set, or is asked for otherwise now, is not any more."""
+    known = await machine.records(UNPAID + machine.caller)
+    news: dict[int, Any] = {}
+    for nid, uid, now, then in zip(
+        caps.nids.tolist(), caps.uids.tolist(), caps.now.tolist(), caps.then.tolist(), strict=True
+    ):
+        if nid in failed and then < now:
+            news[uid] = then
+        elif uid in known:
+            news[uid] = None
+    if news:
+        await machine.keep(UNPAID + machine.caller, news)
 
 
 def _with_bias(
@@ -231,16 +336,18 @@ def _controls(one: Mapping[str, Any], rows: PowerRows, place: int) -> tuple[floa
     for control in controls:
         if not isinstance(control, dict):
             raise ValueError("Invalid command, 'control' is not an object")
-        name, value = control.get("name"), control.get("val")
-        if name not in ("node", "accel"):
-            raise ValueError(f"Invalid control specified: {shown(name)}")
+        said, value = control.get("name"), control.get("val")
+        name = CONTROLS.get(said) if isinstance(said, str) else None
+        if name is None:
+            raise ValueError(f"Invalid control specified: {shown(said)}")
         if name in found:
             raise ValueError(f"Duplicate control specified: {name}")
         if type(value) is not int or value < 0:
             raise ValueError(f"Invalid value for control ({name})")
         least, most = (rows.least, rows.most) if name == "node" else (rows.accel_least, rows.accel_most)
         if math.isnan(most[place]):
-            raise ValueError(f"Invalid control specified: {name}")
+            told = [rows.most[place], rows.cap[place], rows.power[place], rows.energy[place]]
+            raise ValueError(NOT_YET if np.isnan(told).all() else f"Invalid control specified: {name}")
         if value and value < least[place]:
             raise ValueError(f"Control ({name}) value ({value}) is less than minimum ({least[place]:.0f})")
         if value > most[place]:

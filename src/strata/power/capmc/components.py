@@ -9,7 +9,7 @@ import numpy as np
 
 from strata.core import xname
 from strata.core.errors import BadRequest
-from strata.power.capmc.nodes import asked_for, by_state, reason_of
+from strata.power.capmc.nodes import asked_for, by_state, reason_of, told_by
 from strata.power.capmc.records import DISABLED, NodeTable, Positions, Switch
 from strata.power.capmc.reply import EINVAL, Refusal, Reply, columns, quoted, reply
 from strata.power.capmc.request import Ask, flag, listed, shown, word
@@ -31,7 +31,7 @@ async def get_xname_status(machine: CapmcMachine, ask: Ask) -> Reply:
     uids, bad = _found(machine, names, twice=False) if names else ([machine.below("all")], {})
     if bad:
         raise _wrong(bad)
-    table = machine.those(np.unique(np.concatenate(uids)))
+    table = told_by(ask, machine.those(np.unique(np.concatenate(uids))))
     return by_state(table, np.arange(len(table.uids)), states, flags, _placed(machine, table))
 
 
@@ -40,7 +40,7 @@ async def get_group_status(machine: CapmcMachine, ask: Ask) -> Reply:
     states, flags = asked_for(ask)
     found = []
     for name in _group_names(ask.body):
-        table = machine.those(_members(machine, name))
+        table = told_by(ask, machine.those(_members(machine, name)))
         one = by_state(table, np.arange(len(table.uids)), states, flags, _placed(machine, table)).body
         found.append(b'{"group":%s,%s' % (quoted(name).encode(), one[1:]))
     return columns({"groups": b"[" + b",".join(found) + b"]"})

@@ -13,8 +13,20 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from strata.power.capmc.reply import EBADE, NO_DATA, Refusal, Reply, aside, columns, objects, of_nids, reply, said
-from strata.power.capmc.request import Ask, chosen, moment, nids_of, stamped, word, written
+from strata.power.capmc.reply import (
+    EBADE,
+    EINVAL,
+    NO_DATA,
+    Refusal,
+    Reply,
+    aside,
+    columns,
+    objects,
+    of_nids,
+    reply,
+    said,
+)
+from strata.power.capmc.request import Ask, moment, nids_of, stamped, those_known, word, written
 from strata.power.capmc.service import CapmcMachine
 from strata.power.telemetry.columns import Uids
 
@@ -34,13 +46,19 @@ class _Used(msgspec.Struct, frozen=True):
     """For which they were measured: the longest of any."""
     missing: dict[int, str]
     """Why others that were asked for are not among them, by NID."""
+    unknown: dict[int, str]
+    """The same of those that are nobody's."""
 
     def told(self) -> dict[str, Any]:
         """What every reply says of them."""
-        found: dict[str, Any] = {"nid_count": len(self.nids), "time": self.seconds}
-        if self.missing:
-            found |= {"e": EBADE, "err_msg": said(EBADE), "nids": of_nids(self.missing, NO_DATA)}
-        return found
+        return {"nid_count": len(self.nids), "time": self.seconds, **_errors(self.unknown, self.missing)}
+
+
+def _errors(unknown: dict[int, str], missing: dict[int, str]) -> dict[str, Any]:
+    """What a reply says of nodes that are not in it."""
+    if not unknown and not missing:
+        return {}
+    return {"e": EBADE, "err_msg": said(EBADE), "nids": of_nids(unknown, EINVAL) + of_nids(missing, NO_DATA)}
 
 
 async def get_node_energy(machine: CapmcMachine, ask: Ask) -> Reply:
@@ -82,12 +100,14 @@ async def _used(machine: CapmcMachine, ask: Ask) -> _Used:
     if not (job or apid):
         if start is None or (not len(nids) and "nids" not in body):
             raise Refusal(400, "INVALID_ARGUMENTS")
-        uids, spans = table.uids[chosen(table, nids)], [(start, now)]
+        at, unknown = those_known(table, nids)
+        uids, spans = table.uids[at], [(start, now)]
     else:
         ran = await machine.ran(job=job, apid=apid)
         if ran is None:
             raise Refusal(400, "BAD_JOB_ID" if job else "BAD_APID")
-        uids = ran.uids if not len(nids) else np.intersect1d(ran.uids, table.uids[chosen(table, nids)])
+        at, unknown = those_known(table, nids)
+        uids = ran.uids if not len(nids) else np.intersect1d(ran.uids, table.uids[at])
         spans = list(ran.spans)
     until = now if end is None else min(end, now)
     spans = [(a if start is None else max(a, start), min(b, until)) for a, b in spans]
@@ -105,7 +125,7 @@ async def _used(machine: CapmcMachine, ask: Ask) -> _Used:
     if len(nids) or job or apid:
         for nid, seconds in zip(numbers[~enough].tolist(), known[~enough].tolist(), strict=True):
             missing[nid] = "No data in time window" + (f": only {seconds:.0f} s of it" if seconds > 0 else "")
-    return _Used(numbers[enough], np.rint(joules[enough]).astype(np.int64), round(longest, 6), missing)
+    return _Used(numbers[enough], np.rint(joules[enough]).astype(np.int64), round(longest, 6), missing, unknown)
 
 
 async def _measured(
@@ -132,14 +152,16 @@ def _places(known: Uids, wanted: Uids, *, sort: bool = False) -> tuple[npt.NDArr
 
 
 async def get_node_energy_counter(machine: CapmcMachine, ask: Ask) -> Reply:
-    """The nodes' counters, now or as they stood at a time."""
+    """The nodes' counters as they stood at a time, or as they stand now: nodes are not read every second, so what came
+    since a reading is reckoned from power."""
     body, table = ask.body, machine.nodes()
     job, apid, nids = _job(body), _apid(body), nids_of(body)
     if sum((bool(job), bool(apid), bool(len(nids)))) != 1:
         raise Refusal(400, "MISSING_NIDS_APID_JOBID" if not (job or apid or len(nids)) else "INVALID_ARGUMENTS")
     when = None if body.get("time") in (None, "") else moment(body["time"], machine.zone, "BAD_START_TIME")
+    unknown: dict[int, str] = {}
     if len(nids):
-        at = chosen(table, nids)
+        at, unknown = those_known(table, nids)
     else:
         ran = await machine.ran(job=job, apid=apid)
         if ran is None:
@@ -147,27 +169,34 @@ async def get_node_energy_counter(machine: CapmcMachine, ask: Ask) -> Reply:
         at = np.flatnonzero(np.isin(table.uids, ran.uids))
     uids = table.uids[at]
     if when is None:
-        rows = machine.rows(uids)
-        values, times = (
-            rows.energy,
-            np.where(rows.energy_time >= machine.now() - machine.fresh, rows.energy_time, np.nan),
-        )
+        values, times, seen = machine.counters(uids)
     else:
         values, times = await _then(machine, uids, when)
-    nids, zone = table.nids[at], machine.zone
+        seen = times
+    numbers, zone = table.nids[at], machine.zone
     there = np.flatnonzero(~np.isnan(values) & ~np.isnan(times))
-    nodes = await aside(len(there), lambda: _counters(nids[there], values[there], times[there], zone))
-    return columns({"nodes": nodes}, nid_count=len(there))
+    missing = dict.fromkeys(np.delete(numbers, there).tolist(), said(NO_DATA)) if len(nids) else {}
+    ages = times[there] - seen[there]
+    nodes = await aside(len(there), lambda: _counters(numbers[there], values[there], times[there], ages, zone))
+    return columns({"nodes": nodes}, nid_count=len(there), **_errors(unknown, missing))
 
 
 def _counters(
-    nids: npt.NDArray[np.int64], values: npt.NDArray[np.float64], times: npt.NDArray[np.float64], zone: dt.tzinfo
+    nids: npt.NDArray[np.int64],
+    values: npt.NDArray[np.float64],
+    times: npt.NDArray[np.float64],
+    ages: npt.NDArray[np.float64],
+    zone: dt.tzinfo,
 ) -> bytes:
+    """``ages``: seconds since each was read; what came since is reckoned from power, and marked so."""
     # Many nodes share a time: each is written once.
     distinct, which = np.unique(times, return_inverse=True)
     stamps = [stamped(time, zone) for time in distinct.tolist()]
-    rows = zip(nids.tolist(), values.astype(np.int64).tolist(), which.reshape(-1).tolist(), strict=True)
-    return objects(f'{{"nid":{nid},"energy_ctr":{value},"time":"{stamps[time]}"}}' for nid, value, time in rows)
+    marks = [f',"extrapolated":{age:.3f}' if age > 0 else "" for age in ages.tolist()]
+    rows = zip(nids.tolist(), values.astype(np.int64).tolist(), which.reshape(-1).tolist(), marks, strict=True)
+    return objects(
+        f'{{"nid":{nid},"energy_ctr":{value},"time":"{stamps[time]}"{mark}}}' for nid, value, time, mark in rows
+    )
 
 
 async def _then(

@@ -13,8 +13,9 @@ from strata.power.capmc.request import Ask, flag, listed, nids_of, shown, word
 from strata.power.capmc.service import CapmcMachine
 from strata.power.telemetry.columns import Uids
 
-SOURCES = ("hsm", "hms", "sm", "smd", "software", "redfish", "hardware")
-"""Where the successor of the original service may be told to look. All of them are the same table here."""
+SOFTWARE = ("hsm", "hms", "sm", "smd", "software")
+HARDWARE = ("redfish", "hardware")
+"""Where the successor of the original service may be told to look. The hardware knows on, off and undefined."""
 
 
 async def node_rules(machine: CapmcMachine, ask: Ask) -> Reply:
@@ -25,7 +26,7 @@ async def node_rules(machine: CapmcMachine, ask: Ask) -> Reply:
 async def node_status(machine: CapmcMachine, ask: Ask) -> Reply:
     """NIDs by state; states that nobody is in are left out."""
     states, flags = asked_for(ask)
-    table = machine.nodes()
+    table = told_by(ask, machine.nodes())
     nids = nids_of(ask.body)
     at = table.find(nids)
     if (at < 0).any():
@@ -54,11 +55,16 @@ def by_state(
     return columns(parts)
 
 
+def told_by(ask: Ask, table: NodeTable) -> NodeTable:
+    """The states as the source tells them that a request names."""
+    source = word(ask.body.get("source") or "", "source")
+    if source and source.lower() not in SOFTWARE + HARDWARE:
+        raise Refusal(400, f"unknown status source '{shown(source)}'")
+    return msgspec.structs.replace(table, states=table.hardware) if source.lower() in HARDWARE else table
+
+
 def asked_for(ask: Ask) -> tuple[Sequence[str], Sequence[str]]:
     """Which states and which flags a request is about."""
-    source = word(ask.body.get("source") or "", "source")
-    if source and source.lower() not in SOURCES:
-        raise Refusal(400, f"unknown status source '{shown(source)}'")
     parts = [part.strip() for part in word(ask.body.get("filter") or "show_all", "filter").split("|")]
     for part in parts:
         if part != "show_all" and (not part.startswith("show_") or part[5:] not in (*STATES, *FLAGS)):

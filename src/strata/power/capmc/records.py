@@ -21,6 +21,7 @@ STATES = ("disabled", "halt", "off", "on", "ready", "standby", "diag", "undefine
 """What CAPMC calls the states of nodes. ``undefined``: nobody knows."""
 FLAGS = ("alert", "resvd", "warn")
 
+OFF = STATES.index("off")
 READY = STATES.index("ready")
 DISABLED = STATES.index("disabled")
 
@@ -35,6 +36,8 @@ class NodeTable(msgspec.Struct, frozen=True, kw_only=True):
     uids: Uids
     states: npt.NDArray[np.int8]
     """Positions in ``STATES``."""
+    hardware: npt.NDArray[np.int8]
+    """The same by what the hardware alone tells: on, off or undefined."""
     compute: Mask
     feeds: Mask
     """Outlets and chassis: they give power to others, and run nothing."""

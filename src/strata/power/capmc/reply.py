@@ -17,6 +17,7 @@ EBADE = errno.EBADE
 NO_DATA = 66
 """What CAPMC calls ENODATA, whatever this system's number of it is."""
 SUCCESS = "Success"
+UNDEFINED = "Undefined NID"
 MANY = 5000
 """Nodes of a reply that is not written in the event loop any more."""
 
@@ -80,9 +81,4 @@ def of_nids(errors: Mapping[int, str], e: int) -> list[dict[str, Any]]:
 
 def undefined(nids: Iterable[int]) -> Refusal:
     """Some NIDs are nobody's: told in the reply, with HTTP's blessing."""
-    return Refusal(200, said(EINVAL), e=EINVAL, more={"nids": of_nids(dict.fromkeys(nids, "Undefined NID"), EINVAL)})
-
-
-def partial(errors: Mapping[int, str], e: int = EBADE) -> Reply:
-    """Some nodes failed; the others did not, and are not named."""
-    return reply(e=EBADE, err_msg=said(EBADE), nids=of_nids(errors, e))
+    return Refusal(200, said(EINVAL), e=EINVAL, more={"nids": of_nids(dict.fromkeys(nids, UNDEFINED), EINVAL)})

@@ -12,11 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from strata.power.capmc.records import NodeTable, Positions
-from strata.power.capmc.reply import Refusal, undefined
+from strata.power.capmc.reply import UNDEFINED, Refusal, undefined
 
 Nids = npt.NDArray[np.int64]
 
 MOST_NID = 2**31 - 1
+MOST_NIDS = 1_000_000
+"""In one request: ten times the largest machine."""
 _SHOWN = 20
 """NIDs that a refusal names."""
 _TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\Z")
@@ -72,7 +74,9 @@ def nids_of(body: Mapping[str, Any], *, required: bool = False, key: str = "nids
         raise Refusal(400, f"Bad Request: {key} must be an array")
     if required and not given:
         raise Refusal(400, "Bad Request: Missing required NID list")
-    if not all(type(nid) is int and 0 <= nid <= MOST_NID for nid in given):
+    if len(given) > MOST_NIDS:
+        raise Refusal(413, f"Bad Request: a request has at most {MOST_NIDS} NIDs")
+    if not set(map(type, given)) <= {int} or not 0 <= min(given, default=0) <= max(given, default=0) <= MOST_NID:
         bad = [nid for nid in given if type(nid) is not int or not 0 <= nid <= MOST_NID]
         raise Refusal(400, f"invalid nids: {listed(bad)}")
     return np.array(given, dtype=np.int64)
@@ -90,11 +94,24 @@ def chosen(table: NodeTable, nids: Nids, *, compute: bool = False) -> Positions:
     return np.unique(at)
 
 
+def those_known(table: NodeTable, nids: Nids, *, compute: bool = False) -> tuple[Positions, dict[int, str]]:
+    """The same, without those that are nobody's: of these, why each is not answered. A scheduler that still has a node
+    which is gone must not lose sight of all others."""
+    at = table.find(nids)
+    unknown = np.unique(nids[at < 0]).tolist()
+    known = nids[at >= 0]
+    if len(nids) and not len(known):
+        raise undefined(unknown)
+    return chosen(table, known, compute=compute), dict.fromkeys(unknown, UNDEFINED)
+
+
 def objects_of(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The list of objects with a ``nid`` each that setters take."""
     given = body.get("nids")
     if not isinstance(given, list) or not given:
         raise Refusal(400, "no NIDs")
+    if len(given) > MOST_NIDS:
+        raise Refusal(413, f"Bad Request: a request has at most {MOST_NIDS} NIDs")
     for one in given:
         if not isinstance(one, dict) or type(one.get("nid")) is not int or not 0 <= one["nid"] <= MOST_NID:
             raise Refusal(400, f"invalid nids: {listed([one.get('nid') if isinstance(one, dict) else one])}")

@@ -31,7 +31,7 @@ from strata.power.accounting.records import Spans
 from strata.power.accounting.service import PowerJobs
 from strata.power.capmc.records import CapmcRecords, NodeTable, Switch
 from strata.power.capmc.rules import Rules
-from strata.power.capmc.states import states_of
+from strata.power.capmc.states import powered, states_of
 from strata.power.capping.operations import FROZEN, CapOperations
 from strata.power.capping.sender import CapSender
 from strata.power.capping.terms import CapChange
@@ -42,7 +42,7 @@ from strata.power.series.series import Series
 from strata.power.site.limits import Parameters
 from strata.power.site.site import SitePower
 from strata.power.telemetry.collector import CollectorSettings
-from strata.power.telemetry.columns import PowerColumns, PowerRows, Uids
+from strata.power.telemetry.columns import Floats, PowerColumns, PowerRows, Uids
 
 _PRESS = Right("create", "emergency")
 HELD = "held: a person took it out of automation, and has not given it back"
@@ -125,6 +125,11 @@ class CapmcMachine:
         self._table: NodeTable | None = None
 
     @property
+    def caller(self) -> str:
+        """Who asks, as a part of a key."""
+        return self.who.name.encode().hex()
+
+    @property
     def parameters(self) -> Parameters:
         return self._service.site.parameters() if self._service.site is not None else Parameters()
 
@@ -164,6 +169,7 @@ class CapmcMachine:
             nids=nids,
             uids=self._registry.uids[nodes],
             states=states,
+            hardware=powered(self.fleet, nodes),
             compute=roles.where("compute")[nodes],
             feeds=(roles.where(CHASSIS) | roles.where(OUTLET))[nodes],
             flags=flags,
@@ -171,6 +177,10 @@ class CapmcMachine:
 
     def rows(self, uids: Uids) -> PowerRows:
         return self._service.columns.rows(uids)
+
+    def counters(self, uids: Uids) -> tuple[Floats, Floats, Floats]:
+        """Energy counters as they stand now: joules, of which time, and when each was read. NaN: not read of late."""
+        return self._service.columns.counters.at(uids, self.now(), self.fresh)
 
     def names(self, uids: Uids) -> Sequence[str]:
         return self.fleet.view.names(self._registry.indices_of(uids))
@@ -240,8 +250,8 @@ class CapmcMachine:
     # changing
 
     async def switch(self, uids: Uids, to: Switch, *, reason: str, force: bool) -> Mapping[int, str]:
-        """On and off are desires, which the engine fulfils with all its brakes; a restart is done at once. Whoever is
-        frozen or held is left as it is, and told."""
+        """On and off are desires, which the engine fulfils with all its brakes; a restart is done at once, and ends
+        with the node on, whatever was wanted before. Whoever is frozen or held is left as it is, and told."""
         nodes = self._registry.indices_of(uids)
         held, frozen = self._registry.brakes.held[nodes], self._registry.brakes.frozen[nodes]
         braked = dict.fromkeys(uids[held].tolist(), HELD) | dict.fromkeys(uids[frozen].tolist(), FROZEN)
@@ -252,25 +262,26 @@ class CapmcMachine:
         detail = {"reason": reason[:500], "nodes": len(uids)}
         await self.fleet.ledger.commit(self.who.name, f"capmc.node_{to}", names[:1000], [], None, detail)
         if to == "reinit":
+            # First, so that no step towards an earlier off begins any more; who is on its way there is brought back.
+            await self.fleet.operations.wait(await self._desire(uids, "on"))
             off = self.fleet.view.fact_mask("power", "off")[nodes]
             if not off.all():
                 # Who schedules the jobs knows what it asks for: that one runs there is not held against it.
                 insist = force or self.who.role == "workload-manager"
                 deed = Deed(what="power", action="cycle", force=insist)
                 await self._start("bmc", uids[~off], {"deed": msgspec.to_builtins(deed)})
-            if off.any():
-                await self._desire(uids[off], "on")
         else:
             await self._desire(uids, to)
         return braked
 
-    async def _desire(self, uids: Uids, power: str) -> None:
+    async def _desire(self, uids: Uids, power: str) -> str:
         more = {"set": {"power": (power,)}, "unset": (), "author": self.who.name, "if_match": None}
-        await self._start("set-desires", uids, more)
+        return await self._start("set-desires", uids, more)
 
-    async def _start(self, kind: str, uids: Uids, more: Mapping[str, Any]) -> None:
+    async def _start(self, kind: str, uids: Uids, more: Mapping[str, Any]) -> str:
+        """Begin an operation; its id."""
         arguments = {"uids": intset.pack(np.sort(uids)), **more}
-        await self.fleet.operations.start(kind, self.who.name, len(uids), arguments)
+        return (await self.fleet.operations.start(kind, self.who.name, len(uids), arguments)).id
 
     def no_room(self, uids: Uids, watts: npt.NDArray[np.float64]) -> str:
         """Why the site cannot have nodes at these caps (0: none), all of them together; empty: it can."""

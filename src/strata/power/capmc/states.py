@@ -14,33 +14,46 @@ from strata.fleet.fleet import Fleet
 from strata.hardware.feeds.feeds import CHASSIS, OUTLET
 from strata.power.capmc.records import STATES
 
-_OFF, _ON, _READY, _STANDBY, _DISABLED, _UNDEFINED = (
-    STATES.index(name) for name in ("off", "on", "ready", "standby", "disabled", "undefined")
+_OFF, _ON, _READY, _STANDBY, _DISABLED, _HALT, _DIAG, _UNDEFINED = (
+    STATES.index(name) for name in ("off", "on", "ready", "standby", "disabled", "halt", "diag", "undefined")
 )
+DIAG = "diag"
+"""The label of nodes that somebody examines."""
+
+
+def powered(fleet: Fleet, nodes: Indices) -> npt.NDArray[np.int8]:
+    """What the hardware alone tells of each: ``on``, ``off`` or ``undefined``."""
+    power = _facts(fleet, "power", nodes)
+    found = np.full(len(nodes), _UNDEFINED, dtype=np.int8)
+    found[power == "off"] = _OFF
+    found[power == "on"] = _ON
+    return found
 
 
 def states_of(fleet: Fleet, nodes: Indices) -> tuple[npt.NDArray[np.int8], Mapping[str, Mask]]:
     """Each node's state, and who carries which flag.
 
     ``ready``: its image runs (or, where nobody tells of images, its OS; or, where nobody tells of that, it has power).
-    ``standby``: on the way there, or silent. ``disabled``: a person took it out of automation and it does not run.
+    ``standby``: on the way there, or silent. ``halt``: its OS is down and it is to be off. ``diag``: it has power, and
+    a label says that somebody examines it. ``disabled``: a person took it out of automation and it does not run.
     An outlet or a chassis is ``on`` or ``off``.
     Flags: ``alert`` faulted, ``resvd`` held or frozen, ``warn`` no way to its goal.
     """
-    power = _facts(fleet, "power", nodes)
-    found = np.full(len(nodes), _UNDEFINED, dtype=np.int8)
-    found[power == "off"] = _OFF
-    on = power == "on"
+    found = powered(fleet, nodes)
+    on = found == _ON
+    registry = fleet.registry
     os = _facts(fleet, "os", nodes)
     if os is None:
         found[on] = _READY
     else:
         found[on] = _STANDBY
         found[on & (os == "down")] = _ON
+        found[on & (os == "down") & registry.wanted("power", "off")[nodes]] = _HALT
         personality = _facts(fleet, "personality", nodes)
         runs = os == "up" if personality is None else personality == "active"
         found[on & runs] = _READY
-    registry = fleet.registry
+    examined = registry.label(DIAG)
+    found[on & (np.array([bool(word) for word in examined.table])[examined.codes[nodes]])] = _DIAG
     # An outlet or a chassis runs nothing that could be ready.
     feeds = (registry.roles.where(CHASSIS) | registry.roles.where(OUTLET))[nodes]
     found[on & feeds] = _ON

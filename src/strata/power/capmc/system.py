@@ -151,7 +151,7 @@ async def get_nid_map(machine: CapmcMachine, ask: Ask) -> Reply:
 async def get_partition_map(machine: CapmcMachine, ask: Ask) -> Reply:
     """Which nodes are in which part of the machine: it has one part, of all of them."""
     nids = integers(machine.nodes().nids.tolist())
-    return columns({"partitions": b'[{"partition":"p0","nids":%s}]' % nids})
+    return columns({"partitions": b'[{"partition":0,"nids":%s}]' % nids})
 
 
 async def health(machine: CapmcMachine, ask: Ask) -> Reply:

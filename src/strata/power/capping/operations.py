@@ -33,8 +33,9 @@ from strata.power.site.site import SitePower
 from strata.power.telemetry.columns import PowerColumns, Uids
 
 KIND = "power-cap"
-PATIENCE = 25.0
-"""Seconds that who asked waits; then the operation goes on without them."""
+PATIENCE = 20.0
+"""Seconds that who asked waits; then the operation goes on without them. Slurm gives a request 30, in which the command
+starts, and what it asks is checked, booked and kept, on a machine that may be busy."""
 RETRY = 2.0
 """Seconds until a cap for which there was no room is asked for again."""
 RAMP_WAIT, LIMIT_WAIT = 1800.0, 90.0

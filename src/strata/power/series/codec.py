@@ -138,11 +138,11 @@ def encode_summary(metric: Metric, summary: Matrix, origin: float) -> bytes:
             same[name] = float(field[0])
             continue
         kind: type = np.float32
-        if name in ("first_v", "last_v", "low", "high"):
+        if name in ("first_v", "last_v", "low", "high", "step"):
             units = field / metric.quantum
             if units.min() >= 0 and units.max() <= _SHORT and (units == np.rint(units)).all():
                 kind, field = np.uint16, units
-            elif name in ("first_v", "last_v"):
+            elif name in ("first_v", "last_v", "step"):
                 kind = np.float64
         groups[kind].append(name)
         parts[kind].append(field.astype(kind).tobytes())
@@ -156,7 +156,7 @@ def decode_summary(metric: Metric, blob: bytes, origin: float, take: npt.NDArray
     """The columns ``take`` of a block of a summary."""
     try:
         head = msgspec.msgpack.decode(blob, type=_Fields)
-        found = np.empty((len(FIELDS), len(take)))
+        found = np.zeros((len(FIELDS), len(take)))  # what an older version did not keep is 0
         for name, value in head.same.items():
             found[ROW[name]] = value
         place = 0

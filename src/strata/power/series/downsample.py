@@ -21,11 +21,14 @@ Matrix = npt.NDArray[np.float64]
 
 FIELDS = (
     "n", "first_t", "last_t", "first_v", "last_v", "joules", "covered", "error",
-    "low", "high", "gaps", "resets", "wraps", "absurd", "flat", "spread",
+    "low", "high", "gaps", "resets", "wraps", "absurd", "flat", "spread", "rough", "fro", "step",
 )  # fmt: skip
 """For a gauge, ``low`` and ``high`` are its least and greatest value; for a counter, of its rise in a second.
 ``joules`` is the integral of a gauge over time, and the rise of a counter; ``flat`` the longest time without change;
-``spread`` by how much the samples of one row differ in time."""
+``spread`` by how much the samples of one row differ in time. ``error`` is what a gauge's integral may be wrong by at
+worst; ``rough`` sums up the squares of its changes (times how long each took), and ``fro`` how far each took back the
+one before it: the two tell what it is likely to be wrong by. ``step`` is what all changes of value are whole
+multiples of: how finely it is told; 0 where it has not changed."""
 
 ROW = {name: index for index, name in enumerate(FIELDS)}
 
@@ -60,6 +63,13 @@ class Fold:
         self._even: float | None = None
         """When all nodes have their last sample at one instant: that instant."""
         self._newest = -math.inf
+        self._swing = np.zeros(nodes)
+        """By how much a gauge has last changed, times how long that took."""
+        self.edge = np.zeros(nodes)
+        """Of ``joules``: what is in stretches between two samples of which a part lies outside."""
+        self.edge_time = np.zeros(nodes)
+        self.edge_error = np.zeros(nodes)
+        """Of ``error``: what those stretches, and summaries that lie partly outside, may be wrong by."""
 
     def row(self, time: float, values: Floats, spread: float = 0.0) -> None:
         """One sample of each node, NaN where there is none."""
@@ -88,8 +98,9 @@ class Fold:
         mine = self.summary
         valid = (more[ROW["n"]] > 0) & ~(more[ROW["first_t"]] <= mine[ROW["last_t"]])
         self._bridge(more[ROW["first_t"]], more[ROW["first_v"]], valid, more[ROW["spread"]])
-        for name in ("n", "joules", "covered", "error", "gaps", "resets", "wraps"):
+        for name in ("n", "joules", "covered", "error", "gaps", "resets", "wraps", "rough", "fro"):
             mine[ROW[name]] += np.where(valid, more[ROW[name]], 0.0)
+        self._swing[valid] = 0.0  # what changed last is not kept
         # There may have been absurd values only.
         mine[ROW["absurd"]] += np.where(valid | (more[ROW["n"]] == 0), more[ROW["absurd"]], 0.0)
         self._extend(more, valid)
@@ -125,8 +136,9 @@ class Fold:
         if self._metric.counter:
             # Within one interval of a counter its rise may have come at any time.
             wide += np.where(valid, 2.0 * high * np.minimum(self._hold, length), 0.0)
-        for name in ("n", "gaps", "resets", "wraps", "absurd"):
+        for name in ("n", "gaps", "resets", "wraps", "absurd", "rough", "fro"):
             mine[ROW[name]] += np.where(valid, more[ROW[name]], 0.0)
+        self.edge_error += wide
         mine[ROW["joules"]] += np.where(valid, part * more[ROW["joules"]], 0.0)
         mine[ROW["error"]] += np.where(valid, more[ROW["error"]], 0.0) + wide
         mine[ROW["covered"]] += covered
@@ -140,7 +152,12 @@ class Fold:
         flat = self.summary[ROW["flat"]]
         stuck = np.where(flat >= self._metric.stuck_after, flat, 0.0).astype(np.int64)
         return Flags(
-            gaps=count("gaps"), resets=count("resets"), wraps=count("wraps"), absurd=count("absurd"), stuck=stuck
+            gaps=count("gaps"),
+            resets=count("resets"),
+            wraps=count("wraps"),
+            absurd=count("absurd"),
+            stuck=stuck,
+            differs=np.zeros_like(stuck),
         )
 
     def means(self) -> Matrix:
@@ -169,10 +186,13 @@ class Fold:
             mine[ROW["joules"]] += rise
             mine[ROW["covered"]] += step
             self._rates(rise / step)
+            self._steps(rise)
         elif step > self._hold:
             mine[ROW["gaps"]] += 1
         else:
             still = rise == 0.0
+            self._steps(rise)
+            self._swings(rise * step)
             swing = np.abs(rise, out=rise)
             mine[ROW["error"]] += swing * (step / 2 + spread)
             mine[ROW["joules"]] += (values + mine[ROW["last_v"]]) * (step / 2)
@@ -201,6 +221,7 @@ class Fold:
         step, rise = times - since, values - before
         cut = length < step
         held = between & (step <= self._hold)
+        self._steps(np.where(between & (rise > 0.0 if metric.counter else held), rise, 0.0))
         if metric.counter:
             rise = self._unwrapped(rise, step, before, between)
             risen = between & (rise >= 0.0) & (rise <= metric.ceiling * step)
@@ -208,17 +229,23 @@ class Fold:
             known = risen & (~cut | held)
             mine[ROW["gaps"]] += risen & ~known
             share = np.divide(length, step, out=np.zeros_like(step), where=known)
-            mine[ROW["joules"]] += np.where(known, rise * share, 0.0)
-            mine[ROW["error"]] += np.where(known & cut, rise * np.maximum(share, 1.0 - share), 0.0)
+            joules = np.where(known, rise * share, 0.0)
+            error = np.where(known & cut, rise * np.maximum(share, 1.0 - share), 0.0)
             rate = np.divide(rise, step, out=np.full_like(step, np.nan), where=risen)
             self._rates(rate)
         else:
             known = held
             mine[ROW["gaps"]] += between & ~held
             middle = np.divide((begin + stop) / 2 - since, step, out=np.zeros_like(step), where=known)
-            mine[ROW["joules"]] += np.where(known, (before + rise * middle) * length, 0.0)
-            swing = np.abs(rise) * (np.where(cut, 1.0, 0.5) * length + spread)
-            mine[ROW["error"]] += np.where(known, swing, 0.0)
+            joules = np.where(known, (before + rise * middle) * length, 0.0)
+            error = np.where(known, np.abs(rise) * (np.where(cut, 1.0, 0.5) * length + spread), 0.0)
+            self._swings(np.where(known & ~cut, rise * step, 0.0), valid)
+        mine[ROW["joules"]] += joules
+        mine[ROW["error"]] += error
+        edge = known & cut
+        self.edge += np.where(edge, joules, 0.0)
+        self.edge_time += np.where(edge, length, 0.0)
+        self.edge_error += np.where(edge, error, 0.0)
         mine[ROW["covered"]] += np.where(known, length, 0.0)
         still = between & (rise == 0.0)
         self._run = np.where(still, self._run + length, np.where(valid, 0.0, self._run))
@@ -238,6 +265,20 @@ class Fold:
             fell &= ~wrapped
         self.summary[ROW["resets"]] += fell
         return rise
+
+    def _swings(self, swing: Matrix, valid: npt.NDArray[np.bool_] | None = None) -> None:
+        """Note by how much a gauge changed in a stretch, times how long that took."""
+        self.summary[ROW["rough"]] += swing * swing
+        self.summary[ROW["fro"]] -= swing * self._swing
+        self._swing = swing if valid is None else np.where(valid, swing, self._swing)
+
+    def _steps(self, rise: Matrix) -> None:
+        """Learn how finely values are told: by what all changes can be divided."""
+        step, quantum = self.summary[ROW["step"]], self._metric.quantum
+        open_ = np.flatnonzero((rise != 0.0) & (step != quantum))
+        if len(open_):
+            units = np.rint(np.stack([step[open_], rise[open_]]) / quantum).astype(np.int64)
+            step[open_] = np.gcd(units[0], units[1]) * quantum
 
     def _rates(self, rate: Matrix) -> None:
         np.fmin(self.summary[ROW["low"]], rate, out=self.summary[ROW["low"]])
@@ -272,6 +313,7 @@ class Fold:
         np.fmin(mine[ROW["low"]], np.where(valid, more[ROW["low"]], np.inf), out=mine[ROW["low"]])
         np.fmax(mine[ROW["high"]], np.where(valid, more[ROW["high"]], -np.inf), out=mine[ROW["high"]])
         np.maximum(mine[ROW["spread"]], np.where(valid, more[ROW["spread"]], 0.0), out=mine[ROW["spread"]])
+        self._steps(np.where(valid, more[ROW["step"]], 0.0))
         fresh = valid & np.isnan(mine[ROW["first_t"]])
         for first, last in (("first_t", "last_t"), ("first_v", "last_v")):
             np.copyto(mine[ROW[first]], more[ROW[first]], where=fresh)

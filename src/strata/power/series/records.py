@@ -83,6 +83,8 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     """Values that cannot be; they are not used."""
     stuck: Counts
     """Seconds for which the value did not move, where that is so long that the sensor is in doubt; else 0."""
+    differs: Counts
+    """1 where a node's energy counter and its power do not agree: one of them is wrong."""
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,7 +134,8 @@ class Energy(msgspec.Struct, frozen=True, kw_only=True):
     known: Times
     """How much of the time is covered by measurements, 0 to 1."""
     error: Times
-    """Joules by which the truth about the known part may differ."""
+    """Joules by which the truth about the known part may differ: of a hundred answers, 99 are within. What a sensor
+    itself is wrong by, nobody knows, and it is not in this."""
     counted: npt.NDArray[np.bool_]
     """From the node's energy counter; else summed up from its power."""
     peak: Times

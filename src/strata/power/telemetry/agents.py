@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from strata.power.telemetry.collector import Look, Nodes, Source, look_of
+from strata.power.telemetry.collector import Look, Nodes, NodeTold, Source, looks_of
 
 MOST_PARTS = 64
 """Counters, or accelerators, of one node."""
-MOST_NODES = 1_000_000
+MOST_TOLD = 1_000_000
+"""Tellings that wait for the next sweep."""
 LAPSE = 300.0
 """Seconds without a word of a BMC after which its agent's counts."""
 FASTEST = 1000.0
@@ -46,7 +47,7 @@ class AgentReadings:
         self._others = others
         self._clock = clock
         self._counters: dict[tuple[int, str], _Counter] = {}
-        self._seen: dict[int, dict[int, Values]] = {}
+        self._seen: list[NodeTold] = []
         self._told = {name: np.empty(0) for name in ("energy", "accel-power")}
         """When others last told each metric of a node, by uid."""
 
@@ -64,17 +65,16 @@ class AgentReadings:
         watts = [power for gpu in gpus if (power := _number(gpu.get("power_w"))) is not None]
         if watts and self._lacks(uid, "accel-power"):
             values["accel-power"] = math.fsum(watts)
-        second = self._seen.setdefault(int(now), {})
-        if values and (uid in second or len(second) < MOST_NODES):
-            second[uid] = {**second.get(uid, {}), **values}
+        if values and len(self._seen) < MOST_TOLD:
+            self._seen.append((now, uid, values))
 
     async def look(self, nodes: Nodes, limit: float) -> Sequence[Look]:
         """What the others see now, and what agents told since the last time."""
-        seen, self._seen = self._seen, {}
+        seen, self._seen = self._seen, []
         found = [*await self._others.look(nodes, limit)]
         for look in found:
             self._note(look)
-        return found + [look_of(second, by_uid) for second, by_uid in sorted(seen.items())]
+        return found + looks_of(seen)
 
     async def close(self) -> None:
         await self._others.close()

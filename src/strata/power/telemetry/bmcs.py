@@ -12,7 +12,7 @@ from strata.core.contain import contained
 from strata.core.errors import DeviceError, NotOffered, StrataError
 from strata.hardware.bmc.bmcs import Bmcs
 from strata.hardware.bmc.pace import Pace
-from strata.power.telemetry.collector import NOBODY, Look, Nodes, look_of
+from strata.power.telemetry.collector import NOBODY, Look, Nodes, looks_of
 from strata.power.telemetry.redfish import Plan, make_plan, read_plan
 from strata.power.telemetry.values import Values, from_readings
 
@@ -41,12 +41,26 @@ class AskSettings(msgspec.Struct, frozen=True, kw_only=True):
 class _Known:
     """What is remembered of one BMC."""
 
-    __slots__ = ("found", "plan", "sweeps")
+    __slots__ = ("behind", "found", "plan", "sweeps")
 
     def __init__(self, plan: Plan | None, found: float) -> None:
         self.plan = plan
         self.found = found
         self.sweeps = 0
+        self.behind: float | None = None
+        """Seconds from the BMC's time of a reading until it is here, at best: by how much its clock is behind ours."""
+
+    def here(self, read_at: float, now: float) -> float:
+        """When that was by our clock. The quickest answer of all says how its clock stands to ours; one that was set
+        meanwhile is learned anew."""
+        behind = now - read_at
+        if self.behind is None or not 0.0 <= behind - self.behind <= RESET:
+            self.behind = behind
+        return read_at + self.behind
+
+
+RESET = 120.0
+"""Seconds: a reading that seems to be so old is one of a clock that was set."""
 
 
 class NodeSource:
@@ -128,7 +142,7 @@ class NodeSource:
         if begun and left > 0:
             await asyncio.wait(begun, timeout=left)
         seen, self._seen = self._seen, []
-        return _looks(seen)
+        return looks_of(seen)
 
     async def _begin(self, uid: int, address: str) -> asyncio.Task[None] | None:
         """Ask one as soon as there is room; None: it is still being asked."""
@@ -155,27 +169,28 @@ class NodeSource:
     async def _ask(self, uid: int, address: str) -> None:
         try:
             with contained(address):
-                values = await self._read(uid, address)
+                values, read_at = await self._read(uid, address)
         except StrataError as error:
             self.lost += 1
             self._bmcs.failed(address, error)
             return
         self._bmcs.answered(address)
         if values:
-            self._seen.append((self._clock(), uid, values))
+            now, known = self._clock(), self._known.get(address)
+            self._seen.append((now if read_at is None or known is None else known.here(read_at, now), uid, values))
 
-    async def _read(self, uid: int, address: str) -> Values:
+    async def _read(self, uid: int, address: str) -> tuple[Values, float | None]:
         now = self._bmcs.clock()
         if not address.startswith(("http://", "https://")):
             if now < self._others.get(address, 0.0):
-                return {}
+                return {}, None
             try:
                 values = from_readings(await self._bmcs.open(address).readings())
             except NotOffered:
                 values = {}
             if not values:
                 self._others[address] = now + self._settings.again
-            return values
+            return values, None
         client = self._bmcs.redfish
         target = client.target(address)
         known = self._known.get(address)
@@ -189,16 +204,8 @@ class NodeSource:
             if plan is not None and plan.kind:
                 self._describe(uid, plan.kind)
         if known.plan is None:
-            return {}
+            return {}, None
         slow = known.sweeps % self._settings.slow_every == 0
-        values = await read_plan(client, target, known.plan, slow=slow)
+        found = await read_plan(client, target, known.plan, slow=slow)
         known.sweeps += 1
-        return values
-
-
-def _looks(seen: Sequence[tuple[float, int, Values]]) -> list[Look]:
-    """One look for each second in which anything was seen; of a node, the last of that second."""
-    seconds: dict[int, dict[int, Values]] = {}
-    for when, uid, values in seen:
-        seconds.setdefault(int(when), {})[uid] = values
-    return [look_of(second, by_uid) for second, by_uid in seconds.items()]
+        return found

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -63,20 +63,42 @@ NOBODY = Nodes(uids=np.empty(0, dtype=np.int64), names=(), bmcs=())
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
-    """What some nodes showed at one instant; NaN: not known. Uids are sorted, each once."""
+    """What some nodes showed at about one instant; NaN: not known. Uids are sorted, each once."""
 
     time: float
+    """Of the first of them."""
     uids: Uids
     values: Mapping[str, Floats]
     """Metrics, and the names in ``values.BOUNDS``."""
+    times: Floats | None = None
+    """Of each node; None: all at ``time``."""
 
 
-def look_of(second: int, by_uid: Mapping[int, Mapping[str, float]]) -> Look:
-    """What single nodes told in one second, as columns."""
-    uids = np.array(sorted(by_uid), dtype=np.int64)
-    names = {name for values in by_uid.values() for name in values}
-    columns = {name: np.array([by_uid[uid].get(name, np.nan) for uid in uids.tolist()]) for name in names}
-    return Look(time=float(second), uids=uids, values=columns)
+TOGETHER = 0.1
+"""Seconds within which nodes are taken to have been seen at one instant, by the series: the watts between two readings
+of a counter are then wrong by one part in a hundred at most. Whoever asks for the newest gets the time of each."""
+
+NodeTold = tuple[float, int, Mapping[str, float]]
+"""When one node told what."""
+
+
+def looks_of(seen: Iterable[NodeTold]) -> list[Look]:
+    """What single nodes told, as columns, for each part of a second in which anything was seen; of a node, its last."""
+    parts: dict[int, dict[int, tuple[float, Mapping[str, float]]]] = {}
+    for when, uid, values in seen:
+        part = parts.setdefault(int(when / TOGETHER), {})
+        before = part.get(uid)
+        part[uid] = (when, values if before is None else {**before[1], **values})
+    return [_look_of(part) for _, part in sorted(parts.items())]
+
+
+def _look_of(part: Mapping[int, tuple[float, Mapping[str, float]]]) -> Look:
+    uids = np.array(sorted(part), dtype=np.int64)
+    told = [part[uid] for uid in uids.tolist()]
+    names = {name for _, values in told for name in values}
+    times = np.array([when for when, _ in told])
+    columns = {name: np.array([values.get(name, np.nan) for _, values in told]) for name in names}
+    return Look(time=float(times.min()), uids=uids, values=columns, times=times)
 
 
 class Source(Protocol):
@@ -199,20 +221,21 @@ class Collector:
             uids, told = (look.uids, values) if whole else (look.uids[known], values[known])
             if name in METRICS:
                 batch.append(Samples(metric=name, time=look.time, uids=uids, values=told))
-            self._note(name, look.time, uids, told)
+            times = np.full(len(uids), look.time) if look.times is None else look.times[known]
+            self._note(name, times, uids, told)
         return batch
 
-    def _note(self, name: str, time_: float, uids: Uids, values: Floats) -> None:
+    def _note(self, name: str, times: Floats, uids: Uids, values: Floats) -> None:
         """The newest of what can be true, for those who ask what is so now."""
         column = BOUNDS.get(name, name)
         metric = METRICS.get(name)
         if metric is not None:
             true = (values >= metric.floor) & (values <= (np.inf if metric.counter else metric.ceiling))
-            uids, values = uids[true], values[true]
+            uids, values, times = uids[true], values[true], times[true]
         if name == "power":
             self.measured += len(uids)
         if column in ("power", "energy", "cap", "accel_cap"):
-            self._columns.put(uids, **{column: values, f"{column}_time": np.full(len(uids), time_)})
+            self._columns.put(uids, **{column: values, f"{column}_time": times})
         elif column in BOUNDS.values():
             self._columns.put(uids, **{column: values})
 
@@ -245,7 +268,7 @@ class BulkSource:
 
     async def look(self, nodes: Nodes, limit: float) -> Sequence[Look]:
         """One request for all of them."""
-        now = float(int(self._clock()))
+        asked = self._clock()
         try:
             async with asyncio.timeout(limit):
                 names, values = await self._ask()
@@ -254,6 +277,7 @@ class BulkSource:
         if any(len(column) != len(names) for column in values.values()):
             raise DeviceError("the source of power readings told of more nodes than it named")
         uids, places = self._where(nodes, names)
+        now = (asked + self._clock()) / 2  # somewhere between the two it was measured
         return [Look(time=now, uids=uids, values={name: column[places] for name, column in values.items()})]
 
     def _where(self, nodes: Nodes, names: Sequence[str]) -> tuple[Uids, Uids]:

@@ -12,12 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from strata.core.errors import BadRequest
+from strata.power.telemetry.counters import Counters
 
 Floats = npt.NDArray[np.float64]
 Uids = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
 
 MOST_UIDS = 50_000_000
+RECENT = 90.0
+"""Seconds by which a node's power may be older or newer than its counter to say how fast that rises."""
 
 
 class Kind(msgspec.Struct, frozen=True, order=True):
@@ -74,6 +77,8 @@ class PowerColumns:
         self._kind: Codes = np.empty(0, dtype=np.int32)
         self._kinds: list[Kind] = [UNKNOWN_KIND]
         self._codes: dict[Kind, int] = {UNKNOWN_KIND: 0}
+        self.counters = Counters()
+        """Energy counters that go on between two readings."""
 
     def put(self, uids: Uids, **columns: npt.NDArray[np.floating] | float) -> None:
         """Note what was seen: ``put(uids, power=watts, power_time=now)``. A value is for all, or one for each uid. What
@@ -92,6 +97,15 @@ class PowerColumns:
                 news = ~(self._columns[clock][uids] > times)
                 self._columns[name][uids[news]] = np.broadcast_to(values, uids.shape)[news]
                 self._columns[clock][uids[news]] = times[news]
+                if name == "energy":
+                    self._count(uids[news])
+
+    def _count(self, uids: Uids) -> None:
+        """Of nodes whose counters were just read."""
+        times = self._columns["energy_time"][uids]
+        news = np.abs(self._columns["power_time"][uids] - times) <= RECENT
+        watts = np.where(news, self._columns["power"][uids], np.nan)
+        self.counters.take(uids, self._columns["energy"][uids], times, watts)
 
     def describe(self, uids: Uids, kind: Kind) -> None:
         """Say what hardware these nodes are."""
@@ -108,6 +122,7 @@ class PowerColumns:
         for column in self._columns.values():
             column[uids] = np.nan
         self._kind[uids] = 0
+        self.counters.forget(uids)
 
     def rows(self, uids: Uids) -> PowerRows:
         """What is known of these nodes: copies, which later news does not change."""

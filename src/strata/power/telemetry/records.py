@@ -27,13 +27,15 @@ class NodePowerPage(Out, frozen=True, kw_only=True):
 
 
 class Trouble(Out, frozen=True, kw_only=True):
-    """What was wrong with the samples of a node: how often, and for how many seconds a value did not move."""
+    """What was wrong with the samples of a node: how often, for how many seconds a value did not move, and whether its
+    energy counter and its power differ."""
 
     gaps: int = 0
     resets: int = 0
     wraps: int = 0
     absurd: int = 0
     stuck: int = 0
+    differs: int = 0
 
 
 class NodeSeries(Out, frozen=True, kw_only=True):

@@ -95,9 +95,11 @@ async def make_plan(client: RedfishClient, target: Target) -> Plan:
     )
 
 
-async def read_plan(client: RedfishClient, target: Target, plan: Plan, *, slow: bool) -> Values:
-    """Read it. What two parts tell is taken from the first."""
+async def read_plan(client: RedfishClient, target: Target, plan: Plan, *, slow: bool) -> tuple[Values, float | None]:
+    """Read it. What two parts tell is taken from the first. And when the BMC read the node's energy counter, by its own
+    clock, where it says."""
     values: Values = {}
+    read_at: float | None = None
     for part in (*plan.fast, *(plan.slow if slow else ())):
         bodies: list[Json] = []
         for path in part.paths:
@@ -105,11 +107,14 @@ async def read_plan(client: RedfishClient, target: Target, plan: Plan, *, slow: 
             bodies += await members(client, target, path) if part.members else [await maybe(client, target, path)]
         if part.report and not _new(plan, part.paths[0], bodies):
             continue
-        values = part.of(bodies) | values
+        told = part.of(bodies)
+        if "energy" in told and "energy" not in values:
+            read_at = cv.read_at(bodies)
+        values = told | values
     if "temperature" not in values and "air" in values and plan.slow and slow:
         values["temperature"] = values["air"]
     values.pop("air", None)
-    return values | plan.fixed if values else values
+    return values | plan.fixed if values else values, read_at
 
 
 def _new(plan: Plan, path: str, bodies: Sequence[Json]) -> bool:

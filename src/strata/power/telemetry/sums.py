@@ -26,6 +26,7 @@ def trouble(flags: Flags, place: int | slice) -> Trouble:
         wraps=count(flags.wraps),
         absurd=count(flags.absurd),
         stuck=count(flags.stuck),
+        differs=count(flags.differs),
     )
 
 

@@ -5,6 +5,7 @@ Pure. Keys of ``Values`` are metrics of ``series`` and, of caps, the names in ``
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -197,6 +198,28 @@ def from_report(body: Json, sensors: Mapping[str, Json], own: Sequence[str]) -> 
 def from_readings(readings: Iterable[Reading]) -> Values:
     """What a BMC of another protocol tells."""
     return settled(Seen(one.kind, one.name, "", one.value, one.unit) for one in readings if one.value is not None)
+
+
+def read_at(bodies: Iterable[Json]) -> float | None:
+    """When a BMC read the energy counter that is in these resources, by its own clock: of a Sensor its reading's time,
+    of a MetricReport the value's. None: it does not say."""
+    told: list[str] = []
+    for body in bodies:
+        if text(body.get("ReadingType")).startswith("Energy"):
+            told.append(text(body.get("ReadingTime"), 64))
+        for one in items(body, "MetricValues"):
+            if "Energy" in text(one.get("MetricProperty"), 1000):
+                told.append(text(one.get("Timestamp"), 64) or text(body.get("Timestamp"), 64))
+    found = [when for one in told if (when := _moment(one)) is not None]
+    return max(found, default=None)
+
+
+def _moment(written: str) -> float | None:
+    try:
+        when = dt.datetime.fromisoformat(written)
+    except ValueError:
+        return None
+    return when.timestamp() if when.tzinfo is not None else None
 
 
 def _take(found: Values, name: str, value: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -65,10 +66,12 @@ class Agent:
         "attached",
         "contact",
         "failure",
+        "missed",
         "name",
         "outbox",
         "pause",
         "poll",
+        "problems",
         "seen",
         "seq",
         "since",
@@ -83,6 +86,8 @@ class Agent:
         """When it last spoke (monotonic)."""
         self.since = now
         """When it attached."""
+        self.missed = -math.inf
+        """When it last did not speak though it was asked to (monotonic)."""
         self.started = 0.0
         self.seq = -1
         self.seen: Seen | None = None
@@ -92,6 +97,8 @@ class Agent:
         """Done with True when there is something to say, False when the time is over or a newer request came."""
         self.pause = 0.0
         """Seconds that it was told to stay away, when it last came; 0: it was not."""
+        self.problems: tuple[str, ...] | None = None
+        """What it last said of its machine, without the numbers in it; None: nothing yet."""
         self.outbox: dict[str, Command] = {}
         self.failure = ""
         """What went wrong with the last command that failed, until one succeeds."""

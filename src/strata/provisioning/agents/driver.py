@@ -28,6 +28,7 @@ from strata.provisioning.agents.agent import Agent, Command
 from strata.provisioning.agents.hub import Hub
 from strata.provisioning.agents.life import Signs, Word, os_word
 from strata.provisioning.identity.identity import Identity
+from strata.provisioning.images.release import build_of
 from strata.provisioning.personalities.resolve import Personalities
 
 log = logging.getLogger(__name__)
@@ -43,6 +44,8 @@ _FENCED = ("fenced", "refused: epoch")  # how agents begin when somebody newer h
 
 SEES = ("os", "minos", "identity", "image", "personality")
 PERSONALITY = ("idle", "active", "update", "error", "fatal")
+TROUBLES = ("error", "fatal")
+"""Those of which an agent says why."""
 
 
 AT_MOST = 20.0
@@ -161,6 +164,7 @@ class NodeDriver:
         self._wall = wall
         self._dark: dict[str, float] = {}
         self._lit: dict[str, float] = {}
+        self._crashed: dict[str, float] = {}
         self._watched: dict[str, tuple[float, float]] = {}
         self._waiting = 0
         self._stranded: dict[str, float] = {}
@@ -187,9 +191,15 @@ class NodeDriver:
         for name in names:
             self._lit[name] = now
 
+    async def panicked(self, name: str) -> bool:
+        """The node's kernel says on its console that it dies. A console may lie, or repeat itself: whether it has died
+        is what its agent's silence tells; False: it lives."""
+        self._crashed[name] = self._wall()
+        return not await self._hub.doubt(name)
+
     def forget(self, name: str) -> None:
         """The node is gone: nothing of it is true of another one of that name."""
-        for known in (self._dark, self._lit, self._watched, self._stranded):
+        for known in (self._dark, self._lit, self._crashed, self._watched, self._stranded):
             known.pop(name, None)
         self._aim.forget(name)
         self._hub.forget(name)
@@ -204,19 +214,34 @@ class NodeDriver:
         """The same of nodes by name, without waiting for anything."""
         wanted = [name for name in variables if name in SEES]
         words: dict[str, list[str]] = {name: [] for name in wanted}
+        reasons: dict[int, str] = {}
         away = self._wall() - self._monotonic()
         labels: dict[tuple[str, str], str] = {}
-        for name in names:
+        for place, name in enumerate(names):
             agent = self._hub.get(name)
             os = os_word(self._signs(name, agent, away), self._wall())
             said = self._said(name, agent, labels) if os == "up" and agent is not None else {}
+            if said.get("personality") in TROUBLES and agent is not None and agent.seen is not None:
+                reasons[place] = agent.seen.reason
             for variable in wanted:
                 words[variable].append(os if variable == "os" else said.get(variable, UNKNOWN))
-        return {variable: Column.of(column) for variable, column in words.items()}
+        found = {variable: Column.of(column) for variable, column in words.items()}
+        if "personality" in found:
+            found["personality"].reasons = reasons
+        return found
+
+    def builds(self, name: str) -> Mapping[str, str]:
+        """Of which build the image is that a node's agent here says it holds; empty where it says nothing."""
+        agent = self._hub.get(name)
+        if agent is None or agent.seen is None or not agent.seen.set_digest:
+            return {}
+        return {"image": f"build {build_of(agent.seen.set_digest)}"}
 
     def _signs(self, name: str, agent: Agent | None, away: float) -> Signs:
         return Signs(
             contact=agent.contact + away if agent is not None and agent.seen is not None else 0.0,
+            missed=agent.missed + away if agent is not None else 0.0,
+            crashed=self._crashed.get(name, 0.0),
             redeemed=self._identity.record(name).redeemed,
             asked=self._ground.asked(name),
             dark=self._dark.get(name, 0.0),
@@ -260,7 +285,7 @@ class NodeDriver:
             held = self._sets.name_of(digest) or "unnamed"
         if not digest:
             return ABSENT
-        return held if self._sets.digest(held) == digest else f"{held}@{digest.removeprefix('sha256:')[:12]}"
+        return held if self._sets.digest(held) == digest else f"{held}@{build_of(digest)}"
 
     # -- acting
 
@@ -395,7 +420,8 @@ class NodeDriver:
         lit = self._lit.get(name, 0.0) if self._aim.taken(name) or self._ground.by_itself(name) else 0.0
         # What it asked for before it arrived, lost its power or could not be started belongs to a boot that is over.
         over = max(record.redeemed, self._dark.get(name, 0.0), self._stranded.get(name, 0.0))
-        begun = [at for at in (self._ground.asked(name), record.opened) if at > over]
+        # A kernel that died may write down why, and then starts anew by itself.
+        begun = [at for at in (self._ground.asked(name), record.opened, self._crashed.get(name, 0.0)) if at > over]
         return self._wall() - max(lit, *begun, 0.0) <= ON_ITS_WAY
 
     async def _way(self, batch: Batch, place: int) -> tuple[BootWay, str]:

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from strata.core.errors import BadRequest, Denied, Unavailable
 from strata.core.input.decoding import UNREADABLE
-from strata.fleet.alarm import Alarm, AlarmSink
+from strata.fleet.alarm import Alarm, AlarmSeverity, AlarmSink
 from strata.provisioning.agents.agent import MOST_PENDING, RESEND_AFTER, Agent, Command, Seen
 from strata.provisioning.agents.wire import MOST_WAIT, Exchange, Reply, Result, State
 
@@ -28,6 +29,8 @@ SILENT_AFTER = 60.0
 FORGET_AFTER = 7 * 86400.0
 """Seconds after which what a silent agent last said is forgotten."""
 
+ANSWERS_WITHIN = 5.0
+"""Seconds in which an agent whose node is said to have died must speak: one that lives does so at once."""
 LEAST_PAUSE, LONGEST_PAUSE = 2.0, 20.0
 """Seconds after which an agent that cannot be held comes again; well under ``SILENT_AFTER``."""
 
@@ -36,6 +39,8 @@ _OVERTAKEN = 16  # requests that one can be behind the newest: an agent has one 
 _SLACK = 15.0  # seconds beyond a command's own limit until its result is not waited for any more
 _SWEEP = 5.0
 _GATHER = 0.05  # seconds between tellings at the least: what changes meanwhile is gathered
+
+_NUMBERS = re.compile(r"[0-9]+")
 
 _decode_state = msgspec.json.Decoder(State).decode
 
@@ -94,6 +99,7 @@ class Hub:
         damaged: Callable[[str, Mapping[str, str]], None] = lambda name, images: None,
         issued: Callable[[str], int] = lambda name: 2**53,
         alarm: AlarmSink = lambda alarm: None,
+        unwell: AlarmSink = lambda alarm: None,
         hold_most: int = 4000,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -101,8 +107,9 @@ class Hub:
         what an agent measured. ``restarted``: takes a node whose agent was started again while its boot went on.
         ``damaged``: takes the images that newly came to an agent otherwise than signed, and how. ``issued``: the newest
         boot generation that was handed out to a node: nobody speaks for one that was not, and ``alarm`` is told who
-        does. ``hold_most``: requests that are held open at one time; who comes beyond them is heard, told what there is
-        to do, and when to come again."""
+        does. ``unwell``: told what is wrong with a node as its agent sees it, whenever that has changed. ``hold_most``:
+        requests that are held open at one time; who comes beyond them is heard, told what there is to do, and when to
+        come again."""
         self._known = known
         self._leads = leads
         self.changed: list[Callable[[Collection[str]], None]] = []
@@ -113,6 +120,7 @@ class Hub:
         self._damaged = damaged
         self._issued = issued
         self._alarm = alarm
+        self._unwell = unwell
         self._hold_most = hold_most
         self._clock = clock
         self._agents: OrderedDict[str, Agent] = OrderedDict()  # the one that was silent longest first
@@ -120,6 +128,7 @@ class Hub:
         self._count = 0
         self._sweeper: asyncio.Task[None] | None = None
         self._lost: OrderedDict[str, float] = OrderedDict()
+        self._doubted: dict[str, asyncio.Future[bool]] = {}
         self._stopping = False
         self.started = clock()
         """When this controller began to listen (monotonic)."""
@@ -139,6 +148,8 @@ class Hub:
             await asyncio.gather(self._sweeper, return_exceptions=True)
             self._sweeper = None
         self._news.stop()
+        for doubt in self._doubted.values():
+            _resolve(doubt, True)
         for agent in self._agents.values():
             agent.end_all()
 
@@ -177,6 +188,29 @@ class Hub:
         agent = self._agents.get(name)
         if agent is not None:
             self._detach(agent)
+
+    def doubt(self, name: str) -> asyncio.Future[bool]:
+        """Somebody says that what runs on the node has died: done with whether its agent speaks, which it does at once
+        if it lives. One that does not is not attached any more. Must be called in the loop."""
+        loop, agent = asyncio.get_running_loop(), self._agents.get(name)
+        if name in self._doubted:
+            return self._doubted[name]
+        answer: asyncio.Future[bool] = loop.create_future()
+        if agent is None or not self.attached(name):
+            answer.set_result(False)
+            return answer
+        self._doubted[name] = answer
+        loop.call_later(agent.pause + ANSWERS_WITHIN, self._give_up, agent, answer)
+        if agent.poll is not None:
+            _resolve(agent.poll, False)
+        return answer
+
+    def _give_up(self, agent: Agent, answer: asyncio.Future[bool]) -> None:
+        if not answer.done():
+            del self._doubted[agent.name]
+            agent.missed = self._clock()
+            self._detach(agent)
+            answer.set_result(False)
 
     def begins_anew(self, name: str) -> None:
         """A new boot of the node has begun: whatever ran there is over, and is to be looked at so."""
@@ -268,6 +302,8 @@ class Hub:
         if before is not None and request.generation < min(before.generation, issued):
             raise Denied("a newer boot of this node has spoken", where=name)
         agent.contact = now
+        if (doubt := self._doubted.pop(name, None)) is not None:
+            _resolve(doubt, True)
         self._agents.move_to_end(name)
         # Only just behind: who is far behind was not overtaken, but another counted for it in its name.
         if same_boot and started == agent.started and agent.seq - _OVERTAKEN < request.seq <= agent.seq:
@@ -303,9 +339,19 @@ class Hub:
             self._news.note(name)
         if state.metrics:
             self._measured(name, state.metrics)
+        self._judge(agent, state.health.problems)
         if state.damaged and (before is None or before.damaged != agent.seen.damaged):
             self._damaged(name, state.damaged)
         return agent, True
+
+    def _judge(self, agent: Agent, problems: Sequence[str]) -> None:
+        """Tell what is wrong with a node, where that is not what was wrong with it before."""
+        told = tuple(sorted(_NUMBERS.sub("#", problem) for problem in problems))
+        if told != agent.problems:
+            agent.problems = told
+            message = "; ".join(problems)[:500] or "its agent finds nothing wrong"
+            severity: AlarmSeverity = "warning" if problems else "ok"
+            self._unwell(Alarm(kind="node-unhealthy", message=message, node=agent.name, severity=severity))
 
     def _tell(self, names: Collection[str]) -> None:
         for take in self.changed:

@@ -23,6 +23,10 @@ class Signs(msgspec.Struct, frozen=True, kw_only=True):
 
     contact: float = 0.0
     """Its agent last spoke to us."""
+    missed: float = 0.0
+    """Its agent last did not speak though it was asked to."""
+    crashed: float = 0.0
+    """Its kernel last said that it dies."""
     redeemed: float = 0.0
     """Its present boot got its certificate."""
     asked: float = 0.0
@@ -37,12 +41,12 @@ class Signs(msgspec.Struct, frozen=True, kw_only=True):
 
 def os_word(signs: Signs, now: float) -> Word:
     """What the signs say."""
-    if signs.contact > signs.dark and now - signs.contact <= SILENT_AFTER:
+    if signs.contact > max(signs.dark, signs.missed) and now - signs.contact <= SILENT_AFTER:
         return "up"
     if not signs.redeemed:
         return "down"  # this boot has no certificate yet, so there is no agent that could speak
     alive = max(signs.contact, signs.redeemed)
-    if signs.asked > alive:
+    if max(signs.asked, signs.crashed) > alive:
         return "down"
     if signs.dark > alive:
         # A BMC that says so may lie: until the agent is missed, nothing is done on its word alone.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from strata.core.driver import Batch
-from strata.core.errors import DeviceError
+from strata.core.errors import DeviceError, StrataError
 from strata.core.input.decoding import UNREADABLE
 from strata.core.node import Node
 from strata.fleet.alarm import AlarmSink
@@ -17,13 +18,16 @@ from strata.fleet.controller.controller import Controller
 from strata.fleet.fleet import Fleet
 from strata.fleet.peers.leaders import LeaderClient
 from strata.hardware.bmc.driver import BmcDriver
+from strata.hardware.consoles.panic import PanicWatch
 from strata.hardware.layer import Reach
 from strata.provisioning.agents.capacity import holdable
 from strata.provisioning.agents.driver import Ground, NodeDriver
 from strata.provisioning.agents.hub import SILENT_AFTER, Hub
+from strata.provisioning.agents.panics import Panics
 from strata.provisioning.agents.peer_answers import LimitsWanted
 from strata.provisioning.boot.ways import BootWays
 from strata.provisioning.identity.identity import Identity
+from strata.provisioning.images.release import build_of
 from strata.provisioning.images.repository import Images
 from strata.provisioning.personalities.resolve import Personalities
 from strata.provisioning.personalities.service import VARIABLE
@@ -48,6 +52,7 @@ def open_hub(fleet: Fleet, images: Images, identity: Identity, alarms: AlarmSink
         damaged=images.arrived_damaged,
         issued=lambda name: identity.record(name).generation,
         alarm=alarms,
+        unwell=fleet.alarm,
         hold_most=fleet.section(ProvisioningSettings).hold_most or holdable(),
     )
 
@@ -55,13 +60,38 @@ def open_hub(fleet: Fleet, images: Images, identity: Identity, alarms: AlarmSink
 def open_sets(fleet: Fleet, images: Images) -> Personalities:
     """What nodes run. Where one stands for something else now, the nodes that should have it are looked at."""
 
-    def changed(name: str) -> None:
-        if VARIABLE in fleet.controller.model.variables:
-            nodes = np.flatnonzero(fleet.registry.wanted(VARIABLE, name))
-            if len(nodes):
-                fleet.controller.renew_goal(nodes)
+    stood: dict[str, dict[str, str]] = {}  # personality → its images, by member, when it last changed
 
-    return Personalities(fleet.store, fleet.ledger, images, changed=changed)
+    def changed(name: str) -> None:
+        before, stood[name] = stood.get(name), {member: one.image for member, one in sets.releases(name).items()}
+        if VARIABLE not in fleet.controller.model.variables:
+            return
+        nodes = np.flatnonzero(fleet.registry.wanted(VARIABLE, name))
+        if not len(nodes):
+            return
+        fleet.controller.renew_goal(nodes)
+        if before is not None:  # else it is known since now: we have just begun
+            what, author = _promotion(sets, images, name, before)
+            fleet.controller.record_event(nodes, what, author)
+
+    sets = Personalities(fleet.store, fleet.ledger, images, changed=changed)
+    return sets
+
+
+def _promotion(sets: Personalities, images: Images, name: str, before: Mapping[str, str]) -> tuple[str, str]:
+    """What has become of a personality, and who did it."""
+    digest = sets.digest(name)
+    if not digest:
+        return f"{name} cannot be run any more: {sets.problem(name)}", "strata"
+    what = f"{name} is build {build_of(digest)} now"
+    moved = {member: one for member, one in sets.releases(name).items() if before.get(member) != one.image}
+    for release in moved.values():
+        with suppress(StrataError):
+            reference = f"{release.name}:{release.tag}"
+            return f"{what}: {reference} was promoted to {build_of(release.image)}", images.catalogue.tagged(
+                reference
+            ).author
+    return f"{what}: the personality was changed", "strata"
 
 
 def open_driver(fleet: Fleet, hub: Hub, identity: Identity, sets: Personalities, ways: BootWays) -> NodeDriver:
@@ -106,6 +136,10 @@ def open_driver(fleet: Fleet, hub: Hub, identity: Identity, sets: Personalities,
         ),
     )
     hub.changed.append(tells(controller, driver))
+    panics = Panics(controller, driver)
+    fleet.of(PanicWatch).panicked.append(panics.take)
+    fleet.parts.push_async_callback(panics.close)
+    fleet.details.append(driver.builds)
     bmc = fleet.of(BmcDriver)
     bmc.dark.append(driver.lost_power)
     bmc.lit.append(driver.got_power)

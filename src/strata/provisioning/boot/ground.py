@@ -19,6 +19,8 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
 
     attached: Callable[[str], bool | Awaitable[bool | None]]
     """Whether the node's agent is there. Another controller may have to be asked; None: nobody knows now."""
+    speaks: Callable[[str], Awaitable[bool | None]]
+    """The same, where the node does what a running one would not do: its agent is asked."""
     held: Callable[[str], bool]
     """Whether somebody took the node out of automation."""
     hold: Callable[[str, str], Awaitable[None]]

@@ -144,6 +144,7 @@ async def open_boot(
         ),
         BootGround(
             attached=elsewhere.attached,
+            speaks=elsewhere.speaks,
             off=elsewhere.off,
             leased=lambda address: placed.get(address, ""),
             asked=elsewhere.asked,

@@ -32,10 +32,11 @@ WARN_EVERY = 60.0
 
 
 class BootNews(msgspec.Struct, frozen=True, kw_only=True):
-    """What its leader should know of a node: that it asked for something to boot, or that what ran there is over."""
+    """What its leader should know of a node: that it asked for something to boot, that what ran there is over, or that
+    it asks though its agent is attached."""
 
     node: str
-    what: Literal["script", "fragment", "begun"]
+    what: Literal["script", "fragment", "begun", "doubt"]
 
 
 class BootElsewhere:
@@ -85,6 +86,14 @@ class BootElsewhere:
         if (known := self._attached_here(name)) is not None:
             return known
         return _unknown()
+
+    async def speaks(self, name: str) -> bool | None:
+        """The same of a node that boots though its agent is attached: one that is attached here is asked. Another
+        controller asks its own meanwhile, and knows when it is asked next."""
+        if self._tell(name, "doubt"):
+            return True
+        await self._hub.doubt(name)
+        return self._attached_here(name)
 
     async def off(self, name: str) -> bool | None:
         """Whether the node is known to be switched off, to whoever leads it. None: that is not known in time."""
@@ -136,10 +145,12 @@ class BootElsewhere:
 
         async def news(told: BootNews) -> None:
             script, fragment = self._told.get(told.node, (0.0, 0.0))
-            if told.what != "begun":
+            if told.what in ("script", "fragment"):
                 self._power.off(told.node)
             if told.what == "begun":
                 self._hub.begins_anew(told.node)
+            elif told.what == "doubt":
+                self._hub.doubt(told.node)
             elif told.what == "script":
                 self._told[told.node] = (self._clock(), fragment)
             else:
@@ -160,7 +171,7 @@ class BootElsewhere:
             self._warn("not known whether a node runs: it waits", name, error)
             return None
 
-    def _tell(self, name: str, what: Literal["script", "fragment", "begun"]) -> bool:
+    def _tell(self, name: str, what: Literal["script", "fragment", "begun", "doubt"]) -> bool:
         """Tell the node's leader, if that is another controller."""
         try:
             peer = self._elsewhere.leader(name)

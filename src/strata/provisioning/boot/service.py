@@ -376,16 +376,31 @@ class BootService:
         name = node.name
         if attached and not request.agent.startswith(b"iPXE/"):
             return self._refused(name, request.peer, "the boot script of a running node was asked for")
+        if attached and not request.head:
+            # It may have crashed a moment ago, and its agent is not missed yet.
+            self._note(name)
+            return _once_known(
+                self.ground.speaks(name), lambda speaks: self._script_for(request, node, mac, wait, again, speaks)
+            )
+        return self._script_for(request, node, mac, wait, again, attached)
+
+    def _note(self, name: str) -> None:
+        """The node asks for a script."""
+        self._scripts[name] = self._clock()
+        self.ground.asked(name, "script")
+
+    def _script_for(
+        self, request: Request, node: Node, mac: str, wait: int, again: str, attached: bool | None
+    ) -> Answer | Awaitable[Answer]:
+        name = node.name
         if attached is not False or self._is_settling(name):
-            # The node may have crashed a moment ago: until its agent is missed, it waits.
             told = f"node {name} is believed to run, asking again in {scripts.BELIEVED_WAIT} seconds"
             return Answer(scripts.waiting_script(told, scripts.BELIEVED_WAIT, again))
         if self._failed.too_many(name):
             self._failed.hold(name)
             return Answer(_held(name, again))
         if not request.head:
-            self._scripts[name] = self._clock()
-            self.ground.asked(name, "script")
+            self._note(name)
         if self._profiles.is_by_medium(self.ground.profile_of(name)):
             told = f"node {name} boots from a medium only, which its BMC gets when Strata boots it"
             return Answer(scripts.waiting_script(told, scripts.HELD_WAIT, again))

@@ -27,15 +27,23 @@ class FoldedAlarms:
         self._told: dict[tuple[str, str], tuple[float, set[str]]] = {}
 
     def __call__(self, alarm: Alarm) -> None:
-        """Pass the alarm on, unless the same one was told just now."""
+        """Pass the alarm on, unless the same one was told just now. That something is over is always passed on, and
+        what comes back after it is no repetition."""
         now = self._clock()
+        if alarm.severity == "ok":
+            for (kind, _), (_, told) in self._told.items():
+                if kind == alarm.kind:
+                    told.discard(alarm.node or alarm.about)
+            self._sink(alarm)
+            return
         case = (alarm.kind, alarm.peer)
         since, nodes = self._told.get(case, (now, set()))
         if now - since >= QUIET:
             del self._told[case]
             since, nodes = now, set()
         about = alarm.node or alarm.about
-        if about in nodes or len(nodes) >= NODES:
+        # Where nobody's address is known, each node has a trouble of its own.
+        if about in nodes or (alarm.peer and len(nodes) >= NODES):
             return
         nodes.add(about)
         if case not in self._told and len(self._told) >= PEERS:

@@ -110,6 +110,10 @@ class Identity:
     def superseded(self, node: str, serial: str, peer: str) -> Denied:
         """The refusal of a certificate that is not current, after raising the alarm."""
         record = self._records.get(node)
+        if not record.generation:
+            # Deleted, and perhaps made again: whoever ran there knows nothing of that, and is nobody's intruder.
+            log.info("a certificate of a node that was deleted", extra={"node": node, "peer": peer})
+            return Denied(_TOLD["certificate-superseded"], where="certificate-superseded", hint=_ANEW)
         if serial in record.revoked:
             when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(record.revoked_at))
             told = f"certificate {serial[:40]} was revoked by {record.revoked_by or 'somebody'} at {when}"
@@ -191,6 +195,8 @@ class Identity:
 
         await self._records.change(token.node, win)
         log.info("node enrolled", extra={"node": token.node, "generation": token.generation, "serial": issued.serial})
+        for kind in _OVER:
+            self._alarm(Alarm(kind=kind, message="it has booted anew", node=token.node, severity="ok"))
         return Certificate(certificate=issued.certificate.decode(), expires=issued.expires)
 
     async def renew(self, node: str, serial: str, csr: bytes, peer: str = "") -> Certificate:
@@ -225,11 +231,14 @@ class Identity:
     def _refuse(self, kind: AlarmKind, node: str, peer: str, message: str) -> Denied:
         """Tell the alarm sink; the error for whoever asked says no more than it must."""
         self._alarm(Alarm(kind=kind, message=message, node=node, peer=peer))
-        return Denied(
-            _TOLD.get(kind, "this is not for you"), where=kind, hint="the node must boot anew to get a new token"
-        )
+        return Denied(_TOLD.get(kind, "this is not for you"), where=kind, hint=_ANEW)
 
 
+_ANEW = "the node must boot anew to get a new token"
+_OVER: tuple[AlarmKind, ...] = (
+    "boot-failed", "token-stale", "certificate-superseded", "certificate-revoked", "generation-refused",
+)  # fmt: skip
+"""Troubles of a node's boots that are over when it has arrived with another. Somebody else's doings are not."""
 _TOLD = {
     "token-replayed": "the token was redeemed before",
     "token-stale": "the token has expired or belongs to an earlier boot",

@@ -79,6 +79,11 @@ class Releases(Protocol):
         ...
 
 
+def build_of(digest: str) -> str:
+    """A build as people are shown it: enough of its digest to tell it from others."""
+    return digest.removeprefix("sha256:")[:12]
+
+
 def canonical(value: Any) -> bytes:
     """JSON that is the same for the same value: sorted keys, no spaces, UTF-8."""
     return _canonical.encode(value)

@@ -106,6 +106,7 @@ class Images:
         await self.catalogue.start()
         self.write_index()
         self.catalogue.on_change(lambda _: self.write_index())
+        self.catalogue.on_change(self._alarm_over)  # whatever it stands for now, it is not what was damaged
 
     async def stop(self) -> None:
         """End the watch."""
@@ -190,6 +191,8 @@ class Images:
         missing, damaged = await asyncio.to_thread(check_files, self.shelf, release, made)
         if damaged:
             self._alarm_damaged(reference, f"on this controller {' and '.join(damaged)}")
+        elif not missing:
+            self._alarm_over(reference)
         return [*problems, *missing, *damaged]
 
     def arrived_damaged(self, node: str, images: Mapping[str, str]) -> None:
@@ -289,6 +292,9 @@ class Images:
         self._alarm(
             Alarm(kind="image-damaged", message=f"the image {reference} is damaged: {why} ({mend})", about=reference)
         )
+
+    def _alarm_over(self, reference: str) -> None:
+        self._alarm(Alarm(kind="image-damaged", message=f"{reference} is sound", about=reference, severity="ok"))
 
     async def _exported(self, release: Release) -> AsyncIterator[bytes]:
         reading, writing = os.pipe()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
-from strata.core.errors import BadRequest, Unavailable
+from strata.core.errors import BadRequest
+from strata.fleet.disk import require_room
 
-RESERVE = 1 << 30
-"""Bytes of the disk that are left free: the store and the logs may be on it."""
+HINT = "make room: strata image gc"
 _LOOK_EVERY = 16 << 20
 MOST_RATIO = 100
 """Times its own size that compressed data may grow to. Systems grow two to four times, logs twenty times."""
@@ -19,11 +18,10 @@ ALWAYS_TAKEN = 256 << 20
 class Room:
     """What may still be written below ``folder``. ``what`` is written, and named in errors."""
 
-    def __init__(self, folder: Path, most: int, what: str, *, reserve: int | None = None) -> None:
+    def __init__(self, folder: Path, most: int, what: str) -> None:
         self._folder = folder
         self._most = most
         self._what = what
-        self._reserve = RESERVE if reserve is None else reserve
         self._taken = 0
         self._looked_at = -_LOOK_EVERY
 
@@ -34,13 +32,7 @@ class Room:
             raise BadRequest(f"more than {self._most >> 20} MiB", where=self._what, hint="it is not taken in")
         if self._taken - self._looked_at >= _LOOK_EVERY:
             self._looked_at = self._taken
-            disk = os.statvfs(self._folder)
-            if disk.f_bavail * disk.f_frsize < size + self._reserve or (disk.f_files and disk.f_favail < 1000):
-                raise Unavailable(
-                    f"the disk of the image repository is full but for the {self._reserve >> 20} MiB that stay free",
-                    where=self._what,
-                    hint="make room: strata image gc",
-                )
+            require_room(self._folder, size, self._what, HINT)
 
 
 def may_grow_to(packed: int) -> int:

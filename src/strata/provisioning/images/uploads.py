@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-import shutil
 import time
 from pathlib import Path
 
 from strata.core.errors import BadRequest, Conflict, NotFound, Unavailable
-from strata.provisioning.images.room import RESERVE
+from strata.fleet.disk import require_room
+from strata.provisioning.images.room import HINT
 from strata.provisioning.images.shelf import Shelf
 
 MOST_BYTES = 64 << 30
@@ -66,8 +66,7 @@ def _write(path: Path, offset: int, data: bytes) -> int:
         raise Conflict(f"{size} bytes are there, and this piece begins at {offset}", revision=size, where="offset")
     if offset + len(data) > MOST_BYTES:
         raise BadRequest(f"more than {MOST_BYTES >> 30} GiB", where="upload")
-    if shutil.disk_usage(path.parent).free < len(data) + RESERVE:
-        raise Unavailable("the disk of the image repository is full", where="upload", hint="strata image gc")
+    require_room(path.parent, len(data), "upload", HINT)
     with path.open("r+b") as file:
         file.seek(offset)
         file.write(data)

@@ -58,13 +58,16 @@ class Soundness:
         stamp = self._stamp(digest)  # before: what changes meanwhile is looked at again
         if not any(stamp):
             self._found[digest] = (stamp, ("it is not there",))
+            self._alarm(Alarm(kind="minos-refused", message="it is gone", about=digest, severity="ok"))
             return
         try:
             problems = tuple(await asyncio.to_thread(self._read, digest))
         except NotFound:  # taken away meanwhile: nothing is known of it
             return
         self._found[digest] = (stamp, problems)
-        if problems:
+        if not problems:
+            self._alarm(Alarm(kind="minos-refused", message="it is as it was signed", about=digest, severity="ok"))
+        else:
             what = "; ".join(problems)
             log.error("a minimal OS is not as it was signed", extra={"build": digest, "problems": what})
             message = f"minOS {digest} is not booted any more: {what} ({_HINT})"

@@ -10,7 +10,6 @@ import asyncio
 import hashlib
 import logging
 import os
-import shutil
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ import msgspec
 
 from strata.core.errors import Corrupt, StrataError, Unavailable
 from strata.fleet.alarm import Alarm, AlarmSink
+from strata.fleet.disk import require_room
 from strata.provisioning.images.release import CHUNK
 from strata.provisioning.replication.files import PIECE, SILENCE
 
@@ -33,8 +33,6 @@ SHUNNED = 600.0
 """Seconds for which a source is not asked again for a file that it gave wrongly."""
 ASKED_LAST = 60.0
 """Seconds for which others are asked before a source that failed."""
-SPARE = 1 << 30
-"""Bytes of the disk that copies leave free."""
 _AGAIN = 1 << 20
 """Bytes that are hashed at once."""
 
@@ -115,7 +113,6 @@ class Copier:
         *,
         rate: float = RATE,
         silence: float = SILENCE,
-        spare: int = SPARE,
         piece: int = PIECE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -123,7 +120,6 @@ class Copier:
         self._alarm = alarm
         self._pace = Pace(rate)
         self._silence = silence
-        self._spare = spare
         self._piece = piece
         self._clock = clock
         self._shunned: dict[tuple[str, str], float] = {}
@@ -159,7 +155,8 @@ class Copier:
         done, offset = await asyncio.to_thread(_resumed, part, wanted, chunks)
         begun = offset
         if (wanted.size or 0) > offset:
-            await asyncio.to_thread(_require_room, part, (wanted.size or 0) - offset + self._spare)
+            needed = (wanted.size or 0) - offset
+            await asyncio.to_thread(require_room, part.parent, needed, part.name, "make room: strata image gc")
         while wanted.size is None or offset < wanted.size:
             length = self._piece if wanted.size is None else min(self._piece, wanted.size - offset)
             async with asyncio.timeout(self._silence):
@@ -220,8 +217,3 @@ def _are_chunks(data: bytes, chunks: bytes, offset: int) -> bool:
         if hashlib.sha256(view[start : start + CHUNK]).digest() != chunks[at : at + 32]:
             return False
     return True
-
-
-def _require_room(part: Path, size: int) -> None:
-    if shutil.disk_usage(part.parent).free < size:
-        raise Unavailable("the disk of this controller is too full for it", where=part.name, hint="strata image gc")

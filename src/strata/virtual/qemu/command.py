@@ -41,6 +41,7 @@ def command(
     told = [
         program, "-nodefaults", "-no-user-config", "-display", "none",
         "-name", f"{guest_mark(chassis, node.name)},process={node.name}",
+        "-S",  # it stands still until its line is connected: what firmware prints first would be lost
         # Never KVM: where it is half there, as in nested machines, it hangs.
         "-accel", f"tcg,tb-size={_TRANSLATED_MIB}", "-machine", "pc,graphics=off", "-cpu", "max",
         "-smp", "1", "-m", str(node.memory),

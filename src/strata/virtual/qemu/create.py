@@ -46,7 +46,11 @@ def create(options: Options) -> Description:
     check_host(uefi=bool(options.uefi))
     directory = options.directory.resolve()
     if network.exists(found.id) or (directory / description.FILE).exists():
-        raise Conflict("there is a virtual chassis already", where=str(directory), hint="strata virtual destroy")
+        raise Conflict(
+            "there is a virtual chassis already",
+            where=str(directory),
+            hint="strata virtual add adds machines to it; another one needs another folder",
+        )
     if directory.is_dir() and any(directory.iterdir()):
         raise Conflict("the folder is not empty", where=str(directory), hint="name one that is not there")
     try:
@@ -88,7 +92,25 @@ def start(directory: Path) -> None:
         time.sleep(0.02)
 
 
-class Destroyed(NamedTuple):
+def add(directory: Path, nodes: int, uefi: int) -> tuple[MachineDescription, ...]:
+    """Put more machines into the chassis, all off. Those that are there are not disturbed; their BMCs are away for a
+    moment."""
+    directory = directory.resolve()
+    before = description.read(directory)
+    check_host(uefi=bool(uefi))
+    found = description.extended(before, nodes, uefi)
+    more = found.nodes[len(before.nodes) :]
+    if network.exists(found.id):
+        network.plug(found, more)
+    _make_homes(directory, more)
+    description.write(directory, found)
+    for process in _servers(directory):
+        ps.stop(process, grace=_STOP_GRACE)
+    start(directory)
+    return more
+
+
+class Stopped(NamedTuple):
     """What became of a chassis."""
 
     stopped: tuple[int, ...]
@@ -97,8 +119,8 @@ class Destroyed(NamedTuple):
     """Pids of others' processes inside its namespace, which ends with the last of them."""
 
 
-def destroy(directory: Path) -> Destroyed:
-    """Take away the chassis of this folder, whatever is left of it: processes, network, folder."""
+def stop(directory: Path) -> Stopped:
+    """Stop the chassis of this folder: its machines, its own process, its network. ``start`` goes on with the rest."""
     check_root()
     directory = directory.resolve()
     chassis = chassis_id(directory)
@@ -110,9 +132,16 @@ def destroy(directory: Path) -> Destroyed:
         ps.stop(process, grace=0)
     left = network.inhabitants(namespace_name(chassis))
     network.remove(chassis)
+    return Stopped(tuple(process.pid for process in (*servers, *machines)), tuple(left))
+
+
+def destroy(directory: Path) -> Stopped:
+    """Take away the chassis of this folder, whatever is left of it: processes, network, folder."""
+    stopped = stop(directory)
+    directory = directory.resolve()
     if directory.is_dir() and not directory.is_symlink():
         _remove_folder(directory)
-    return Destroyed(tuple(process.pid for process in (*servers, *machines)), tuple(left))
+    return stopped
 
 
 def namespace(directory: Path) -> str:
@@ -163,8 +192,12 @@ def _make_folder(directory: Path, found: Description) -> None:
     secret = directory / description.PASSWORD
     secret.touch(mode=0o600)
     secret.write_text(secrets.token_urlsafe(24) + "\n", encoding="ascii")
-    for node in found.nodes:
-        (directory / description.NODES / node.name).mkdir(parents=True)
+    _make_homes(directory, found.nodes)
+
+
+def _make_homes(directory: Path, nodes: Iterable[MachineDescription]) -> None:
+    for node in nodes:
+        (directory / description.NODES / node.name).mkdir(parents=True, exist_ok=True)
 
 
 def _servers(directory: Path) -> list[ps.Process]:

@@ -147,22 +147,40 @@ def write(directory: Path, description: Description) -> None:
     scratch.replace(directory / FILE)
 
 
+def extended(found: Description, nodes: int, uefi: int) -> Description:
+    """The same chassis with so many nodes more, the last ``uefi`` of them with UEFI; as large as its last one."""
+    there = len(found.nodes)
+    if there + nodes > MOST_NODES:
+        raise BadRequest(f"{there} nodes are there, and {MOST_NODES} is the most", where="nodes")
+    if not 0 <= uefi <= nodes:
+        raise BadRequest(f"{uefi} of {nodes} nodes cannot have UEFI firmware", where="uefi")
+    network, memory = IPv4Network(found.network), found.nodes[-1].memory
+    _check_addresses(network, there + nodes)
+    numbers = range(there + 1, there + nodes + 1)
+    more = (_node(i, "uefi" if i > numbers[-1] - uefi else "bios", memory, found.id, network) for i in numbers)
+    return msgspec.structs.replace(found, nodes=(*found.nodes, *more))
+
+
 def _nodes(options: Options, chassis: str, network: IPv4Network) -> Iterator[MachineDescription]:
-    own = int(chassis, 16) & 0xFFFF
     for i in range(1, options.nodes + 1):
-        name = f"n{i:04d}"
-        digest = blake2b(f"{chassis}/{name}".encode(), digest_size=16).digest()
-        yield MachineDescription(
-            name=name,
-            firmware="uefi" if i > options.nodes - options.uefi else "bios",
-            memory=options.memory,
-            mac=f"52:54:00:{own >> 8:02x}:{own & 255:02x}:{i:02x}",
-            address=str(network[FIRST_ADDRESS + i]),
-            uuid=str(UUID(bytes=digest, version=4)),
-            serial=f"SV{chassis.upper()}{i:04d}",
-            tap=f"tap{i}",
-            bmc=f"http://127.0.0.1:{PORT}/bmc/{name}",
-        )
+        firmware: Firmware = "uefi" if i > options.nodes - options.uefi else "bios"
+        yield _node(i, firmware, options.memory, chassis, network)
+
+
+def _node(i: int, firmware: Firmware, memory: int, chassis: str, network: IPv4Network) -> MachineDescription:
+    own, name = int(chassis, 16) & 0xFFFF, f"n{i:04d}"
+    digest = blake2b(f"{chassis}/{name}".encode(), digest_size=16).digest()
+    return MachineDescription(
+        name=name,
+        firmware=firmware,
+        memory=memory,
+        mac=f"52:54:00:{own >> 8:02x}:{own & 255:02x}:{i:02x}",
+        address=str(network[FIRST_ADDRESS + i]),
+        uuid=str(UUID(bytes=digest, version=4)),
+        serial=f"SV{chassis.upper()}{i:04d}",
+        tap=f"tap{i}",
+        bmc=f"http://127.0.0.1:{PORT}/bmc/{name}",
+    )
 
 
 def _link(chassis: str) -> HostLink:
@@ -186,5 +204,9 @@ def _check(options: Options) -> None:
         network = IPv4Network(options.network)
     except ValueError as error:
         raise BadRequest(f"not a network: {error}", where="network", hint="such as 10.77.0.0/24") from None
-    if network.num_addresses < FIRST_ADDRESS + options.nodes + 2:
-        raise BadRequest(f"{network} has too few addresses for {options.nodes} nodes", where="network")
+    _check_addresses(network, options.nodes)
+
+
+def _check_addresses(network: IPv4Network, nodes: int) -> None:
+    if network.num_addresses < FIRST_ADDRESS + nodes + 2:
+        raise BadRequest(f"{network} has too few addresses for {nodes} nodes", where="network")

@@ -144,6 +144,8 @@ def short(path: Path) -> Iterator[str]:
 CONTROL, LINE, LOG, PROCESS = "control.socket", "line.socket", "qemu.log", "qemu.process"
 """Names in a node's folder."""
 _KILL_PATIENCE = 20.0
+_LAST_WORDS = 1.0
+"""Seconds for one that is ending to say why."""
 
 
 class Machine:
@@ -324,6 +326,9 @@ class Machine:
                 started.save(self.home / PROCESS)
                 await self._connect(life)
             except (OSError, StrataError) as error:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_LAST_WORDS):
+                        await life.ended.wait()
                 await self._kill()
                 raise DeviceError(f"QEMU did not start: {self._last_words() or error}", node=self.node.name) from None
         finally:
@@ -354,6 +359,7 @@ class Machine:
         self._qmp = qmp
         with short(self.home / LINE) as path:
             await self.serial.connect(path)
+        await qmp.ask("cont")  # it was started standing still; one that runs goes on
         if not life.look():
             raise DeviceError("it ended", node=self.node.name)
 

@@ -9,14 +9,14 @@ import ctypes
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import TypeVar
 
 from strata.core.errors import Conflict, Unavailable
-from strata.virtual.qemu.description import Description, link_device, namespace_name
+from strata.virtual.qemu.description import Description, MachineDescription, link_device, namespace_name
 
 _NAMESPACES = Path("/run/netns")
 _NEW_NETWORK = 0x40000000
@@ -43,8 +43,7 @@ def make(found: Description) -> None:
         f"addr add {found.server6}/64 dev {found.bridge} nodad",
         f"link set {found.bridge} up",
     ]
-    for node in found.nodes:
-        inside += [f"tuntap add dev {node.tap} mode tap", f"link set {node.tap} master {found.bridge} up"]
+    inside += _plugs(found.bridge, found.nodes)
     if found.link is not None:
         cable = f"link add {found.link.device} type veth peer name host0 netns {found.namespace}"
         outside = [cable, f"addr add {found.link.host}/30 dev {found.link.device}", f"link set {found.link.device} up"]
@@ -53,6 +52,16 @@ def make(found: Description) -> None:
     _ip("-n", found.namespace, "-batch", "-", text="\n".join(inside))
     # Nodes talk to the server and to each other. A namespace may begin with what this machine was told to do.
     _run([*prefix_of(found.namespace), "sh", "-c", "echo 0 > /proc/sys/net/ipv4/ip_forward"])
+
+
+def plug(found: Description, nodes: Sequence[MachineDescription]) -> None:
+    """Give more nodes a place on the bridge."""
+    _ip("-n", found.namespace, "-batch", "-", text="\n".join(_plugs(found.bridge, nodes)))
+
+
+def _plugs(bridge: str, nodes: Sequence[MachineDescription]) -> list[str]:
+    made = [(f"tuntap add dev {node.tap} mode tap", f"link set {node.tap} master {bridge} up") for node in nodes]
+    return [line for lines in made for line in lines]
 
 
 def remove(chassis: str) -> None:

@@ -59,7 +59,7 @@ async def _enclosure(call: Call, node: str) -> Json:
     path = ids.enclosure(node)
     managers = [link(f"{ids.MANAGERS}/{ids.SERVICE_MANAGER}")]
     if hardware is not None:
-        managers.append(link(ids.manager(hardware.controller)))
+        managers.append(link(ids.manager(hardware.bmc)))
     links: Json = {"ComputerSystems": [link(ids.system(node))], "ManagedBy": managers}
     if home := _home(view.location):
         links["ContainedBy"] = link(ids.place(home))

@@ -70,9 +70,7 @@ async def _outlets(call: Call) -> dict[str, ComponentView]:
     return ids.by_last_part(
         part
         for part in await _all(call)
-        if part.kind == "outlet"
-        and part.controller == pdu.controller
-        and (part.parent == pdu.id or part.id.startswith(f"{pdu.id}/"))
+        if part.kind == "outlet" and part.bmc == pdu.bmc and (part.parent == pdu.id or part.id.startswith(f"{pdu.id}/"))
     )
 
 

@@ -74,7 +74,7 @@ async def system(call: Call) -> Json:
     path = ids.system(view.name)
     managers = [link(f"{ids.MANAGERS}/{ids.SERVICE_MANAGER}")]
     if hardware is not None:
-        managers.append(link(ids.manager(hardware.controller)))
+        managers.append(link(ids.manager(hardware.bmc)))
     found = resource(
         path,
         "ComputerSystem",

@@ -10,7 +10,8 @@ from strata.api.rights import answers, needs
 from strata.api.services import Asked, DocumentPath
 from strata.core.errors import BadRequest
 from strata.core.texts import Out
-from strata.fleet.desires.records import ApplyReport, ApplyRequest, DocumentSpec, DocumentView
+from strata.fleet.desires.bundles import BundleRequest
+from strata.fleet.desires.records import ApplyReport, DocumentSpec, DocumentView
 from strata.fleet.desires.service import DesireService
 
 _TAG = "documents"
@@ -58,8 +59,9 @@ async def delete_document(request: AnyRequest, ask: Asked, name: DocumentPath) -
 
 
 @post("/v1/apply", tags=[_TAG], status_code=200, **needs("change", "document", 404, 409, body=True))
-async def apply_documents(ask: Asked, data: JSONBody[ApplyRequest]) -> ApplyReport:
-    """Make the documents be these (with `prune`: only these), all or nothing. `dry_run`: only say what would change."""
+async def apply_documents(ask: Asked, data: JSONBody[BundleRequest]) -> ApplyReport:
+    """Make the documents be these (with `prune`: only these), and nodes and groups what is said of them: all, or
+    nothing. `dry_run`: check it all, and only say what would change."""
     names = [document.name for document in data.documents]
     if len(set(names)) != len(names):
         raise BadRequest("a document is there twice", where=next(n for n in names if names.count(n) > 1))

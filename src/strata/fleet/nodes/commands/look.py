@@ -197,12 +197,15 @@ def _interface(one: Json) -> str:
 
 def _variable(name: str, fact: Json | None, want: Json | None) -> tuple[str, ...]:
     seen = f"{span(fact['age'])} ago" if fact and fact.get("age") is not None else "-"
+    value = fact["value"] if fact else "unknown"
+    if fact and fact.get("detail"):
+        value = f"{value} ({fact['detail']})"
     author = "-"
     if want:
         author = want["author"] + ("" if want["origin"] == "node" else f" ({want['origin']})")
     return (
         name,
-        fact["value"] if fact else "unknown",
+        value,
         "|".join(want["values"]) if want else "-",
         seen,
         (fact.get("source") if fact else "") or "-",
@@ -320,7 +323,7 @@ def history(
     limit: int,
     view: ls.Listing,
 ) -> None:
-    """Show how a node's facts changed, or what they were at some time.
+    """Show how a node's facts changed and what people did about it, or what the facts were at some time.
 
     \b
     Example: strata node history n0042 --since 1h

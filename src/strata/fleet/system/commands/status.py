@@ -35,9 +35,13 @@ def status(session: Session, as_json: bool) -> None:
     for shard in found["shards"]:
         leader = shard["leader"] or "nobody"
         leaders[leader] = leaders.get(leader, 0) + 1
+    unled, as_of = found.get("unled", 0), found.get("as_of")
+    old = f"; what is shown of them is as of {span(time.time() - as_of)} ago" if as_of else ""
     out.fields(
         (
+            *(("trouble", trouble) for trouble in found["troubles"]),
             ("nodes", found["nodes"]),
+            ("not looked after", f"{many(unled, 'node')}{old}" if unled else ""),
             ("brakes", f"{many(found['freezes'], 'freeze')}, {many(found['holds'], 'hold')}"),
             *((("canaries", canaries),) if (canaries := _canaries(found)) else ()),
             ("engine", ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in found["queue"].items())),

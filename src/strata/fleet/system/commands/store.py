@@ -143,5 +143,5 @@ def _refuse_while_running(session: Session) -> None:
     raise Conflict(
         "a service is running in this state directory",
         where=str(socket),
-        hint="stop it first with SIGTERM; 'strata down' would remove the directory, backups and all",
+        hint="stop it first: with SIGTERM, or with 'strata stop' where 'strata up' started it",
     )

@@ -170,7 +170,7 @@ class IpmiStore:
 
 
 def own(found: Sequence[Sensor | FruLocator]) -> Sensors:
-    """Those that the BMC has itself. The repository of one in a chassis also tells of other controllers' sensors and
+    """Those that the BMC has itself. The repository of one in a chassis also tells of other BMCs' sensors and
     FRUs: asked for by their numbers, the BMC would answer with its own. One that goes by another address than a BMC's
     has none at that, and all are taken for its own."""
     at = {one.owner for one in found if isinstance(one, Sensor)} or {one.owner for one in found}

@@ -209,7 +209,7 @@ def _sole_managers(
 
 def _all_of_one(system: str, body: Json, chassis: Bodies) -> list[str]:
     """All chassis where there is one system. With one of the same id the enclosure around it may hold other nodes,
-    behind other controllers."""
+    behind other BMCs."""
     named = [path for path, one in chassis.items() if _id(path, one) == _id(system, body)]
     if len(named) != 1:
         return list(chassis)
