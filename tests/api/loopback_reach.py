@@ -114,7 +114,8 @@ def write_networks(directory: Path) -> Path:
 
 @asynccontextmanager
 async def loopback_layers(fleet: Fleet, server: str) -> AsyncIterator[None]:
-    """The hardware, provisioning and power layers, and the rooms of the platform, on ``fleet``, with the simulated BMCs at ``server``; it runs then."""
+    """The hardware, provisioning and power layers and the platform's rooms on ``fleet``, with the simulated BMCs at
+    ``server``; it runs then."""
     settings = fleet.settings
     with (
         mock.patch.object(boot, "DhcpService", _NoDhcp),

@@ -75,7 +75,8 @@ FORMS = {
     r"^[0-9a-f]{7,64}": f"a commit is 7 to 64 of {_HEX}, as 'strata config status' shows it",
     r"^[A-Za-z0-9][A-Za-z0-9_./+-]{0,199}": "a branch is letters, digits, '-', '_', '.', '/' and '+', first a letter "
     "or digit, such as main",
-    r"^([A-Za-z0-9][A-Za-z0-9_.-]{0,62})?": f"a system is {_NAME_RULE}, first a letter or digit, such as prod; or empty",
+    r"^([A-Za-z0-9][A-Za-z0-9_.-]{0,62})?": f"a system is {_NAME_RULE}, first a letter or digit, such as prod; or it "
+    "is empty",
     # columns
     r"^[a-z_]+(,[a-z_]+)*": "must be fields with commas between them, such as name,state",
     r"^(-?[a-z_]{1,20})?": "must be a field, with '-' before it for the other way round, such as -watts",
