@@ -75,6 +75,7 @@ bench: setup  ## Benchmarks; each prints one JSON object
 	$(PY) bench/converge.py --nodes 10000 --json
 	$(PY) bench/converge.py --nodes 100000 --json
 	$(PY) bench/converge.py --nodes 10000 --sockets --json
+	$(PY) bench/fleet.py --nodes 20000 --json
 	$(PY) bench/hardware.py --json
 	$(PY) bench/hardware.py --discover 10000 --json
 	$(PY) bench/plan.py --nodes 100000 --json

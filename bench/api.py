@@ -4,7 +4,8 @@
 
 The whole daemon runs in a process of its own with a simulated fleet that is ready and being watched over. Doors: the
 local socket, and TLS through the front door (nginx) with a bearer token. nginx for comparison has one worker and the
-same doors. ``cpu_us``: processor time of the server (and its front door) for one request, which no client can distort.
+same doors; ``one_node_ratio`` and ``list_100_ratio`` are our rates over its. ``cpu_us``: processor time of the server
+(and its front door) for one request, which no client can distort.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from fleet import GOAL, simulator
+from controlled import GOAL, simulator
 from load import Door, Load, ask, load, request
-from measure import Figures, arguments, child, cpu_seconds, main, peak_mb, say, scratch, show, wait_until
+from measure import Figures, arguments, child, cpu_seconds, family, main, peak_mb, say, scratch, show, wait_until
 
-KINDS = {"node_get": "/v1/nodes/n00500", "list": "/v1/nodes?select=%40gpu&limit=100"}
+KINDS = {"one_node": "/v1/nodes/n00500", "list_100": "/v1/nodes?select=%40gpu&limit=100"}
 """What is measured: one node, and a filtered list of up to a hundred."""
 
 
@@ -86,7 +87,7 @@ def _measure(given: argparse.Namespace, directory: Path, daemon: subprocess.Pope
     token = json.loads(ask(admin, request("POST", "/v1/auth/tokens", body=body)).body)["token"]
     tls = ssl.create_default_context(cafile=state / "ca" / "ca.crt")
     port = int((state / "url").read_text().strip().rpartition(":")[2])
-    strata = Contestant({"": admin, "tls_": Door(("localhost", port), tls)}, tuple(_family(daemon.pid)))
+    strata = Contestant({"": admin, "tls_": Door(("localhost", port), tls)}, tuple(family(daemon.pid)))
     bodies = {kind: ask(admin, request("GET", path)).body for kind, path in KINDS.items()}
     figures: Figures = {"nodes": given.nodes, "connections": given.connections, "seconds_per_phase": given.seconds}
     figures |= {f"{kind}_bytes": len(body) for kind, body in bodies.items()}
@@ -118,8 +119,8 @@ def _figures(name: str, ours: tuple[Load, float], theirs: tuple[Load, float]) ->
         found[f"{who}_p99_ms"] = measured.p99_ms
         found[f"{who}_cpu_us"] = cpu * 1e6
         found[f"{who}_client_cores"] = measured.client_cores
-    found[f"{name}_ratio_to_nginx"] = ours[0].rate / theirs[0].rate
-    found[f"{name}_p99_ratio_to_nginx"] = ours[0].p99_ms / theirs[0].p99_ms
+    found[f"{name}_ratio"] = ours[0].rate / theirs[0].rate
+    found[f"{name}_p99_ratio"] = ours[0].p99_ms / theirs[0].p99_ms
     return found
 
 
@@ -142,14 +143,6 @@ def _bring_to_ready(door: Door, count: int) -> None:
         time.sleep(0.1)
 
 
-def _family(pid: int) -> Iterator[int]:
-    """A process and all below it."""
-    yield pid
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for below in (task / "children").read_text().split():
-            yield from _family(int(below))
-
-
 @contextlib.contextmanager
 def _nginx(directory: Path, bodies: dict[str, bytes], ca: Path, tls: ssl.SSLContext) -> Iterator[Contestant]:
     """nginx with one worker that serves files of the same sizes, on a local socket and with TLS."""
@@ -169,11 +162,11 @@ def _nginx(directory: Path, bodies: dict[str, bytes], ca: Path, tls: ssl.SSLCont
 
         def up() -> bool:
             with contextlib.suppress(OSError):
-                return all(ask(door, request("GET", "/list")).status == 200 for door in doors.values())
+                return all(ask(door, request("GET", "/list_100")).status == 200 for door in doors.values())
             return False
 
         wait_until("nginx", up, process)
-        yield Contestant(doors, tuple(_family(process.pid)))
+        yield Contestant(doors, tuple(family(process.pid)))
 
 
 def _config(directory: Path, path: Path, port: int, ca: Path) -> str:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fleet import GOAL, controlled, describe, in_process
+from controlled import GOAL, controlled, describe, in_process
 from measure import Figures, arguments, child, main, peak_mb, say, scratch, show, wait_until
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import uvloop
-from fleet import GOAL, LIFTED, MUTATIONS, all_ready, controlled, describe, in_process, over_sockets, simulator
+from controlled import GOAL, LIFTED, MUTATIONS, all_ready, controlled, describe, in_process, over_sockets, simulator
 from measure import Figures, Gauge, arguments, cpu_seconds, main, own_peak_mb, peak_mb, say, scratch, show
 
 from strata.core.driver import Driver

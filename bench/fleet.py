@@ -1,158 +1,179 @@
-"""A whole controller over a simulated fleet, for benchmarks: SQLite store, history, leadership, intents, everything.
+"""What ``strata up --simulated`` runs, whole, over sockets: how soon a fleet is ready, what people feel meanwhile.
 
-The budget ``bmc-rate`` (starts a second over all controllers) is lifted, so that the engine is measured and not its
-brake. All other budgets stand.
+    .venv/bin/python bench/fleet.py --nodes 20000 --json
+    (ulimit -n 20000; .venv/bin/python bench/fleet.py --nodes 20000 --json)
+
+Service, simulator and front door are processes of their own on this machine. While the fleet comes up, the status is
+asked for again and again, each time over a new connection, and once the fleet is frozen and thawed. ``idle_cores`` is
+the service's own (with its front door) over half a minute that begins a minute after the last node was ready.
 """
 
 from __future__ import annotations
 
-import asyncio
+import argparse
 import contextlib
 import json
+import os
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
-import numpy as np
-from measure import child
+from load import Door, ask, request
+from measure import Figures, arguments, child, cpu_seconds, family, main, peak_mb, percentile, say, scratch, show
 
-from strata.core.driver import Driver
-from strata.core.model import Model
-from strata.daemon.settings import Settings
-from strata.fleet.controller.controller import Controller
-from strata.fleet.registry.edits import Edits
-from strata.fleet.registry.registry import Registry
-from strata.fleet.settings import LeadershipSettings
-from strata.hardware.bmc.bmcs import Bmcs
-from strata.hardware.bmc.driver import BmcDriver
-from strata.hardware.bmc.redfish.client import Credentials, RedfishClient
-from strata.hardware.model import LAYER as HARDWARE
-from strata.platform.model import LAYER as PLATFORM
-from strata.provisioning.model import LAYER as PROVISIONING
-from strata.store.audit import Ledger
-from strata.store.sqlite import SqliteStore
-from strata.virtual.bmc.server import SIMULATED_ACCOUNT
-from strata.virtual.fleet.agents import AgentDriver
-from strata.virtual.fleet.driver import sim_drivers
-from strata.virtual.fleet.faults import Timing
-from strata.virtual.fleet.names import simulated_groups, simulated_nodes
-from strata.virtual.fleet.nodes import SimNodes
+from strata.cli.up.background import SERVICE, SIMULATOR
+from strata.core.host import process as ps
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
-from support.rooms import OpenFleet
-
-GOAL = {"power": "on", "os": "up", "image": "v1", "personality": "active", "config": "r1", "workload": "in"}
-"""What every node is to become."""
-
-MUTATIONS = ("power-on", "boot", "enrol", "load-image", "start-personality", "configure", "join-workload")
-"""The way there from a node that is off."""
-
-LIFTED = "bmc-rate"
+PAUSE = 0.1
+"""Seconds between two questions."""
+FREEZE_AT = 0.1
+"""The part of the fleet that is ready when it is frozen for a moment."""
 
 
-def model() -> Model:
-    """The built-in model without the lifted budget."""
-    budgets = tuple(budget for budget in HARDWARE.budgets if budget.name != LIFTED)
-    return Model.of(msgspec.structs.replace(HARDWARE, budgets=budgets), PROVISIONING, PLATFORM)
+def run() -> None:
+    """Measure and show."""
+    parser = arguments(__doc__)
+    parser.add_argument("--nodes", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--time-scale", type=float, default=20.0, help="how fast simulated nodes boot")
+    parser.add_argument("--settle", type=float, default=60.0, help="seconds between ready and idle")
+    parser.add_argument("--idle", type=float, default=30.0, help="seconds for which it is watched then")
+    parser.add_argument("--limit", type=float, default=900.0, help="seconds after which to give up")
+    given = parser.parse_args()
+    if given.nodes < 10:
+        parser.error("--nodes: at least 10")
+    with scratch() as directory:
+        show(_measure(given, directory / "s"), as_json=given.json)
 
 
-async def describe(directory: Path, count: int, bmc_base: str = "") -> float:
-    """Write ``count`` nodes and their groups into a new store in ``directory``; how long the nodes took."""
-    store = SqliteStore(directory / "strata.db")
-    try:
-        registry = Registry(store, model())
-        edits = Edits(registry, Ledger(store))
-        await registry.load()
-        nodes = simulated_nodes(count, bmc_base=bmc_base)
-        begun = time.perf_counter()
-        results = await edits.create_nodes(nodes, "bench")
+def _measure(given: argparse.Namespace, state: Path) -> Figures:
+    with _brought_up(given, state) as (up, begun):
+        person = Person(state, given.nodes, quiet=given.json)
+        person.start()
+        code = up.wait()
         took = time.perf_counter() - begun
-        if not all(result.ok for result in results):
-            raise SystemExit(f"not created: {next(result for result in results if not result.ok)}")
-        await registry.load()
-        for group in simulated_groups(nodes):
-            members = registry.indices_of(np.concatenate([np.arange(a, b + 1) for a, b in group.members]))
-            await edits.put_group(group.name, members, "bench")
-    finally:
-        await store.close()
-    return took
-
-
-@contextlib.asynccontextmanager
-async def controlled(
-    directory: Path, drivers: Mapping[str, Driver], seed: int = 0, lease: float = 10.0
-) -> AsyncIterator[OpenFleet]:
-    """A controller that starts on the store in ``directory`` and knows no fact yet."""
-    store = SqliteStore(directory / "strata.db")
-    try:
-        leadership = LeadershipSettings(lease=lease, renew_every=lease * 0.3)
-        controller = Controller(
-            store,
-            model(),
-            drivers,
-            name="bench",
-            history=directory / "history.db",
-            leadership=leadership,
-            seed=seed,
-        )
-        service = OpenFleet(controller, Settings(state_dir=directory))
-        await controller.start()
-        try:
-            yield service
-        finally:
-            await service.operations.close()
-            await controller.stop()
-    finally:
-        await store.close()
-
-
-async def all_ready(service: OpenFleet, limit: float) -> None:
-    """Wait until every node is at its goal."""
-    begun = time.monotonic()
-    count = len(service.registry)
-    while (counts := service.controller.counts())["ready"] != count:
-        if time.monotonic() - begun > limit:
-            late = int(np.flatnonzero(~service.view.state_mask("ready"))[0])
-            states = ", ".join(f"{number} {state}" for state, number in counts.items() if number)
-            raise SystemExit(f"after {limit:.0f} s: {states}; one of them: {service.view.why(late)}")
-        await asyncio.sleep(0.05)
-
-
-def in_process(count: int, seed: int) -> tuple[SimNodes, dict[str, Driver]]:
-    """Simulated nodes that take no time, and their drivers. Uids are those that ``describe`` gets: from 1 on."""
-    nodes = SimNodes(count, seed=seed, timing=Timing(scale=0))
-    begun = time.monotonic()
-    return nodes, dict(sim_drivers(nodes, lambda: time.monotonic() - begun, uids=np.arange(1, count + 1)))
+        person.end()
+        if code:
+            raise SystemExit(f"strata up ended with code {code}: {person.seen}")
+        service, simulator = (ps.load(state / name) for name in (SERVICE, SIMULATOR))
+        assert service is not None and simulator is not None
+        listed = _timed("node", "list", "--json", state=state)
+        say(f"ready after {took:.0f} s; idle now", quiet=given.json)
+        time.sleep(max(0.0, given.settle - listed))
+        pids, used, since = list(family(service.pid)), 0.0, time.perf_counter()
+        used = sum(map(cpu_seconds, pids))
+        time.sleep(given.idle)
+        idle = (sum(map(cpu_seconds, pids)) - used) / (time.perf_counter() - since)
+        return {
+            "nodes": given.nodes,
+            "up_s": took,
+            "rss_mb": peak_mb(service.pid),
+            "files": person.files,
+            "files_allowed": _allowed(service.pid),
+            "idle_cores": idle,
+            "status_p50_s": percentile(person.times, 0.5),
+            "status_p99_s": percentile(person.times, 0.99),
+            "status_max_s": person.times[-1],
+            "freeze_s": person.froze,
+            "list_json_s": listed,
+            "service_cpu_s": cpu_seconds(service.pid),
+            "simulator_cpu_s": cpu_seconds(simulator.pid),
+            "simulator_rss_mb": peak_mb(simulator.pid),
+            "seed": given.seed,
+        }
 
 
 @contextlib.contextmanager
-def simulator(count: int, seed: int, *, scale: float = 0.0) -> Iterator[tuple[str, int]]:
-    """The same nodes in a process of their own, behind sockets: its address and pid."""
-    command = [sys.executable, "-m", "strata.virtual.bmc.server"]
-    command += ["--nodes", str(count), "--seed", str(seed), "--scale", str(scale)]
-    with child(command, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        if not line:
-            raise SystemExit("the simulator did not start")
-        yield json.loads(line)["address"], process.pid
+def _brought_up(given: argparse.Namespace, state: Path) -> Iterator[tuple[subprocess.Popen[bytes], float]]:
+    """``strata up`` at work, and when it began; all that it made is gone afterwards."""
+    options = ["--simulated", "--nodes", str(given.nodes), "--seed", str(given.seed), "--state-dir", str(state)]
+    options += ["--time-scale", str(given.time_scale), "--timeout", f"{given.limit:.0f}s"]
+    begun = time.perf_counter()
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL if given.json else None}
+    try:
+        with child([sys.executable, "-m", "strata.cli", "up", *options], **quiet) as up:
+            yield up, begun
+    finally:
+        _timed("down", "--delete", "--state-dir", str(state))
 
 
-@contextlib.asynccontextmanager
-async def over_sockets(address: str) -> AsyncIterator[dict[str, Driver]]:
-    """Drivers that reach the simulator at ``address``: Redfish for power, its gateway for agents."""
-    account = SIMULATED_ACCOUNT
-    async with contextlib.AsyncExitStack() as parts:
-        controllers = Bmcs(RedfishClient(Credentials(account.user, account.password)))
-        parts.push_async_callback(controllers.close)
-        bmc = BmcDriver(controllers)
-        parts.push_async_callback(bmc.close)
-        drivers: dict[str, Driver] = {"bmc": bmc}
-        for name in ("node", "workload"):
-            agent = AgentDriver(name, address, account)
-            parts.push_async_callback(agent.close)
-            drivers[name] = agent
-        yield drivers
+class Person(threading.Thread):
+    """Asks for the status from the first moment until it is told to end, and freezes the fleet once."""
+
+    def __init__(self, state: Path, nodes: int, *, quiet: bool) -> None:
+        super().__init__(daemon=True)
+        self.times: list[float] = []
+        """What each question took, in order of that once it has ended."""
+        self.froze = 0.0
+        self.files = 0
+        """The most that the service had open."""
+        self.seen: dict[str, int] = {}
+        self._state = state
+        self._nodes = nodes
+        self._quiet = quiet
+        self._over = threading.Event()
+
+    def end(self) -> None:
+        """No more questions."""
+        self._over.set()
+        self.join()
+        self.times.sort()
+        if not self.froze:
+            raise SystemExit("the fleet was never frozen: it was ready too soon")
+
+    def run(self) -> None:
+        door = Door(str(self._state / "admin.sock"))
+        while not self._over.wait(PAUSE):
+            begun = time.perf_counter()
+            try:
+                answer = ask(door, request("GET", "/v1/status"))
+            except (FileNotFoundError, ConnectionRefusedError):
+                continue  # it is not there yet
+            self.times.append(time.perf_counter() - begun)
+            self.seen = json.loads(answer.body)["by_state"]
+            ready = self.seen.get("ready", 0)
+            service = ps.load(self._state / SERVICE)
+            if service is not None:
+                self.files = max(self.files, len(os.listdir(f"/proc/{service.pid}/fd")))  # noqa: PTH208
+            if not self.froze and ready >= FREEZE_AT * self._nodes:
+                self._freeze(door)
+                say(f"frozen and thawed in {self.froze:.2f} s", quiet=self._quiet)
+
+    def _freeze(self, door: Door) -> None:
+        begun = time.perf_counter()
+        body = json.dumps({"scope": "fleet", "reason": "bench"}).encode()
+        answer = ask(door, request("POST", "/v1/freezes", body=body))
+        self.froze = time.perf_counter() - begun
+        if answer.status >= 300:
+            raise SystemExit(f"the fleet was not frozen: {answer}")
+        ask(door, request("DELETE", "/v1/freezes/fleet"))
+
+
+def _timed(*command: str, state: Path | None = None) -> float:
+    """How long a command of the command line takes, from its start to its end."""
+    environment = {**os.environ, **({"STRATA_STATE": str(state)} if state is not None else {})}
+    begun = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-m", "strata.cli", *command],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    if done.returncode:
+        raise SystemExit(f"strata {' '.join(command)}: {done.stderr.decode(errors='replace')[-500:]}")
+    return time.perf_counter() - begun
+
+
+def _allowed(pid: int) -> int:
+    """Files that a process may open."""
+    for line in Path(f"/proc/{pid}/limits").read_text().splitlines():
+        if line.startswith("Max open files"):
+            return int(line.split()[3])
+    return 0
+
+
+if __name__ == "__main__":
+    main(run)

@@ -19,7 +19,7 @@ from pathlib import Path
 import aiohttp
 import numpy as np
 import uvloop
-from fleet import simulator
+from controlled import simulator
 from measure import Figures, Gauge, arguments, cpu_seconds, main, own_peak_mb, say, scratch, show
 
 from strata.core.driver import Batch

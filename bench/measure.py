@@ -64,6 +64,14 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
+def family(pid: int) -> Iterator[int]:
+    """A process and all below it."""
+    yield pid
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for below in (task / "children").read_text().split():
+            yield from family(int(below))
+
+
 def percentile(ordered: Sequence[float], part: float) -> float:
     """The value that ``part`` (0 to 1) of ``ordered`` do not exceed."""
     return ordered[min(len(ordered) - 1, int(part * len(ordered)))] if ordered else 0.0

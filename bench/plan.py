@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import uvloop
-from fleet import GOAL, LIFTED, all_ready, controlled, describe, in_process
+from controlled import GOAL, LIFTED, all_ready, controlled, describe, in_process
 from measure import Figures, arguments, main, own_peak_mb, say, scratch, show
 
 from strata.api.server import ApiServer

@@ -21,19 +21,29 @@ from strata.fleet.access.principal import Principal
 from strata.fleet.audit.service import AuditPage
 from strata.fleet.brakes.records import HoldPage, HoldView
 from strata.fleet.desires.records import (
+    Applied,
     ApplyReport,
     ApplyRequest,
     DesireChange,
     DesireResult,
     DesireView,
-    DocumentChange,
     DocumentSpec,
     DocumentView,
 )
 from strata.fleet.groups.records import GroupSpec, GroupView, MemberChange
 from strata.fleet.history.records import HistoryPage, PastView, TransitionView
 from strata.fleet.nodes.locations import ancestor_finder
-from strata.fleet.nodes.records import FactView, FoldedView, NodePage, NodeQuery, NodeSpec, NodeView, WhyView
+from strata.fleet.nodes.records import (
+    EncodedNode,
+    EncodedPage,
+    FactView,
+    FoldedView,
+    NodePage,
+    NodeQuery,
+    NodeSpec,
+    NodeView,
+    WhyView,
+)
 from strata.fleet.nodes.results import ManyResult, NodeResult
 from strata.fleet.operations.records import Operation, OperationPage
 from strata.fleet.plans.records import PlanReport, PlanRequest, PlanView
@@ -152,6 +162,11 @@ class FakeFacade:
         following = str(end) if end < len(found) else None
         return NodePage(items=tuple(found[begin:end]), next=following, total=len(found), revision=self.revision)
 
+    async def nodes_json(self, who: Principal, query: NodeQuery) -> EncodedPage:
+        page = await self.nodes_page(who, query)
+        items = tuple(msgspec.Raw(msgspec.json.encode(item)) for item in page.items)
+        return EncodedPage(items=items, next=page.next, total=page.total, revision=page.revision)
+
     async def nodes_folded(self, who: Principal, select: str, state: State | None) -> FoldedView:
         names = ",".join(self._select(who, select))
         return FoldedView(nodeset=names, total=len(self.nodes), by_state={"unknown": names}, revision=self.revision)
@@ -181,6 +196,10 @@ class FakeFacade:
 
     async def node(self, who: Principal, name: str) -> NodeView:
         return self._find(who, name)
+
+    def node_json(self, who: Principal, name: str) -> EncodedNode:
+        view = self._find(who, name)
+        return EncodedNode(msgspec.json.encode(view), view.revision, view.stamp)
 
     async def create_nodes(self, who: Principal, specs: Sequence[NodeSpec]) -> Sequence[NodeResult]:
         results = []
@@ -298,7 +317,7 @@ class FakeFacade:
             action = "changed" if spec.name in self.documents_ else "created"
             if not request.dry_run:
                 await self.put_document(who, spec, None)
-            changes.append(DocumentChange(name=spec.name, action=action, nodes=0))
+            changes.append(Applied(name=spec.name, action=action, nodes=0))
         return ApplyReport(changes=tuple(changes), dry_run=request.dry_run, revision=self.revision)
 
     # brakes

@@ -1,10 +1,11 @@
 """Stands in for ``strata serve`` in the tests of ``strata up``: the fake service in a process of its own.
 
-    stand_in_serve.py [--die | --deaf | --lingers] serve --state-dir DIR [--simulated N] ...
+    stand_in_serve.py [--die | --deaf | --lingers | --breaks] serve --state-dir DIR [--simulated N] ...
 
 Nodes converge a few at a time whenever somebody asks for the status; documents are kept when it is told to end.
 ``--die`` ends at once with a last word; ``--deaf`` does not heed SIGTERM and leaves a child of its own behind;
-``--lingers`` answers no more after SIGTERM, but stays until there is a file ``let-go``.
+``--lingers`` answers no more after SIGTERM, but stays until there is a file ``let-go``; with ``--breaks`` one node ends
+in a fault.
 """
 
 from __future__ import annotations
@@ -49,6 +50,10 @@ def main() -> int:
     with FakeServer(directory / "admin.sock") as fake:
         for number in range(int(arguments[arguments.index("--simulated") + 1]) if "--simulated" in arguments else 0):
             fake.add_node(f"n{number}", state="converging")
+        fake.why = {"state": "converging", "summary": "power-on is under way"}
+        if "--breaks" in arguments:
+            fake.nodes["n0"]["state"] = "faulted"
+            fake.why = {"state": "faulted", "summary": "power-on failed 5 times: the supply is dead"}
         kept = directory / "documents.json"
         fake.documents |= json.loads(kept.read_text()) if kept.exists() else {}
         (directory / "arguments").write_text("\n".join(arguments))

@@ -284,6 +284,19 @@ def test_a_fleet_that_does_not_get_there_in_time_is_exit_code_1(state: Path, run
     result = run("up", "--simulated", "--nodes", "50", "--no-tls", "--timeout", "0s")
     assert result.code == 1
     assert "converging" in result.lines[0]
+    assert "is converging: power-on is under way" in result.err
+    run("down", "--delete")
+
+
+def test_a_fleet_that_does_not_become_ready_is_a_failure_and_says_why(
+    state: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(monkeypatch, "--breaks")
+    result = run("up", "--simulated", "--nodes", "4", "--no-tls")
+    assert result.code == 1
+    assert "not all nodes are ready" in result.lines[0]
+    assert result.lines[0].endswith(": 3 ready, 1 faulted.")
+    assert "n0 is faulted: power-on failed 5 times: the supply is dead" in result.err
     run("down", "--delete")
 
 

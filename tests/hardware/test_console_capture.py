@@ -244,4 +244,15 @@ async def test_where_many_are_switched_on_only_so_many_are_waited_for(log: Conso
     await looked(capture)
     await capture.before_power(about(*(f"n{i}" for i in range(1000))))
     assert len(capture._running) == 3
+
+
+async def test_a_console_is_opened_only_when_its_turn_has_come(log: ConsoleLog) -> None:
+    fake, turns = FakeConsole(), asyncio.Semaphore(2)
+    nodes = {f"n{i}": "ipmi://a" for i in range(5)}
+    capture = ConsoleCapture(log, lambda address: fake, lambda: nodes, settings=QUICK, turn=turns.acquire)
+    await capture.start()
+    await until(lambda: fake.open == 2)
+    turns.release()
+    await until(lambda: fake.open == 3)
+    assert fake.opened == 3
     await capture.stop()

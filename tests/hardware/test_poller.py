@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -142,7 +142,12 @@ class Bench:
         return self.fleet.bmcs[f"http://{name}"]
 
     @asynccontextmanager
-    async def polling(self, mine: Callable[[str], bool] = lambda _: True, **settings: float) -> AsyncIterator[Poller]:
+    async def polling(
+        self,
+        mine: Callable[[str], bool] = lambda _: True,
+        turn: Callable[[float], Awaitable[None]] | None = None,
+        **settings: float,
+    ) -> AsyncIterator[Poller]:
         quick = {"fast": 0.01, "slow": 0.08, "per_second": 10_000.0, "silent_after": 2} | settings
         looker = Looker(
             self.fleet,  # type: ignore[arg-type]
@@ -151,7 +156,8 @@ class Bench:
             self.marks,
             troubles=self.troubles,
         )
-        poller = Poller(looker, self.events.extend, mine=mine, settings=PollSettings(**quick))  # type: ignore[arg-type]
+        chosen = PollSettings(**quick)  # type: ignore[arg-type]
+        poller = Poller(looker, self.events.extend, mine=mine, turn=turn, settings=chosen)
         await poller.know(self.sites)
         poller.start()
         try:
@@ -361,3 +367,17 @@ async def test_a_bmc_that_goes_while_it_is_subscribed_to_is_left_when_that_is_do
         assert bench.listener.left == [], "what the look makes is not there yet"
         bench.listener.goes_on.set()
         await until(lambda: bench.listener.left == ["http://n1"])
+
+
+async def test_a_look_waits_for_its_turn() -> None:
+    bench, turns = Bench("n1", "n2", "n3", "n4"), asyncio.Semaphore(2)
+
+    async def turn(cost: float) -> None:
+        assert cost > 1, "it is several requests"
+        await turns.acquire()
+
+    async with bench.polling(turn=turn, fast=60.0, slow=60.0) as poller:
+        await until(lambda: poller.looks == 2)
+        turns.release()
+        await until(lambda: poller.looks == 3)
+        assert turns.locked()

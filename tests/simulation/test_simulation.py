@@ -41,6 +41,8 @@ REGRESSIONS = {
     2039: "a row that two generations stood for was removed twice, and nothing was begun any more",
     647: "the world itself: a hold that was still on its way when all were released kept its node for ever",
     593: "a lead lost and regained between two steps forgot what was under way, and did it again",
+    31: "an edit whose note in the history had the very moment of another's was refused",
+    49: "nodes that were out of service with different steps ahead waited for each other",
     85: "what was under way when a shard was given back was counted by nobody",
 }
 """Every seed that ever found a bug, and what it was."""

@@ -15,7 +15,7 @@ import msgspec
 from litestar import Request, Response
 
 from strata.core.errors import BadRequest, Conflict, NotFound
-from strata.fleet.nodes.records import NodeView
+from strata.fleet.nodes.records import EncodedNode, NodeView
 
 AnyRequest = Request[Any, Any, Any]
 T = TypeVar("T")
@@ -58,7 +58,7 @@ def fleet_tag(revision: int) -> str:
     return f'W/"{revision}"'
 
 
-def node_tag(view: NodeView) -> str:
+def node_tag(view: NodeView | EncodedNode) -> str:
     """The entity tag of a node: its description's revision, then the stamp of everything else. Weak, as above."""
     return f'W/"{view.revision}-{view.stamp}"'
 

@@ -137,7 +137,48 @@ def _protocol_for(peers: Collection[int]) -> type[asyncio.Protocol]:
             if not self.refused:
                 super().connection_lost(exc)
 
+        def on_headers_complete(self) -> None:
+            answer = self._answered_at_once()
+            if answer is None:
+                super().on_headers_complete()
+                return
+            self.cycle = _ANSWERED  # type: ignore[assignment]  # uvicorn asks it whether the last request is over
+            self.transport.write(answer)
+            self.on_response_complete()
+
+        def _answered_at_once(self) -> bytes | None:
+            """The reply that needs no task; None where there is none, or where anything is out of the ordinary."""
+            if self.cycle is not None and not self.cycle.response_complete:
+                return None  # an earlier one is not answered yet
+            parser = self.parser
+            if (
+                parser.get_method() != b"GET"
+                or parser.get_http_version() != "1.1"
+                or not parser.should_keep_alive()
+                or parser.should_upgrade()
+                or self.expect_100_continue
+                or self.flow.write_paused
+                or not isinstance(self.app, Front)
+            ):
+                return None
+            return self.app.at_once(self.url, self.headers)
+
     return PeerChecked
+
+
+class _Answered:
+    """Stands for a request that is over."""
+
+    response_complete = True
+    disconnected = False
+
+    class message_event:  # noqa: N801 - uvicorn's name
+        @staticmethod
+        def set() -> None:
+            """Nobody waits."""
+
+
+_ANSWERED = _Answered()
 
 
 def peer_uid(sock: socket.socket) -> int:

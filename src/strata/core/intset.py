@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from strata.core.distinct import distinct
 from strata.core.errors import BadRequest
 
 Runs = tuple[tuple[int, int], ...]
@@ -27,7 +28,7 @@ def pack(members: npt.ArrayLike | Iterable[int]) -> Runs:
         return ()
     steps = np.diff(array)
     if (steps < 1).any():
-        array = np.unique(array)
+        array = distinct(array)
         steps = np.diff(array)
     breaks = np.flatnonzero(steps != 1)
     firsts = array[np.concatenate(([0], breaks + 1))]

@@ -10,7 +10,6 @@ import contextlib
 import fcntl
 import logging
 import os
-import resource
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
@@ -32,6 +31,7 @@ from strata.daemon.reload import Reload
 from strata.daemon.settings import Settings
 from strata.daemon.simulated import open_simulated
 from strata.daemon.upkeep import start_upkeep
+from strata.fleet import files
 from strata.fleet.access.authority import Authority
 from strata.fleet.controller.controller import Controller
 from strata.fleet.drivers.exec_driver import ExecDriver
@@ -51,16 +51,10 @@ def run(settings: Settings, read: Callable[[], Settings] | None = None) -> None:
     settings.check()
     settings.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     logs.setup(level=settings.logs.level, form=settings.logs.format)
-    _many_files()
+    files.allow_most()
     with _alone(settings.state_dir):
         way_out = enter(settings.provisioning.namespace)
         uvloop.run(_serve(settings, way_out, read))
-
-
-def _many_files() -> None:
-    """A connection is a file, and a large fleet has many: use all that we are allowed."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 @contextlib.contextmanager

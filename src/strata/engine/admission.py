@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from strata.core.column import Indices
+from strata.core.distinct import distinct, united
 from strata.core.model import Model, Mutation
 from strata.engine.budgets import Budgets, Demand
 from strata.engine.canaries import Canaries
@@ -83,7 +84,7 @@ class Admission:
         away = progress.alive & (progress.kind != Kind.READY) & (progress.kind != Kind.UNMANAGED)
         elsewhere = self._elsewhere(now)
         demand = Demand(self._busy(elsewhere), np.flatnonzero(away), self._standing, elsewhere, self._places)
-        steps = {number: able[progress.next[able] == number] for number in np.unique(progress.next[able]).tolist()}
+        steps = {number: able[progress.next[able] == number] for number in distinct(progress.next[able]).tolist()}
         # Who is out already goes on before others are taken out.
         for number in sorted(steps, key=lambda number: not self._places.any_held(steps[number])):
             nodes = steps[number]
@@ -170,10 +171,10 @@ class Admission:
         under_way = np.flatnonzero(self.progress.phase != Phase.IDLE)
         numbers = self.progress.mutation[under_way]
         busy = {
-            self._in_flight.mutations[n].name: under_way[numbers == n] for n in np.unique(numbers).tolist() if n >= 0
+            self._in_flight.mutations[n].name: under_way[numbers == n] for n in distinct(numbers).tolist() if n >= 0
         }
         for name, nodes in elsewhere.items():
-            busy[name] = np.union1d(busy.get(name, nodes), nodes)
+            busy[name] = united(busy.get(name, nodes), nodes)
         return busy
 
     def _elsewhere(self, now: float) -> dict[str, Indices]:
@@ -181,7 +182,7 @@ class Admission:
         for one in self._in_flight.foreign.values():
             # Long after it must have shown, the facts tell more than the intent.
             if now < one.heard + 2 * self.model.mutations[one.mutation].timeout:
-                found[one.mutation] = np.union1d(found.get(one.mutation, one.nodes), one.nodes)
+                found[one.mutation] = united(found.get(one.mutation, one.nodes), one.nodes)
         return found
 
     def _ask(self, number: int, nodes: Indices, now: float, asks: list[Ask]) -> None:

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from strata.core.column import Indices
+from strata.core.distinct import distinct, without
 from strata.core.model import Budget, Model
 from strata.engine.places import Places
 
@@ -128,7 +129,7 @@ class _Meter:
         places = demand.places
         if self.budget.unavailable:
             whole = nobody if places is None else places.serving(self.budget.name)
-            return np.setdiff1d(demand.unavailable, whole, assume_unique=True)
+            return without(demand.unavailable, whole)
         parts = [demand.busy[name] for name in self.mutations if name in demand.busy]
         if places is not None:
             parts.append(places.taken(self.budget.name))
@@ -137,7 +138,7 @@ class _Meter:
             ]
         if self.budget.standing:
             parts += [demand.standing(name) for name in self.mutations]
-        return np.unique(np.concatenate(parts)) if parts else nobody
+        return distinct(np.concatenate(parts)) if parts else nobody
 
 
 class Budgets:
@@ -199,7 +200,7 @@ class Budgets:
                 concerned = concerned[np.argsort(~np.isin(nodes[concerned], in_use), kind="stable")]
             if not meter.budget.unavailable:
                 # Somebody may have begun one of these before: it is charged here, and not twice.
-                in_use = np.setdiff1d(in_use, nodes[concerned], assume_unique=True)
+                in_use = without(in_use, nodes[concerned])
             moving = np.ones(len(in_use), dtype=bool)
             if places is not None:
                 moving = places.moving(name, in_use, demand.elsewhere.values())

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from strata.core.column import Indices
+from strata.core.distinct import distinct
 from strata.core.model import WANTED, Model, Mutation
 from strata.engine.decisions import Decider, Decision, Kind
 from strata.engine.in_flight import InFlight
@@ -58,7 +59,7 @@ class Canaries:
         """What is wanted of the nodes stands for something else since ``now``: what was seen before proves nothing."""
         self._progress.meant_since[nodes] = now
         for column in self._columns:
-            renewed = set(np.unique(column.goal[nodes]).tolist())
+            renewed = set(distinct(column.goal[nodes]).tolist())
             self._proved = {
                 (name, goal) for name, goal in self._proved if name != column.variable.name or goal not in renewed
             }
@@ -83,7 +84,7 @@ class Canaries:
             if not concerned.any():
                 continue
             nodes, way = wanting[concerned], way[concerned]
-            for goal in np.unique(column.goal[nodes]).tolist():
+            for goal in distinct(column.goal[nodes]).tolist():
                 members = np.flatnonzero(self._progress.alive & (column.goal == goal))
                 holds = column.satisfied(members) & (column.seen[members] > self._progress.meant_since[members])
                 mine = column.goal[nodes] == goal
@@ -160,7 +161,7 @@ class Canaries:
     def _first(self, nodes: Indices, may: Mask) -> int:
         """The one that failed least, is furthest on its way, and may begin now."""
         progress = self._progress
-        plans = {n: self._decider.decisions[n].plan.cost for n in np.unique(progress.decision[nodes]).tolist()}
+        plans = {n: self._decider.decisions[n].plan.cost for n in distinct(progress.decision[nodes]).tolist()}
         cost = np.array([plans[number] for number in progress.decision[nodes].tolist()])
         return int(nodes[np.lexsort((nodes, ~may[nodes], cost, progress.failures[nodes]))[0]])
 

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from strata.core.column import Codes, Column, Indices
+from strata.core.distinct import distinct
 from strata.core.model import OPEN_SYMBOLS, UNKNOWN, WANTED, Model
 from strata.core.redact import redact
 from strata.engine.effects import Change, Look, Seen, Told
@@ -321,7 +322,7 @@ class Facts:
         self._progress.touch(nodes[changed], Urgency.NEWS)
         lost: list[tuple[Indices, tuple[str, ...]]] = []
         new = column.last[nodes] != codes
-        for one in np.unique(source[new]).tolist():
+        for one in distinct(source[new]).tolist():
             some = new & (source == one)
             lost += self._record(name, nodes[some], codes[some], column.sources[one], implied=True)
         self._lose(lost, (), now)
@@ -448,7 +449,7 @@ class Facts:
         key = (((doing + 1).astype(np.int64) * width + old) * width + codes) * kinds + symbols
         key = key * 2 + again
         lost = []
-        for group in np.unique(key).tolist():
+        for group in distinct(key).tolist():
             members = nodes[key == group]
             rest, seen_again = divmod(group, 2)
             rest, symbol = divmod(rest, kinds)

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from strata.core.column import Indices
+from strata.core.distinct import distinct
 from strata.core.driver import Outcomes
 from strata.core.model import UNKNOWN, Model, Mutation
 from strata.core.state import Outcome
@@ -185,7 +186,7 @@ class InFlight:
         if not len(settling):
             return
         numbers = progress.mutation[settling]
-        for number in np.unique(numbers).tolist():
+        for number in distinct(numbers).tolist():
             nodes = settling[numbers == number]
             mutation = self.mutations[number]
             column = self.table.columns[mutation.variable]
@@ -226,7 +227,7 @@ class InFlight:
         """The lead of nodes is lost: what is under way goes on, for whoever leads next to end. Its intents stay."""
         progress = self.progress
         under_way = nodes[progress.phase[nodes] >= Phase.ACTING]
-        for generation in np.unique(progress.generation[under_way]).tolist():
+        for generation in distinct(progress.generation[under_way]).tolist():
             members = under_way[progress.generation[under_way] == generation]
             self._open.pop(generation, None)
             self._abandoned.append(generation)
@@ -259,7 +260,7 @@ class InFlight:
         """Where what failed has come about all the same, by itself or by somebody's hand, nothing is in the way."""
         progress = self.progress
         nodes = nodes[progress.failed[nodes] >= 0]
-        for number in np.unique(progress.failed[nodes]).tolist():
+        for number in distinct(progress.failed[nodes]).tolist():
             done = nodes[progress.failed[nodes] == number]
             done = done[self._reached(number, done)]
             faulted = done[progress.fault[done]]
@@ -434,7 +435,7 @@ class InFlight:
 
     def _chunks(self, nodes: Indices, most: int) -> Iterator[Indices]:
         shards = self.progress.shard[nodes]
-        for shard in np.unique(shards).tolist():
+        for shard in distinct(shards).tolist():
             members = nodes[shards == shard]
             for start in range(0, len(members), most):
                 yield np.sort(members[start : start + most])

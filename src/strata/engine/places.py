@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from strata.core.column import Indices
+from strata.core.distinct import united
 from strata.core.model import Model, Mutation
 from strata.engine.decisions import Decider, Kind
 from strata.engine.progress import Phase, Progress, Wait
@@ -88,7 +89,7 @@ class Places:
         taken = np.flatnonzero(progress.alive & (budget.held | asking | may))
         # What others do is known by what it has come to.
         others = np.flatnonzero(progress.alive & ~ours & (progress.kind == Kind.ACT) & ~progress.fault)
-        return np.union1d(taken, others[self._out(budget, others)]) if len(others) else taken
+        return united(taken, others[self._out(budget, others)]) if len(others) else taken
 
     def leading_up(self, name: str) -> frozenset[str]:
         """The mutations that take away what keeps a budget's own from being done."""

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from strata.core.column import Indices
+from strata.core.distinct import distinct, without
 from strata.core.model import Model
 from strata.engine.admission import Admission
 from strata.engine.canaries import Canaries
@@ -77,7 +78,7 @@ class Engine:
         self.places.give_back(nodes)
         self.progress.reset(nodes)
         self.in_flight.foreign = {
-            key: one._replace(nodes=np.setdiff1d(one.nodes, nodes)) for key, one in self.in_flight.foreign.items()
+            key: one._replace(nodes=without(one.nodes, nodes)) for key, one in self.in_flight.foreign.items()
         }
 
     def set_goal(self, variable: str, nodes: Indices, goals: Sequence[tuple[str, ...]], codes: Indices) -> None:
@@ -121,7 +122,7 @@ class Engine:
 
     def retry(self, nodes: Indices) -> None:
         """A person says that it works now: forgive the nodes, and the mutations that they wait for."""
-        for number in np.unique(self.progress.next[nodes]).tolist():
+        for number in distinct(self.progress.next[nodes]).tolist():
             if number >= 0:
                 self.in_flight.breakers[number].reset()
         self.clear_failures(nodes)
@@ -204,7 +205,7 @@ class Engine:
                 later = waits[waits > now]
                 if len(later):
                     soonest = min(soonest, float(later.min()))
-                for number in np.unique(progress.wait_on[wanting & (progress.wait == Wait.BUDGET)]).tolist():
+                for number in distinct(progress.wait_on[wanting & (progress.wait == Wait.BUDGET)]).tolist():
                     soonest = min(soonest, self.admission.budgets.next_room(number, now))
                 if (progress.wait[wanting] == Wait.STOPPED).any():
                     soonest = min(
@@ -264,7 +265,7 @@ class Engine:
         self._decided_act(nodes[kind == Kind.ACT], now)
         progress.wait[nodes[kind == Kind.STUCK]] = Wait.STUCK
         progress.wait[nodes[kind == Kind.LOOK]] = Wait.LOOKING
-        for number in np.unique(inverse[kind == Kind.LOOK]).tolist():
+        for number in distinct(inverse[kind == Kind.LOOK]).tolist():
             self.facts.schedule_look(nodes[inverse == number], chosen[number].observers, now)
 
     def _decided_ready(self, nodes: Indices, now: float) -> None:

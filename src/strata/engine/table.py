@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from strata.core.column import Codes, Column, Indices
+from strata.core.distinct import distinct
 from strata.core.model import ABSENT, UNKNOWN, WANTED, Model, Variable
 
 Mask = npt.NDArray[np.bool_]
@@ -113,7 +114,7 @@ class VariableColumns:
         fact, goal = self.fact[nodes], self.goal[nodes]
         word = self._goal_word[goal]
         held: Mask = (goal == 0) | ((fact == word) & (fact != 0))
-        for code in np.unique(goal[word == -1]).tolist():
+        for code in distinct(goal[word == -1]).tolist():
             accepted = [self.word_code(value) for value in self.goals[code]]
             held |= (goal == code) & np.isin(fact, accepted) & (fact != 0)
         return held

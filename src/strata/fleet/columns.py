@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from strata.core.distinct import distinct
+
 Mask = npt.NDArray[np.bool_]
 Indices = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
@@ -32,7 +34,7 @@ def grown(array: npt.NDArray[_T], size: int, fill: Any = 0) -> npt.NDArray[_T]:
 
 def indices(positions: list[int] | set[int]) -> Indices:
     """Sorted index array of ``positions``, each once."""
-    return np.unique(np.array(list(positions), dtype=np.int64)) if positions else NOBODY
+    return distinct(np.array(list(positions), dtype=np.int64)) if positions else NOBODY
 
 
 class Words:

@@ -19,6 +19,7 @@ from strata.core.errors import Denied, NotFound
 from strata.core.node import Node
 from strata.fleet.access.principal import Principal
 from strata.fleet.alarm import Alarm
+from strata.fleet.background import Background
 from strata.fleet.columns import Indices, Mask
 from strata.fleet.controller.controller import Controller
 from strata.fleet.controller.silences import Silences
@@ -76,6 +77,8 @@ class Fleet:
         self.disk = DiskWatch(settings.state_dir)
         self.operations = Operations(controller.store, self.ledger, owner=controller.name)
         self.services = Services()
+        self.background = Background()
+        """Gives work that can wait its turns."""
         self.services.put(controller.metrics, Metrics)
         self.parts = AsyncExitStack()
         """Ends what was started, the last first."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,13 +15,14 @@ from strata.core.column import Column
 from strata.core.errors import BadRequest
 from strata.fleet.access.sealing import Seal
 from strata.fleet.alarm import Alarm
+from strata.fleet.files import share
 from strata.fleet.fleet import Fleet, Part
 from strata.hardware.alerts.node_troubles import NodeTroubles
 from strata.hardware.alerts.service import AlertService, open_alerts
 from strata.hardware.bmc.bmcs import Bmcs
 from strata.hardware.bmc.dialects import dialects
 from strata.hardware.bmc.driver import BmcDriver
-from strata.hardware.bmc.redfish.client import Credentials, RedfishClient
+from strata.hardware.bmc.redfish.client import Credentials, RedfishClient, RedfishSettings
 from strata.hardware.bmc.redfish.events import RedfishSubscriptions
 from strata.hardware.bmc.redfish.wire import Tls
 from strata.hardware.bmc.service import BmcService
@@ -63,7 +63,8 @@ class Reach:
         self.tls = _tls(settings, self.pins)
         self._given: dict[str, Credentials] = {}
         self.dialects = dialects(self._login)
-        self.bmcs = Bmcs(RedfishClient(self._login, tls=self.tls), self.dialects)
+        room = RedfishSettings(connections=share("bmcs", most=RedfishSettings().connections))
+        self.bmcs = Bmcs(RedfishClient(self._login, settings=room, tls=self.tls), self.dialects)
 
     async def start(self) -> None:
         """Load what is known of credentials and certificates."""
@@ -126,8 +127,9 @@ async def open_hardware(fleet: Fleet, reach: Reach | None = None) -> None:
         addresses=bmc_addresses(fleet.registry),
         mine=fleet.controller.leads if settings.poll else lambda _: False,
         looked=fleet.controller.look_soon,
+        turn=fleet.background.turn,
         told=tells(fleet, driver),
-        settings=EventSettings(public_url=settings.public_url),
+        settings=EventSettings(public_url=settings.public_url, streams=share("events", most=EventSettings().streams)),
     )
     fleet.put(hub)
     troubles = NodeTroubles(fleet, hub)
@@ -238,10 +240,8 @@ def _consoles(fleet: Fleet, reach: Reach, hub: EventHub, log: ConsoleLog) -> tup
             return {}
         return {n.name: n.bmc for n in registry.roster.nodes if n is not None and n.bmc and mine(n.name)}
 
-    # Each console is a connection; half of what may be open is for everything else.
-    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    room = CaptureSettings(most=min(CaptureSettings().most, files // 2))
-    capture = ConsoleCapture(log, reach.bmcs.open, captured, settings=room)
+    room = CaptureSettings(most=share("consoles", most=CaptureSettings().most))
+    capture = ConsoleCapture(log, reach.bmcs.open, captured, settings=room, turn=fleet.background.turn)
     if settings.consoles:
         fleet.of(BmcDriver).before_on.append(capture.before_power)
     messages = KernelMessages(

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING
 import click
 
 from strata.cli import exits
-from strata.cli.converge import MOVING
+from strata.cli.converge import verdict
 from strata.cli.options import Between
-from strata.cli.output import counts, many
+from strata.cli.output import STATE_ORDER, counts, many
 from strata.cli.session import Session, pass_session
 from strata.cli.times import DURATION, span
 from strata.cli.up import background as bg
 from strata.cli.up import simulated
+from strata.cli.words import segment
 from strata.core.errors import BadRequest, Conflict
 from strata.core.host import process as ps
 
@@ -146,9 +147,12 @@ def up(
         session.out.note(f"interrupted: {_left(directory, wanted=wanted)}")
         raise
     took = span(time.time() - began)
-    _say_where(session, directory, f"Strata is up after {took}: {counts(found)}.", extra, suggestions)
-    if any(found.get(state) for state in MOVING):
-        exits.leave(exits.ERROR)
+    code = verdict(found)
+    headline = f"Strata is up after {took}" if not code else f"Strata runs, but not all nodes are ready after {took}"
+    _say_where(session, directory, f"{headline}: {counts(found)}.", extra, suggestions)
+    if code:
+        _say_why(session, client, found)
+        exits.leave(code)
 
 
 def _left(directory: Path, *, wanted: bool) -> str:
@@ -254,6 +258,15 @@ def down(session: Session, delete: bool, state_dir: Path | None) -> None:
             for name in (bg.LOG, bg.URL, bg.SET_UP, simulated.SIMULATOR_OPTIONS, simulated.SIMULATOR_LOG):
                 (directory / name).unlink(missing_ok=True)
             out.line(f"kept {directory}: 'strata up' did not make it")
+
+
+def _say_why(session: Session, client: Client, found: dict[str, int]) -> None:
+    """Of one node in each state that is not ready, what the matter is."""
+    for state in (state for state in STATE_ORDER if state != "ready" and found.get(state)):
+        some = client.get("/v1/nodes", {"state": state, "fields": "name", "limit": 1})["items"]
+        if some:
+            answer = client.get(f"/v1/nodes/{segment(some[0]['name'])}/why")
+            session.out.note(f"{answer['node']} is {answer['state']}: {answer['summary']}")
 
 
 def _stopped(session: Session, directory: Path, there: bool) -> bool:

@@ -49,6 +49,8 @@ log = logging.getLogger(__name__)
 
 STEP_GAP = 0.02
 """Seconds between steps at the least: what arrives together is handled together."""
+_GAPS, _LONGEST_GAP = 3.0, 0.25
+"""After a step there is a pause so many times as long as it took, up to so many seconds: others have their turn."""
 
 BATCHES_AT_ONCE = 8
 """Calls of one driver under way at a time."""
@@ -269,7 +271,9 @@ class Controller:
             self._stepped.clear()  # whoever waited goes on all the same
             self.metrics.step_seconds.observe(self.clock.now() - begun)
             self._carry_out(effects)
-            await asyncio.sleep(self._step_gap)
+            # A step over a large fleet costs much whatever it is about: so much more goes into the next one.
+            pause = min(_LONGEST_GAP, _GAPS * (self.clock.now() - begun))
+            await asyncio.sleep(max(self._step_gap, pause))
             now = self.clock.now()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, self.engine.next_wakeup(now) - now)):

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from strata.core import intset
+from strata.core.distinct import distinct, united
 from strata.core.errors import Compacted, StrataError
 from strata.engine.in_flight import ForeignMutation
 from strata.engine.reconciler import Engine
@@ -127,11 +128,11 @@ class Follower:
         if len(changes.added):
             engine.add(changes.added, self._takeover.shards(changes.added), now)
         for variable in self._model.variables:
-            nodes = np.union1d(changes.goals_changed.get(variable, changes.added), changes.added)
+            nodes = united(changes.goals_changed.get(variable, changes.added), changes.added)
             if len(nodes):
                 goals = registry.desires.goals(variable)
                 engine.set_goal(variable, nodes, goals.table, goals.codes[nodes].astype(np.int64))
-        braked = np.unique(np.concatenate((changes.added, changes.holds_changed, changes.freezes_changed)))
+        braked = distinct(np.concatenate((changes.added, changes.holds_changed, changes.freezes_changed)))
         if len(braked):
             engine.set_brakes(braked, held=registry.brakes.held[braked], frozen=registry.brakes.frozen[braked])
         if changes.groups_changed or len(changes.added) or len(changes.removed) or len(changes.nodes_changed):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from strata.core.distinct import distinct
 from strata.core.state import Desire
 from strata.fleet.columns import Codes, Indices
 from strata.fleet.desires import overrides as rows
@@ -95,7 +96,7 @@ class Desires:
         ranked = _ranked(self.documents.values()) if stale else []
         found: dict[str, Indices] = {}
         for variable, parts in stale.items():
-            nodes = np.unique(np.concatenate(parts))
+            nodes = distinct(np.concatenate(parts))
             column = self._goals[variable]
             changed = self._roster.living(column.update(nodes, self._resolved(column, ranked, nodes)))
             if len(changed):

@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
+from strata.core.distinct import distinct
 from strata.core.errors import BadRequest, Conflict, NotFound
 from strata.fleet.columns import Indices, Mask
 from strata.fleet.desires import overrides as rows
@@ -72,7 +73,7 @@ class DesireEdits(Editor):
         conflicts = dict.fromkeys(np.flatnonzero(uids < 0).tolist(), "there is no such node any more")
         rivals = {variable: self.registry.desires.rivals(variable) for variable in change}
         revision, attempts = self.registry.revision, 0
-        left = np.unique(uids[uids >= 0] // rows.CHUNK).tolist()
+        left = distinct(uids[uids >= 0] // rows.CHUNK).tolist()
         while left:
             found = await self._rows(left)
             attempts += 1

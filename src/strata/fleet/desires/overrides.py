@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from strata.core.distinct import distinct
 from strata.core.errors import Corrupt
 from strata.fleet.columns import Codes, Mask
 from strata.fleet.desires.documents import ValueSet
@@ -137,7 +138,7 @@ class Overrides:
         }
 
     def _chunks(self, chunks: Uids) -> list[int]:
-        return [chunk for chunk in np.unique(chunks).tolist() if chunk in self._rows]
+        return [chunk for chunk in distinct(chunks).tolist() if chunk in self._rows]
 
 
 class Edit(msgspec.Struct, frozen=True):
@@ -247,7 +248,7 @@ def _packed(
 
 
 def _trimmed(table: tuple[Any, ...], column: npt.NDArray[np.int16]) -> tuple[tuple[Any, ...], bytes]:
-    used = np.unique(column[column > 0])
+    used = distinct(column[column > 0])
     moved = np.zeros(len(table) + 1, dtype=_SMALL)
     moved[used] = np.arange(1, len(used) + 1)
     return tuple(table[code - 1] for code in used.tolist()), moved[column].tobytes()

@@ -28,8 +28,9 @@ from strata.store.protocol import Delete, Event, Put, Store
 
 log = logging.getLogger(__name__)
 
-MOST_WAITING = 1_000_000
-"""Node changes kept in memory while the store cannot be written; beyond that the oldest are dropped, and it is said."""
+MOST_WAITING = 20_000_000
+"""Node changes kept in memory while the store cannot be written; beyond that the oldest are dropped, and it is said.
+Each takes eight bytes; a step over a large fleet brings millions."""
 
 _BYTES = 1_000_000  # per transaction; etcd takes 1.5 MB
 
@@ -103,12 +104,16 @@ class HistoryRecorder:
             # All that was noted under the same lead goes together.
             epochs = self._waiting[0].epochs
             count = next((n for n, noted in enumerate(self._waiting) if noted.epochs != epochs), len(self._waiting))
-            part = self._waiting[:count]
-            while not await self._write(part, epochs):
-                epochs = {shard: epoch for shard, epoch in epochs.items() if shard not in self._lost}
+            # Taken out while it is written: should more come than can be kept, that is not what is dropped.
+            part, self._waiting = self._waiting[:count], self._waiting[count:]
+            try:
+                while not await self._write(part, epochs):
+                    epochs = {shard: epoch for shard, epoch in epochs.items() if shard not in self._lost}
+            except BaseException:
+                self._waiting[:0] = part
+                raise
             self._note_unwritten(part, epochs)
             self._size -= sum(noted.size for noted in part)
-            del self._waiting[:count]
         if self.history is not None and self._to_index:
             rows, self._to_index = self._to_index, []
             await self.history.append(rows, through=self._through)

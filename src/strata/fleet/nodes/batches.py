@@ -9,11 +9,10 @@ from strata.fleet.registry.registry import Registry
 
 def batch_of(registry: Registry, nodes: Indices, **more: object) -> Batch:
     """A batch of nodes; ``more``: the fields of ``Batch`` that an act needs."""
-    names, roster = registry.names, registry.roster.nodes
     here = nodes.tolist()
     return Batch(
-        names=[names[i] for i in here],
+        names=list(map(registry.names.__getitem__, here)),
         uids=registry.uids[nodes],
-        bmcs=[node.bmc if (node := roster[i]) is not None else "" for i in here],
+        bmcs=list(map(registry.roster.bmcs.__getitem__, here)),
         **more,  # type: ignore[arg-type]
     )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
+import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from strata.core.node import Node
@@ -117,6 +118,23 @@ class NodePage(Out, frozen=True, kw_only=True):
     """A part of the answer; ``next`` is the ``after`` of the next part. ``revision`` is the fleet's change counter."""
 
     items: tuple[NodeView, ...]
+    next: str | None
+    total: int
+    revision: int
+
+
+class EncodedNode(NamedTuple):
+    """A ``NodeView`` as JSON, and what its entity tag is made of."""
+
+    body: bytes
+    revision: int
+    stamp: int
+
+
+class EncodedPage(Out, frozen=True, kw_only=True):
+    """A ``NodePage`` of which the nodes are JSON already."""
+
+    items: tuple[msgspec.Raw, ...]
     next: str | None
     total: int
     revision: int

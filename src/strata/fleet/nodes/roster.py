@@ -26,6 +26,8 @@ class Roster:
         """All indices are below this."""
         self.names: list[str] = []
         """Name by index; empty where the index is free."""
+        self.bmcs: list[str] = []
+        """Where its BMC is, by index: every batch for a driver is made of these."""
         self.nodes: list[Node | None] = []
         self.roles = Words()
         self.architectures = Words()
@@ -144,6 +146,7 @@ class Roster:
         if index >= 0:
             self._forget_keys(index)
             self.names[index] = ""
+            self.bmcs[index] = ""
             self.nodes[index] = None
             self._uids[index] = NO_UID
             self._revisions[index] = 0
@@ -164,6 +167,7 @@ class Roster:
         index = self.size
         self.size += 1
         self.names.append("")
+        self.bmcs.append("")
         self.nodes.append(None)
         self._uids = grown(self._uids, self.size, NO_UID)
         self._revisions = grown(self._revisions, self.size)
@@ -173,6 +177,7 @@ class Roster:
 
     def _describe(self, index: int, node: Node, revision: int) -> None:
         self.nodes[index] = node
+        self.bmcs[index] = node.bmc
         self._revisions[index] = revision
         self.roles.set(index, node.role)
         self.architectures.set(index, node.architecture)

@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
 
+from strata.core.distinct import distinct
 from strata.core.errors import StrataError, Unavailable
 from strata.core.model import UNKNOWN
 from strata.core.nodeset import fold
 from strata.core.state import STATES, State
 from strata.engine.explain import states
 from strata.fleet.access.principal import Principal
+from strata.fleet.columns import Indices
 from strata.fleet.fleet import Fleet
 from strata.fleet.history.history import History
 from strata.fleet.history.records import HistoryPage, PastView
-from strata.fleet.nodes.records import FoldedView, NodePage, NodeQuery, NodeSpec, NodeView, WhyView
+from strata.fleet.nodes.encoded import EncodedNodes
+from strata.fleet.nodes.records import (
+    EncodedNode,
+    EncodedPage,
+    FoldedView,
+    NodePage,
+    NodeQuery,
+    NodeSpec,
+    NodeView,
+    WhyView,
+)
 from strata.fleet.nodes.results import NodeResult
 
+_BREATH = 500
+"""Nodes of a page between two pauses: others want an answer, too."""
 _numbers = re.compile(r"\d+").findall
 
 
@@ -29,19 +44,42 @@ class NodeService:
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
+        self._encoded = EncodedNodes(fleet.controller, fleet.view)
 
     async def nodes_page(self, who: Principal, query: NodeQuery) -> NodePage:
         """A page of the selected nodes."""
+        part, following, total = self._page(who, query)
+        revision, items = self._fleet.controller.changes, []
+        async for few in self._in_pieces(part):
+            items += [self._fleet.view.node(index) for index in few.tolist()]
+        return NodePage(items=tuple(items), next=following, total=total, revision=revision)
+
+    async def nodes_json(self, who: Principal, query: NodeQuery) -> EncodedPage:
+        """The same, encoded."""
+        part, following, total = self._page(who, query)
+        revision, items = self._fleet.controller.changes, []
+        async for few in self._in_pieces(part):
+            items += self._encoded.many(few)
+        return EncodedPage(items=tuple(map(msgspec.Raw, items)), next=following, total=total, revision=revision)
+
+    def _page(self, who: Principal, query: NodeQuery) -> tuple[Indices, str | None, int]:
+        """The nodes of a page, the cursor of the next one, and how many there are in all."""
         nodes = self._fleet.seen(who, query.select)
         if query.state is not None:
             nodes = nodes[self._fleet.view.state_mask(query.state)[nodes]]
         part, following = self._fleet.view.page(self._fleet.view.order(nodes, query.sort), query.after, query.limit)
-        return NodePage(
-            items=tuple(self._fleet.view.node(index) for index in part.tolist()),
-            next=following,
-            total=len(nodes),
-            revision=self._fleet.controller.changes,
-        )
+        return part, following, len(nodes)
+
+    async def _in_pieces(self, nodes: Indices) -> AsyncIterator[Indices]:
+        """A page in pieces, with a pause between two. A node that is gone by then, or whose place another has taken,
+        is left out."""
+        uids = self._fleet.registry.uids[nodes]
+        for start in range(0, len(nodes), _BREATH):
+            piece = nodes[start : start + _BREATH]
+            if start:
+                await asyncio.sleep(0)
+                piece = piece[self._fleet.registry.uids[piece] == uids[start : start + _BREATH]]
+            yield piece
 
     async def nodes_folded(self, who: Principal, select: str, state: State | None) -> FoldedView:
         """The selected nodes in few words."""
@@ -52,7 +90,7 @@ class NodeService:
             nodes, numbers = nodes[keep], numbers[keep]
         by_state = {
             STATES[number]: fold(self._fleet.view.names(nodes[numbers == number]))
-            for number in np.unique(numbers).tolist()
+            for number in distinct(numbers).tolist()
         }
         return FoldedView(
             nodeset=fold(self._fleet.view.names(nodes)),
@@ -67,15 +105,28 @@ class NodeService:
     async def locations(self, who: Principal, select: str, kind: str) -> Sequence[str]:
         """Where the selected nodes are."""
         words = self._fleet.visible(who).location(kind)
-        used = np.unique(words.codes[self._fleet.seen(who, select)]).tolist()
+        used = distinct(words.codes[self._fleet.seen(who, select)]).tolist()
         found = filter(None, (words.table[code] for code in used))
         # Of one kind all have the same letters: their numbers are what they are sorted by.
         return sorted(found, key=lambda place: tuple(map(int, _numbers(place))))
 
     async def node(self, who: Principal, name: str) -> NodeView:
         """One node, from memory."""
-        view = self._fleet.view.node(self._fleet.index(who, name))
-        more = {variable: text for known in self._fleet.details for variable, text in known(name).items()}
+        return self._detailed(self._fleet.index(who, name), self._details(name))
+
+    def node_json(self, who: Principal, name: str) -> EncodedNode:
+        """The same, encoded, at once."""
+        index, more = self._fleet.index(who, name), self._details(name)
+        revision = self._fleet.registry.revisions.item(index)
+        body = msgspec.json.encode(self._detailed(index, more)) if more else self._encoded.one(index)
+        return EncodedNode(body, revision, self._fleet.controller.changes)
+
+    def _details(self, name: str) -> dict[str, str]:
+        """What is known of its facts besides their values, by variable."""
+        return {variable: text for known in self._fleet.details for variable, text in known(name).items()}
+
+    def _detailed(self, index: int, more: Mapping[str, str]) -> NodeView:
+        view = self._fleet.view.node(index)
         facts = {
             variable: msgspec.structs.replace(fact, detail=more[variable])
             for variable, fact in view.facts.items()

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from strata.core.distinct import distinct
 from strata.core.errors import NotFound, OutcomeUnknown, StrataError, Unavailable
 from strata.core.input.decoding import UNREADABLE
 from strata.fleet.controller.controller import Controller
@@ -102,7 +103,7 @@ class LeaderClient:
         led = controller.engine.progress.epoch[indices[known]] > 0
         shards[known] = np.where(led, _OURS, registry.uids[indices[known]] % controller.settings.shards)
         found = ByLeader(here=[], there={}, nowhere={})
-        for shard in np.unique(shards).tolist():
+        for shard in distinct(shards).tolist():
             part = [names[place] for place in np.flatnonzero(shards == shard).tolist()]
             try:
                 if shard == _NOWHERE:

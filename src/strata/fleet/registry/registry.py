@@ -52,6 +52,8 @@ class Registry:
         self.model = model
         self.revision = 0
         """The store's revision up to which everything is in."""
+        self.edition = 0
+        """Counts when anything was said anew, of whatever is held here. The store's revision counts more than that."""
         self.roster = Roster()
         self.groups = Groups(self.roster)
         self.brakes = Brakes(self.roster, self.groups)
@@ -199,6 +201,7 @@ class Registry:
         touched = Touched()
         for event in events:
             if event.key.startswith(PREFIXES):
+                self.edition += 1
                 self._take(event, touched)
         changes = self._settle(touched)
         self.revision = max(self.revision, revision)

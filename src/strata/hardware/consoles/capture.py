@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Literal
 
 import msgspec
@@ -63,7 +63,8 @@ class Status(msgspec.Struct, kw_only=True):
 
 
 class ConsoleCapture:
-    """Captures the consoles of ``nodes()`` (name → address of its console). Start it, and stop it."""
+    """Captures the consoles of ``nodes()`` (name → address of its console), each opened when its ``turn`` has come.
+    Start it, and stop it."""
 
     def __init__(
         self,
@@ -72,10 +73,13 @@ class ConsoleCapture:
         nodes: Callable[[], Mapping[str, str]],
         *,
         settings: CaptureSettings | None = None,
+        turn: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._log = log
         self._bmc = bmc
         self._nodes = nodes
+        self._wait_turn = turn
+        self._line = asyncio.Lock()
         self._settings = settings or CaptureSettings()
         self._opening = asyncio.Semaphore(self._settings.at_once)
         self._running: dict[str, tuple[str, asyncio.Task[None]]] = {}
@@ -193,6 +197,27 @@ class ConsoleCapture:
             if self._pauses.get(node) is wanted:
                 del self._pauses[node]
 
+    async def _own_turn(self, node: str) -> None:
+        """Until it is this console's turn, or somebody needs it."""
+        if self._wait_turn is None or node in self._hurried:
+            return
+        self._pauses[node] = wanted = asyncio.Event()
+        waits = [asyncio.ensure_future(wait) for wait in (self._in_line(), wanted.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+            if self._pauses.get(node) is wanted:
+                del self._pauses[node]
+
+    async def _in_line(self) -> None:
+        """One console at a time waits for a turn: others want some, too."""
+        assert self._wait_turn is not None
+        async with self._line:
+            await self._wait_turn()
+
     async def _seek(self, node: str, address: str, status: Status) -> None:
         """One console, for ever: open it, write it down, and when it is lost wait and open it again."""
         loop = asyncio.get_running_loop()
@@ -239,6 +264,7 @@ class ConsoleCapture:
         pen = _Pen(self._log, node, self._settings.prompt)
         async with contextlib.AsyncExitStack() as stack:
             stack.callback(pen.end)
+            await self._own_turn(node)
             async with self._opening:
                 if address.startswith("unix:"):
                     reader, writer = await asyncio.open_unix_connection(address.removeprefix("unix:"))

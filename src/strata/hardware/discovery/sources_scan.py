@@ -6,7 +6,6 @@ Nothing is logged into here: a connection, one read of the service root without 
 from __future__ import annotations
 
 import asyncio
-import resource
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -19,6 +18,7 @@ import msgspec
 from strata.core.contain import contained
 from strata.core.errors import BadRequest, StrataError
 from strata.core.input.foreign import read_json
+from strata.fleet.files import share
 from strata.hardware.discovery.crawl_values import table
 from strata.hardware.discovery.sources import address_of
 
@@ -142,8 +142,7 @@ class Prober:
 
     def __init__(self, settings: ScanSettings) -> None:
         self._settings = settings
-        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        self._room = asyncio.Semaphore(max(16, min(settings.at_once, soft // 4)))
+        self._room = asyncio.Semaphore(share("scans", most=settings.at_once))
 
     async def __aenter__(self) -> Prober:
         # Whose certificate it is is looked at before anything secret is sent; here nothing is.

@@ -88,12 +88,14 @@ class EventHub:
         addresses: Callable[[], Mapping[str, str]],
         mine: Callable[[str], bool] = lambda _: True,
         looked: Callable[[Sequence[str]], None] = lambda _: None,
+        turn: Callable[[float], Awaitable[None]] | None = None,
         told: Callable[[Sequence[PowerTold]], None] | None = None,
         settings: EventSettings | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """``addresses``: BMCs as nodes have them → names of the nodes; the same object while nothing changed.
-        ``mine``: whether this process looks after a node. ``looked``: have these nodes looked at, now.
+        ``mine``: whether this process looks after a node. ``looked``: have these nodes looked at, now. ``turn``: waited
+        for before a BMC is polled, with what that costs (``Background.turn``).
         ``told``: takes what BMCs say of power; None: nobody believes them, and the nodes are looked at."""
         self.settings = settings or EventSettings()
         self.log = EventLog(path, settings=self.settings.log, clock=clock)
@@ -110,6 +112,7 @@ class EventHub:
         self._sites: Mapping[str, Site] = {}
         self._mine = mine
         self._looked = looked
+        self._turn = turn
         self._told = told
         self._clock = clock
         self._inbox: Inbox | None = None
@@ -135,7 +138,7 @@ class EventHub:
             self._subscriptions, self._inbox, public_url=self.settings.public_url, streams=self.settings.streams
         )
         looker = Looker(self._bmcs, listener, self._inbox, self.log, troubles=self.alerts.troubles, clock=self._clock)
-        self.poller = Poller(looker, self.take, mine=self._mine, settings=self.settings.poll)
+        self.poller = Poller(looker, self.take, mine=self._mine, turn=self._turn, settings=self.settings.poll)
         await self.refresh()
         self.poller.start()
         self._tasks = [

@@ -10,7 +10,7 @@ import asyncio
 import heapq
 import random
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
@@ -193,6 +193,8 @@ def _after(entries: Sequence[LogEntry], known: Sequence[str]) -> Sequence[LogEnt
     return entries
 
 
+_COST = 4.0
+"""Turns that a look takes: it is several requests."""
 _AT_ONCE = 2000
 """New BMCs that are noted before others have their turn."""
 
@@ -238,7 +240,8 @@ class _Slot:
 
 
 class Poller:
-    """Decides when ``looker`` looks at which BMC, of those whose nodes are ``mine``."""
+    """Decides when ``looker`` looks at which BMC, of those whose nodes are ``mine``; each when its ``turn`` has
+    come, where there are others who wait."""
 
     def __init__(
         self,
@@ -246,6 +249,7 @@ class Poller:
         sink: EventSink,
         *,
         mine: Callable[[str], bool] = lambda _: True,
+        turn: Callable[[float], Awaitable[None]] | None = None,
         settings: PollSettings | None = None,
     ) -> None:
         self.settings = settings or PollSettings()
@@ -256,6 +260,7 @@ class Poller:
         self._listener = looker.listener
         self._sink = sink
         self._mine = mine
+        self._turn = turn
         self._watched: dict[str, Watched] = {}
         self._due: list[tuple[float, str]] = []
         self._slots = asyncio.Semaphore(self.settings.at_once)
@@ -346,6 +351,8 @@ class Poller:
         self._next_start = max(self._next_start + 1 / self.settings.per_second, now)
         if self._next_start > now:
             await asyncio.sleep(self._next_start - now)
+        if self._turn is not None:
+            await self._turn(_COST)
 
     async def _take_turn(self, watched: Watched, slot: _Slot) -> None:
         address = watched.site.address

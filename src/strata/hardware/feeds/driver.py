@@ -12,6 +12,7 @@ import numpy as np
 
 from strata.core import xname
 from strata.core.column import Column
+from strata.core.distinct import distinct
 from strata.core.driver import Batch, Outcomes
 from strata.core.errors import BadRequest
 from strata.core.model import Mutation
@@ -83,7 +84,7 @@ class FeedDriver:
         falling = self._under_way("off")
         answers: dict[int, str] = {}
         kinds = np.where(nodes >= 0, feeds.kinds[nodes], 0)
-        for kind in np.unique(kinds).tolist():
+        for kind in distinct(kinds).tolist():
             feeders = feeds.feeders[kind]
             on = [node for node in feeders if power.fact[node] == power.word_code("on") and not falling[node]]
             answers[kind] = "" if on else self._unfed(feeds, kind)

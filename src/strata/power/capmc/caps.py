@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from strata.core import units
+from strata.core.distinct import without
 from strata.power.capmc.bias import APPLIED, KIND
 from strata.power.capmc.records import OFF, Mask, NodeTable, Positions
 from strata.power.capmc.reply import (
@@ -269,7 +270,7 @@ async def _owed(machine: CapmcMachine, asked_again: Uids) -> float:
     power, nothing is owed."""
     unpaid = await machine.records(UNPAID + machine.caller)
     uids = np.fromiter(unpaid, np.int64, len(unpaid))
-    uids = np.setdiff1d(uids, asked_again)
+    uids = without(uids, asked_again)
     uids = uids[np.isin(uids, machine.nodes().uids)]
     if not len(uids):
         return 0.0

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from strata.core import xname
+from strata.core.distinct import distinct, united
 from strata.core.errors import BadRequest
 from strata.power.capmc.nodes import asked_for, by_state, reason_of, told_by
 from strata.power.capmc.records import DISABLED, NodeTable, Positions, Switch
@@ -31,7 +32,7 @@ async def get_xname_status(machine: CapmcMachine, ask: Ask) -> Reply:
     uids, bad = _found(machine, names, twice=False) if names else ([machine.below("all")], {})
     if bad:
         raise _wrong(bad)
-    table = told_by(ask, machine.those(np.unique(np.concatenate(uids))))
+    table = told_by(ask, machine.those(distinct(np.concatenate(uids))))
     return by_state(table, np.arange(len(table.uids)), states, flags, _placed(machine, table))
 
 
@@ -56,7 +57,7 @@ async def emergency_power_off(machine: CapmcMachine, ask: Ask) -> Reply:
         if not len(uids):
             raise Refusal(400, "failure validating xnames: Invalid component")
         parts.append(uids)
-    uids = np.unique(np.concatenate(parts))
+    uids = distinct(np.concatenate(parts))
     failed = await machine.emergency_off(uids, reason_of(ask) or "by CAPMC")
     return _told(machine, failed, {}, len(uids))
 
@@ -71,8 +72,8 @@ async def switch_xnames(machine: CapmcMachine, ask: Ask, *, to: Switch) -> Reply
     found, bad = _found(machine, names, twice=go_on or flag(ask.body, "force"), recursive=recursive)
     if bad and not go_on:
         raise _wrong(bad)
-    named = np.unique(np.concatenate(found))
-    uids = np.union1d(named, machine.feeders(named)) if prereq else named
+    named = distinct(np.concatenate(found))
+    uids = united(named, machine.feeders(named)) if prereq else named
     if to == "reinit" and (recursive or prereq):
         uids = uids[~machine.those(uids).feeds]  # what else was meant is restarted, and this stays on for it
     given = [uid for uid in machine.at_places(names) if uid >= 0]
@@ -82,7 +83,7 @@ async def switch_xnames(machine: CapmcMachine, ask: Ask, *, to: Switch) -> Reply
 async def switch_groups(machine: CapmcMachine, ask: Ask, *, to: Switch) -> Reply:
     """The same for all components of groups."""
     parts = [_members(machine, name) for name in _group_names(ask.body)]
-    uids = np.unique(np.concatenate(parts))
+    uids = distinct(np.concatenate(parts))
     if not len(uids):
         raise Refusal(404, "No components in group")
     return await _switch(machine, ask, to, uids, given=uids, bad={}, go_on=False)
@@ -147,7 +148,7 @@ def _found(
     for name, uid in zip(names, machine.at_places(names), strict=True):
         own = np.array([uid] if uid >= 0 else [], dtype=np.int64)
         if recursive or name in _SYSTEM:
-            own = np.union1d(own, machine.below(name))
+            own = united(own, machine.below(name))
         if not len(own) or (name in seen and not twice):
             bad[name] = _BAD
         seen.add(name)

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from strata.core.distinct import common
 from strata.power.capmc.reply import (
     EBADE,
     EINVAL,
@@ -107,7 +108,7 @@ async def _used(machine: CapmcMachine, ask: Ask) -> _Used:
         if ran is None:
             raise Refusal(400, "BAD_JOB_ID" if job else "BAD_APID")
         at, unknown = those_known(table, nids)
-        uids = ran.uids if not len(nids) else np.intersect1d(ran.uids, table.uids[at])
+        uids = ran.uids if not len(nids) else common(ran.uids, table.uids[at])
         spans = list(ran.spans)
     until = now if end is None else min(end, now)
     spans = [(a if start is None else max(a, start), min(b, until)) for a, b in spans]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 import numpy as np
 
+from strata.core.distinct import distinct
 from strata.power.capmc.records import DISABLED, FLAGS, STATES, Mask, NodeTable, Positions, Switch
 from strata.power.capmc.reply import EINVAL, Refusal, Reply, columns, integers, of_nids, reply
 from strata.power.capmc.request import Ask, flag, listed, nids_of, shown, word
@@ -30,8 +31,8 @@ async def node_status(machine: CapmcMachine, ask: Ask) -> Reply:
     nids = nids_of(ask.body)
     at = table.find(nids)
     if (at < 0).any():
-        raise Refusal(400, f"nids not found: {listed(np.unique(nids[at < 0]).tolist())}")
-    at = np.unique(at) if len(nids) else np.arange(len(table.nids))
+        raise Refusal(400, f"nids not found: {listed(distinct(nids[at < 0]).tolist())}")
+    at = distinct(at) if len(nids) else np.arange(len(table.nids))
     return by_state(table, at, states, flags, lambda some: integers(table.nids[some].tolist()))
 
 
@@ -83,8 +84,8 @@ async def switch_nids(machine: CapmcMachine, ask: Ask, *, to: Switch) -> Reply:
     if not len(table.nids):
         raise Refusal(404, "No nodes in machine")
     at = table.find(nids)
-    if (at < 0).any() or len(np.unique(nids)) < len(nids):
-        bad = np.unique(nids[(at < 0) | _repeated(nids)])
+    if (at < 0).any() or len(distinct(nids)) < len(nids):
+        bad = distinct(nids[(at < 0) | _repeated(nids)])
         raise Refusal(400, f"invalid/duplicate nids: {listed(bad.tolist())}")
     service = at[~table.compute[at]]
     if len(service):

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from strata.core.distinct import distinct
 from strata.power.capmc.records import NodeTable, Positions
 from strata.power.capmc.reply import UNDEFINED, Refusal, undefined
 
@@ -90,15 +91,15 @@ def chosen(table: NodeTable, nids: Nids, *, compute: bool = False) -> Positions:
         return np.flatnonzero(everybody)
     at = table.find(nids)
     if (at < 0).any():
-        raise undefined(np.unique(nids[at < 0]).tolist())
-    return np.unique(at)
+        raise undefined(distinct(nids[at < 0]).tolist())
+    return distinct(at)
 
 
 def those_known(table: NodeTable, nids: Nids, *, compute: bool = False) -> tuple[Positions, dict[int, str]]:
     """The same, without those that are nobody's: of these, why each is not answered. A scheduler that still has a node
     which is gone must not lose sight of all others."""
     at = table.find(nids)
-    unknown = np.unique(nids[at < 0]).tolist()
+    unknown = distinct(nids[at < 0]).tolist()
     known = nids[at >= 0]
     if len(nids) and not len(known):
         raise undefined(unknown)

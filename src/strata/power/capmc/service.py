@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from strata.core import intset, xname
+from strata.core.distinct import common, distinct
 from strata.core.errors import BadRequest, Unavailable
 from strata.core.host.local_zone import LOCAL
 from strata.core.nodeset import fold
@@ -225,7 +226,7 @@ class CapmcMachine:
         """What gives power to nodes, and what to that, as far as the outlets."""
         known, scope = self._service.feeds.feeds(), self.fleet.scope(self.who)
         nodes, found = self._registry.indices_of(uids), set[int]()
-        more = set(np.unique(known.kinds[nodes]).tolist()) if len(known.kinds) else set[int]()
+        more = set(distinct(known.kinds[nodes]).tolist()) if len(known.kinds) else set[int]()
         while more:
             fresh = {node for kind in more for node in known.feeders[kind]} - found
             found |= fresh
@@ -335,5 +336,5 @@ class CapmcMachine:
         found = None if self._service.jobs is None else await self._service.jobs.ran(job, apid)
         if found is None:
             return None
-        uids = np.intersect1d(found.uids, self.nodes().uids)
+        uids = common(found.uids, self.nodes().uids)
         return Spans(uids=uids, spans=found.spans) if len(uids) else None

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from strata.core import intset
+from strata.core.distinct import distinct
 from strata.core.errors import BadRequest
 from strata.core.nodeset import fold
 from strata.fleet.columns import Mask
@@ -93,7 +94,7 @@ class CapOperations:
 
     async def _audit(self, author: str, changes: Sequence[CapChange], moves: Sequence[Mapping[str, Any]]) -> None:
         """Have it on record which nodes are to get which caps."""
-        uids = np.unique(np.concatenate([change.uids for change in changes]))
+        uids = distinct(np.concatenate([change.uids for change in changes]))
         caps = ""
         for move in moves:
             watts = f"{move['watts']:g} W" if move["watts"] else "none"
@@ -114,7 +115,7 @@ class CapOperations:
         rises = np.where(change.watts == 0, np.inf, change.watts) > free
         found = []
         for up in (False, True):
-            for watts in np.unique(change.watts[rises == up]).tolist():
+            for watts in distinct(change.watts[rises == up]).tolist():
                 uids = change.uids[(rises == up) & (change.watts == watts)]
                 found.append({"control": change.control, "watts": watts, "rises": up, "uids": intset.pack(uids)})
         return found

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from strata.core import intset
+from strata.core.distinct import without
 from strata.core.intset import Runs
 from strata.power.capping.terms import Column
 from strata.power.telemetry.columns import PowerColumns, Uids
@@ -69,7 +70,7 @@ class SharedRatings:
             if entry.key == self._key or self._taken.get(entry.key) == entry.modified:
                 continue
             for rated in msgspec.msgpack.decode(entry.value, type=list[Rated]):
-                uids = np.setdiff1d(intset.unpack(rated.uids), own)
+                uids = without(intset.unpack(rated.uids), own)
                 known = {name: watts for name, watts in zip(TOLD, rated.watts, strict=True) if watts != _UNKNOWN}
                 self._columns.put(uids, **known)
             self._taken[entry.key] = entry.modified

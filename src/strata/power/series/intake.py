@@ -15,6 +15,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from strata.core.distinct import united
 from strata.core.errors import StrataError, Unavailable
 from strata.power.series.chunk_store import LEVELS, ChunkStore, Sealed, decode_journal, encode_journal
 from strata.power.series.codec import BLOCK, encode_rows, encode_summary
@@ -214,7 +215,7 @@ def _sum_up(store: ChunkStore, metric: Metric, finer: int, level: int, end: int,
     if not heads:
         return
     rosters = {id(head.uids): head.uids for head in heads}
-    uids: Uids = reduce(np.union1d, rosters.values())
+    uids: Uids = reduce(united, rosters.values())
     fold = Fold(metric, len(uids), hold)
     for head in heads:
         fold.absorb(reader.summary(head, uids))

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from strata.core.distinct import united
 from strata.core.errors import BadRequest
 from strata.power.series.chunk_store import LEVELS
 from strata.power.series.downsample import ROW, Fold, Matrix
@@ -128,7 +129,7 @@ def _in_steps(reader: Reader, uids: Uids | None, found: _Seconds, start: float, 
 
 def latest(reader: Reader, uids: Uids | None, since: float) -> Latest:
     parts = reader.open_parts
-    asked = uids if uids is not None else reduce(np.union1d, [part.uids for part in parts], np.empty(0, np.int64))
+    asked = uids if uids is not None else reduce(united, [part.uids for part in parts], np.empty(0, np.int64))
     times, values = np.full(len(asked), np.nan), np.full(len(asked), np.nan)
     for part in parts:
         when, what = part.newest(asked)
@@ -138,7 +139,7 @@ def latest(reader: Reader, uids: Uids | None, since: float) -> Latest:
 
 
 def energy(counters: Reader, powers: Reader, uids: Uids | None, start: float, end: float) -> Energy:
-    asked = uids if uids is not None else np.union1d(counters.uids(start, end), powers.uids(start, end))
+    asked = uids if uids is not None else united(counters.uids(start, end), powers.uids(start, end))
     return energy_of(asked, start, end, counters.fold(asked, start, end), powers.fold(asked, start, end))
 
 

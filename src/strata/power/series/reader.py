@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from strata.core.distinct import distinct, united
 from strata.core.errors import Compacted
 from strata.power.series.chunk_store import LEVELS, ChunkStore, Head
 from strata.power.series.codec import BLOCK, decode_rows, decode_summary
@@ -119,7 +120,7 @@ class Reader:
         """All nodes that have samples in that time or close to it."""
         rosters = {id(head.uids): head.uids for level in LEVELS for head in self.heads(level, start, end)}
         parts = [*rosters.values(), *(part.uids for part in self.open_parts)]
-        return reduce(np.union1d, parts, np.empty(0, np.int64))
+        return reduce(united, parts, np.empty(0, np.int64))
 
     def fold(self, uids: Uids, start: float, end: float, *, bridged: bool = True) -> Fold:
         """All that is known of these nodes from ``start`` to ``end``; ``bridged`` to the samples on either side. What
@@ -268,7 +269,7 @@ def _compacted(end: int, level: int) -> Compacted:
 def _by_block(mine: npt.NDArray[np.intp], theirs: npt.NDArray[np.intp]) -> _Places:
     found: _Places = {}
     block_of = theirs // BLOCK
-    for block in np.unique(block_of):
+    for block in distinct(block_of):
         first, last = np.searchsorted(block_of, [block, block + 1])
         places = mine[first:last]
         # Nodes that were asked for side by side lie so in the answer, which is quicker to fill then.

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from strata.core.distinct import distinct
 from strata.core.units import Watts
 from strata.power.capping.ledger import Ledger
 from strata.power.capping.terms import SETTLE, Commands, Limits, Rows, Use
@@ -261,7 +262,7 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True):
         fate = luck.random(len(rows))
         arrives = fate >= self.lost
         answered = fate >= self.lost + self.unanswered
-        for seconds in np.unique(delay[arrives]):
+        for seconds in distinct(delay[arrives]):
             due = arrives & (delay == seconds)
             heard = due & answered
             yield Delivery(float(seconds), Commands(rows[due], watts[due]), Commands(rows[heard], watts[heard]))

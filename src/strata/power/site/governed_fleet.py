@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from strata.core import intset
+from strata.core.distinct import united, without
 from strata.core.intset import Runs
 from strata.fleet.columns import Indices, Mask
 from strata.fleet.fleet import Fleet
@@ -168,13 +169,13 @@ class GovernedFleet:
         """A desire, which the engine fulfils with all its guards and budgets."""
         uids = self._uids[rows]
         if not on:
-            await self._powered_down.keep(self._author, "add", np.union1d(self._powered_down.uids, uids))
+            await self._powered_down.keep(self._author, "add", united(self._powered_down.uids, uids))
         nodes = self._fleet.registry.indices_of(uids)
         nodes = nodes[nodes >= 0]
         done = await self._fleet.edits.set_desires(nodes, {"power": "on" if on else "off"}, (), self._author)
         await self._fleet.settled(done.revision)
         if on:
-            await self._powered_down.keep(self._author, "remove", np.setdiff1d(self._powered_down.uids, uids))
+            await self._powered_down.keep(self._author, "remove", without(self._powered_down.uids, uids))
 
     def _waiting(self, queue: Queue | None) -> Waiting:
         """The jobs that wait, as far as somebody told of them; -1: in a queue that the policy does not name."""

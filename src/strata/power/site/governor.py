@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from strata.core.distinct import distinct
 from strata.core.errors import Corrupt
 from strata.fleet.recurring import Recurring
 from strata.power.capping.ledger import Ledger, Need, need, start_caps
@@ -319,6 +320,6 @@ class SeenUses:
         up = (ledger.use == Use.BOOTING) & (seen == Use.IDLE)
         doubted = (seen < ledger.use) & ~up & (now < self._until)
         changed = (seen != ledger.use) & ~doubted
-        for use in np.unique(seen[changed]):
+        for use in distinct(seen[changed]):
             ledger.occupy(np.flatnonzero(changed & (seen == use)), Use(int(use)), now)
         return np.where(doubted, ledger.use, seen)

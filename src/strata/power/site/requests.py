@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from strata.core import intset
+from strata.core.distinct import distinct
 from strata.core.intset import Runs
 from strata.power.telemetry.columns import Uids
 from strata.store.protocol import Put, Store
@@ -95,6 +96,6 @@ class PowerRequests:
             verdicts = await decide(uids)
             self._answered[who] = question.id
             told = Answer(
-                id=question.id, verdicts={int(one): intset.pack(uids[verdicts == one]) for one in np.unique(verdicts)}
+                id=question.id, verdicts={int(one): intset.pack(uids[verdicts == one]) for one in distinct(verdicts)}
             )
             await self._store.txn([Put(TOLD + who, msgspec.msgpack.encode(told))])

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from prometheus_client import Gauge
 
+from strata.core.distinct import distinct
 from strata.fleet.columns import Indices
 from strata.fleet.metrics import Metrics
 from strata.fleet.registry.registry import Registry
@@ -49,7 +50,7 @@ class PowerGauges:
         codes = words.codes[nodes[known]]
         sums = np.bincount(codes, weights=watts, minlength=len(words.table))
         self._cabinets.clear()
-        for code in np.unique(codes).tolist():
+        for code in distinct(codes).tolist():
             self._cabinets.labels(words.table[code]).set(float(sums[code]))
 
 

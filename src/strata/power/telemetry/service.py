@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 
 import numpy as np
 
+from strata.core.distinct import distinct
 from strata.core.errors import BadRequest
 from strata.fleet.access.principal import Principal
 from strata.fleet.columns import Indices
@@ -212,8 +213,7 @@ class PowerService:
         groups = codes[np.searchsorted(uids, window.uids)]
         sums = await asyncio.to_thread(by_group, window.values, groups, len(words.table))
         items = [
-            summary(words.table[code], latest.values[codes == code], sums[:, code])
-            for code in np.unique(codes).tolist()
+            summary(words.table[code], latest.values[codes == code], sums[:, code]) for code in distinct(codes).tolist()
         ]
         return CabinetsPower(start=start, end=end, step=step, items=tuple(sorted(items, key=lambda one: one.name)))
 

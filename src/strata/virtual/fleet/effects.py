@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from strata.core.distinct import distinct
+
 _FIELDS = np.dtype(
     [
         ("node", np.int64),
@@ -90,5 +92,5 @@ class Effects:
         """Nodes that took some mutation more than once, and all that they took, in order."""
         width = len(self.mutations)
         keys, counts = np.unique(self.rows["node"] * width + self.rows["mutation"], return_counts=True)
-        nodes = np.unique(keys[counts > 1] // width).tolist()
+        nodes = distinct(keys[counts > 1] // width).tolist()
         return {node: [mutation for _, _, mutation in self.of(node)] for node in nodes}

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from strata.core.column import Codes, Indices
+from strata.core.distinct import distinct
 from strata.virtual.fleet.draw import Floats, Stream, uniform
 from strata.virtual.fleet.faults import NO_FAULTS, RATES, Faults, Timing
 from strata.virtual.fleet.model import ACTIVE, ERROR, HUNG, MUTATIONS, OFF, ON, OUT, TARGETS, UP, VARIABLES, Fate
@@ -102,7 +103,7 @@ class Hazards:
         kind = np.searchsorted(
             np.cumsum(rates) / rates.sum(), uniform(self._seed, Stream.KIND, idx, self._strikes[idx]), side="right"
         )
-        for code in np.unique(kind).tolist():
+        for code in distinct(kind).tolist():
             yield RATES[min(code, len(RATES) - 1)], kind == code
 
     def passed(self, idx: Indices) -> None:
@@ -206,7 +207,7 @@ class States:
 
     def _finish(self, idx: Indices) -> None:
         doing = self.doing[idx]
-        for code in np.unique(doing).tolist():
+        for code in distinct(doing).tolist():
             self._land(MUTATIONS[code], idx[doing == code])
         self.cancel(idx)
 

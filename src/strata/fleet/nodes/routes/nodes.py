@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Response, delete, get, patch, post, put
+from litestar import MediaType, Response, delete, get, patch, post, put
 from litestar.params import FromQuery, JSONBody, QueryParameter
 from msgspec import UNSET
 
@@ -16,11 +16,12 @@ from strata.api.services import Asked, Cursor, Limit, NodePath, Select
 from strata.core.errors import BadRequest, Conflict
 from strata.core.state import State
 from strata.core.texts import In, Out
-from strata.fleet.nodes.records import FoldedView, NodePage, NodePatch, NodeQuery, NodeSpec, NodeView
+from strata.fleet.nodes.records import EncodedPage, FoldedView, NodePage, NodePatch, NodeQuery, NodeSpec, NodeView
 from strata.fleet.nodes.results import NodeResult
 from strata.fleet.nodes.service import NodeService
 
 _TAG = "nodes"
+_encode = msgspec.json.Encoder().encode
 _RETRIES = 3
 SORTABLE = ("name", "uid", "nid", "location", "role", "architecture", "state")
 FIELDS = tuple(NodeView.__struct_fields__)
@@ -72,7 +73,7 @@ async def list_nodes(
     cursor: Cursor = None,
     fields: Fields = None,
     folded: FromQuery[bool] = False,
-) -> Response[NodePage | FoldedView | SomeFields | None]:
+) -> Response[NodePage | FoldedView | SomeFields | None]:  # a page is encoded already where all fields are wanted
     """The selected nodes, a page at a time; `folded=true`: as nodesets, all at once."""
     known = request.headers.get("if-none-match", "")
     if folded:
@@ -83,22 +84,23 @@ async def list_nodes(
         if name not in FIELDS:
             raise BadRequest("no such field", where=repr(name)[:80], hint=f"fields are {', '.join(FIELDS)}")
     query = NodeQuery(select=select, state=in_state, sort=sort, limit=limit, after=unseal(cursor), fields=names)
-    page = await ask.of(NodeService).nodes_page(ask.who, query)
-    following = seal(page.next)
     if names:
+        page = await ask.of(NodeService).nodes_page(ask.who, query)
         items = tuple({name: getattr(item, name) for name in names} for item in page.items)
-        some = SomeFields(items=items, next=following, total=page.total, revision=page.revision)
+        some = SomeFields(items=items, next=seal(page.next), total=page.total, revision=page.revision)
         return _tagged(some, page.revision, known)
-    return _tagged(msgspec.structs.replace(page, next=following), page.revision, known)
+    whole_page = await ask.of(NodeService).nodes_json(ask.who, query)
+    content = msgspec.structs.replace(whole_page, next=seal(whole_page.next))
+    return _tagged(content, whole_page.revision, known)
 
 
 def _tagged(
-    content: NodePage | FoldedView | SomeFields, revision: int, known: str
+    content: EncodedPage | FoldedView | SomeFields, revision: int, known: str
 ) -> Response[NodePage | FoldedView | SomeFields | None]:
     tag = fleet_tag(revision)
     if is_fresh(known, tag):
         return Response(None, status_code=304, headers={"ETag": tag})
-    return Response(content, headers={"ETag": tag})
+    return Response(_encode(content), media_type=MediaType.JSON, headers={"ETag": tag})  # type: ignore[arg-type]
 
 
 @post(

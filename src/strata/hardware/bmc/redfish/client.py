@@ -1,4 +1,4 @@
-"""A small Redfish client: one connection pool for all BMCs, sessions that are reused and given back.
+"""A small Redfish client: kept connections to all BMCs, sessions that are reused and given back.
 
 Knows HTTP, logins and what a BMC did to us before (silent, busy, refused our password); ``redfish_power`` and
 its neighbours know what to ask. It never follows a redirect to another host, never reads more than ``max_body``,
@@ -19,6 +19,7 @@ import msgspec
 
 from strata.core.contain import contained
 from strata.core.errors import Conflict, DeviceError, NotOffered, StrataError, Unavailable
+from strata.hardware.bmc.redfish.connections import Reply
 from strata.hardware.bmc.redfish.endpoint import (
     ROOT,
     SESSIONS,
@@ -35,7 +36,7 @@ from strata.hardware.bmc.redfish.endpoint import (
 )
 from strata.hardware.bmc.redfish.reply import Answer, header, judge
 from strata.hardware.bmc.redfish.session import JSON, Sessions
-from strata.hardware.bmc.redfish.wire import Pins, Raw, Reply, Tls, Wire
+from strata.hardware.bmc.redfish.wire import Pins, Raw, Tls, Wire
 
 __all__ = [
     "ROOT",

@@ -64,6 +64,10 @@ class RedfishSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The least time that a read gets when the fleet answers fast: see ``Wire.patience``."""
     per_bmc: int = 1
     """Requests at a time to one BMC; most fall over at a handful."""
+    per_origin: int = 64
+    """Connections to one host and port, where many BMCs are behind it; the others wait."""
+    connections: int = 4096
+    """To all of them. One that was not used for the longest time makes room."""
     max_body: int = 2 << 20
     """Bytes in a reply."""
     max_members: int = 1000

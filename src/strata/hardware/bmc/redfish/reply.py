@@ -11,8 +11,8 @@ import msgspec
 
 from strata.core.errors import Conflict, DeviceError, NotOffered, OutcomeUnknown
 from strata.core.input.foreign import one_line, read_json, read_text
+from strata.hardware.bmc.redfish.connections import Reply
 from strata.hardware.bmc.redfish.endpoint import Endpoint, Json, items
-from strata.hardware.bmc.redfish.wire import Reply
 
 BUSY_STATUSES = (429, 503)
 ABSENT_STATUSES = (404, 405, 501)
@@ -82,14 +82,14 @@ def judge(bmc: Endpoint, method: str, path: str, reply: Reply, now: float, *, pr
         raise DeviceError("the reply is not a JSON object", node=bmc.base, request=request, reply=said)
     if method == "GET" and (odd := _odd(body)):
         bmc.flaw = f"{odd} (in the reply to {request})"
-    later = wait(reply) if "Retry-After" in reply.headers else 0.0
+    later = wait(reply) if "retry-after" in reply.headers else 0.0
     return Answer(status, body, header(reply, "ETag"), header(reply, "Location"), later)
 
 
 def header(reply: Reply, name: str) -> str:
     """A header; bytes in it that are not UTF-8 come as halves of surrogate pairs, and would break whoever sends, stores
     or shows them."""
-    return one_line(reply.headers.get(name, ""))
+    return one_line(reply.headers.get(name.lower(), ""))
 
 
 def _odd(body: Json) -> str:

@@ -10,9 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import NoReturn
 from urllib.parse import urlsplit
 
-import aiohttp
-
 from strata.core.errors import DeviceError, OutcomeUnknown, StrataError
+from strata.hardware.bmc.redfish.connections import NotConnected
 from strata.hardware.bmc.redfish.endpoint import SESSIONS, Credentials, Endpoint, Json, items, path_of
 from strata.hardware.bmc.redfish.reply import header, judge
 from strata.hardware.bmc.redfish.wire import Raw, Wire
@@ -108,7 +107,7 @@ class Sessions:
             try:
                 reply = await self._wire.send(bmc, "POST", SESSIONS, Raw(who.login(), JSON), {}, harmless=True)
             except DeviceError as wrong:
-                if isinstance(wrong.__cause__, aiohttp.ClientConnectorError):
+                if isinstance(wrong.__cause__, NotConnected):
                     bmc.ghosts = before  # never connected, so nothing can be open
                 raise
             if reply.status >= 400:

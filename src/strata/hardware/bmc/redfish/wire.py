@@ -1,4 +1,4 @@
-"""One connection pool for all BMCs: sends a request, gives a reply or says what became of it.
+"""What all BMCs are asked over: sends a request, gives a reply or says what became of it.
 
 Knows nothing of logins. It follows no redirects, reads no more than ``max_body``, and remembers who is silent or slow.
 """
@@ -17,6 +17,7 @@ import aiohttp
 
 from strata.core.errors import DeviceError, OutcomeUnknown
 from strata.core.input.foreign import read_text
+from strata.hardware.bmc.redfish.connections import Connections, NotConnected, NotTrusted, Reply, TooLong
 from strata.hardware.bmc.redfish.endpoint import Endpoint, RedfishSettings
 
 
@@ -62,20 +63,16 @@ def changed(host: str, wrong: aiohttp.ServerFingerprintMismatch, *, node: str, r
 
 Tls = ssl.SSLContext | bool | Pins
 
+_HEADERS = {"Accept": "application/json", "OData-Version": "4.0"}
+_IDEMPOTENT = ("GET", "DELETE", "PUT")
+"""What does the same when it is sent twice."""
+
 
 class Raw(NamedTuple):
     """A body that is not JSON."""
 
     data: bytes
     kind: str
-
-
-class Reply(NamedTuple):
-    """What came back, not yet judged."""
-
-    status: int
-    body: bytes
-    headers: Mapping[str, str]
 
 
 class Wire:
@@ -86,6 +83,7 @@ class Wire:
         self.clock = clock
         self.requests = 0
         self._tls = tls
+        self._connections: Connections | None = None
         self._http: aiohttp.ClientSession | None = None
         self._sockets: aiohttp.ClientSession | None = None
         self._smooth = 0.0  # running mean of how long reads take, and of how far they stray from it
@@ -94,7 +92,7 @@ class Wire:
     @property
     def opened(self) -> bool:
         """Whether anything was ever sent."""
-        return self._http is not None
+        return self._connections is not None or self._http is not None
 
     async def close(self) -> None:
         """Close the connections."""
@@ -102,6 +100,9 @@ class Wire:
         for session in (sockets, http):
             if session is not None:
                 await session.close()
+        if self._connections is not None:
+            await self._connections.close()
+            self._connections = None
 
     def patience(self, bmc: Endpoint) -> float:
         """Seconds that a read may take: many times what reads take now, so that the dead do not hold up the rest.
@@ -127,28 +128,31 @@ class Wire:
 
         ``timeout`` 0: as long as such a request may take by the settings.
         """
-        http = self._http or self._open()
+        connections = self._connections or self._open_connections()
         harmless = harmless or method == "GET"
         limit = timeout or (self.patience(bmc) if harmless else self.settings.timeout)
-        begun = self.clock()
         self.requests += 1
         request = f"{method} {path}"
+        head = {**_HEADERS, **headers}
+        if body:
+            head["Content-Type"] = body.kind
         try:
-            async with http.request(
+            reply = await connections.send(
+                bmc.origin,
                 method,
-                bmc.base + path,
-                data=body.data if body else None,
-                headers={**headers, "Content-Type": body.kind} if body else headers,
-                allow_redirects=False,
-                timeout=aiohttp.ClientTimeout(total=limit),
-                ssl=self._trust(bmc),
-            ) as response:
-                reply = Reply(response.status, await self._read(response, bmc, request, harmless), response.headers)
+                bmc.path + path,
+                head,
+                body.data if body else b"",
+                trust=self._trust(bmc),
+                limit=limit,
+                most=self.settings.max_body,
+                again=method in _IDEMPOTENT,
+            )
         except (aiohttp.ClientError, OSError) as wrong:
             raise self._failed(bmc, request, wrong, limit, harmless) from wrong
         bmc.misses = 0
         if harmless and not timeout:
-            self._learn(bmc, self.clock() - begun)
+            self._learn(bmc, reply.seconds)
         return reply
 
     @asynccontextmanager
@@ -193,10 +197,17 @@ class Wire:
         """What an error on the wire means."""
         if isinstance(wrong, aiohttp.ServerFingerprintMismatch):
             return changed(bmc.host, wrong, node=bmc.base, request=request)
-        if isinstance(wrong, aiohttp.ClientSSLError):
+        if isinstance(wrong, TooLong):
+            most = self.settings.max_body
+            bmc.flaw = f"the reply to {request} is longer than {most} bytes"
+            if not harmless:
+                return OutcomeUnknown(f"the reply to {request} is longer than {most} bytes", where=bmc.base)
+            long = f"the reply is longer than {most} bytes"
+            return DeviceError(long, node=bmc.base, request=request, reply=read_text(wrong.begin[:300]) or "(long)")
+        if isinstance(wrong, aiohttp.ClientSSLError | NotTrusted):
             hint = "was the BMC replaced?"
             return DeviceError("its certificate is not trusted", node=bmc.base, request=request, hint=hint)
-        if isinstance(wrong, aiohttp.ClientConnectorError | aiohttp.InvalidURL):
+        if isinstance(wrong, aiohttp.ClientConnectorError | aiohttp.InvalidURL | NotConnected):
             # Never connected, so nothing can have happened.
             self._missed(bmc)
             return DeviceError("nobody answers at its address", node=bmc.base, request=request)
@@ -208,33 +219,20 @@ class Wire:
             return OutcomeUnknown(f"no answer to {request} in {limit:.3g} s", where=bmc.base)
         if not harmless:
             return OutcomeUnknown(f"the connection broke during {request}", where=bmc.base)
-        return DeviceError(f"the connection broke ({type(wrong).__name__})", node=bmc.base, request=request)
+        return DeviceError(f"the connection broke ({wrong})", node=bmc.base, request=request)
 
-    async def _read(self, response: aiohttp.ClientResponse, bmc: Endpoint, request: str, harmless: bool) -> bytes:
-        most = self.settings.max_body
-        if (response.content_length or 0) <= most and "Content-Length" in response.headers:
-            return await response.read()
-        parts, size = [], 0
-        async for part in response.content.iter_any():
-            size += len(part)
-            parts.append(part)
-            if size > most:
-                response.close()
-                bmc.flaw = f"the reply to {request} is longer than {most} bytes"
-                if not harmless:
-                    raise OutcomeUnknown(f"the reply to {request} is longer than {most} bytes", where=bmc.base)
-                long = f"the reply is longer than {most} bytes"
-                raise DeviceError(long, node=bmc.base, request=request, reply=read_text(parts[0][:300]))
-        return b"".join(parts)
+    def _open_connections(self) -> Connections:
+        self._connections = Connections(most=self.settings.connections, per_origin=self.settings.per_origin)
+        return self._connections
 
     def _open(self) -> aiohttp.ClientSession:
-        # How many requests are under way is the driver's to bound; a limit here would let the dead block the rest.
-        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=120, ttl_dns_cache=600)
+        # For what goes on and on. How many there are is for those who open them to bound.
+        connector = aiohttp.TCPConnector(limit=0, force_close=True, ttl_dns_cache=600)
         self._http = aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
-            headers={"Accept": "application/json", "OData-Version": "4.0"},
+            headers=_HEADERS,
             skip_auto_headers=("User-Agent", "Accept-Encoding"),
         )
         return self._http
