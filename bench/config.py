@@ -21,7 +21,7 @@ from pathlib import Path
 
 import msgspec
 import uvloop
-from fleet import controlled, describe, in_process
+from controlled import controlled, describe, in_process
 from measure import Figures, arguments, main, own_peak_mb, say, scratch, show
 from plan import served
 

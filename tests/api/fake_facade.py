@@ -458,6 +458,7 @@ class FakeFacade:
         return s.StatusView(
             version="0",
             canaries=(),
+            troubles=(),
             controller="c1",
             started=0.0,
             nodes=len(self.nodes),
