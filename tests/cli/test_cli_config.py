@@ -13,6 +13,12 @@ from support.site_repository import small_site
 pytestmark = pytest.mark.slow
 
 
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept of repositories that were read: not in the cache of whoever runs the tests."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
     code = main.run(["config", *words])
     said = capsys.readouterr()

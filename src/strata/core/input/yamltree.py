@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -39,16 +40,21 @@ class Document:
             raise BadRequest(f"{len(text)} characters; at most {_LONGEST} are read", where=source)
         with _told_apart(source):
             loader = _Loader(text)
-            self._root: yaml.Node | None = loader.get_single_node()
-            found = loader.construct_document(self._root) if self._root is not None else None
+            root: yaml.Node | None = loader.get_single_node()
+            found = loader.construct_document(root) if root is not None else None
+        self._root: Callable[[], yaml.Node | None] = lambda: root
         self.data: Any = "" if found is None else found
 
     @classmethod
-    def of(cls, root: yaml.Node, source: str) -> Document:
-        """One that was read already."""
+    def of(cls, data: Any, source: str, root: Callable[[], yaml.Node | None]) -> Document:
+        """One that was read already; ``root`` gives the tree that it was read from, for places."""
         found = cls.__new__(cls)
-        found.source, found._root, found.data = source, root, _plain(root)
+        found.source, found._root, found.data = source, root, data
         return found
+
+    def saying(self, data: Any) -> Document:
+        """The same, with every value at its place, but otherwise written."""
+        return Document.of(data, self.source, self._root)
 
     def place(self, path: str, key: str = "") -> str:
         """Where the value at ``path`` stands (``hardware.syslog``, ``models[0]``), or the key ``key`` below it. Where
@@ -86,7 +92,7 @@ class Document:
         return value
 
     def _find(self, steps: list[str], key: str = "") -> yaml.Node | None:
-        node = self._root
+        node = self._root()
         for step in steps:
             if isinstance(node, yaml.SequenceNode):
                 below = node.value[int(step)] if step.isdigit() and int(step) < len(node.value) else None
@@ -105,7 +111,22 @@ def documents(text: str, source: str) -> list[Document]:
     """Every document of ``text`` that says something; ``BadRequest`` names the line. Files that others wrote are read
     by this: an alias is an error (a few lines of them can stand for gigabytes), and nesting has an end."""
     with _told_apart(source):
-        return [Document.of(root, source) for root in _roots(text) if not _says_nothing(root)]
+        roots = [root for root in _roots(text) if not _says_nothing(root)]
+        return [Document.of(_plain(root), source, partial(_itself, root)) for root in roots]
+
+
+def read_before(text: str, source: str, found: Sequence[Any]) -> list[Document]:
+    """The documents of a text of which it is known what they say. It is read again only when a place is asked for."""
+    roots = cache(lambda: [root for root in _roots(text) if not _says_nothing(root)])
+    return [Document.of(data, source, partial(_nth, roots, number)) for number, data in enumerate(found)]
+
+
+def _itself(root: yaml.Node) -> yaml.Node:
+    return root
+
+
+def _nth(roots: Callable[[], list[yaml.Node]], number: int) -> yaml.Node:
+    return roots()[number]
 
 
 def _roots(text: str) -> Iterator[yaml.Node]:

@@ -18,6 +18,7 @@ from strata.cli.words import complete_node
 if TYPE_CHECKING:
     from strata.cli.client import Json
     from strata.platform.config.records import Configuration
+    from strata.platform.config.repository import Repository
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -151,8 +152,15 @@ def plan(session: Session, directory: Path, system: str, branch: str, commit: st
     """
     import msgspec
 
-    body = msgspec.json.encode(_read(directory, system, branch, commit))
-    found = session.client.request("POST", "/v1/config/plan", body=body).body
+    from strata.core.errors import BadRequest
+
+    repository = _repository(directory, system, branch, commit)
+    body = msgspec.json.encode(repository.configuration(unchecked=True))
+    try:
+        found = session.client.request("POST", "/v1/config/plan", body=body).body
+    except BadRequest:
+        repository.configuration()  # says the same of a node with its place
+        raise
     exits.leave(_show_plan(session, found, as_json))
 
 
@@ -324,11 +332,15 @@ def _pause(session: Session, reason: str, as_json: bool) -> None:
 
 def _read(directory: Path, system: str, branch: str, commit: str) -> Configuration:
     """What the repository comes to."""
+    return _repository(directory, system, branch, commit).configuration()
+
+
+def _repository(directory: Path, system: str, branch: str, commit: str) -> Repository:
     from strata.platform.config.reading import read_repository
 
     if branch and commit:
         raise click.UsageError("--branch and --commit exclude each other")
-    return read_repository(directory, commit or branch, system).configuration()
+    return read_repository(directory, commit or branch, system)
 
 
 def _show_plan(session: Session, found: Json, as_json: bool) -> int:

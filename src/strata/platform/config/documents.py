@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -115,6 +116,7 @@ def read(document: Document) -> Any:
         words = f"is {str(kind)[:40]!r}" if kind else "is missing"
         raise BadRequest(f"kind {words}; it can be {', '.join(KINDS)}", where=document.place("kind"))
     if kind == "personality":
+        document = document.saying(copy.deepcopy(found))
         _octal(document)
     return document.read(KINDS[kind], _no_hook)
 

@@ -13,6 +13,7 @@ import msgspec
 
 from strata.core.errors import BadRequest, Refused
 from strata.platform.config.git import commit_of, is_repository, read_commit, symbolic_link
+from strata.platform.config.memory import Memory
 from strata.platform.config.records import Configuration
 from strata.platform.config.repository import MOST_BYTES, MOST_FILES, Repository, is_configuration
 from strata.provisioning import worker
@@ -38,12 +39,16 @@ async def configuration_of(directory: Path, commit: str, system: str) -> Configu
 
 def read_repository(directory: Path, revision: str = "", system: str = "") -> Repository:
     """The repository in ``directory``: as its files are, or (with ``revision``) as a commit has them."""
+    memory = Memory.of(directory)
     if not revision:
-        return Repository(read_files(directory), system)
-    if not is_repository(directory):
+        found = Repository(read_files(directory), system, parsed=memory.documents)
+    elif not is_repository(directory):
         raise BadRequest("is no git repository, so that it has no commits", where=str(directory))
-    commit = commit_of(directory, revision)
-    return Repository(read_commit(directory, commit), system, commit)
+    else:
+        commit = commit_of(directory, revision)
+        found = Repository(read_commit(directory, commit), system, commit, parsed=memory.documents)
+    memory.save()
+    return found
 
 
 def committed(directory: Path) -> str:

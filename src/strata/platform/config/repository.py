@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -73,8 +73,14 @@ class Repository:
     """What the files of one state of a repository say, for one system."""
 
     @_without_collecting()
-    def __init__(self, files: Mapping[str, bytes], system: str = "", commit: str = "") -> None:
-        """Raises ``BadRequest`` that names file, line and column."""
+    def __init__(
+        self,
+        files: Mapping[str, bytes],
+        system: str = "",
+        commit: str = "",
+        parsed: Callable[[str, str], list[Document]] = documents,
+    ) -> None:
+        """Raises ``BadRequest`` that names file, line and column. ``parsed``: makes documents of text and path."""
         self.commit = commit
         self.system, layers = _layers(files, system)
         self._defaults: list[_Said] = []
@@ -87,17 +93,18 @@ class Repository:
         }
         for rank, paths in enumerate(layers):
             for path in sorted(paths):
-                for document in documents(_text(path, files[path]), path):
+                for document in parsed(_text(path, files[path]), path):
                     self._take(rank, document)
 
     # what it comes to
 
     @_without_collecting()
-    def configuration(self) -> Configuration:
-        """All layers merged and checked."""
+    def configuration(self, *, unchecked: bool = False) -> Configuration:
+        """All layers merged and checked. ``unchecked``: whether each node can be is left to the service, which looks at
+        those that are others than before."""
         groups = self._groups()
         members = _members(groups, self._of_node)
-        nodes = self._nodes(members)
+        nodes = self._nodes(members, unchecked)
         desires = self._desires()
         personalities = self._personalities()
         places = {
@@ -192,26 +199,23 @@ class Repository:
 
     # merging
 
-    def _nodes(self, members: Mapping[str, frozenset[str]]) -> list[NodeEntry]:
+    def _nodes(self, members: Mapping[str, frozenset[str]], unchecked: bool) -> list[NodeEntry]:
         of = {group: said for group, said in self._of_groups.items() if group in members}
         inside: dict[str, list[str]] = {}
         for group in of:
             for name in members[group]:
                 inside.setdefault(name, []).append(group)
+        merged = [{"name": name, **_merged(self._sources(name, inside.get(name, ())))} for name in self._of_node]
+        found = msgspec.convert(merged, list[NodeEntry], strict=False)
         claimed = Claimed()
-        found = []
-        for name in self._of_node:
-            merged = _merged(self._sources(name, inside.get(name, ())))
-            entry = msgspec.convert({"name": name, **merged}, NodeEntry, strict=False)
+        for entry in () if unchecked else found:
             try:
-                node = checked_node(_spec(entry))
-                claimed.take(node)
+                claimed.take(checked_node(_spec(entry)))
             except BadRequest as error:
-                last = self._of_node[name][-1]
+                last = self._of_node[entry.name][-1]
                 raise BadRequest(
                     f"{error.where}: {error.detail}", where=last.document.place(last.path), hint=error.hint
                 ) from None
-            found.append(entry)
         return found
 
     def _sources(self, name: str, groups: Iterable[str]) -> list[_Said]:
