@@ -52,6 +52,12 @@ class Document:
         found.source, found._root, found.data = source, root, data
         return found
 
+    @property
+    def line(self) -> int:
+        """The line that it begins in."""
+        root = self._root()
+        return root.start_mark.line + 1 if root is not None else 1
+
     def saying(self, data: Any) -> Document:
         """The same, with every value at its place, but otherwise written."""
         return Document.of(data, self.source, self._root)
