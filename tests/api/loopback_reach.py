@@ -28,6 +28,7 @@ from strata.hardware.credentials.service import BmcCredentialService
 from strata.hardware.events.hub import EventHub
 from strata.hardware.layer import Reach, open_hardware
 from strata.hardware.settings import HardwareSettings
+from strata.platform.config.git import Mirror
 from strata.power.layer import open_power
 from strata.provisioning.boot import open as boot
 from strata.provisioning.identity.records import PREFIX as BOOTS
@@ -104,6 +105,10 @@ def _near_registries(pull: Callable[..., Awaitable[str]]) -> Callable[..., Await
     return pulled
 
 
+async def _no_repository(mirror: Mirror, url: str, branch: str) -> str:
+    raise Unavailable("no repository can be reached here", where=url)
+
+
 def write_networks(directory: Path) -> Path:
     """A description of the boot network on loopback."""
     file = directory / "networks.yaml"
@@ -120,6 +125,7 @@ async def loopback_layers(fleet: Fleet, server: str) -> AsyncIterator[None]:
     with (
         mock.patch.object(boot, "DhcpService", _NoDhcp),
         mock.patch.object(registry, "pull", _near_registries(registry.pull)),
+        mock.patch.object(Mirror, "fetch", _no_repository),
     ):
         await open_peers(fleet, front_url(settings), signing_key(settings))
         reach = LoopbackReach(fleet, server)

@@ -13,13 +13,15 @@ import msgspec
 import numpy as np
 import pytest
 
+from strata.cli import main
 from strata.core.errors import BadRequest, Conflict, NotFound, Refused
-from strata.core.node import Node
+from strata.core.node import Interface, Node
 from strata.daemon.running import running
 from strata.daemon.settings import Settings
 from strata.fleet.access.principal import LOCAL_ADMIN
 from strata.fleet.controller.clock import Clock
 from strata.fleet.controller.controller import Controller
+from strata.fleet.desires.documents import DesireDocument
 from strata.fleet.fleet import Fleet
 from strata.fleet.nodes.service import NodeService
 from strata.fleet.registry.whole_edits import Prepared, WholeEdit
@@ -352,6 +354,35 @@ async def test_more_than_one_transaction_takes_is_remembered_from_the_beginning(
     empty = Configuration(commit="0" * 40, nodes=(NodeEntry(name="other"),))
     await apply(fleet, empty, remove_most=True)
     assert [name for name in fleet.registry.names if name] == ["other"], "what was half there could be taken away"
+
+
+@pytest.mark.server
+async def test_what_a_running_service_holds_becomes_a_repository_that_changes_nothing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async with service(tmp_path) as fleet:
+        first = Node(
+            name="n1",
+            uid=0,
+            location="x1000c0s0b0n0",
+            nid=7,
+            labels={"rack": "on", "row": "1.10"},
+            bmc="http://127.0.0.1:1/n1",
+            interfaces=(Interface(mac="52:54:00:00:00:01", name="boot"),),
+        )
+        await fleet.edits.create_nodes([first, Node(name="n2", uid=0, role="login")], "ann")
+        await fleet.settled(await fleet.store.revision())
+        await fleet.edits.put_group("all", np.array([0, 1]), "ann", description="yes: all")
+        wanted = DesireDocument(name="off", select="@all", set={"power": ("off",)}, priority=3)
+        await fleet.settled(await fleet.edits.put_document(wanted, "ann"))
+        url, site = f"unix:{fleet.settings.admin_socket}", str(tmp_path / "imported")
+        for _ in range(2):
+            code = await asyncio.to_thread(main.run, ["--url", url, "config", "import", site])
+        assert code == 3, "nothing is written over"
+        found = read_repository(tmp_path / "imported").configuration()
+        assert [entry.name for entry in found.nodes] == ["n1", "n2"]
+        done = await apply(fleet, found)
+        assert (done.changes, done.unchanged) == ((), 4), capfd.readouterr()
 
 
 # ---- a branch that is followed ----

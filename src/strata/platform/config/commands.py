@@ -59,9 +59,39 @@ def init(session: Session, directory: Path, system: str, as_json: bool) -> None:
     \b
     Example: strata config init site
     """
-    from strata.platform.config.starter import write
+    from strata.platform.config.importing import write
+    from strata.platform.config.starter import files
 
-    written = write(directory, system)
+    written = write(directory, files(system))
+    session.out.answer(as_json, {"written": written}, f"wrote {many(len(written), 'file')} into {directory}")
+
+
+@config.command("import")
+@click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--system", default="main", metavar="NAME", help="What this system is called.", show_default=True)
+@ls.json_option
+@pass_session
+def import_(session: Session, directory: Path, system: str, as_json: bool) -> None:
+    """Write what the service holds into DIRECTORY, as a repository. Applied as it is, it changes nothing.
+
+    Nodes, groups, desire documents and personalities; not what was set on nodes themselves ('strata node set').
+
+    \b
+    Example: strata config import site --system prod
+    """
+    from strata.cli.words import items
+    from strata.core.errors import Unavailable
+    from strata.platform.config.importing import files, write
+    from strata.platform.config.records import NODE_FIELDS
+
+    client = session.client
+    nodes = client.pages("/v1/nodes", {"fields": ",".join(("name", *NODE_FIELDS))})
+    try:
+        personalities = items(client.get("/v1/personalities"))
+    except Unavailable:
+        personalities = []  # of a service without the provisioning layer
+    groups, desires = items(client.get("/v1/groups")), items(client.get("/v1/documents"))
+    written = write(directory, files(system, nodes, groups, desires, personalities))
     session.out.answer(as_json, {"written": written}, f"wrote {many(len(written), 'file')} into {directory}")
 
 

@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta
 
-from strata.core.texts import PLAIN, GroupNameText, In, NodeNameText, NoteText, Out
+from strata.core.texts import PLAIN, GroupNameText, In, NoteText, Out
 from strata.fleet.desires.records import DocumentSpec
-from strata.fleet.nodes.records import NodePatch
+from strata.fleet.nodes.records import NodePatch, NodeStatement
 from strata.fleet.plans.records import PlanClass
 from strata.provisioning.personalities.records import Personality
 
@@ -24,10 +24,8 @@ SystemText = Annotated[str, Meta(pattern=SYSTEM, max_length=63)]
 BranchText = Annotated[str, Meta(pattern=BRANCH, max_length=200)]
 
 
-class NodeEntry(NodePatch, frozen=True, kw_only=True):
+class NodeEntry(NodeStatement, frozen=True, kw_only=True):
     """What the configuration says of one node. What it does not say is not its business."""
-
-    name: NodeNameText
 
     @property
     def said(self) -> tuple[str, ...]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
-from strata.core.errors import Refused
 from strata.platform.config.documents import schema
 
 SCHEMA = ".strata/schema.json"
@@ -72,16 +70,3 @@ def files(system: str) -> dict[str, str]:
         f"systems/{system}/nodes.yaml": _SCHEMA_LINE.format(up="../../") + _NODES,
         SCHEMA: json.dumps(schema(), indent=1) + "\n",
     }
-
-
-def write(directory: Path, system: str) -> list[str]:
-    """Write it into a directory that has nothing of it yet; the paths. ``Refused`` where something would be lost."""
-    found = files(system)
-    there = [path for path in found if (directory / path).exists()]
-    if there:
-        raise Refused("is there already", by="files", where=str(directory / there[0]), hint="choose an empty directory")
-    for path, text in found.items():
-        file = directory / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
-    return sorted(found)
