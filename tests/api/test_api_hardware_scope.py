@@ -63,7 +63,7 @@ async def test_no_read_tells_of_nodes_outside(real: RealService, scoped: httpx.A
     assert len(READS) >= 20
     own = (await get(scoped, "/v1/alerts"))["items"][0]["id"]
     for path in READS:
-        if "{operation}" in path or path == "/v1/hardware/controller":
+        if "{operation}" in path or path == "/v1/hardware/bmc":
             continue
         where = path.format(name="n00001", dump=real.dump, ident=own)
         answer = await scoped.get(where, params=NEEDED.get(path))
@@ -84,7 +84,7 @@ async def test_what_is_outside_is_answered_just_as_what_is_nowhere(
             continue
         if "{name}" in path:
             pairs = [(path.format(name=name, dump=real.dump), {}) for name in ("n00010", "n00099")]
-        elif path == "/v1/hardware/controller":
+        elif path == "/v1/hardware/bmc":
             pairs = [
                 (path, {"address": real.bmcs.url("n00010").replace("n00010", name)}) for name in ("n00010", "n00099")
             ]
@@ -217,8 +217,8 @@ async def test_of_a_shared_controller_only_ones_own_part_is_counted(
         ),
     )  # fmt: skip
     async with real.client() as admin:
-        whole = (await get(admin, "/v1/hardware/controller", address=SHARED))["summary"]
-    own = await get(scoped, "/v1/hardware/controller", address=SHARED)
+        whole = (await get(admin, "/v1/hardware/bmc", address=SHARED))["summary"]
+    own = await get(scoped, "/v1/hardware/bmc", address=SHARED)
     assert (whole["machines"], whole["components"], len(whole["trouble"])) == (2, {"system": 2, "memory": 4}, 1)
     assert (own["summary"]["machines"], own["summary"]["components"], own["summary"]["trouble"]) == (1, {}, [])
     assert own["summary"]["nodes"] == ["n00001"]

@@ -73,13 +73,14 @@ async def test_no_get_changes_anything(real: RealService, client: httpx.AsyncCli
         "/v1/bmc/sensors": {"select": "*"},
         "/v1/bmc/firmware": {"select": "*"},
         "/v1/consoles/search": {"text": "panic"},
-        "/v1/hardware/controller": {"address": real.bmcs.url("n00001")},
+        "/v1/hardware/bmc": {"address": real.bmcs.url("n00001")},
         "/v1/images/{name}/{tag}/diff": {"other": f"{IMAGE}:{TAGS[1]}"},
     }
 
     def known(path: str, values: dict[str, str], otherwise: str) -> str:
         return next((value for part, value in values.items() if part in path), otherwise)
 
+    alert = (await client.get("/v1/alerts", params={"all": True})).json()["items"][0]["id"]
     before = await real.still()
     for method, path, _ in ROUTES:
         if method != "GET":
@@ -91,6 +92,7 @@ async def test_no_get_changes_anything(real: RealService, client: httpx.AsyncCli
             dump=real.dump,
             tag=TAGS[0],
             log=ids.log,
+            ident=alert,
         )
         for verb in ("GET", "HEAD"):
             if verb == "GET" or path not in STREAMS:

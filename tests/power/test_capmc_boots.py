@@ -19,7 +19,7 @@ from strata.fleet.access.sealing import Seal
 from strata.fleet.controller.controller import Controller
 from strata.fleet.history.transitions import Change, Transition, encode, key_of
 from strata.fleet.settings import LeadershipSettings
-from strata.hardware.bmc.operations import BmcJobs, Deed
+from strata.hardware.bmc.operations import BmcOperations, BmcOrder
 from strata.hardware.model import LAYER as HARDWARE
 from strata.platform.model import LAYER as PLATFORM
 from strata.power.capmc.boots import CapmcBoots
@@ -143,11 +143,11 @@ async def test_a_restart_by_a_controller_counts_where_nothing_else_would_show_it
     tmp_path: Path, layers: tuple[Layer, ...], told: list[int]
 ) -> None:
     async with boots_of(tmp_path, *layers) as boots:
-        jobs = BmcJobs(boots.service, Bmc, Seal([b"k" * 32]))  # type: ignore[arg-type]
+        jobs = BmcOperations(boots.service, Bmc, Seal([b"k" * 32]))  # type: ignore[arg-type]
         nodes = boots.service.registry.select("n[00001-00003]")
-        failed = await jobs.carry_out(Deed(what="power", action="cycle", force=True), nodes)
+        failed = await jobs.carry_out(BmcOrder(what="power", action="cycle", force=True), nodes)
         assert list(failed) == ["n00002"]
-        await jobs.carry_out(Deed(what="power", action="off", force=True), boots.service.registry.select("n00004"))
+        await jobs.carry_out(BmcOrder(what="power", action="off", force=True), boots.service.registry.select("n00004"))
         await boots.saw(("power", "on", "off", 8), ("os", "up", "down", 8))
         await boots.saw(("power", "off", "on", 8), ("os", "down", "up", 8))
         await boots.until(lambda: 8 in boots.told)

@@ -11,7 +11,7 @@ import pytest
 
 from strata.fleet.access.principal import LOCAL_ADMIN
 from strata.fleet.access.sealing import Seal
-from strata.hardware.bmc.operations import BmcJobs, Deed
+from strata.hardware.bmc.operations import BmcOperations, BmcOrder
 from strata.power.capmc.applets import APPLETS
 from strata.power.capmc.request import Ask
 from strata.power.settings import PowerSettings
@@ -80,8 +80,8 @@ async def test_a_node_whose_system_runs_makes_way_for_the_next(tmp_path: Path) -
         assert Counter(behind[name] for name in on(site)) == {"strip-0": AT_ONCE, "strip-1": AT_ONCE}
         waiting = site.service.registry.index_of(next(name for name in names if name not in on(site)))
         await site.until("told why", lambda: "lets no more nodes start at once" in str(site.service.view.why(waiting)))
-        by_hand = BmcJobs(site.service, site.machine.bmcs.open, Seal([b"k" * 32]))
-        refused = await by_hand.carry_out(Deed(what="power", action="on", force=True), np.array([waiting]))
+        by_hand = BmcOperations(site.service, site.machine.bmcs.open, Seal([b"k" * 32]))
+        refused = await by_hand.carry_out(BmcOrder(what="power", action="on", force=True), np.array([waiting]))
         [why] = refused.values()
         assert "soft-start lets no more nodes start at once behind its cabinet or power strip" in why
         machine = site.machine

@@ -20,9 +20,9 @@ from strata.fleet.access.authority import Authority, Issued
 from strata.fleet.alarm import Alarm
 from strata.provisioning.boot.builds import Builds
 from strata.provisioning.boot.fragment import Site
-from strata.provisioning.boot.ground import Ground
 from strata.provisioning.boot.open import BootFiles
 from strata.provisioning.boot.profiles import Profiles
+from strata.provisioning.boot.questions import Questions
 from strata.provisioning.boot.service import BootService
 from strata.provisioning.dhcp.service import DhcpService
 from strata.provisioning.directory import Directory
@@ -74,7 +74,7 @@ async def serve(chassis: Path, state: Path) -> None:
         identity,
         profiles,
         Site(controllers=lambda: (f"https://{found['server']}:8443",), ca=authority.pem.decode()),
-        Ground(attached=lambda _: False, speaks=speaks, held=lambda _: False, hold=hold, console_tail=console_tail),
+        Questions(attached=lambda _: False, speaks=speaks, held=lambda _: False, hold=hold, console_tail=console_tail),
         alarm,
         builds=builds,
         binaries={"ipxe.efi": Path("/usr/lib/ipxe/ipxe.efi").read_bytes()},

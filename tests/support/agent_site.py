@@ -24,7 +24,7 @@ from strata.hardware.bmc.protocol import Boot
 from strata.hardware.model import LAYER as HARDWARE
 from strata.platform.no_workload import NoWorkload
 from strata.provisioning.agents.door import AgentDoor
-from strata.provisioning.agents.driver import BootWay, Ground, NodeDriver
+from strata.provisioning.agents.driver import BootWay, NodeDriver, Questions
 from strata.provisioning.agents.hub import Hub
 from strata.provisioning.agents.inventories import Inventories
 from strata.provisioning.agents.open import tells
@@ -159,7 +159,7 @@ class AgentSite:
         )
         self.sets = Personalities(store, Ledger(store), releases, changed=self._set_changed)
         self.inventories = Inventories(directory / "inventories.db")
-        ground = Ground(
+        ground = Questions(
             node=lambda name: self.service.registry.node(name),
             open=lambda address: self.bmc(address),
             asked=lambda name: self.asked.get(name, 0.0),

@@ -19,11 +19,11 @@ from strata.core.node import Interface, Node
 from strata.fleet.access.authority import Authority, Issued
 from strata.fleet.alarm import Alarm
 from strata.provisioning.boot.fragment import PATH, Site
-from strata.provisioning.boot.ground import Ground
 from strata.provisioning.boot.http import Limits
 from strata.provisioning.boot.media import Media
 from strata.provisioning.boot.neighbours import Neighbours
 from strata.provisioning.boot.profiles import Profiles
+from strata.provisioning.boot.questions import Questions
 from strata.provisioning.boot.service import BootService
 from strata.provisioning.directory import Directory
 from strata.provisioning.identity.identity import Identity
@@ -137,7 +137,7 @@ class Boots:
             self.identity,
             self.profiles,
             Site(controllers=lambda: ("https://127.0.0.1:8443",), ca=authority.pem.decode(), release_keys=("KEY",)),
-            Ground(
+            Questions(
                 attached=lambda name: self.is_attached(name),
                 speaks=self._speaks,
                 asked=lambda name, what: self.asked(name, what),

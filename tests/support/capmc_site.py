@@ -21,7 +21,7 @@ from strata.api.server import ApiServer
 from strata.fleet.access.credentials import Authenticator
 from strata.fleet.access.principal import LOCAL_ADMIN
 from strata.fleet.access.sealing import Seal
-from strata.hardware.bmc.operations import BmcJobs
+from strata.hardware.bmc.operations import BmcOperations
 from strata.hardware.emergency.service import EmergencyService
 from strata.power.capmc.boots import boots_of
 from strata.power.capmc.service import CapmcMachine, CapmcService
@@ -52,7 +52,7 @@ class CapmcSite:
         self.service = machine.service
         self.columns = PowerColumns()
         self.socket = directory / "capmc.sock"
-        BmcJobs(machine.service, machine.bmcs.open, Seal([b"k" * 32]))
+        BmcOperations(machine.service, machine.bmcs.open, Seal([b"k" * 32]))
         rooms, _ = fake_machine(machine.service)
         self.emergency = EmergencyService(machine.service, machine.bmcs)
         rooms[EmergencyService] = self.emergency

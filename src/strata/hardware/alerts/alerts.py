@@ -45,7 +45,7 @@ class AlertSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Events that may wait their turn."""
 
 
-class Book:
+class AlertBook:
     """The alerts of all controllers, as ``owner`` knows them."""
 
     def __init__(self, owner: str, settings: AlertSettings) -> None:
@@ -199,7 +199,7 @@ class Alerts:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.settings = settings or AlertSettings()
-        self._book = Book(owner, self.settings)
+        self._book = AlertBook(owner, self.settings)
         self.alerts: Mapping[str, Alert] = self._book.alerts
         self.acknowledgements: Mapping[str, Acknowledgement] = self._book.acknowledgements
         self.troubles, self.open_on, self.open_of = self._book.troubles, self._book.open_on, self._book.open_of

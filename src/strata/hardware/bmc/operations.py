@@ -46,7 +46,7 @@ _RESTARTS = ("cycle", "graceful-restart")
 _LOST = "the service was restarted meanwhile: look whether it was done, then ask again"
 
 
-class Deed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class BmcOrder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What to do. Only the fields of its kind count."""
 
     what: Literal["power", "boot", "identify", "limit", "bios", "settings", "media"]
@@ -70,8 +70,8 @@ class Deed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.what != "power"
 
 
-class BmcJobs:
-    """Does deeds."""
+class BmcOperations:
+    """Carries out orders."""
 
     def __init__(self, fleet: Fleet, open_: Callable[[str], Bmc], seal: Seal) -> None:
         self._fleet = fleet
@@ -81,7 +81,7 @@ class BmcJobs:
         fleet.operations.register("bmc", self._many)
         fleet.operations.register("firmware", self._update)
 
-    def sealed(self, argument: Deed | str) -> bytes:
+    def sealed(self, argument: BmcOrder | str) -> bytes:
         """An argument of a job as it is stored."""
         return self._seal.seal(msgspec.msgpack.encode(argument), _CONTEXT)
 
@@ -91,38 +91,38 @@ class BmcJobs:
             return msgspec.convert(argument, kind)
         return msgspec.msgpack.decode(self._seal.open(argument, _CONTEXT), type=kind)
 
-    async def carry_out(self, deed: Deed, nodes: Indices) -> dict[str, str]:
+    async def carry_out(self, order: BmcOrder, nodes: Indices) -> dict[str, str]:
         """Do it for every node, side by side; why it was not done, by name."""
         batch = batch_of(self._fleet.registry, nodes)
-        failed = await self._refusals(deed, batch, nodes)
+        failed = await self._refusals(order, batch, nodes)
 
         async def one(bmc: Bmc) -> None:
-            await _do(bmc, deed)
+            await _do(bmc, order)
 
-        if deed.what == "power":
+        if order.what == "power":
             for told in self._fleet.controller.switched:
                 told(nodes)
         failed |= await self._each(batch, one, failed)
-        if deed.what == "power":
+        if order.what == "power":
             self._fleet.controller.look_at(nodes)
-            if deed.action in _RESTARTS:
+            if order.action in _RESTARTS:
                 done = nodes[[name not in failed for name in batch.names]]
                 for listener in self._fleet.controller.restarted:
                     listener(done)
         return failed
 
-    async def _refusals(self, deed: Deed, batch: Batch, nodes: Indices) -> dict[str, str]:
+    async def _refusals(self, order: BmcOrder, batch: Batch, nodes: Indices) -> dict[str, str]:
         """A brake that is on holds for what people ask for, too, unless they insist."""
         refused: dict[str, str] = {}
         # That the site has no power for it holds for everybody, insist as they may.
         asked = (
             [CAPS_FREE]
-            if deed.what == "limit"
+            if order.what == "limit"
             else [POWER_ROOM]
-            if deed.what == "power" and deed.action not in _OFF
+            if order.what == "power" and order.action not in _OFF
             else []
         )
-        if deed.what == "power" and not deed.force:
+        if order.what == "power" and not order.force:
             frozen = np.flatnonzero(self._fleet.registry.brakes.frozen[nodes]).tolist()
             refused = {batch.names[i]: "frozen: thaw it, or insist with force" for i in frozen}
             asked.insert(0, "no-running-job")
@@ -156,13 +156,13 @@ class BmcJobs:
     # -- jobs
 
     async def _many(self, arguments: Mapping[str, Any], position: Any) -> AsyncIterator[Step]:
-        deed = self._opened(arguments["deed"], Deed)
+        order = self._opened(arguments["order"], BmcOrder)
         uids = intset.unpack(arguments["uids"])
-        async for begin, nodes in self._chunks(uids, position, _CHUNK, careful=not deed.repeatable):
+        async for begin, nodes in self._chunks(uids, position, _CHUNK, careful=not order.repeatable):
             if isinstance(nodes, Step):
                 yield nodes
                 continue
-            failed = await self.carry_out(deed, nodes)
+            failed = await self.carry_out(order, nodes)
             yield Step(position=begin + _CHUNK, done=len(nodes) - len(failed), failed=sorted(failed.items()))
 
     async def _update(self, arguments: Mapping[str, Any], position: Any) -> AsyncIterator[Step]:
@@ -208,24 +208,24 @@ class BmcJobs:
         return nodes[nodes >= 0]
 
 
-async def _do(bmc: Bmc, deed: Deed) -> None:
-    match deed.what:
+async def _do(bmc: Bmc, order: BmcOrder) -> None:
+    match order.what:
         case "power":
-            await bmc.set_power(deed.action)
+            await bmc.set_power(order.action)
         case "boot":
-            assert deed.boot is not None
-            await bmc.set_boot(deed.boot)
+            assert order.boot is not None
+            await bmc.set_boot(order.boot)
         case "identify":
-            await bmc.identify(deed.on)
+            await bmc.identify(order.on)
         case "limit":
-            await bmc.set_power_limit(deed.text or await _own_limit(bmc), deed.watts)
+            await bmc.set_power_limit(order.text or await _own_limit(bmc), order.watts)
         case "bios":
-            await bmc.stage_bios(deed.attributes)
+            await bmc.stage_bios(order.attributes)
         case "settings":
-            assert deed.settings is not None
-            await bmc.set_settings(deed.settings)
+            assert order.settings is not None
+            await bmc.set_settings(order.settings)
         case "media":
-            await bmc.insert_media(deed.text)
+            await bmc.insert_media(order.text)
 
 
 async def _own_limit(bmc: Bmc) -> str:

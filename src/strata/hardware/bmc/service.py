@@ -25,7 +25,7 @@ from strata.fleet.desires.service import DesireService
 from strata.fleet.fleet import Fleet
 from strata.fleet.nodes.batches import batch_of
 from strata.fleet.operations.records import Operation
-from strata.hardware.bmc.operations import LIMIT, BmcJobs, Deed, many_outcome
+from strata.hardware.bmc.operations import LIMIT, BmcOperations, BmcOrder, many_outcome
 from strata.hardware.bmc.pace import Place
 from strata.hardware.bmc.protocol import Bmc, Boot, PowerAction, PowerLimit
 from strata.hardware.bmc.records import (
@@ -60,7 +60,7 @@ class BmcService:
         """``seal``: what is asked may hold a secret (an address, a BIOS password), and a job's record holds it."""
         self._fleet = fleet
         self._open = open_
-        self._jobs = BmcJobs(fleet, open_, seal)
+        self._jobs = BmcOperations(fleet, open_, seal)
 
     # -- many nodes
 
@@ -68,7 +68,7 @@ class BmcService:
         """Wish for a state, or have something done."""
         state = _POWER.get(action)
         if state is None:
-            return await self._do(who, select, Deed(what="power", action=action, force=force))
+            return await self._do(who, select, BmcOrder(what="power", action=action, force=force))
         change = DesireChange(select=select, set={"power": state})
         result = await self._fleet.of(DesireService).set_desires(who, change, asynchronous=False)
         if isinstance(result, Operation):
@@ -82,34 +82,34 @@ class BmcService:
         if boot.uri and boot.target != "http":
             raise BadRequest("only HTTP boot takes a URI", where="uri")
         refuse_login(boot.uri, "uri", hint=_NO_LOGIN)
-        return await self._do(who, select, Deed(what="boot", boot=boot))
+        return await self._do(who, select, BmcOrder(what="boot", boot=boot))
 
     async def identify(self, who: Principal, select: str, on: bool) -> Many:
         """The light."""
-        return await self._do(who, select, Deed(what="identify", on=on))
+        return await self._do(who, select, BmcOrder(what="identify", on=on))
 
     async def set_limit(self, who: Principal, select: str, limit: str, watts: float | None) -> Many:
         """Cap."""
         if watts is not None and not 0 < watts < 1e6:
             raise BadRequest(f"{watts:g} W is not a cap", where="watts")
-        return await self._do(who, select, Deed(what="limit", text=limit, watts=watts))
+        return await self._do(who, select, BmcOrder(what="limit", text=limit, watts=watts))
 
     async def stage_bios(self, who: Principal, select: str, attributes: Mapping[str, Scalar]) -> Many:
         """Settings for the next restart."""
         if not attributes:
             raise BadRequest("give at least one attribute", where="attributes")
-        return await self._do(who, select, Deed(what="bios", attributes=dict(attributes)))
+        return await self._do(who, select, BmcOrder(what="bios", attributes=dict(attributes)))
 
     async def set_settings(self, who: Principal, select: str, settings: ServiceSettingsChange) -> Many:
         """Time and log servers."""
         if settings.ntp is None and settings.syslog is None:
             raise BadRequest("nothing to change", where="settings", hint="give ntp or syslog servers")
-        return await self._do(who, select, Deed(what="settings", settings=settings))
+        return await self._do(who, select, BmcOrder(what="settings", settings=settings))
 
     async def insert_media(self, who: Principal, select: str, image: str) -> Many:
         """The virtual drives."""
         refuse_login(image, "image", hint=_NO_LOGIN)
-        return await self._do(who, select, Deed(what="media", text=image))
+        return await self._do(who, select, BmcOrder(what="media", text=image))
 
     async def update_firmware(self, who: Principal, request: FirmwareUpdate) -> Operation:
         """A few at a time, stopping when they fail."""
@@ -125,17 +125,17 @@ class BmcService:
         await self._audit(who, "firmware.update", nodes, {"uri": shown(request.uri)})
         return (await self._fleet.operations.start("firmware", who.name, len(nodes), arguments)).shown()
 
-    async def _do(self, who: Principal, select: str, deed: Deed) -> Many:
+    async def _do(self, who: Principal, select: str, order: BmcOrder) -> Many:
         nodes = self._fleet.owned(who, select)
-        await self._audit(who, deed.title, nodes, {})
+        await self._audit(who, order.title, nodes, {})
         if len(nodes) > AT_ONCE:
             arguments = {
                 "uids": intset.pack(np.sort(self._fleet.registry.uids[nodes])),
-                "deed": self._jobs.sealed(deed),
+                "order": self._jobs.sealed(order),
             }
             return (await self._fleet.operations.start("bmc", who.name, len(nodes), arguments)).shown()
         names = self._fleet.view.names(nodes)
-        failed = await self._jobs.carry_out(deed, nodes)
+        failed = await self._jobs.carry_out(order, nodes)
         done = [name for name in names if name not in failed]
         return many_outcome(done, failed)
 

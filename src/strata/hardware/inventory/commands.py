@@ -209,7 +209,7 @@ def show(session: Session, what: str, as_json: bool) -> None:
     from strata.cli.client import segment
 
     if "://" in what:
-        found = session.client.get("/v1/hardware/controller", {"address": what})
+        found = session.client.get("/v1/hardware/bmc", {"address": what})
         summary = found["summary"]
         about = [("nodes", " ".join(summary["nodes"])), ("trouble", "; ".join(summary["trouble"]))]
     else:
@@ -327,7 +327,7 @@ def forget(session: Session, address: str, as_json: bool) -> None:
     """
     from strata.cli.client import query
 
-    session.client.request("DELETE", f"/v1/hardware/controller{query({'address': address})}")
+    session.client.request("DELETE", f"/v1/hardware/bmc{query({'address': address})}")
     session.out.answer(as_json, {"forgotten": address}, f"forgot {address}")
 
 

@@ -67,13 +67,13 @@ async def list_bmcs(ask: Asked, limit: Limit = 1000, cursor: Cursor = None) -> B
     return replace(page, next=seal(page.next or None))
 
 
-@get("/v1/hardware/controller", tags=[_TAG], **needs("read", "hardware", 404))
+@get("/v1/hardware/bmc", tags=[_TAG], **needs("read", "hardware", 404))
 async def show_bmc(ask: Asked, address: At) -> BmcHardware:
     """One BMC with all its parts."""
     return await ask.of(InventoryService).bmc(ask.who, address)
 
 
-@delete("/v1/hardware/controller", tags=[_TAG], **needs("delete", "hardware", 404))
+@delete("/v1/hardware/bmc", tags=[_TAG], **needs("delete", "hardware", 404))
 async def forget_bmc(ask: Asked, address: At) -> None:
     """Remove a BMC from the inventory. Its history stays; nodes stay."""
     await ask.of(InventoryService).forget(ask.who, address)

@@ -39,7 +39,7 @@ from strata.hardware.inventory.records import (
 from strata.hardware.inventory.store import Inventory
 
 
-class Sight:
+class VisibleInventory:
     """``sees``: whether the caller may see the node of a name. Without it: all, and what is no node's."""
 
     def __init__(self, inventory: Inventory, nodes: NodesByBmc, sees: Callable[[str], bool] | None = None) -> None:
@@ -232,7 +232,7 @@ class InventoryService:
             raise NotFound(f"the hardware of {node} was not discovered", where=f"node {node}", hint=hint)
         known, machine = found
         parts = await self._inventory.parts(known.address)
-        own = [c for c in Sight(self._inventory, self._nodes).components(known, parts) if c.node == node]
+        own = [c for c in VisibleInventory(self._inventory, self._nodes).components(known, parts) if c.node == node]
         return NodeHardware(
             node=node,
             bmc=known.address,
@@ -324,11 +324,11 @@ class InventoryService:
         names = self._service.registry.names
         return frozenset(names[index] for index in self._service.seen(who, select).tolist())
 
-    def _sight(self, who: Principal) -> Sight:
+    def _sight(self, who: Principal) -> VisibleInventory:
         if not who.scope:
-            return Sight(self._inventory, self._nodes)
+            return VisibleInventory(self._inventory, self._nodes)
         fleet = self._service.visible(who)  # once for all names: it is made from every member of the scope
-        return Sight(self._inventory, self._nodes, lambda name: fleet.find(name) >= 0)
+        return VisibleInventory(self._inventory, self._nodes, lambda name: fleet.find(name) >= 0)
 
     async def _parts(self, names: frozenset[str] | None, begin: str) -> AsyncIterator[tuple[Known, Parts]]:
         """BMCs with their parts, from ``begin`` on; of these nodes only where they are few."""

@@ -23,7 +23,7 @@ from strata.fleet.access.principal import Principal, Right
 from strata.fleet.columns import Indices
 from strata.fleet.fleet import Fleet
 from strata.fleet.system.service import SystemService
-from strata.hardware.bmc.operations import Deed
+from strata.hardware.bmc.operations import BmcOrder
 from strata.hardware.emergency.records import EmergencyRequest
 from strata.hardware.emergency.service import EmergencyService, confirmation
 from strata.hardware.feeds.driver import FeedDriver
@@ -269,8 +269,8 @@ class CapmcMachine:
             if not off.all():
                 # Who schedules the jobs knows what it asks for: that one runs there is not held against it.
                 insist = force or self.who.role == "workload-manager"
-                deed = Deed(what="power", action="cycle", force=insist)
-                await self._start("bmc", uids[~off], {"deed": msgspec.to_builtins(deed)})
+                order = BmcOrder(what="power", action="cycle", force=insist)
+                await self._start("bmc", uids[~off], {"order": msgspec.to_builtins(order)})
         else:
             await self._desire(uids, to)
         return braked
@@ -323,8 +323,8 @@ class CapmcMachine:
             if attribute:
                 wanted.setdefault((attribute, values[uid]), []).append(uid)
         for (attribute, value), members in wanted.items():
-            deed = Deed(what="bios", attributes={attribute: value})
-            await self._start("bmc", np.array(members, dtype=np.int64), {"deed": msgspec.to_builtins(deed)})
+            order = BmcOrder(what="bios", attributes={attribute: value})
+            await self._start("bmc", np.array(members, dtype=np.int64), {"order": msgspec.to_builtins(order)})
 
     async def energy(self, uids: Uids, start: float, end: float) -> Energy:
         if self.series is None:

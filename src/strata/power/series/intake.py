@@ -20,7 +20,7 @@ from strata.core.errors import StrataError, Unavailable
 from strata.power.series.chunk_store import LEVELS, ChunkStore, Sealed, decode_journal, encode_journal
 from strata.power.series.codec import BLOCK, encode_rows, encode_summary
 from strata.power.series.downsample import Fold, Matrix
-from strata.power.series.open_chunks import SECONDS, Book, OpenChunk, summed
+from strata.power.series.open_chunks import SECONDS, OpenChunk, OpenMetric, summed
 from strata.power.series.reader import Reader
 from strata.power.series.records import METRICS, Metric, Refusals, Samples, Uids
 
@@ -39,7 +39,7 @@ class Intake:
         self, open_store: Callable[[], ChunkStore], lateness: float, hold: float, clock: Callable[[], float]
     ) -> None:
         self.lock = threading.Lock()
-        self.books = {name: Book(metric, lateness) for name, metric in METRICS.items()}
+        self.books = {name: OpenMetric(metric, lateness) for name, metric in METRICS.items()}
         self.trouble = ""
         self._open_store = open_store
         self._lateness = lateness
@@ -131,7 +131,7 @@ class Intake:
             log.warning("samples are kept in memory: %s", error)
         self.trouble = str(error)
 
-    def _close(self, book: Book, chunks: Sequence[OpenChunk]) -> None:
+    def _close(self, book: OpenMetric, chunks: Sequence[OpenChunk]) -> None:
         for chunk in chunks:
             done = self._done_with(book, chunk)
             try:
@@ -153,7 +153,7 @@ class Intake:
             name = book.metric.name
             self._unnoted = [each for each in self._unnoted if each.metric != name or each.time >= chunk.end]
 
-    def _done_with(self, book: Book, chunk: OpenChunk) -> list[int]:
+    def _done_with(self, book: OpenMetric, chunk: OpenChunk) -> list[int]:
         """What of the journal is all in chunks, once this one is closed."""
         until = {name: float(each.sealed_until) for name, each in self.books.items()} | {book.metric.name: chunk.end}
         return [
@@ -168,7 +168,7 @@ def _newest(batch: Sequence[Samples]) -> dict[str, float]:
     return found
 
 
-def seal(store: ChunkStore, book: Book, chunk: OpenChunk, hold: float) -> None:
+def seal(store: ChunkStore, book: OpenMetric, chunk: OpenChunk, hold: float) -> None:
     """Put a minute on the store, and the longer chunks that it completes."""
     order = book.sorted_columns()
     times, spread, values = chunk.rows(order)

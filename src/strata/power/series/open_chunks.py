@@ -85,7 +85,7 @@ class OpenChunk:
         return np.flatnonzero((self.times >= start) & (self.times < end))
 
 
-class Book:
+class OpenMetric:
     """All that is open of one metric."""
 
     def __init__(self, metric: Metric, lateness: float) -> None:

@@ -22,7 +22,7 @@ from strata.core.errors import Compacted
 from strata.power.series.chunk_store import LEVELS, ChunkStore, Head
 from strata.power.series.codec import BLOCK, decode_rows, decode_summary
 from strata.power.series.downsample import Fold, Matrix, blank
-from strata.power.series.open_chunks import Book, summed
+from strata.power.series.open_chunks import OpenMetric, summed
 from strata.power.series.records import Counts, Floats, Metric, Times, Uids
 
 _Places = dict[int, tuple[npt.NDArray[np.intp] | slice, npt.NDArray[np.intp]]]
@@ -49,7 +49,7 @@ class OpenPart:
     """What one writer has of a metric that is in no chunk yet: everything from ``since`` on. A chunk that is closed
     after this was made is still there; nothing changes in it any more."""
 
-    def __init__(self, writer: str, book: Book, lock: threading.Lock, start: float, end: float) -> None:
+    def __init__(self, writer: str, book: OpenMetric, lock: threading.Lock, start: float, end: float) -> None:
         self.writer = writer
         self.since = min(book.chunks, default=math.inf)
         self._book = book

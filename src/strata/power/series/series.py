@@ -23,7 +23,7 @@ from strata.core.extras import needs
 from strata.power.series import query
 from strata.power.series.chunk_store import LEVELS, ChunkStore, decode_journal
 from strata.power.series.intake import Intake
-from strata.power.series.open_chunks import Book
+from strata.power.series.open_chunks import OpenMetric
 from strata.power.series.reader import OpenPart, Reader
 from strata.power.series.records import (
     METRICS,
@@ -255,14 +255,14 @@ class Series:
 
 def _others(store: ChunkStore, metrics: Sequence[Metric], start: float, end: float) -> dict[str, list[OpenPart]]:
     """What other writers have only in their journals."""
-    books: dict[tuple[str, str], Book] = {}
+    books: dict[tuple[str, str], OpenMetric] = {}
     wanted = {metric.name: metric for metric in metrics}
     for writer, entry in store.others(start):
         for samples in decode_journal(entry):
             if samples.metric in wanted:
                 key = samples.metric, writer
                 if key not in books:
-                    books[key] = Book(wanted[samples.metric], math.inf)
+                    books[key] = OpenMetric(wanted[samples.metric], math.inf)
                     books[key].sealed_until = store.sealed_until(*key)
                 books[key].take(samples)
     found: dict[str, list[OpenPart]] = {name: [] for name in wanted}

@@ -115,7 +115,7 @@ class BootWay(msgspec.Struct, frozen=True, kw_only=True):
     media: str = ""
 
 
-class Ground(msgspec.Struct, frozen=True, kw_only=True):
+class Questions(msgspec.Struct, frozen=True, kw_only=True):
     """What the driver asks of the rest of the controller, about nodes by name. Times are Unix seconds."""
 
     node: Callable[[str], Node | None]
@@ -151,7 +151,7 @@ class NodeDriver:
         hub: Hub,
         identity: Identity,
         sets: Personalities,
-        ground: Ground,
+        questions: Questions,
         *,
         monotonic: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
@@ -159,7 +159,7 @@ class NodeDriver:
         self._hub = hub
         self._identity = identity
         self._sets = sets
-        self._ground = ground
+        self._questions = questions
         self._monotonic = monotonic
         self._wall = wall
         self._dark: dict[str, float] = {}
@@ -169,7 +169,7 @@ class NodeDriver:
         self._waiting = 0
         self._stranded: dict[str, float] = {}
         self._pace = Pace(at_once=64, patience=0.1, at_most=1024)
-        self._aim = Aim(ground.open, ground.ahead, monotonic=monotonic)
+        self._aim = Aim(questions.open, questions.ahead, monotonic=monotonic)
 
     # -- what others saw
 
@@ -243,7 +243,7 @@ class NodeDriver:
             missed=agent.missed + away if agent is not None else 0.0,
             crashed=self._crashed.get(name, 0.0),
             redeemed=self._identity.record(name).redeemed,
-            asked=self._ground.asked(name),
+            asked=self._questions.asked(name),
             dark=self._dark.get(name, 0.0),
             listening=self._listening(name) + away,
             all_silent=self._hub.many_lost(),
@@ -262,10 +262,10 @@ class NodeDriver:
         seen = agent.seen
         assert seen is not None
         profile, _, _ = seen.profile.partition("@")
-        node = self._ground.node(name)
+        node = self._questions.node(name)
         key = (profile, node.architecture if node is not None else "")
         if key not in labels:
-            labels[key] = self._ground.profile(*key)
+            labels[key] = self._questions.profile(*key)
         return {
             # Where nothing can be booted by the profile now, what the node booted by it is as right as can be.
             "minos": profile if seen.profile and labels[key] in ("", seen.profile) else seen.profile or UNKNOWN,
@@ -280,7 +280,7 @@ class NodeDriver:
         assert seen is not None
         digest, held = seen.set_digest, seen.set_name
         if not digest and seen.set_state == "idle" and seen.loaded:
-            wanted = self._sets.digest(self._ground.desired(name))
+            wanted = self._sets.digest(self._questions.desired(name))
             digest = wanted if wanted in seen.loaded else seen.loaded[-1]
             held = self._sets.name_of(digest) or "unnamed"
         if not digest:
@@ -322,7 +322,7 @@ class NodeDriver:
 
     def _command(self, mutation: Mutation, name: str, goal: str) -> tuple[str, dict[str, Any]]:
         if mutation.name in ("load-image", "switch-image"):
-            node = self._ground.node(name)
+            node = self._questions.node(name)
             if node is None:
                 raise StrataError("there is no such node", where=name)
             kind = "load" if mutation.name == "load-image" else "switch"
@@ -365,19 +365,19 @@ class NodeDriver:
     async def _boot(self, mutation: Mutation, batch: Batch) -> Outcomes:
         codes = np.full(len(batch), Outcome.DONE, dtype=np.int8)
         reasons: dict[int, str] = {}
-        await self._known([name for name in batch.names if not self._ground.by_itself(name)], mutation.timeout)
+        await self._known([name for name in batch.names if not self._questions.by_itself(name)], mutation.timeout)
         cold = []
         for place, name in enumerate(batch.names):
             if self._word(name) != "down":
                 continue  # Up: there is nothing to do. Unknown or hung: it may run, and is left alone; the fact tells.
-            if why := self._ground.cannot_boot(name):
+            if why := self._questions.cannot_boot(name):
                 codes[place], reasons[place] = Outcome.UNTRIED, why
             elif not self._is_on_its_way(name):
                 cold.append(place)
 
         if cold:
             # It has power, and who knows what runs there: a system that is not ours, or an agent that we fail to hear.
-            refusals = await self._ground.may_lose(batch.take(np.array(cold, dtype=np.int64)))
+            refusals = await self._questions.may_lose(batch.take(np.array(cold, dtype=np.int64)))
             for place, why in zip(cold, refusals, strict=True):
                 if why:
                     codes[place], reasons[place] = Outcome.UNTRIED, f"not started anew: {why}"
@@ -417,11 +417,11 @@ class NodeDriver:
 
     def _is_on_its_way(self, name: str) -> bool:
         record = self._identity.record(name)
-        lit = self._lit.get(name, 0.0) if self._aim.taken(name) or self._ground.by_itself(name) else 0.0
+        lit = self._lit.get(name, 0.0) if self._aim.taken(name) or self._questions.by_itself(name) else 0.0
         # What it asked for before it arrived, lost its power or could not be started belongs to a boot that is over.
         over = max(record.redeemed, self._dark.get(name, 0.0), self._stranded.get(name, 0.0))
         # A kernel that died may write down why, and then starts anew by itself.
-        begun = [at for at in (self._ground.asked(name), record.opened, self._crashed.get(name, 0.0)) if at > over]
+        begun = [at for at in (self._questions.asked(name), record.opened, self._crashed.get(name, 0.0)) if at > over]
         return self._wall() - max(lit, *begun, 0.0) <= ON_ITS_WAY
 
     async def _way(self, batch: Batch, place: int) -> tuple[BootWay, str]:
@@ -429,11 +429,11 @@ class NodeDriver:
         address = batch.bmcs[place] if place < len(batch.bmcs) else ""
         if not address:
             raise StrataError("it does not boot by itself, and has no controller", where=batch.names[place])
-        return await self._ground.way(batch.names[place]), address
+        return await self._questions.way(batch.names[place]), address
 
     async def _start(self, batch: Batch, place: int, way: BootWay, address: str, limit: float) -> None:
         """Have the node's BMC start it from the network."""
-        controller = self._ground.open(address)
+        controller = self._questions.open(address)
         if way.media:
             await controller.insert_media("")  # what is in the drive would be in the way
             await controller.insert_media(way.media)

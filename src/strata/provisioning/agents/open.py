@@ -21,7 +21,7 @@ from strata.hardware.bmc.driver import BmcDriver
 from strata.hardware.consoles.panic import PanicWatch
 from strata.hardware.layer import Reach
 from strata.provisioning.agents.capacity import holdable
-from strata.provisioning.agents.driver import Ground, NodeDriver
+from strata.provisioning.agents.driver import NodeDriver, Questions
 from strata.provisioning.agents.hub import SILENT_AFTER, Hub
 from strata.provisioning.agents.panics import Panics
 from strata.provisioning.agents.peer_answers import LimitsWanted
@@ -122,7 +122,7 @@ def open_driver(fleet: Fleet, hub: Hub, identity: Identity, sets: Personalities,
         hub,
         identity,
         sets,
-        Ground(
+        Questions(
             node=node_of,
             open=fleet.of(Reach).bmcs.open,
             asked=ways.asked,

@@ -19,10 +19,10 @@ from strata.hardware.inventory.service import InventoryService
 from strata.provisioning.addresses import Pool, misplaced
 from strata.provisioning.boot.builds import Builds
 from strata.provisioning.boot.fragment import Site
-from strata.provisioning.boot.ground import Ground as BootGround
 from strata.provisioning.boot.media import Media
 from strata.provisioning.boot.peers import BootElsewhere
 from strata.provisioning.boot.profiles import Profiles
+from strata.provisioning.boot.questions import Questions as BootGround
 from strata.provisioning.boot.requests import wanted_profile
 from strata.provisioning.boot.service import BootService
 from strata.provisioning.dhcp.boot_files import ARM_FILE, EFI_FILE

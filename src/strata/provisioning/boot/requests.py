@@ -85,7 +85,7 @@ class BootControl:
         return self._boot.media.file(name)
 
     async def _status(self, name: str) -> b.BootStatusView:
-        attached = self._boot.ground.attached(name)
+        attached = self._boot.questions.attached(name)
         if not isinstance(attached, bool):
             attached = bool(await attached)
         record, asked = self._identity.record(name), self._boot.asked(name)
@@ -100,7 +100,7 @@ class BootControl:
             serial=record.serial,
             expires=record.ends or None,
             attached=attached,
-            held=self._boot.ground.held(name),
+            held=self._boot.questions.held(name),
         )
 
     def _wanted(self, name: str, who: Principal = LOCAL_ADMIN) -> int:

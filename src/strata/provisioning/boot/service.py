@@ -22,11 +22,11 @@ from strata.fleet.alarm import Alarm, AlarmSink
 from strata.provisioning.boot import script as scripts
 from strata.provisioning.boot.builds import Builds
 from strata.provisioning.boot.fragment import Site, discovery_fragment, node_fragment
-from strata.provisioning.boot.ground import Ground
 from strata.provisioning.boot.http import Answer, HttpServer, Limits, Request
 from strata.provisioning.boot.media import ARCHITECTURE, Media
 from strata.provisioning.boot.neighbours import Neighbours
 from strata.provisioning.boot.profiles import DEFAULT, Profiles
+from strata.provisioning.boot.questions import Questions
 from strata.provisioning.boot.script import Kernel
 from strata.provisioning.directory import Directory
 from strata.provisioning.identity.identity import TOKEN_TTL, Identity
@@ -84,10 +84,10 @@ class Addresses:
 class FailedBoots:
     """Gives up on nodes. ``stop`` it."""
 
-    def __init__(self, networks: Networks, identity: Identity, ground: Ground, alarm: AlarmSink) -> None:
+    def __init__(self, networks: Networks, identity: Identity, questions: Questions, alarm: AlarmSink) -> None:
         self._networks = networks
         self._identity = identity
-        self._ground = ground
+        self._questions = questions
         self._alarm = alarm
         self._holding: dict[str, asyncio.Task[None]] = {}
 
@@ -109,9 +109,9 @@ class FailedBoots:
         """Hold the node, for once: when a person releases it, it gets all its tries again."""
         attempts = self._identity.record(name).attempts
         try:
-            tail = _telling(_plain(await self._ground.console_tail(name)))
+            tail = _telling(_plain(await self._questions.console_tail(name)))
             reason = f"{attempts} boots in a row did not arrive" + (f"; its console said: {tail}" if tail else "")
-            await self._ground.hold(name, reason)
+            await self._questions.hold(name, reason)
             await self._identity.forgive(name)
             self._alarm(Alarm(kind="boot-failed", message=f"{attempts} boots in a row did not arrive", node=name))
         except StrataError as error:
@@ -175,7 +175,7 @@ class MediaBoots:
         identity: Identity,
         profiles: Profiles,
         site: Site,
-        ground: Ground,
+        questions: Questions,
         opener: Opener,
         failed: FailedBoots,
         builds: Builds,
@@ -186,7 +186,7 @@ class MediaBoots:
         self._identity = identity
         self._profiles = profiles
         self._site = site
-        self._ground = ground
+        self._questions = questions
         self._opener = opener
         self._failed = failed
         self._builds = builds
@@ -209,7 +209,7 @@ class MediaBoots:
             raise NotFound("no such node", where=name)
         if self._media is None:
             raise Unavailable("this service makes no boot media", where=name)
-        if self._ground.held(name):
+        if self._questions.held(name):
             raise Refused("the node is held", by="hold", where=name, hint="strata node release NODE")
         if self._failed.too_many(name):
             self._failed.hold(name)
@@ -221,7 +221,7 @@ class MediaBoots:
                 where=name,
                 hint="have it boot by another profile: strata node set NODE minos=PROFILE",
             )
-        profile = self._ground.profile_of(name)
+        profile = self._questions.profile_of(name)
         build = self._builds.root / self._profiles.minos(profile, node.architecture)
         generation = self._identity.record(name).generation + 1
         fragment = await self._opener.open(node, generation, profile)
@@ -259,7 +259,7 @@ class BootService:
         identity: Identity,
         profiles: Profiles,
         site: Site,
-        ground: Ground,
+        questions: Questions,
         alarm: AlarmSink,
         *,
         builds: Builds,
@@ -278,7 +278,7 @@ class BootService:
         self._identity = identity
         self._profiles = profiles
         self._site = site
-        self.ground = ground
+        self.questions = questions
         self._alarm = alarm
         self.builds = builds
         self._binaries = binaries or {}
@@ -288,8 +288,10 @@ class BootService:
         self._scripts: dict[str, float] = {}
         self._addresses = Addresses(networks, profiles, builds)
         self._opener = Opener(networks, identity, profiles, self._addresses, builds, site, clock)
-        self._failed = FailedBoots(networks, identity, ground, alarm)
-        self.media = MediaBoots(directory, identity, profiles, site, ground, self._opener, self._failed, builds, media)
+        self._failed = FailedBoots(networks, identity, questions, alarm)
+        self.media = MediaBoots(
+            directory, identity, profiles, site, questions, self._opener, self._failed, builds, media
+        )
         self._neighbours = neighbours or Neighbours()
         self.server = HttpServer(self.answer, limits=limits)
 
@@ -341,14 +343,14 @@ class BootService:
                 where=name,
                 hint="give it one: strata node edit NODE --interface mac=...,address=...",
             )
-        if self.ground.held(name):
+        if self.questions.held(name):
             return _held(name, self._addresses.script(name, str(subnet.server), f"mac={found.mac}")).decode()
         await self.builds.soundness.require(self._build(node))
         return self._boot_script(node, str(subnet.server), f"mac={found.mac}", scripts.FIRST_WAIT).decode()
 
     def cut_off(self, name: str) -> None:
         """Whatever runs on the node does not speak for it any more: it is looked at now, and may boot anew."""
-        self.ground.begun(name)
+        self.questions.begun(name)
 
     # scripts
 
@@ -366,7 +368,7 @@ class BootService:
             return self._refused(node.name, request.peer, "the boot script of a node was asked for from elsewhere")
         name = node.name
         again = self._addresses.script(name, request.server, f"mac={mac}")
-        if self.ground.held(name):
+        if self.questions.held(name):
             return Answer(_held(name, again))
         return self._knowing(name, lambda attached: self._script_of(request, node, mac, wait, again, attached))
 
@@ -380,14 +382,14 @@ class BootService:
             # It may have crashed a moment ago, and its agent is not missed yet.
             self._note(name)
             return _once_known(
-                self.ground.speaks(name), lambda speaks: self._script_for(request, node, mac, wait, again, speaks)
+                self.questions.speaks(name), lambda speaks: self._script_for(request, node, mac, wait, again, speaks)
             )
         return self._script_for(request, node, mac, wait, again, attached)
 
     def _note(self, name: str) -> None:
         """The node asks for a script."""
         self._scripts[name] = self._clock()
-        self.ground.asked(name, "script")
+        self.questions.asked(name, "script")
 
     def _script_for(
         self, request: Request, node: Node, mac: str, wait: int, again: str, attached: bool | None
@@ -401,7 +403,7 @@ class BootService:
             return Answer(_held(name, again))
         if not request.head:
             self._note(name)
-        if self._profiles.is_by_medium(self.ground.profile_of(name)):
+        if self._profiles.is_by_medium(self.questions.profile_of(name)):
             told = f"node {name} boots from a medium only, which its BMC gets when Strata boots it"
             return Answer(scripts.waiting_script(told, scripts.HELD_WAIT, again))
 
@@ -417,7 +419,7 @@ class BootService:
         )
 
     def _build(self, node: Node) -> str:
-        return self._profiles.minos(self.ground.profile_of(node.name), node.architecture)
+        return self._profiles.minos(self.questions.profile_of(node.name), node.architecture)
 
     def _checked(
         self, build: Callable[[], str], then: Callable[[], Answer], cannot: Callable[[StrataError], Answer]
@@ -440,7 +442,7 @@ class BootService:
 
     def _boot_script(self, node: Node, server: str, query: str, wait: int) -> bytes:
         generation = self._identity.record(node.name).generation + 1
-        kernel = self._addresses.kernel(self.ground.profile_of(node.name), node.architecture, server)
+        kernel = self._addresses.kernel(self.questions.profile_of(node.name), node.architecture, server)
         again = self._addresses.script(node.name, server, query)
         return scripts.boot_script(node.name, generation, self._addresses.base(server), kernel, again, wait)
 
@@ -488,9 +490,9 @@ class BootService:
         name, peer = node.name, request.peer
         if attached:
             return self._refused(name, peer, "the boot data of a running node was asked for")
-        if self.ground.held(name) or self._failed.too_many(name):
+        if self.questions.held(name) or self._failed.too_many(name):
             return self._refused(name, peer, "the boot data of a node that is held was asked for")
-        if self._profiles.is_by_medium(self.ground.profile_of(name)):
+        if self._profiles.is_by_medium(self.questions.profile_of(name)):
             return self._refused(name, peer, "the boot data of a node that boots from a medium was asked for")
         if attached is None or self._is_settling(name):
             return Answer(b"not known yet whether the node runs: ask again\n", 503)
@@ -503,13 +505,13 @@ class BootService:
             return self._refused(
                 node.name, peer, f"the boot data of a node was asked for by another machine, {stranger}"
             )
-        off = await self.ground.off(node.name)
+        off = await self.questions.off(node.name)
         if off:
             return self._refused(node.name, peer, "the boot data of a node that is switched off was asked for")
         if off is None:
             return Answer(b"not known yet whether the node has power: ask again\n", 503)
         try:
-            body = await self._opener.open(node, generation, self.ground.profile_of(node.name), peer)
+            body = await self._opener.open(node, generation, self.questions.profile_of(node.name), peer)
         except Denied:
             return Answer(b"this boot has begun before\n", 403)
         except Refused as error:
@@ -518,8 +520,8 @@ class BootService:
         except StrataError as error:
             log.warning("no boot data", extra={"node": node.name, "reason": str(error)})
             return Answer(b"not now: ask again\n", 503)
-        self.ground.asked(node.name, "fragment")
-        self.ground.begun(node.name)
+        self.questions.asked(node.name, "fragment")
+        self.questions.begun(node.name)
         return Answer(body, kind=_ARCHIVE)
 
     # who may
@@ -539,13 +541,13 @@ class BootService:
         if asked is None or not (asked.mac or asked.port):
             return ""
         # Whoever is plugged in where the node is cabled is the node: DHCP knows who that was.
-        return "" if asked.port and self.ground.leased(peer) in ("", mac) else mac
+        return "" if asked.port and self.questions.leased(peer) in ("", mac) else mac
 
     def _knowing(
         self, name: str, then: Callable[[bool | None], Answer | Awaitable[Answer]]
     ) -> Answer | Awaitable[Answer]:
         """Go on with whether the node's agent is attached, at once where that is known here."""
-        attached = self.ground.attached(name)
+        attached = self.questions.attached(name)
         return then(attached) if isinstance(attached, bool) else _once_known(attached, then)
 
     def _is_settling(self, name: str) -> bool:

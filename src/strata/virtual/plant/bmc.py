@@ -70,7 +70,7 @@ def _outlet(bmc: PduBmc, call: Call) -> Json:
     }
 
 
-@_PDU.deed("POST PowerEquipment/RackPDUs/1/Outlets/*/Actions/Outlet.PowerControl")
+@_PDU.handles("POST PowerEquipment/RackPDUs/1/Outlets/*/Actions/Outlet.PowerControl")
 def _control_outlet(bmc: PduBmc, call: Call) -> Reply:
     chassis = bmc.plant.outlets(bmc.name).get(call.ids[0])
     if chassis is None:
@@ -108,7 +108,7 @@ def _enclosure(bmc: ChassisBmc, call: Call) -> Json:
     }
 
 
-@_CHASSIS.deed("POST Chassis/Enclosure/Actions/Chassis.Reset")
+@_CHASSIS.handles("POST Chassis/Enclosure/Actions/Chassis.Reset")
 def _reset_enclosure(bmc: ChassisBmc, call: Call) -> Reply:
     chassis = bmc.plant.enclosures[bmc.name]
     wanted = one_of(read_json(call.request.body), "ResetType", ("On", "ForceOff"))

@@ -133,14 +133,14 @@ class Bmc:
             if body is not None and request.query:
                 body = queried(body, request.query, lambda path: self._view(path, request, now))
             return missing(path) if body is None else self._read(request, body)
-        deed = place.deeds.get(request.method)
-        if deed is None:
+        handler = place.handlers.get(request.method)
+        if handler is None:
             return not_allowed(place.allow)
         if "if-match" in request.headers and place.view is not None:
             current = place.view(self, call)
             if current is not None and request.headers["if-match"] not in (etag(encode(current)), "*"):
                 return error(412, "PreconditionFailed", "The resource has changed: its ETag is another.")
-        reply = deed(self, call)
+        reply = handler(self, call)
         self.revision += 1
         return reply
 

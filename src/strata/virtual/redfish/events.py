@@ -184,7 +184,7 @@ def _shown(found: Subscription) -> Json:
     }
 
 
-@TREE.deed("POST EventService/Subscriptions")
+@TREE.handles("POST EventService/Subscriptions")
 def _subscribe(bmc: Bmc, call: Call) -> Reply:
     body = only(read_json(call.request.body), **_PROPERTIES)
     destination, protocol = body.get("Destination"), body.get("Protocol")
@@ -209,20 +209,20 @@ def _subscribe(bmc: Bmc, call: Call) -> Reply:
     return created(resource(f"{SERVICE}/Subscriptions/{name}", _SCHEMA, **_shown(found)))
 
 
-@TREE.deed("DELETE EventService/Subscriptions/*")
+@TREE.handles("DELETE EventService/Subscriptions/*")
 def _unsubscribe(bmc: Bmc, call: Call) -> Reply:
     gone = bmc.events.subscriptions.pop(call.ids[0], None)
     return missing(call.path) if gone is None else done()
 
 
-@TREE.deed("GET EventService/SSE")
+@TREE.handles("GET EventService/SSE")
 def _stream(bmc: Bmc, call: Call) -> Reply:
     bmc.attend(call.now)
     head = (("Content-Type", "text/event-stream"), ("Cache-Control", "no-cache"), *ODATA)
     return Reply(200, headers=head, takeover=bmc.events.stream)
 
 
-@TREE.deed("POST EventService/Actions/EventService.SubmitTestEvent")
+@TREE.handles("POST EventService/Actions/EventService.SubmitTestEvent")
 def _test_event(bmc: Bmc, call: Call) -> Reply:
     message = str(read_json(call.request.body).get("Message") or "A test event.")[:1024]
     bmc.events.tell(call.now, "OK", message, "ResourceEvent.1.3.TestMessage", SERVICE)

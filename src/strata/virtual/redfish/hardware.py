@@ -214,7 +214,7 @@ def _staged(bmc: NodeBmc, call: Call) -> Json:
     return {"Name": "BIOS settings at the next start", "Attributes": bmc.staged}
 
 
-@TREE.deed("PATCH Systems/1/Bios/Settings")
+@TREE.handles("PATCH Systems/1/Bios/Settings")
 def _stage(bmc: NodeBmc, call: Call) -> Reply:
     allowed = {"Attributes": (dict,), "@Redfish.SettingsApplyTime": (dict,)}
     wanted = only(read_json(call.request.body), **allowed).get("Attributes")
@@ -229,7 +229,7 @@ def _stage(bmc: NodeBmc, call: Call) -> Reply:
     return done()
 
 
-@TREE.deed("POST Systems/1/Bios/Actions/Bios.ResetBios")
+@TREE.handles("POST Systems/1/Bios/Actions/Bios.ResetBios")
 def _reset_bios(bmc: NodeBmc, call: Call) -> Reply:
     bmc.staged = dict(ATTRIBUTES)
     return done()

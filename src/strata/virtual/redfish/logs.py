@@ -91,7 +91,7 @@ def _shown(path: str, entry: Entry) -> Json:
     )
 
 
-@TREE.deed("POST Systems/1/LogServices/SEL/Actions/LogService.ClearLog")
+@TREE.handles("POST Systems/1/LogServices/SEL/Actions/LogService.ClearLog")
 def _clear(bmc: ServerBmc, call: Call) -> Reply:
     bmc.journal.clear()
     return done()

@@ -46,7 +46,7 @@ def _power(bmc: NodeBmc, call: Call) -> Json:
     return {"PowerControl": [control], "PowerSupplies": supplies}
 
 
-@TREE.deed("PATCH Chassis/1/Power")
+@TREE.handles("PATCH Chassis/1/Power")
 def _set_power(bmc: NodeBmc, call: Call) -> Reply:
     controls = only(read_json(call.request.body), PowerControl=(list,)).get("PowerControl")
     control = controls[0] if isinstance(controls, list) and len(controls) == 1 else None
@@ -63,7 +63,7 @@ def _environment(bmc: NodeBmc, call: Call) -> Json:
     return server.environment(bmc, call) | {"TemperatureCelsius": intake, "PowerLimitWatts": limit}
 
 
-@TREE.deed("PATCH Chassis/1/EnvironmentMetrics")
+@TREE.handles("PATCH Chassis/1/EnvironmentMetrics")
 def _set_environment(bmc: NodeBmc, call: Call) -> Reply:
     return _cap(bmc, _wanted_limit(call))
 
@@ -81,7 +81,7 @@ def _control(bmc: NodeBmc, call: Call) -> Json:
     }
 
 
-@TREE.deed("PATCH Chassis/1/Controls/PowerLimit")
+@TREE.handles("PATCH Chassis/1/Controls/PowerLimit")
 def _set_control(bmc: NodeBmc, call: Call) -> Reply:
     return _cap(bmc, _wanted(read_json(call.request.body)))
 
@@ -133,7 +133,7 @@ def _gpu_environment(bmc: NodeBmc, call: Call) -> Json | None:
     return {"Name": "Environment", "PowerWatts": {"Reading": watts}, "PowerLimitWatts": limit}
 
 
-@TREE.deed("PATCH Systems/1/Processors/*/EnvironmentMetrics")
+@TREE.handles("PATCH Systems/1/Processors/*/EnvironmentMetrics")
 def _set_gpu_environment(bmc: NodeBmc, call: Call) -> Reply:
     gpu = _which(bmc, call)
     if gpu < 0:

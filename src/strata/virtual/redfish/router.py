@@ -22,7 +22,7 @@ B = TypeVar("B")
 F = TypeVar("F", bound=Callable[..., Any])
 
 View = Callable[[B, Call], Json | None]
-Deed = Callable[[B, Call], Reply]
+Handler = Callable[[B, Call], Reply]
 Ids = Iterable[str] | Callable[[B, Call], Iterable[str]]
 
 
@@ -31,7 +31,7 @@ class Tree(Generic[B]):
 
     def __init__(self) -> None:
         self.views: dict[str, View[B]] = {}
-        self.deeds: dict[str, Deed[B]] = {}
+        self.handlers: dict[str, Handler[B]] = {}
 
     def view(self, pattern: str, schema: str = "") -> Callable[[F], F]:
         """What the resource at this place is now; None: there is none. With a ``schema`` (``Chassis.v1_21_0``) the
@@ -43,12 +43,12 @@ class Tree(Generic[B]):
 
         return declare
 
-    def deed(self, pattern: str) -> Callable[[F], F]:
+    def handles(self, pattern: str) -> Callable[[F], F]:
         """What a method does at a place: ``PATCH Systems/1``."""
 
-        def declare(deed: F) -> F:
-            self.deeds[pattern] = deed
-            return deed
+        def declare(handler: F) -> F:
+            self.handlers[pattern] = handler
+            return handler
 
         return declare
 
@@ -94,18 +94,18 @@ def _whole(view: View[B], schema: str) -> View[B]:
 class Place:
     """What answers at one place in the tree."""
 
-    __slots__ = ("any", "below", "deeds", "view")
+    __slots__ = ("any", "below", "handlers", "view")
 
     def __init__(self) -> None:
         self.below: dict[str, Place] = {}
         self.any: Place | None = None
         self.view: View[Any] | None = None
-        self.deeds: dict[str, Deed[Any]] = {}
+        self.handlers: dict[str, Handler[Any]] = {}
 
     @property
     def allow(self) -> str:
         """The methods that are allowed here."""
-        return ", ".join((["GET", "HEAD"] if self.view else []) + sorted(self.deeds))
+        return ", ".join((["GET", "HEAD"] if self.view else []) + sorted(self.handlers))
 
 
 class Router:
@@ -116,9 +116,9 @@ class Router:
         for tree in trees:
             for pattern, view in tree.views.items():
                 self._make(pattern).view = view
-            for pattern, deed in tree.deeds.items():
+            for pattern, handler in tree.handlers.items():
                 method, _, path = pattern.partition(" ")
-                self._make(path).deeds[method] = deed
+                self._make(path).handlers[method] = handler
 
     def find(self, path: str) -> tuple[Place, tuple[str, ...]] | None:
         """What answers for ``path`` (below the root, no slash around it), and the ids in it."""
@@ -132,7 +132,7 @@ class Router:
                     return None
                 ids = (*ids, part)
             place = further
-        return (place, ids) if place.view or place.deeds else None
+        return (place, ids) if place.view or place.handlers else None
 
     def _make(self, pattern: str) -> Place:
         place = self._top

@@ -171,7 +171,7 @@ def _system(bmc: ServerBmc, call: Call) -> Json:
     }
 
 
-@TREE.deed("PATCH Systems/1")
+@TREE.handles("PATCH Systems/1")
 def _set_system(bmc: ServerBmc, call: Call) -> Reply:
     body = only(read_json(call.request.body), **bmc.settable)
     boot, led, light, tag = map(body.get, ("Boot", "IndicatorLED", "LocationIndicatorActive", "AssetTag"))
@@ -183,12 +183,12 @@ def _set_system(bmc: ServerBmc, call: Call) -> Reply:
     return reply
 
 
-@TREE.deed("POST Systems/1/Actions/ComputerSystem.Reset")
+@TREE.handles("POST Systems/1/Actions/ComputerSystem.Reset")
 def _reset(bmc: ServerBmc, call: Call) -> Reply:
     return bmc.reset(one_of(read_json(call.request.body), "ResetType", bmc.allowed), read_fence(call), call.now)
 
 
-@TREE.deed("GET Systems/1/SerialConsole")
+@TREE.handles("GET Systems/1/SerialConsole")
 def _console(bmc: ServerBmc, call: Call) -> Reply:
     reply = bmc.console.attach(call.request)
     bmc.attend(call.now)
@@ -212,7 +212,7 @@ def _medium(bmc: ServerBmc, call: Call) -> Json:
     }
 
 
-@TREE.deed("POST Systems/1/VirtualMedia/*/Actions/VirtualMedia.InsertMedia")
+@TREE.handles("POST Systems/1/VirtualMedia/*/Actions/VirtualMedia.InsertMedia")
 def _insert(bmc: ServerBmc, call: Call) -> Reply:
     name = call.ids[0]
     image = read_json(call.request.body).get("Image")
@@ -225,7 +225,7 @@ def _insert(bmc: ServerBmc, call: Call) -> Reply:
     return bmc.insert(name, image)
 
 
-@TREE.deed("POST Systems/1/VirtualMedia/*/Actions/VirtualMedia.EjectMedia")
+@TREE.handles("POST Systems/1/VirtualMedia/*/Actions/VirtualMedia.EjectMedia")
 def _eject(bmc: ServerBmc, call: Call) -> Reply:
     return bmc.eject(call.ids[0])
 

@@ -63,7 +63,7 @@ def _session(bmc: Bmc, call: Call) -> Json:
     return bmc.session()
 
 
-@TREE.deed("DELETE SessionService/Sessions/*")
+@TREE.handles("DELETE SessionService/Sessions/*")
 def _end_session(bmc: Bmc, call: Call) -> Reply:
     return done() if bmc.end_session(call.ids[0]) else missing(call.path)
 
@@ -95,7 +95,7 @@ def _account(bmc: Bmc, call: Call) -> Json:
     }
 
 
-@TREE.deed("PATCH AccountService/Accounts/1")
+@TREE.handles("PATCH AccountService/Accounts/1")
 def _set_account(bmc: Bmc, call: Call) -> Reply:
     password = only(read_json(call.request.body), Password=(str,)).get("Password")
     if not isinstance(password, str) or not SHORTEST_PASSWORD <= len(password) <= LONGEST_PASSWORD:
@@ -130,7 +130,7 @@ def _manager(bmc: Bmc, call: Call) -> Json:
     }
 
 
-@TREE.deed("POST Managers/1/Actions/Manager.Reset")
+@TREE.handles("POST Managers/1/Actions/Manager.Reset")
 def _reset_manager(bmc: Bmc, call: Call) -> Reply:
     one_of(read_json(call.request.body), "ResetType", ("ForceRestart",))
     bmc.restart()
@@ -149,7 +149,7 @@ def _network_protocol(bmc: Bmc, call: Call) -> Json:
     }
 
 
-@TREE.deed("PATCH Managers/1/NetworkProtocol")
+@TREE.handles("PATCH Managers/1/NetworkProtocol")
 def _set_network_protocol(bmc: Bmc, call: Call) -> Reply:
     given = only(read_json(call.request.body), NTP=(dict,)).get("NTP")
     settings = only(given, ProtocolEnabled=(bool,), NTPServers=(list,)) if isinstance(given, dict) else {}

@@ -134,7 +134,7 @@ def _where(name: str) -> str:
     return places.get(name, f"{ROOT}/Systems/1")
 
 
-@TREE.deed("POST UpdateService/Actions/UpdateService.SimpleUpdate")
+@TREE.handles("POST UpdateService/Actions/UpdateService.SimpleUpdate")
 def _simple_update(bmc: NodeBmc, call: Call) -> Reply:
     texts = dict.fromkeys(("ImageURI", "TransferProtocol", "Username", "Password", APPLY_TIME), (str,))
     body = only(read_json(call.request.body), **texts, Targets=(list,))
@@ -144,7 +144,7 @@ def _simple_update(bmc: NodeBmc, call: Call) -> Reply:
     return _begin(bmc, call, image, body)
 
 
-@TREE.deed("POST UpdateService/upload")
+@TREE.handles("POST UpdateService/upload")
 def _push(bmc: NodeBmc, call: Call) -> Reply:
     kind = re.search(r'boundary="?([^";]+)"?', call.request.headers.get("content-type", ""))
     if not call.request.headers.get("content-type", "").startswith("multipart/form-data") or kind is None:
@@ -223,7 +223,7 @@ def _shown(task: Task, now: float) -> Json:
     }
 
 
-@TREE.deed("GET TaskService/TaskMonitors/*")
+@TREE.handles("GET TaskService/TaskMonitors/*")
 def _monitor(bmc: NodeBmc, call: Call) -> Reply:
     found = bmc.updates.tasks.get(call.ids[0])
     if found is None:

@@ -17,7 +17,7 @@ from strata.fleet.groups.records import GroupSpec
 from strata.fleet.nodes.records import NodeSpec
 from strata.fleet.operations.records import Operation, OperationRow
 from strata.hardware.bmc import service as service_bmcs
-from strata.hardware.bmc.operations import Deed
+from strata.hardware.bmc.operations import BmcOrder
 from strata.hardware.bmc.protocol import Boot
 from strata.hardware.bmc.records import FirmwareUpdate, ManyOutcome, ServiceSettingsChange
 from strata.hardware.bmc.redfish.bmc import RedfishBmc
@@ -194,7 +194,7 @@ async def test_a_cycle_that_was_under_way_at_a_crash_is_not_sent_again(site: Sit
     uids = registry.uids[registry.select("n[00001-00002]", site.service.view)].tolist()
     arguments = {
         "uids": [[min(uids), max(uids)]],
-        "deed": msgspec.to_builtins(Deed(what="power", action="cycle", force=True)),
+        "order": msgspec.to_builtins(BmcOrder(what="power", action="cycle", force=True)),
     }
     first = await anext(work(arguments, None))
     assert first.durable

@@ -14,7 +14,7 @@ async def _not_known(_: str) -> bool:
     return False
 
 
-class Ground(msgspec.Struct, frozen=True, kw_only=True):
+class Questions(msgspec.Struct, frozen=True, kw_only=True):
     """What the boot service asks of the rest of the controller, about nodes by name."""
 
     attached: Callable[[str], bool | Awaitable[bool | None]]
