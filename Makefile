@@ -10,7 +10,7 @@ PACKAGES := python3-venv nginx-light etcd-server etcd-client graphviz ipmitool c
   qemu-system-x86 seabios ovmf ipxe-qemu iproute2 xorriso \
   ipxe mtools grub-common grub-pc-bin grub-efi-amd64-bin cpio wrk \
   squashfs-tools mmdebstrap zstd buildah docker-registry busybox-static crun \
-  tftpd-hpa radvd kea-admin kea-dhcp4-server dhcping openssh-client openssh-server procps
+  tftpd-hpa radvd kea-admin kea-dhcp4-server dhcping openssh-client openssh-server procps git
 # While it is there, Debian starts no daemon that it installs: we start our own, elsewhere.
 NO_START := /usr/sbin/policy-rc.d
 SEEDS ?= 1000
@@ -88,6 +88,7 @@ bench: setup  ## Benchmarks; each prints one JSON object
 	$(PY) bench/policy.py --json
 	$(PY) bench/workload.py --json
 	$(PY) bench/boot.py --json
+	$(PY) bench/config.py --json
 
 docs: setup  ## Make the reference pages from the code
 	$(PY) docs/generate.py

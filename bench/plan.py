@@ -77,7 +77,7 @@ async def _measure(given: argparse.Namespace, directory: Path) -> Figures:
         await _all_seen(service, nodes)
         say("planning", quiet=given.json)
         plan, classes = await _plan(service)
-        async with _socket(service, directory) as path:
+        async with served(service, directory) as path:
             command = await _command(path)
         say("bringing all to ready", quiet=given.json)
         await service.put_document(LOCAL_ADMIN, DocumentSpec(name="bench", select="*", set=GOAL), None)
@@ -157,7 +157,7 @@ async def _plan(service: OpenFleet) -> tuple[float, int]:
 
 
 @contextlib.asynccontextmanager
-async def _socket(service: OpenFleet, directory: Path) -> AsyncIterator[Path]:
+async def served(service: OpenFleet, directory: Path) -> AsyncIterator[Path]:
     """The service's own API on a local socket."""
     authenticator = Authenticator(service.controller.store, service.ledger)
     await authenticator.start()

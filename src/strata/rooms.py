@@ -44,6 +44,7 @@ ROOMS = (
     "power.queue",
     "power.simulation",
     "platform.workload",
+    "platform.config",
     "api.redfish",
     "cli",
     "daemon",

@@ -457,6 +457,8 @@ class FakeFacade:
     async def status(self, who: Principal) -> s.StatusView:
         return s.StatusView(
             version="0",
+            canaries=(),
+            troubles=(),
             controller="c1",
             started=0.0,
             nodes=len(self.nodes),

@@ -28,6 +28,7 @@ from strata.hardware.credentials.service import BmcCredentialService
 from strata.hardware.events.hub import EventHub
 from strata.hardware.layer import Reach, open_hardware
 from strata.hardware.settings import HardwareSettings
+from strata.platform.config.git import Mirror
 from strata.platform.layer import open_platform
 from strata.power.layer import open_power
 from strata.provisioning.boot import open as boot
@@ -35,6 +36,7 @@ from strata.provisioning.identity.records import PREFIX as BOOTS
 from strata.provisioning.images import registry
 from strata.provisioning.images.shelf import Shelf
 from strata.provisioning.layer import open_provisioning
+from strata.rooms import open_services
 
 
 class _OneHost(RedfishClient):
@@ -104,6 +106,10 @@ def _near_registries(pull: Callable[..., Awaitable[str]]) -> Callable[..., Await
     return pulled
 
 
+async def _no_repository(mirror: Mirror, url: str, branch: str) -> str:
+    raise Unavailable("no repository can be reached here", where=url)
+
+
 def write_networks(directory: Path) -> Path:
     """A description of the boot network on loopback."""
     file = directory / "networks.yaml"
@@ -114,11 +120,13 @@ def write_networks(directory: Path) -> Path:
 
 @asynccontextmanager
 async def loopback_layers(fleet: Fleet, server: str) -> AsyncIterator[None]:
-    """The hardware, provisioning and power layers on ``fleet``, with the simulated BMCs at ``server``; it runs then."""
+    """The hardware, provisioning and power layers and the platform's rooms on ``fleet``, with the simulated BMCs at
+    ``server``; it runs then."""
     settings = fleet.settings
     with (
         mock.patch.object(boot, "DhcpService", _NoDhcp),
         mock.patch.object(registry, "pull", _near_registries(registry.pull)),
+        mock.patch.object(Mirror, "fetch", _no_repository),
     ):
         await open_peers(fleet, front_url(settings), signing_key(settings))
         reach = LoopbackReach(fleet, server)
@@ -129,6 +137,7 @@ async def loopback_layers(fleet: Fleet, server: str) -> AsyncIterator[None]:
         await open_provisioning(fleet)
         await open_power(fleet)
         await open_platform(fleet)
+        await open_services(fleet, "platform")
         await fleet.start()
         hub = fleet.of(EventHub)
         assert hub.webhooks._http is not None

@@ -137,3 +137,12 @@ async def test_members_of_a_group_that_a_file_does_not_name_stay() -> None:
         await fleet.settled()
         assert fleet.names(fleet.registry.select("@g")) == ["n1"]
         assert fleet.registry.groups["g"].description == "with GPUs"
+
+
+async def test_nodes_may_swap_places_in_one_request() -> None:
+    async with a_fleet() as fleet:
+        await fleet.edits.apply([], "alice", nodes=nodes({"name": "n1", "nid": 1}, {"name": "n2", "nid": 2}))
+        await fleet.settled()
+        await fleet.edits.apply([], "alice", nodes=nodes({"name": "n1", "nid": 2}, {"name": "n2", "nid": 1}))
+        await fleet.settled()
+        assert [fleet.registry.node(name).nid for name in ("n1", "n2")] == [2, 1]

@@ -133,6 +133,8 @@ COMPUTED: dict[str, tuple[str, ...]] = {
     "tests/support/slurm.py::run": ("sbatch", "scontrol", "sinfo", "squeue"),
     "tests/system/test_virtual_cluster.py::test_nodes_do_not_notice_that_the_service_is_away": ("nsenter",),
     "tests/virtual/test_virtual_tree.py::test_the_service_validator_of_the_dmtf_finds_no_failure": (),
+    "src/strata/platform/config/git.py::_git": ("git",),
+    "src/strata/platform/config/git.py::_guarded": ("git", "prlimit", "setpriv"),
     "src/strata/provisioning/worker.py::ask": ("prlimit", "setpriv", "unshare"),
     "tests/provisioning/test_image_hostile.py::test_nothing_but_files_is_in_reach_of_a_worker": (
         "prlimit",

@@ -96,9 +96,10 @@ class Client:
         body: object = None,
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
-        """Ask; raise the typed error for any answer that is not a success."""
+        """Ask; raise the typed error for any answer that is not a success. ``body``: what JSON is made of, or the JSON
+        itself as bytes."""
         target = path + query(params)
-        payload = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        payload = body if isinstance(body, bytes) or body is None else json.dumps(body, separators=(",", ":")).encode()
         sent = {"Accept": "application/json", **self.credentials.headers(), **(headers or {})}
         if payload is not None:
             sent["Content-Type"] = "application/json"

@@ -117,46 +117,10 @@ def _spread(paths: Iterable[Path]) -> Iterator[Path]:
 
 def _documents(path: Path) -> Iterator[tuple[str, Any]]:
     """Each document with a name for its place."""
-    import yaml
+    from strata.core.input.yamltree import documents
 
-    loader = _loader()(read_text(path))
-    try:
-        number = 0
-        while loader.check_node():
-            number += 1
-            node = loader.get_node()
-            document = loader.construct_document(node)
-            if document not in (None, ""):
-                yield f"{path} line {node.start_mark.line + 1} document {number}", document
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        line = f" line {mark.line + 1}" if mark else ""
-        raise BadRequest(f"not YAML: {error.problem or error.context}", where=f"{path}{line}") from None
-    except yaml.YAMLError as error:
-        raise BadRequest(f"not YAML: {error}", where=str(path)) from None
-    except RecursionError:
-        raise BadRequest("nested too deeply", where=str(path)) from None
-
-
-def _loader() -> Any:
-    import yaml
-
-    base: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
-
-    class Loader(base):  # type: ignore[misc]
-        """Plain values stay text; a key given twice is an error rather than a surprise."""
-
-        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-            seen = set()
-            for key, _ in node.value:
-                if key.value in seen:
-                    raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} is there twice", key.start_mark)
-                if isinstance(key.value, str):
-                    seen.add(key.value)
-            result: dict[Any, Any] = super().construct_mapping(node, deep)
-            return result
-
-    return Loader
+    for number, document in enumerate(documents(read_text(path), str(path)), 1):
+        yield f"{path} line {document.line} document {number}", document.data
 
 
 def _kind(document: Any, place: str, allowed: tuple[str, ...] = tuple(_KEYS)) -> str:

@@ -82,9 +82,11 @@ async def ask(
     about: str,
     log: Path | None = None,
     files: Sequence[int] = (),
+    most: int = _MOST_ANSWER,
 ) -> A:
     """What ``module`` answers; or raises what it raised. ``about``: what is read, for errors. ``log``: where its words
-    go. ``files``: open files that it gets, under the same numbers. Cancelled, it is killed."""
+    go. ``files``: open files that it gets, under the same numbers. ``most``: bytes of an answer. Cancelled, it is
+    killed."""
     with contextlib.ExitStack() as open_files:
         asked = open_files.enter_context(os.fdopen(os.memfd_create("question"), "w+b", buffering=0))
         asked.write(msgspec.json.encode(question))
@@ -105,7 +107,7 @@ async def ask(
         )
     try:
         async with asyncio.timeout(limits.wall):
-            said = await _read(process)
+            said = await _read(process, most)
             status = await process.wait()
     except TimeoutError:
         raise _too_much(f"is not read within {limits.wall:g} s", about) from None
@@ -170,12 +172,12 @@ def _too_much(what: str, about: str) -> BadRequest:
     return BadRequest(what, where=about, hint="it is damaged, hostile or too large; it was not taken in")
 
 
-async def _read(process: asyncio.subprocess.Process) -> bytes:
+async def _read(process: asyncio.subprocess.Process, most: int) -> bytes:
     assert process.stdout is not None
     said = bytearray()
     while piece := await process.stdout.read(65536):
         said += piece
-        if len(said) > _MOST_ANSWER:
+        if len(said) > most:
             raise StrataError("the worker said more than it should", where=str(process.pid))
     return bytes(said)
 

@@ -140,7 +140,7 @@ class Ledger:
         """As ``commit``, for any number of operations: several transactions, each recorded, in order. An
         expectation is checked in the transaction that touches its key (the first, for a key that none touches).
         When one fails those before it stay; the error tells."""
-        parts = list(_parts(ops, self.room))
+        parts = self.parts(ops)
         left = dict(expect or {})
         touched = {op.key for op in ops}
         revision = 0
@@ -150,6 +150,10 @@ class Ledger:
             more = {"part": number, "parts": len(parts)} if len(parts) > 1 else {}
             revision = await self.commit(author, action, target, part, mine, {**(detail or {}), **more})
         return revision
+
+    def parts(self, ops: Sequence[Op]) -> list[Sequence[Op]]:
+        """The transactions that ``commit_many`` makes of ``ops``."""
+        return list(_parts(ops, self.room))
 
     async def entries(self, since: int = 0, limit: int = 100) -> list[AuditEntry]:
         """Records with a number above ``since``, oldest first."""

@@ -171,6 +171,13 @@ class Records(Generic[R]):
             return record
         raise self._too_often(name)
 
+    def prepared(self, name: str, record: R | None) -> tuple[Op, Mapping[str, int]]:
+        """What puts one in place (None: removes it), and the revision that this goes by: for a transaction that others
+        commit together with more. ``fetch`` brings it in at once then; the watch does a little later."""
+        key = self._prefix + name
+        op = Delete(key) if record is None else Put(key, _encode(record))
+        return op, {key: self.revision(name)}
+
     async def change_all(
         self, author: str, name: str, make: Callable[[Mapping[str, R]], Mapping[str, R]], *, action: str
     ) -> None:

@@ -71,6 +71,13 @@ FORMS = {
     r"^([A-Za-z0-9][A-Za-z0-9_.:+\[\]-]{0,63})?": "a job is named as the workload manager does, such as 4711 or 4711_3",
     r"^[0-9]{1,15}-[0-9]{1,15}": "must be two numbers as the answer before had them, such as 1700000000-42",
     r"^[A-Za-z0-9_-]{43}\.iso": "must be the name of a boot medium, as its node's BMC was told",
+    # configuration
+    r"^([0-9a-f]{40}|[0-9a-f]{64})?": f"a commit is 40 of {_HEX}, as 'git rev-parse HEAD' prints it",
+    r"^[0-9a-f]{7,64}": f"a commit is 7 to 64 of {_HEX}, as 'strata config status' shows it",
+    r"^[A-Za-z0-9][A-Za-z0-9_./+-]{0,199}": "a branch is letters, digits, '-', '_', '.', '/' and '+', first a letter "
+    "or digit, such as main",
+    r"^([A-Za-z0-9][A-Za-z0-9_.-]{0,62})?": f"a system is {_NAME_RULE}, first a letter or digit, such as prod; or it "
+    "is empty",
     # columns
     r"^[a-z_]+(,[a-z_]+)*": "must be fields with commas between them, such as name,state",
     r"^(-?[a-z_]{1,20})?": "must be a field, with '-' before it for the other way round, such as -watts",

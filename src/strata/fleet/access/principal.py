@@ -22,7 +22,7 @@ KINDS = frozenset((
     "node", "desire", "document", "hold", "freeze", "group", "operation", "audit", "credential", "store", "model",
     "status", "metrics", "log-level", "self", "hardware", "bmc", "bmc-credential", "alert", "webhook", "boot",
     "console", "emergency", "exec", "image", "image-content", "personality", "power", "power-policy", "power-queue",
-    "unknown-machine", "workload",
+    "unknown-machine", "workload", "config",
 ))  # fmt: skip
 """What the table knows. A room may have a kind of its own; until the table says more, it is the administrators'."""
 
@@ -45,7 +45,7 @@ _LOOK = _rights(
     ("read",),
     "node", "desire", "document", "hold", "freeze", "group", "operation", "model", "status", "metrics", "log-level",
     "self", "hardware", "bmc", "alert", "boot", "image", "personality", "power", "power-policy", "power-queue",
-    "unknown-machine", "workload",
+    "unknown-machine", "workload", "config",
 )  # fmt: skip
 
 RIGHTS: dict[Role, frozenset[Right]] = {
@@ -77,7 +77,7 @@ FLEET_WIDE: frozenset[Right] = (
         ("create", "change", "delete"),
         "node", "document", "group", "credential", "store", "log-level", "hardware", "bmc-credential", "webhook",
         "image", "personality", "boot",
-        "power-policy", "workload",
+        "power-policy", "workload", "config",
     )
     | _rights(("read",), "audit", "credential", "store", "bmc-credential", "webhook", "metrics")
     # A machine that nobody knows is in no group, nor is a job that waits.

@@ -63,7 +63,7 @@ class NodeEdits(Editor):
         becomes of the others."""
         results: list[NodeResult | None] = [None] * len(specs)
         good: list[tuple[int, Node]] = []
-        own = _Claimed()
+        own = Claimed()
         for at, spec in enumerate(specs):
             try:
                 node = checked_node(spec)
@@ -154,33 +154,49 @@ class NodeEdits(Editor):
         """The nodes that would be new, and those that would be others, if all of these were as is said. What writes
         them goes to ``ops`` and ``expect``; ``BadRequest`` and ``Conflict`` name the node."""
         claim = await self._claim()
-        own, left = _Claimed(), dict[str, Node | None]()
+        own = Claimed()
         for one in stated:
             index = self.registry.find(one.name)
-            left[one.name] = before = self.registry.node_at(index) if index >= 0 else None
-            own.take(_stated(one, before))
+            own.take(_stated(one, self.registry.node_at(index) if index >= 0 else None))
         addressed = self._addressed({interface.address for node in own.nodes for interface in node.interfaces})
+        moving = {node.name for node in own.nodes}
         created: list[Node] = []
         changed: list[Node] = []
         for node in own.nodes:
-            before = left[node.name]
-            uid = before.uid if before is not None else claim.next_uid + len(created)
-            had = before.interfaces if before is not None else ()
-            interfaces = with_known_addresses(node.interfaces, had)
-            node = msgspec.structs.replace(node, uid=uid, interfaces=interfaces)
-            if node == before:
-                continue
-            self._check_places(node, had)
-            node = addressed(node)
-            self._check_free(node)
-            (created if before is None else changed).append(node)
-            key = f"node/{node.name}"
-            ops.append(Put(key, encode(node)))
-            expect[key] = self.registry.modified(key)
+            is_new = self.registry.find(node.name) < 0
+            if (written := self._row(node, claim, addressed, moving, ops, expect)) is not None:
+                (created if is_new else changed).append(written)
         if created or changed:
-            ops.insert(0, _Claim(claim.next_uid + len(created), claim.modified).put())
+            ops.insert(0, claim.put())
             expect[NEXT_UID] = claim.modified
         return created, changed
+
+    def _row(
+        self,
+        node: Node,
+        claim: _Claim,
+        addressed: Callable[[Node], Node],
+        moving: Set[str],
+        ops: list[Op],
+        expect: dict[str, int],
+    ) -> Node | None:
+        """The node as it is written, with what writes it in ``ops`` and ``expect``; None: it is so already. ``moving``:
+        nodes that are written or removed together with it, whose places are free for it."""
+        index = self.registry.find(node.name)
+        before = self.registry.node_at(index) if index >= 0 else None
+        had = before.interfaces if before is not None else ()
+        uid = before.uid if before is not None else claim.next_uid
+        node = msgspec.structs.replace(node, uid=uid, interfaces=with_known_addresses(node.interfaces, had))
+        if node == before:
+            return None
+        self._check_places(node, had)
+        node = addressed(node)
+        self._check_free(node, moving)
+        claim.next_uid += before is None
+        key = f"node/{node.name}"
+        ops.append(Put(key, encode(node)))
+        expect[key] = self.registry.modified(key)
+        return node
 
     async def replace_node(self, name: str, spec: Described, author: str, expected: int | None = None) -> int:
         """Put a node's description in place, creating the node if need be; the revision of the description.
@@ -279,8 +295,9 @@ class NodeEdits(Editor):
                     hint="give it an address of a boot network, or none: then it gets the next free one",
                 )
 
-    def _check_free(self, node: Node) -> None:
-        """Raise ``Conflict`` if another node has the name, the place, the NID or something of an interface."""
+    def _check_free(self, node: Node, moving: Set[str] = frozenset()) -> None:
+        """Raise ``Conflict`` if another node, and none of ``moving``, has the name, the place, the NID or something of
+        an interface."""
         roster = self.registry.roster
         there = roster.find(node.name)
         if there >= 0 and roster.uids[there] != node.uid:
@@ -290,7 +307,7 @@ class NodeEdits(Editor):
             ("NID", node.nid, roster.at_nid(node.nid) if node.nid is not None else -1),
             *((what, claim, roster.claimant(claim)) for what, claim in claims_of(node)),
         ):
-            if other >= 0 and roster.uids[other] != node.uid:
+            if other >= 0 and roster.uids[other] != node.uid and roster.names[other] not in moving:
                 raise Conflict(
                     f"{what} {value} is that of {roster.names[other]}",
                     where=f"node {node.name}",
@@ -299,7 +316,7 @@ class NodeEdits(Editor):
                 )
 
 
-class _Claimed:
+class Claimed:
     """What the nodes of one request have taken so far."""
 
     def __init__(self) -> None:

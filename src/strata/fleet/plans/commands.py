@@ -58,11 +58,12 @@ def dry_run(session: Session, request: Json, *, as_json: bool) -> int:
     if as_json:
         session.out.json(answer)
     else:
-        _show(session, answer)
+        show_classes(session, answer)
     return exits.UNREACHABLE if any(found["status"] == "unreachable" for found in answer["classes"]) else 0
 
 
-def _show(session: Session, answer: Json) -> None:
+def show_classes(session: Session, answer: Json) -> None:
+    """Nodes by the way that they have to go, and how often each mutation is done."""
     rows = [
         (
             found["count"],

@@ -28,7 +28,8 @@ class PlanService:
         """The way for one node, with ``desires`` set on top of its own."""
         index = self._fleet.index(who, name)
         wanted = self._fleet.edits.checked_wish(desires)
-        (_, plan), *_ = self._plans(np.array([index]), wanted, ())
+        nodes = np.array([index])
+        (_, plan), *_ = self._plans(nodes, self._fleet.registry.desires.preview(nodes, wanted))
         return PlanView(node=name, observe=plan.observe, **self._about(plan))
 
     async def plan_many(self, who: Principal, request: PlanRequest) -> PlanReport:
@@ -39,9 +40,13 @@ class PlanService:
             self._fleet.edits.checked_document(DesireDocument(**msgspec.structs.asdict(document)), who.name)
             for document in request.documents
         ]
+        return self.report(nodes, self._fleet.registry.desires.preview(nodes, wanted, documents))
+
+    def report(self, nodes: Indices, goals: Mapping[str, Sequence[ValueSet]]) -> PlanReport:
+        """The way for every one of ``nodes`` if ``goals`` (variable → aligned with them) were wanted, by class."""
         classes: list[PlanClass] = []
         totals: dict[str, int] = {}
-        for members, plan in self._plans(nodes, wanted, documents):
+        for members, plan in self._plans(nodes, goals):
             for step in plan.steps:
                 totals[step] = totals.get(step, 0) + len(members)
             nodeset = fold(self._fleet.view.names(members))
@@ -49,12 +54,9 @@ class PlanService:
         classes.sort(key=lambda c: (-c.count, c.nodeset))
         return PlanReport(nodes=len(nodes), classes=tuple(classes), totals=totals)
 
-    def _plans(
-        self, nodes: Indices, wanted: Mapping[str, ValueSet], documents: Sequence[DesireDocument]
-    ) -> list[tuple[Indices, Plan]]:
+    def _plans(self, nodes: Indices, goals: Mapping[str, Sequence[ValueSet]]) -> list[tuple[Indices, Plan]]:
         """One plan per distinct (facts, desires); nodes with the same plan come together."""
         model, planner = self._fleet.controller.model, Planner(self._fleet.controller.model)
-        goals = self._fleet.registry.desires.preview(nodes, wanted, documents)
         columns = self._fleet.controller.engine.table.columns
         key = np.zeros(len(nodes), dtype=np.int64)
         for variable in model.variables:

@@ -17,6 +17,7 @@ from strata.core.intset import Runs
 from strata.core.nodeset import expand
 from strata.fleet.access.principal import Principal
 from strata.fleet.fleet import Fleet
+from strata.fleet.recurring import Recurring
 from strata.power.accounting.figures import GONE, brief, compared_with, drawn, lost, summed, view
 from strata.power.accounting.intervals import Intervals
 from strata.power.accounting.records import (
@@ -32,7 +33,6 @@ from strata.power.accounting.records import (
     Spans,
     Summary,
 )
-from strata.power.recurring import Recurring
 from strata.power.series.records import Energy, Flags, Times, Uids
 from strata.power.series.series import Series
 from strata.power.telemetry.columns import PowerColumns

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from strata.core.distinct import distinct
 from strata.core.errors import Corrupt
+from strata.fleet.recurring import Recurring
 from strata.power.capping.ledger import Ledger, Need, need, start_caps
 from strata.power.capping.ledger_store import LedgerStore
 from strata.power.capping.terms import GRACE, SETTLE, Column, Commands, Limits, Mask, Ratings, Rows, Use
@@ -24,7 +25,6 @@ from strata.power.policies.capped_queues import first_shares
 from strata.power.policies.decide import decide
 from strata.power.policies.policy import Policy
 from strata.power.policies.view import Jobs, View
-from strata.power.recurring import Recurring
 from strata.power.site.governed_fleet import UNSEEN, GovernedFleet, Look
 
 log = logging.getLogger(__name__)

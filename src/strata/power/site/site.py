@@ -18,13 +18,13 @@ from strata.core.driver import Batch
 from strata.core.units import show_watts
 from strata.fleet.columns import Mask
 from strata.fleet.fleet import Fleet
+from strata.fleet.recurring import Recurring
 from strata.power.capping.ledger_store import LedgerStore, forget
 from strata.power.capping.sender import CapSender, Sent, Watts
 from strata.power.capping.shared_ratings import SharedRatings
 from strata.power.capping.terms import Rows
 from strata.power.policies.records import PolicyRecords, SitePowerView
 from strata.power.queue.service import PowerQueue
-from strata.power.recurring import Recurring
 from strata.power.settings import PowerSettings
 from strata.power.site.governed_fleet import GovernedFleet, PoweredDown
 from strata.power.site.governor import Governor

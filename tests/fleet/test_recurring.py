@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from strata.core.errors import Unavailable
-from strata.power.recurring import Recurring
+from strata.fleet.recurring import Recurring
 
 
 class Work:

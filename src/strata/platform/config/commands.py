@@ -1,0 +1,440 @@
+"""``strata config``: the site repository, what it would change, applying it, and following a branch of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from strata.cli import exits
+from strata.cli import listing as ls
+from strata.cli.output import Column, many
+from strata.cli.session import Session, pass_session
+from strata.cli.times import when
+from strata.cli.words import complete_node
+
+if TYPE_CHECKING:
+    from strata.cli.client import Json
+    from strata.platform.config.records import Configuration
+    from strata.platform.config.repository import Repository
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+ACTION_COLOURS = {"created": "green", "changed": "yellow", "removed": "red"}
+ORIGINS = (
+    ls.plain("field"),
+    ls.plain("value"),
+    ls.plain("layer"),
+    ls.plain("place"),
+    ls.plain("overrides"),
+)
+_DIR = click.argument("directory", default=".", type=click.Path(path_type=Path, file_okay=False))
+_SYSTEM = click.option(
+    "--system", default="", metavar="NAME", help="The system of systems/NAME/; needed if there are several."
+)
+
+
+def _revision(function: F) -> F:
+    """``--branch`` and ``--commit``: not the files as they are, but as they were committed."""
+    branch = click.option("--branch", default="", metavar="NAME", help="As that branch has it, not as the files are.")
+    commit = click.option("--commit", default="", metavar="COMMIT", help="As that commit has it.")
+    return branch(commit(function))
+
+
+@click.group("config")
+def config() -> None:
+    """Keep what the machine should be in git: check, plan, apply, follow a branch."""
+
+
+@config.command()
+@click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--system", default="main", metavar="NAME", help="What this system is called.", show_default=True)
+@ls.json_option
+@pass_session
+def init(session: Session, directory: Path, system: str, as_json: bool) -> None:
+    """Write a starter repository into DIRECTORY. 'git init' and the first commit are yours.
+
+    \b
+    Example: strata config init site
+    """
+    from strata.platform.config.importing import write
+    from strata.platform.config.starter import files
+
+    written = write(directory, files(system))
+    session.out.answer(as_json, {"written": written}, f"wrote {many(len(written), 'file')} into {directory}")
+
+
+@config.command("import")
+@click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--system", default="main", metavar="NAME", help="What this system is called.", show_default=True)
+@ls.json_option
+@pass_session
+def import_(session: Session, directory: Path, system: str, as_json: bool) -> None:
+    """Write what the service holds into DIRECTORY, as a repository. Applied as it is, it changes nothing.
+
+    Nodes, groups, desire documents and personalities; not what was set on nodes themselves ('strata node set').
+
+    \b
+    Example: strata config import site --system prod
+    """
+    from strata.cli.words import items
+    from strata.core.errors import Unavailable
+    from strata.platform.config.importing import files, write
+    from strata.platform.config.records import NODE_FIELDS
+
+    client = session.client
+    nodes = client.pages("/v1/nodes", {"fields": ",".join(("name", *NODE_FIELDS))})
+    try:
+        personalities = items(client.get("/v1/personalities"))
+    except Unavailable:
+        personalities = []  # of a service without the provisioning layer
+    groups, desires = items(client.get("/v1/groups")), items(client.get("/v1/documents"))
+    written = write(directory, files(system, nodes, groups, desires, personalities))
+    session.out.answer(as_json, {"written": written}, f"wrote {many(len(written), 'file')} into {directory}")
+
+
+@config.command()
+@_DIR
+@_SYSTEM
+@_revision
+@ls.json_option
+@pass_session
+def check(session: Session, directory: Path, system: str, branch: str, commit: str, as_json: bool) -> None:
+    """Read the repository in DIRECTORY and say what is wrong with it. Needs no service.
+
+    \b
+    Example: strata config check site --system test
+    """
+    found = _read(directory, system, branch, commit)
+    counts = {kind: len(getattr(found, kind)) for kind in ("nodes", "groups", "desires", "personalities")}
+    words = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+    of = f" for system {found.system}" if found.system else ""
+    session.out.answer(as_json, {"system": found.system, **counts}, f"sound{of}: {words}")
+
+
+@config.command()
+@pass_session
+def schema(session: Session) -> None:
+    """Print the JSON Schema of the files, by which editors check and complete.
+
+    \b
+    Example: strata config schema > .strata/schema.json
+    """
+    from strata.platform.config.documents import schema as made
+
+    session.out.json(made())
+
+
+@config.command()
+@click.argument("node", shell_complete=complete_node)
+@_DIR
+@_SYSTEM
+@_revision
+@click.option("--explain", is_flag=True, help="Say where each value comes from, and what it overrides.")
+@ls.listing(ORIGINS)
+@pass_session
+def show(
+    session: Session,
+    node: str,
+    directory: Path,
+    system: str,
+    branch: str,
+    commit: str,
+    explain: bool,
+    view: ls.Listing,
+) -> None:
+    """Show what the repository in DIRECTORY says of a node. Needs no service.
+
+    \b
+    Example: strata config show n1 site --explain
+    """
+    import msgspec
+
+    from strata.platform.config.explain import explain as explained
+    from strata.platform.config.reading import read_repository
+
+    repository = read_repository(directory, commit or branch, system)
+    found = [msgspec.to_builtins(origin) for origin in explained(repository, node)]
+    if repository.commit:
+        for origin in found:
+            origin["place"] = f"{repository.commit[:12]}:{origin['place']}"
+    columns = view.columns or (() if explain else ("field", "value"))
+    ls.show(session, ORIGINS, found, view._replace(columns=columns))
+
+
+@config.command()
+@_DIR
+@_SYSTEM
+@_revision
+@ls.json_option
+@pass_session
+def plan(session: Session, directory: Path, system: str, branch: str, commit: str, as_json: bool) -> None:
+    """Show what applying the repository would change, and what would then be done to nodes. Changes nothing.
+
+    Without --branch or --commit: the files as they are. Exit code 3 if some nodes could not get there, or if a brake
+    would stop it.
+
+    \b
+    Example: strata config plan site
+             strata config plan site --branch new-rack
+    """
+    import msgspec
+
+    from strata.core.errors import BadRequest
+
+    repository = _repository(directory, system, branch, commit)
+    body = msgspec.json.encode(repository.configuration(unchecked=True))
+    try:
+        found = session.client.request("POST", "/v1/config/plan", body=body).body
+    except BadRequest:
+        repository.configuration()  # says the same of a node with its place
+        raise
+    exits.leave(_show_plan(session, found, as_json))
+
+
+@config.command()
+@_DIR
+@_SYSTEM
+@_revision
+@click.option("--remove-most", is_flag=True, help="Also if it removes much of what came from the repository.")
+@ls.json_option
+@pass_session
+def apply(
+    session: Session, directory: Path, system: str, branch: str, commit: str, remove_most: bool, as_json: bool
+) -> None:
+    """Apply what is committed in DIRECTORY: all of it, or nothing. Applying twice changes nothing the second time.
+
+    Of a git repository that is HEAD, or --branch or --commit; refused while files differ from it. What is no more in
+    the repository is removed if it came from it, and only then.
+
+    \b
+    Example: strata config apply site
+    """
+    import msgspec
+
+    from strata.platform.config.reading import committed
+
+    found = _read(directory, system, "", commit or branch or committed(directory))
+    order = msgspec.json.encode({"configuration": found, "remove_most": remove_most})
+    done = session.client.request("POST", "/v1/config/apply", body=order).body
+    if as_json:
+        session.out.json(done)
+        return
+    _show_changes(session, done["changes"])
+    of = f" of {done['commit'][:12]}" if done["commit"] else ""
+    session.out.line(f"{many(len(done['changes']), 'change')}{of} applied, {done['unchanged']} unchanged")
+
+
+@config.command()
+@ls.json_option
+@pass_session
+def status(session: Session, as_json: bool) -> None:
+    """Show what was applied, which branch is followed, and what waits.
+
+    \b
+    Example: strata config status
+    """
+    _show_status(session, session.client.get("/v1/config"), as_json)
+
+
+@config.command()
+@click.argument("url")
+@click.option("--branch", default="main", metavar="NAME", show_default=True)
+@_SYSTEM
+@click.option(
+    "--policy",
+    default="manual",
+    show_default=True,
+    type=click.Choice(["manual", "window", "auto"]),
+    help="When a new commit is applied: when approved, in the window, at once.",
+)
+@click.option("--window", default="", metavar="WINDOW", help="Such as 'Tue,Thu 08:00-12:00', in local time.")
+@click.option("--every", default=60.0, metavar="SECONDS", show_default=True, help="Between two looks.")
+@ls.json_option
+@pass_session
+def watch(
+    session: Session,
+    url: str,
+    branch: str,
+    system: str,
+    policy: str,
+    window: str,
+    every: float,
+    as_json: bool,
+) -> None:
+    """Have the service follow a branch of the repository at URL (a path of its machine, https:// or ssh).
+
+    A bad commit changes nothing: the last good configuration stays. A branch that was put elsewhere (force-push)
+    waits for approval, whatever the policy.
+
+    \b
+    Example: strata config watch git@git.example.org:site.git --policy window --window 'Tue 08:00-12:00'
+    """
+    body = {"url": url, "branch": branch, "system": system, "policy": policy, "window": window, "every": every}
+    _show_status(session, session.client.request("PUT", "/v1/config/watch", body=body).body, as_json)
+
+
+@config.command()
+@ls.json_option
+@pass_session
+def unwatch(session: Session, as_json: bool) -> None:
+    """Follow no branch any more. What was applied stays.
+
+    \b
+    Example: strata config unwatch
+    """
+    session.client.request("DELETE", "/v1/config/watch")
+    session.out.answer(as_json, {"watch": None}, "no branch is followed")
+
+
+@config.command()
+@click.argument("reason")
+@ls.json_option
+@pass_session
+def pause(session: Session, reason: str, as_json: bool) -> None:
+    """Apply nothing of the branch until 'strata config resume', and say why.
+
+    \b
+    Example: strata config pause 'acceptance run until Friday'
+    """
+    if not reason.strip():
+        raise click.UsageError("say why")
+    _pause(session, reason, as_json)
+
+
+@config.command()
+@ls.json_option
+@pass_session
+def resume(session: Session, as_json: bool) -> None:
+    """Apply what is new on the branch again.
+
+    \b
+    Example: strata config resume
+    """
+    _pause(session, "", as_json)
+
+
+@config.command()
+@ls.json_option
+@pass_session
+def pending(session: Session, as_json: bool) -> None:
+    """Show what the commit that waits would change, as 'config plan' does.
+
+    \b
+    Example: strata config pending
+    """
+    exits.leave(_show_plan(session, session.client.get("/v1/config/pending"), as_json))
+
+
+@config.command()
+@click.argument("commit")
+@click.option("--remove-most", is_flag=True, help="Also if it removes much of what came from the repository.")
+@ls.json_option
+@pass_session
+def approve(session: Session, commit: str, remove_most: bool, as_json: bool) -> None:
+    """Let the commit that waits be applied, now. A later one has to be approved again.
+
+    \b
+    Example: strata config approve 1a2b3c4d5e6f
+    """
+    body = {"commit": commit, "remove_most": remove_most}
+    _show_status(session, session.client.request("POST", "/v1/config/watch/approve", body=body).body, as_json)
+
+
+@config.command()
+@ls.json_option
+@pass_session
+def look(session: Session, as_json: bool) -> None:
+    """Look at the branch now: what a hook of the repository calls after a push.
+
+    \b
+    Example: strata config look
+    """
+    _show_status(session, session.client.request("POST", "/v1/config/watch/look").body, as_json)
+
+
+def _pause(session: Session, reason: str, as_json: bool) -> None:
+    body = {"reason": reason}
+    _show_status(session, session.client.request("POST", "/v1/config/watch/pause", body=body).body, as_json)
+
+
+def _read(directory: Path, system: str, branch: str, commit: str) -> Configuration:
+    """What the repository comes to."""
+    return _repository(directory, system, branch, commit).configuration()
+
+
+def _repository(directory: Path, system: str, branch: str, commit: str) -> Repository:
+    from strata.platform.config.reading import read_repository
+
+    if branch and commit:
+        raise click.UsageError("--branch and --commit exclude each other")
+    return read_repository(directory, commit or branch, system)
+
+
+def _show_plan(session: Session, found: Json, as_json: bool) -> int:
+    stuck = [one for one in found["classes"] if one["status"] == "unreachable"]
+    code = exits.UNREACHABLE if stuck or found["refused"] else 0
+    if as_json:
+        session.out.json(found)
+        return code
+    _show_changes(session, found["changes"])
+    if found["classes"]:
+        from strata.fleet.plans.commands import show_classes
+
+        show_classes(session, found)
+    session.out.line(f"{many(len(found['changes']), 'change')}, {found['unchanged']} unchanged")
+    if found["disrupted"]:
+        session.out.line(f"disrupts {many(found['disrupted'], 'node')}: {found['disrupts']}", colour="yellow")
+    if found["seconds"]:
+        session.out.line(f"takes about {found['seconds']:g} s per node, and the waiting of budgets and running jobs")
+    if found["refused"]:
+        session.out.line(f"would be refused: {found['refused']} (--remove-most)", colour="red")
+    return code
+
+
+def _show_changes(session: Session, changes: list[Json]) -> None:
+    if not changes:
+        return
+    columns = [
+        Column("kind"),
+        Column("name"),
+        Column("action", lambda action: ACTION_COLOURS.get(action, "")),
+        Column("nodes", right=True),
+        Column("detail"),
+    ]
+    rows = [
+        (
+            one["kind"],
+            one["name"],
+            one["action"],
+            one["count"] if one["kind"] in ("node", "personality") else "-",
+            one["detail"] or "-",
+        )
+        for one in changes
+    ]
+    session.out.table(columns, rows)
+
+
+def _show_status(session: Session, found: Json, as_json: bool) -> None:
+    if as_json:
+        session.out.json(found)
+        return
+    watched = found["watch"] or {}
+    session.out.fields(
+        (
+            ("applied", found["commit"][:12] or ("files" if found["time"] else "-")),
+            ("system", found["system"] or "-"),
+            ("by", found["author"] or "-"),
+            ("at", when(found["time"]) if found["time"] else "-"),
+            ("nodes", found["nodes"]),
+            ("watches", f"{watched['url']} {watched['branch']}" if watched else "-"),
+            ("policy", " ".join((watched["policy"], watched["window"])).strip() if watched else "-"),
+            ("paused", watched.get("paused") or "-"),
+            ("newest", found["seen"][:12] or "-"),
+            ("pending", found["pending"][:12] or "-"),
+            ("waits for", found["waits_for"] or "-"),
+            ("error", found["error"] or "-"),
+        )
+    )

@@ -1,0 +1,312 @@
+"""What a configuration differs in from what is there: the edit that makes it so, and that in words.
+
+Of a node only the fields that the configuration says are compared. One that it said the last time and says no more
+goes back to what it is by itself; what it never said is left alone, and so is everything that did not come from it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from strata.core.errors import BadRequest
+from strata.core.node import Node
+from strata.core.nodeset import expand, fold
+from strata.fleet.desires.documents import DesireDocument
+from strata.fleet.nodes.edits import checked_node
+from strata.fleet.nodes.interfaces import with_known_addresses
+from strata.fleet.nodes.records import NodeSpec
+from strata.fleet.registry.registry import Registry
+from strata.fleet.registry.whole_edits import GroupMembers, WholeEdit
+from strata.platform.config.records import Applied, ConfigChange, Configuration, NodeEntry
+from strata.platform.config.repository import expanded
+from strata.provisioning.personalities.records import Personality
+
+_AT_A_TIME = 250
+"""Nodes that are looked at before others have a turn."""
+_OWN = {name: getattr(Node(name="n", uid=0), name) for name in NodeSpec.__struct_fields__ if name != "name"}
+"""What a field of a node is where nobody says anything of it."""
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be written, and what that changes."""
+
+    edit: WholeEdit
+    personalities: Mapping[str, Personality | None]
+    """None: it goes."""
+    changes: tuple[ConfigChange, ...]
+    unchanged: int
+    applied: Applied
+    """What is there because of the configuration, once it is applied."""
+
+
+class _Tally:
+    """Changes of nodes, those alike together."""
+
+    def __init__(self) -> None:
+        self.alike: dict[tuple[str, str], list[str]] = {}
+        self.same = 0
+
+    def note(self, name: str, action: str, detail: str = "") -> None:
+        self.alike.setdefault((action, detail), []).append(name)
+
+    def changes(self) -> Iterable[ConfigChange]:
+        for (action, detail), names in self.alike.items():
+            yield ConfigChange(
+                kind="node",
+                name=fold(names),
+                action=action,  # type: ignore[arg-type]
+                count=len(names),
+                detail=detail,
+            )
+
+
+async def difference(
+    registry: Registry,
+    personalities: Mapping[str, Personality],
+    configuration: Configuration,
+    applied: Applied,
+    author: str,
+) -> Difference:
+    """How ``registry`` and ``personalities`` differ from the configuration, given what was applied before it."""
+    seen = registry.revision
+    tally = _Tally()
+    before = {name: fields.split(",") for fields, names in applied.nodes.items() for name in expand(names)}
+    nodes: list[Node] = []
+    for at, entry in enumerate(configuration.nodes):
+        if at % _AT_A_TIME == 0:
+            await asyncio.sleep(0)
+        if (node := _node(registry, entry, before.get(entry.name, ()), tally)) is not None:
+            nodes.append(node)
+    named = {entry.name for entry in configuration.nodes}
+    gone = [name for name in before if name not in named and registry.find(name) >= 0]
+    for name in gone:
+        tally.note(name, "removed")
+    changes = list(tally.changes())
+    same = tally.same
+    groups, found, alike = _groups(registry, configuration, applied, frozenset(gone))
+    changes += found
+    same += alike
+    documents, found, alike = _documents(registry, configuration, applied, author)
+    changes += found
+    same += alike
+    run, found, alike = _personalities(personalities, configuration, applied)
+    changes += found
+    same += alike
+    return Difference(
+        edit=WholeEdit(seen=seen, nodes=nodes, no_nodes=gone, groups=groups, documents=documents),
+        personalities=run,
+        changes=tuple(changes),
+        unchanged=same,
+        applied=came_from(configuration),
+    )
+
+
+def came_from(configuration: Configuration) -> Applied:
+    """What is there because of a configuration, without who applied it and when."""
+    by_fields: dict[str, list[str]] = {}
+    for entry in configuration.nodes:
+        by_fields.setdefault(",".join(entry.said), []).append(entry.name)
+    return Applied(
+        commit=configuration.commit,
+        system=configuration.system,
+        nodes={fields: fold(names) for fields, names in by_fields.items()},
+        groups=tuple(group.name for group in configuration.groups),
+        desires=tuple(desire.name for desire in configuration.desires),
+        personalities=tuple(personality.name for personality in configuration.personalities),
+    )
+
+
+def both(one: Applied, other: Applied) -> Applied:
+    """What is there because of either: while one takes the place of the other, in several transactions."""
+    fields: dict[str, set[str]] = {}
+    for applied in (one, other):
+        for said, names in applied.nodes.items():
+            for name in expand(names):
+                fields.setdefault(name, set()).update(said.split(","))
+    by_fields: dict[str, list[str]] = {}
+    for name, those in fields.items():
+        by_fields.setdefault(",".join(sorted(those)), []).append(name)
+    return msgspec.structs.replace(
+        one,
+        nodes={said: fold(names) for said, names in by_fields.items()},
+        groups=tuple(dict.fromkeys((*one.groups, *other.groups))),
+        desires=tuple(dict.fromkeys((*one.desires, *other.desires))),
+        personalities=tuple(dict.fromkeys((*one.personalities, *other.personalities))),
+    )
+
+
+def _node(registry: Registry, entry: NodeEntry, before: Iterable[str], tally: _Tally) -> Node | None:
+    """The node as it should be; None: it is so already."""
+    index = registry.find(entry.name)
+    there = registry.roster.nodes[index] if index >= 0 else None
+    said = entry.said
+    if there is not None and _is_so(there, entry, said, before):
+        tally.same += 1
+        return None
+    fields = {} if there is None else {name: getattr(there, name) for name in _OWN}
+    fields.update({name: _OWN[name] for name in before if name in _OWN and name not in said})
+    fields.update({name: getattr(entry, name) for name in said})
+    fields["labels"] = {key: value for key, value in fields.get("labels", {}).items() if value is not None}
+    wanted = checked_node(NodeSpec(name=entry.name, **fields))
+    if there is None:
+        tally.note(entry.name, "created")
+        return wanted
+    known = with_known_addresses(wanted.interfaces, there.interfaces)
+    wanted = msgspec.structs.replace(wanted, uid=there.uid, interfaces=known)
+    if wanted == there:
+        tally.same += 1
+        return None
+    tally.note(entry.name, "changed", _words(there, wanted))
+    return wanted
+
+
+def _is_so(there: Node, entry: NodeEntry, said: Iterable[str], before: Iterable[str]) -> bool:
+    """Whether a node plainly is as it should be: nearly all are, nearly always, and need no checking anew."""
+    for name in said:
+        if name == "interfaces":
+            ports = [(one.mac, one.address, one.name, one.port) for one in there.interfaces]
+            told = [(one.mac, one.address, one.name, one.port) for one in entry.interfaces or ()]
+            if len(ports) != len(told):
+                return False
+            for port, one in zip(ports, told, strict=True):
+                if one != (
+                    port[0],
+                    one[1] and port[1],
+                    port[2],
+                    port[3],
+                ):  # an address that is not said is ours to give
+                    return False
+        elif getattr(entry, name) != getattr(there, name):
+            return False
+    return not any(name not in said for name in before)
+
+
+def _words(old: Node, new: Node) -> str:
+    """What is different, in few words: nodes of which the same is said are shown together."""
+    words = []
+    for name in _OWN:
+        before, after = getattr(old, name), getattr(new, name)
+        if before == after:
+            continue
+        if name == "labels":
+            for key in sorted({*before, *after}):
+                if before.get(key) != after.get(key):
+                    words.append(f"label {key} {before.get(key, 'none')} → {after.get(key, 'none')}")
+        elif name in ("role", "architecture"):
+            words.append(f"{name} {before} → {after}")
+        else:
+            words.append(name)  # its own with every node
+    return "; ".join(words)
+
+
+def _groups(
+    registry: Registry, configuration: Configuration, applied: Applied, gone: frozenset[str]
+) -> tuple[dict[str, GroupMembers | None], list[ConfigChange], int]:
+    wanted = {group.name: group for group in configuration.groups}
+    after = frozenset(entry.name for entry in configuration.nodes) | (frozenset(registry.names) - gone) - {""}
+    try:
+        members = expanded(wanted, after)
+    except BadRequest as error:
+        name = error.where.removeprefix("group ")
+        raise BadRequest(error.detail, where=configuration.place("group", name), hint=error.hint) from None
+    edits: dict[str, GroupMembers | None] = {}
+    changes, same = [], 0
+    for name, group in wanted.items():
+        place = configuration.place("group", name)
+        if missing := members[name] - after:
+            raise BadRequest(
+                f"there is no node {fold(missing)[:200]}",
+                where=f"{place}: group {name}",
+                hint="describe the node in the repository, add it, or leave it out",
+            )
+        there = registry.groups.get(name)
+        now = (
+            frozenset(registry.names[index] for index in registry.groups.mask(name).nonzero()[0].tolist())
+            if there is not None
+            else frozenset()
+        )
+        if there is not None and now == members[name] and there.description == group.description:
+            same += 1
+            continue
+        edits[name] = GroupMembers(members=members[name], description=group.description)
+        more, fewer = members[name] - now, now - members[name]
+        words = [f"+{fold(more)[:200]}" if more else "", f"-{fold(fewer)[:200]}" if fewer else ""]
+        changes.append(
+            ConfigChange(
+                kind="group",
+                name=name,
+                action="changed" if there is not None else "created",
+                detail=" ".join(word for word in words if word) or "description",
+                place=place,
+            )
+        )
+    for name in applied.groups:
+        if name not in wanted and name in registry.groups:
+            edits[name] = None
+            changes.append(ConfigChange(kind="group", name=name, action="removed"))
+    return edits, changes, same
+
+
+def _documents(
+    registry: Registry, configuration: Configuration, applied: Applied, author: str
+) -> tuple[dict[str, DesireDocument | None], list[ConfigChange], int]:
+    edits: dict[str, DesireDocument | None] = {}
+    changes, same = [], 0
+    standing = registry.desires.documents
+    wanted = {desire.name: desire for desire in configuration.desires}
+    for name, desire in wanted.items():
+        values = {
+            variable: tuple(sorted({given} if isinstance(given, str) else set(given)))
+            for variable, given in desire.set.items()
+        }
+        document = DesireDocument(name=name, select=desire.select, set=values, priority=desire.priority, author=author)
+        old = standing[name].document if name in standing else None
+        if old is not None and old.same_as(document):
+            same += 1
+            continue
+        edits[name] = document
+        words = ", ".join(f"{variable}={'|'.join(given)}" for variable, given in values.items())
+        changes.append(
+            ConfigChange(
+                kind="desire",
+                name=name,
+                action="created" if old is None else "changed",
+                detail=f"{desire.select[:200]}: {words}",
+                place=configuration.place("desire", name),
+            )
+        )
+    for name in applied.desires:
+        if name not in wanted and name in standing:
+            edits[name] = None
+            changes.append(ConfigChange(kind="desire", name=name, action="removed"))
+    return edits, changes, same
+
+
+def _personalities(
+    there: Mapping[str, Personality], configuration: Configuration, applied: Applied
+) -> tuple[dict[str, Personality | None], list[ConfigChange], int]:
+    edits: dict[str, Personality | None] = {}
+    changes, same = [], 0
+    wanted = {personality.name: personality for personality in configuration.personalities}
+    for name, personality in wanted.items():
+        if there.get(name) == personality:
+            same += 1
+            continue
+        edits[name] = personality
+        changes.append(
+            ConfigChange(
+                kind="personality",
+                name=name,
+                action="changed" if name in there else "created",
+                detail=", ".join(f"{member.name}={member.release}" for member in personality.members),
+                place=configuration.place("personality", name),
+            )
+        )
+    for name in applied.personalities:
+        if name not in wanted and name in there:
+            edits[name] = None
+            changes.append(ConfigChange(kind="personality", name=name, action="removed"))
+    return edits, changes, same

@@ -1,0 +1,334 @@
+"""Requests about configuration: what one would change, changing it, and what was applied."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+import numpy as np
+
+from strata.core.errors import BadRequest, Conflict, NotFound, Refused
+from strata.core.nodeset import expand, fold
+from strata.fleet.access.principal import Principal
+from strata.fleet.columns import Indices
+from strata.fleet.desires.documents import ValueSet, checked
+from strata.fleet.fleet import Fleet
+from strata.fleet.plans.service import PlanService
+from strata.fleet.registry.registry import Registry
+from strata.fleet.registry.whole_edits import Prepared
+from strata.platform.config.difference import Difference, both, difference
+from strata.platform.config.foresight import foreseen
+from strata.platform.config.records import (
+    Applied,
+    Approval,
+    ConfigChange,
+    ConfigDone,
+    ConfigPlan,
+    ConfigStatus,
+    Configuration,
+    Pause,
+    WatchSpec,
+)
+from strata.platform.config.watcher import Watcher
+from strata.provisioning.personalities.records import Personality
+from strata.provisioning.personalities.resolve import Personalities
+from strata.provisioning.personalities.service import VARIABLE
+from strata.store.protocol import Op
+from strata.store.records import Records
+
+NAME = "current"
+MOST_GONE = 0.1
+"""The part of the nodes that came from the configuration which one apply removes without being told twice."""
+_ATTEMPTS = 5
+
+
+class ConfigService:
+    """The configuration of this fleet."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._applied = Records(
+            fleet.store,
+            fleet.ledger,
+            Applied,
+            kind="config",
+            prefix="config/applied/",
+            listed_by="strata config status",
+        )
+        self._watcher = Watcher(fleet, self)
+
+    async def start(self) -> None:
+        """Load what was applied; follow the branch once the fleet runs."""
+        await self._applied.start()
+        await self._watcher.load()
+        self._fleet.begin(self._watcher.start)
+
+    async def stop(self) -> None:
+        """Follow no more."""
+        await self._watcher.stop()
+        await self._applied.stop()
+
+    @property
+    def applied(self) -> Applied:
+        """What was last applied."""
+        return self._applied.find(NAME) or Applied()
+
+    # asking
+
+    async def status(self, who: Principal) -> ConfigStatus:
+        """What was applied, which branch is followed, and what waits."""
+        applied = self.applied
+        return ConfigStatus(
+            commit=applied.commit,
+            system=applied.system,
+            author=applied.author,
+            time=applied.time or None,
+            nodes=sum(len(expand(names)) for names in applied.nodes.values()),
+            **self._watcher.shown(),
+        )
+
+    async def plan(self, who: Principal, configuration: Configuration) -> ConfigPlan:
+        """What applying it would change. Changes nothing."""
+        self._fleet.need_whole_fleet(who, "a configuration")
+        found, prepared = await self._prepared(configuration, who.name)
+        after = await self._after(prepared, whole=bool(found.personalities))
+        self._check_unwanted(found, after)
+        nodes, goals = _moved(self._fleet.registry, after)
+        report = self._fleet.of(PlanService).report(nodes, goals)
+        switched = self._switched(found, after)
+        lost = [one.nodeset for one in report.classes if any(step.destructive for step in one.steps)]
+        disrupted = sorted({name for names in (*lost, *switched.values()) for name in expand(names)})
+        return ConfigPlan(
+            commit=configuration.commit,
+            system=configuration.system,
+            changes=tuple(_counted(change, switched) for change in found.changes),
+            unchanged=found.unchanged,
+            nodes=len(nodes),
+            classes=report.classes,
+            totals=report.totals,
+            disrupts=fold(disrupted),
+            disrupted=len(disrupted),
+            seconds=max((one.cost for one in report.classes), default=0.0),
+            removes=len(found.edit.no_nodes),
+            refused=self._brake(found),
+        )
+
+    async def pending(self, who: Principal) -> ConfigPlan:
+        """What the commit that waits would change."""
+        return await self.plan(who, self._watcher.pending())
+
+    # doing
+
+    async def apply(self, who: Principal, configuration: Configuration, *, remove_most: bool = False) -> ConfigDone:
+        """Make the fleet's description be what the configuration says, all of it or nothing where the store takes it in
+        one transaction. Doing it twice is the same as once."""
+        self._fleet.need_whole_fleet(who, "a configuration")
+        for _ in range(_ATTEMPTS):
+            found, prepared = await self._prepared(configuration, who.name)
+            if (no := self._brake(found)) and not remove_most:
+                raise Refused(no, by="remove-most", where=f"commit {configuration.commit[:12] or 'none'}", hint=_REALLY)
+            if any(personality is None for personality in found.personalities.values()):
+                self._check_unwanted(found, await self._after(prepared, whole=True))
+            applied = self.applied
+            now = msgspec.structs.replace(
+                found.applied, author=applied.author if not found.changes else who.name, time=applied.time
+            )
+            if not found.changes and now == applied:
+                return self._done(configuration, found, self._applied.revision(NAME))
+            try:
+                revision = await self._write(who, configuration, found, prepared)
+            except Conflict:
+                continue  # somebody was faster: compare again
+            await self._settled(found, revision)
+            return self._done(configuration, found, revision)
+        raise Conflict(
+            f"others kept changing what it is about ({_ATTEMPTS} attempts)", where="configuration", hint="try again"
+        )
+
+    # the branch
+
+    async def watch(self, who: Principal, spec: WatchSpec) -> ConfigStatus:
+        """Follow a branch."""
+        await self._watcher.follow(who, spec)
+        return await self.status(who)
+
+    async def unwatch(self, who: Principal) -> None:
+        """Follow no branch any more. What was applied stays."""
+        await self._watcher.forget(who)
+
+    async def pause(self, who: Principal, pause: Pause) -> ConfigStatus:
+        """Apply nothing of the branch until further notice, or go on."""
+        await self._watcher.pause(who, pause.reason)
+        return await self.status(who)
+
+    async def approve(self, who: Principal, approval: Approval) -> ConfigStatus:
+        """Let the commit that waits be applied."""
+        await self._watcher.approve(who, approval)
+        return await self.status(who)
+
+    async def look(self, who: Principal) -> ConfigStatus:
+        """Look at the branch now: for a hook of the repository."""
+        await self._watcher.look()
+        return await self.status(who)
+
+    # parts
+
+    async def _prepared(self, configuration: Configuration, who: str) -> tuple[Difference, Prepared]:
+        """What differs, checked, and what would be written for it."""
+        author = f"git:{configuration.commit[:12]}" if configuration.commit else who
+        for attempt in range(_ATTEMPTS):
+            await self._applied.fetch(NAME)
+            found = await difference(self._fleet.registry, self._personalities(), configuration, self.applied, author)
+            self._check_desires(found, configuration)
+            for name, personality in found.personalities.items():
+                if personality is not None:
+                    await self._trial(personality, configuration.place("personality", name))
+            try:
+                return found, await self._fleet.edits.prepare(found.edit, author)
+            except Conflict:
+                if attempt == _ATTEMPTS - 1 or self._fleet.registry.revision == found.edit.seen:
+                    raise  # that is how it is, and not somebody who was faster
+        raise AssertionError("unreachable")
+
+    async def _after(self, prepared: Prepared, *, whole: bool) -> Registry:
+        return await foreseen(self._fleet.store, self._fleet.controller.model, prepared.ops, whole=whole)
+
+    async def _write(self, who: Principal, configuration: Configuration, found: Difference, prepared: Prepared) -> int:
+        edits, ledger = self._fleet.edits, self._fleet.ledger
+        detail = {
+            "commit": configuration.commit,
+            "system": configuration.system,
+            "changes": [f"{change.kind} {change.action} {change.name[:200]}" for change in found.changes[:100]],
+        }
+        target = configuration.commit or "files"
+        ops: list[Op] = []
+        expect: dict[str, int] = {}
+        for name, personality in found.personalities.items():
+            op, revision = self._sets().records.prepared(name, personality)
+            ops.append(op)
+            expect.update(revision)
+        if not edits.is_one_transaction(prepared.with_(ops, expect)):
+            # Part of it may be there when we die: what that is must be known, so that it can be taken away again.
+            op, revision = self._applied.prepared(NAME, both(self.applied, found.applied))
+            await ledger.commit(who.name, "config.begin", target, [op], revision, detail)
+            await self._applied.fetch(NAME)
+        last = msgspec.structs.replace(found.applied, author=who.name, time=self._fleet.controller.clock.wall())
+        op, revision = self._applied.prepared(NAME, last)
+        whole = prepared.with_([*ops, op], {**expect, **revision})
+        return await edits.commit_prepared(whole, who.name, "config.apply", target, detail)
+
+    async def _settled(self, found: Difference, revision: int) -> None:
+        await self._applied.fetch(NAME)
+        if found.personalities:
+            for name in found.personalities:
+                await self._sets().records.fetch(name)
+            await self._sets().settled()
+        await self._fleet.settled(revision)
+
+    def _done(self, configuration: Configuration, found: Difference, revision: int) -> ConfigDone:
+        return ConfigDone(
+            commit=configuration.commit,
+            system=configuration.system,
+            changes=found.changes,
+            unchanged=found.unchanged,
+            revision=revision,
+        )
+
+    def _brake(self, found: Difference) -> str:
+        """Why this is not done without being told twice; empty: it is."""
+        came = sum(len(expand(names)) for names in self.applied.nodes.values())
+        gone = len(found.edit.no_nodes)
+        if gone > max(1, MOST_GONE * came):
+            return f"it would forget {gone} of the {came} nodes that came from the configuration"
+        others = [*self.applied.groups, *self.applied.desires, *self.applied.personalities]
+        removed = sum(change.action == "removed" and change.kind != "node" for change in found.changes)
+        if removed > max(1, len(others) / 2):
+            return f"it would remove {removed} of the {len(others)} groups, desires and personalities that came from it"
+        return ""
+
+    def _check_desires(self, found: Difference, configuration: Configuration) -> None:
+        """That every desire is one that this fleet can have."""
+        edits = self._fleet.edits
+        ours = {personality.name for personality in configuration.personalities}
+        for name, document in found.edit.documents.items():
+            if document is None:
+                continue
+            place = configuration.place("desire", name)
+            try:
+                checked(self._fleet.controller.model, document, document.author)
+                for variable, values in document.set.items():
+                    for value in values if variable in edits.known else ():
+                        if variable != VARIABLE or value not in ours:
+                            edits.known[variable](value)
+            except (BadRequest, NotFound) as error:
+                raise BadRequest(f"{error.where}: {error.detail}", where=place, hint=error.hint) from None
+
+    def _check_unwanted(self, found: Difference, after: Registry) -> None:
+        """That no personality goes which a node is then still wanted to have."""
+        for name, personality in found.personalities.items():
+            if personality is None and (names := _wanting(after, name)):
+                raise Refused(
+                    f"{len(names)} nodes are still wanted to have it: {fold(names)[:200]}",
+                    by="desires",
+                    where=f"personality {name}",
+                    hint="take the desire away in the same commit, or before",
+                )
+
+    def _switched(self, found: Difference, after: Registry) -> Mapping[str, str]:
+        """Personality that is another now → the nodes that are wanted to have it."""
+        there = self._personalities()
+        return {
+            name: fold(_wanting(after, name))
+            for name, personality in found.personalities.items()
+            if personality is not None and name in there
+        }
+
+    async def _trial(self, personality: Personality, place: str) -> None:
+        try:
+            await self._sets().trial(personality)
+        except BadRequest as error:
+            raise BadRequest(f"{error.where}: {error.detail}", where=place, hint=error.hint) from None
+
+    def _personalities(self) -> Mapping[str, Personality]:
+        found = self._fleet.services.find(Personalities)
+        return found.records.all if found is not None else {}
+
+    def _sets(self) -> Personalities:
+        return self._fleet.of(Personalities)
+
+
+_REALLY = "look at it with 'strata config plan'; if it is meant, apply with --remove-most"
+
+
+def _counted(change: ConfigChange, switched: Mapping[str, str]) -> ConfigChange:
+    if change.kind != "personality" or change.name not in switched:
+        return change
+    return msgspec.structs.replace(change, count=len(expand(switched[change.name])))
+
+
+def _wanting(registry: Registry, personality: str) -> list[str]:
+    if VARIABLE not in registry.model.variables:
+        return []
+    return [registry.names[index] for index in np.flatnonzero(registry.wanted(VARIABLE, personality)).tolist()]
+
+
+def _moved(now: Registry, after: Registry) -> tuple[Indices, dict[str, list[ValueSet]]]:
+    """The nodes of now of which something else would be wanted, and all that would be."""
+    there = np.flatnonzero(now.alive)
+    then = after.indices_of(now.uids[there])
+    there, then = there[then >= 0], then[then >= 0]
+    differs = np.zeros(len(there), dtype=np.bool_)
+    for variable in now.model.variables:
+        before, later = now.desires.goals(variable), after.desires.goals(variable)
+        ids: dict[ValueSet, int] = {}
+        codes = [
+            np.array([ids.setdefault(values, len(ids)) for values in column.table])[column.codes[nodes]]
+            for column, nodes in ((before, there), (later, then))
+        ]
+        differs |= codes[0] != codes[1]
+    there, then = there[differs], then[differs]
+    goals = {}
+    for variable in now.model.variables:
+        column = after.desires.goals(variable)
+        goals[variable] = [column.table[code] for code in column.codes[then].tolist()]
+    return there, goals
