@@ -467,8 +467,6 @@ class FakeFacade:
             shards=(),
             freezes=len(self.freezes_),
             holds=len(self.holds_),
-            canaries=(),
-            troubles=(),
             revision=self.revision,
         )
 

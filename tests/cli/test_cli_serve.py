@@ -19,6 +19,7 @@ from strata.daemon.settings import Settings, SimulatedSettings
 from strata.engine import settings as engine
 from strata.fleet import settings as s
 from strata.hardware import settings as hardware
+from strata.platform import settings as platform
 from strata.power import settings as power
 from strata.provisioning import settings as provisioning
 
@@ -115,7 +116,7 @@ def test_every_setting_says_what_it_is() -> None:
     import inspect
 
     found = {}
-    for module in (s, hardware, provisioning, power, daemon, engine):
+    for module in (s, hardware, provisioning, power, platform, daemon, engine):
         tree = ast.parse(inspect.getsource(module))
         for struct in (node for node in tree.body if isinstance(node, ast.ClassDef) and "Settings" in node.name):
             fields = [*struct.body, None]

@@ -52,6 +52,21 @@ def test_a_node_that_is_off_is_brought_all_the_way_to_work(planner: Planner) -> 
     assert plan == Plan("plan", (), ("power-on", *FROM_BOOT), 127.0)
 
 
+@pytest.mark.parametrize("config", [{}, {"config": "c0"}, {"config": "absent"}])
+def test_a_node_joins_the_workload_only_after_the_configuration_that_is_wanted(
+    planner: Planner, config: dict[str, str]
+) -> None:
+    plan = planner.plan_named(RUNNING | {"workload": "out", "config": "unknown"} | config, READY)
+    assert plan.steps == ("configure", "join-workload")
+
+
+@pytest.mark.parametrize("config", ["unknown", "c0"])
+def test_a_node_of_which_no_configuration_is_wanted_joins_the_workload_without(planner: Planner, config: str) -> None:
+    wanted = {"image": ["v2"], "workload": ["in"]}
+    plan = planner.plan_named(RUNNING | {"workload": "out", "config": config}, wanted)
+    assert plan.steps == ("join-workload",)
+
+
 def test_a_node_at_its_goal_needs_nothing(planner: Planner) -> None:
     assert planner.plan_named(RUNNING, READY).status == "done"
 

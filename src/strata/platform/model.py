@@ -40,7 +40,8 @@ LAYER = Layer(
             variable="workload",
             start=values("out", "unknown"),
             to="in",
-            requires={"personality": values("active"), "config": values("wanted")},
+            # A node of which nobody wants a configuration, or reports one, joins all the same; who lacks it does not.
+            requires={"personality": values("active"), "config": values("wanted", "other", "unknown")},
             driver="workload",
             cost=1,
             timeout=30,
