@@ -35,8 +35,8 @@ from strata.fleet.access.authority import Authority, Issued
 from strata.fleet.alarm import Alarm
 from strata.provisioning.boot.builds import Builds
 from strata.provisioning.boot.fragment import Site
-from strata.provisioning.boot.ground import Ground
 from strata.provisioning.boot.profiles import Profiles
+from strata.provisioning.boot.questions import Questions
 from strata.provisioning.boot.service import BootService
 from strata.provisioning.directory import Directory
 from strata.provisioning.identity.identity import Identity
@@ -213,7 +213,8 @@ async def _serve(directory: Path, nodes: int) -> None:
         return authority.sign_csr(csr, node, "node", (), 86400)
 
     def alarm(one: Alarm) -> None:
-        raise SystemExit(f"an alarm: {one}")
+        if one.severity != "ok":
+            raise SystemExit(f"an alarm: {one}")
 
     async def hold(node: str, reason: str) -> None:
         raise SystemExit(f"{node} is to be held: {reason}")
@@ -225,8 +226,12 @@ async def _serve(directory: Path, nodes: int) -> None:
     builds = Builds(minos, Soundness(minos, signer.public_pem, alarm))
     profiles = Profiles(store, Ledger(store), builds.digest)
     site = Site(controllers=lambda: ("https://127.0.0.1:8443",), ca=authority.pem.decode())
-    ground = Ground(attached=lambda _: False, held=lambda _: False, hold=hold, console_tail=tail)
-    boot = BootService(networks, directory_, identity, profiles, site, ground, alarm, builds=builds)
+
+    async def speaks(name: str) -> bool | None:
+        return False
+
+    questions = Questions(attached=lambda _: False, speaks=speaks, held=lambda _: False, hold=hold, console_tail=tail)
+    boot = BootService(networks, directory_, identity, profiles, site, questions, alarm, builds=builds)
     await identity.start()
     await profiles.start()
     await boot.start(port=0)

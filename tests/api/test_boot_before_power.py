@@ -39,10 +39,10 @@ async def test_each_boots_by_the_method_of_its_profile_and_who_only_wants_power_
 
         driver, bmcs = real.of(NodeDriver), [registry.node(name).bmc for name in names]
         await driver.about_to_get_power(Batch(names=names, uids=registry.uids[nodes], bmcs=bmcs))
-        told = [await driver._ground.open(bmc).boot() for bmc in bmcs]
+        told = [await driver._questions.open(bmc).boot() for bmc in bmcs]
         assert [one.target for one in told] == ["pxe", "http", "none", "none"]
         assert told[0] == Boot(target="pxe", uefi=told[0].uefi), "for once"
-        assert [driver._ground.by_itself(name) for name in names] == [True, False, False, True]
+        assert [driver._questions.by_itself(name) for name in names] == [True, False, False, True]
 
 
 async def _off(real: RealService, names: list[str], nodes: np.ndarray) -> None:

@@ -26,7 +26,7 @@ NEAR = 1.0
 
 
 async def strips(site: Site) -> dict[str, str]:
-    """Put the nodes behind two power strips, in turns."""
+    """Put the nodes behind two PDUs, in turns."""
     found = {name: f"strip-{number % 2}" for number, name in enumerate(compute(site))}
     for name, strip in found.items():
         node = site.service.registry.node(name)
@@ -83,7 +83,7 @@ async def test_a_node_whose_system_runs_makes_way_for_the_next(tmp_path: Path) -
         by_hand = BmcOperations(site.service, site.machine.bmcs.open, Seal([b"k" * 32]))
         refused = await by_hand.carry_out(BmcOrder(what="power", action="on", force=True), np.array([waiting]))
         [why] = refused.values()
-        assert "soft-start lets no more nodes start at once behind its cabinet or power strip" in why
+        assert "soft-start lets no more nodes start at once behind its cabinet or PDU" in why
         machine = site.machine
         started = np.array([machine.nodes.index[name] for name in on(site)])
         machine.nodes.put(started, now=machine.server.clock(), os="up")

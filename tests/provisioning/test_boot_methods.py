@@ -194,7 +194,7 @@ async def test_a_medium_that_the_controller_does_not_take_is_no_boot_under_way(m
         return way
 
     made.site.way = way
-    made.site.driver._ground = msgspec.structs.replace(made.site.driver._ground, way=begin)
+    made.site.driver._questions = msgspec.structs.replace(made.site.driver._questions, way=begin)
     made.bmc.offers = ()
     await made.want(power="on", os="up")
     await made.says("boot failed")

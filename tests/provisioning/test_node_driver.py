@@ -217,7 +217,7 @@ async def test_a_boot_that_there_is_no_way_for_is_not_tried(site: Site) -> None:
         raise NotFound("there is no minimal OS yet", where=name)
 
     site.is_()
-    site.driver._ground = msgspec.structs.replace(site.driver._ground, way=no_way)
+    site.driver._questions = msgspec.structs.replace(site.driver._questions, way=no_way)
     code, reason = await site.boot()
     assert code == Outcome.UNTRIED and "no minimal OS yet" in reason
     assert site.bmc.told == []

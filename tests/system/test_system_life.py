@@ -80,7 +80,7 @@ def test_a_whole_life(world: World) -> None:
         crash(life)
         leave_nothing(life, world.directory)
     finally:
-        strata(life.state, "down")
+        strata(life.state, "down", "--delete")
     restored(world, backup)
 
 
@@ -187,7 +187,7 @@ def leave_nothing(life: Life, outside: Path) -> None:
     """Down: no process, no file."""
     processes = life.processes()
     assert len(processes) >= 4  # nginx has at least a master and a worker
-    life.run("down")
+    life.run("down", "--delete")
     eventually("they are gone", lambda: not [pid for pid in processes if ps.find(pid) is not None], 60)
     assert sorted(path.name for path in outside.iterdir()) == ["kept.backup"]
 
