@@ -590,6 +590,23 @@ def test_a_machine_that_nobody_knows_is_adopted_and_becomes_ready(cluster: Clust
 # -- the end
 
 
+def test_what_is_stopped_is_kept_and_goes_on(cluster: Cluster):
+    began, password = time.time(), (cluster.folder / "bmc.password").read_text()
+    audited = cluster.json("audit", "list", "--limit", "1000")
+    service = cluster.service
+
+    assert "strata down --delete" in cluster.strata("stop", limit=120).out
+    assert not service.alive
+
+    assert "2 ready" in cluster.strata("up", "--timeout", "8m", limit=540).out
+    assert (cluster.folder / "bmc.password").read_text() == password
+    assert [one["seq"] for one in cluster.json("audit", "list", "--limit", "1000")][: len(audited)] == [
+        one["seq"] for one in audited
+    ]
+    for node in BOTH:
+        assert cluster.history(node, 0.0)[0]["time"] < began
+
+
 def test_interrupting_up_leaves_the_service_at_work(cluster: Cluster):
     cluster.strata("virtual", "kill", BIOS)
     cluster.eventually("it is missed", lambda: not cluster.is_ready(BIOS), 90)
