@@ -11,7 +11,7 @@ PACKAGES := python3-venv nginx-light etcd-server etcd-client graphviz ipmitool c
   ipxe mtools grub-common grub-pc-bin grub-efi-amd64-bin cpio wrk \
   squashfs-tools mmdebstrap zstd buildah docker-registry busybox-static crun \
   tftpd-hpa radvd kea-admin kea-dhcp4-server dhcping openssh-client openssh-server procps git
-# While it is there, Debian starts no daemon that it installs: we start our own, elsewhere.
+# While it is there, Debian starts no daemon that it installs, and sets up no Grid Engine: we start our own, elsewhere.
 NO_START := /usr/sbin/policy-rc.d
 SEEDS ?= 1000
 SEED ?= 1
@@ -31,6 +31,7 @@ packages:
 	[ "$$(id -u)" = 0 ] || { echo "missing Debian packages; as root: apt-get install$$missing" >&2; exit 1; }; \
 	echo "installing Debian packages:$$missing ..."; apt-get -qq update && made=; \
 	[ -e $(NO_START) ] || { made=1; printf '#!/bin/sh\nexit 101\n' > $(NO_START); chmod +x $(NO_START); }; \
+	echo "gridengine-common shared/gridengineconfig boolean false" | debconf-set-selections; \
 	DEBIAN_FRONTEND=noninteractive apt-get -qq -y install --no-install-recommends $$missing; status=$$?; \
 	[ -z "$$made" ] || rm -f $(NO_START); exit $$status
 
