@@ -328,3 +328,5 @@ async def test_a_machine_stands_still_until_its_serial_line_is_connected(seen: S
     [asked] = connected
     assert "cont" not in asked
     assert "cont" in seen.asked()
+    await seen.machine.kill()
+    await seen.machine.leave()
