@@ -34,6 +34,13 @@ async def test_where_jobs_are_our_business_nobody_says_that_none_runs() -> None:
     assert refusals == ["no workload manager is connected, so no job can be known here"] * 2
 
 
+async def test_where_nobody_runs_jobs_no_node_is_anybodys() -> None:
+    seen = await NoWorkload().observe(["workload"], TWO)
+    assert seen["workload"].values() == ["out", "out"]
+    assert await NoWorkload().observe(["power"], TWO) == {}
+    assert await NoWorkload(required=True).observe(["workload"], TWO) == {}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("layers", [ALL[:1], ALL[:2], ALL])
 async def test_what_is_missing_is_said_once_and_only_where_it_is_missed(

@@ -13,7 +13,7 @@ NOBODY_KNOWS = "no workload manager is connected, so no job can be known here"
 
 
 class NoWorkload:
-    """Implements ``strata.core.driver.Driver``: sees nothing, does nothing, and answers for ``no-running-job``."""
+    """Implements ``strata.core.driver.Driver``: does nothing, and answers for ``no-running-job``."""
 
     name = "workload"
 
@@ -26,8 +26,10 @@ class NoWorkload:
         raise BadRequest("no workload manager is connected", where=mutation.name, hint="strata workload connect")
 
     async def observe(self, variables: Sequence[str], batch: Batch) -> Mapping[str, Column]:
-        """It sees nothing."""
-        return {}
+        """Where none is required, no node is anybody's. Otherwise it sees nothing."""
+        if self._required or "workload" not in variables:
+            return {}
+        return {"workload": Column.same("out", len(batch))}
 
     async def permits(self, guard: str, batch: Batch) -> Sequence[str]:
         """``no-running-job``: yes, unless one is required. Whoever takes the lower layers alone looks after jobs
