@@ -101,7 +101,7 @@ def wait_idle(cluster: Cluster, jobs: Jobs) -> None:
 
 def srun(cluster: Cluster) -> list[str]:
     """Where a job on all nodes was."""
-    return sorted(cluster.strata("virtual", "run", "srun", "-N2", "hostname").out.split())
+    return sorted(cluster.strata("virtual", "run", "--", "srun", "-N2", "hostname").out.split())
 
 
 def steps(cluster: Cluster, node: str, since: float) -> list[str]:

@@ -208,16 +208,16 @@ def login(session: Session, node: str, argv: tuple[str, ...], directory: Path | 
     os.execvp(command[0], command)
 
 
-@virtual.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="COMMAND [ARGUMENT]...")
+@virtual.command()
+@click.argument("argv", nargs=-1, required=True, metavar="-- COMMAND [ARGUMENT]...")
 @DIRECTORY
 @pass_session
 def run(session: Session, argv: tuple[str, ...], directory: Path | None) -> None:
     """Run a command of this machine in the nodes' network. Slurm's find the cluster of 'strata up' there.
 
     \b
-    Example: strata virtual run srun -N4 hostname
-             strata virtual run ping -c1 10.77.0.11
+    Example: strata virtual run -- srun -N4 hostname
+             strata virtual run -- ping -c1 10.77.0.11
     """
     import os
 

@@ -86,7 +86,7 @@ def suggestions(directory: Path) -> list[str]:
         f"strata config plan {directory / site.FOLDER}   # the cluster as git has it: change it, plan, commit, apply",
     ]
     if slurm.is_there(directory):
-        more.insert(0, "strata virtual run srun -N2 hostname   # a job; also sinfo, squeue, sbatch ...")
+        more.insert(0, "strata virtual run -- srun -N2 hostname   # a job; also sinfo, squeue, sbatch ...")
         more.insert(1, "strata workload nodes slurm            # what Slurm says of the nodes")
     return [*_TRY[:-1], *more, _TRY[-1]]
 
