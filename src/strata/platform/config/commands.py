@@ -16,7 +16,7 @@ from strata.cli.times import when
 from strata.cli.words import complete_node
 
 if TYPE_CHECKING:
-    from strata.cli.client import Json
+    from strata.cli.client import Client, Json
     from strata.platform.config.importing import ForeignSite
     from strata.platform.config.records import Configuration
     from strata.platform.config.repository import Repository
@@ -268,13 +268,9 @@ def apply(
     \b
     Example: strata config apply site
     """
-    import msgspec
-
-    from strata.platform.config.reading import committed
-
-    found = _read(directory, system, "", commit or branch or committed(directory))
-    order = msgspec.json.encode({"configuration": found, "remove_most": remove_most})
-    done = session.client.request("POST", "/v1/config/apply", body=order).body
+    if branch and commit:
+        raise click.UsageError("--branch and --commit exclude each other")
+    done = applied(session.client, directory, system, commit or branch, remove_most=remove_most)
     if as_json:
         session.out.json(done)
         return
@@ -411,6 +407,20 @@ def look(session: Session, as_json: bool) -> None:
     _show_status(session, session.client.request("POST", "/v1/config/watch/look").body, as_json)
 
 
+def applied(
+    client: Client, directory: Path, system: str = "", revision: str = "", *, remove_most: bool = False
+) -> Json:
+    """Have the service apply what is committed in a directory: what it then says."""
+    import msgspec
+
+    from strata.platform.config.reading import committed, read_repository
+
+    found = read_repository(directory, revision or committed(directory), system).configuration()
+    order = msgspec.json.encode({"configuration": found, "remove_most": remove_most})
+    done: Json = client.request("POST", "/v1/config/apply", body=order).body
+    return done
+
+
 def _pause(session: Session, reason: str, as_json: bool) -> None:
     body = {"reason": reason}
     _show_status(session, session.client.request("POST", "/v1/config/watch/pause", body=body).body, as_json)
@@ -440,7 +450,8 @@ def _show_plan(session: Session, found: Json, as_json: bool) -> int:
         from strata.fleet.plans.commands import show_classes
 
         show_classes(session, found)
-    session.out.line(f"{many(len(found['changes']), 'change')}, {found['unchanged']} unchanged")
+    would = many(len(found["changes"]), "change") if found["changes"] else "nothing would change"
+    session.out.line(f"{would}, {found['unchanged']} unchanged")
     if found["disrupted"]:
         session.out.line(f"disrupts {many(found['disrupted'], 'node')}: {found['disrupts']}", colour="yellow")
     if found["seconds"]:

@@ -106,7 +106,7 @@ def _nodes(nodes: Iterable[Item]) -> str:
     for node in nodes:
         said = {"name": node["name"]}
         said |= {name: _bare(node[name]) for name, own in _OWN.items() if _bare(node[name]) != _bare(own)}
-        lines.append(f"  - {_flow(said)}\n")
+        lines.append(f"  - {flow(said)}\n")
     return "kind: nodes\nnodes:\n" + "".join(lines) if lines else ""
 
 
@@ -134,7 +134,8 @@ def _octal(personality: Item) -> Item:
     return {**personality, "members": members}
 
 
-def _flow(value: Any) -> str:
+def flow(value: Any) -> str:
+    """A value on one line."""
     dumper = _dumper()
     text: str = yaml.dump(value, Dumper=dumper, default_flow_style=True, sort_keys=False, width=10_000)
     return text.strip()

@@ -44,7 +44,7 @@ class WorkloadService:
         self._alarmed: dict[str, str] = {}
         self.driver = WorkloadDriver(
             lambda: list(self._clusters.values()),
-            NoWorkload(expected=True),
+            NoWorkload(required=self._settings.workload == "required"),
             why=self._why,
             clock=fleet.controller.clock.now,
         )
