@@ -44,6 +44,7 @@ ROOMS = (
     "power.queue",
     "power.simulation",
     "platform.workload",
+    "platform.slurm",
     "platform.config",
     "api.redfish",
     "cli",
