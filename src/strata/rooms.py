@@ -45,6 +45,7 @@ ROOMS = (
     "power.simulation",
     "platform.workload",
     "platform.config",
+    "platform.delivery",
     "api.redfish",
     "cli",
     "daemon",
