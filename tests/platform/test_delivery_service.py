@@ -6,6 +6,7 @@ import asyncio
 import base64
 import contextlib
 import json
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,12 @@ import pytest
 
 from strata.core.errors import BadRequest
 from strata.core.model import Model
+from strata.daemon.settings import Settings
 from strata.fleet.access.principal import LOCAL_ADMIN
 from strata.fleet.alarm import Alarm
+from strata.fleet.controller.controller import Controller
 from strata.fleet.nodes.records import NodeSpec
+from strata.fleet.settings import LeadershipSettings
 from strata.hardware.model import LAYER as HARDWARE
 from strata.platform.config.repository import Repository
 from strata.platform.config.service import ConfigService
@@ -25,8 +29,13 @@ from strata.platform.model import LAYER as PLATFORM
 from strata.provisioning.agents.hub import Hub
 from strata.provisioning.model import LAYER as PROVISIONING
 from strata.provisioning.personalities.records import Member, Personality
+from strata.store.memory import MemoryStore
+from strata.virtual.fleet.driver import sim_drivers
+from strata.virtual.fleet.faults import Timing
+from strata.virtual.fleet.nodes import SimNodes
 from support.agent_site import AgentSite, agent_site
 from support.fake_agents import FakeAgent, http_over
+from support.rooms import OpenFleet
 
 pytestmark = pytest.mark.slow
 
@@ -278,3 +287,37 @@ async def test_a_node_of_which_no_configuration_is_wanted_gets_none(tmp_path: Pa
         assert await found.agents["n00001"].fetch() == 404
         assert found.told() == dict.fromkeys(found.agents, 0)
         assert found.site.fact("n00001", "config") == "absent"
+
+
+async def test_a_simulated_fleet_of_a_thousand_nodes_converges_to_a_configuration_and_to_the_next(
+    tmp_path: Path,
+) -> None:
+    settings = Settings(state_dir=tmp_path, controller_id="c1")
+    store = MemoryStore()
+    sim = SimNodes(1000, timing=Timing(scale=0))
+    controller = Controller(
+        store,
+        Model.of(HARDWARE, PROVISIONING, PLATFORM),
+        {**sim_drivers(sim, time.monotonic)},
+        name="c1",
+        history=settings.history_file,
+        leadership=LeadershipSettings(shards=1),
+    )
+    fleet = OpenFleet(controller, settings)
+    fleet.parts.push_async_callback(store.close)
+    await fleet.keep(fleet.put(DeliveryService(fleet)))
+    config = await fleet.keep(fleet.put(ConfigService(fleet)))
+    await fleet.start()
+    try:
+        files = repository() | {"nodes.yaml": "kind: nodes\nnodes: n[00001-01000]\n"}
+        for text in ("one {{ node.name }}", "two {{ node.name }}"):
+            found = Repository({path: given.encode() for path, given in (files | {"files/motd.j2": text}).items()})
+            planned = await config.plan(LOCAL_ADMIN, found.configuration())
+            if len(fleet.registry):
+                assert planned.totals == {"configure": 1000}, "a plan says so before, and that nothing else is done"
+            await config.apply(LOCAL_ADMIN, found.configuration())
+            async with asyncio.timeout(120):
+                while int(fleet.view.fact_mask("config", config.applied.overlays).sum()) < 1000:
+                    await controller.stepped()
+    finally:
+        await fleet.stop()

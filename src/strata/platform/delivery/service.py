@@ -277,7 +277,8 @@ class DeliveryService:
         by_leader = elsewhere.sort(names) if elsewhere is not None else ByLeader(here=names, there={}, nowhere={})
         found = list(await self._drift_here(by_leader.here))
         silent = [*by_leader.nowhere, *self._unheard(by_leader.here)]
-        for peer, theirs in by_leader.there.items() if elsewhere is not None else ():
+        for peer, theirs in by_leader.there.items():
+            assert elsewhere is not None
             try:
                 found += await elsewhere.ask(peer, _ROUTE, theirs, list[DriftItem])
             except StrataError:
