@@ -46,6 +46,7 @@ ROOMS = (
     "platform.workload",
     "platform.slurm",
     "platform.config",
+    "platform.delivery",
     "api.redfish",
     "cli",
     "daemon",

@@ -187,4 +187,4 @@ def test_the_starter_repository_is_sound_and_its_schema_knows_every_kind() -> No
     assert (len(found.nodes), found.system) == (4, "main")
     made = schema()
     kinds = {part["properties"]["kind"]["enum"][0] for part in made["$defs"].values() if "kind" in part["required"]}
-    assert kinds == {"defaults", "nodes", "node", "group", "desire", "personality"}
+    assert kinds == {"defaults", "nodes", "node", "group", "desire", "personality", "overlay"}

@@ -1,4 +1,4 @@
-"""What stands in a repository's files: documents of six kinds, each with a place. Knows nothing of layers."""
+"""What stands in a repository's files: documents of several kinds, each with a place. Knows nothing of layers."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from strata.core.texts import (
     check_wanted,
 )
 from strata.platform.config.records import MEMBERS, NodeEntry
+from strata.platform.delivery.records import Entries, Policy
 from strata.provisioning.personalities.records import Member, NameText
 
 
@@ -90,6 +91,19 @@ class PersonalityDocument(In, frozen=True, kw_only=True):
     absent: bool = False
 
 
+class OverlayDocument(Entries, frozen=True, kw_only=True, omit_defaults=True):
+    """What nodes are configured with: files, users, services, mounts, sysctls. A document of the same name in a later
+    layer adds to it, and rules where both say something of the same entry."""
+
+    kind: Literal["overlay"]
+    name: DocumentNameText
+    select: SelectText | UnsetType = UNSET
+    """Without: as an earlier layer says; where none does, all nodes."""
+    drift: Policy = "report"
+    """What agents do about drift of these entries, where an entry says nothing of it."""
+    absent: bool = False
+
+
 _MODE = re.compile(r"0o?[0-7]{3,4}\Z")
 KINDS: Mapping[str, type[msgspec.Struct]] = {
     "defaults": DefaultsDocument,
@@ -98,6 +112,7 @@ KINDS: Mapping[str, type[msgspec.Struct]] = {
     "group": GroupDocument,
     "desire": DesireDocument,
     "personality": PersonalityDocument,
+    "overlay": OverlayDocument,
 }
 
 

@@ -12,6 +12,7 @@ from strata.core.texts import PLAIN, GroupNameText, In, NoteText, Out
 from strata.fleet.desires.records import DocumentSpec
 from strata.fleet.nodes.records import NodePatch, NodeStatement
 from strata.fleet.plans.records import PlanClass
+from strata.platform.delivery.records import OverlaysIn
 from strata.provisioning.personalities.records import Personality
 
 MOST_NODES = 250_000
@@ -54,6 +55,7 @@ class Configuration(In, frozen=True, kw_only=True):
     groups: Annotated[tuple[GroupEntry, ...], Meta(max_length=10_000)] = ()
     desires: Annotated[tuple[DocumentSpec, ...], Meta(max_length=10_000)] = ()
     personalities: Annotated[tuple[Personality, ...], Meta(max_length=1000)] = ()
+    overlays: OverlaysIn = ()
     places: Annotated[Mapping[str, Annotated[str, Meta(max_length=4096)]], Meta(max_length=30_000)] = {}
     """``group/gpu`` → where it is written, for what is said of it later."""
 
@@ -74,6 +76,8 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
     groups: tuple[str, ...] = ()
     desires: tuple[str, ...] = ()
     personalities: tuple[str, ...] = ()
+    overlays: str = ""
+    """The revision of its overlays; empty: it has none."""
 
 
 Action = Literal["created", "changed", "removed"]
@@ -82,7 +86,7 @@ Action = Literal["created", "changed", "removed"]
 class ConfigChange(Out, frozen=True, kw_only=True):
     """One thing that would change, or did; nodes that change in the same way are one."""
 
-    kind: Literal["node", "group", "desire", "personality"]
+    kind: Literal["node", "group", "desire", "personality", "overlay"]
     name: str
     """Of nodes: a nodeset."""
     action: Action
