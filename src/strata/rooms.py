@@ -45,6 +45,7 @@ ROOMS = (
     "power.simulation",
     "platform.workload",
     "platform.config",
+    "platform.ansible",
     "api.redfish",
     "cli",
     "daemon",

@@ -136,6 +136,7 @@ COMPUTED: dict[str, tuple[str, ...]] = {
     "src/strata/platform/config/git.py::_git": ("git",),
     "src/strata/platform/config/git.py::_guarded": ("git", "prlimit", "setpriv"),
     "src/strata/provisioning/worker.py::ask": ("prlimit", "setpriv", "unshare"),
+    "tests/platform/test_ansible_inventory.py::test_ansible_runs_a_playbook_over_the_inventory": (),
     "tests/provisioning/test_image_hostile.py::test_nothing_but_files_is_in_reach_of_a_worker": (
         "prlimit",
         "setpriv",
