@@ -46,6 +46,7 @@ ROOMS = (
     "platform.workload",
     "platform.config",
     "platform.ansible",
+    "platform.cloudinit",
     "api.redfish",
     "cli",
     "daemon",

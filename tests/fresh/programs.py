@@ -26,7 +26,19 @@ FOLDERS = ("src", "tests", "bench", "docs")
 
 STARTED = frozenset(
     {
-        *("apt-cache", "apt-config", "apt-get", "bash", "buildah", "busybox", "chroot", "cpio", "crun", "curl"),
+        *(
+            "apt-cache",
+            "apt-config",
+            "apt-get",
+            "bash",
+            "buildah",
+            "busybox",
+            "chroot",
+            "cloud-init",
+            "cpio",
+            "crun",
+            "curl",
+        ),
         *("dhcping", "docker-registry", "dot", "dpkg", "dpkg-deb", "dpkg-query", "echo", "etcd", "git"),
         *("grub-mkimage", "head", "in.tftpd", "initdb", "ip", "ipmitool", "kea-dhcp4", "kill", "make", "mcopy"),
         *("mformat", "mksquashfs", "mmd", "mmdebstrap", "mount", "nginx", "nice", "nsenter", "openssl", "perfdhcp"),

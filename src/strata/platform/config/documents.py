@@ -1,4 +1,4 @@
-"""What stands in a repository's files: documents of six kinds, each with a place. Knows nothing of layers."""
+"""What stands in a repository's files: documents of several kinds, each with a place. Knows nothing of layers."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from strata.core.texts import (
     WantedMap,
     check_wanted,
 )
+from strata.platform.cloudinit.records import DataText, Priority, PublicKeys
 from strata.platform.config.records import MEMBERS, NodeEntry
 from strata.provisioning.personalities.records import Member, NameText
 
@@ -90,6 +91,19 @@ class PersonalityDocument(In, frozen=True, kw_only=True):
     absent: bool = False
 
 
+class CloudInitDocument(In, frozen=True, kw_only=True):
+    """What is said to cloud-init of nodes. Without ``priority``: by layer, and the narrower selection wins."""
+
+    kind: Literal["cloud-init"]
+    name: DocumentNameText
+    select: SelectText | UnsetType = UNSET
+    priority: Priority | UnsetType = UNSET
+    user_data: DataText | UnsetType = UNSET
+    vendor_data: DataText | UnsetType = UNSET
+    ssh_keys: PublicKeys | UnsetType = UNSET
+    absent: bool = False
+
+
 _MODE = re.compile(r"0o?[0-7]{3,4}\Z")
 KINDS: Mapping[str, type[msgspec.Struct]] = {
     "defaults": DefaultsDocument,
@@ -98,6 +112,7 @@ KINDS: Mapping[str, type[msgspec.Struct]] = {
     "group": GroupDocument,
     "desire": DesireDocument,
     "personality": PersonalityDocument,
+    "cloud-init": CloudInitDocument,
 }
 
 
