@@ -47,6 +47,7 @@ ROOMS = (
     "platform.config",
     "platform.ansible",
     "platform.cloudinit",
+    "platform.secrets",
     "api.redfish",
     "cli",
     "daemon",

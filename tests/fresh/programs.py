@@ -127,6 +127,7 @@ COMPUTED: dict[str, tuple[str, ...]] = {
     "tests/agent/agent_process.py::inside": ("kill", "nsenter", "pgrep", "ps", "umount"),
     "tests/agent/agent_process.py::start": ("nsenter",),
     "tests/agent/test_agent_members.py::silent_device": ("nsenter",),
+    "tests/agent/test_agent_secrets.py::strata": (),
     "tests/bench/bench_support.py::figures": (),
     "tests/bench/test_bench_converge.py::test_when_it_is_stopped_it_leaves_neither_files_nor_processes": (),
     "tests/bench/test_bench_converge.py::test_without_json_it_prints_a_table_and_tells_its_progress_apart": (),

@@ -24,6 +24,7 @@ from strata.core.texts import (
 )
 from strata.platform.cloudinit.records import DataText, Priority, PublicKeys
 from strata.platform.config.records import MEMBERS, NodeEntry
+from strata.platform.secrets.records import AgeText, Owner, SecretNameText, VaultPlace
 from strata.provisioning.personalities.records import Member, NameText
 
 
@@ -104,6 +105,19 @@ class CloudInitDocument(In, frozen=True, kw_only=True):
     absent: bool = False
 
 
+class SecretDocument(In, frozen=True, kw_only=True):
+    """A secret of nodes: whom it is for, and its value, encrypted with age for the service, or in a Vault."""
+
+    kind: Literal["secret"]
+    name: SecretNameText
+    select: SelectText | UnsetType = UNSET
+    age: AgeText | UnsetType = UNSET
+    vault: VaultPlace | UnsetType = UNSET
+    uid: Owner | UnsetType = UNSET
+    gid: Owner | UnsetType = UNSET
+    absent: bool = False
+
+
 _MODE = re.compile(r"0o?[0-7]{3,4}\Z")
 KINDS: Mapping[str, type[msgspec.Struct]] = {
     "defaults": DefaultsDocument,
@@ -113,6 +127,7 @@ KINDS: Mapping[str, type[msgspec.Struct]] = {
     "desire": DesireDocument,
     "personality": PersonalityDocument,
     "cloud-init": CloudInitDocument,
+    "secret": SecretDocument,
 }
 
 

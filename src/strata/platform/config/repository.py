@@ -35,6 +35,8 @@ from strata.platform.config.documents import (
     read,
 )
 from strata.platform.config.records import NODE_FIELDS, Configuration, GroupEntry, NodeEntry, Origin
+from strata.platform.secrets.records import SecretEntry
+from strata.platform.secrets.records import check as check_secret
 from strata.provisioning.personalities.records import Personality, check
 
 MOST_FILES = 10_000
@@ -92,6 +94,7 @@ class Repository:
             "desire": {},
             "personality": {},
             "cloud-init": {},
+            "secret": {},
         }
         for rank, paths in enumerate(layers):
             for path in sorted(paths):
@@ -109,7 +112,7 @@ class Repository:
         nodes = self._nodes(members, unchecked)
         desires = self._desires()
         personalities = self._personalities()
-        cloud_inits = self._cloud_inits()
+        cloud_inits, secrets = self._cloud_inits(), self._secrets()
         places = {
             f"{kind}/{name}": said[-1][1].place("name")
             for kind, found in self._named.items()
@@ -123,6 +126,7 @@ class Repository:
             desires=tuple(desires),
             personalities=tuple(personalities),
             cloud_inits=tuple(cloud_inits),
+            secrets=tuple(secrets),
             places=places,
         )
 
@@ -308,6 +312,17 @@ class Repository:
                 document = CloudInit(name=name, select=select, **fields)
                 check_cloud_init(document, f"cloud-init {name}")
             found.append(document)
+        return found
+
+    def _secrets(self) -> list[SecretEntry]:
+        found = []
+        for name, (_, fields, place) in self._left("secret").items():
+            if "select" not in fields:
+                raise BadRequest("a secret says whom it is for: select", where=place)
+            entry = SecretEntry(name=name, **fields)
+            with _placed(place):
+                check_secret(entry, f"secret {name}")
+            found.append(entry)
         return found
 
     def _left(self, kind: str) -> dict[str, tuple[int, dict[str, Any], str]]:
