@@ -150,6 +150,19 @@ def test_a_name_that_leads_elsewhere_is_refused(paths: Paths, controller: Contro
     assert [*paths.secrets.iterdir()] == []
 
 
+@pytest.mark.parametrize("one", [{}, {"value": "?", "uid": 0, "gid": 0, "stamp": "1"}, None])
+def test_an_answer_that_makes_no_sense_costs_nothing_that_is_there(
+    paths: Paths, controller: Controller, one: Any
+) -> None:
+    kept, _ = held_by(paths, controller)
+    controller.give(munge="the value")
+    kept.fetch()
+    controller.answer["secrets"] = {"other": one}
+    with pytest.raises(Unreachable, match="came damaged"):
+        kept.fetch()
+    assert [file.name for file in paths.secrets.iterdir()] == ["munge"]
+
+
 # all of it
 
 

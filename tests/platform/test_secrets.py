@@ -18,6 +18,7 @@ from strata.fleet.access.sealing import Seal
 from strata.fleet.alarm import Alarm
 from strata.fleet.groups.records import GroupSpec, MemberChange
 from strata.fleet.groups.service import GroupService
+from strata.platform.config.explain import explain
 from strata.platform.config.reading import read_repository
 from strata.platform.config.service import ConfigService
 from strata.platform.secrets import vault as vaults
@@ -191,6 +192,13 @@ async def test_secrets_of_the_repository_come_and_go_with_commits_and_are_change
     done = await config.apply(LOCAL_ADMIN, read_repository(site.directory, "HEAD").configuration())
     assert [(change.kind, change.name, change.action) for change in done.changes] == [("secret", "munge", "created")]
     assert values(await asked(fleet, "n1")) == {"munge": b"from git"}
+    site.write({"site/nodes.yaml": "kind: nodes\nnodes: n[1-3]\n---\nkind: group\nname: gpu\nmembers: n[1-2]\n"})
+    told = {name: explain(read_repository(site.directory), name) for name in ("n1", "n3")}
+    assert [(one.layer, one.place) for one in told["n1"] if (one.field, one.value) == ("secret", "munge")] == [
+        ("site", "site/secrets/munge.yaml, line 2, column 7")
+    ]
+    assert not any(one.field == "secret" for one in told["n3"])
+    (site.directory / "site/nodes.yaml").unlink()
     with pytest.raises(Refused, match="repository"):
         await put(fleet, "munge", b"by hand")
     with pytest.raises(Refused, match="repository"):

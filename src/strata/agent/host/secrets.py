@@ -75,7 +75,10 @@ class Secrets:
                 raise Unreachable("the controller's answer about secrets makes no sense")
             self._folder()
             for name, one in given.items():
-                self._put(str(name), one)
+                try:
+                    self._put(str(name), one)
+                except (KeyError, TypeError, ValueError):  # whose words may hold the value
+                    raise Unreachable(f"the secret {name[:63]!r} came damaged") from None
             for name in set(self._there()) | set(self._held):
                 if name not in given and name not in keep:
                     with contextlib.suppress(FileNotFoundError):

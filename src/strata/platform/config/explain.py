@@ -15,6 +15,7 @@ from strata.hardware.model import LAYER as HARDWARE
 from strata.platform.config.records import Configuration, Origin
 from strata.platform.config.repository import Repository, expanded
 from strata.platform.model import LAYER as PLATFORM
+from strata.platform.scopes import Scopes
 from strata.provisioning.model import LAYER as PROVISIONING
 from strata.store.memory import MemoryStore
 from strata.store.protocol import Event
@@ -23,7 +24,8 @@ from strata.store.protocol import Event
 def explain(repository: Repository, node: str) -> list[Origin]:
     """Everything that the repository says of a node, and where."""
     found = repository.explain(node)
-    registry = _described(repository.configuration())
+    configuration = repository.configuration()
+    registry = _described(configuration)
     index = registry.index_of(node)
     places: dict[str, list[str]] = {}
     last: dict[str, Origin] = {}
@@ -41,7 +43,18 @@ def explain(repository: Repository, node: str) -> list[Origin]:
                 overrides=tuple(places.setdefault(variable, [])),
             )
             places[variable].append(place)
-    return [*found, *last.values()]
+    return [*found, *last.values(), *_kept(repository, configuration, registry, index)]
+
+
+def _kept(repository: Repository, configuration: Configuration, registry: Registry, index: int) -> list[Origin]:
+    """What rooms of their own keep for the node."""
+    scopes, found = Scopes(registry), []
+    for kind, said in configuration.kept.items():
+        for name, one in said.items():
+            if scopes.has(one.select, index):
+                layer, place = repository.said_by(kind, name)
+                found.append(Origin(field=kind, value=name, layer=layer, place=place))
+    return found
 
 
 def _described(configuration: Configuration) -> Registry:

@@ -153,6 +153,11 @@ class Repository:
         rank, document, _ = said[-1]
         return _LAYERS[rank], document.place(f"set.{variable}")
 
+    def said_by(self, kind: str, name: str) -> tuple[str, str]:
+        """The layer and the place that last say something of a document."""
+        rank, document, _ = self._named[kind][name][-1]
+        return _LAYERS[rank], document.place("name")
+
     # taking in
 
     def _take(self, rank: int, document: Document) -> None:

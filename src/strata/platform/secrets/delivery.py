@@ -34,6 +34,8 @@ EVERY = 60.0
 """Seconds between two looks at who is behind; a change makes one at once."""
 _SOON = 30.0  # seconds after which an agent asks again for what could not be had
 _MOST_REPLY = 4 << 20
+MOST_OF_A_NODE = 500
+"""Secrets that one node gets, the first by name: what it reports of them has limits."""
 _AT_ONCE, _PAUSE = 200, 0.5  # agents that are told to ask, and seconds until the next are: they all come at once
 
 
@@ -123,6 +125,9 @@ class SecretDelivery:
         for name, secret in self._records.sorted:
             if not self._scopes.has(secret.spec.select, index):
                 continue
+            if len(given) + len(keep) >= MOST_OF_A_NODE:
+                log.warning("a node has more secrets than it gets", extra={"node": node, "most": MOST_OF_A_NODE})
+                break
             try:
                 opened = await self._values.get(secret)
             except StrataError:
@@ -169,7 +174,6 @@ class SecretDelivery:
     # who is behind
 
     async def _round(self) -> None:
-        self._values.tidy()
         for name, secret in self._records.sorted:
             if secret.spec.vault is not None:
                 try:

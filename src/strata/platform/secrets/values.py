@@ -57,6 +57,7 @@ class Values:
                 raise
             self.troubles.pop(name, None)
             self._open[name] = (self._clock() + KEPT, secret.stamp, opened)
+            asyncio.get_running_loop().call_later(KEPT + 1, self._tidy)
             if secret.spec.vault is not None:
                 self.stamps[name] = opened.stamp
             return opened
@@ -65,7 +66,7 @@ class Values:
         """What a node that holds the newest value says; empty: that is not known."""
         return secret.stamp if secret.spec.vault is None else self.stamps.get(secret.spec.name, "")
 
-    def tidy(self) -> None:
+    def _tidy(self) -> None:
         """Forget what was open long enough."""
         now = self._clock()
         self._open = {name: kept for name, kept in self._open.items() if now < kept[0]}
