@@ -16,8 +16,8 @@ from typing import Any
 
 import httpx
 import pytest
-from agent_process import agent_process
-from test_agent_attaches import NODE, Site, until
+from agent_process import agent_process, make_image
+from test_agent_attaches import NODE, Site, run_on, until, want
 
 from strata.agent.errors import Refused, Unreachable
 from strata.agent.host.secrets import Secrets
@@ -30,6 +30,8 @@ from strata.platform.config.service import ConfigService
 from strata.platform.secrets.delivery import ROUTE
 from strata.platform.secrets.service import SecretService
 from strata.provisioning.agents.door import AgentDoor
+from strata.provisioning.personalities.records import Member, Mount, PersonalitySpec
+from strata.provisioning.personalities.service import PersonalityService
 from strata.store.dump import write_dump
 from support.agent_site import AgentSite
 
@@ -235,6 +237,19 @@ async def test_a_canary_is_on_its_node_and_nowhere_else(site: Site, log: io.Stri
             own.start(await site.boot())
             other.start(await site.boot(OTHER))
             await until(lambda: served.hub.attached(NODE) and served.hub.attached(OTHER), 120)
+            site.publish("demo:1", make_image(tmp_path / "image", "exec /bin/sleep 1000\n"), 1)
+            member = Member(
+                name="system",
+                release="demo:1",
+                argv=("/bin/sh", "/service"),
+                mounts=(Mount(source=str(own.run / "secrets"), target="/run/secrets"),),
+            )
+            await served.services.get(PersonalityService).put(
+                LOCAL_ADMIN, "compute", PersonalitySpec(members=(member,)), None
+            )
+            await want(served, power="on", os="up", image="compute", personality="active")
+            await until(lambda: served.fact(NODE, "personality") == "active", 120)
+            assert (await run_on(served, "/bin/ls", "/run/secrets")).output == ""
             said.append(await strata(served, "secret", "init"))
             place = own.run / "secrets" / "canary"
             put = ("secret", "put", "canary", "--select", NODE, "--json")
@@ -245,6 +260,7 @@ async def test_a_canary_is_on_its_node_and_nowhere_else(site: Site, log: io.Stri
             assert json.loads(said[-1])["status"]["current"] == NODE
             assert place.read_text() == canaries[1]
 
+            assert (await run_on(served, "/bin/test", "-s", "/run/secrets/canary")).exit == 0, "its personality has it"
             of_other = await served.services.get(AgentDoor).more[ROUTE](OTHER, b"{}")
             assert json.loads(of_other) == {"secrets": {}, "keep": [], "again": 0.0}
             transport = httpx.AsyncHTTPTransport(uds=str(served.admin))

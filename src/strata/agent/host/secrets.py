@@ -44,6 +44,7 @@ class Secrets:
         self._lock = threading.Lock()
         kept = load_json(paths.secret_stamps)
         self._held: dict[str, str] = dict(kept) if isinstance(kept, dict) else {}
+        self._folder()  # before there is a secret: members mount it
 
     def held(self) -> dict[str, str]:
         """Which version of each is here, for the report."""
@@ -73,7 +74,6 @@ class Secrets:
             given, keep, again = reply.get("secrets"), reply.get("keep"), reply.get("again")
             if not isinstance(given, dict) or not isinstance(keep, list) or len(given) > _MOST:
                 raise Unreachable("the controller's answer about secrets makes no sense")
-            self._folder()
             for name, one in given.items():
                 try:
                     self._put(str(name), one)
