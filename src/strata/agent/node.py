@@ -16,6 +16,7 @@ from .host.execs import run_exec
 from .host.health import Health
 from .host.metrics import Metrics
 from .host.power import restart
+from .host.secrets import Secrets
 from .images.damage import damage
 from .link.exchange import Exchange
 from .link.http import post
@@ -52,6 +53,7 @@ class Node:
         self.delivery = Delivery(
             paths, self.personality.members, self._fetch_overlay, self.logs.say, self.exchange.changed
         )
+        self._secrets = Secrets(paths, self._ask_secrets, self.logs.say, self.exchange.changed)
         handlers = {
             "load": self.personality.load,
             "start": self.personality.start,
@@ -60,6 +62,7 @@ class Node:
             "configure": self.delivery.configure,
             "exec": self._exec,
             "limits": self._limits,
+            "secrets": self._fetch_secrets,
             "reboot": self._reboot,
         }
         self._commands = Commands(paths, handlers, self.exchange.changed)
@@ -68,8 +71,8 @@ class Node:
         """Never returns on a node."""
         self.personality.recover()
         self._enrol()
-        for work in (self._send_logs, self._afterwards, self.delivery.run):
-            threading.Thread(target=work, name=work.__name__, daemon=True).start()
+        for work in (self._secrets.run, self._send_logs, self._afterwards, self.delivery.run):
+            threading.Thread(target=work, name=work.__qualname__, daemon=True).start()
         self.exchange.run()
 
     def _enrol(self) -> None:
@@ -102,6 +105,7 @@ class Node:
             "images": self.personality.images(),
             "damaged": damage(self._paths),
             "config": self.delivery.report(),
+            "secrets": self._secrets.held(),
             "health": self._health.read(),
             "metrics": self._metrics.read(),
         }
@@ -123,7 +127,7 @@ class Node:
             self.logs.say(f"there are more controllers now: {', '.join(self._boot.controllers)}")
 
     def _send_logs(self) -> None:
-        def send(lines: list[Any]) -> None:
+        def send(lines: list[list[object]]) -> None:
             self._post("/agent/v1/log", {"lines": lines})
 
         self.logs.run(send)
@@ -164,6 +168,13 @@ class Node:
     def _member_changed(self) -> None:
         self.delivery.poke()
         self.exchange.changed()
+
+    def _ask_secrets(self, have: dict[str, Any]) -> dict[str, Any]:
+        return self._post("/agent/v1/secrets", have)
+
+    def _fetch_secrets(self, job: Job) -> dict[str, Any]:
+        self._secrets.fetch()
+        return {}
 
     def _exec(self, job: Job) -> dict[str, Any]:
         argv = [str(word) for word in job.command.get("argv") or []]

@@ -27,6 +27,8 @@ class Paths:
         self.chunks = run / "chunks"
         self.damaged = run / "damaged"
         self.mounts = run / "mounts"
+        self.secrets = run / "secrets"
+        self.secret_stamps = run / "secrets.json"
         self.members = run / "members"
         self.crun = run / "crun"
 

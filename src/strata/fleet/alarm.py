@@ -27,6 +27,7 @@ AlarmKind = Literal[
     "workload-manager",
     "config-drift",
     "config-refused",
+    "secret",
 ]
 AlarmSeverity = Literal["ok", "warning", "critical"]
 

@@ -94,6 +94,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     damaged: Annotated[dict[Name, Text], Meta(max_length=64)] = {}
     """Digests of those that came to it otherwise than signed, from every controller; and what was wrong."""
     config: ConfigState = ConfigState()
+    secrets: Annotated[dict[Name, Name], Meta(max_length=1000)] = {}
+    """Secrets that it holds: name → stamp of the version."""
     health: Health = Health()
     metrics: Annotated[dict[Name, Any], Meta(max_length=64)] = {}
 
