@@ -10,6 +10,7 @@ from .boot import Boot, learn_controllers
 from .commands import Commands, Job
 from .errors import AgentError, CommandFailed, Refused
 from .files import read_text
+from .host.checks import Checks
 from .host.execs import run_exec
 from .host.health import Health
 from .host.metrics import Metrics
@@ -24,6 +25,8 @@ from .personality.runner import Runner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
     from typing import Any
 
 _LONGEST_PAUSE = 30.0
@@ -45,6 +48,7 @@ class Node:
         self._attached = threading.Event()
         self.exchange = Exchange(boot.controllers, self._identity, self._report, self._take, self._learn, self.logs.say)
         self.personality = Runner(paths, self._identity, boot.controllers, self.logs, self.exchange.changed, crun)
+        self._checks = Checks(paths, self._health, self._place, self.exchange.changed)
         handlers = {
             "load": self.personality.load,
             "start": self.personality.start,
@@ -52,6 +56,8 @@ class Node:
             "switch": self.personality.switch,
             "exec": self._exec,
             "limits": self._limits,
+            "checks": self._checks.take,
+            "check": self._checks.now,
             "reboot": self._reboot,
         }
         self._commands = Commands(paths, handlers, self.exchange.changed)
@@ -60,8 +66,8 @@ class Node:
         """Never returns on a node."""
         self.personality.recover()
         self._enrol()
-        for work in (self._send_logs, self._afterwards):
-            threading.Thread(target=work, name=work.__name__, daemon=True).start()
+        for work in (self._send_logs, self._afterwards, self._checks.run):
+            threading.Thread(target=work, name=work.__qualname__, daemon=True).start()
         self.exchange.run()
 
     def _enrol(self) -> None:
@@ -94,6 +100,7 @@ class Node:
             "images": self.personality.images(),
             "damaged": damage(self._paths),
             "health": self._health.read(),
+            "checks": self._checks.report(),
             "metrics": self._metrics.read(),
         }
         return {
@@ -147,13 +154,16 @@ class Node:
         argv = [str(word) for word in job.command.get("argv") or []]
         if not argv:
             raise CommandFailed("exec: no command given")
-        where = str(job.command.get("where") or "")
-        if where == "minos":
-            return run_exec(job, argv)
-        member = self.personality.member(where)
+        before, end, _ = self._place(str(job.command.get("where") or ""))
+        return run_exec(job, [*before, *argv], end)
+
+    def _place(self, where: str) -> tuple[list[str], Callable[[], None], Path]:
+        """Where somebody wants to run or see something: a member, the first of them, or the minimal OS. What stands
+        before a command there, what ends it, and a process there as procfs shows it."""
+        member = None if where == "minos" else self.personality.member(where)
         if member is None:
-            return run_exec(job, argv)
-        return run_exec(job, *member.exec_command(argv))
+            return [], lambda: None, self._paths.proc("self")
+        return *member.exec_command([]), self._paths.proc(str(member.pid))
 
     def _limits(self, job: Job) -> dict[str, Any]:
         from .host.limits import Limits

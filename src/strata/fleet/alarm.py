@@ -25,6 +25,8 @@ AlarmKind = Literal[
     "controller",
     "look-failed",
     "workload-manager",
+    "health-check",
+    "health-repair",
 ]
 AlarmSeverity = Literal["ok", "warning", "critical"]
 

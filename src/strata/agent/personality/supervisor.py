@@ -130,6 +130,14 @@ class Supervisor:
             "restarts": self.restarts, "since": self.since, "reason": self.reason,
         }  # fmt: skip
 
+    @property
+    def pid(self) -> int:
+        """The member's first process; `CommandFailed` where it has none now."""
+        try:
+            return int((self._home / "pid").read_text())
+        except (OSError, ValueError):
+            raise CommandFailed(f"member {self.member.name} has no process now") from None
+
     def exec_command(self, argv: list[str]) -> tuple[list[str], Callable[[], None]]:
         """How to run a command inside the member, and how to end it."""
         pid_file = self._home / f"exec-{threading.get_ident()}"

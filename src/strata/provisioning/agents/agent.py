@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from strata.provisioning.agents.wire import Result
+from strata.provisioning.agents.wire import Checks, Result
 
 RESEND_AFTER = 5.0
 """Seconds after which a command that the agent does not seem to have is sent again."""
@@ -30,6 +30,7 @@ class Seen(msgspec.Struct, frozen=True):
     loaded: tuple[str, ...]
     healthy: bool
     damaged: tuple[str, ...] = ()
+    checks: Checks = Checks()
 
 
 class Command:

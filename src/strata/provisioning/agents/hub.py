@@ -329,6 +329,7 @@ class Hub:
             loaded=state.loaded,
             healthy=state.health.ok,
             damaged=tuple(state.damaged),
+            checks=state.checks,
         )
         if not agent.attached:
             agent.attached, agent.since = True, now
