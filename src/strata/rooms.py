@@ -46,6 +46,7 @@ ROOMS = (
     "platform.workload",
     "platform.config",
     "platform.health",
+    "platform.flows",
     "api.redfish",
     "cli",
     "daemon",

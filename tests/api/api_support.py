@@ -26,6 +26,7 @@ from strata.store.memory import MemoryStore
 from support.fake_agent_layer import fake_agent_layer
 from support.fake_boot import FakeBoot
 from support.fake_config import fake_config
+from support.fake_flows import fake_flows
 from support.fake_health import fake_health
 from support.fake_machine import fake_machine
 from support.fake_power import fake_power
@@ -54,6 +55,7 @@ class Service:
                 **fake_power(self.facade),
                 **fake_agent_layer(self.facade),
                 **fake_workload(self.facade),
+                **fake_flows(self.facade),
                 ImageService: small_images(self.store, self.ledger),
                 BootControl: FakeBoot(self.facade, self.store, self.ledger),
                 ConfigService: fake_config(),
