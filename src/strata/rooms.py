@@ -50,6 +50,8 @@ ROOMS = (
     "platform.ansible",
     "platform.cloudinit",
     "platform.secrets",
+    "platform.health",
+    "platform.flows",
     "api.redfish",
     "cli",
     "daemon",

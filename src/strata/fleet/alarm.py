@@ -28,6 +28,8 @@ AlarmKind = Literal[
     "config-drift",
     "config-refused",
     "secret",
+    "health-check",
+    "health-repair",
 ]
 AlarmSeverity = Literal["ok", "warning", "critical"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -11,7 +12,7 @@ from strata.core.units import Seconds
 
 
 class PlatformSettings(Section, frozen=True, kw_only=True):
-    """How workload managers are asked."""
+    """How workload managers are asked, and what flows may run here."""
 
     workload: Literal["required", "none"] = "required"
     """What holds while no workload manager is connected. ``required``: a job may be running that nobody knows of, so no
@@ -37,6 +38,9 @@ class PlatformSettings(Section, frozen=True, kw_only=True):
     """File (0600) with the secret id that belongs to the role. Default: none."""
     vault_namespace: str = ""
     """Namespace in a Vault Enterprise. Default: empty, the root."""
+    commands: Mapping[str, tuple[str, ...]] = {}
+    """Commands that steps of flows may run on the controller (``run``): name → program and arguments. They get the
+    names of the step's nodes on standard input, a line each. Default: none."""
 
     def check(self) -> None:
         """That nobody is asked all the time, before facts are too old, that files are there, and that no token goes
@@ -45,6 +49,9 @@ class PlatformSettings(Section, frozen=True, kw_only=True):
             raise BadRequest("is between 1s and 60s", where="workload_poll", hint="a fact lasts 90 s")
         if self.ssh_config is not None and not self.ssh_config.is_file():
             raise BadRequest(f"no such file: {self.ssh_config}", where="ssh_config")
+        for name, command in self.commands.items():
+            if not command or not command[0].startswith("/"):
+                raise BadRequest(f"{name}: begins with the path of a program, such as /usr/bin/mail", where="commands")
         if self.vault:
             self._check_vault()
 

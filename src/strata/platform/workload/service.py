@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -42,6 +42,8 @@ class WorkloadService:
         self._ended: list[Cluster] = []
         self._wake = asyncio.Event()
         self._alarmed: dict[str, str] = {}
+        self.whys: dict[str, Callable[[str], str]] = {}
+        """Mutation → who can say of a node what it is for, better than its name does."""
         self.driver = WorkloadDriver(
             lambda: list(self._clusters.values()),
             NoWorkload(required=self._settings.workload == "required"),
@@ -256,6 +258,8 @@ class WorkloadService:
         index = self._fleet.registry.find(name)
         way = self._fleet.controller.engine.way(index) if index >= 0 else ()
         after = way[way.index("leave-workload") + 1 :] if "leave-workload" in way else ()
+        if after and after[0] in self.whys:
+            return self.whys[after[0]](name)
         return f"to {after[0]}" if after else "workload=out is wanted"
 
     async def _view(self, who: Principal, name: str, record: Workload) -> WorkloadView:
