@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
+from pathlib import Path
 
 from . import VERSION
 from .boot import Boot, learn_controllers
 from .commands import Commands, Job
+from .delivery.delivery import Delivery
 from .errors import AgentError, CommandFailed, Refused
 from .files import read_text
 from .host.execs import run_exec
@@ -45,13 +47,19 @@ class Node:
         self._health = Health(paths)
         self._attached = threading.Event()
         self.exchange = Exchange(boot.controllers, self._identity, self._report, self._take, self._learn, self.logs.say)
-        self.personality = Runner(paths, self._identity, boot.controllers, self.logs, self.exchange.changed, crun)
+        self.personality = Runner(
+            paths, self._identity, boot.controllers, self.logs, self._furnish, self._member_changed, crun
+        )
+        self.delivery = Delivery(
+            paths, self.personality.members, self._fetch_overlay, self.logs.say, self.exchange.changed
+        )
         self._secrets = Secrets(paths, self._ask_secrets, self.logs.say, self.exchange.changed)
         handlers = {
             "load": self.personality.load,
             "start": self.personality.start,
             "stop": self.personality.stop,
             "switch": self.personality.switch,
+            "configure": self.delivery.configure,
             "exec": self._exec,
             "limits": self._limits,
             "secrets": self._fetch_secrets,
@@ -63,7 +71,7 @@ class Node:
         """Never returns on a node."""
         self.personality.recover()
         self._enrol()
-        for work in (self._secrets.run, self._send_logs, self._afterwards):
+        for work in (self._secrets.run, self._send_logs, self._afterwards, self.delivery.run):
             threading.Thread(target=work, name=work.__qualname__, daemon=True).start()
         self.exchange.run()
 
@@ -96,6 +104,7 @@ class Node:
             "loaded": self.personality.loaded(),
             "images": self.personality.images(),
             "damaged": damage(self._paths),
+            "config": self.delivery.report(),
             "secrets": self._secrets.held(),
             "health": self._health.read(),
             "metrics": self._metrics.read(),
@@ -118,7 +127,7 @@ class Node:
             self.logs.say(f"there are more controllers now: {', '.join(self._boot.controllers)}")
 
     def _send_logs(self) -> None:
-        def send(lines: list[list[object]]) -> None:
+        def send(lines: list[Any]) -> None:
             self._post("/agent/v1/log", {"lines": lines})
 
         self.logs.run(send)
@@ -149,6 +158,16 @@ class Node:
 
     def _post(self, path: str, value: object) -> dict[str, Any]:
         return post(self.exchange.url, path, value, self._identity.context())
+
+    def _fetch_overlay(self) -> dict[str, Any]:
+        return self._post("/agent/v1/overlay", {})
+
+    def _furnish(self, identifier: str, name: str, root: Path) -> None:
+        self.delivery.furnish(identifier, name, root)
+
+    def _member_changed(self) -> None:
+        self.delivery.poke()
+        self.exchange.changed()
 
     def _ask_secrets(self, have: dict[str, Any]) -> dict[str, Any]:
         return self._post("/agent/v1/secrets", have)

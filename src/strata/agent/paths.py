@@ -20,6 +20,8 @@ class Paths:
         self.pending = run / "commands"
         self.fence = run / "fence.json"
         self.set = run / "set.json"
+        self.overlay = run / "overlay.json"
+        self.delivered = run / "delivered.json"
         self.serials = run / "serials.json"
         self.images = run / "images"
         self.chunks = run / "chunks"

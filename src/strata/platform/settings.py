@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from strata.core.errors import BadRequest
 from strata.core.section import Section
@@ -12,6 +13,10 @@ from strata.core.units import Seconds
 class PlatformSettings(Section, frozen=True, kw_only=True):
     """How workload managers are asked."""
 
+    workload: Literal["required", "none"] = "required"
+    """What holds while no workload manager is connected. ``required``: a job may be running that nobody knows of, so no
+    node is switched off or changed. ``none``: nobody runs jobs here. One that is connected is asked in either case.
+    Default: required, the safe one."""
     workload_poll: Seconds = Seconds(15)
     """How often each connected workload manager is asked about all its nodes. Default: 15 s; a question costs it as
     much as one ``sinfo`` and one ``squeue``."""

@@ -21,8 +21,9 @@ from strata.fleet.nodes.interfaces import with_known_addresses
 from strata.fleet.nodes.records import NodeSpec
 from strata.fleet.registry.registry import Registry
 from strata.fleet.registry.whole_edits import GroupMembers, WholeEdit
-from strata.platform.config.records import Applied, ConfigChange, Configuration, Kind, Named, NodeEntry
+from strata.platform.config.records import Action, Applied, ConfigChange, Configuration, Kind, Named, NodeEntry
 from strata.platform.config.repository import expanded
+from strata.platform.delivery.records import Overlays, revision_of
 from strata.provisioning.personalities.records import Personality
 
 _S = TypeVar("_S", bound=msgspec.Struct)
@@ -70,13 +71,14 @@ class _Tally:
 async def difference(
     registry: Registry,
     personalities: Mapping[str, Personality],
+    overlays: Overlays,
     kept: Mapping[str, Mapping[str, Named]],
     configuration: Configuration,
     applied: Applied,
     author: str,
 ) -> Difference:
-    """How ``registry``, ``personalities`` and what rooms have ``kept`` differ from the configuration, given what was
-    applied before it."""
+    """How ``registry``, ``personalities``, ``overlays`` and what rooms have ``kept`` differ from the configuration,
+    given what was applied before it."""
     seen = registry.revision
     tally = _Tally()
     before = {name: fields.split(",") for fields, names in applied.nodes.items() for name in expand(names)}
@@ -108,6 +110,9 @@ async def difference(
     )
     changes += found
     same += alike
+    found, alike = _overlays(overlays, configuration)
+    changes += found
+    same += alike
     others: dict[str, Mapping[str, Named | None]] = {}
     for kind, wanted in configuration.kept.items():
         others[kind], found, alike = _edits(
@@ -137,6 +142,7 @@ def came_from(configuration: Configuration) -> Applied:
         groups=tuple(group.name for group in configuration.groups),
         desires=tuple(desire.name for desire in configuration.desires),
         personalities=tuple(personality.name for personality in configuration.personalities),
+        overlays=revision_of(configuration.overlays) if configuration.overlays else "",
         kept={kind: tuple(said) for kind, said in configuration.kept.items() if said},
     )
 
@@ -341,3 +347,32 @@ def _edits(
             edits[name] = None
             changes.append(ConfigChange(kind=kind, name=name, action="removed"))
     return edits, changes, same
+
+
+def _overlays(there: Overlays, configuration: Configuration) -> tuple[list[ConfigChange], int]:
+    """What is said of overlays anew: they are kept all together, so that there is nothing to write for each."""
+    before, after = _by_name(there), _by_name(configuration.overlays)
+    changes, same = [], 0
+    for name in sorted({*before, *after}):
+        if name in before and name in after and revision_of(before[name]) == revision_of(after[name]):
+            same += 1
+            continue
+        action: Action = "removed" if name not in after else "changed" if name in before else "created"
+        select = (after.get(name) or before[name])[-1].select
+        changes.append(
+            ConfigChange(
+                kind="overlay",
+                name=name,
+                action=action,
+                detail=select[:200],
+                place=configuration.place("overlay", name) if name in after else "",
+            )
+        )
+    return changes, same
+
+
+def _by_name(overlays: Overlays) -> dict[str, Overlays]:
+    found: dict[str, Overlays] = {}
+    for overlay in overlays:
+        found[overlay.name] = (*found.get(overlay.name, ()), overlay)
+    return found

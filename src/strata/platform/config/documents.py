@@ -24,6 +24,7 @@ from strata.core.texts import (
 )
 from strata.platform.cloudinit.records import DataText, Priority, PublicKeys
 from strata.platform.config.records import MEMBERS, NodeEntry
+from strata.platform.delivery.records import Entries, Policy
 from strata.platform.secrets.records import AgeText, Owner, SecretNameText, VaultPlace
 from strata.provisioning.personalities.records import Member, NameText
 
@@ -92,6 +93,19 @@ class PersonalityDocument(In, frozen=True, kw_only=True):
     absent: bool = False
 
 
+class OverlayDocument(Entries, frozen=True, kw_only=True, omit_defaults=True):
+    """What nodes are configured with: files, users, services, mounts, sysctls. A document of the same name in a later
+    layer adds to it, and rules where both say something of the same entry."""
+
+    kind: Literal["overlay"]
+    name: DocumentNameText
+    select: SelectText | UnsetType = UNSET
+    """Without: as an earlier layer says; where none does, all nodes."""
+    drift: Policy = "report"
+    """What agents do about drift of these entries, where an entry says nothing of it."""
+    absent: bool = False
+
+
 class CloudInitDocument(In, frozen=True, kw_only=True):
     """What is said to cloud-init of nodes. Without ``priority``: by layer, and the narrower selection wins."""
 
@@ -126,6 +140,7 @@ KINDS: Mapping[str, type[msgspec.Struct]] = {
     "group": GroupDocument,
     "desire": DesireDocument,
     "personality": PersonalityDocument,
+    "overlay": OverlayDocument,
     "cloud-init": CloudInitDocument,
     "secret": SecretDocument,
 }

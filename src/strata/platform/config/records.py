@@ -13,6 +13,7 @@ from strata.fleet.desires.records import DocumentSpec
 from strata.fleet.nodes.records import NodePatch, NodeStatement
 from strata.fleet.plans.records import PlanClass
 from strata.platform.cloudinit.records import CloudInit
+from strata.platform.delivery.records import OverlaysIn
 from strata.platform.secrets.records import SecretEntry
 from strata.provisioning.personalities.records import Personality
 
@@ -61,6 +62,7 @@ class Configuration(In, frozen=True, kw_only=True):
     groups: Annotated[tuple[GroupEntry, ...], Meta(max_length=10_000)] = ()
     desires: Annotated[tuple[DocumentSpec, ...], Meta(max_length=10_000)] = ()
     personalities: Annotated[tuple[Personality, ...], Meta(max_length=1000)] = ()
+    overlays: OverlaysIn = ()
     cloud_inits: Annotated[tuple[CloudInit, ...], Meta(max_length=1000)] = ()
     secrets: Annotated[tuple[SecretEntry, ...], Meta(max_length=1000)] = ()
     """Encrypted: what is in them is for the service alone."""
@@ -92,11 +94,13 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
     groups: tuple[str, ...] = ()
     desires: tuple[str, ...] = ()
     personalities: tuple[str, ...] = ()
+    overlays: str = ""
+    """The revision of its overlays; empty: it has none."""
     kept: Mapping[str, tuple[str, ...]] = {}
     """Kind → names, of what rooms of their own keep."""
 
 
-Kind = Literal["node", "group", "desire", "personality", "cloud-init", "secret"]
+Kind = Literal["node", "group", "desire", "personality", "overlay", "cloud-init", "secret"]
 Action = Literal["created", "changed", "removed"]
 
 

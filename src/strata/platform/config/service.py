@@ -32,6 +32,9 @@ from strata.platform.config.records import (
     WatchSpec,
 )
 from strata.platform.config.watcher import Watcher
+from strata.platform.delivery.records import VARIABLE as CONFIG
+from strata.platform.delivery.records import revision_of
+from strata.platform.delivery.service import DeliveryService
 from strata.provisioning.personalities.records import Personality
 from strata.provisioning.personalities.resolve import Personalities
 from strata.provisioning.personalities.service import VARIABLE
@@ -107,8 +110,10 @@ class ConfigService:
         """What applying it would change. Changes nothing."""
         self._fleet.need_whole_fleet(who, "a configuration")
         found, prepared = await self._prepared(configuration, who.name)
-        after = await self._after(prepared, whole=bool(found.personalities))
+        moved = found.applied.overlays != self.applied.overlays
+        after = await self._after(prepared, whole=bool(found.personalities) or moved)
         self._check_unwanted(found, after)
+        await self._trial_overlays(configuration, after)
         nodes, goals = _moved(self._fleet.registry, after)
         report = self._fleet.of(PlanService).report(nodes, goals)
         switched = self._switched(found, after)
@@ -143,9 +148,13 @@ class ConfigService:
             found, prepared = await self._prepared(configuration, who.name)
             if (no := self._brake(found)) and not remove_most:
                 raise Refused(no, by="remove-most", where=f"commit {configuration.commit[:12] or 'none'}", hint=_REALLY)
-            if any(personality is None for personality in found.personalities.values()):
-                self._check_unwanted(found, await self._after(prepared, whole=True))
             applied = self.applied
+            gone = any(personality is None for personality in found.personalities.values())
+            moved = found.applied.overlays != applied.overlays
+            if gone or moved or (configuration.overlays and found.changes):
+                after = await self._after(prepared, whole=gone or moved)
+                self._check_unwanted(found, after)
+                await self._trial_overlays(configuration, after)
             now = msgspec.structs.replace(
                 found.applied, author=applied.author if not found.changes else who.name, time=applied.time
             )
@@ -194,12 +203,14 @@ class ConfigService:
         author = f"git:{configuration.commit[:12]}" if configuration.commit else who
         for attempt in range(_ATTEMPTS):
             await self._applied.fetch(NAME)
+            delivery = self._delivery()
+            overlays = delivery.overlays(self.applied.overlays) if delivery is not None else ()
             kept = {
                 kind: {name: keeper.said(record) for name, record in keeper.records.all.items()}
                 for kind, keeper in self.keepers.items()
             }
             found = await difference(
-                self._fleet.registry, self._personalities(), kept, configuration, self.applied, author
+                self._fleet.registry, self._personalities(), overlays, kept, configuration, self.applied, author
             )
             self._check_desires(found, configuration)
             self._made(found, configuration, author)
@@ -224,6 +235,10 @@ class ConfigService:
             "changes": [f"{change.kind} {change.action} {change.name[:200]}" for change in found.changes[:100]],
         }
         target = configuration.commit or "files"
+        revision_wanted = revision_of(configuration.overlays)
+        if configuration.overlays or any(revision_wanted in one.set.get(CONFIG, ()) for one in configuration.desires):
+            # Before anything wants it. Where we die in between, nobody does, and it is forgotten some time.
+            await self._fleet.of(DeliveryService).keep(who.name, configuration.overlays, configuration.commit)
         ops: list[Op] = []
         expect: dict[str, int] = {}
         for name, personality in found.personalities.items():
@@ -255,6 +270,8 @@ class ConfigService:
             for name in edits:
                 await self._keeper(kind).records.fetch(name)
         await self._fleet.settled(revision)
+        if (delivery := self._delivery()) is not None:
+            await delivery.tidy("strata")
 
     def _made(self, found: Difference, configuration: Configuration, author: str) -> dict[str, dict[str, Any]]:
         """What rooms are to keep: kind → name → record (None: it goes)."""
@@ -302,7 +319,8 @@ class ConfigService:
     def _check_desires(self, found: Difference, configuration: Configuration) -> None:
         """That every desire is one that this fleet can have."""
         edits = self._fleet.edits
-        ours = {personality.name for personality in configuration.personalities}
+        ours = {(VARIABLE, personality.name) for personality in configuration.personalities}
+        ours.add((CONFIG, revision_of(configuration.overlays)))
         for name, document in found.edit.documents.items():
             if document is None:
                 continue
@@ -311,7 +329,7 @@ class ConfigService:
                 checked(self._fleet.controller.model, document, document.author)
                 for variable, values in document.set.items():
                     for value in values if variable in edits.known else ():
-                        if variable != VARIABLE or value not in ours:
+                        if (variable, value) not in ours:
                             edits.known[variable](value)
             except (BadRequest, NotFound) as error:
                 raise BadRequest(f"{error.where}: {error.detail}", where=place, hint=error.hint) from None
@@ -341,6 +359,16 @@ class ConfigService:
             await self._sets().trial(personality)
         except BadRequest as error:
             raise BadRequest(f"{error.where}: {error.detail}", where=place, hint=error.hint) from None
+
+    async def _trial_overlays(self, configuration: Configuration, after: Registry) -> None:
+        """That all nodes can have what the overlays say."""
+        if configuration.overlays:
+            delivery = self._fleet.of(DeliveryService)
+            delivery.check(configuration.overlays)
+            await delivery.trial(configuration.overlays, after, f"commit {configuration.commit[:12] or 'none'}")
+
+    def _delivery(self) -> DeliveryService | None:
+        return self._fleet.services.find(DeliveryService)
 
     def _personalities(self) -> Mapping[str, Personality]:
         found = self._fleet.services.find(Personalities)
