@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from strata.core.errors import BadRequest
+from strata.core.errors import BadRequest, NotFound
 from strata.core.node import Interface, Node
-from strata.fleet.access.principal import LOCAL_ADMIN
+from strata.fleet.access.principal import LOCAL_ADMIN, Principal
 from strata.fleet.groups.records import GroupSpec
 from strata.fleet.groups.service import GroupService
 from strata.platform.cloudinit.records import CloudInitSpec
@@ -126,6 +126,17 @@ async def test_user_data_with_a_secret_or_that_cloud_init_would_ignore_are_refus
 async def test_switches_that_sound_like_secrets_are_taken(fleet: OpenFleet) -> None:
     await put(fleet, "site", user_data="#cloud-config\nssh_pwauth: false\nchpasswd: {expire: false}\n")
     assert fleet.of(CloudInitService).records.get("site").select == "*"
+
+
+async def test_who_may_see_one_group_sees_what_is_told_to_its_nodes(fleet: OpenFleet) -> None:
+    await put(fleet, "site", ssh_keys=(KEY,))
+    await put(fleet, "one", select="n0001", ssh_keys=(KEY,))
+    service, who = fleet.of(CloudInitService), Principal(name="somebody", role="viewer", scope=("gpu",))
+    assert [(view.name, view.nodes) for view in await service.all(who)] == [("site", 2)]
+    with pytest.raises(NotFound):
+        await service.one(who, "one")
+    with pytest.raises(NotFound):
+        await service.render(who, "n0001")
 
 
 @pytest.mark.slow

@@ -134,7 +134,7 @@ class Node:
             self.logs.say(f"there are more controllers now: {', '.join(self._boot.controllers)}")
 
     def _send_logs(self) -> None:
-        def send(lines: list[list[object]]) -> None:
+        def send(lines: list[Any]) -> None:
             self._post("/agent/v1/log", {"lines": lines})
 
         self.logs.run(send)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
+from strata.core.errors import NotFound
 from strata.core.node import Node
 from strata.fleet.access.principal import Principal
 from strata.fleet.fleet import Fleet
@@ -44,20 +43,21 @@ class CloudInitService:
     # what people ask
 
     async def all(self, who: Principal) -> Sequence[CloudInitView]:
-        """All documents, by name."""
-        self._fleet.need_whole_fleet(who, "what cloud-init is told")
-        return [self._view(record) for _, record in self.records.sorted]
+        """All documents, by name; for a caller with a scope those that are about its nodes."""
+        return [self._view(who, record) for _, record in self.records.sorted if self._concerns(who, record)]
 
     async def one(self, who: Principal, name: str) -> CloudInitView:
         """One of them."""
-        self._fleet.need_whole_fleet(who, "what cloud-init is told")
-        return self._view(self.records.get(name))
+        record = self.records.get(name)
+        if not self._concerns(who, record):
+            raise NotFound(f"no such {KIND}: {name}", where=KIND, hint="list them with: strata cloud-init list")
+        return self._view(who, record)
 
     async def put(self, who: Principal, name: str, spec: CloudInitSpec) -> CloudInitView:
         """Create or replace one."""
         record = self.made(CloudInit(name=name, **{field: getattr(spec, field) for field in spec.__struct_fields__}))
         await self.records.put(who.name, name, record, detail={"select": spec.select[:200]})
-        return self._view(record)
+        return self._view(who, record)
 
     async def delete(self, who: Principal, name: str) -> None:
         """Remove one."""
@@ -98,5 +98,8 @@ class CloudInitService:
         groups = registry.groups.of(index) if index >= 0 else ()
         return rendered(node, groups, ours, self._fleet.services.find(Networks))
 
-    def _view(self, record: CloudInit) -> CloudInitView:
-        return CloudInitView.of(record, nodes=int(np.count_nonzero(self._scopes.mask(record.select))))
+    def _concerns(self, who: Principal, record: CloudInit) -> bool:
+        return not who.scope or self._fleet.count(who, self._scopes.mask(record.select)) > 0
+
+    def _view(self, who: Principal, record: CloudInit) -> CloudInitView:
+        return CloudInitView.of(record, nodes=self._fleet.count(who, self._scopes.mask(record.select)))

@@ -51,17 +51,13 @@ def explain(repository: Repository, node: str) -> list[Origin]:
                 overrides=tuple(places.setdefault(variable, [])),
             )
             places[variable].append(place)
-    return [
-        *found,
-        *last.values(),
-        *_overlays(repository, registry, index),
-        *_kept(repository, configuration, registry, index),
-    ]
+    overlays = _overlays(configuration, registry, index)
+    return [*found, *last.values(), *overlays, *_kept(repository, configuration, registry, index)]
 
 
-def _overlays(repository: Repository, registry: Registry, index: int) -> Iterator[Origin]:
+def _overlays(configuration: Configuration, registry: Registry, index: int) -> Iterator[Origin]:
     """What overlays say of the node, and where."""
-    overlays = repository.configuration().overlays
+    overlays = configuration.overlays
     merged = Merged([one for one in overlays if parse(one.select).mask(registry, strict=False)[index]])
     layers = {entry.place: one.layer for one in overlays for field in FIELDS for entry in getattr(one, field)}
     for field in FIELDS:
