@@ -18,6 +18,7 @@ from strata.fleet.access.credentials import Authenticator
 from strata.fleet.access.principal import LOCAL_ADMIN, Role
 from strata.fleet.access.records import TokenRequest
 from strata.platform.config.service import ConfigService
+from strata.platform.delivery.service import DeliveryService
 from strata.provisioning.boot.requests import BootControl
 from strata.provisioning.images.service import ImageService
 from strata.store.audit import Ledger
@@ -25,6 +26,7 @@ from strata.store.memory import MemoryStore
 from support.fake_agent_layer import fake_agent_layer
 from support.fake_boot import FakeBoot
 from support.fake_config import fake_config
+from support.fake_delivery import fake_delivery
 from support.fake_machine import fake_machine
 from support.fake_power import fake_power
 from support.fake_workload import fake_workload
@@ -55,6 +57,7 @@ class Service:
                 ImageService: small_images(self.store, self.ledger),
                 BootControl: FakeBoot(self.facade, self.store, self.ledger),
                 ConfigService: fake_config(),
+                DeliveryService: fake_delivery(self.facade),
             },
         )
 
