@@ -18,6 +18,7 @@ from strata.fleet.access.credentials import Authenticator
 from strata.fleet.access.principal import LOCAL_ADMIN, Role
 from strata.fleet.access.records import TokenRequest
 from strata.platform.config.service import ConfigService
+from strata.platform.delivery.service import DeliveryService
 from strata.platform.health.service import HealthService
 from strata.provisioning.boot.requests import BootControl
 from strata.provisioning.images.service import ImageService
@@ -26,6 +27,7 @@ from strata.store.memory import MemoryStore
 from support.fake_agent_layer import fake_agent_layer
 from support.fake_boot import FakeBoot
 from support.fake_config import fake_config
+from support.fake_delivery import fake_delivery
 from support.fake_flows import fake_flows
 from support.fake_health import fake_health
 from support.fake_machine import fake_machine
@@ -62,6 +64,7 @@ class Service:
                 BootControl: FakeBoot(self.facade, self.store, self.ledger),
                 ConfigService: fake_config(),
                 HealthService: fake_health(self.facade),
+                DeliveryService: fake_delivery(self.facade),
             },
         )
 
