@@ -125,14 +125,14 @@ class WorkloadService:
             )
         detail = {"kind": spec.kind, "on": spec.on or "here"}
         await self._records.put(who.name, name, record, action="connect", detail=detail)
-        cluster = self._cluster(name)
+        cluster = self.cluster(name)
         cluster.last = cluster.last or look
         return await self._view(who, name, record)
 
     async def disconnect(self, who: Principal, name: str, *, force: bool) -> None:
         """Ask it no more. Refused while nodes are drained that nobody would resume then, unless forced."""
         self._fleet.need_whole_fleet(who, "a workload manager")
-        cluster = self._cluster(name)
+        cluster = self.cluster(name)
         if not force:
             look = await cluster.now()
             ours = [cluster.own(theirs) for theirs, seen in look.nodes.items() if seen.ours]
@@ -147,7 +147,7 @@ class WorkloadService:
 
     async def nodes(self, who: Principal, name: str, select: str) -> Sequence[WorkloadNode]:
         """Nodes of ours as it sees them now."""
-        cluster = self._cluster(name)
+        cluster = self.cluster(name)
         names = [self._fleet.registry.names[index] for index in self._fleet.seen(who, select).tolist()]
         look = await cluster.recent()
         return await asyncio.to_thread(_nodes, cluster, look, names)
@@ -220,7 +220,8 @@ class WorkloadService:
 
     # -- connections
 
-    def _cluster(self, name: str) -> Cluster:
+    def cluster(self, name: str) -> Cluster:
+        """A connected workload manager, to ask and to tell; ``NotFound``: there is none of that name."""
         self._records.get(name)  # says that it is not there
         return self._clusters[name]
 
@@ -263,7 +264,7 @@ class WorkloadService:
         return f"to {after[0]}" if after else "workload=out is wanted"
 
     async def _view(self, who: Principal, name: str, record: Workload) -> WorkloadView:
-        cluster, registry = self._cluster(name), self._fleet.registry
+        cluster, registry = self.cluster(name), self._fleet.registry
         nodes = [node for index in self._fleet.seen(who, "").tolist() if (node := registry.node_at(index))]
         look = cluster.last
         counted = await asyncio.to_thread(_count, cluster, look, nodes) if look else _Counted(0, 0, 0, "", "")
