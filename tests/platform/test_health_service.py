@@ -174,7 +174,7 @@ async def test_a_check_that_fails_everywhere_drains_nobody_and_is_told_of(site: 
     site.sim.put(site.sim.all, now=time.monotonic(), health="failing")
     site.controller.look_soon([f"n{number:05}" for number in range(1, 21)])
     told = await site.until(lambda: [one for one in site.alarms if one.kind == "health-check" and not one.node])
-    assert "it is not trusted, and no further node is drained for it" in told[0].message
+    assert "it is not trusted, and no further node counts as failing it" in told[0].message
     for _ in range(20):
         await site.controller.stepped()
     assert not any(site.took(node) for node in range(20)), "nobody is drained"

@@ -97,7 +97,7 @@ class HealthService:
         """Node, check → whether the check is for it."""
         self._encoded: dict[tuple[str, ...], tuple[str, list[dict[str, object]]]] = {}
         hub, simulated = fleet.services.find(Hub), fleet.driver(NAME)
-        self._agents = AgentNodes(hub, self._heard, self._tell) if hub is not None else None
+        self._agents = AgentNodes(hub, self._heard, self._tell, self._tell_agent) if hub is not None else None
         nodes: Nodes | None = self._agents
         if nodes is None and simulated is not None:
             nodes = SimulatedNodes(simulated, self._heard)
@@ -227,8 +227,8 @@ class HealthService:
 
     def _weigh_in(self, node: str, said: Checks) -> None:
         """Have what a node says count, and tell its agent if it runs other checks than it should."""
-        critical = [name for name in said.failing if self._severity(name) == "critical"]
-        self._judge.heard(node, (*self._runs(node), *critical), critical)
+        failing = [name for name in said.failing if self._severity(name)]
+        self._judge.heard(node, (*self._runs(node), *failing), failing)
         self._tell_agent(node)
         self._alarm(node, said)
 
@@ -437,16 +437,13 @@ class HealthService:
     def _view(self, who: Principal, name: str) -> CheckView:
         record = self._checks.get(name)
         own = [node for node in self._judge.failing(name) if not who.scope or self._fleet.find(who, node) >= 0]
-        warned = 0
-        if record.spec.severity == "warning":
-            warned = sum(name in said.failing for said in self._reports.values())
         return CheckView(
             name=name,
             spec=record.spec,
             author=record.author,
             revision=self._checks.revision(name),
             nodes=self._fleet.count(who, self._mask(name)),
-            failing=len(own) or warned,
+            failing=len(own),
             trusted=name not in self._judge.distrusted,
         )
 
@@ -454,11 +451,7 @@ class HealthService:
 
     def _alarm(self, node: str, said: Checks) -> None:
         """Tell of checks that began to fail, and of those that pass again; not of those that are not trusted."""
-        now = {
-            name: clean(reason)
-            for name, reason in said.failing.items()
-            if self._severity(name) == "warning" or self._judge.counts(name, node)
-        }
+        now = {name: clean(reason) for name, reason in said.failing.items() if self._judge.counts(name, node)}
         told = self._alarmed.pop(node, set())
         if now:
             self._alarmed[node] = set(now)
@@ -482,8 +475,8 @@ class HealthService:
         for name in doubted.keys() - self._doubted:
             many = doubted[name]
             message = (
-                f"check {name} fails on {many.failing} of {many.of} nodes: it is not trusted, and no further node is "
-                f"drained for it"
+                f"check {name} fails on {many.failing} of {many.of} nodes: it is not trusted, and no further node "
+                "counts as failing it"
             )
             log.warning("a health check is not trusted", extra={"check": name, "failing": many.failing, "of": many.of})
             self._fleet.alarm(Alarm(kind="health-check", message=message, about=name))
