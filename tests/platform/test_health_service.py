@@ -128,6 +128,9 @@ async def test_a_failing_node_is_drained_repaired_by_policy_and_returned(site: S
     assert "join-workload" not in site.took(3), "not before it is well"
     await site.until(lambda: site.fact(3, "health") == "repaired")
     site.later += 61
+    await site.until(lambda: "has to be well for" in site.health.judged("n00004")[1], lambda: site.took(3))
+    assert "join-workload" not in site.took(3), "not before it was well for a while"
+    site.later += 61
     await site.until(lambda: site.fact(3, "health") == "ok" and site.fact(3, "workload") == "in", lambda: site.took(3))
     assert site.took(3)[-1] == "join-workload"
     assert all(site.took(node) == [] for node in range(20) if node != 3), "nobody else was touched"

@@ -52,6 +52,8 @@ from strata.store.records import Records
 log = logging.getLogger(__name__)
 
 DAY = 86_400.0
+WATCHED = 3600.0
+"""Seconds after a repair in which a node must be well for a while before it counts as well."""
 SETTLES = 120.0
 """Seconds after which a failure counts at the latest, however seldom the check is run."""
 EVERY = 2.0
@@ -83,6 +85,8 @@ class HealthService:
         """Node → what was done about it lately, by the key of the record."""
         self._judge = Judge(self._clock.now, lambda: self.policy.most, self._settles)
         self._reports: dict[str, Checks] = {}
+        self._well: dict[str, float] = {}
+        """Node → since when nothing that counts fails there (Unix seconds)."""
         self._words: dict[str, str] = {}
         """Node → what was last said of it."""
         self._alarmed: dict[str, set[str]] = {}
@@ -214,8 +218,13 @@ class HealthService:
                 del self._reports[node]
                 self._judge.gone(node)
                 self._words.pop(node, None)
+                self._well.pop(node, None)
             return before is not None
         self._reports[node] = said
+        if said.ran and not any(self._severity(name) == "critical" for name in said.failing):
+            self._well.setdefault(node, self._clock.wall())
+        else:
+            self._well.pop(node, None)
         if before is None:  # what was told before our time ends, too
             if told := self._told_of(node, "health-check"):
                 self._alarmed[node] = told
@@ -239,9 +248,9 @@ class HealthService:
         return word, why
 
     def _judged(self, node: str) -> tuple[str, str]:
-        said, done = self._reports.get(node), self._last_repair(node)
-        if done is not None and (left := done.at + self.policy.steady - self._clock.wall()) > 0:
-            return "repaired", f"{done.action}: it has to be well for {left:.0f} s more"
+        said, done, now = self._reports.get(node), self._last_repair(node), self._clock.wall()
+        if done is not None and now < done.at + self.policy.steady:
+            return "repaired", f"{done.action}: its checks are waited for"
         if said is None:
             return "unknown", "no agent speaks for it here"
         if self._agents is not None and self._edition[0] < 0:
@@ -258,6 +267,9 @@ class HealthService:
             return before if before in ("ok", "repaired") else "unknown", ""
         if not said.ran or said.digest != self._wanted(node)[0]:
             return "unknown", "its checks have not all run yet"
+        left = self._well.get(node, now) + self.policy.steady - now
+        if done is not None and now < done.at + WATCHED and left > 0:
+            return "repaired", f"{done.action}: it has to be well for {left:.0f} s more"
         return "ok", ""
 
     def _tell(self, names: Sequence[str]) -> None:
@@ -383,6 +395,8 @@ class HealthService:
         if action == "reboot" and self._agents is not None:
             return await self._agents.reboot(batch)
         driver, step = ("node", "stop-personality") if action == "restart" else ("bmc", "power-off")
+        for told in fleet.controller.switched if driver == "bmc" else ():
+            told(indices[indices >= 0])  # that its power goes off is no loss
         carries_out = fleet.driver(driver)
         if carries_out is None:
             return Outcomes.all(Outcome.UNTRIED, len(batch), f"nobody here can {step}")
