@@ -128,6 +128,9 @@ async def test_a_failing_node_is_drained_repaired_by_policy_and_returned(site: S
     assert "join-workload" not in site.took(3), "not before it is well"
     await site.until(lambda: site.fact(3, "health") == "repaired")
     site.later += 61
+    await site.until(lambda: "has to be well for" in site.health.judged("n00004")[1], lambda: site.took(3))
+    assert "join-workload" not in site.took(3), "not before it was well for a while"
+    site.later += 61
     await site.until(lambda: site.fact(3, "health") == "ok" and site.fact(3, "workload") == "in", lambda: site.took(3))
     assert site.took(3)[-1] == "join-workload"
     assert all(site.took(node) == [] for node in range(20) if node != 3), "nobody else was touched"
@@ -174,7 +177,7 @@ async def test_a_check_that_fails_everywhere_drains_nobody_and_is_told_of(site: 
     site.sim.put(site.sim.all, now=time.monotonic(), health="failing")
     site.controller.look_soon([f"n{number:05}" for number in range(1, 21)])
     told = await site.until(lambda: [one for one in site.alarms if one.kind == "health-check" and not one.node])
-    assert "it is not trusted, and no further node is drained for it" in told[0].message
+    assert "it is not trusted, and no further node counts as failing it" in told[0].message
     for _ in range(20):
         await site.controller.stepped()
     assert not any(site.took(node) for node in range(20)), "nobody is drained"

@@ -43,11 +43,14 @@ class Nodes(Protocol):
 class AgentNodes:
     """The agents that are attached to this controller. What they say comes by itself."""
 
-    def __init__(self, hub: Hub, heard: Heard, tell: Callable[[Sequence[str]], None]) -> None:
-        """``tell``: told of whom there is news."""
+    def __init__(
+        self, hub: Hub, heard: Heard, tell: Callable[[Sequence[str]], None], deal: Callable[[str], None]
+    ) -> None:
+        """``tell``: told of whom there is news. ``deal``: has a node told its checks, if it runs others."""
         self._hub = hub
         self._heard = heard
         self._tell = tell
+        self._deal = deal
         hub.changed.append(self.changed)
 
     def changed(self, names: Collection[str]) -> None:
@@ -73,9 +76,11 @@ class AgentNodes:
             return  # too much is before it: it is told when it has spoken again
 
     async def look(self, batch: Batch) -> None:
-        """Those who are gone without a word: nobody told of them."""
+        """Those who are gone without a word, and those whom what they should run has not reached."""
         for name in batch.names:
-            if not self._hub.attached(name):
+            if self._hub.attached(name):
+                self._deal(name)
+            else:
                 self._heard(name, None)
 
     async def check(self, mutation: Mutation, batch: Batch) -> Outcomes:

@@ -181,7 +181,7 @@ class HealthPolicy(In, frozen=True, kw_only=True):
     """Percent of the nodes that run a check: if more fail it, it is the check that is not trusted. One node may always
     fail."""
     steady: Annotated[float, Meta(ge=10, le=3000)] = 120.0
-    """Seconds after a repair for which a node must be well before it counts as well."""
+    """Seconds for which a node that was repaired must be well before it counts as well."""
 
 
 class Repaired(msgspec.Struct, frozen=True, kw_only=True):

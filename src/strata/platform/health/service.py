@@ -52,6 +52,8 @@ from strata.store.records import Records
 log = logging.getLogger(__name__)
 
 DAY = 86_400.0
+WATCHED = 3600.0
+"""Seconds after a repair in which a node must be well for a while before it counts as well."""
 SETTLES = 120.0
 """Seconds after which a failure counts at the latest, however seldom the check is run."""
 EVERY = 2.0
@@ -83,6 +85,8 @@ class HealthService:
         """Node → what was done about it lately, by the key of the record."""
         self._judge = Judge(self._clock.now, lambda: self.policy.most, self._settles)
         self._reports: dict[str, Checks] = {}
+        self._well: dict[str, float] = {}
+        """Node → since when nothing that counts fails there (Unix seconds)."""
         self._words: dict[str, str] = {}
         """Node → what was last said of it."""
         self._alarmed: dict[str, set[str]] = {}
@@ -97,7 +101,7 @@ class HealthService:
         """Node, check → whether the check is for it."""
         self._encoded: dict[tuple[str, ...], tuple[str, list[dict[str, object]]]] = {}
         hub, simulated = fleet.services.find(Hub), fleet.driver(NAME)
-        self._agents = AgentNodes(hub, self._heard, self._tell) if hub is not None else None
+        self._agents = AgentNodes(hub, self._heard, self._tell, self._tell_agent) if hub is not None else None
         nodes: Nodes | None = self._agents
         if nodes is None and simulated is not None:
             nodes = SimulatedNodes(simulated, self._heard)
@@ -214,8 +218,13 @@ class HealthService:
                 del self._reports[node]
                 self._judge.gone(node)
                 self._words.pop(node, None)
+                self._well.pop(node, None)
             return before is not None
         self._reports[node] = said
+        if said.ran and not any(self._severity(name) == "critical" for name in said.failing):
+            self._well.setdefault(node, self._clock.wall())
+        else:
+            self._well.pop(node, None)
         if before is None:  # what was told before our time ends, too
             if told := self._told_of(node, "health-check"):
                 self._alarmed[node] = told
@@ -227,8 +236,8 @@ class HealthService:
 
     def _weigh_in(self, node: str, said: Checks) -> None:
         """Have what a node says count, and tell its agent if it runs other checks than it should."""
-        critical = [name for name in said.failing if self._severity(name) == "critical"]
-        self._judge.heard(node, (*self._runs(node), *critical), critical)
+        failing = [name for name in said.failing if self._severity(name)]
+        self._judge.heard(node, (*self._runs(node), *failing), failing)
         self._tell_agent(node)
         self._alarm(node, said)
 
@@ -239,9 +248,9 @@ class HealthService:
         return word, why
 
     def _judged(self, node: str) -> tuple[str, str]:
-        said, done = self._reports.get(node), self._last_repair(node)
-        if done is not None and (left := done.at + self.policy.steady - self._clock.wall()) > 0:
-            return "repaired", f"{done.action}: it has to be well for {left:.0f} s more"
+        said, done, now = self._reports.get(node), self._last_repair(node), self._clock.wall()
+        if done is not None and now < done.at + self.policy.steady:
+            return "repaired", f"{done.action}: its checks are waited for"
         if said is None:
             return "unknown", "no agent speaks for it here"
         if self._agents is not None and self._edition[0] < 0:
@@ -258,6 +267,9 @@ class HealthService:
             return before if before in ("ok", "repaired") else "unknown", ""
         if not said.ran or said.digest != self._wanted(node)[0]:
             return "unknown", "its checks have not all run yet"
+        left = self._well.get(node, now) + self.policy.steady - now
+        if done is not None and now < done.at + WATCHED and left > 0:
+            return "repaired", f"{done.action}: it has to be well for {left:.0f} s more"
         return "ok", ""
 
     def _tell(self, names: Sequence[str]) -> None:
@@ -383,6 +395,8 @@ class HealthService:
         if action == "reboot" and self._agents is not None:
             return await self._agents.reboot(batch)
         driver, step = ("node", "stop-personality") if action == "restart" else ("bmc", "power-off")
+        for told in fleet.controller.switched if driver == "bmc" else ():
+            told(indices[indices >= 0])  # that its power goes off is no loss
         carries_out = fleet.driver(driver)
         if carries_out is None:
             return Outcomes.all(Outcome.UNTRIED, len(batch), f"nobody here can {step}")
@@ -437,16 +451,13 @@ class HealthService:
     def _view(self, who: Principal, name: str) -> CheckView:
         record = self._checks.get(name)
         own = [node for node in self._judge.failing(name) if not who.scope or self._fleet.find(who, node) >= 0]
-        warned = 0
-        if record.spec.severity == "warning":
-            warned = sum(name in said.failing for said in self._reports.values())
         return CheckView(
             name=name,
             spec=record.spec,
             author=record.author,
             revision=self._checks.revision(name),
             nodes=self._fleet.count(who, self._mask(name)),
-            failing=len(own) or warned,
+            failing=len(own),
             trusted=name not in self._judge.distrusted,
         )
 
@@ -454,11 +465,7 @@ class HealthService:
 
     def _alarm(self, node: str, said: Checks) -> None:
         """Tell of checks that began to fail, and of those that pass again; not of those that are not trusted."""
-        now = {
-            name: clean(reason)
-            for name, reason in said.failing.items()
-            if self._severity(name) == "warning" or self._judge.counts(name, node)
-        }
+        now = {name: clean(reason) for name, reason in said.failing.items() if self._judge.counts(name, node)}
         told = self._alarmed.pop(node, set())
         if now:
             self._alarmed[node] = set(now)
@@ -482,8 +489,8 @@ class HealthService:
         for name in doubted.keys() - self._doubted:
             many = doubted[name]
             message = (
-                f"check {name} fails on {many.failing} of {many.of} nodes: it is not trusted, and no further node is "
-                f"drained for it"
+                f"check {name} fails on {many.failing} of {many.of} nodes: it is not trusted, and no further node "
+                "counts as failing it"
             )
             log.warning("a health check is not trusted", extra={"check": name, "failing": many.failing, "of": many.of})
             self._fleet.alarm(Alarm(kind="health-check", message=message, about=name))
