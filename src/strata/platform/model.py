@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from strata.core.model import Layer, Mutation, Variable, values
+from strata.core.model import LIMITS, Budget, Layer, Mutation, Variable, values
 
 LAYER = Layer(
     variables=(
@@ -57,6 +57,14 @@ LAYER = Layer(
             timeout=86400,
             idempotent=True,
             on_failure="unchanged",
+        ),
+    ),
+    budgets=(
+        Budget(
+            name="rollouts",
+            destructive_only=True,
+            per=LIMITS,
+            doc="Nodes out of service at once, as the rollouts that are under way allow of their nodes and groups.",
         ),
     ),
     excludes={
