@@ -45,6 +45,7 @@ ROOMS = (
     "power.simulation",
     "platform.workload",
     "platform.config",
+    "platform.rollouts",
     "api.redfish",
     "cli",
     "daemon",

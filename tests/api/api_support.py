@@ -18,6 +18,7 @@ from strata.fleet.access.credentials import Authenticator
 from strata.fleet.access.principal import LOCAL_ADMIN, Role
 from strata.fleet.access.records import TokenRequest
 from strata.platform.config.service import ConfigService
+from strata.platform.rollouts.service import RolloutService
 from strata.provisioning.boot.requests import BootControl
 from strata.provisioning.images.service import ImageService
 from strata.store.audit import Ledger
@@ -27,6 +28,7 @@ from support.fake_boot import FakeBoot
 from support.fake_config import fake_config
 from support.fake_machine import fake_machine
 from support.fake_power import fake_power
+from support.fake_rollouts import fake_rollouts
 from support.fake_workload import fake_workload
 from support.image_site import small_images
 from support.rooms import api_services
@@ -55,6 +57,7 @@ class Service:
                 ImageService: small_images(self.store, self.ledger),
                 BootControl: FakeBoot(self.facade, self.store, self.ledger),
                 ConfigService: fake_config(),
+                RolloutService: fake_rollouts(),
             },
         )
 

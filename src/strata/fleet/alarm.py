@@ -25,6 +25,7 @@ AlarmKind = Literal[
     "controller",
     "look-failed",
     "workload-manager",
+    "rollout",
 ]
 AlarmSeverity = Literal["ok", "warning", "critical"]
 
