@@ -27,7 +27,7 @@ from strata.virtual import timewarp
 from strata.virtual.fleet.faults import SECONDS
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
-from support.rehearsed import Cluster, twin
+from support.simulated_cluster import Cluster, twin
 
 NAME = "bench"
 WAY = ("leave-workload", "switch-image", "configure", "join-workload")

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import sys
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
 
+from strata.core.driver import Batch, Outcomes
 from strata.core.errors import BadRequest, Conflict, Denied, NotFound
+from strata.core.model import Mutation
 from strata.fleet.access.principal import LOCAL_ADMIN, Principal
 from strata.fleet.alarm import Alarm
 from strata.fleet.desires.documents import DesireDocument
+from strata.platform.rollouts import conductor
+from strata.platform.rollouts.checks import run_check
 from strata.platform.rollouts.records import ENDED, AbortRequest, RolloutSpec, RolloutView
-from strata.platform.rollouts.twin import rehearse
+from strata.platform.rollouts.twin import simulate
+from strata.platform.settings import PlatformSettings
 from strata.virtual import timewarp
-from support.rehearsed import Cluster, twin
+from support.simulated_cluster import Cluster, twin
 
 NAME = "december"
 LONG = 6 * 3600.0
@@ -30,11 +36,13 @@ def spec(**fields: Any) -> RolloutSpec:
     return RolloutSpec(**{"select": "*", "set": {"image": "v2"}, "soak": 5.0, "max_unavailable": "25%", **fields})
 
 
-def on(count: int, story: Callable[[Cluster], Awaitable[None]], *, racks: int = 1, seed: int = 1) -> Cluster:
+def on(
+    count: int, story: Callable[[Cluster], Awaitable[None]], *, racks: int = 1, seed: int = 1, jobs: float = 0.0
+) -> Cluster:
     """Let a story happen to a cluster of so many nodes that all do their work."""
 
     async def told() -> Cluster:
-        cluster = Cluster(twin(count, racks=racks), seed)
+        cluster = Cluster(twin(count, racks=racks), seed, job_share=jobs)
         await cluster.open(cluster.store)
         await cluster.describe()
         await cluster.settled()
@@ -218,6 +226,62 @@ def test_a_change_for_the_next_reboot_waits_until_a_node_is_down() -> None:
     assert told(cluster, "leave-workload") == 0, "nobody was drained for it"
 
 
+def test_a_change_at_the_end_of_jobs_drains_nobody_on_whom_a_job_runs() -> None:
+    drained_with_a_job: list[str] = []
+
+    async def story(cluster: Cluster) -> None:
+        loop = asyncio.get_running_loop()
+        real = cluster.fleet.driver("workload")
+        assert real is not None
+        act = real.act
+
+        async def watched(mutation: Mutation, batch: Batch) -> Outcomes:
+            if mutation.name == "leave-workload":
+                index = np.array([cluster.sim.index[name] for name in batch.names])
+                busy = cluster.sim.job_running(index, loop.time())
+                drained_with_a_job.extend(name for name, job in zip(batch.names, busy.tolist(), strict=True) if job)
+            return await act(mutation, batch)
+
+        real.act = watched  # type: ignore[method-assign]
+        await start(cluster, spec(when="job-end", waves=("100%",), max_unavailable="2"))
+        assert (await to(cluster)).state == "done"
+        assert images(cluster) == {"v2": 8}
+
+    on(8, story, jobs=0.5)
+    assert drained_with_a_job == []
+
+
+def test_a_check_of_the_site_that_says_no_takes_the_change_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, int, str]] = []
+
+    async def check(command: Sequence[str], rollout: str, wave: int, nodes: str) -> str:
+        asked.append((rollout, wave, nodes))
+        await asyncio.sleep(30)  # virtual: it takes its time
+        return "MPI is slow" if wave == 2 else ""
+
+    monkeypatch.setattr(conductor, "run_check", check)
+
+    async def story(cluster: Cluster) -> None:
+        settings = PlatformSettings(rollout_checks={"mpi": ("check-mpi",)})
+        monkeypatch.setattr(type(cluster.fleet), "section", lambda fleet, kind: settings)
+        cluster.rollouts.conductor._settings = settings
+        await start(cluster, spec(checks=("mpi",), waves=("1", "2", "100%")))
+        view = await to(cluster)
+        assert (view.state, view.reason) == ("rolled-back", "check mpi says no to wave 2: MPI is slow")
+        assert images(cluster) == {"v1": 8}
+
+    on(8, story)
+    assert asked == [(NAME, 1, "n00000"), (NAME, 2, "n[00001-00002]")]
+
+
+async def test_a_check_is_told_the_nodes_of_the_wave_and_its_words_are_the_reason() -> None:
+    good = (sys.executable, "-c", "import sys, os; sys.exit(sys.stdin.read().strip() != os.environ['STRATA_NODES'])")
+    assert await run_check(good, NAME, 2, "n[1-4]") == ""
+    bad = (sys.executable, "-c", "import sys; sys.exit('the fabric is slow')")
+    assert await run_check(bad, NAME, 2, "n[1-4]") == "status 1: the fabric is slow"
+    assert "could not be started" in await run_check(("/nonexistent/check",), NAME, 1, "n1")
+
+
 def test_groups_come_one_after_the_other() -> None:
     async def story(cluster: Cluster) -> None:
         registry = cluster.fleet.registry
@@ -267,15 +331,15 @@ def test_what_cannot_be_rolled_out_is_refused_with_a_reason_and_changes_nothing(
     on(8, story, racks=2)
 
 
-def test_a_rehearsal_says_how_long_it_takes_and_what_breaks_and_says_the_same_again() -> None:
+def test_a_simulation_says_how_long_it_takes_and_what_breaks_and_says_the_same_again() -> None:
     good = msgspec.structs.replace(twin(16), spec=spec(max_failures="15%"))
-    found = rehearse(good, failure_rate=0.1, seed=6)
+    found = simulate(good, failure_rate=0.1, seed=6)
     assert found.state == "done", found
     assert found.counts.failed == 2
     assert found.seconds > 60
     assert [bucket.peak <= bucket.most for bucket in found.buckets] == [True]
-    assert rehearse(good, failure_rate=0.1, seed=6) == found
-    bad = rehearse(good, failure_rate=1.0)
+    assert simulate(good, failure_rate=0.1, seed=6) == found
+    bad = simulate(good, failure_rate=1.0)
     assert (bad.state, bad.counts.ready) == ("rolled-back", 0)
 
 

@@ -195,6 +195,16 @@ class Budgets:
             for at, keys in enumerate(divisions)
         ]
 
+    def places_left(self, places: Places) -> float:
+        """How many more nodes may go out of service now, over the fleet: what the tightest budget of disruption has
+        left, of the whole and not of our share."""
+        left = np.inf
+        for name, meter in self._meters.items():
+            if places.counts(name) and meter.divisions:
+                most = max(float(division.whole_limits.sum()) for division in meter.divisions)
+                left = min(left, most - len(places.taken(name)))
+        return max(0.0, left)
+
     def admit(self, mutation: str, nodes: Indices, now: float, demand: Demand) -> tuple[Indices, npt.NDArray[np.int16]]:
         """Split ``nodes`` (the most urgent first): those that may start, and for each whom it has to wait for.
 

@@ -1,4 +1,4 @@
-"""``strata rollout``: a change to many nodes, in waves: planned, rehearsed, started, followed, paused, ended."""
+"""``strata rollout``: a change to many nodes, in waves: planned, simulated, started, followed, paused, ended."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def plan(session: Session, /, as_json: bool, **given: Any) -> None:
 @ls.json_option
 @pass_session
 def simulate(session: Session, /, failures: float | None, seed: int, as_json: bool, **given: Any) -> None:
-    """Rehearse a rollout on the simulated twin of this cluster: how long it takes, and what breaks.
+    """Try a rollout on the simulated twin of this cluster: how long it takes, and what breaks.
 
     The twin has the nodes, groups, states, wishes and budgets of the cluster, and takes the time that mutations took
     here. It runs in this process, in virtual time. Exit code 3 if the rollout does not get to its end.
@@ -163,12 +163,12 @@ def simulate(session: Session, /, failures: float | None, seed: int, as_json: bo
     """
     import msgspec
 
+    from strata.platform.rollouts import twin as twins
     from strata.platform.rollouts.likeness import Twin
-    from strata.platform.rollouts.twin import rehearse
 
     answer = session.client.request("POST", "/v1/rollout-twins", body=_spec(given)).body
     twin = msgspec.convert(answer, Twin)
-    found = rehearse(twin, failure_rate=None if failures is None else failures / 100, seed=seed)
+    found = twins.simulate(twin, failure_rate=None if failures is None else failures / 100, seed=seed)
     if as_json:
         session.out.json(msgspec.to_builtins(found))
     else:

@@ -137,7 +137,7 @@ class Conductor:
         seen = sight(fleet, rollout, self.members(name, rollout))
         match course.following(rollout, seen, fleet.controller.clock.wall()):
             case course.Set(nodes):
-                due = await self._due(rollout, seen.uids[nodes])
+                due = await self._due(rollout, seen, seen.uids[nodes])
                 if not len(due):
                     self.waits[name] = f"{int(nodes.sum())} nodes of wave {rollout.wave + 1}: {rollout.spec.when}"
                     return False
@@ -264,7 +264,7 @@ class Conductor:
 
     # when
 
-    async def _due(self, rollout: Rollout, uids: Uids) -> Uids:
+    async def _due(self, rollout: Rollout, seen: course.Sight, uids: Uids) -> Uids:
         """Those of the nodes whose moment it is."""
         if rollout.spec.when == "now":
             return uids
@@ -278,8 +278,9 @@ class Conductor:
             return uids[:0]  # a node went meanwhile: the next look knows
         idle = uids[~busy]
         # No more than have room: who waits for a place may have a job again when it gets one.
-        room = sum(max(0, bucket.most) for bucket in rollout.buckets)
-        return idle[:room]
+        engine = self._fleet.controller.engine
+        room = engine.admission.budgets.places_left(engine.places) - int((seen.wanted & ~seen.begun).sum())
+        return idle[: int(min(max(0, room), len(idle)))]
 
     def _down(self, nodes: Indices) -> Mask:
         """Which nodes run nothing now."""

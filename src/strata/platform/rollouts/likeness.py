@@ -1,4 +1,4 @@
-"""What a rehearsal has to know of a cluster: read from the running fleet, by classes of nodes that are alike."""
+"""What a simulation has to know of a cluster: read from the running fleet, by classes of nodes that are alike."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class TwinClass(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Twin(Out, frozen=True, kw_only=True):
-    """A cluster, as far as a rehearsal needs it."""
+    """A cluster, as far as a simulation needs it."""
 
     spec: RolloutSpec
-    """What is rehearsed, with its nodes named one by one, and without what cannot be simulated."""
+    """The rollout, with its nodes named one by one, and without what cannot be simulated."""
     nodes: tuple[Node, ...]
     groups: Mapping[str, Runs]
     """Group → places in ``nodes``."""

@@ -195,7 +195,7 @@ class RolloutPlan(Out, frozen=True, kw_only=True):
     """Nodes that leave service for it."""
     seconds: float
     """How long it takes about, by what its mutations took here or cost by declaration, the limits and the soaking, and
-    without jobs to wait for. A rehearsal knows better."""
+    without jobs to wait for. A simulation knows better."""
     warnings: tuple[str, ...]
 
 

@@ -69,7 +69,7 @@ async def plan_rollout(ask: Asked, data: JSONBody[RolloutSpec]) -> RolloutPlan:
 
 @post("/v1/rollout-twins", tags=[_TAG], status_code=200, **needs("read", "rollout", 404, 409, body=True))
 async def twin_for_rollout(ask: Asked, data: JSONBody[RolloutSpec]) -> Twin:
-    """This cluster, as far as a rehearsal of the rollout needs it: what ``strata rollout simulate`` runs on."""
+    """This cluster, as far as a simulation of the rollout needs it: what ``strata rollout simulate`` runs on."""
     return await ask.of(RolloutService).twin(ask.who, data)
 
 

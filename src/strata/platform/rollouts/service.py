@@ -126,7 +126,7 @@ class RolloutService:
         )
 
     async def twin(self, who: Principal, spec: RolloutSpec) -> Twin:
-        """What a rehearsal of it has to know of this cluster, as far as the caller sees it."""
+        """What a simulation of it has to know of this cluster, as far as the caller sees it."""
         chosen = self.prepare(who, spec).nodes
         return likeness(self._fleet, self._fleet.seen(who, ""), chosen, spec, self._lessons)
 
@@ -333,9 +333,14 @@ class RolloutService:
             wave=rollout.wave + 1,
             waves=len(rollout.waves),
             counts=counts(self._fleet, rollout, self.conductor.members(name, rollout)),
-            waits_for="" if ended else self.conductor.waits.get(name, "the controller that carries it on"),
+            waits_for="" if ended else self._waits_for(name),
             buckets=tuple(uses(self._fleet, rollout)) if not ended else (),
         )
+
+    def _waits_for(self, name: str) -> str:
+        if self._fleet.controller.leads_first:
+            return self.conductor.waits.get(name, "its turn to be looked at")
+        return "something that the controller which carries it on can tell"
 
     def _get(self, who: Principal, name: str) -> Rollout:
         rollout = self._records.get(name)

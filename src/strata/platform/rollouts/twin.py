@@ -1,6 +1,6 @@
 """The simulated twin of a cluster: its nodes, groups, budgets and states, in virtual time, under a whole controller.
 
-A rehearsal runs the code that runs a rollout (``RolloutService``, the engine, the store's records) on nodes that are
+A simulation runs the code that runs a rollout (``RolloutService``, the engine, the store's records) on nodes that are
 not there. Runs in the process of whoever asks: a service never spends its time on it.
 """
 
@@ -41,9 +41,9 @@ from strata.virtual.fleet.model import SEEN_BY, VARIABLES
 from strata.virtual.fleet.nodes import SimNodes
 
 LAYERS = (HARDWARE, PROVISIONING, PLATFORM)
-NAME = "rehearsal"
+NAME = "simulation"
 LONGEST = 14 * 86400.0
-"""Virtual seconds after which a rehearsal is given up."""
+"""Virtual seconds after which a simulation is given up."""
 _SETTLE = 600.0
 """Virtual seconds in which the twin becomes what the cluster is."""
 _LOOK = 0.5
@@ -59,7 +59,7 @@ class BucketPeak(Out, frozen=True, kw_only=True):
     peak: int
 
 
-class Rehearsal(Out, frozen=True, kw_only=True):
+class Simulation(Out, frozen=True, kw_only=True):
     """How a rollout went on the twin."""
 
     state: State
@@ -80,7 +80,7 @@ class Rehearsal(Out, frozen=True, kw_only=True):
 class Breaking:
     """A driver whose nodes refuse the change where they are bad; what was before, they take back."""
 
-    def __init__(self, real: Driver, world: Rehearsed) -> None:
+    def __init__(self, real: Driver, world: SimulatedCluster) -> None:
         self.name = real.name
         self._real = real
         self._world = world
@@ -113,15 +113,15 @@ class Breaking:
         return hit
 
 
-def rehearse(twin: Twin, *, failure_rate: float | None = None, seed: int = 1) -> Rehearsal:
+def simulate(twin: Twin, *, failure_rate: float | None = None, seed: int = 1) -> Simulation:
     """Run the rollout on the twin, in virtual time. The same seed gives the same."""
     if not twin.spec.set:
         raise BadRequest("simulated nodes have none of these variables", where="set")
     rate = twin.failure_rate if failure_rate is None else failure_rate
-    return timewarp.run(Rehearsed(twin, seed).run(twin.spec, rate))
+    return timewarp.run(SimulatedCluster(twin, seed).run(twin.spec, rate))
 
 
-class Rehearsed:
+class SimulatedCluster:
     """A cluster in virtual time. Made within ``timewarp.run``, or before it; its parts start with ``open``."""
 
     def __init__(self, twin: Twin, seed: int, *, step_gap: float = 0.25) -> None:
@@ -146,7 +146,7 @@ class Rehearsed:
         self._starts = 0
         self._telling: asyncio.Task[None]
 
-    async def run(self, spec: RolloutSpec, rate: float) -> Rehearsal:
+    async def run(self, spec: RolloutSpec, rate: float) -> Simulation:
         """Build the twin, roll it out, see how it ends."""
         store = MemoryStore()
         try:
@@ -241,7 +241,7 @@ class Rehearsed:
                 told[variable] = seen.codes.copy()
             await asyncio.sleep(_LOOK)
 
-    async def _roll(self, spec: RolloutSpec, rate: float) -> Rehearsal:
+    async def _roll(self, spec: RolloutSpec, rate: float) -> Simulation:
         began = asyncio.get_running_loop().time()
         self.change = self.rollouts.prepare(LOCAL_ADMIN, spec).set
         await self.rollouts.begin(LOCAL_ADMIN, NAME, spec)
@@ -259,7 +259,7 @@ class Rehearsed:
         await self.until(look, LONGEST)
         seconds = asyncio.get_running_loop().time() - began
         view = await self.rollouts.one(LOCAL_ADMIN, NAME)
-        return Rehearsal(
+        return Simulation(
             state=view.state,
             reason=view.reason,
             seconds=seconds,

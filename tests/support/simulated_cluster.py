@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
+import msgspec
 import numpy as np
 
 from strata.core.intset import pack, unpack
 from strata.core.node import Node
 from strata.platform.rollouts.likeness import Twin, TwinClass
 from strata.platform.rollouts.records import RolloutSpec
-from strata.platform.rollouts.twin import LAYERS, Rehearsed
+from strata.platform.rollouts.twin import LAYERS, SimulatedCluster
 from strata.store.memory import MemoryStore
+from strata.virtual.fleet.nodes import SimNodes
 
 READY = {
     "power": ("on",),
@@ -42,11 +44,13 @@ def twin(count: int, *, racks: int = 1, failure_rate: float = 0.0) -> Twin:
     )
 
 
-class Cluster(Rehearsed):
+class Cluster(SimulatedCluster):
     """Whose controller can be killed. ``exceeded`` says when more nodes were really out of service than may be."""
 
-    def __init__(self, of: Twin, seed: int, *, step_gap: float = 0.25) -> None:
+    def __init__(self, of: Twin, seed: int, *, step_gap: float = 0.25, job_share: float = 0.0) -> None:
         super().__init__(of, seed, step_gap=step_gap)
+        timing = msgspec.structs.replace(self.sim.timing, job_share=job_share, job_length=120)
+        self.sim = SimNodes(len(self.names), seed=seed, names=self.names, timing=timing)
         self.store = MemoryStore()
         self.exceeded: list[str] = []
         self.peaks: dict[str, int] = {}
