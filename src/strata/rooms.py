@@ -52,6 +52,7 @@ ROOMS = (
     "platform.secrets",
     "platform.health",
     "platform.flows",
+    "platform.rollouts",
     "api.redfish",
     "cli",
     "daemon",

@@ -20,6 +20,7 @@ from strata.fleet.access.records import TokenRequest
 from strata.platform.config.service import ConfigService
 from strata.platform.delivery.service import DeliveryService
 from strata.platform.health.service import HealthService
+from strata.platform.rollouts.service import RolloutService
 from strata.provisioning.boot.requests import BootControl
 from strata.provisioning.images.service import ImageService
 from strata.store.audit import Ledger
@@ -33,6 +34,7 @@ from support.fake_health import fake_health
 from support.fake_machine import fake_machine
 from support.fake_platform import fake_platform
 from support.fake_power import fake_power
+from support.fake_rollouts import fake_rollouts
 from support.fake_workload import fake_workload
 from support.image_site import small_images
 from support.rooms import api_services
@@ -65,6 +67,7 @@ class Service:
                 ConfigService: fake_config(),
                 HealthService: fake_health(self.facade),
                 DeliveryService: fake_delivery(self.facade),
+                RolloutService: fake_rollouts(),
             },
         )
 

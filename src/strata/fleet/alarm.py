@@ -30,6 +30,7 @@ AlarmKind = Literal[
     "secret",
     "health-check",
     "health-repair",
+    "rollout",
 ]
 AlarmSeverity = Literal["ok", "warning", "critical"]
 

@@ -20,7 +20,7 @@ from strata.fleet.fleet import Fleet
 from strata.platform.no_workload import NoWorkload
 from strata.platform.settings import PlatformSettings
 from strata.platform.workload.cluster import Cluster, Look, called, jobs_in_words, place
-from strata.platform.workload.driver import WorkloadDriver, column, gathered
+from strata.platform.workload.driver import WorkloadDriver, column, gathered, occupied
 from strata.platform.workload.records import Workload, WorkloadNode, WorkloadSpec, WorkloadView
 from strata.schedulers.kinds import SETTINGS, open_scheduler
 from strata.schedulers.runner import Place, Runner
@@ -151,6 +151,13 @@ class WorkloadService:
         names = [self._fleet.registry.names[index] for index in self._fleet.seen(who, select).tolist()]
         look = await cluster.recent()
         return await asyncio.to_thread(_nodes, cluster, look, names)
+
+    async def busy(self, names: Sequence[str]) -> Sequence[bool]:
+        """On which nodes a job is, as they say now; where one of them does not answer, a job may be on any."""
+        looks = await gathered(list(self._clusters.values()), Cluster.recent)
+        if any(isinstance(look, StrataError) for look in looks.values()):
+            return [True] * len(names)
+        return await asyncio.to_thread(occupied, looks, names)
 
     def reasons(self, who: Principal, node: Node) -> Sequence[str]:
         """What a workload manager has against a node: that it is down there, or drained by somebody else."""
