@@ -6,6 +6,7 @@ import base64
 import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -18,6 +19,7 @@ from strata.fleet.access.sealing import Seal
 from strata.fleet.alarm import Alarm
 from strata.fleet.groups.records import GroupSpec, MemberChange
 from strata.fleet.groups.service import GroupService
+from strata.fleet.peers.leaders import LeaderClient
 from strata.platform.config.explain import explain
 from strata.platform.config.reading import read_repository
 from strata.platform.config.service import ConfigService
@@ -40,12 +42,33 @@ from support.site_repository import SiteRepository
 KEY = bytes(range(32))
 
 
+class Elsewhere:
+    """Other controllers: what each was told by its agents, or why it is away."""
+
+    def __init__(self) -> None:
+        self.told: dict[str, dict[str, str] | Unavailable] = {}
+        self.peers = SimpleNamespace(others=lambda: list(self.told))
+
+    async def ask(self, peer: str, route: str, question: str, kind: object) -> dict[str, str]:
+        assert (route, question) == (ROUTE, "munge")
+        answer = self.told[peer]
+        if isinstance(answer, Unavailable):
+            raise answer
+        return answer
+
+
 @pytest.fixture
-async def fleet(tmp_path: Path) -> AsyncIterator[OpenFleet]:
+def elsewhere() -> Elsewhere:
+    return Elsewhere()
+
+
+@pytest.fixture
+async def fleet(tmp_path: Path, elsewhere: Elsewhere) -> AsyncIterator[OpenFleet]:
     hub = Hub()
     door = AgentDoor(hub=hub, identity=None, unknown=None, inventoried=None, logged=None)  # type: ignore[arg-type]
     nodes = [Node(name=f"n{number}", uid=number) for number in (1, 2, 3)]
-    async with platform_fleet(tmp_path, nodes, SecretService, put=(Seal([KEY]), hub, door)) as found:
+    put, fakes = (Seal([KEY]), hub, door), {LeaderClient: elsewhere}
+    async with platform_fleet(tmp_path, nodes, SecretService, put=put, fakes=fakes) as found:
         await found.of(GroupService).put_group(LOCAL_ADMIN, "gpu", GroupSpec(members="n[1-2]"), None)
         await found.of(SecretService).init(LOCAL_ADMIN, another=False)
         yield found
@@ -165,6 +188,18 @@ async def test_rotation_tells_nodes_to_ask_and_tracks_who_has_the_new_value(flee
     await put(fleet, "munge", b"three")
     status = await service.status(LOCAL_ADMIN, "munge")
     assert (status.version, status.older) == (1, "n1"), "one of the same name is another secret"
+
+
+async def test_nodes_of_other_controllers_count_and_those_of_one_that_is_away_are_away(
+    fleet: OpenFleet, elsewhere: Elsewhere
+) -> None:
+    await put(fleet, "munge", b"one", select="n[1-3]")
+    stamp = (await asked(fleet, "n1"))["secrets"]["munge"]["stamp"]
+    await report(fleet, "n1", {"munge": stamp})
+    elsewhere.told = {"c2": {"n2": stamp}, "c3": Unavailable("is away")}
+    status = await fleet.of(SecretService).status(LOCAL_ADMIN, "munge")
+    assert (status.current, status.away) == ("n[1-2]", "n3")
+    await fleet.of(SecretService).delete(LOCAL_ADMIN, "munge")
 
 
 async def test_what_is_kept_written_and_shown_holds_no_value(fleet: OpenFleet) -> None:
