@@ -81,6 +81,7 @@ bench: setup  ## Benchmarks; each prints one JSON object
 	$(PY) bench/hardware.py --json
 	$(PY) bench/hardware.py --discover 10000 --json
 	$(PY) bench/plan.py --nodes 100000 --json
+	$(PY) bench/rollout.py --nodes 10000 --json
 	$(PY) bench/api.py --json
 	$(PY) bench/store.py --json
 	$(PY) bench/capmc.py --nodes 20000 --json

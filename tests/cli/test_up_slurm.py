@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -128,7 +129,9 @@ def test_a_simulated_fleet_has_no_slurm(run: Run, tmp_path: Path) -> None:
 @pytest.mark.server
 def test_stop_ends_the_daemons_of_slurm_after_the_service(run: Run, short_dir: Path) -> None:
     names = (bg.SERVICE, up_slurm.SLURMCTLD, up_slurm.MUNGED)
-    started = {name: ps.spawn(["/bin/sleep", "600"], {}, short_dir / "log") for name in names}
+    started = {
+        name: ps.spawn([sys.executable, "-c", "import time; time.sleep(600)"], {}, short_dir / "log") for name in names
+    }
     for name, process in started.items():
         process.save(short_dir / name)
     said = run("stop", "--state-dir", short_dir).lines

@@ -154,6 +154,7 @@ COMPUTED: dict[str, tuple[str, ...]] = {
     "tests/support/postgres.py::_spawn": ("postgres",),
     "tests/support/sushy_emulator.py::sushy_emulator": (),
     "tests/support/virtual_cluster.py::run": (),
+    "tests/system/test_virtual_cluster_slurm.py::_said": ("sbatch", "sinfo", "squeue"),
     "tests/support/virtual_cluster.py::start": (),
     "tests/support/grid_engine.py::run": ("qconf", "qdel", "qhost", "qmod", "qstat", "qsub", "spooldefaults"),
     "tests/support/slurm.py::run": ("sbatch", "scontrol", "sinfo", "squeue"),

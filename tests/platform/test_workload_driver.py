@@ -122,6 +122,19 @@ async def test_whatever_is_not_sure_is_a_no() -> None:
     assert all(await site.driver.permits("another-guard", batch("drained")))
 
 
+async def test_what_the_workload_manager_itself_switched_off_is_out_without_a_drain_until_a_job_has_it() -> None:
+    slurm = FakeScheduler("n1")
+    slurm.be("n1", state="idle+powering_down", boots_first=True)
+    site = Site(slurm)
+    assert await site.places("n1") == ["out"] and await site.refusal("n1") == ""
+    assert await site.do("leave-workload", "n1") == [(Outcome.DONE, "")], "the fact may be from before"
+    slurm.be("n1", state="allocated+powered_down", jobs=("8",))
+    site.now += 10
+    assert await site.places("n1") == ["in"]
+    assert await site.refusal("n1") == "job 8 runs there (slurm c0)"
+    assert slurm.told == []
+
+
 async def test_where_nobody_answers_nothing_is_seen_and_it_is_said_why() -> None:
     slurm = FakeScheduler("n1")
     slurm.error = AWAY

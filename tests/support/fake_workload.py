@@ -7,7 +7,7 @@ from typing import Any
 
 from strata.core.errors import BadRequest, NotFound
 from strata.fleet.access.principal import Principal
-from strata.platform.slurm.records import SlurmFiles, SlurmSpec, SlurmView
+from strata.platform.slurm.records import SlurmFiles, SlurmPower, SlurmPowered, SlurmSpec, SlurmView
 from strata.platform.slurm.service import SlurmService
 from strata.platform.workload.cluster import called
 from strata.platform.workload.records import WorkloadNode, WorkloadSpec, WorkloadView
@@ -78,6 +78,9 @@ class FakeSlurm:
 
     async def files(self, who: Principal, name: str) -> SlurmFiles:
         return self._made(name, self.one(name).spec)
+
+    async def power(self, who: Principal, name: str, request: SlurmPower) -> SlurmPowered:
+        raise NotFound(f"no such workload: {name}", where="workload")
 
     def _made(self, name: str, spec: SlurmSpec) -> SlurmFiles:
         cluster = Cluster(name=name, controllers=spec.controllers, settings=spec.settings, cgroup=spec.cgroup)

@@ -119,15 +119,28 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
     def start_nodes(self) -> None:
         """A slurmd for each real node, in a PID namespace: whatever it started ends with it."""
         for name in self._real:
-            (self.directory / f"spool.{name}").mkdir(exist_ok=True)
-            self._nodes[name] = subprocess.Popen(
-                ["unshare", "--pid", "--mount-proc", "--fork", "--kill-child", "slurmd", "-D", "-N", name,
-                 "-f", str(self.config)],
-                env=os.environ | self.env | {"PATH": f"{os.environ['PATH']}:/usr/sbin"},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )  # fmt: skip
+            self.start_node(name)
+
+    def start_node(self, name: str, *options: str) -> None:
+        """One of them."""
+        (self.directory / f"spool.{name}").mkdir(exist_ok=True)
+        self._nodes[name] = subprocess.Popen(
+            ["unshare", "--pid", "--mount-proc", "--fork", "--kill-child", "slurmd", "-D", "-N", name,
+             "-f", str(self.config), *options],
+            env=os.environ | self.env | {"PATH": f"{os.environ['PATH']}:/usr/sbin"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    def stop_node(self, name: str) -> None:
+        """As if its power were cut."""
+        process = self._nodes.pop(name)
+        process.kill()
+        process.wait()
+
+    def runs_node(self, name: str) -> bool:
+        return name in self._nodes
 
     def stop(self) -> None:
         """End slurmctld; jobs go on."""
@@ -140,10 +153,8 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
                 self._process.wait()
 
     def stop_nodes(self) -> None:
-        for process in self._nodes.values():
-            process.kill()
-            process.wait()
-        self._nodes.clear()
+        for name in list(self._nodes):
+            self.stop_node(name)
 
     async def nodes(self) -> str:
         """What Slurm says of all its nodes, a line each."""

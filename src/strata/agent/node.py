@@ -12,6 +12,7 @@ from .commands import Commands, Job
 from .delivery.delivery import Delivery
 from .errors import AgentError, CommandFailed, Refused
 from .files import read_text
+from .host.checks import Checks
 from .host.execs import run_exec
 from .host.health import Health
 from .host.metrics import Metrics
@@ -27,6 +28,8 @@ from .personality.runner import Runner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
     from typing import Any
 
 _LONGEST_PAUSE = 30.0
@@ -54,6 +57,7 @@ class Node:
             paths, self.personality.members, self._fetch_overlay, self.logs.say, self.exchange.changed
         )
         self._secrets = Secrets(paths, self._ask_secrets, self.logs.say, self.exchange.changed)
+        self._checks = Checks(paths, self._health, self._place, self.exchange.changed)
         handlers = {
             "load": self.personality.load,
             "start": self.personality.start,
@@ -63,6 +67,8 @@ class Node:
             "exec": self._exec,
             "limits": self._limits,
             "secrets": self._fetch_secrets,
+            "checks": self._checks.take,
+            "check": self._checks.now,
             "reboot": self._reboot,
         }
         self._commands = Commands(paths, handlers, self.exchange.changed)
@@ -71,7 +77,7 @@ class Node:
         """Never returns on a node."""
         self.personality.recover()
         self._enrol()
-        for work in (self._secrets.run, self._send_logs, self._afterwards, self.delivery.run):
+        for work in (self._secrets.run, self._send_logs, self._afterwards, self.delivery.run, self._checks.run):
             threading.Thread(target=work, name=work.__qualname__, daemon=True).start()
         self.exchange.run()
 
@@ -107,6 +113,7 @@ class Node:
             "config": self.delivery.report(),
             "secrets": self._secrets.held(),
             "health": self._health.read(),
+            "checks": self._checks.report(),
             "metrics": self._metrics.read(),
         }
         return {
@@ -180,13 +187,18 @@ class Node:
         argv = [str(word) for word in job.command.get("argv") or []]
         if not argv:
             raise CommandFailed("exec: no command given")
-        where = str(job.command.get("where") or "")
-        if where == "minos":
-            return run_exec(job, argv)
-        member = self.personality.member(where)
+        before, end, _ = self._place(str(job.command.get("where") or ""))
+        return run_exec(job, [*before, *argv], end)
+
+    def _place(self, where: str) -> tuple[list[str], Callable[[], None], Path]:
+        """Where somebody wants to run or see something: a member, the first of them, or the minimal OS. What stands
+        before a command there, what ends it, and a process there as procfs shows it."""
+        member = None if where == "minos" else self.personality.member(where)
         if member is None:
-            return run_exec(job, argv)
-        return run_exec(job, *member.exec_command(argv))
+            return [], lambda: None, self._paths.proc("self")
+        if not member.pid:
+            raise CommandFailed(f"member {member.member.name} has no process now")
+        return *member.exec_command([]), self._paths.proc(str(member.pid))
 
     def _limits(self, job: Job) -> dict[str, Any]:
         from .host.limits import Limits

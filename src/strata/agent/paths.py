@@ -19,6 +19,7 @@ class Paths:
         self.release_keys = run / "release-keys"
         self.pending = run / "commands"
         self.fence = run / "fence.json"
+        self.checks = run / "checks.json"
         self.set = run / "set.json"
         self.overlay = run / "overlay.json"
         self.delivered = run / "delivered.json"

@@ -28,6 +28,9 @@ AlarmKind = Literal[
     "config-drift",
     "config-refused",
     "secret",
+    "health-check",
+    "health-repair",
+    "rollout",
 ]
 AlarmSeverity = Literal["ok", "warning", "critical"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -11,7 +12,7 @@ from strata.core.units import Seconds
 
 
 class PlatformSettings(Section, frozen=True, kw_only=True):
-    """How workload managers are asked."""
+    """How workload managers are asked, what flows may run here, and what waves of a rollout are checked by."""
 
     workload: Literal["required", "none"] = "required"
     """What holds while no workload manager is connected. ``required``: a job may be running that nobody knows of, so no
@@ -37,14 +38,27 @@ class PlatformSettings(Section, frozen=True, kw_only=True):
     """File (0600) with the secret id that belongs to the role. Default: none."""
     vault_namespace: str = ""
     """Namespace in a Vault Enterprise. Default: empty, the root."""
+    commands: Mapping[str, tuple[str, ...]] = {}
+    """Commands that steps of flows may run on the controller (``run``): name → program and arguments. They get the
+    names of the step's nodes on standard input, a line each. Default: none."""
+    rollout_checks: Mapping[str, tuple[str, ...]] = {}
+    """The site's own checks of the waves of a rollout: a name and a command (words, no shell). It gets the nodes of the
+    wave, folded, on standard input; a status other than 0 stops the rollout, and what it prints says why. Default:
+    none."""
 
     def check(self) -> None:
         """That nobody is asked all the time, before facts are too old, that files are there, and that no token goes
         over a network in clear."""
         if not 1 <= self.workload_poll <= 60:
             raise BadRequest("is between 1s and 60s", where="workload_poll", hint="a fact lasts 90 s")
+        for name, command in self.rollout_checks.items():
+            if not command or not all(command):
+                raise BadRequest("a command is one word or more", where=f"rollout_checks.{name}")
         if self.ssh_config is not None and not self.ssh_config.is_file():
             raise BadRequest(f"no such file: {self.ssh_config}", where="ssh_config")
+        for name, command in self.commands.items():
+            if not command or not command[0].startswith("/"):
+                raise BadRequest(f"{name}: begins with the path of a program, such as /usr/bin/mail", where="commands")
         if self.vault:
             self._check_vault()
 

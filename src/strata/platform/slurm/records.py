@@ -94,6 +94,29 @@ class SlurmView(Out, frozen=True, kw_only=True):
     time: float
 
 
+class SlurmPower(In, frozen=True, kw_only=True):
+    """What Slurm's power saving wants of nodes."""
+
+    action: Literal["resume", "suspend", "reboot"]
+    nodes: Annotated[str, Meta(pattern=PLAIN, min_length=1, max_length=500_000)]
+    """A hostlist, in Slurm's names."""
+
+
+class SlurmRefused(Out, frozen=True, kw_only=True):
+    """Nodes for which it was not done."""
+
+    nodes: str
+    reason: str
+
+
+class SlurmPowered(Out, frozen=True, kw_only=True):
+    """What came of it. Nodes are folded, in our names."""
+
+    done: str
+    """Wanted now: the rest is the engine's."""
+    refused: tuple[SlurmRefused, ...]
+
+
 class SlurmFiles(Out, frozen=True, kw_only=True):
     """What its configuration comes to now."""
 

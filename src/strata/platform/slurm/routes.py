@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from litestar import delete, get, put
+from litestar import delete, get, post, put
 from litestar.params import JSONBody, PathParameter
 
 from strata.api.rights import needs
 from strata.api.services import Asked
 from strata.core.texts import NAME, Out
-from strata.platform.slurm.records import SlurmFiles, SlurmSpec, SlurmView
+from strata.platform.slurm.records import SlurmFiles, SlurmPower, SlurmPowered, SlurmSpec, SlurmView
 from strata.platform.slurm.service import SlurmService
 
 _TAG = "workload"
@@ -55,4 +55,11 @@ async def show_slurm_files(ask: Asked, name: SlurmPath) -> SlurmFiles:
     return await ask.of(SlurmService).files(ask.who, name)
 
 
-HANDLERS = [list_slurm, show_slurm, put_slurm, delete_slurm, show_slurm_files]
+@post("/v1/slurm/{name:str}/power", tags=[_TAG], status_code=200, **needs("change", "power", 404, 502, body=True))
+async def power_slurm(ask: Asked, name: SlurmPath, data: JSONBody[SlurmPower]) -> SlurmPowered:
+    """What Slurm's power saving wants: nodes on, or off, or started anew. `name` is the connected workload manager.
+    Only what Slurm itself says is off, or rebooted, and has no job, is. Doing it twice is the same as once."""
+    return await ask.of(SlurmService).power(ask.who, name, data)
+
+
+HANDLERS = [list_slurm, show_slurm, put_slurm, delete_slurm, show_slurm_files, power_slurm]

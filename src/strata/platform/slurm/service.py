@@ -7,14 +7,30 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from strata.core.nodeset import fold
+from strata.core.errors import BadRequest
+from strata.core.nodeset import expand, fold
 from strata.fleet.access.principal import Principal
+from strata.fleet.desires.records import DesireChange
+from strata.fleet.desires.service import DesireService
 from strata.fleet.fleet import Fleet
+from strata.fleet.operations.records import Operation
+from strata.hardware.bmc.service import BmcService
 from strata.hardware.fabric.service import FabricService
 from strata.hardware.inventory.records import Component
 from strata.hardware.inventory.service import InventoryService
 from strata.platform.slurm import hardware, tree
-from strata.platform.slurm.records import NodesSpec, PartitionSpec, SlurmCluster, SlurmFiles, SlurmSpec, SlurmView
+from strata.platform.slurm.records import (
+    NodesSpec,
+    PartitionSpec,
+    SlurmCluster,
+    SlurmFiles,
+    SlurmPower,
+    SlurmPowered,
+    SlurmRefused,
+    SlurmSpec,
+    SlurmView,
+)
+from strata.platform.workload.cluster import Look, jobs_in_words
 from strata.platform.workload.service import WorkloadService
 from strata.provisioning.agents.service import AgentService
 from strata.schedulers.slurm import conf
@@ -71,6 +87,47 @@ class SlurmService:
         """Forget a description."""
         self._fleet.need_whole_fleet(who, "a Slurm cluster")
         await self._records.delete(who.name, name)
+
+    # -- power saving
+
+    async def power(self, who: Principal, name: str, request: SlurmPower) -> SlurmPowered:
+        """What one of Slurm's programs was started for. On and off are desires, a reboot is done at once."""
+        cluster = self._fleet.of(WorkloadService).cluster(name)
+        if cluster.kind != "slurm":
+            raise BadRequest(f"{name} is a {cluster.kind}", where=f"workload {name}")
+        refused: dict[str, list[str]] = {}
+        visible = self._fleet.visible(who)
+        known = []
+        for theirs in expand(request.nodes):
+            ours = cluster.own(theirs)
+            if visible.find(ours) < 0:
+                refused.setdefault("no such node", []).append(theirs)
+            else:
+                known.append((ours, theirs))
+        if request.action != "resume" and known:
+            known = _allowed(known, await cluster.now(), request.action, refused)
+        names = [ours for ours, _ in known]
+        if names:
+            failed = await self._switch(who, fold(names), request.action)
+            for node, why in failed.items():
+                refused.setdefault(why, []).append(node)
+            names = [name for name in names if name not in failed]
+        return SlurmPowered(
+            done=fold(names),
+            refused=tuple(SlurmRefused(nodes=fold(nodes), reason=why) for why, nodes in refused.items()),
+        )
+
+    async def _switch(self, who: Principal, select: str, action: str) -> dict[str, str]:
+        """Why it could not be done, by node."""
+        if action == "reboot":
+            done = await self._fleet.of(BmcService).power(who, select, "cycle")
+            failed = () if isinstance(done, Operation) else done.failed
+            return {name: one.reason for one in failed for name in expand(one.nodes)}
+        change = DesireChange(select=select, set={"power": "on" if action == "resume" else "off"})
+        result = await self._fleet.of(DesireService).set_desires(who, change, asynchronous=False)
+        if isinstance(result, Operation):
+            return {}
+        return {one.node: one.error or "refused" for one in result.results if not one.ok}
 
     # -- files
 
@@ -201,6 +258,26 @@ class SlurmService:
         never = self._chosen(who, spec.saving.never) if spec.saving.never else []
         kept = tuple(nodes[name].name for name in never if name in nodes and nodes[name].name in there)
         return conf.Saving(after=spec.saving.after, off=spec.saving.off, on=spec.saving.on, never=kept)
+
+
+def _allowed(
+    known: Sequence[tuple[str, str]], look: Look, action: str, refused: dict[str, list[str]]
+) -> list[tuple[str, str]]:
+    """Those that Slurm itself has taken down: whoever else asks for it in Slurm's name is not believed."""
+    allowed = []
+    for ours, theirs in known:
+        seen = look.nodes.get(theirs)
+        if seen is None:
+            why = "Slurm does not know it"
+        elif seen.jobs:
+            why = jobs_in_words(seen.jobs)
+        elif not seen.boots_first:
+            why = f"Slurm says {seen.state}, and not that it is to be {'rebooted' if action == 'reboot' else 'off'}"
+        else:
+            allowed.append((ours, theirs))
+            continue
+        refused.setdefault(why, []).append(ours)
+    return allowed
 
 
 def _classes(

@@ -182,7 +182,6 @@ def _saving(saving: Saving, programs: str) -> dict[str, str]:
         "ResumeRate": "0",
         "SuspendProgram": f"{programs}/strata-slurm-suspend",
         "ResumeProgram": f"{programs}/strata-slurm-resume",
-        "ResumeFailProgram": f"{programs}/strata-slurm-resume-failed",
         "RebootProgram": f"{programs}/strata-slurm-reboot",
         "SuspendExcNodes": hostlist(saving.never),
         # A node that is switched off can be had again, whatever state it was in before.

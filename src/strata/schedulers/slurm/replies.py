@@ -32,6 +32,9 @@ JOBS = (
 _STATES = frozenset(("idle", "allocated", "mixed", "down"))
 _NONE = ("none", "(null)", "Unknown")
 _HELD = frozenset(("allocated", "mixed", "completing"))
+# Slurm gives such a node to nobody until it has switched it on, or it has come back, and slurmd reports a new start.
+# A node that is only to be switched off (power_down), or that is coming up, may begin a job at any moment.
+_BOOTS = frozenset(("powering_down", "powered_down", "reboot_issued"))
 _ENDED = frozenset(
     ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY")
 )
@@ -48,6 +51,7 @@ def nodes(said: str, mark: str) -> dict[str, NodeSeen]:
             understood=base in _STATES,
             drained="drain" in flags,
             down=base == "down",
+            boots_first=bool(_BOOTS & set(flags)),
             reason="" if reason in _NONE else reason,
             ours="drain" in flags and reason.startswith(f"{mark}:"),
             by="" if by in _NONE else by,
