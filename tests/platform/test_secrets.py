@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator, Iterator
@@ -288,6 +289,11 @@ def test_a_vault_is_read_and_what_is_wrong_with_it_is_said_without_its_token(
         assert vault.token not in str(error.value)
 
     fails(client, "sealed", "sealed")
+    asked = len(vault.asked)
+    fails(client, "good", "sealed")
+    assert len(vault.asked) == asked, "it is left alone for a while"
+    monkeypatch.setattr(vaults, "AWAY", 0.0)
+    client = Vault(settings(vault, tmp_path))
     fails(client, "forbidden", "refuses")
     fails(client, "elsewhere", "no sense")
     fails(client, "rubbish", "no sense")
@@ -322,8 +328,9 @@ def test_a_vault_over_a_network_in_clear_is_refused() -> None:
 
 
 async def test_nodes_keep_what_they_have_while_the_vault_is_sealed_and_a_person_is_told(
-    fleet: OpenFleet, vault: FakeVault, tmp_path: Path
+    fleet: OpenFleet, vault: FakeVault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(vaults, "AWAY", 0.0)
     service = fleet.of(SecretService)
     alarms: list[Alarm] = []
     fleet.alarms.append(alarms.append)
@@ -343,6 +350,13 @@ async def test_nodes_keep_what_they_have_while_the_vault_is_sealed_and_a_person_
     await until(lambda: any(alarm.severity == "warning" for alarm in alarms))
     assert "sealed" in alarms[-1].message and "sealed" in (await service.one(LOCAL_ADMIN, "munge")).trouble
 
+    before = len(vault.asked)
+    answers = await asyncio.gather(*(asked(fleet, node) for node in ("n1", "n2") * 50))
+    assert all(answer["keep"] == ["munge"] for answer in answers)
+    assert len(vault.asked) - before < 10, "nodes do not wait for it one after another"
+
     vault.behaviour = "good"
     vault.put("hpc/munge", key="two")
+    await service._delivery._round()
     assert values(await asked(fleet, "n2")) == {"munge": b"two"}
+    assert alarms[-1].severity == "ok"
