@@ -19,6 +19,7 @@ class Paths:
         self.release_keys = run / "release-keys"
         self.pending = run / "commands"
         self.fence = run / "fence.json"
+        self.checks = run / "checks.json"
         self.set = run / "set.json"
         self.overlay = run / "overlay.json"
         self.delivered = run / "delivered.json"
@@ -27,6 +28,8 @@ class Paths:
         self.chunks = run / "chunks"
         self.damaged = run / "damaged"
         self.mounts = run / "mounts"
+        self.secrets = run / "secrets"
+        self.secret_stamps = run / "secrets.json"
         self.members = run / "members"
         self.crun = run / "crun"
 

@@ -27,6 +27,10 @@ AlarmKind = Literal[
     "workload-manager",
     "config-drift",
     "config-refused",
+    "secret",
+    "health-check",
+    "health-repair",
+    "rollout",
 ]
 AlarmSeverity = Literal["ok", "warning", "critical"]
 

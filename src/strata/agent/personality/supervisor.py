@@ -64,6 +64,7 @@ class Supervisor:
         self._home = paths.members / member.identifier
         self.root = self._home / "rootfs"
         self.pid = 0
+        """Its first process; 0: it has none now."""
         self._crun = crun
         self._logs = logs
         self._image = image
@@ -254,6 +255,7 @@ class Supervisor:
             self._read()
             return self._ended(self._exit_status())
         finally:
+            self.pid = 0
             for descriptor in opened:
                 os.close(descriptor)
 

@@ -22,8 +22,10 @@ from strata.core.texts import (
     WantedMap,
     check_wanted,
 )
+from strata.platform.cloudinit.records import DataText, Priority, PublicKeys
 from strata.platform.config.records import MEMBERS, NodeEntry
 from strata.platform.delivery.records import Entries, Policy
+from strata.platform.secrets.records import AgeText, Owner, SecretNameText, VaultPlace
 from strata.provisioning.personalities.records import Member, NameText
 
 
@@ -104,6 +106,32 @@ class OverlayDocument(Entries, frozen=True, kw_only=True, omit_defaults=True):
     absent: bool = False
 
 
+class CloudInitDocument(In, frozen=True, kw_only=True):
+    """What is said to cloud-init of nodes. Without ``priority``: by layer, and the narrower selection wins."""
+
+    kind: Literal["cloud-init"]
+    name: DocumentNameText
+    select: SelectText | UnsetType = UNSET
+    priority: Priority | UnsetType = UNSET
+    user_data: DataText | UnsetType = UNSET
+    vendor_data: DataText | UnsetType = UNSET
+    ssh_keys: PublicKeys | UnsetType = UNSET
+    absent: bool = False
+
+
+class SecretDocument(In, frozen=True, kw_only=True):
+    """A secret of nodes: whom it is for, and its value, encrypted with age for the service, or in a Vault."""
+
+    kind: Literal["secret"]
+    name: SecretNameText
+    select: SelectText | UnsetType = UNSET
+    age: AgeText | UnsetType = UNSET
+    vault: VaultPlace | UnsetType = UNSET
+    uid: Owner | UnsetType = UNSET
+    gid: Owner | UnsetType = UNSET
+    absent: bool = False
+
+
 _MODE = re.compile(r"0o?[0-7]{3,4}\Z")
 KINDS: Mapping[str, type[msgspec.Struct]] = {
     "defaults": DefaultsDocument,
@@ -113,6 +141,8 @@ KINDS: Mapping[str, type[msgspec.Struct]] = {
     "desire": DesireDocument,
     "personality": PersonalityDocument,
     "overlay": OverlayDocument,
+    "cloud-init": CloudInitDocument,
+    "secret": SecretDocument,
 }
 
 

@@ -23,6 +23,7 @@ from strata.platform.config.repository import Repository, expanded
 from strata.platform.delivery.compose import Delivered, Merged, composed
 from strata.platform.delivery.records import FIELDS, AnyEntry, FileEntry, revision_of
 from strata.platform.model import LAYER as PLATFORM
+from strata.platform.scopes import Scopes
 from strata.provisioning.model import LAYER as PROVISIONING
 from strata.store.memory import MemoryStore
 from strata.store.protocol import Event
@@ -31,7 +32,8 @@ from strata.store.protocol import Event
 def explain(repository: Repository, node: str) -> list[Origin]:
     """Everything that the repository says of a node, and where."""
     found = repository.explain(node)
-    registry = _described(repository.configuration())
+    configuration = repository.configuration()
+    registry = _described(configuration)
     index = registry.index_of(node)
     places: dict[str, list[str]] = {}
     last: dict[str, Origin] = {}
@@ -49,12 +51,13 @@ def explain(repository: Repository, node: str) -> list[Origin]:
                 overrides=tuple(places.setdefault(variable, [])),
             )
             places[variable].append(place)
-    return [*found, *last.values(), *_overlays(repository, registry, index)]
+    overlays = _overlays(configuration, registry, index)
+    return [*found, *last.values(), *overlays, *_kept(repository, configuration, registry, index)]
 
 
-def _overlays(repository: Repository, registry: Registry, index: int) -> Iterator[Origin]:
+def _overlays(configuration: Configuration, registry: Registry, index: int) -> Iterator[Origin]:
     """What overlays say of the node, and where."""
-    overlays = repository.configuration().overlays
+    overlays = configuration.overlays
     merged = Merged([one for one in overlays if parse(one.select).mask(registry, strict=False)[index]])
     layers = {entry.place: one.layer for one in overlays for field in FIELDS for entry in getattr(one, field)}
     for field in FIELDS:
@@ -87,6 +90,17 @@ async def rendered(repository: Repository, node: str) -> tuple[str, Delivered]:
         raise NotFound(f"no such node: {node[:80]}", where="the repository")
     found = await composed(registry, configuration.overlays, np.array([index], dtype=np.int64), "the repository")
     return revision_of(configuration.overlays), found[node]
+
+
+def _kept(repository: Repository, configuration: Configuration, registry: Registry, index: int) -> list[Origin]:
+    """What rooms of their own keep for the node."""
+    scopes, found = Scopes(registry), []
+    for kind, said in configuration.kept.items():
+        for name, one in said.items():
+            if scopes.has(one.select, index):
+                layer, place = repository.said_by(kind, name)
+                found.append(Origin(field=kind, value=name, layer=layer, place=place))
+    return found
 
 
 def _described(configuration: Configuration) -> Registry:

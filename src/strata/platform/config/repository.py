@@ -25,6 +25,8 @@ from strata.fleet.desires.records import DocumentSpec
 from strata.fleet.nodes.edits import Claimed, checked_node
 from strata.fleet.nodes.records import NodeSpec
 from strata.fleet.selectors.language import parse
+from strata.platform.cloudinit.records import CloudInit
+from strata.platform.cloudinit.records import check as check_cloud_init
 from strata.platform.config.documents import (
     DefaultsDocument,
     DesireDocument,
@@ -32,12 +34,13 @@ from strata.platform.config.documents import (
     NodeDocument,
     NodesDocument,
     OverlayDocument,
-    PersonalityDocument,
     read,
 )
 from strata.platform.config.records import NODE_FIELDS, Configuration, GroupEntry, NodeEntry, Origin
 from strata.platform.delivery.reading import resolved
 from strata.platform.delivery.records import CURRENT, VARIABLE, Overlay, revision_of
+from strata.platform.secrets.records import SecretEntry
+from strata.platform.secrets.records import check as check_secret
 from strata.provisioning.personalities.records import Personality, check
 
 MOST_FILES = 10_000
@@ -97,6 +100,8 @@ class Repository:
             "desire": {},
             "personality": {},
             "overlay": {},
+            "cloud-init": {},
+            "secret": {},
         }
         self._files = files
         for rank, paths in enumerate(layers):
@@ -116,6 +121,7 @@ class Repository:
         overlays = self._overlays()
         desires = self._desires(revision_of(overlays))
         personalities = self._personalities()
+        cloud_inits, secrets = self._cloud_inits(), self._secrets()
         places = {
             f"{kind}/{name}": said[-1][1].place("name")
             for kind, found in self._named.items()
@@ -129,6 +135,8 @@ class Repository:
             desires=tuple(desires),
             personalities=tuple(personalities),
             overlays=overlays,
+            cloud_inits=tuple(cloud_inits),
+            secrets=tuple(secrets),
             places=places,
         )
 
@@ -154,6 +162,11 @@ class Repository:
         said = [one for one in self._named["desire"][name] if variable in (one[1].data.get("set") or ())]
         rank, document, _ = said[-1]
         return _LAYERS[rank], document.place(f"set.{variable}")
+
+    def said_by(self, kind: str, name: str) -> tuple[str, str]:
+        """The layer and the place that last say something of a document."""
+        rank, document, _ = self._named[kind][name][-1]
+        return _LAYERS[rank], document.place("name")
 
     # taking in
 
@@ -336,29 +349,66 @@ class Repository:
 
     def _personalities(self) -> list[Personality]:
         found = []
-        for name, said in sorted(self._named["personality"].items()):
+        for name, (_, fields, place) in self._left("personality").items():
+            if "members" not in fields:
+                raise BadRequest("a personality has members", where=place)
+            personality = Personality(name=name, **fields)
+            with _placed(place):
+                check(personality)
+            found.append(personality)
+        return found
+
+    def _cloud_inits(self) -> list[CloudInit]:
+        found = []
+        for name, (rank, fields, place) in self._left("cloud-init").items():
+            select = fields.pop("select", "*")
+            with _placed(place):
+                if "priority" not in fields:
+                    fields["priority"] = _priority(select, rank, place)
+                document = CloudInit(name=name, select=select, **fields)
+                check_cloud_init(document, f"cloud-init {name}")
+            found.append(document)
+        return found
+
+    def _secrets(self) -> list[SecretEntry]:
+        found = []
+        for name, (_, fields, place) in self._left("secret").items():
+            if "select" not in fields:
+                raise BadRequest("a secret says whom it is for: select", where=place)
+            entry = SecretEntry(name=name, **fields)
+            with _placed(place):
+                check_secret(entry, f"secret {name}")
+            found.append(entry)
+        return found
+
+    def _left(self, kind: str) -> dict[str, tuple[int, dict[str, Any], str]]:
+        """What the layers leave of each document of a kind, field by field, the later over the earlier: name → the rank
+        of the last that says something, the fields, and the place."""
+        found = {}
+        for name, said in sorted(self._named[kind].items()):
             merged: dict[str, Any] = {}
-            gone = False
-            for _, _, document in said:
-                assert isinstance(document, PersonalityDocument)
+            gone, rank = False, 0
+            for rank, _, document in said:  # noqa: B007 - that of the last one is asked for below
                 gone = document.absent
                 if gone:
                     merged = {}
-                for field in ("members", "description"):
-                    if (value := getattr(document, field)) is not UNSET:
+                for field in document.__struct_fields__:
+                    if field not in ("kind", "name", "absent") and (value := getattr(document, field)) is not UNSET:
                         merged[field] = value
-            if gone:
-                continue
-            place = said[-1][1].place("name")
-            if "members" not in merged:
-                raise BadRequest("a personality has members", where=place)
-            personality = Personality(name=name, **merged)
-            try:
-                check(personality)
-            except BadRequest as error:
-                raise BadRequest(f"{error.where}: {error.detail}", where=place, hint=error.hint) from None
-            found.append(personality)
+            if not gone:
+                found[name] = rank, merged, said[-1][1].place("name")
         return found
+
+
+@contextlib.contextmanager
+def _placed(place: str) -> Iterator[None]:
+    """What is wrong with a document is said with its place."""
+    try:
+        yield
+    except BadRequest as error:
+        if error.where == place:
+            raise
+        raise BadRequest(f"{error.where}: {error.detail}", where=place, hint=error.hint) from None
 
 
 def systems(files: Iterable[str]) -> list[str]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
 
-from strata.core.errors import BadRequest, Conflict, NotFound, Refused
+from strata.core.errors import BadRequest, Conflict, NotFound, Refused, Unavailable
 from strata.core.nodeset import expand, fold
 from strata.fleet.access.principal import Principal
 from strata.fleet.columns import Indices
@@ -26,6 +27,7 @@ from strata.platform.config.records import (
     ConfigPlan,
     ConfigStatus,
     Configuration,
+    Named,
     Pause,
     WatchSpec,
 )
@@ -45,6 +47,18 @@ MOST_GONE = 0.1
 _ATTEMPTS = 5
 
 
+class Keeper(Protocol):
+    """A room that keeps documents of a kind which stand in the repository, too."""
+
+    records: Records[Any]
+
+    def said(self, record: Any) -> Named:
+        """What the repository would say of a record."""
+
+    def made(self, spec: Any, author: str) -> Any:
+        """The record of what the repository says; ``BadRequest`` where it cannot be."""
+
+
 class ConfigService:
     """The configuration of this fleet."""
 
@@ -58,6 +72,8 @@ class ConfigService:
             prefix="config/applied/",
             listed_by="strata config status",
         )
+        self.keepers: dict[str, Keeper] = {}
+        """Rooms by the kind of document that they keep."""
         self._watcher = Watcher(fleet, self)
 
     async def start(self) -> None:
@@ -189,10 +205,15 @@ class ConfigService:
             await self._applied.fetch(NAME)
             delivery = self._delivery()
             overlays = delivery.overlays(self.applied.overlays) if delivery is not None else ()
+            kept = {
+                kind: {name: keeper.said(record) for name, record in keeper.records.all.items()}
+                for kind, keeper in self.keepers.items()
+            }
             found = await difference(
-                self._fleet.registry, self._personalities(), overlays, configuration, self.applied, author
+                self._fleet.registry, self._personalities(), overlays, kept, configuration, self.applied, author
             )
             self._check_desires(found, configuration)
+            self._made(found, configuration, author)
             for name, personality in found.personalities.items():
                 if personality is not None:
                     await self._trial(personality, configuration.place("personality", name))
@@ -224,6 +245,11 @@ class ConfigService:
             op, revision = self._sets().records.prepared(name, personality)
             ops.append(op)
             expect.update(revision)
+        for kind, made in self._made(found, configuration, who.name).items():
+            for name, record in made.items():
+                op, revision = self._keeper(kind).records.prepared(name, record)
+                ops.append(op)
+                expect.update(revision)
         if not edits.is_one_transaction(prepared.with_(ops, expect)):
             # Part of it may be there when we die: what that is must be known, so that it can be taken away again.
             op, revision = self._applied.prepared(NAME, both(self.applied, found.applied))
@@ -240,9 +266,31 @@ class ConfigService:
             for name in found.personalities:
                 await self._sets().records.fetch(name)
             await self._sets().settled()
+        for kind, edits in found.kept.items():
+            for name in edits:
+                await self._keeper(kind).records.fetch(name)
         await self._fleet.settled(revision)
         if (delivery := self._delivery()) is not None:
             await delivery.tidy("strata")
+
+    def _made(self, found: Difference, configuration: Configuration, author: str) -> dict[str, dict[str, Any]]:
+        """What rooms are to keep: kind → name → record (None: it goes)."""
+        made: dict[str, dict[str, Any]] = {}
+        for kind, edits in found.kept.items():
+            for name, spec in edits.items():
+                try:
+                    record = None if spec is None else self._keeper(kind).made(spec, author)
+                except BadRequest as error:
+                    place = configuration.place(kind, name)
+                    raise BadRequest(f"{error.where}: {error.detail}", where=place, hint=error.hint) from None
+                made.setdefault(kind, {})[name] = record
+        return made
+
+    def _keeper(self, kind: str) -> Keeper:
+        keeper = self.keepers.get(kind)
+        if keeper is None:
+            raise Unavailable(f"this service keeps no documents of the kind {kind}", where="config")
+        return keeper
 
     def _done(self, configuration: Configuration, found: Difference, revision: int) -> ConfigDone:
         return ConfigDone(
@@ -259,10 +307,13 @@ class ConfigService:
         gone = len(found.edit.no_nodes)
         if gone > max(1, MOST_GONE * came):
             return f"it would forget {gone} of the {came} nodes that came from the configuration"
-        others = [*self.applied.groups, *self.applied.desires, *self.applied.personalities]
+        kept = (name for names in self.applied.kept.values() for name in names)
+        others = [*self.applied.groups, *self.applied.desires, *self.applied.personalities, *kept]
         removed = sum(change.action == "removed" and change.kind != "node" for change in found.changes)
         if removed > max(1, len(others) / 2):
-            return f"it would remove {removed} of the {len(others)} groups, desires and personalities that came from it"
+            return (
+                f"it would remove {removed} of the {len(others)} groups, desires and other documents that came from it"
+            )
         return ""
 
     def _check_desires(self, found: Difference, configuration: Configuration) -> None:

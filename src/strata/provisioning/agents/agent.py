@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from strata.provisioning.agents.wire import Drifted, Result
+from strata.provisioning.agents.wire import Checks, Drifted, Result
 
 RESEND_AFTER = 5.0
 """Seconds after which a command that the agent does not seem to have is sent again."""
@@ -34,6 +34,7 @@ class Seen(msgspec.Struct, frozen=True):
     config: str = ""
     """The digest of the configuration that is in force; empty: none is."""
     drift: tuple[Drifted, ...] = ()
+    checks: Checks = Checks()
 
 
 class Command:

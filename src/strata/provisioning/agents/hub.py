@@ -332,6 +332,7 @@ class Hub:
             revision=state.config.revision,
             config=state.config.digest,
             drift=state.config.drift,
+            checks=state.checks,
         )
         if not agent.attached:
             agent.attached, agent.since = True, now

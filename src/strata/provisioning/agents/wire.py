@@ -81,6 +81,17 @@ class ConfigState(msgspec.Struct, frozen=True, kw_only=True):
     drift: Annotated[tuple[Drifted, ...], Meta(max_length=64)] = ()
 
 
+class Checks(msgspec.Struct, frozen=True, kw_only=True):
+    """How the checks went that the node was told to run."""
+
+    digest: Name = ""
+    """Which checks these are."""
+    ran: bool = True
+    """Whether each of them has run."""
+    failing: Annotated[dict[Name, Text], Meta(max_length=64)] = {}
+    """Those that fail, and why."""
+
+
 class State(msgspec.Struct, frozen=True, kw_only=True):
     """What a node is, as its agent sees it."""
 
@@ -94,7 +105,10 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     damaged: Annotated[dict[Name, Text], Meta(max_length=64)] = {}
     """Digests of those that came to it otherwise than signed, from every controller; and what was wrong."""
     config: ConfigState = ConfigState()
+    secrets: Annotated[dict[Name, Name], Meta(max_length=1000)] = {}
+    """Secrets that it holds: name → stamp of the version."""
     health: Health = Health()
+    checks: Checks = Checks()
     metrics: Annotated[dict[Name, Any], Meta(max_length=64)] = {}
 
 
