@@ -10,7 +10,7 @@ PACKAGES := python3-venv nginx-light etcd-server etcd-client graphviz ipmitool c
   qemu-system-x86 seabios ovmf ipxe-qemu iproute2 xorriso \
   ipxe mtools grub-common grub-pc-bin grub-efi-amd64-bin cpio wrk \
   squashfs-tools mmdebstrap zstd buildah docker-registry busybox-static crun \
-  tftpd-hpa radvd kea-admin kea-dhcp4-server dhcping openssh-client openssh-server procps git
+  tftpd-hpa radvd kea-admin kea-dhcp4-server dhcping openssh-client openssh-server procps git cloud-init
 # While it is there, Debian starts no daemon that it installs, and sets up no Grid Engine: we start our own, elsewhere.
 NO_START := /usr/sbin/policy-rc.d
 SEEDS ?= 1000
@@ -95,7 +95,8 @@ docs: setup  ## Make the reference pages from the code
 	$(PY) docs/generate.py
 
 lock: setup  ## Pin the newest versions that pyproject.toml allows, with hashes
-	.venv/bin/pip-compile -q --extra dev --extra postgres --extra ipmi --extra plot --generate-hashes \
+	.venv/bin/pip-compile -q --extra dev --extra postgres --extra ipmi --extra plot --extra delivery --extra secrets \
+	  --extra vault --generate-hashes \
 	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-annotate --strip-extras --allow-unsafe \
 	  --no-header -o requirements.lock pyproject.toml
 

@@ -26,6 +26,7 @@ from support.fake_agent_layer import fake_agent_layer
 from support.fake_boot import FakeBoot
 from support.fake_config import fake_config
 from support.fake_machine import fake_machine
+from support.fake_platform import fake_platform
 from support.fake_power import fake_power
 from support.fake_workload import fake_workload
 from support.image_site import small_images
@@ -52,6 +53,7 @@ class Service:
                 **fake_power(self.facade),
                 **fake_agent_layer(self.facade),
                 **fake_workload(self.facade),
+                **fake_platform(self.facade),
                 ImageService: small_images(self.store, self.ledger),
                 BootControl: FakeBoot(self.facade, self.store, self.ledger),
                 ConfigService: fake_config(),

@@ -26,7 +26,19 @@ FOLDERS = ("src", "tests", "bench", "docs")
 
 STARTED = frozenset(
     {
-        *("apt-cache", "apt-config", "apt-get", "bash", "buildah", "busybox", "chroot", "cpio", "crun", "curl"),
+        *(
+            "apt-cache",
+            "apt-config",
+            "apt-get",
+            "bash",
+            "buildah",
+            "busybox",
+            "chroot",
+            "cloud-init",
+            "cpio",
+            "crun",
+            "curl",
+        ),
         *("dhcping", "docker-registry", "dot", "dpkg", "dpkg-deb", "dpkg-query", "echo", "etcd", "git"),
         *("grub-mkimage", "head", "in.tftpd", "initdb", "ip", "ipmitool", "kea-dhcp4", "kill", "make", "mcopy"),
         *("mformat", "mksquashfs", "mmd", "mmdebstrap", "mount", "munge", "munged", "nginx", "nice", "nsenter"),
@@ -128,6 +140,7 @@ COMPUTED: dict[str, tuple[str, ...]] = {
     "tests/agent/agent_process.py::inside": ("kill", "nsenter", "pgrep", "ps", "umount"),
     "tests/agent/agent_process.py::start": ("nsenter",),
     "tests/agent/test_agent_members.py::silent_device": ("nsenter",),
+    "tests/agent/test_agent_secrets.py::strata": (),
     "tests/bench/bench_support.py::figures": (),
     "tests/bench/test_bench_converge.py::test_when_it_is_stopped_it_leaves_neither_files_nor_processes": (),
     "tests/bench/test_bench_converge.py::test_without_json_it_prints_a_table_and_tells_its_progress_apart": (),
@@ -150,6 +163,7 @@ COMPUTED: dict[str, tuple[str, ...]] = {
     "src/strata/platform/config/git.py::_git": ("git",),
     "src/strata/platform/config/git.py::_guarded": ("git", "prlimit", "setpriv"),
     "src/strata/provisioning/worker.py::ask": ("prlimit", "setpriv", "unshare"),
+    "tests/platform/test_ansible_inventory.py::test_ansible_runs_a_playbook_over_the_inventory": (),
     "tests/provisioning/test_image_hostile.py::test_nothing_but_files_is_in_reach_of_a_worker": (
         "prlimit",
         "setpriv",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from strata.core.errors import BadRequest
-from strata.platform.config.documents import schema
+from strata.platform.config.documents import KINDS, schema
 from strata.platform.config.explain import explain
 from strata.platform.config.records import Configuration, NodeEntry, Origin
 from strata.platform.config.repository import Repository
@@ -187,4 +187,4 @@ def test_the_starter_repository_is_sound_and_its_schema_knows_every_kind() -> No
     assert (len(found.nodes), found.system) == (4, "main")
     made = schema()
     kinds = {part["properties"]["kind"]["enum"][0] for part in made["$defs"].values() if "kind" in part["required"]}
-    assert kinds == {"defaults", "nodes", "node", "group", "desire", "personality"}
+    assert kinds == set(KINDS)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pwd
 import re
 import tempfile
 from pathlib import Path
@@ -18,7 +16,7 @@ from strata.schedulers.slurm.changes import difference
 from strata.schedulers.slurm.conf import Cluster, Gpus, Hardware, Nodes, Partition, Saving, Switch, files
 from strata.schedulers.slurm.hostlists import hostlist, in_order, natural
 from strata.schedulers.slurm.replies import drain
-from support.slurm import Slurm, free_port, until
+from support.slurm import Slurm, own_settings, until
 
 PLAIN = Hardware(sockets=2, cores=64, threads=2, memory=512_000)
 FAT = Hardware(sockets=2, cores=32, memory=1_000_000, gpus=(Gpus(count=4, type="a100", files="/dev/nvidia[0-3]"),))
@@ -215,19 +213,3 @@ async def test_a_real_slurmctld_takes_ten_thousand_nodes_with_gpus_and_a_tree_of
             assert drained.split() == [str(len(odd))], "a place at the end of a name is understood"
         finally:
             scheduler.stop()
-
-
-def own_settings(directory: Path) -> dict[str, str]:
-    """What a Slurm of whoever runs the test needs beside what is made."""
-    return {
-        "SlurmUser": pwd.getpwuid(os.getuid()).pw_name,
-        "AuthType": "auth/none",
-        "CredType": "cred/none",
-        "SlurmctldPort": str(free_port()),
-        "SlurmdPort": str(free_port()),
-        "StateSaveLocation": f"{directory}/state",
-        "SlurmctldPidFile": f"{directory}/slurmctld.pid",
-        "SlurmctldLogFile": f"{directory}/slurmctld.log",
-        "SlurmdLogFile": "",
-        "MpiDefault": "none",
-    }

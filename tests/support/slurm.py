@@ -21,6 +21,27 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def own_settings(directory: Path) -> dict[str, str]:
+    """What a Slurm of whoever runs the test needs beside what Strata makes."""
+    return {
+        "SlurmUser": pwd.getpwuid(os.getuid()).pw_name,
+        "AuthType": "auth/none",
+        "CredType": "cred/none",
+        "SlurmctldPort": str(free_port()),
+        "SlurmdPort": str(free_port()),
+        "StateSaveLocation": f"{directory}/state",
+        "SlurmctldPidFile": f"{directory}/slurmctld.pid",
+        "SlurmctldLogFile": f"{directory}/slurmctld.log",
+        "SlurmdPidFile": f"{directory}/slurmd.%n.pid",
+        "SlurmdLogFile": f"{directory}/slurmd.%n.log",
+        "SlurmdSpoolDir": f"{directory}/spool.%n",
+        "ProctrackType": "proctrack/pgid",
+        "TaskPlugin": "task/none",
+        "JobAcctGatherType": "jobacct_gather/none",
+        "MpiDefault": "none",
+    }
+
+
 class Slurm:
     """One cluster of whoever runs the test. Its nodes have slurmds once ``start_nodes`` was called."""
 
@@ -71,6 +92,11 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """,
             encoding="utf-8",
         )
+
+    def use(self, config: Path) -> None:
+        """Go by another file."""
+        self.config = config
+        self.env = {"SLURM_CONF": str(config)}
 
     def start(self) -> None:
         program = shutil.which("slurmctld", path=f"{os.environ['PATH']}:/usr/sbin")

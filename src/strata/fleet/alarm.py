@@ -25,6 +25,9 @@ AlarmKind = Literal[
     "controller",
     "look-failed",
     "workload-manager",
+    "config-drift",
+    "config-refused",
+    "secret",
 ]
 AlarmSeverity = Literal["ok", "warning", "critical"]
 

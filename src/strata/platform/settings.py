@@ -24,9 +24,36 @@ class PlatformSettings(Section, frozen=True, kw_only=True):
     """The file that ssh reads (``ssh -F``) when a workload manager's commands are run on another host: accounts, keys,
     known hosts. Default: none, the files of the account that the service runs as. Host keys are always checked."""
 
+    vault: str = ""
+    """Address of the HashiCorp Vault that keeps some secrets of nodes (``https://vault.site.example:8200``). Default:
+    empty, none does."""
+    vault_ca: Path | None = None
+    """Certificates by which the Vault is known (PEM). Default: none, those of the machine."""
+    vault_token: Path | None = None
+    """File (0600) with the token that the Vault knows the service by. Default: none; then AppRole is used."""
+    vault_role: str = ""
+    """The service's role id, where it logs in by AppRole. Default: empty."""
+    vault_secret_id: Path | None = None
+    """File (0600) with the secret id that belongs to the role. Default: none."""
+    vault_namespace: str = ""
+    """Namespace in a Vault Enterprise. Default: empty, the root."""
+
     def check(self) -> None:
-        """That it is not asked all the time, before facts are too old, and that the file is there."""
+        """That nobody is asked all the time, before facts are too old, that files are there, and that no token goes
+        over a network in clear."""
         if not 1 <= self.workload_poll <= 60:
             raise BadRequest("is between 1s and 60s", where="workload_poll", hint="a fact lasts 90 s")
         if self.ssh_config is not None and not self.ssh_config.is_file():
             raise BadRequest(f"no such file: {self.ssh_config}", where="ssh_config")
+        if self.vault:
+            self._check_vault()
+
+    def _check_vault(self) -> None:
+        if not self.vault.startswith(("https://", "http://127.", "http://localhost:", "http://[::1]")):
+            raise BadRequest("begins with https://", where="vault", hint="a token must not go over a network in clear")
+        for name in ("vault_ca", "vault_token", "vault_secret_id"):
+            path = getattr(self, name)
+            if path is not None and not path.is_file():
+                raise BadRequest(f"no such file: {path}", where=name)
+        if (self.vault_token is None) == (self.vault_secret_id is None):
+            raise BadRequest("give either vault_token or vault_role and vault_secret_id", where="vault_token")

@@ -2,7 +2,7 @@
 
 All of it is root's and lies in the state directory. There are two configurations: nodes, and commands in their network,
 know slurmctld by its address there; the service runs its commands outside, as at a site, and comes over the cable
-between the two. Nodes get theirs from slurmctld, and the key that all share with their personality.
+between the two. Nodes get theirs from slurmctld, and the key that all share as a secret of Strata's.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from strata.cli.up import background as bg
 from strata.cli.up import image
-from strata.core.errors import Unavailable
+from strata.core.errors import NotFound, Unavailable
 from strata.core.host import process as ps
 from strata.virtual.qemu import network
 
@@ -36,6 +36,8 @@ INSIDE = "inside"
 MUNGED, SLURMCTLD = "munged.json", "slurmctld.json"
 """Files in the state directory: which processes they are."""
 KEY, SOCKET, JOBS = "munge.key", "munge.socket", "jobs.log"
+SECRET = "munge"
+"""What the key is called among the secrets of the nodes."""
 SET = NAME = "slurm"
 """The personality that nodes run, and what the workload manager is called."""
 PARTITION = "all"
@@ -93,10 +95,26 @@ def connect(client: Client, directory: Path) -> None:
     client.request("PUT", f"/v1/workloads/{NAME}", body=spec)
 
 
+def give_key(client: Client, directory: Path, group: str) -> None:
+    """Give the nodes of a group the key that they share with slurmctld, unless they are given one: encrypted here."""
+    from strata.platform.secrets.age import encrypt
+
+    try:
+        client.get(f"/v1/secrets/{SECRET}")
+        return
+    except NotFound:
+        pass
+    try:
+        identity = client.get("/v1/secret-identity")
+    except NotFound:
+        identity = client.request("POST", "/v1/secret-identity", body={}).body
+    value = (directory / FOLDER / KEY).read_bytes()
+    secret: Json = {"select": f"@{group}", "age": encrypt(value, [identity["recipient"]])}
+    client.request("PUT", f"/v1/secrets/{SECRET}", body=secret)
+
+
 def make_set(client: Client, directory: Path, chassis: Description, login_key: str) -> None:
-    """The personality, unless it is there. It brings the key of munge: agents get it over TLS, each with a certificate
-    of its own, and keep it in memory."""
-    key = (directory / FOLDER / KEY).read_text(encoding="ascii")
+    """The personality, unless it is there."""
     member: Json = {
         "name": "system",
         "release": image.SLURM.reference,
@@ -105,8 +123,8 @@ def make_set(client: Client, directory: Path, chassis: Description, login_key: s
         "files": [
             *image.login_files(login_key),
             {"path": "/etc/hosts", "content": "127.0.0.1 localhost\n{address} {node}\n"},
-            {"path": "/run/secrets/munge.key", "content": key, "mode": 0o400},
         ],
+        "mounts": [{"source": "/run/strata/secrets", "target": "/run/secrets"}],
     }
     image.put_set(client, SET, {"members": [member], "description": "nodes of the Slurm of strata up"})
 

@@ -140,6 +140,8 @@ def bring_up(
         chassis, login_key = _described(directory), make_key(directory / bg.CHASSIS)
         _give_password(client, directory, chassis)
         site.describe(client, directory, _machine(chassis.nodes, GOAL), "Describe the virtual machines")
+        if slurm_here:
+            slurm.give_key(client, directory, GROUP)
         image.make(session.out, client, image.SLURM if slurm_here else image.DEMO)
         if slurm_here:
             slurm.make_set(client, directory, chassis, login_key)

@@ -22,7 +22,7 @@ KINDS = frozenset((
     "node", "desire", "document", "hold", "freeze", "group", "operation", "audit", "credential", "store", "model",
     "status", "metrics", "log-level", "self", "hardware", "bmc", "bmc-credential", "alert", "webhook", "boot",
     "console", "emergency", "exec", "image", "image-content", "personality", "power", "power-policy", "power-queue",
-    "unknown-machine", "workload", "config",
+    "unknown-machine", "workload", "config", "secret",
 ))  # fmt: skip
 """What the table knows. A room may have a kind of its own; until the table says more, it is the administrators'."""
 
@@ -81,7 +81,8 @@ FLEET_WIDE: frozenset[Right] = (
     )
     | _rights(("read",), "audit", "credential", "store", "bmc-credential", "webhook", "metrics")
     # A machine that nobody knows is in no group, nor is a job that waits.
-    | _rights(VERBS, "unknown-machine", "power-queue")
+    # Whom secrets are for tells of all groups.
+    | _rights(VERBS, "unknown-machine", "power-queue", "secret")
 )  # fmt: skip
 """Rights that reach beyond any group: a credential with a scope never has them."""
 

@@ -14,6 +14,7 @@ from strata.cli.output import Column, many
 from strata.cli.session import Session, pass_session
 from strata.cli.times import when
 from strata.cli.words import complete_node
+from strata.platform.delivery.commands import drift, render
 
 if TYPE_CHECKING:
     from strata.cli.client import Client, Json
@@ -47,6 +48,10 @@ def _revision(function: F) -> F:
 @click.group("config")
 def config() -> None:
     """Keep what the machine should be in git: check, plan, apply, follow a branch."""
+
+
+config.add_command(render)
+config.add_command(drift)
 
 
 @config.command()
@@ -164,7 +169,7 @@ def check(session: Session, directory: Path, system: str, branch: str, commit: s
     Example: strata config check site --system test
     """
     found = _read(directory, system, branch, commit)
-    counts = {kind: len(getattr(found, kind)) for kind in ("nodes", "groups", "desires", "personalities")}
+    counts = {kind: len(getattr(found, kind)) for kind in ("nodes", "groups", "desires", "personalities", "overlays")}
     words = ", ".join(f"{count} {kind}" for kind, count in counts.items())
     of = f" for system {found.system}" if found.system else ""
     session.out.answer(as_json, {"system": found.system, **counts}, f"sound{of}: {words}")

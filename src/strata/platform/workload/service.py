@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ from strata.fleet.alarm import Alarm
 from strata.fleet.fleet import Fleet
 from strata.platform.no_workload import NoWorkload
 from strata.platform.settings import PlatformSettings
-from strata.platform.workload.cluster import Cluster, Look, jobs_in_words, place
+from strata.platform.workload.cluster import Cluster, Look, called, jobs_in_words, place
 from strata.platform.workload.driver import WorkloadDriver, column, gathered
 from strata.platform.workload.records import Workload, WorkloadNode, WorkloadSpec, WorkloadView
 from strata.schedulers.kinds import SETTINGS, open_scheduler
@@ -72,6 +72,11 @@ class WorkloadService:
     def connected(self) -> bool:
         """Whether any workload manager is."""
         return bool(self._clusters)
+
+    def called(self, name: str) -> Mapping[str, str]:
+        """What a workload manager calls nodes of ours that it calls otherwise; empty: none, or it is not connected."""
+        record = self._records.find(name)
+        return called(record.spec.names) if record is not None else {}
 
     # -- requests
 

@@ -200,7 +200,7 @@ def _node(nodes: Nodes) -> str:
         "Gres": ",".join(f"gpu:{one.type}:{one.count}" if one.type else f"gpu:{one.count}" for one in has.gpus),
     }
     wanted = {key.lower() for key in nodes.settings}
-    if wanted & {"cpus", "procs", "boards", "socketsperboard"}:
+    if wanted & {"cpus", "procs", "boards", "sockets"}:
         told = {key: value for key, value in told.items() if key in ("RealMemory", "Gres")}
     told = {key: value for key, value in told.items() if value and key.lower() not in wanted}
     names, where = hostlist(nodes.names), ""
