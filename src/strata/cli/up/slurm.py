@@ -130,19 +130,25 @@ def make_set(client: Client, directory: Path, chassis: Description, login_key: s
 
 
 def prove(directory: Path, chassis: Description, names: Sequence[str], timeout: float) -> str:
-    """What ``srun hostname`` on all of these nodes prints, once they are idle. Raises ``Unavailable``."""
+    """What ``srun hostname`` prints on those of the nodes that are Slurm's, once they are idle. Nothing where jobs run
+    already, or none is. Raises ``Unavailable``."""
     deadline = time.monotonic() + timeout
-    told = ["sinfo", "--noheader", "--Node", "--nodes", ",".join(names), "--partition", PARTITION, "--format", "%T"]
+    told = ["sinfo", "--noheader", "--Node", "--partition", PARTITION, "--format", "%N %T"]
     while True:
-        states = run(directory, chassis, *told).split()
-        if states == ["idle"] * len(names):
+        states = dict(line.split() for line in run(directory, chassis, *told).splitlines())
+        ours = {name: states[name] for name in names if "drain" not in states.get(name, "drained")}
+        if not ours or {"allocated", "mixed"} & set(ours.values()):
+            return ""
+        if set(ours.values()) == {"idle"}:
             break
         if time.monotonic() >= deadline:
-            where = f"slurm, {','.join(names)[:80]}"
-            raise Unavailable(f"not all nodes are idle, but {' '.join(states)}", where=where, hint="sinfo -R")
+            said = ", ".join(f"{name} is {state}" for name, state in ours.items())
+            raise Unavailable(
+                f"not all nodes are idle: {said}"[:300], where="slurm", hint="strata virtual run -- sinfo -R"
+            )
         time.sleep(_POLL)
-    said = run(directory, chassis, "srun", f"-N{len(names)}", "--nodelist", ",".join(names), "hostname")
-    return f"srun -N{len(names)} hostname: {' '.join(sorted(said.split()))}"
+    said = run(directory, chassis, "srun", f"-N{len(ours)}", "--nodelist", ",".join(ours), "hostname")
+    return f"srun -N{len(ours)} hostname: {' '.join(sorted(said.split()))}"
 
 
 def run(directory: Path, chassis: Description, *command: str) -> str:
