@@ -33,7 +33,7 @@ class Site:
             for number, scheduler in enumerate(schedulers)
         ]
         self.driver = WorkloadDriver(
-            lambda: self.clusters, NoWorkload(expected=True), why=lambda name: "to switch-image", clock=lambda: self.now
+            lambda: self.clusters, NoWorkload(required=True), why=lambda name: "to switch-image", clock=lambda: self.now
         )
 
     async def places(self, *names: str) -> list[str]:
@@ -225,7 +225,7 @@ def test_names_that_do_not_fit_are_refused(names: dict[str, str]) -> None:
 
 
 async def test_where_none_is_connected_nobody_says_that_no_job_runs() -> None:
-    assert "no workload manager is known here" in await Site().refusal("n1")
+    assert "no workload manager is connected" in await Site().refusal("n1")
     with pytest.raises(BadRequest):
         await Site().do("leave-workload", "n1")
 

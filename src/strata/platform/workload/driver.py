@@ -181,6 +181,15 @@ def column(looks: Looks, names: Sequence[str]) -> Column:
     return made
 
 
+def occupied(looks: Looks, names: Sequence[str]) -> list[bool]:
+    """Whether a job is on each node."""
+    jobs = [
+        {theirs for theirs, seen in look.nodes.items() if seen.jobs} if isinstance(look, Look) else frozenset[str]()
+        for look in looks.values()
+    ]
+    return [any(cluster.called(name) in busy for cluster, busy in zip(looks, jobs, strict=True)) for name in names]
+
+
 def _known(looks: Looks, name: str) -> bool:
     return any(isinstance(look, Look) and cluster.called(name) in look.nodes for cluster, look in looks.items())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ from strata.fleet.fleet import Fleet
 from strata.platform.no_workload import NoWorkload
 from strata.platform.settings import PlatformSettings
 from strata.platform.workload.cluster import Cluster, Look, called, jobs_in_words, place
-from strata.platform.workload.driver import WorkloadDriver, column, gathered
+from strata.platform.workload.driver import WorkloadDriver, column, gathered, occupied
 from strata.platform.workload.records import Workload, WorkloadNode, WorkloadSpec, WorkloadView
 from strata.schedulers.kinds import SETTINGS, open_scheduler
 from strata.schedulers.runner import Place, Runner
@@ -42,9 +42,11 @@ class WorkloadService:
         self._ended: list[Cluster] = []
         self._wake = asyncio.Event()
         self._alarmed: dict[str, str] = {}
+        self.whys: dict[str, Callable[[str], str]] = {}
+        """Mutation → who can say of a node what it is for, better than its name does."""
         self.driver = WorkloadDriver(
             lambda: list(self._clusters.values()),
-            NoWorkload(expected=True),
+            NoWorkload(required=self._settings.workload == "required"),
             why=self._why,
             clock=fleet.controller.clock.now,
         )
@@ -149,6 +151,13 @@ class WorkloadService:
         names = [self._fleet.registry.names[index] for index in self._fleet.seen(who, select).tolist()]
         look = await cluster.recent()
         return await asyncio.to_thread(_nodes, cluster, look, names)
+
+    async def busy(self, names: Sequence[str]) -> Sequence[bool]:
+        """On which nodes a job is, as they say now; where one of them does not answer, a job may be on any."""
+        looks = await gathered(list(self._clusters.values()), Cluster.recent)
+        if any(isinstance(look, StrataError) for look in looks.values()):
+            return [True] * len(names)
+        return await asyncio.to_thread(occupied, looks, names)
 
     def reasons(self, who: Principal, node: Node) -> Sequence[str]:
         """What a workload manager has against a node: that it is down there, or drained by somebody else."""
@@ -257,6 +266,8 @@ class WorkloadService:
         index = self._fleet.registry.find(name)
         way = self._fleet.controller.engine.way(index) if index >= 0 else ()
         after = way[way.index("leave-workload") + 1 :] if "leave-workload" in way else ()
+        if after and after[0] in self.whys:
+            return self.whys[after[0]](name)
         return f"to {after[0]}" if after else "workload=out is wanted"
 
     async def _view(self, who: Principal, name: str, record: Workload) -> WorkloadView:
