@@ -25,6 +25,11 @@ AlarmKind = Literal[
     "controller",
     "look-failed",
     "workload-manager",
+    "config-drift",
+    "config-refused",
+    "secret",
+    "health-check",
+    "health-repair",
     "rollout",
 ]
 AlarmSeverity = Literal["ok", "warning", "critical"]

@@ -94,7 +94,8 @@ class WorkloadDriver:
         alike: dict[str, list[str]] = {}
         for name in batch.names:
             seen = look.nodes.get(cluster.called(name))
-            if seen is not None and not seen.drained:
+            # Who has to boot first is out already; a drain would keep the workload manager from switching it on.
+            if seen is not None and not seen.drained and not seen.boots_first:
                 alike.setdefault(self._why(name), []).append(name)
         for why, names in alike.items():
             await self._tell(cluster, names, batch, result, partial(cluster.drain, reason=why))
@@ -214,6 +215,6 @@ def _refusal(looks: Looks, name: str) -> str:
             return f"{jobs_in_words(seen.jobs)} ({cluster})"
         if not seen.understood:
             return f"{cluster} says {seen.state!r}, which can mean anything"
-        if not seen.drained and not seen.down:
+        if not (seen.drained or seen.down or seen.boots_first):
             return f"{cluster} may start a job there at any moment: set workload=out first"
     return ""
