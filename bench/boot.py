@@ -45,7 +45,7 @@ from strata.provisioning.minos.soundness import Soundness
 from strata.provisioning.networks import parse
 from strata.provisioning.signing import Signer
 from strata.store.audit import Ledger
-from strata.store.sqlite import SqliteStore
+from strata.store.sqlite.store import SqliteStore
 
 _CONNECTIONS = 32
 _AT_ONCE = 1000

@@ -33,7 +33,7 @@ from strata.hardware.model import LAYER as HARDWARE
 from strata.platform.model import LAYER as PLATFORM
 from strata.provisioning.model import LAYER as PROVISIONING
 from strata.store.audit import Ledger
-from strata.store.sqlite import SqliteStore
+from strata.store.sqlite.store import SqliteStore
 from strata.virtual.bmc.server import SIMULATED_ACCOUNT
 from strata.virtual.fleet.agents import AgentDriver
 from strata.virtual.fleet.driver import sim_drivers

@@ -30,7 +30,7 @@ from strata.hardware.discovery.crawl import crawl
 from strata.hardware.discovery.sweep import Discovery
 from strata.hardware.inventory.records import Found
 from strata.hardware.inventory.store import Inventory
-from strata.store.sqlite import SqliteStore
+from strata.store.sqlite.store import SqliteStore
 from strata.virtual.bmc.server import SIMULATED_ACCOUNT
 from strata.virtual.fleet.names import node_names
 

@@ -18,7 +18,9 @@ from strata.fleet.access.credentials import Authenticator
 from strata.fleet.access.principal import LOCAL_ADMIN, Role
 from strata.fleet.access.records import TokenRequest
 from strata.platform.config.service import ConfigService
+from strata.platform.delivery.service import DeliveryService
 from strata.platform.health.service import HealthService
+from strata.platform.rollouts.service import RolloutService
 from strata.provisioning.boot.requests import BootControl
 from strata.provisioning.images.service import ImageService
 from strata.store.audit import Ledger
@@ -26,10 +28,13 @@ from strata.store.memory import MemoryStore
 from support.fake_agent_layer import fake_agent_layer
 from support.fake_boot import FakeBoot
 from support.fake_config import fake_config
+from support.fake_delivery import fake_delivery
 from support.fake_flows import fake_flows
 from support.fake_health import fake_health
 from support.fake_machine import fake_machine
+from support.fake_platform import fake_platform
 from support.fake_power import fake_power
+from support.fake_rollouts import fake_rollouts
 from support.fake_workload import fake_workload
 from support.image_site import small_images
 from support.rooms import api_services
@@ -55,11 +60,14 @@ class Service:
                 **fake_power(self.facade),
                 **fake_agent_layer(self.facade),
                 **fake_workload(self.facade),
+                **fake_platform(self.facade),
                 **fake_flows(self.facade),
                 ImageService: small_images(self.store, self.ledger),
                 BootControl: FakeBoot(self.facade, self.store, self.ledger),
                 ConfigService: fake_config(),
                 HealthService: fake_health(self.facade),
+                DeliveryService: fake_delivery(self.facade),
+                RolloutService: fake_rollouts(),
             },
         )
 

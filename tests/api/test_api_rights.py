@@ -110,6 +110,8 @@ def test_no_read_needs_a_right_to_change_and_no_change_only_a_right_to_read() ->
         "/v1/flows/{name}/plan",
         "/v1/system/start/plan",
         "/v1/system/stop/plan",
+        "/v1/rollout-plans",
+        "/v1/rollout-twins",
     }
     for method, path, right in PROTECTED:
         assert (right.verb == "read") == (method == "GET" or path in dry_runs), (method, path)

@@ -9,7 +9,7 @@ from registry_support import MODEL, a_fleet, spec
 
 from strata.fleet.registry.registry import Registry
 from strata.store.audit import verify
-from strata.store.sqlite import SqliteStore
+from strata.store.sqlite.store import SqliteStore
 from support.work import counted
 
 NODES = 20_000

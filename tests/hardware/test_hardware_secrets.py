@@ -31,7 +31,7 @@ from strata.hardware.emergency.service import EmergencyService
 from strata.hardware.fabric.service import FabricService
 from strata.hardware.inventory.records import Found
 from strata.store.audit import Ledger, verify
-from strata.store.sqlite import SqliteStore
+from strata.store.sqlite.store import SqliteStore
 from support.rooms import api_services
 from support.simulated_machine import SimulatedMachine, simulated_machine
 

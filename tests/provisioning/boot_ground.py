@@ -31,7 +31,7 @@ from strata.provisioning.minos.soundness import Soundness
 from strata.provisioning.networks import parse
 from strata.provisioning.signing import Signer
 from strata.store.audit import Ledger
-from strata.store.sqlite import SqliteStore
+from strata.store.sqlite.store import SqliteStore
 
 
 async def serve(chassis: Path, state: Path) -> None:

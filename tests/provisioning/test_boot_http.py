@@ -13,7 +13,7 @@ import uvloop
 
 from strata.core.errors import Unavailable
 from strata.provisioning.boot.http import Answer, HttpServer, Limits, Request
-from strata.store.sqlite import SqliteStore
+from strata.store.sqlite.store import SqliteStore
 from support.boot_site import address_of, booting, fetch, mac_of
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import apsw
 
-from strata.store.sqlite_file import checksum_vfs
+from strata.store.sqlite.file import checksum_vfs
 
 
 class FaultyDisk(apsw.VFS):

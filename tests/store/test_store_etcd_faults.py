@@ -14,9 +14,9 @@ from store_support import watching
 
 from strata.core.errors import BadRequest, Conflict, Corrupt, OutcomeUnknown, Unavailable
 from strata.store.audit import Ledger, verify
-from strata.store.etcd import EtcdStore
-from strata.store.etcd_http import EtcdSettings, OutOfRange
-from strata.store.etcd_wire import Names, seal
+from strata.store.etcd.gateway import EtcdSettings, OutOfRange
+from strata.store.etcd.store import EtcdStore
+from strata.store.etcd.wire import Names, seal
 from strata.store.protocol import Delete, Event, Put
 from support.etcd_cluster import EtcdCluster
 

@@ -12,15 +12,15 @@ from store_support import Clock, watching
 from strata.core.errors import BadRequest, Unavailable
 from strata.store import feed as feed_module
 from strata.store.dump import DumpWriter, read_dump, write_dump
-from strata.store.etcd import EtcdStore
-from strata.store.etcd_http import EtcdSettings
-from strata.store.etcd_wire import Names, seal, unseal
+from strata.store.etcd.gateway import EtcdSettings
+from strata.store.etcd.store import EtcdStore
+from strata.store.etcd.wire import Names, seal, unseal
 from strata.store.followed import Followed
 from strata.store.keys import end_of
 from strata.store.memory import MemoryStore
 from strata.store.open import open_store
 from strata.store.protocol import Entry, Put
-from strata.store.sqlite import SqliteStore
+from strata.store.sqlite.store import SqliteStore
 from support.odd_bmc import OddBmc
 
 

@@ -14,7 +14,7 @@ from strata.store.audit import Ledger
 from strata.store.memory import MemoryStore
 from strata.store.protocol import Put, Store
 from strata.store.records import Records
-from strata.store.sqlite import SqliteStore
+from strata.store.sqlite.store import SqliteStore
 
 
 class Lamp(msgspec.Struct, frozen=True):

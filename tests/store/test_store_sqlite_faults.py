@@ -20,7 +20,7 @@ from strata.core.errors import Conflict, Corrupt, NotFound, Unavailable
 from strata.store.open import open_store
 from strata.store.protocol import Put
 from strata.store.restore import restore
-from strata.store.sqlite import SqliteStore
+from strata.store.sqlite.store import SqliteStore
 
 
 @pytest.fixture
@@ -236,7 +236,7 @@ KILLED = """
 import asyncio, sys
 from pathlib import Path
 from strata.store.protocol import Put
-from strata.store.sqlite import SqliteStore
+from strata.store.sqlite.store import SqliteStore
 
 async def main():
     store = SqliteStore(Path(sys.argv[1]))

@@ -7,10 +7,13 @@ from typing import Any
 
 from strata.core.errors import BadRequest, NotFound
 from strata.fleet.access.principal import Principal
+from strata.platform.slurm.records import SlurmFiles, SlurmPower, SlurmPowered, SlurmSpec, SlurmView
+from strata.platform.slurm.service import SlurmService
 from strata.platform.workload.cluster import called
 from strata.platform.workload.records import WorkloadNode, WorkloadSpec, WorkloadView
 from strata.platform.workload.service import WorkloadService
 from strata.schedulers.kinds import SETTINGS
+from strata.schedulers.slurm.conf import Cluster, files
 
 
 class FakeWorkloads:
@@ -50,6 +53,40 @@ class FakeWorkloads:
         ]
 
 
+class FakeSlurm:
+    """Stands in for ``SlurmService``: clusters without nodes."""
+
+    def __init__(self) -> None:
+        self._described: dict[str, SlurmView] = {}
+
+    def all(self) -> Sequence[SlurmView]:
+        return [self._described[name] for name in sorted(self._described)]
+
+    def one(self, name: str) -> SlurmView:
+        if name not in self._described:
+            raise NotFound(f"no such slurm: {name}", where="slurm")
+        return self._described[name]
+
+    async def put(self, who: Principal, name: str, spec: SlurmSpec) -> SlurmView:
+        self._made(name, spec)
+        self._described[name] = SlurmView(name=name, spec=spec, author=who.name, time=1.0)
+        return self._described[name]
+
+    async def delete(self, who: Principal, name: str) -> None:
+        self.one(name)
+        del self._described[name]
+
+    async def files(self, who: Principal, name: str) -> SlurmFiles:
+        return self._made(name, self.one(name).spec)
+
+    async def power(self, who: Principal, name: str, request: SlurmPower) -> SlurmPowered:
+        raise NotFound(f"no such workload: {name}", where="workload")
+
+    def _made(self, name: str, spec: SlurmSpec) -> SlurmFiles:
+        cluster = Cluster(name=name, controllers=spec.controllers, settings=spec.settings, cgroup=spec.cgroup)
+        return SlurmFiles(name=name, nodes=0, files=files(cluster), warnings=())
+
+
 def fake_workload(facade: Any) -> dict[type[Any], Any]:
     """Services by type."""
-    return {WorkloadService: FakeWorkloads(facade)}
+    return {WorkloadService: FakeWorkloads(facade), SlurmService: FakeSlurm()}

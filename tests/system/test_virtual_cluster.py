@@ -35,7 +35,7 @@ PAYLOAD = 60 * 2**20
 
 @pytest.fixture(scope="module")
 def up() -> Iterator[tuple[Cluster, str]]:
-    with virtual_cluster.virtual_cluster("--nodes", "2", "--timeout", "8m") as (cluster, said):
+    with virtual_cluster.virtual_cluster("--no-slurm", "--nodes", "2", "--timeout", "8m") as (cluster, said):
         yield cluster, said.out + said.err
 
 

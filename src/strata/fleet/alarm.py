@@ -25,8 +25,12 @@ AlarmKind = Literal[
     "controller",
     "look-failed",
     "workload-manager",
+    "config-drift",
+    "config-refused",
+    "secret",
     "health-check",
     "health-repair",
+    "rollout",
 ]
 AlarmSeverity = Literal["ok", "warning", "critical"]
 

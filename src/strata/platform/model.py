@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from strata.core.model import Layer, Mutation, Variable, values
+from strata.core.model import LIMITS, Budget, Layer, Mutation, Variable, values
 
 LAYER = Layer(
     variables=(
@@ -97,6 +97,14 @@ LAYER = Layer(
             on_failure="unchanged",
             doc="Does what the health policy has next for the node: restarts its personality, reboots it, or takes its "
             "power away. What follows from that is not its business.",
+        ),
+    ),
+    budgets=(
+        Budget(
+            name="rollouts",
+            destructive_only=True,
+            per=LIMITS,
+            doc="Nodes out of service at once, as the rollouts that are under way allow of their nodes and groups.",
         ),
     ),
     excludes={

@@ -21,11 +21,11 @@ def open_store(url: str) -> Store:
 
         return MemoryStore()
     if kind == "sqlite" and rest:
-        from strata.store.sqlite import SqliteStore
+        from strata.store.sqlite.store import SqliteStore
 
         return SqliteStore(Path(rest))
     if kind == "etcd" and rest.startswith("//"):
-        from strata.store.etcd import EtcdStore
+        from strata.store.etcd.store import EtcdStore
 
         return EtcdStore.from_url(url)
     raise BadRequest(f"is no address of a store; use {FORMS}", where=repr(url)[:200])

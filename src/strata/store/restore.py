@@ -11,7 +11,7 @@ from strata.core.errors import Corrupt, Refused
 from strata.store.dump import check_dump, read_dump
 from strata.store.open import open_store
 from strata.store.protocol import Entry, Store
-from strata.store.sqlite_file import set_aside
+from strata.store.sqlite.file import set_aside
 
 JUMP = 1_000_000
 """How far a restored store's revisions begin above all that is known to have been given. What was written after the

@@ -22,7 +22,7 @@ KINDS = frozenset((
     "node", "desire", "document", "hold", "freeze", "group", "operation", "audit", "credential", "store", "model",
     "status", "metrics", "log-level", "self", "hardware", "bmc", "bmc-credential", "alert", "webhook", "boot",
     "console", "emergency", "exec", "image", "image-content", "personality", "power", "power-policy", "power-queue",
-    "unknown-machine", "workload", "config", "health", "flow",
+    "unknown-machine", "workload", "config", "secret", "health", "flow", "rollout",
 ))  # fmt: skip
 """What the table knows. A room may have a kind of its own; until the table says more, it is the administrators'."""
 
@@ -45,13 +45,13 @@ _LOOK = _rights(
     ("read",),
     "node", "desire", "document", "hold", "freeze", "group", "operation", "model", "status", "metrics", "log-level",
     "self", "hardware", "bmc", "alert", "boot", "image", "personality", "power", "power-policy", "power-queue",
-    "unknown-machine", "workload", "config", "health", "flow",
+    "unknown-machine", "workload", "config", "health", "flow", "rollout",
 )  # fmt: skip
 
 RIGHTS: dict[Role, frozenset[Right]] = {
     "viewer": _LOOK,
     "operator": _LOOK
-    | _rights(("create", "change", "delete"), "desire", "hold", "freeze", "operation")
+    | _rights(("create", "change", "delete"), "desire", "hold", "freeze", "operation", "rollout")
     | _rights(("change",), "bmc", "alert", "power", "power-queue", "image")
     | _rights(("create",), "emergency", "health", "flow")
     # What a command prints is for whoever may run one.
@@ -83,7 +83,8 @@ FLEET_WIDE: frozenset[Right] = (
     | _rights(("change", "delete"), "health", "flow")
     | _rights(("read",), "audit", "credential", "store", "bmc-credential", "webhook", "metrics")
     # A machine that nobody knows is in no group, nor is a job that waits.
-    | _rights(VERBS, "unknown-machine", "power-queue")
+    # Whom secrets are for tells of all groups.
+    | _rights(VERBS, "unknown-machine", "power-queue", "secret")
 )  # fmt: skip
 """Rights that reach beyond any group: a credential with a scope never has them."""
 

@@ -19,10 +19,19 @@ import msgspec
 
 from strata.core.errors import BadRequest, Compacted, NotFound, OutcomeUnknown, StrataError, Unavailable
 from strata.core.urls import refuse_login
-from strata.store import etcd_watch
 from strata.store.dump import DumpWriter
-from strata.store.etcd_http import AlreadyThere, EtcdSettings, Gateway, NotAsked, OutOfRange, Retry, TooBig, Unanswered
-from strata.store.etcd_wire import (
+from strata.store.etcd import watch
+from strata.store.etcd.gateway import (
+    AlreadyThere,
+    EtcdSettings,
+    Gateway,
+    NotAsked,
+    OutOfRange,
+    Retry,
+    TooBig,
+    Unanswered,
+)
+from strata.store.etcd.wire import (
     AlarmReply,
     KeepAlive,
     LeaseReply,
@@ -124,7 +133,7 @@ class EtcdStore:
         try:
             offset = await self._ready()
             start = start or await self.revision() + 1
-            stream = etcd_watch.follow(self._gateway, self._names, prefix, start, offset)
+            stream = watch.follow(self._gateway, self._names, prefix, start, offset)
             async with contextlib.aclosing(stream):
                 async for events in stream:
                     yield events
@@ -259,7 +268,7 @@ class EtcdStore:
                 continue
             except OutOfRange as error:
                 if error.compacted:
-                    oldest = await etcd_watch.compacted_revision(self._gateway, self._names)
+                    oldest = await watch.compacted_revision(self._gateway, self._names)
                     raise compacted(at + offset, oldest + offset) from error
                 raise in_future(at + offset, await self.revision()) from error
             at = at or reply.header.revision

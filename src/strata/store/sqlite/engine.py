@@ -13,7 +13,7 @@ import apsw
 from strata.store.keys import compacted, conflict, end_of, in_future, not_empty
 from strata.store.lease import lease_gone, new_lease_id
 from strata.store.protocol import Delete, Entry, Event, Op, Page, Put
-from strata.store.sqlite_file import SHIFT, bad_row, change_crc, entry_crc, state_crc
+from strata.store.sqlite.file import SHIFT, bad_row, change_crc, entry_crc, state_crc
 
 LAST = (1 << SHIFT) - 1
 _TOP = "\U0010ffff" * 300

@@ -8,8 +8,8 @@ from pathlib import Path
 import apsw
 
 from strata.core.errors import StrataError
-from strata.store import sqlite_engine as engine
-from strata.store.sqlite_file import SHIFT, change_crc, entry_crc
+from strata.store.sqlite import engine
+from strata.store.sqlite.file import SHIFT, change_crc, entry_crc
 
 MOST = 100
 """Findings after which looking on tells nothing new."""

@@ -2,7 +2,7 @@
 
 One thread writes. It takes all transactions that are waiting, does them in one SQLite transaction and syncs once
 (group commit), then answers them all. Reads run in other threads on connections of their own. The event loop never
-waits for the disk. What happens to the file is in ``sqlite_engine``.
+waits for the disk. What happens to the file is in ``engine.py``.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from typing import Any, TypeVar
 import apsw
 
 from strata.core.errors import Corrupt, Refused, StrataError, Unavailable
-from strata.store import sqlite_engine as engine
 from strata.store.dump import write_dump
 from strata.store.feed import Feed
 from strata.store.keys import check_txn
 from strata.store.lease import check_ttl
 from strata.store.protocol import Entry, Event, Op, Page
-from strata.store.sqlite_check import check_file
-from strata.store.sqlite_file import Mark, Presence, checksum_vfs, connect, create_or_check, translated
+from strata.store.sqlite import engine
+from strata.store.sqlite.check import check_file
+from strata.store.sqlite.file import Mark, Presence, checksum_vfs, connect, create_or_check, translated
 
 _T = TypeVar("_T")
 

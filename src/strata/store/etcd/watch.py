@@ -14,8 +14,8 @@ import aiohttp
 import msgspec
 
 from strata.core.errors import StrataError, Unavailable
-from strata.store.etcd_http import Gateway, NotAsked, OutOfRange, Unanswered
-from strata.store.etcd_wire import Names, RangeReply, WatchEvent, WatchLine, WatchResult, unseal
+from strata.store.etcd.gateway import Gateway, NotAsked, OutOfRange, Unanswered
+from strata.store.etcd.wire import Names, RangeReply, WatchEvent, WatchLine, WatchResult, unseal
 from strata.store.keys import compacted
 from strata.store.protocol import Event
 

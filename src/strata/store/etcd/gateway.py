@@ -15,7 +15,7 @@ import aiohttp
 import msgspec
 
 from strata.core.errors import BadRequest, NotFound, OutcomeUnknown, StrataError, Unavailable
-from strata.store.etcd_wire import Failure
+from strata.store.etcd.wire import Failure
 
 _T = TypeVar("_T")
 

@@ -1,0 +1,1 @@
+"""The store of many machines: an etcd cluster, over its JSON gateway."""
