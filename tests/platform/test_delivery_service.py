@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
+from strata.core.driver import Batch, Outcomes
 from strata.core.errors import BadRequest
-from strata.core.model import Model
+from strata.core.model import Model, Mutation
+from strata.core.state import Outcome
 from strata.daemon.settings import Settings
 from strata.fleet.access.principal import LOCAL_ADMIN
 from strata.fleet.alarm import Alarm
@@ -27,6 +29,7 @@ from strata.platform.config.repository import Repository
 from strata.platform.config.service import ConfigService
 from strata.platform.delivery.service import DeliveryService
 from strata.platform.model import LAYER as PLATFORM
+from strata.platform.no_workload import NoWorkload
 from strata.provisioning.agents.hub import Hub
 from strata.provisioning.model import LAYER as PROVISIONING
 from strata.provisioning.personalities.records import Member, Personality
@@ -281,13 +284,28 @@ async def test_drift_is_listed_and_an_alert_until_it_is_over(tmp_path: Path) -> 
         assert not (await found.delivery.drift(LOCAL_ADMIN, "")).items
 
 
-async def test_a_node_of_which_no_configuration_is_wanted_gets_none(tmp_path: Path) -> None:
+async def test_a_node_of_which_no_configuration_is_wanted_gets_none_and_may_have_jobs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    async def act(self: NoWorkload, mutation: Mutation, batch: Batch) -> Outcomes:
+        asked.append(mutation.name)
+        return Outcomes.all(Outcome.DONE, len(batch))
+
+    monkeypatch.setattr(NoWorkload, "act", act)
     async with delivering(tmp_path / "s") as found:
         await found.apply(repository(desire_yaml=DESIRE.replace(", config: current", "").replace('"*"', '"*"')))
         await found.until(lambda: found.site.fact("n00001", "personality") == "active")
         assert await found.agents["n00001"].fetch() == 404
         assert found.told() == dict.fromkeys(found.agents, 0)
-        assert found.site.fact("n00001", "config") == "absent"
+        assert found.site.fact("n00001", "config") == "none"
+        service = found.site.service
+        await service.edits.set_desires(service.registry.select("n00001"), {"workload": "in"}, (), "test")
+        await found.until(lambda: bool(asked))
+        assert asked[0] == "join-workload"
+        kinds = {command["kind"] for command in found.agents["n00001"].took}
+        assert not kinds & {"stop", "configure"}, "nothing is started anew for it"
 
 
 async def test_a_simulated_fleet_of_a_thousand_nodes_converges_to_a_configuration_and_to_the_next(

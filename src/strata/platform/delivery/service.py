@@ -30,6 +30,7 @@ from strata.fleet.registry.registry import Registry
 from strata.platform.delivery.compose import Delivered, composed
 from strata.platform.delivery.records import (
     FIELDS,
+    NONE,
     VARIABLE,
     DriftItem,
     DriftList,
@@ -167,15 +168,22 @@ class DeliveryService:
     # what nodes are told
 
     def word(self, name: str, seen: Seen) -> str:
-        """The fact: the revision that is wanted, where what the node holds is what it should have of that."""
+        """The fact: the revision that is wanted, where what the node holds is what it should have of that. Who lacks
+        what is wanted is not given to jobs; who has nothing, and shall have nothing, is."""
         if not seen.config:
-            return ABSENT
+            return ABSENT if self._is_wanted(name) else NONE
         wanted = self._wanted.get(name)
         if wanted is None:
             return seen.revision or seen.config[7:19]
         if seen.config == wanted.delivered.digest:
             return wanted.revision
         return f"{seen.revision}@{seen.config[7:19]}" if seen.revision == wanted.revision else seen.revision
+
+    def _is_wanted(self, name: str) -> bool:
+        """Whether somebody wants a configuration of the node."""
+        registry = self._fleet.registry
+        index = registry.find(name)
+        return index >= 0 and bool(registry.desires.goals(VARIABLE).codes[index] > 0)
 
     async def ready(self, names: Sequence[str]) -> None:
         """Until it is known what these nodes get."""
