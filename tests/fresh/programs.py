@@ -125,6 +125,7 @@ COMPUTED: dict[str, tuple[str, ...]] = {
     "src/strata/provisioning/images/layers.py::_zstd": ("setpriv", "zstd"),
     "src/strata/provisioning/minos/packages.py::_run": ("apt-cache", "apt-get", "dpkg"),
     "src/strata/provisioning/minos/python.py::_compile": (),  # Python, of a version that the kernel's packages decide
+    "src/strata/slurm_cli/health.py::checked": (),  # what the site puts into its folder of checks
     "src/strata/virtual/qemu/create.py::check_host": ("qemu-system-x86_64",),
     "src/strata/virtual/qemu/machine.py::_start": ("qemu-system-x86_64",),
     "src/strata/virtual/qemu/network.py::_run": ("ip", "nsenter", "sh"),
