@@ -99,9 +99,9 @@ def import_(
     says what has no place here.
 
     \b
-    Examples: strata config import site --system prod
-              strata config import site --warewulf /etc/warewulf/nodes.conf
-              strata config import site --slurm /etc/slurm/slurm.conf
+    Example: strata config import site --system prod
+             strata config import site --warewulf /etc/warewulf/nodes.conf
+             strata config import site --slurm /etc/slurm/slurm.conf
     """
     from strata.platform.config.importing import write
 
