@@ -95,8 +95,8 @@ def import_(
     """Write what is there already into DIRECTORY, as a repository.
 
     Of the running service: nodes, groups, desire documents and personalities; not overlays, and not what was set on
-    nodes themselves ('strata node set'). Applied as it is, it changes nothing of those. Of another tool's files: nodes and groups; IMPORTED.md
-    says what has no place here.
+    nodes themselves ('strata node set'). Applied as it is, it changes nothing of those. Of another tool's files: nodes
+    and groups; IMPORTED.md says what has no place here.
 
     \b
     Example: strata config import site --system prod
