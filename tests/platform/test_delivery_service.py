@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from strata.cli import main
 from strata.core.driver import Batch, Outcomes
 from strata.core.errors import BadRequest
 from strata.core.model import Model, Mutation
@@ -25,6 +26,7 @@ from strata.fleet.groups.records import GroupSpec
 from strata.fleet.nodes.records import NodeSpec
 from strata.fleet.settings import LeadershipSettings
 from strata.hardware.model import LAYER as HARDWARE
+from strata.platform.config.records import ConfigPlan
 from strata.platform.config.repository import Repository
 from strata.platform.config.service import ConfigService
 from strata.platform.delivery.service import DeliveryService
@@ -120,7 +122,12 @@ class Delivering:
             task.cancel()
         await asyncio.gather(*self._running.values(), return_exceptions=True)
 
-    async def apply(self, files: Mapping[str, str], commit: str = "") -> str:
+    async def plan(self, files: Mapping[str, str]) -> ConfigPlan:
+        """What applying a repository would do."""
+        found = Repository({path: text.encode() for path, text in files.items()}).configuration()
+        return await self.config.plan(LOCAL_ADMIN, found)
+
+    async def apply(self, files: Mapping[str, str]) -> str:
         """Apply a repository; the revision."""
         found = Repository({path: text.encode() for path, text in files.items()}).configuration()
         await self.config.apply(LOCAL_ADMIN, found)
@@ -196,6 +203,7 @@ async def test_nodes_converge_to_what_the_repository_says_and_only_those_that_it
         assert found.told() == dict.fromkeys(found.agents, 1)
 
         one = 'kind: overlay\nname: one\nselect: n00003\nfiles: [{path: /etc/motd, content: "special\\n"}]\n'
+        assert (await found.plan(repository(one_yaml=one))).totals == {"configure": 1}
         second = await found.apply(repository(one_yaml=one))
         assert second != first
         await found.until_facts(second)
@@ -266,7 +274,9 @@ async def test_a_label_that_goes_later_leaves_its_node_what_it_has_and_the_other
         assert [alarm.severity for alarm in found.alarms if alarm.kind == "config-refused"] == ["warning", "ok"]
 
 
-async def test_drift_is_listed_and_an_alert_until_it_is_over(tmp_path: Path) -> None:
+async def test_drift_is_listed_and_an_alert_until_it_is_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     async with delivering(tmp_path / "s") as found:
         await found.until_facts(await found.apply(repository()))
         agent = found.agents["n00002"]
@@ -279,6 +289,13 @@ async def test_drift_is_listed_and_an_alert_until_it_is_over(tmp_path: Path) -> 
             ("n00002", "/etc/static.conf", True),
         ]
         assert found.alarms[-1].message == "a: file /etc/motd: has another content"
+        url = f"unix:{found.site.admin}"
+        assert await asyncio.to_thread(main.run, ["--url", url, "config", "drift", "n00002", "--json"]) == 0
+        said = json.loads(capsys.readouterr().out)
+        assert [(one["where"], one["corrected"]) for one in said] == [("/etc/motd", False), ("/etc/static.conf", True)]
+        words = ["--url", url, "config", "render", "n00002", "--applied", "--file", "/etc/motd"]
+        assert await asyncio.to_thread(main.run, words) == 0
+        assert capsys.readouterr().out == "hello from n00002\n"
         agent.config = {**agent.config, "drift": []}
         await found.until(lambda: found.alarms[-1].severity == "ok")
         assert not (await found.delivery.drift(LOCAL_ADMIN, "")).items

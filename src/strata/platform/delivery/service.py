@@ -142,10 +142,12 @@ class DeliveryService:
             )
         return found
 
-    async def trial(self, overlays: Overlays, registry: Registry, about: str) -> None:
-        """Render for all nodes of a registry; ``BadRequest`` names the template and its line, or the overlay."""
-        if overlays:
-            await composed(registry, overlays, np.flatnonzero(registry.alive), about)
+    async def trial(self, overlays: Overlays, registry: Registry, about: str) -> frozenset[str]:
+        """Render for all nodes of a registry; ``BadRequest`` names the template and its line, or the overlay. The nodes
+        for which it comes to what is wanted of them now."""
+        made = await composed(registry, overlays, np.flatnonzero(registry.alive), about)
+        now = self._wanted
+        return frozenset(name for name, one in made.items() if name in now and now[name].delivered.digest == one.digest)
 
     async def keep(self, who: str, overlays: Overlays, commit: str) -> str:
         """Put a revision there, before anybody can want it; its name."""
