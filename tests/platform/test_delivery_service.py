@@ -19,6 +19,7 @@ from strata.daemon.settings import Settings
 from strata.fleet.access.principal import LOCAL_ADMIN
 from strata.fleet.alarm import Alarm
 from strata.fleet.controller.controller import Controller
+from strata.fleet.groups.records import GroupSpec
 from strata.fleet.nodes.records import NodeSpec
 from strata.fleet.settings import LeadershipSettings
 from strata.hardware.model import LAYER as HARDWARE
@@ -243,22 +244,22 @@ async def test_what_cannot_be_rendered_is_refused_with_its_line_and_the_last_goo
         assert found.agents["n00001"].files["/etc/motd"] == "none\n"
 
 
-async def test_a_label_that_goes_later_leaves_the_nodes_what_they_have_and_is_told(tmp_path: Path) -> None:
-    async with delivering(tmp_path / "s", nodes=1) as found:
-        nodes = "kind: nodes\nnodes: [{name: n00001, labels: {rack: r1}}]\n"
-        text = {
-            "files__motd_j2": "{{ node.labels.rack }}\n",
-            "nodes_yaml": nodes,
-            "groups_yaml": "kind: group\nname: a\n",
-        }
-        revision = await found.apply(repository(**text))
+async def test_a_label_that_goes_later_leaves_its_node_what_it_has_and_the_others_go_on(tmp_path: Path) -> None:
+    async with delivering(tmp_path / "s") as found:
+        nodes = "kind: nodes\nlabels: {rack: r1}\nnodes: n0000[1-3]\n"
+        revision = await found.apply(repository(files__motd_j2="{{ node.labels.rack }}\n", nodes_yaml=nodes))
         await found.until_facts(revision)
         await found.describe("n00001", labels={})
         await found.until(lambda: any(alarm.kind == "config-refused" for alarm in found.alarms))
-        assert "files/motd.j2, line 1" in found.alarms[-1].message
+        assert "files/motd.j2, line 1" in found.alarms[-1].message and "n00001" in found.alarms[-1].message
+        group = await found.site.service.put_group(LOCAL_ADMIN, "more", GroupSpec(members="n0000[1-3]"), None)
+        assert group.count == 3  # all are rendered for anew, as groups are among what templates can ask for
+        await found.describe("n00002", labels={"rack": "r2"})
+        await found.until(lambda: found.agents["n00002"].files["/etc/motd"] == "r2\n")
+        assert found.agents["n00001"].files["/etc/motd"] == "r1\n"
         assert found.site.fact("n00001", "config") == revision
-        await found.describe("n00001", labels={"rack": "r2"})
-        await found.until(lambda: found.agents["n00001"].files["/etc/motd"] == "r2\n")
+        await found.describe("n00001", labels={"rack": "r3"})
+        await found.until(lambda: found.agents["n00001"].files["/etc/motd"] == "r3\n")
         assert [alarm.severity for alarm in found.alarms if alarm.kind == "config-refused"] == ["warning", "ok"]
 
 
