@@ -105,7 +105,7 @@ async def _roll(given: argparse.Namespace) -> Figures:
         "ready": view.counts.ready,
         "failed": view.counts.failed,
         "kills": given.kills,
-        "cpu_seconds": gauge.seconds,
+        "real_seconds": gauge.seconds,
         "peak_rss_mb": own_peak_mb(),
         "seed": given.seed,
     }

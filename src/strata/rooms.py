@@ -45,6 +45,7 @@ ROOMS = (
     "power.simulation",
     "platform.workload",
     "platform.slurm",
+    "platform.basil",
     "platform.config",
     "platform.delivery",
     "platform.ansible",

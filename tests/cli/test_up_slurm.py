@@ -15,7 +15,7 @@ from strata.cli.up import background as bg
 from strata.cli.up import site as up_site
 from strata.cli.up import slurm as up_slurm
 from strata.cli.up import virtual as up_virtual
-from strata.core.errors import Conflict
+from strata.core.errors import Conflict, Unavailable
 from strata.core.host import process as ps
 from strata.virtual.qemu.description import Description, Options, describe, extended
 
@@ -139,3 +139,44 @@ def test_stop_ends_the_daemons_of_slurm_after_the_service(run: Run, short_dir: P
     words = zip(("the service", "slurmctld", "munged"), pids, strict=True)
     assert said[:3] == [f"stopped {what} (pid {pid})" for what, pid in words]
     assert not any(process.alive for process in started.values())
+
+
+class Commands:
+    """Slurm's commands, as a cluster would answer them: ``looks`` one after the other, the last again and again."""
+
+    def __init__(self, *looks: str) -> None:
+        self._looks = list(looks)
+        self.jobs: list[tuple[str, ...]] = []
+
+    def run(self, directory: Path, chassis: Description, *command: str) -> str:
+        if command[0] == "sinfo":
+            look = self._looks.pop(0) if len(self._looks) > 1 else self._looks[0]
+            return "".join(f"n000{at} {state}\n" for at, state in enumerate(look.split(), 1))
+        self.jobs.append(command)
+        return "n0002\nn0001\n"
+
+
+@pytest.mark.parametrize(
+    ("looks", "said"),
+    [
+        (("unknown* idle", "idle* idle", "idle completing", "idle idle"), "srun -N2 hostname: n0001 n0002"),
+        (("idle idle drained*",), "srun -N2 hostname: n0001 n0002"),
+        (("idle allocated",), ""),
+        (("drained drained*",), ""),
+    ],
+)
+def test_a_job_is_run_where_it_disturbs_nobody(
+    looks: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands = Commands(*looks)
+    monkeypatch.setattr(up_slurm, "run", commands.run)
+    monkeypatch.setattr(up_slurm, "_POLL", 0.0)
+    names = ["n0001", "n0002", "n0003"]
+    assert up_slurm.prove(tmp_path, chassis(tmp_path), names, 60.0) == said
+    assert [command[:2] for command in commands.jobs] == ([("srun", "-N2")] if said else [])
+
+
+def test_nodes_that_do_not_become_idle_are_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(up_slurm, "run", Commands("idle down*").run)
+    with pytest.raises(Unavailable, match=r"n0002 is down\*"):
+        up_slurm.prove(tmp_path, chassis(tmp_path), ["n0001", "n0002"], 0.0)

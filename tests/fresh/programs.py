@@ -95,6 +95,7 @@ _IMAGES = ("buildah", "mmdebstrap", "nice", "setpriv", "unshare", "unsquashfs")
 COMPUTED: dict[str, tuple[str, ...]] = {
     "bench/boot_dhcp.py::_rate": ("ip", "perfdhcp"),
     "bench/measure.py::child": ("etcd", "ip", "kea-dhcp4", "nginx", "qemu-system-x86_64"),
+    "src/strata/agent/delivery/live.py::inside": (),  # crun's command line: what is started is in the member's image
     "src/strata/agent/host/execs.py::run_exec": (),  # what users run on their nodes
     "src/strata/agent/images/mounts.py::run_tool": ("mount", "umount"),
     "src/strata/agent/personality/container.py::_quietly": ("crun",),
@@ -124,6 +125,7 @@ COMPUTED: dict[str, tuple[str, ...]] = {
     "src/strata/provisioning/images/layers.py::_zstd": ("setpriv", "zstd"),
     "src/strata/provisioning/minos/packages.py::_run": ("apt-cache", "apt-get", "dpkg"),
     "src/strata/provisioning/minos/python.py::_compile": (),  # Python, of a version that the kernel's packages decide
+    "src/strata/slurm_cli/health.py::checked": (),  # what the site puts into its folder of checks
     "src/strata/virtual/qemu/create.py::check_host": ("qemu-system-x86_64",),
     "src/strata/virtual/qemu/machine.py::_start": ("qemu-system-x86_64",),
     "src/strata/virtual/qemu/network.py::_run": ("ip", "nsenter", "sh"),

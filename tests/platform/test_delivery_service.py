@@ -13,12 +13,15 @@ from typing import Any
 
 import pytest
 
+from strata.core.driver import Batch, Outcomes
 from strata.core.errors import BadRequest
-from strata.core.model import Model
+from strata.core.model import Model, Mutation
+from strata.core.state import Outcome
 from strata.daemon.settings import Settings
 from strata.fleet.access.principal import LOCAL_ADMIN
 from strata.fleet.alarm import Alarm
 from strata.fleet.controller.controller import Controller
+from strata.fleet.groups.records import GroupSpec
 from strata.fleet.nodes.records import NodeSpec
 from strata.fleet.settings import LeadershipSettings
 from strata.hardware.model import LAYER as HARDWARE
@@ -26,6 +29,7 @@ from strata.platform.config.repository import Repository
 from strata.platform.config.service import ConfigService
 from strata.platform.delivery.service import DeliveryService
 from strata.platform.model import LAYER as PLATFORM
+from strata.platform.no_workload import NoWorkload
 from strata.provisioning.agents.hub import Hub
 from strata.provisioning.model import LAYER as PROVISIONING
 from strata.provisioning.personalities.records import Member, Personality
@@ -243,22 +247,22 @@ async def test_what_cannot_be_rendered_is_refused_with_its_line_and_the_last_goo
         assert found.agents["n00001"].files["/etc/motd"] == "none\n"
 
 
-async def test_a_label_that_goes_later_leaves_the_nodes_what_they_have_and_is_told(tmp_path: Path) -> None:
-    async with delivering(tmp_path / "s", nodes=1) as found:
-        nodes = "kind: nodes\nnodes: [{name: n00001, labels: {rack: r1}}]\n"
-        text = {
-            "files__motd_j2": "{{ node.labels.rack }}\n",
-            "nodes_yaml": nodes,
-            "groups_yaml": "kind: group\nname: a\n",
-        }
-        revision = await found.apply(repository(**text))
+async def test_a_label_that_goes_later_leaves_its_node_what_it_has_and_the_others_go_on(tmp_path: Path) -> None:
+    async with delivering(tmp_path / "s") as found:
+        nodes = "kind: nodes\nlabels: {rack: r1}\nnodes: n0000[1-3]\n"
+        revision = await found.apply(repository(files__motd_j2="{{ node.labels.rack }}\n", nodes_yaml=nodes))
         await found.until_facts(revision)
         await found.describe("n00001", labels={})
         await found.until(lambda: any(alarm.kind == "config-refused" for alarm in found.alarms))
-        assert "files/motd.j2, line 1" in found.alarms[-1].message
+        assert "files/motd.j2, line 1" in found.alarms[-1].message and "n00001" in found.alarms[-1].message
+        group = await found.site.service.put_group(LOCAL_ADMIN, "more", GroupSpec(members="n0000[1-3]"), None)
+        assert group.count == 3  # all are rendered for anew, as groups are among what templates can ask for
+        await found.describe("n00002", labels={"rack": "r2"})
+        await found.until(lambda: found.agents["n00002"].files["/etc/motd"] == "r2\n")
+        assert found.agents["n00001"].files["/etc/motd"] == "r1\n"
         assert found.site.fact("n00001", "config") == revision
-        await found.describe("n00001", labels={"rack": "r2"})
-        await found.until(lambda: found.agents["n00001"].files["/etc/motd"] == "r2\n")
+        await found.describe("n00001", labels={"rack": "r3"})
+        await found.until(lambda: found.agents["n00001"].files["/etc/motd"] == "r3\n")
         assert [alarm.severity for alarm in found.alarms if alarm.kind == "config-refused"] == ["warning", "ok"]
 
 
@@ -280,13 +284,28 @@ async def test_drift_is_listed_and_an_alert_until_it_is_over(tmp_path: Path) -> 
         assert not (await found.delivery.drift(LOCAL_ADMIN, "")).items
 
 
-async def test_a_node_of_which_no_configuration_is_wanted_gets_none(tmp_path: Path) -> None:
+async def test_a_node_of_which_no_configuration_is_wanted_gets_none_and_may_have_jobs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    async def act(self: NoWorkload, mutation: Mutation, batch: Batch) -> Outcomes:
+        asked.append(mutation.name)
+        return Outcomes.all(Outcome.DONE, len(batch))
+
+    monkeypatch.setattr(NoWorkload, "act", act)
     async with delivering(tmp_path / "s") as found:
         await found.apply(repository(desire_yaml=DESIRE.replace(", config: current", "").replace('"*"', '"*"')))
         await found.until(lambda: found.site.fact("n00001", "personality") == "active")
         assert await found.agents["n00001"].fetch() == 404
         assert found.told() == dict.fromkeys(found.agents, 0)
-        assert found.site.fact("n00001", "config") == "absent"
+        assert found.site.fact("n00001", "config") == "none"
+        service = found.site.service
+        await service.edits.set_desires(service.registry.select("n00001"), {"workload": "in"}, (), "test")
+        await found.until(lambda: bool(asked))
+        assert asked[0] == "join-workload"
+        kinds = {command["kind"] for command in found.agents["n00001"].took}
+        assert not kinds & {"stop", "configure"}, "nothing is started anew for it"
 
 
 async def test_a_simulated_fleet_of_a_thousand_nodes_converges_to_a_configuration_and_to_the_next(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -18,6 +20,7 @@ from strata.fleet.access.sealing import Seal
 from strata.fleet.alarm import Alarm
 from strata.fleet.groups.records import GroupSpec, MemberChange
 from strata.fleet.groups.service import GroupService
+from strata.fleet.peers.leaders import LeaderClient
 from strata.platform.config.explain import explain
 from strata.platform.config.reading import read_repository
 from strata.platform.config.service import ConfigService
@@ -40,12 +43,33 @@ from support.site_repository import SiteRepository
 KEY = bytes(range(32))
 
 
+class Elsewhere:
+    """Other controllers: what each was told by its agents, or why it is away."""
+
+    def __init__(self) -> None:
+        self.told: dict[str, dict[str, str] | Unavailable] = {}
+        self.peers = SimpleNamespace(others=lambda: list(self.told))
+
+    async def ask(self, peer: str, route: str, question: str, kind: object) -> dict[str, str]:
+        assert (route, question) == (ROUTE, "munge")
+        answer = self.told[peer]
+        if isinstance(answer, Unavailable):
+            raise answer
+        return answer
+
+
 @pytest.fixture
-async def fleet(tmp_path: Path) -> AsyncIterator[OpenFleet]:
+def elsewhere() -> Elsewhere:
+    return Elsewhere()
+
+
+@pytest.fixture
+async def fleet(tmp_path: Path, elsewhere: Elsewhere) -> AsyncIterator[OpenFleet]:
     hub = Hub()
     door = AgentDoor(hub=hub, identity=None, unknown=None, inventoried=None, logged=None)  # type: ignore[arg-type]
     nodes = [Node(name=f"n{number}", uid=number) for number in (1, 2, 3)]
-    async with platform_fleet(tmp_path, nodes, SecretService, put=(Seal([KEY]), hub, door)) as found:
+    put, fakes = (Seal([KEY]), hub, door), {LeaderClient: elsewhere}
+    async with platform_fleet(tmp_path, nodes, SecretService, put=put, fakes=fakes) as found:
         await found.of(GroupService).put_group(LOCAL_ADMIN, "gpu", GroupSpec(members="n[1-2]"), None)
         await found.of(SecretService).init(LOCAL_ADMIN, another=False)
         yield found
@@ -167,6 +191,18 @@ async def test_rotation_tells_nodes_to_ask_and_tracks_who_has_the_new_value(flee
     assert (status.version, status.older) == (1, "n1"), "one of the same name is another secret"
 
 
+async def test_nodes_of_other_controllers_count_and_those_of_one_that_is_away_are_away(
+    fleet: OpenFleet, elsewhere: Elsewhere
+) -> None:
+    await put(fleet, "munge", b"one", select="n[1-3]")
+    stamp = (await asked(fleet, "n1"))["secrets"]["munge"]["stamp"]
+    await report(fleet, "n1", {"munge": stamp})
+    elsewhere.told = {"c2": {"n2": stamp}, "c3": Unavailable("is away")}
+    status = await fleet.of(SecretService).status(LOCAL_ADMIN, "munge")
+    assert (status.current, status.away) == ("n[1-2]", "n3")
+    await fleet.of(SecretService).delete(LOCAL_ADMIN, "munge")
+
+
 async def test_what_is_kept_written_and_shown_holds_no_value(fleet: OpenFleet) -> None:
     await put(fleet, "munge", b"CANARY-in-the-service")
     assert values(await asked(fleet, "n1"))
@@ -253,6 +289,11 @@ def test_a_vault_is_read_and_what_is_wrong_with_it_is_said_without_its_token(
         assert vault.token not in str(error.value)
 
     fails(client, "sealed", "sealed")
+    asked = len(vault.asked)
+    fails(client, "good", "sealed")
+    assert len(vault.asked) == asked, "it is left alone for a while"
+    monkeypatch.setattr(vaults, "AWAY", 0.0)
+    client = Vault(settings(vault, tmp_path))
     fails(client, "forbidden", "refuses")
     fails(client, "elsewhere", "no sense")
     fails(client, "rubbish", "no sense")
@@ -287,8 +328,9 @@ def test_a_vault_over_a_network_in_clear_is_refused() -> None:
 
 
 async def test_nodes_keep_what_they_have_while_the_vault_is_sealed_and_a_person_is_told(
-    fleet: OpenFleet, vault: FakeVault, tmp_path: Path
+    fleet: OpenFleet, vault: FakeVault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(vaults, "AWAY", 0.0)
     service = fleet.of(SecretService)
     alarms: list[Alarm] = []
     fleet.alarms.append(alarms.append)
@@ -308,6 +350,13 @@ async def test_nodes_keep_what_they_have_while_the_vault_is_sealed_and_a_person_
     await until(lambda: any(alarm.severity == "warning" for alarm in alarms))
     assert "sealed" in alarms[-1].message and "sealed" in (await service.one(LOCAL_ADMIN, "munge")).trouble
 
+    before = len(vault.asked)
+    answers = await asyncio.gather(*(asked(fleet, node) for node in ("n1", "n2") * 50))
+    assert all(answer["keep"] == ["munge"] for answer in answers)
+    assert len(vault.asked) - before < 10, "nodes do not wait for it one after another"
+
     vault.behaviour = "good"
     vault.put("hpc/munge", key="two")
+    await service._delivery._round()
     assert values(await asked(fleet, "n2")) == {"munge": b"two"}
+    assert alarms[-1].severity == "ok"

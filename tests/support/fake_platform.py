@@ -90,7 +90,7 @@ class FakeSecrets:
         if spec.age:
             raise BadRequest("was encrypted for somebody else, or is damaged", where=name)
         self._kept[name] = r.SecretView.of(
-            spec, name=name, nodes=0, source="vault", version=1, changed=1.0, author=who.name
+            spec, name=name, nodes=0, source="vault", version=1, changed=1.0, author=who.name, trouble=""
         )
         return self._kept[name]
 

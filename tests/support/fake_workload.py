@@ -7,6 +7,8 @@ from typing import Any
 
 from strata.core.errors import BadRequest, NotFound
 from strata.fleet.access.principal import Principal
+from strata.platform.basil.records import BasilInventory
+from strata.platform.basil.service import BasilService
 from strata.platform.slurm.records import SlurmFiles, SlurmPower, SlurmPowered, SlurmSpec, SlurmView
 from strata.platform.slurm.service import SlurmService
 from strata.platform.workload.cluster import called
@@ -87,6 +89,13 @@ class FakeSlurm:
         return SlurmFiles(name=name, nodes=0, files=files(cluster), warnings=())
 
 
+class FakeBasil:
+    """Stands in for ``BasilService``: a machine without NIDs."""
+
+    async def inventory(self, who: Principal) -> BasilInventory:
+        return BasilInventory(time=1.0, items=())
+
+
 def fake_workload(facade: Any) -> dict[type[Any], Any]:
     """Services by type."""
-    return {WorkloadService: FakeWorkloads(facade), SlurmService: FakeSlurm()}
+    return {WorkloadService: FakeWorkloads(facade), SlurmService: FakeSlurm(), BasilService: FakeBasil()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,14 @@ from support.rooms import OpenFleet
 
 @asynccontextmanager
 async def platform_fleet(
-    directory: Path, nodes: Sequence[Node], *rooms: Callable[[OpenFleet], Any], put: Sequence[Any] = ()
+    directory: Path,
+    nodes: Sequence[Node],
+    *rooms: Callable[[OpenFleet], Any],
+    put: Sequence[Any] = (),
+    fakes: Mapping[type[Any], Any] | None = None,
 ) -> AsyncIterator[OpenFleet]:
-    """``rooms``: what makes services, each put and started. ``put``: what they find there."""
+    """``rooms``: what makes services, each put and started. ``put``: what they find there; ``fakes``: the same, by the
+    type that each stands in for."""
     settings = Settings(state_dir=directory / "state", controller_id="c1")
     settings.state_dir.mkdir()
     store = MemoryStore()
@@ -43,6 +48,8 @@ async def platform_fleet(
     fleet.parts.push_async_callback(store.close)
     for one in put:
         fleet.put(one)
+    for kind, fake in (fakes or {}).items():
+        fleet.put(fake, kind)
     try:
         for room in (ConfigService, *rooms):
             await fleet.keep(fleet.put(room(fleet)))

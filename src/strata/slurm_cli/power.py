@@ -79,13 +79,18 @@ def settings() -> dict[str, str]:
     return {key: str(value) for key, value in given.items()}
 
 
+def place_of(chosen: dict[str, str]) -> dict[str, str]:
+    """Where the service is, as the wire wants it."""
+    place = {"os_service_url": chosen["url"], "os_cacert": chosen.get("ca", "")}
+    return {key: value for key, value in place.items() if value}
+
+
 def _tell(action: str, nodes: str, chosen: dict[str, str]) -> tuple[str, list[dict[str, str]]]:
     """The nodes for which it is wanted now, and those for which it was refused, once the service says something."""
-    place = {"os_service_url": chosen["url"], "os_cacert": chosen.get("ca", "")}
-    place = {key: value for key, value in place.items() if value}
+    place = place_of(chosen)
     body = json.dumps({"action": action, "nodes": nodes}).encode()
     resource = f"/v1/slurm/{chosen.get('workload', 'slurm')}/power"
-    token = _token(chosen.get("token_file", ""))
+    token = token_of(chosen.get("token_file", ""))
     end = time.monotonic() + float(chosen.get("patience", PATIENCE))
     pause = _FIRST_PAUSE
     while True:
@@ -119,7 +124,7 @@ def _detail(status: int, answer: bytes) -> str:
         return f"the service says {status}"
 
 
-def _token(path: str) -> str:
+def token_of(path: str) -> str:
     """The token in a file that only we can read; none for a local socket."""
     if not path:
         return ""

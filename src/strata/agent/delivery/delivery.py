@@ -191,21 +191,21 @@ class Delivery:
 
     def _settle_member(self, overlay: Overlay, member: Supervisor) -> None:
         given = self._given[member.member.identifier]
-        run = live.runner(member.exec_command)
+        inside = live.runner(member.exec_command)
         if member.member.init:
             there = live.mounts_of(self._paths, member.pid)
             for entry in overlay.of("mounts", member.member.name):
                 if live.mount_differs(entry, there):
-                    live.set_mount(run, entry)
+                    live.set_mount(inside, entry)
             services = overlay.of("services", member.member.name)
             if services and given["files"]:
-                live.must(run, ["systemctl", "daemon-reload"])  # units may be among the files
-            differ = live.services_differ(run, services)
+                live.must(inside, ["systemctl", "daemon-reload"])  # units may be among the files
+            differ = live.services_differ(inside, services)
             for entry in services:
                 if str(entry["name"]) in differ:
-                    live.set_service(run, entry)
+                    live.set_service(inside, entry)
         while given["due"]:
-            live.must(run, given["due"][0])
+            live.must(inside, given["due"][0])
             del given["due"][0]
             self._keep()
 
@@ -248,7 +248,7 @@ class Delivery:
         self, found: dict[tuple[str, str, str], dict[str, Any]], overlay: Overlay, member: Supervisor
     ) -> None:
         name, identifier = member.member.name, member.member.identifier
-        run = live.runner(member.exec_command)
+        inside = live.runner(member.exec_command)
         with Beneath(member.root) as below:
             accounts = Accounts(below, overlay.of("users", name), overlay.of("groups", name))
             policies = {
@@ -261,18 +261,18 @@ class Delivery:
                 self._judge(found, name, what, {**entry, "name": which}, how, partial(self._mend_accounts, member))
             for entry in overlay.of("files", name):
                 how = self._file_drift(below, identifier, entry)
-                self._judge(found, name, "file", entry, how, partial(self._mend_file, member, entry, run))
+                self._judge(found, name, "file", entry, how, partial(self._mend_file, member, entry, inside))
         if not member.member.init:
             return
         there = live.mounts_of(self._paths, member.pid)
         for entry in overlay.of("mounts", name):
             how = live.mount_differs(entry, there)
-            self._judge(found, name, "mount", entry, how, partial(live.set_mount, run, entry))
+            self._judge(found, name, "mount", entry, how, partial(live.set_mount, inside, entry))
         services = overlay.of("services", name)
-        differ = live.services_differ(run, services)
+        differ = live.services_differ(inside, services)
         for entry in services:
             how = differ.get(str(entry["name"]), "")
-            self._judge(found, name, "service", entry, how, partial(live.set_service, run, entry))
+            self._judge(found, name, "service", entry, how, partial(live.set_service, inside, entry))
 
     def _judge(
         self,
@@ -303,7 +303,7 @@ class Delivery:
                 told["how"] = f"{how}; it cannot be put right: {error}"[:1000]
         found[member, what, where] = told
 
-    def _mend_file(self, member: Supervisor, entry: dict[str, Any], run: live.Run) -> None:
+    def _mend_file(self, member: Supervisor, entry: dict[str, Any], inside: live.Run) -> None:
         overlay = self._overlay
         assert overlay is not None
         with Beneath(member.root) as below:
@@ -314,7 +314,7 @@ class Delivery:
             below.stage(str(entry["path"]), overlay.content(entry), own["mode"], own["uid"], own["gid"])
             below.commit()
         if entry["reload"]:
-            live.must(run, [str(word) for word in entry["reload"]])
+            live.must(inside, [str(word) for word in entry["reload"]])
 
     def _mend_accounts(self, member: Supervisor) -> None:
         overlay = self._overlay

@@ -25,7 +25,7 @@ WITHIN = 60.0
 def runner(command: Callable[[list[str]], tuple[list[str], Callable[[], None]]]) -> Run:
     """Runs commands in a member; one that takes too long is ended."""
 
-    def run(argv: list[str]) -> tuple[int, str]:
+    def inside(argv: list[str]) -> tuple[int, str]:
         words, end = command(argv)
         try:
             done = subprocess.run(
@@ -38,12 +38,12 @@ def runner(command: Callable[[list[str]], tuple[list[str], Callable[[], None]]])
             return 127, str(error)
         return done.returncode, done.stdout[-2000:].decode("utf-8", "replace").strip()
 
-    return run
+    return inside
 
 
-def must(run: Run, argv: list[str]) -> str:
+def must(inside: Run, argv: list[str]) -> str:
     """Run it; CommandFailed says what it said where it fails."""
-    status, said = run(argv)
+    status, said = inside(argv)
     if status:
         raise CommandFailed(f"{' '.join(argv)[:200]}: {said[-300:] or f'exit status {status}'}")
     return said
@@ -77,13 +77,13 @@ def set_sysctl(paths: Paths, entry: dict[str, Any]) -> None:
 # services
 
 
-def services_differ(run: Run, entries: list[dict[str, Any]]) -> dict[str, str]:
+def services_differ(inside: Run, entries: list[dict[str, Any]]) -> dict[str, str]:
     """Name of a service → how it is not what it should be. One question for all of them."""
     if not entries:
         return {}
     names = [str(entry["name"]) for entry in entries]
     fields = "Id,ActiveState,UnitFileState,LoadState"
-    _, said = run(["systemctl", "show", f"--property={fields}", "--", *names])
+    _, said = inside(["systemctl", "show", f"--property={fields}", "--", *names])
     blocks = [dict(line.split("=", 1) for line in block.splitlines() if "=" in line) for block in said.split("\n\n")]
     found = {}
     for at, entry in enumerate(entries):
@@ -105,13 +105,13 @@ def _service_differs(entry: dict[str, Any], told: dict[str, str]) -> str:
     return ", ".join(words)
 
 
-def set_service(run: Run, entry: dict[str, Any]) -> None:
+def set_service(inside: Run, entry: dict[str, Any]) -> None:
     """Have the member's init start, stop, enable or disable it."""
     name = str(entry["name"])
     if entry["enabled"] is not None:
-        must(run, ["systemctl", "enable" if entry["enabled"] else "disable", "--", name])
+        must(inside, ["systemctl", "enable" if entry["enabled"] else "disable", "--", name])
     if entry["running"] is not None:
-        must(run, ["systemctl", "start" if entry["running"] else "stop", "--", name])
+        must(inside, ["systemctl", "start" if entry["running"] else "stop", "--", name])
 
 
 # mounts
@@ -136,11 +136,11 @@ def mount_differs(entry: dict[str, Any], there: dict[str, str]) -> str:
     return "" if "bind" in str(entry["options"]).split(",") or source == str(entry["source"]) else f"is {source[:200]}"
 
 
-def set_mount(run: Run, entry: dict[str, Any]) -> None:
+def set_mount(inside: Run, entry: dict[str, Any]) -> None:
     """Mount it in a member."""
     options = ["-o", str(entry["options"])] if entry["options"] else []
-    must(run, ["mkdir", "-p", "--", str(entry["target"])])
-    must(run, ["mount", "-t", str(entry["type"]), *options, "--", str(entry["source"]), str(entry["target"])])
+    must(inside, ["mkdir", "-p", "--", str(entry["target"])])
+    must(inside, ["mount", "-t", str(entry["type"]), *options, "--", str(entry["source"]), str(entry["target"])])
 
 
 def _unescaped(text: str) -> str:

@@ -126,7 +126,7 @@ def up(
             client = up_virtual.bring_up(session, directory, nodes=nodes, uefi=uefi, with_slurm=slurm)
             wanted = True
             found = up_virtual.follow(session, client, directory, began=began, timeout=timeout)
-            job = up_virtual.prove(session, directory, found, max(60.0, timeout - (time.time() - began)))
+            job = up_virtual.prove(session, client, directory, found, max(60.0, timeout - (time.time() - began)))
             extra, suggestions = [*up_virtual.where(directory), *job], up_virtual.suggestions(directory)
         else:
             client = _simulated(

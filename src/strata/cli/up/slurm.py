@@ -2,7 +2,7 @@
 
 All of it is root's and lies in the state directory. There are two configurations: nodes, and commands in their network,
 know slurmctld by its address there; the service runs its commands outside, as at a site, and comes over the cable
-between the two. Nodes get theirs from slurmctld, and the key that all share with their personality.
+between the two. Nodes get theirs from slurmctld, and the key that all share as a secret of Strata's.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from strata.cli.up import background as bg
 from strata.cli.up import image
-from strata.core.errors import Unavailable
+from strata.core.errors import NotFound, Unavailable
 from strata.core.host import process as ps
 from strata.virtual.qemu import network
 
@@ -36,6 +36,8 @@ INSIDE = "inside"
 MUNGED, SLURMCTLD = "munged.json", "slurmctld.json"
 """Files in the state directory: which processes they are."""
 KEY, SOCKET, JOBS = "munge.key", "munge.socket", "jobs.log"
+SECRET = "munge"
+"""What the key is called among the secrets of the nodes."""
 SET = NAME = "slurm"
 """The personality that nodes run, and what the workload manager is called."""
 PARTITION = "all"
@@ -93,10 +95,26 @@ def connect(client: Client, directory: Path) -> None:
     client.request("PUT", f"/v1/workloads/{NAME}", body=spec)
 
 
+def give_key(client: Client, directory: Path, group: str) -> None:
+    """Give the nodes of a group the key that they share with slurmctld, unless they are given one: encrypted here."""
+    from strata.platform.secrets.age import encrypt
+
+    try:
+        client.get(f"/v1/secrets/{SECRET}")
+        return
+    except NotFound:
+        pass
+    try:
+        identity = client.get("/v1/secret-identity")
+    except NotFound:
+        identity = client.request("POST", "/v1/secret-identity", body={}).body
+    value = (directory / FOLDER / KEY).read_bytes()
+    secret: Json = {"select": f"@{group}", "age": encrypt(value, [identity["recipient"]])}
+    client.request("PUT", f"/v1/secrets/{SECRET}", body=secret)
+
+
 def make_set(client: Client, directory: Path, chassis: Description, login_key: str) -> None:
-    """The personality, unless it is there. It brings the key of munge: agents get it over TLS, each with a certificate
-    of its own, and keep it in memory."""
-    key = (directory / FOLDER / KEY).read_text(encoding="ascii")
+    """The personality, unless it is there."""
     member: Json = {
         "name": "system",
         "release": image.SLURM.reference,
@@ -105,26 +123,32 @@ def make_set(client: Client, directory: Path, chassis: Description, login_key: s
         "files": [
             *image.login_files(login_key),
             {"path": "/etc/hosts", "content": "127.0.0.1 localhost\n{address} {node}\n"},
-            {"path": "/run/secrets/munge.key", "content": key, "mode": 0o400},
         ],
+        "mounts": [{"source": "/run/strata/secrets", "target": "/run/secrets"}],
     }
     image.put_set(client, SET, {"members": [member], "description": "nodes of the Slurm of strata up"})
 
 
 def prove(directory: Path, chassis: Description, names: Sequence[str], timeout: float) -> str:
-    """What ``srun hostname`` on all of these nodes prints, once they are idle. Raises ``Unavailable``."""
+    """What ``srun hostname`` prints on those of the nodes that are Slurm's, once they are idle. Nothing where jobs run
+    already, or none is. Raises ``Unavailable``."""
     deadline = time.monotonic() + timeout
-    told = ["sinfo", "--noheader", "--Node", "--nodes", ",".join(names), "--partition", PARTITION, "--format", "%T"]
+    told = ["sinfo", "--noheader", "--Node", "--partition", PARTITION, "--format", "%N %T"]
     while True:
-        states = run(directory, chassis, *told).split()
-        if states == ["idle"] * len(names):
+        states = dict(line.split() for line in run(directory, chassis, *told).splitlines())
+        ours = {name: states[name] for name in names if "drain" not in states.get(name, "drained")}
+        if not ours or {"allocated", "mixed"} & set(ours.values()):
+            return ""
+        if set(ours.values()) == {"idle"}:
             break
         if time.monotonic() >= deadline:
-            where = f"slurm, {','.join(names)[:80]}"
-            raise Unavailable(f"not all nodes are idle, but {' '.join(states)}", where=where, hint="sinfo -R")
+            said = ", ".join(f"{name} is {state}" for name, state in ours.items())
+            raise Unavailable(
+                f"not all nodes are idle: {said}"[:300], where="slurm", hint="strata virtual run -- sinfo -R"
+            )
         time.sleep(_POLL)
-    said = run(directory, chassis, "srun", f"-N{len(names)}", "--nodelist", ",".join(names), "hostname")
-    return f"srun -N{len(names)} hostname: {' '.join(sorted(said.split()))}"
+    said = run(directory, chassis, "srun", f"-N{len(ours)}", "--nodelist", ",".join(ours), "hostname")
+    return f"srun -N{len(ours)} hostname: {' '.join(sorted(said.split()))}"
 
 
 def run(directory: Path, chassis: Description, *command: str) -> str:

@@ -140,6 +140,8 @@ def bring_up(
         chassis, login_key = _described(directory), make_key(directory / bg.CHASSIS)
         _give_password(client, directory, chassis)
         site.describe(client, directory, _machine(chassis.nodes, GOAL), "Describe the virtual machines")
+        if slurm_here:
+            slurm.give_key(client, directory, GROUP)
         image.make(session.out, client, image.SLURM if slurm_here else image.DEMO)
         if slurm_here:
             slurm.make_set(client, directory, chassis, login_key)
@@ -183,21 +185,26 @@ def _machines(directory: Path) -> int:
 
 def follow(session: Session, client: Client, directory: Path, *, began: float, timeout: float) -> dict[str, int]:
     """Show the nodes' way to ready since ``began`` (Unix seconds); the counts by state at the end."""
-    known = {item["name"] for item in client.get("/v1/nodes", {"fields": "name", "limit": 1000})["items"]}
-    names = [node.name for node in _described(directory).nodes if node.name in known]
+    names = _known(client, directory)
     if not journey.follow(client, session.out, names, began=began, timeout=timeout):
         session.out.note("not all are ready: strata node why NODE says what is missing, strata console NODE more")
     return state_counts(client, "*")
 
 
-def prove(session: Session, directory: Path, found: dict[str, int], timeout: float) -> list[str]:
+def _known(client: Client, directory: Path) -> list[str]:
+    """The machines that are nodes."""
+    known = {item["name"] for item in client.get("/v1/nodes", {"fields": "name", "limit": 1000})["items"]}
+    return [node.name for node in _described(directory).nodes if node.name in known]
+
+
+def prove(session: Session, client: Client, directory: Path, found: dict[str, int], timeout: float) -> list[str]:
     """What a job on all nodes printed; nothing where there is no Slurm, or not all are ready. Raises
     ``Unavailable``."""
     if not slurm.is_there(directory) or verdict(found):
         return []
-    chassis = _described(directory)
     session.out.note("running a job on all nodes ...")
-    return [f"job     {slurm.prove(directory, chassis, [node.name for node in chassis.nodes], timeout)}"]
+    said = slurm.prove(directory, _described(directory), _known(client, directory), timeout)
+    return [f"job     {said}"] if said else []
 
 
 def _has_slurm(directory: Path, asked: bool | None) -> bool:

@@ -103,8 +103,11 @@ class Delivered:
         )
 
 
-async def composed(registry: Registry, overlays: Overlays, nodes: Indices, about: str) -> dict[str, Delivered]:
-    """What each of ``nodes`` gets, by name. ``BadRequest`` says which overlay or template cannot be, and for whom."""
+async def composed(
+    registry: Registry, overlays: Overlays, nodes: Indices, about: str, failed: dict[str, str] | None = None
+) -> dict[str, Delivered]:
+    """What each of ``nodes`` gets, by name. ``BadRequest`` says which overlay or template cannot be, and for whom.
+    ``failed``: takes the nodes for which a template cannot be rendered, and why; they are then left out."""
     described = [registry.node_at(index) for index in nodes.tolist()]
     if not described:
         return {}
@@ -120,8 +123,11 @@ async def composed(registry: Registry, overlays: Overlays, nodes: Indices, about
             raise BadRequest(f"{error.detail} (for node {name})", where=error.where, hint=error.hint) from None
     question, placed = _question(merged, [members for _, members in classes])
     if question.tasks:
-        question = msgspec.structs.replace(question, nodes=tuple(await _inputs(described, groups)))
+        inputs = tuple(await _inputs(described, groups))
+        question = msgspec.structs.replace(question, nodes=inputs, strict=failed is None)
     answer = await render(question, about)
+    if failed is not None:
+        failed.update({described[number].name: why for number, why in answer.failed.items()})
     return await asyncio.to_thread(_delivered, described, classes, merged, placed, answer)
 
 
@@ -202,6 +208,8 @@ def _delivered(
         tasks = [answer.tasks[of[entry.path]] if entry.path in of else None for entry in files]
         kept: dict[tuple[int, ...], Delivered] = {}
         for at, number in enumerate(members):
+            if number in answer.failed:
+                continue
             key = tuple(-1 if task is None else task[at if len(task) > 1 else 0] for task in tasks)
             there = kept.get(key)
             if there is None:

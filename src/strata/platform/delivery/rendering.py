@@ -65,6 +65,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     vars: tuple[Mapping[str, Any], ...]
     nodes: tuple[Mapping[str, Any], ...]
     tasks: tuple[Task, ...]
+    strict: bool = True
+    """What cannot be rendered for one node is an error; else that node has failed, and the others have not."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +74,9 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
     texts: tuple[str, ...]
     tasks: tuple[tuple[int, ...], ...]
+    """-1: it cannot be rendered for that node."""
+    failed: Mapping[int, str] = {}
+    """Number of a node → why."""
 
 
 async def render(question: Question, about: str) -> Answer:
@@ -92,12 +97,13 @@ class Renderer:
         self._question = question
         self._environment = _environment()
         self._texts: dict[str, int] = {}
+        self._failed: dict[int, str] = {}
         self._size = 0
 
     def answer(self) -> Answer:
         """All of it; ``BadRequest`` says what is wrong with the first that cannot be rendered."""
         found = tuple(self._task(task) for task in self._question.tasks)
-        return Answer(texts=tuple(self._texts), tasks=found)
+        return Answer(texts=tuple(self._texts), tasks=found, failed=self._failed)
 
     def _task(self, task: Task) -> tuple[int, ...]:
         template = self._question.templates[task.template]
@@ -109,13 +115,21 @@ class Renderer:
             first = self._question.nodes[task.nodes[0]]
             return (self._rendered(template, compiled, {}, task.vars, first["name"]),)
         kept: dict[bytes, int] = {}
+        why: dict[bytes, str] = {}
         found = []
         for number in task.nodes:
             node = {field: self._question.nodes[number][field] for field in uses}
             key = msgspec.json.encode(node, order="deterministic")
             if key not in kept:
                 name = self._question.nodes[number]["name"]
-                kept[key] = self._rendered(template, compiled, node, task.vars, name)
+                try:
+                    kept[key] = self._rendered(template, compiled, node, task.vars, name)
+                except BadRequest as error:
+                    if self._question.strict:
+                        raise
+                    kept[key], why[key] = -1, str(error)
+            if key in why:
+                self._failed[number] = why[key]
             found.append(kept[key])
         return tuple(found)
 
@@ -152,6 +166,7 @@ class _Node:
 
 def _environment() -> ImmutableSandboxedEnvironment:
     with needs("jinja2", "delivery", "rendering templates", BadRequest):
+        import jinja2.debug  # noqa: F401 - what it imports by itself when something goes wrong
         from jinja2 import StrictUndefined
         from jinja2.exceptions import SecurityError
         from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -311,4 +326,6 @@ def answer(question: Question) -> Answer:
 
 
 if __name__ == "__main__":
+    with contextlib.suppress(BadRequest):
+        _environment()  # as nobody, it may not be able to read the library any more; where it is missing, that is told
     worker.answer(Question, answer, nobody=lambda _: True)

@@ -30,6 +30,7 @@ from strata.fleet.registry.registry import Registry
 from strata.platform.delivery.compose import Delivered, composed
 from strata.platform.delivery.records import (
     FIELDS,
+    NONE,
     VARIABLE,
     DriftItem,
     DriftList,
@@ -85,10 +86,14 @@ class DeliveryService:
         self._wanted: dict[str, _Wanted] = {}
         self._stamp: tuple[Any, ...] = ()
         self._groups: tuple[Any, ...] = ()
-        self._seen: dict[str, tuple[str, int]] = {}
+        self._done = np.zeros((2, 0), dtype=np.int64)
+        """By index of a node: the code of what was wanted of it, and the revision of its description, when it was
+        rendered for; 0: it was not."""
         self._rendering = asyncio.Lock()
         self._told: dict[str, frozenset[str]] = {}
         self._turn = Recurring("delivery", self._round, lambda: _LOOK_EVERY, trouble="configuration is not rendered")
+        self._bad: dict[str, dict[str, str]] = {}
+        """Revision → nodes for which it cannot be rendered, and why: they are tried again when they are others."""
         self.failed: dict[str, str] = {}
         """Revision → why it cannot be rendered for some node now."""
 
@@ -103,6 +108,7 @@ class DeliveryService:
             if (door := self._fleet.services.find(PeerDoor)) is not None:
                 door.routes[_ROUTE] = each(list[str], self._drift_here)
             self._fleet.edits.known = {**self._fleet.edits.known, VARIABLE: self._revisions.get}
+            self._fleet.registry.departed.append(lambda name: self._forget([name]))
             self._fleet.begin(self._turn.start)
 
     async def stop(self) -> None:
@@ -162,15 +168,22 @@ class DeliveryService:
     # what nodes are told
 
     def word(self, name: str, seen: Seen) -> str:
-        """The fact: the revision that is wanted, where what the node holds is what it should have of that."""
+        """The fact: the revision that is wanted, where what the node holds is what it should have of that. Who lacks
+        what is wanted is not given to jobs; who has nothing, and shall have nothing, is."""
         if not seen.config:
-            return ABSENT
+            return ABSENT if self._is_wanted(name) else NONE
         wanted = self._wanted.get(name)
         if wanted is None:
             return seen.revision or seen.config[7:19]
         if seen.config == wanted.delivered.digest:
             return wanted.revision
         return f"{seen.revision}@{seen.config[7:19]}" if seen.revision == wanted.revision else seen.revision
+
+    def _is_wanted(self, name: str) -> bool:
+        """Whether somebody wants a configuration of the node."""
+        registry = self._fleet.registry
+        index = registry.find(name)
+        return index >= 0 and bool(registry.desires.goals(VARIABLE).codes[index] > 0)
 
     async def ready(self, names: Sequence[str]) -> None:
         """Until it is known what these nodes get."""
@@ -211,46 +224,59 @@ class DeliveryService:
             if there:
                 self._fleet.controller.renew_goal(np.array(there, dtype=np.int64))
 
-    def _stale(self, *, anew: bool) -> dict[str, list[int]]:
+    def _stale(self, *, anew: bool) -> dict[str, Indices]:
         """The nodes to render for, by revision. ``anew``: all."""
         registry = self._fleet.registry
         goals = registry.desires.goals(VARIABLE)
-        words = [values[0] if values else "" for values in goals.table]
-        found: dict[str, list[int]] = {}
-        gone = set(self._wanted)
-        for index in np.flatnonzero(registry.alive & (goals.codes > 0)).tolist():
-            name, revision = registry.names[index], words[goals.codes[index]]
-            gone.discard(name)
-            if self._revisions.find(revision) is None:
-                continue
-            now = (revision, int(registry.revisions[index]))
-            if anew or self._seen.get(name) != now:
-                found.setdefault(revision, []).append(index)
-        for name in gone:
-            self._wanted.pop(name, None)
-            self._seen.pop(name, None)
+        if (more := registry.size - self._done.shape[1]) > 0:
+            self._done = np.pad(self._done, ((0, 0), (0, more)))
+        codes, stamps = self._done[:, : registry.size]
+        wanted = registry.alive & (goals.codes > 0)
+        self._forget([registry.names[index] for index in np.flatnonzero((codes > 0) & ~wanted).tolist()])
+        self._done[:, : registry.size][:, ~wanted] = 0
+        stale = wanted & ((codes != goals.codes) | (stamps != registry.revisions)) if not anew else wanted
+        found: dict[str, Indices] = {}
+        for code in np.unique(goals.codes[stale]).tolist():
+            revision = goals.table[code][0]
+            if self._revisions.find(revision) is not None:
+                found[revision] = np.flatnonzero(stale & (goals.codes == code))
         return found
 
-    async def _render(self, stale: Mapping[str, list[int]]) -> list[str]:
+    def _forget(self, names: Sequence[str]) -> None:
+        for name in names:
+            self._wanted.pop(name, None)
+            self._told.pop(name, None)
+
+    async def _render(self, stale: Mapping[str, Indices]) -> list[str]:
         """The nodes for which something else came of it."""
         registry = self._fleet.registry
         moved: list[str] = []
-        for revision, indices in stale.items():
-            nodes: Indices = np.array(indices, dtype=np.int64)
-            stamps = {registry.names[index]: int(registry.revisions[index]) for index in indices}
+        for revision, nodes in stale.items():
+            now = np.array([registry.desires.goals(VARIABLE).codes[nodes], registry.revisions[nodes]])
+            failed: dict[str, str] = {}
             try:
-                made = await composed(registry, self.overlays(revision), nodes, f"config {revision}")
+                made = await composed(registry, self.overlays(revision), nodes, f"config {revision}", failed)
             except StrataError as error:
                 self._refuse(revision, str(error))
                 continue
-            if self.failed.pop(revision, ""):
+            bad = self._bad.setdefault(revision, {})
+            for name in made:
+                bad.pop(name, None)
+            bad.update(failed)
+            for name in [name for name in bad if registry.find(name) < 0]:
+                del bad[name]
+            if bad:
+                self._refuse(revision, next(iter(bad.values())))
+            elif self.failed.pop(revision, ""):
                 self._fleet.alarm(_refused(revision, "it can be rendered again", "ok"))
             for name, delivered in made.items():
+                if registry.find(name) < 0:
+                    continue  # it went meanwhile
                 before = self._wanted.get(name)
                 self._wanted[name] = _Wanted(revision, delivered)
-                self._seen[name] = (revision, stamps[name])
                 if before is not None and before.delivered.digest != delivered.digest:
                     moved.append(name)
+            self._done[:, nodes] = now
         return moved
 
     def _refuse(self, revision: str, why: str) -> None:

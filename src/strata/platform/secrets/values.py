@@ -14,6 +14,8 @@ from strata.platform.secrets.vault import Vault
 
 KEPT = 30.0
 """Seconds for which a value stays open: nodes that boot together ask together."""
+HOPELESS = 15.0
+"""Seconds for which what failed is not tried again for nodes: they would all wait for it, one after another."""
 
 
 class Opened(NamedTuple):
@@ -34,6 +36,7 @@ class Values:
         self._vault = vault
         self._clock = clock
         self._open: dict[str, tuple[float, str, Opened]] = {}
+        self._failed: dict[str, tuple[float, StrataError]] = {}
         self._turns: dict[str, asyncio.Lock] = {}
         self.stamps: dict[str, str] = {}
         """The stamp of the newest value that was seen of each secret of a Vault."""
@@ -50,12 +53,16 @@ class Values:
             until, stamp, opened = self._open.get(name, (0.0, "", Opened("", b"")))
             if not anew and stamp == secret.stamp and self._clock() < until:
                 return opened
+            if not anew and name in self._failed and self._clock() < self._failed[name][0]:
+                raise self._failed[name][1]
             try:
                 opened = await asyncio.to_thread(self._read, secret)
             except StrataError as error:
                 self.troubles[name] = str(error)
+                self._failed[name] = (self._clock() + HOPELESS, error)
                 raise
             self.troubles.pop(name, None)
+            self._failed.pop(name, None)
             self._open[name] = (self._clock() + KEPT, secret.stamp, opened)
             asyncio.get_running_loop().call_later(KEPT + 1, self._tidy)
             if secret.spec.vault is not None:
@@ -73,7 +80,7 @@ class Values:
 
     def forget(self, name: str) -> None:
         """The secret is another, or gone."""
-        for kept in (self._open, self.stamps, self.troubles, self._turns):
+        for kept in (self._open, self._failed, self.stamps, self.troubles, self._turns):
             kept.pop(name, None)
 
     def _read(self, secret: Secret) -> Opened:

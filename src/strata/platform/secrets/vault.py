@@ -5,6 +5,8 @@ Vault's own words are passed on where they tell what to do, never a token and ne
 
 from __future__ import annotations
 
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ from strata.platform.settings import PlatformSettings
 
 TIMEOUT = 10.0
 """Seconds for each request to it."""
+AWAY = 15.0
+"""Seconds for which one that is sealed or does not answer is not asked again, whatever for."""
 
 
 class Vault:
@@ -24,6 +28,8 @@ class Vault:
     def __init__(self, settings: PlatformSettings) -> None:
         self._settings = settings
         self._client: Any = None
+        self._away = (0.0, "")
+        self._turn = threading.Lock()  # one connection, one login
 
     def read(self, place: VaultPlace) -> tuple[int, bytes]:
         """The version and the value of a field; ``Unavailable`` says why there is none now."""
@@ -31,6 +37,13 @@ class Vault:
             raise Unavailable(
                 "this service knows no Vault", where=_where(place), hint="set platform.vault in the configuration file"
             )
+        with self._turn:
+            return self._in_turn(place)
+
+    def _in_turn(self, place: VaultPlace) -> tuple[int, bytes]:
+        until, why = self._away
+        if time.monotonic() < until:
+            raise Unavailable(why, where=_where(place))
         try:
             return self._read(place)
         except _Expired:
@@ -59,11 +72,11 @@ class Vault:
         except hvac.exceptions.InvalidPath:
             raise Unavailable("there is no such secret in the Vault", where=_where(place)) from None
         except hvac.exceptions.VaultDown:
-            raise Unavailable("the Vault is sealed", where=_where(place), hint="unseal it") from None
+            raise self._gone("the Vault is sealed", place) from None
         except hvac.exceptions.VaultError as error:
             raise Unavailable(f"Vault says: {_words(error)}", where=_where(place)) from None
         except requests.RequestException as error:
-            raise Unavailable(f"no answer of the Vault ({type(error).__name__})", where=_where(place)) from None
+            raise self._gone(f"no answer of the Vault ({type(error).__name__})", place) from None
         try:
             found = answer["data"]
             version, fields = int(found["metadata"]["version"]), dict(found["data"])
@@ -74,6 +87,10 @@ class Vault:
         if not text or len(text) > MOST:
             raise Corrupt(f"its field {place.field} is not there, or no text of 1 to {MOST} bytes", where=_where(place))
         return version, text
+
+    def _gone(self, why: str, place: VaultPlace) -> Unavailable:
+        self._away = (time.monotonic() + AWAY, why)
+        return Unavailable(why, where=_where(place))
 
     def _login(self, hvac: Any, requests: Any) -> Any:
         settings, session = self._settings, requests.Session()

@@ -143,7 +143,7 @@ class SlurmService:
         warnings += [f"partition {name} has no nodes" for name, members in partitions.items() if not members]
         names = list(dict.fromkeys(name for members in partitions.values() for name in members))
         nodes = self._described(name, names)
-        found = await self._hardware(names)
+        found = await self.hardware(names)
         told = self._told(who, spec.nodes)
         classes, missing = await asyncio.to_thread(_classes, nodes, found, told)
         if missing:
@@ -191,7 +191,7 @@ class SlurmService:
             found[name] = _Node(called.get(name, name), address, node.location)
         return found
 
-    async def _hardware(self, names: Sequence[str]) -> dict[str, conf.Hardware]:
+    async def hardware(self, names: Sequence[str]) -> dict[str, conf.Hardware]:
         """What is known of nodes' hardware, by our names."""
         wanted = frozenset(names)
         agents, inventory = self._fleet.services.find(AgentService), self._fleet.services.find(InventoryService)
