@@ -35,13 +35,13 @@ def in_schema(tree: Any) -> Iterator[str]:
 
 def in_types(*types: type) -> Iterator[str]:
     """The patterns of all texts in some structs, and in what these hold."""
-    seen: set[int] = set()
+    seen: dict[int, Any] = {}  # kept, as the number of one that is gone is given to another
     left: list[Any] = list(inspect.multi_type_info(types))
     while left:
         one = left.pop()
         if id(one) in seen or not isinstance(one, (inspect.Type, inspect.Field)):
             continue
-        seen.add(id(one))
+        seen[id(one)] = one
         if isinstance(one, inspect.StrType) and one.pattern:
             yield one.pattern
         for name in one.__struct_fields__:
