@@ -100,6 +100,10 @@ FORMS = {
     # rollouts and flows
     r"^([0-9]{1,7}|[0-9]{1,2}%|100%)": "must be a number of nodes or a percentage, such as 10 or 5%",
     r"^[0-9]{1,9}(\.[0-9]{1,3})?%?": "must be a number of nodes or a percentage, such as 2 or 2.5%",
+    r"^[a-z][a-z0-9_-]{0,62}": "a check is named by small letters, digits, '-' and '_', first a letter, such as fabric",
+    # Slurm
+    r"^[A-Za-z][A-Za-z0-9_]{0,63}": "a setting of Slurm is letters, digits and '_', first a letter, such as MaxTime",
+    r"^[A-Za-z0-9][A-Za-z0-9_.()\[\]:-]{0,254}": "must be a host, such as head1 or head1(10.0.0.1)",
     # columns
     r"^[a-z_]+(,[a-z_]+)*": "must be fields with commas between them, such as name,state",
     r"^(-?[a-z_]{1,20})?": "must be a field, with '-' before it for the other way round, such as -watts",
