@@ -11,10 +11,10 @@ from unittest import mock
 
 import pytest
 import schemathesis
-from real_ground import IMAGE, MAC, PROFILE, SET, TAGS, Ids, live, provide
+from known_values import fill_in
+from provisioned import IMAGE, MAC, PROFILE, SET, TAGS, Ids, live, provide
 from real_service import BUILD, Bridge, RealService, describe, furnish_hardware
 from schema_checks import ask_and_check, examples, schema_of
-from schema_ground import ground
 
 from strata.api.http import seal
 from strata.core import logs
@@ -177,5 +177,5 @@ def all_there(real: RealService) -> None:
 @SCHEMA.parametrize()
 @examples(int(os.environ.get("STRATA_EXAMPLES", "80")))
 def test_no_request_gets_a_server_error_or_an_undocumented_answer(case: schemathesis.Case) -> None:
-    ground(case, PATH, OTHER, HEADERS)
+    fill_in(case, PATH, OTHER, HEADERS)
     ask_and_check(case)

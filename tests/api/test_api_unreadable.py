@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 from api_support import Service
-from real_ground import Ids, live, provide
+from provisioned import Ids, live, provide
 from real_service import real_service
 from route_table import ROUTES, concrete
 
