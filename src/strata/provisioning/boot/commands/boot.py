@@ -119,10 +119,7 @@ def revoke(session: Session, node: str, as_json: bool) -> None:
     Example: strata boot revoke n0001
     """
     found = session.client.request("POST", f"/v1/boot/nodes/{segment(node)}/revoke").body
-    if as_json:
-        session.out.json(found)
-    else:
-        session.out.line(f"{node} has no certificate until it boots again")
+    session.out.answer(as_json, found, f"{node} has no certificate until it boots again")
 
 
 @boot.group()
