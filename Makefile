@@ -5,12 +5,12 @@ SHELL := /bin/bash
 PY := .venv/bin/python
 # All that the code, the tests and the benchmarks start, beside what Debian requires; tests/fresh holds them to it.
 PACKAGES := python3-venv nginx-light etcd-server etcd-client graphviz ipmitool curl openssl \
-  postgresql slurmctld slurmd slurm-wlm-basic-plugins slurm-client \
+  postgresql slurmctld slurmd slurm-wlm-basic-plugins slurm-client munge \
   gridengine-master gridengine-exec gridengine-client \
   qemu-system-x86 seabios ovmf ipxe-qemu iproute2 xorriso \
   ipxe mtools grub-common grub-pc-bin grub-efi-amd64-bin cpio wrk \
   squashfs-tools mmdebstrap zstd buildah docker-registry busybox-static crun \
-  tftpd-hpa radvd kea-admin kea-dhcp4-server dhcping openssh-client openssh-server procps git
+  tftpd-hpa radvd kea-admin kea-dhcp4-server dhcping openssh-client openssh-server procps git cloud-init
 # While it is there, Debian starts no daemon that it installs, and sets up no Grid Engine: we start our own, elsewhere.
 NO_START := /usr/sbin/policy-rc.d
 SEEDS ?= 1000
@@ -43,7 +43,7 @@ packages:
 
 setup: packages .venv/.ready  ## Install Debian packages and make .venv
 
-up: setup  ## Start Strata here with four virtual machines that boot over the network (as root), and show where to look
+up: setup  ## Start Strata here with four virtual machines and a Slurm on them (as root), and show where to look
 	.venv/bin/strata up --virtual
 
 up-simulated: setup  ## The same with a simulated fleet (NODES=256); needs no root
@@ -81,6 +81,7 @@ bench: setup  ## Benchmarks; each prints one JSON object
 	$(PY) bench/hardware.py --json
 	$(PY) bench/hardware.py --discover 10000 --json
 	$(PY) bench/plan.py --nodes 100000 --json
+	$(PY) bench/rollout.py --nodes 10000 --json
 	$(PY) bench/api.py --json
 	$(PY) bench/store.py --json
 	$(PY) bench/capmc.py --nodes 20000 --json
@@ -95,7 +96,8 @@ docs: setup  ## Make the reference pages from the code
 	$(PY) docs/generate.py
 
 lock: setup  ## Pin the newest versions that pyproject.toml allows, with hashes
-	.venv/bin/pip-compile -q --extra dev --extra postgres --extra ipmi --extra plot --generate-hashes \
+	.venv/bin/pip-compile -q --extra dev --extra postgres --extra ipmi --extra plot --extra delivery --extra secrets \
+	  --extra vault --generate-hashes \
 	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-annotate --strip-extras --allow-unsafe \
 	  --no-header -o requirements.lock pyproject.toml
 

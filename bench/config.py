@@ -5,7 +5,9 @@
 The repository describes every node on a line of its own (location, NID, BMC, MAC), a file for each rack, with groups
 and desires. ``plan_20000_s``: nothing of it is known to the service yet. ``plan_one_s``: all of it was applied, and
 then one node was changed. ``…_cpu_s`` is what processors worked for it, here and in the command: what counts on a
-machine that others use. (``--nodes`` changes the count, not the figures' names.)
+machine that others use. ``render_20000_s``: what all nodes are configured with, by an overlay for all (a file that is
+the same for all, one by role, one by node, one with their own address), and one for each half. (``--nodes`` changes the
+count, not the figures' names.)
 """
 
 from __future__ import annotations
@@ -27,8 +29,11 @@ from measure import Figures, arguments, main, own_peak_mb, say, scratch, show
 from plan import served
 
 from strata.fleet.access.principal import LOCAL_ADMIN
+from strata.fleet.fleet import Fleet
 from strata.platform.config.reading import read_repository
+from strata.platform.config.repository import Repository
 from strata.platform.config.service import ConfigService
+from strata.platform.delivery.compose import composed
 
 ROUNDS = 3
 RACK = 128
@@ -72,6 +77,8 @@ async def _measure(given: argparse.Namespace, directory: Path) -> Figures:
             repeated = time.perf_counter() - begun
             if again.changes:
                 raise SystemExit(f"a second apply changed {again.changes[0]}")
+            say("rendering for all of them", quiet=given.json)
+            rendered = [await _render(service, given.nodes) for _ in range(ROUNDS)]
             say("planning one changed node", quiet=given.json)
             one = []
             for number in range(ROUNDS):
@@ -91,6 +98,8 @@ async def _measure(given: argparse.Namespace, directory: Path) -> Figures:
         "read_20000_s": read,
         "apply_20000_s": applied,
         "apply_again_s": repeated,
+        "render_20000_s": statistics.median(took for took, _ in rendered),
+        "render_20000_cpu_s": statistics.median(worked for _, worked in rendered),
         "peak_rss_mb": own_peak_mb(),
     }
 
@@ -138,6 +147,43 @@ async def _plan(path: Path, site: Path, expected: dict[str, int]) -> tuple[float
     if process.returncode not in (0, 3) or found != expected:
         raise SystemExit(f"strata config plan ended with code {process.returncode}, and says {found}")
     return took, worked
+
+
+async def _render(service: Fleet, count: int) -> tuple[float, float]:
+    """Seconds that rendering for all nodes takes, and that processors worked for it."""
+    overlays = Repository({path: text.encode() for path, text in OVERLAYS.items()}).configuration().overlays
+    begun, worked = time.perf_counter(), _worked()
+    nodes = service.registry.select("c*")
+    found = await composed(service.registry, overlays, nodes, "bench")
+    took, worked = time.perf_counter() - begun, _worked() - worked
+    if len(found) != count or len({one.digest for one in found.values()}) != count:
+        raise SystemExit(f"rendered for {len(found)} nodes, not for {count}, each its own")
+    return took, worked
+
+
+OVERLAYS = {
+    "overlay.yaml": """kind: overlay
+name: all
+vars: {servers: [time1, time2, time3]}
+files:
+  - {path: /etc/chrony.conf, source: chrony.conf.j2}
+  - {path: /etc/motd, template: "a {{ node.role }} node\n"}
+  - {path: /etc/node.conf, source: node.conf.j2}
+  - {path: /etc/site.conf, content: "the same for all\n"}
+services: [{name: chrony.service, running: true}]
+sysctls: [{name: vm.swappiness, value: 10}]
+---
+kind: overlay
+name: half
+select: "@half0"
+files: [{path: /etc/half.conf, content: "first\n"}]
+""",
+    "files/chrony.conf.j2": "{% for server in vars.servers %}server {{ server }} iburst\n{% endfor %}"
+    + "# more\n" * 40,
+    "files/node.conf.j2": "name={{ node.name }}\nnid={{ node.nid }}\nrack={{ node.labels.rack }}\n"
+    "{% for port in node.interfaces %}mac={{ port.mac }}\n{% endfor %}{% for name in node.groups %}group={{ name }}\n"
+    "{% endfor %}",
+}
 
 
 def _worked() -> float:

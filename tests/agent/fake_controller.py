@@ -119,6 +119,7 @@ class Controller:
         self.acknowledge = True
         self.faults: list[Callable[[str, bytes], bytes | None]] = []  # of an image's bytes: None breaks the connection
         self.requests: list[str] = []
+        self.overlay: dict[str, Any] | None = None  # what the node is to be configured with
         self._pending: dict[str, dict[str, Any]] = {}
         self._epoch = 1
         self._count = 0
@@ -213,6 +214,8 @@ class Controller:
             with self.changed:
                 self.shown.append(int(certificate["serialNumber"], 16))
             return self._exchange(body)
+        if path == "/agent/v1/overlay":
+            return (200, self.overlay) if self.overlay is not None else (404, {"title": "nothing is wanted"})
         with self.changed:
             if path == "/agent/v1/log":
                 self.logs += body["lines"]

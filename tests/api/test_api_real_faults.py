@@ -97,8 +97,8 @@ async def test_no_get_changes_anything(real: RealService, client: httpx.AsyncCli
         for verb in ("GET", "HEAD"):
             if verb == "GET" or path not in STREAMS:
                 answer = await client.request(verb, where, params=needed.get(path))
-                # No workload manager is connected here, and no branch followed.
-                none = path.startswith(("/v1/workloads/", "/v1/config/pending"))
+                # No workload manager is connected or described here, no branch followed, nothing rolled out.
+                none = path.startswith(("/v1/workloads/", "/v1/slurm/", "/v1/config/pending", "/v1/rollouts/"))
                 assert answer.status_code in ((404,) if none else (200, 410)), (where, answer.text)
     for more in ("?folded=true", "?fields=name", "?sort=-state", "?select=label:none", "?limit=3"):
         assert (await client.get(f"/v1/nodes{more}")).status_code == 200

@@ -81,7 +81,15 @@ def test_every_right_that_a_route_needs_is_in_the_table_and_only_admins_have_all
 
 
 def test_no_read_needs_a_right_to_change_and_no_change_only_a_right_to_read() -> None:
-    dry_runs = {"/v1/plan", "/v1/config/plan"}
+    dry_runs = {
+        "/v1/plan",
+        "/v1/config/plan",
+        "/v1/flows/{name}/plan",
+        "/v1/system/start/plan",
+        "/v1/system/stop/plan",
+        "/v1/rollout-plans",
+        "/v1/rollout-twins",
+    }
     for method, path, right in PROTECTED:
         assert (right.verb == "read") == (method == "GET" or path in dry_runs), (method, path)
 

@@ -21,6 +21,7 @@ from route_table import PROTECTED, concrete
 
 from strata.api import web_account as account_module
 from strata.api.nginx import Nginx
+from strata.api.raw_body import Bodies
 from strata.api.services import Limits, Watchers
 from strata.api.web_account import ACCOUNT, web_account
 from strata.core.errors import BadRequest, Unavailable
@@ -284,6 +285,27 @@ async def test_a_body_that_drips_ends_all_the_same(tmp_path: Path, path: str) ->
                     await sender.writer.drain()
                 await asyncio.wait([ended], timeout=0.1)
         assert await ended in (408, 405 if "redfish" in path else 408)
+
+
+async def test_large_bodies_have_a_bound_together_and_small_ones_come_through_all_the_same(tmp_path: Path) -> None:
+    async with opened_site(tmp_path, limits=Limits(bodies=4 * 2**20)) as site:
+        bodies, token = site.service.services.get(Bodies), await site.service.token("admin")
+        async with Sender(site) as first, Sender(site) as second:
+            for sender in (first, second):
+                await sender.begin("/v1/apply", 60 * 2**20, Authorization=f"Bearer {token}")
+            for _ in range(3):
+                first.writer.write(PIECE)
+                await first.writer.drain()
+            await until(lambda: bodies.held == 3 * 2**20)
+            with contextlib.suppress(OSError):
+                for _ in range(3):
+                    second.writer.write(PIECE)
+                    await second.writer.drain()
+            assert await second.status() == 503
+            async with site.client(Authorization=f"Bearer {token}") as client:
+                hold = {"select": "absent", "reason": "x" * 200}
+                assert (await client.post("/v1/holds", json=hold)).status_code < 500
+        await until(lambda: bodies.held == 0)
 
 
 async def test_bodies_that_belong_there_come_through_whole_and_large(tmp_path: Path) -> None:

@@ -23,12 +23,12 @@ def environment(scratch: Path) -> dict[str, str]:
 
 
 def figures(scratch: Path, script: str, *options: str) -> dict[str, Any]:
-    """The one object that a script prints with ``--json``. It prints nothing else, and leaves no file."""
+    """The one object that a script prints with ``--json``: nothing else on standard output, and no file is left. What
+    a service warns of on a busy machine (a loop that came late) goes to standard error."""
     done = subprocess.run(
         command(script, *options, "--json"), env=environment(scratch), capture_output=True, text=True, timeout=280
     )
     assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
     assert list(scratch.iterdir()) == []
     found = json.loads(done.stdout)
     assert isinstance(found, dict)

@@ -13,6 +13,7 @@ from strata.cli.client import Client
 from strata.cli.output import Output
 from strata.cli.transport import Credentials, Endpoint
 from strata.cli.up import image as up_image
+from strata.cli.up.image import Image
 from support.image_site import ImageSite
 
 pytestmark = pytest.mark.slow
@@ -45,7 +46,6 @@ def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "recipe.yaml"
     (tmp_path / "sh").write_bytes(Path("/bin/busybox").read_bytes())
     path.write_text(RECIPE.replace("RUN", "echo hello"))
-    monkeypatch.setattr(up_image, "RECIPE", path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return path
 
@@ -58,7 +58,7 @@ def test_the_image_is_built_once_step_by_step_and_imported_from_then_on(
     site: ImageSite, client: Client, recipe: Path, tmp_path: Path
 ) -> None:
     said = io.StringIO()
-    up_image.make(Output(stderr=said), client)
+    up_image.make(Output(stderr=said), client, Image("demo", recipe))
     lines = said.getvalue().splitlines()
     assert lines[0].startswith("building the demo image")
     assert "image demo:1: hello" in lines
@@ -67,10 +67,10 @@ def test_the_image_is_built_once_step_by_step_and_imported_from_then_on(
     assert kept(tmp_path) == [".tar"]
 
     again = io.StringIO()
-    up_image.make(Output(stderr=again), client)
+    up_image.make(Output(stderr=again), client, Image("demo", recipe))
     assert again.getvalue() == ""
     client.request("DELETE", "/v1/images/demo/1")
-    up_image.make(Output(stderr=again), client)
+    up_image.make(Output(stderr=again), client, Image("demo", recipe))
     assert "building" not in again.getvalue()
     assert client.get("/v1/images/demo/1")["serial"] == 2
 
@@ -88,12 +88,12 @@ def test_interrupted_the_build_is_cancelled_and_can_be_begun_again(
             return super().write(text)
 
     with pytest.raises(KeyboardInterrupt):
-        up_image.make(Output(stderr=Impatient()), client)
+        up_image.make(Output(stderr=Impatient()), client, Image("demo", recipe))
     deadline = time.monotonic() + 60
     while list((site.directory / "images" / "work").iterdir()):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     recipe.write_text(whole)
-    up_image.make(Output(stderr=io.StringIO()), client)
+    up_image.make(Output(stderr=io.StringIO()), client, Image("demo", recipe))
     assert client.get("/v1/images/demo/1")["serial"] == 1
     assert kept(tmp_path) == [".tar"]

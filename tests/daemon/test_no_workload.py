@@ -15,8 +15,10 @@ from strata.core.driver import Batch
 from strata.core.node import Node
 from strata.daemon.running import running
 from strata.daemon.settings import Settings
+from strata.fleet.nodes.batches import batch_of
 from strata.fleet.settings import ListenSettings
 from strata.platform.no_workload import NoWorkload
+from strata.platform.settings import PlatformSettings
 
 TWO = Batch(names=("n1", "n2"), uids=np.array([1, 2]))
 ALL: tuple[str, ...] = ("hardware", "provisioning", "platform")
@@ -28,8 +30,15 @@ async def test_with_the_lower_layers_alone_jobs_are_somebody_elses_business() ->
 
 
 async def test_where_jobs_are_our_business_nobody_says_that_none_runs() -> None:
-    refusals = await NoWorkload(expected=True).permits("no-running-job", TWO)
-    assert refusals == ["no workload manager is known here, so that a job may be running"] * 2
+    refusals = await NoWorkload(required=True).permits("no-running-job", TWO)
+    assert refusals == ["no workload manager is connected, so no job can be known here"] * 2
+
+
+async def test_where_nobody_runs_jobs_no_node_is_anybodys() -> None:
+    seen = await NoWorkload().observe(["workload"], TWO)
+    assert seen["workload"].values() == ["out", "out"]
+    assert await NoWorkload().observe(["power"], TWO) == {}
+    assert await NoWorkload(required=True).observe(["workload"], TWO) == {}
 
 
 @pytest.mark.slow
@@ -52,5 +61,28 @@ async def test_what_is_missing_is_said_once_and_only_where_it_is_missed(
                 async with asyncio.timeout(60):
                     await looked.wait()
     said = [record.getMessage() for record in caplog.records]
-    assert sum("no workload manager is known" in line for line in said) == ("platform" in layers)
+    assert sum("no workload manager is connected" in line for line in said) == ("platform" in layers)
     assert "look failed" not in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("setting", "refusal"), [("required", "no job can be known here"), ("none", "")])
+async def test_a_service_with_all_layers_is_told_whether_jobs_are_its_business(
+    setting: str, refusal: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = Settings(
+        state_dir=tmp_path,
+        controller_id="c1",
+        layers=ALL,
+        listen=ListenSettings(tls=False),
+        platform=PlatformSettings(workload=setting),  # type: ignore[arg-type]
+    )
+    with caplog.at_level(logging.WARNING, "strata"):
+        async with running(settings) as service:
+            await service.edits.create_nodes([Node(name="n1", uid=0)], "tester")
+            await service.settled(await service.store.revision())
+            batch = batch_of(service.registry, service.registry.select("n1"))
+            [said] = await service.controller.permits("no-running-job", batch)
+    assert (refusal in said) if refusal else said == ""
+    warned = [record for record in caplog.records if "no workload manager is connected" in record.getMessage()]
+    assert bool(warned) == bool(refusal)

@@ -180,3 +180,50 @@ def test_more_nodes_out_than_may_be_with_different_steps_ahead_do_not_wait_for_e
     for name, (codes, goals) in desires.items():
         fleet.engine.set_goal(name, fleet.nodes, goals, codes[fleet.nodes].astype(np.int64))
     fleet.converge(5000)
+
+
+def limited(fleet: PureFleet, most: int) -> None:
+    """Let at most so many of the first twenty nodes be out of service, as a rollout does."""
+    keys = np.where(fleet.nodes < 20, 0, -1).astype(np.int32)
+    fleet.engine.admission.budgets.set_buckets("rollouts", [keys], fleet.now, most=[np.array([float(most)])])
+
+
+@pytest.mark.slow
+def test_a_limit_that_was_set_meanwhile_holds_for_every_change_to_its_nodes_and_for_no_others() -> None:
+    fleet = PureFleet(100, timing=QUICK)
+    fleet.want(**READY)
+    fleet.converge()
+    has_worked(fleet, "v2")
+    limited(fleet, 2)
+    fleet.want(image="v2")
+    inside = outside = 0
+
+    def done() -> bool:
+        nonlocal inside, outside
+        out = out_of_service(fleet)
+        inside = max(inside, sum(node < 20 for node in out))
+        outside = max(outside, len(out))
+        return fleet.all_ready()
+
+    assert fleet.run(20_000, done)
+    assert (inside, outside) == (2, 10)
+
+
+@pytest.mark.slow
+def test_nobody_goes_beyond_a_limit_in_the_stead_of_nodes_that_failed() -> None:
+    fleet = PureFleet(40, timing=QUICK, settings=EngineSettings(fault_retry=0))
+    fleet.want(**READY)
+    fleet.converge()
+    has_worked(fleet, "v2")
+    limited(fleet, 2)
+    fleet.drivers["node"] = Refusing(fleet.drivers["node"], "switch-image", 2)
+    fleet.want(range(2), image="v2")
+    assert fleet.run(5000, lambda: [fleet.state(node) for node in range(2)] == ["faulted", "faulted"])
+    fleet.want(range(2, 40), image="v2")
+    # Those outside go on, and nobody who cannot begin keeps the room of the fleet's own budget from them.
+    assert fleet.run(5000, lambda: all(fleet.state(node) == "ready" for node in range(20, 40)))
+    assert [node for node in out_of_service(fleet) if node < 20] == [0, 1]
+    waiting = fleet.why(7)
+    assert [blocker.name for blocker in waiting.blockers] == ["rollouts"]
+    limited(fleet, 3)
+    assert fleet.run(5000, lambda: all(fleet.state(node) == "ready" for node in range(2, 20)))

@@ -15,6 +15,7 @@ from strata.engine.effects import Answered, Done, Seen
 from strata.engine.settings import EngineSettings
 from strata.virtual.fleet.faults import Faults, Timing
 from support.pure_fleet import READY, PureFleet
+from support.work import counted
 
 THE_WAY = ["power-on", "boot", "enrol", "load-image", "start-personality", "configure", "join-workload"]
 
@@ -65,6 +66,18 @@ def test_a_node_at_its_goal_is_left_alone() -> None:
     fleet.run(3600)
     assert len(fleet.acts) == done
     assert fleet.all_ready()
+
+
+def test_what_a_driver_saw_of_many_nodes_is_taken_in_together() -> None:
+    calls = []
+    for batch in (1000, 20):
+        fleet = PureFleet(1000, settings=EngineSettings(look_batch=batch))
+        fleet.step()
+        assert len(fleet.inputs) == 3 * 1000 / batch
+        with counted() as work:
+            fleet.engine.step(fleet.now, fleet.inputs)
+        calls.append(work.calls)
+    assert calls[1] < 5 * calls[0], "fifty times as many looks are not fifty times as much work"
 
 
 def test_nothing_is_done_before_the_facts_were_seen() -> None:
@@ -481,7 +494,7 @@ def test_a_look_that_is_asked_for_while_another_is_under_way_is_not_lost() -> No
     assert len(first) == 1
     sight.schedule_look(fleet.nodes, ("bmc",), fleet.now)
     assert not [look for look in sight.looks(fleet.now, fleet.nodes) if look.driver == "bmc"]  # one at a time
-    sight.seen(fleet.now, Seen(first[0].id, {"power": Column.of(["off"])}))
+    sight.seen(fleet.now, [Seen(first[0].id, {"power": Column.of(["off"])})])
     assert [look.nodes.tolist() for look in sight.looks(fleet.now, fleet.nodes) if look.driver == "bmc"] == [[0]]
 
 

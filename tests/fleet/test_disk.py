@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from strata.core.errors import Unavailable
+from strata.fleet.alarm import Alarm
 from strata.fleet.disk import DiskWatch, require_room, size, space
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -64,6 +65,18 @@ async def test_a_full_disk_is_trouble_until_there_is_room(monkeypatch: pytest.Mo
     a_disk(monkeypatch, 4 * GIB, 3 * GIB)
     await watch.look()
     assert watch.trouble == ""
+
+
+async def test_a_full_disk_has_an_alarm_until_there_is_room(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    told: list[Alarm] = []
+    watch = DiskWatch(tmp_path, told.append, owner="c1")
+    for free in (3 * GIB, 3 * MIB, 2 * MIB, 3 * GIB, 3 * GIB):
+        a_disk(monkeypatch, 4 * GIB, free)
+        await watch.look()
+    # The first: it may have been full when the controller ended, and that alert is still open.
+    assert [alarm.severity for alarm in told] == ["ok", "critical", "ok"]
+    assert {(alarm.kind, alarm.about) for alarm in told} == {("disk-full", "c1")}
+    assert told[1].message.startswith(f"controller c1: the disk of {tmp_path} is full: 3 MiB of 4 GiB are free")
 
 
 async def test_a_disk_that_is_gone_is_trouble(tmp_path: Path) -> None:

@@ -26,10 +26,23 @@ FOLDERS = ("src", "tests", "bench", "docs")
 
 STARTED = frozenset(
     {
-        *("apt-cache", "apt-config", "apt-get", "bash", "buildah", "busybox", "chroot", "cpio", "crun", "curl"),
+        *(
+            "apt-cache",
+            "apt-config",
+            "apt-get",
+            "bash",
+            "buildah",
+            "busybox",
+            "chroot",
+            "cloud-init",
+            "cpio",
+            "crun",
+            "curl",
+        ),
         *("dhcping", "docker-registry", "dot", "dpkg", "dpkg-deb", "dpkg-query", "echo", "etcd", "git"),
         *("grub-mkimage", "head", "in.tftpd", "initdb", "ip", "ipmitool", "kea-dhcp4", "kill", "make", "mcopy"),
-        *("mformat", "mksquashfs", "mmd", "mmdebstrap", "mount", "nginx", "nice", "nsenter", "openssl", "perfdhcp"),
+        *("mformat", "mksquashfs", "mmd", "mmdebstrap", "mount", "munge", "munged", "nginx", "nice", "nsenter"),
+        *("openssl", "perfdhcp"),
         *(
             "pg_isready",
             "pgrep",
@@ -59,6 +72,7 @@ STARTED = frozenset(
             "slurmd",
             "spooldefaults",
             "squeue",
+            "srun",
             "ssh",
             "ssh-keygen",
             "sshd",
@@ -81,6 +95,7 @@ _IMAGES = ("buildah", "mmdebstrap", "nice", "setpriv", "unshare", "unsquashfs")
 COMPUTED: dict[str, tuple[str, ...]] = {
     "bench/boot_dhcp.py::_rate": ("ip", "perfdhcp"),
     "bench/measure.py::child": ("etcd", "ip", "kea-dhcp4", "nginx", "qemu-system-x86_64"),
+    "src/strata/agent/delivery/live.py::inside": (),  # crun's command line: what is started is in the member's image
     "src/strata/agent/host/execs.py::run_exec": (),  # what users run on their nodes
     "src/strata/agent/images/mounts.py::run_tool": ("mount", "umount"),
     "src/strata/agent/personality/container.py::_quietly": ("crun",),
@@ -88,7 +103,9 @@ COMPUTED: dict[str, tuple[str, ...]] = {
     "src/strata/agent/personality/container.py::start": ("crun",),
     "src/strata/agent/personality/ready.py::is_ready": ("crun",),
     "src/strata/api/nginx.py::_check": ("nginx",),
-    "src/strata/cli/up/background.py::start": ("nsenter",),
+    "src/strata/cli/up/background.py::start": ("munged", "nsenter"),
+    "src/strata/cli/up/slurm.py::_asks": ("munge", "sinfo"),
+    "src/strata/cli/up/slurm.py::check_host": ("munged", "slurmctld", "srun"),
     # What a site's own model names; what workload managers are asked by.
     "src/strata/fleet/drivers/subprocesses.py::_start": (
         "qconf",
@@ -99,7 +116,7 @@ COMPUTED: dict[str, tuple[str, ...]] = {
         "squeue",
         "ssh",
     ),
-    "src/strata/core/host/process.py::spawn": ("nsenter", "qemu-system-x86_64"),
+    "src/strata/core/host/process.py::spawn": ("munged", "nsenter", "qemu-system-x86_64"),
     "src/strata/provisioning/boot/media.py::_run": ("grub-mkimage", "mcopy", "mformat", "mmd", "xorriso"),
     "src/strata/fleet/child.py::_spawn": ("in.tftpd", "radvd"),
     "src/strata/fleet/child.py::find": ("in.tftpd", "radvd"),
@@ -108,13 +125,24 @@ COMPUTED: dict[str, tuple[str, ...]] = {
     "src/strata/provisioning/images/layers.py::_zstd": ("setpriv", "zstd"),
     "src/strata/provisioning/minos/packages.py::_run": ("apt-cache", "apt-get", "dpkg"),
     "src/strata/provisioning/minos/python.py::_compile": (),  # Python, of a version that the kernel's packages decide
+    "src/strata/slurm_cli/health.py::checked": (),  # what the site puts into its folder of checks
     "src/strata/virtual/qemu/create.py::check_host": ("qemu-system-x86_64",),
     "src/strata/virtual/qemu/machine.py::_start": ("qemu-system-x86_64",),
     "src/strata/virtual/qemu/network.py::_run": ("ip", "nsenter", "sh"),
-    "src/strata/virtual/qemu/network.py::tool": ("ip", "nsenter", "qemu-system-x86_64", "ssh"),
+    "src/strata/virtual/qemu/network.py::tool": (
+        "git",
+        "ip",
+        "munged",
+        "nsenter",
+        "qemu-system-x86_64",
+        "slurmctld",
+        "srun",
+        "ssh",
+    ),
     "tests/agent/agent_process.py::inside": ("kill", "nsenter", "pgrep", "ps", "umount"),
     "tests/agent/agent_process.py::start": ("nsenter",),
     "tests/agent/test_agent_members.py::silent_device": ("nsenter",),
+    "tests/agent/test_agent_secrets.py::strata": (),
     "tests/bench/bench_support.py::figures": (),
     "tests/bench/test_bench_converge.py::test_when_it_is_stopped_it_leaves_neither_files_nor_processes": (),
     "tests/bench/test_bench_converge.py::test_without_json_it_prints_a_table_and_tells_its_progress_apart": (),
@@ -128,6 +156,7 @@ COMPUTED: dict[str, tuple[str, ...]] = {
     "tests/support/postgres.py::_spawn": ("postgres",),
     "tests/support/sushy_emulator.py::sushy_emulator": (),
     "tests/support/virtual_cluster.py::run": (),
+    "tests/system/test_virtual_cluster_slurm.py::_said": ("sbatch", "sinfo", "squeue"),
     "tests/support/virtual_cluster.py::start": (),
     "tests/support/grid_engine.py::run": ("qconf", "qdel", "qhost", "qmod", "qstat", "qsub", "spooldefaults"),
     "tests/support/slurm.py::run": ("sbatch", "scontrol", "sinfo", "squeue"),
@@ -136,6 +165,7 @@ COMPUTED: dict[str, tuple[str, ...]] = {
     "src/strata/platform/config/git.py::_git": ("git",),
     "src/strata/platform/config/git.py::_guarded": ("git", "prlimit", "setpriv"),
     "src/strata/provisioning/worker.py::ask": ("prlimit", "setpriv", "unshare"),
+    "tests/platform/test_ansible_inventory.py::test_ansible_runs_a_playbook_over_the_inventory": (),
     "tests/provisioning/test_image_hostile.py::test_nothing_but_files_is_in_reach_of_a_worker": (
         "prlimit",
         "setpriv",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
+import msgspec
 import pytest
 
 from strata.core.errors import NotFound, Unavailable
@@ -121,6 +122,32 @@ async def test_an_alert_gets_worse_at_once_and_ends_with_the_event_that_says_so(
     await bench.happens(event("ok"))
     assert (bench.states, bench.store.writes) == (["over"], 2)  # opened and worse were one batch
     assert [(a.severity, a.over) for a in bench.told] == [("warning", False), ("critical", False), ("critical", True)]
+
+
+async def test_what_happened_once_is_over_when_it_was_not_seen_for_long(bench: Bench) -> None:
+    happened = [
+        HardwareEvent(time=0.0, severity="critical", message="it happened", source=source, key=key, node="n1")
+        for source, key in (
+            ("push", "log/ResourceErrors"),
+            ("console", "console/oops"),
+            ("strata", "token-replayed/n1"),
+        )
+    ]
+    is_so = [event("critical"), *(msgspec.structs.replace(event("critical"), source="push", key="sensor/fan1"),)]
+    is_so.append(msgspec.structs.replace(event("critical"), source="strata", key="node/faulted"))
+    await bench.happens(*happened, *is_so)
+    bench.clock.now += 6 * 86400
+    await bench.alerts.upkeep()
+    await bench.happens(happened[0])
+    assert bench.states == ["open"] * 6
+    bench.clock.now += 86400
+    await bench.alerts.upkeep()
+    await bench.alerts.settled()
+    over = {alert.key: alert.fields for alert in bench.alerts.alerts.values() if alert.over}
+    assert over == {key: {"ended": "it was not seen again for 7 days"} for key in ("console/oops", "token-replayed/n1")}
+    assert {alert.key for alert in bench.told if alert.over} == set(over), "who was told of it is told of its end"
+    await bench.happens(happened[1])
+    assert bench.states.count("open") == 5, "it happened again"
 
 
 async def test_troubles_of_other_nodes_and_other_keys_are_other_alerts(bench: Bench) -> None:

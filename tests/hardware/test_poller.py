@@ -34,8 +34,9 @@ class FakeBmc:
         self.flaw = ""
         self.readings_: Sequence[Reading] = ()
 
-    def write(self, ident: str, at: float, text: str = "fan is slow") -> None:
-        self.entries.append(LogEntry(id=ident, time=at, severity="warning", message=text, message_id=f"X.1.M{ident}"))
+    def write(self, ident: str, at: float, text: str = "fan is slow", log: str = "") -> None:
+        name = f"X.1.M{ident}"
+        self.entries.append(LogEntry(id=ident, time=at, severity="warning", message=text, message_id=name, log=log))
 
     async def log(self, *, after: str = "", limit: int = 1000) -> Sequence[LogEntry]:
         self.looks.append(time.monotonic())
@@ -188,6 +189,56 @@ async def test_what_was_in_the_log_before_is_the_past_and_what_is_new_is_told_on
     async with bench.polling():
         await until(lambda: len(bench.events) > 1)
     assert [event.fields["entry"] for event in bench.events] == ["2", "3"]
+
+
+def blade(*systems: str) -> Bench:
+    """One BMC with several nodes behind it."""
+    root, paths = "http://blade", [f"/redfish/v1/Systems/{system}" for system in systems]
+    bench = Bench(*(f"blade{path}" for path in paths))
+    nodes = tuple((f"{root}{path}", system) for system, path in zip(systems, paths, strict=True))
+    bench.sites = {root: Site(root, nodes)}
+    return bench
+
+
+async def test_behind_a_shared_bmc_each_nodes_own_log_is_read_and_what_is_in_it_is_that_nodes() -> None:
+    bench = blade("Node0", "Node1", "Node2")
+    first, second, without = bench.fleet.bmcs.values()
+    without.log_fails = NotOffered("it keeps no log", node="Node2")
+    logs = [f"/redfish/v1/Systems/{system}/LogServices/SEL/Entries" for system in ("Node0", "Node1")]
+    for bmc, log in zip((first, second), logs, strict=True):
+        bmc.write("1", time.time() - 100, log=log)
+    async with bench.polling():
+        await until(lambda: len(bench.marks) == 2)
+        second.write("2", time.time(), "DIMM 3 failed", log=logs[1])
+        await until(lambda: bench.events)
+        first.write("2", time.time(), "fan 1 failed", log=logs[0])
+        await until(lambda: len(bench.events) > 1)
+        seen = len(bench.fleet.looked)
+        await until(lambda: len(bench.fleet.looked) > seen + 4)
+    told = [(event.node, event.message) for event in bench.events]
+    assert told == [("Node1", "DIMM 3 failed"), ("Node0", "fan 1 failed")]
+    assert len(without.looks) == 1, "one that keeps none is not asked again"
+
+
+async def test_a_log_that_nodes_share_is_told_once_also_after_a_restart_and_when_the_first_node_goes() -> None:
+    bench = blade("Node0", "Node1")
+    first, second = bench.fleet.bmcs.values()
+    second.entries = first.entries
+    log = "/redfish/v1/Managers/BMC/LogServices/SEL/Entries"
+    first.write("1", time.time() - 100, log=log)
+    for ident in "23":
+        async with bench.polling():
+            await until(lambda: len(bench.marks) == 2)
+            first.write(ident, time.time(), f"trouble {ident}", log=log)
+            await until(lambda ident=ident: len(bench.events) == int(ident) - 1)
+            seen = len(bench.fleet.looked)
+            await until(lambda seen=seen: len(bench.fleet.looked) > seen + 4)
+    [(root, site)] = bench.sites.items()
+    bench.sites = {root: Site(root, site.nodes[1:])}
+    async with bench.polling():
+        first.write("4", time.time(), "trouble 4", log=log)
+        await until(lambda: len(bench.events) > 2)
+    assert [event.message for event in bench.events] == ["trouble 2", "trouble 3", "trouble 4"]
 
 
 async def test_a_log_that_loses_an_entry_or_is_cleared_brings_nothing_twice_and_hides_nothing() -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from strata.core.errors import BadRequest
-from strata.platform.config.documents import schema
+from strata.platform.config.documents import KINDS, schema
 from strata.platform.config.explain import explain
 from strata.platform.config.records import Configuration, NodeEntry, Origin
 from strata.platform.config.repository import Repository
+from strata.platform.config.starter import Machine
 from strata.platform.config.starter import files as starter
 
 
@@ -167,9 +168,23 @@ def test_modes_of_files_are_octal_as_everywhere_else() -> None:
     assert "a.yaml, line 4, column 65" in wrong({"a.yaml": text.replace("0600", "600")})
 
 
+def test_the_starter_repository_describes_whatever_machine_it_is_begun_with() -> None:
+    port = {"mac": "52:54:00:00:00:01", "address": "10.77.0.11", "name": "boot"}
+    bmc = "http://127.0.0.1:4290/bmc/n0001"
+    nodes = [{"name": "n0001", "nid": 1, "bmc": bmc, "interfaces": [port]}, {"name": "n0002", "nid": 2}]
+    machine = Machine(nodes=nodes, group="compute", desire="up", wanted={"power": "on", "os": "up"}, vendor="qemu")
+    found = read({path: text for path, text in starter("virtual", machine).items() if path.endswith(".yaml")})
+    one, two = found.nodes
+    assert (one.bmc, one.nid, one.labels, two.nid) == (bmc, 1, {"vendor": "qemu"}, 2)
+    assert [(port.mac, port.address, port.name) for port in one.interfaces] == [tuple(port.values())]
+    assert [(group.name, group.members) for group in found.groups] == [("compute", "n[0001-0002]")]
+    [desire] = found.desires
+    assert (desire.name, desire.select, desire.set) == ("up", "@compute", {"power": ("on",), "os": ("up",)})
+
+
 def test_the_starter_repository_is_sound_and_its_schema_knows_every_kind() -> None:
     found = read({path: text for path, text in starter("main").items() if path.endswith(".yaml")})
     assert (len(found.nodes), found.system) == (4, "main")
     made = schema()
     kinds = {part["properties"]["kind"]["enum"][0] for part in made["$defs"].values() if "kind" in part["required"]}
-    assert kinds == {"defaults", "nodes", "node", "group", "desire", "personality"}
+    assert kinds == set(KINDS)

@@ -192,7 +192,7 @@ async def test_an_idle_node_may_be_given_to_a_job_at_any_moment_and_so_is_not_sw
         await here.want(ONE, workload="in")
         await here.slurm.until_state(ONE, "idle")
         await here.workload.disconnect(LOCAL_ADMIN, "main", force=False)
-        assert "no workload manager is known here" in await here.refusal(ONE)
+        assert "no workload manager is connected" in await here.refusal(ONE)
 
 
 async def test_a_suspended_job_is_a_job_although_its_node_is_idle() -> None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,30 +24,20 @@ from strata.fleet.nodes.batches import batch_of
 from strata.fleet.settings import ListenSettings
 from strata.platform.settings import PlatformSettings
 from strata.platform.workload.service import WorkloadService
+from support.commands import Ended, strata
 from support.grid_engine import grid_engine
 from support.slurm import Slurm, slurm, until
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 
-class Ended(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
 class Site:
     def __init__(self, directory: Path, fleet: Fleet) -> None:
         self.fleet = fleet
-        self._url = f"unix:{directory}/admin.sock"
+        self._directory = directory
 
     async def strata(self, *words: str) -> Ended:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "strata.cli", "--url", self._url, "--no-color", *words,
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env=os.environ,
-        )  # fmt: skip
-        out, err = await process.communicate()
-        return Ended(process.returncode or 0, out.decode(), err.decode())
+        return await strata(self._directory, *words)
 
     async def json(self, *words: str) -> Any:
         ended = await self.strata(*words, "--json")

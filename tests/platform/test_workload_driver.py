@@ -33,7 +33,7 @@ class Site:
             for number, scheduler in enumerate(schedulers)
         ]
         self.driver = WorkloadDriver(
-            lambda: self.clusters, NoWorkload(expected=True), why=lambda name: "to switch-image", clock=lambda: self.now
+            lambda: self.clusters, NoWorkload(required=True), why=lambda name: "to switch-image", clock=lambda: self.now
         )
 
     async def places(self, *names: str) -> list[str]:
@@ -120,6 +120,19 @@ async def test_whatever_is_not_sure_is_a_no() -> None:
     for name in (*slurm.nodes, "stranger"):
         assert "slurm c0 does not answer" in await site.refusal(name)
     assert all(await site.driver.permits("another-guard", batch("drained")))
+
+
+async def test_what_the_workload_manager_itself_switched_off_is_out_without_a_drain_until_a_job_has_it() -> None:
+    slurm = FakeScheduler("n1")
+    slurm.be("n1", state="idle+powering_down", boots_first=True)
+    site = Site(slurm)
+    assert await site.places("n1") == ["out"] and await site.refusal("n1") == ""
+    assert await site.do("leave-workload", "n1") == [(Outcome.DONE, "")], "the fact may be from before"
+    slurm.be("n1", state="allocated+powered_down", jobs=("8",))
+    site.now += 10
+    assert await site.places("n1") == ["in"]
+    assert await site.refusal("n1") == "job 8 runs there (slurm c0)"
+    assert slurm.told == []
 
 
 async def test_where_nobody_answers_nothing_is_seen_and_it_is_said_why() -> None:
@@ -212,7 +225,7 @@ def test_names_that_do_not_fit_are_refused(names: dict[str, str]) -> None:
 
 
 async def test_where_none_is_connected_nobody_says_that_no_job_runs() -> None:
-    assert "no workload manager is known here" in await Site().refusal("n1")
+    assert "no workload manager is connected" in await Site().refusal("n1")
     with pytest.raises(BadRequest):
         await Site().do("leave-workload", "n1")
 

@@ -172,7 +172,7 @@ def test_a_recipe_that_cannot_be_followed_says_where(text: str, says: str) -> No
 
 @pytest.mark.server
 async def test_the_demonstration_recipe_is_built_from_debian_and_can_be_built_upon(site: Site) -> None:
-    recipe = Path(__file__).parents[2] / "src/strata/cli/up/demo/recipe.yaml"
+    recipe = Path(__file__).parents[2] / "src/strata/cli/up/images/demo/recipe.yaml"
     release = await site.build("demo:v1", recipe.read_text())
     assert release.size < 80_000_000
     made = site.images.catalogue.find("demo:v1")

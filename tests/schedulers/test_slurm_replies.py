@@ -52,6 +52,24 @@ def test_a_state_says_whether_a_job_can_begin_or_is_there(state: str, drained: b
     assert (found.understood, found.drained, found.down, bool(found.jobs)) == (True, drained, down, held)
 
 
+@pytest.mark.parametrize(
+    ("state", "boots_first"),
+    [
+        ("idle+powering_down", True),
+        ("idle+powered_down", True),
+        ("IDLE+POWERED_DOWN", True),
+        ("idle+reboot_issued", True),
+        ("idle+power_down", False),
+        ("idle+reboot_requested", False),
+        ("allocated+not_responding+powering_up", False),
+        ("idle+powering_up", False),
+        ("idle", False),
+    ],
+)
+def test_a_node_that_slurm_has_switched_off_begins_no_job_before_it_has_booted(state: str, boots_first: bool) -> None:
+    assert seen(state).boots_first == boots_first
+
+
 @pytest.mark.parametrize("state", ["RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STOPPED", "NEW_IN_SLURM_99"])
 def test_a_job_holds_its_nodes_until_it_is_known_to_have_ended(state: str) -> None:
     assert seen("idle+drain", jobs=row("7_1", state, "n[1-2]")).jobs == ("7_1",)

@@ -142,7 +142,7 @@ class Member:
                 name: Witness(
                     LinkedDriver(SimDriver(name, world.sim, loop.time), self.line, loop.time, world.mechanisms), world
                 )
-                for name in ("bmc", "node", "workload")
+                for name in ("bmc", "node", "workload", "health")
             }
             controller = Controller(
                 store,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from strata.api.raw_body import Bodies
 from strata.api.services import FrontSecret, Limits, Watchers
 from strata.daemon.settings import Settings
 from strata.fleet.access.authority import Authority
@@ -76,6 +77,7 @@ def api_services(
     services.put(authenticator)
     shown = services.put(metrics or services.find(Metrics) or Metrics())
     services.put(Watchers(limits=services.put(limits or Limits()), metrics=shown))
+    services.put(Bodies(services.get(Limits).bodies))
     services.put(FrontSecret(front_secret) if front_secret else FrontSecret())
     if authority is not None:
         services.put(authority)

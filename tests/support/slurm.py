@@ -21,6 +21,27 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def own_settings(directory: Path) -> dict[str, str]:
+    """What a Slurm of whoever runs the test needs beside what Strata makes."""
+    return {
+        "SlurmUser": pwd.getpwuid(os.getuid()).pw_name,
+        "AuthType": "auth/none",
+        "CredType": "cred/none",
+        "SlurmctldPort": str(free_port()),
+        "SlurmdPort": str(free_port()),
+        "StateSaveLocation": f"{directory}/state",
+        "SlurmctldPidFile": f"{directory}/slurmctld.pid",
+        "SlurmctldLogFile": f"{directory}/slurmctld.log",
+        "SlurmdPidFile": f"{directory}/slurmd.%n.pid",
+        "SlurmdLogFile": f"{directory}/slurmd.%n.log",
+        "SlurmdSpoolDir": f"{directory}/spool.%n",
+        "ProctrackType": "proctrack/pgid",
+        "TaskPlugin": "task/none",
+        "JobAcctGatherType": "jobacct_gather/none",
+        "MpiDefault": "none",
+    }
+
+
 class Slurm:
     """One cluster of whoever runs the test. Its nodes have slurmds once ``start_nodes`` was called."""
 
@@ -72,6 +93,11 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
             encoding="utf-8",
         )
 
+    def use(self, config: Path) -> None:
+        """Go by another file."""
+        self.config = config
+        self.env = {"SLURM_CONF": str(config)}
+
     def start(self) -> None:
         program = shutil.which("slurmctld", path=f"{os.environ['PATH']}:/usr/sbin")
         assert program, "slurmctld is missing: install the Debian package slurmctld"
@@ -93,15 +119,28 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
     def start_nodes(self) -> None:
         """A slurmd for each real node, in a PID namespace: whatever it started ends with it."""
         for name in self._real:
-            (self.directory / f"spool.{name}").mkdir(exist_ok=True)
-            self._nodes[name] = subprocess.Popen(
-                ["unshare", "--pid", "--mount-proc", "--fork", "--kill-child", "slurmd", "-D", "-N", name,
-                 "-f", str(self.config)],
-                env=os.environ | self.env | {"PATH": f"{os.environ['PATH']}:/usr/sbin"},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )  # fmt: skip
+            self.start_node(name)
+
+    def start_node(self, name: str, *options: str) -> None:
+        """One of them."""
+        (self.directory / f"spool.{name}").mkdir(exist_ok=True)
+        self._nodes[name] = subprocess.Popen(
+            ["unshare", "--pid", "--mount-proc", "--fork", "--kill-child", "slurmd", "-D", "-N", name,
+             "-f", str(self.config), *options],
+            env=os.environ | self.env | {"PATH": f"{os.environ['PATH']}:/usr/sbin"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    def stop_node(self, name: str) -> None:
+        """As if its power were cut."""
+        process = self._nodes.pop(name)
+        process.kill()
+        process.wait()
+
+    def runs_node(self, name: str) -> bool:
+        return name in self._nodes
 
     def stop(self) -> None:
         """End slurmctld; jobs go on."""
@@ -114,10 +153,8 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
                 self._process.wait()
 
     def stop_nodes(self) -> None:
-        for process in self._nodes.values():
-            process.kill()
-            process.wait()
-        self._nodes.clear()
+        for name in list(self._nodes):
+            self.stop_node(name)
 
     async def nodes(self) -> str:
         """What Slurm says of all its nodes, a line each."""

@@ -98,6 +98,9 @@ def look(life: Life) -> None:
     many = life.run("plan", "@compute", "image=v2", "--json").json
     assert many["totals"]["switch-image"] == many["nodes"]
     assert life.run("status", "--json").json["by_state"]["ready"] == NODES
+    limits = Path(f"/proc/{life.pid(background.SERVICE)}/limits").read_text()
+    core = next(line.split() for line in limits.splitlines() if line.startswith("Max core file size"))
+    assert core[4:6] == ["0", "0"], "what it holds in memory is written to no disk"
 
 
 def change(life: Life) -> None:

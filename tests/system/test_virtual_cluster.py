@@ -25,8 +25,8 @@ BIOS, UEFI = "n0001", "n0002"
 BOTH = (BIOS, UEFI)
 BOOT = 240.0
 """Seconds that a boot may take where other tests run beside it; alone it takes 30 to 90."""
-CHANGE = 60.0
-"""Seconds that a change of the image may take beside other tests; alone at most 15."""
+CHANGE = 300.0
+"""Seconds that a change of the image on both may take beside other tests; alone at most 30."""
 AWAY = 60.0
 """Seconds that nodes are left to themselves."""
 BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
@@ -35,7 +35,7 @@ PAYLOAD = 60 * 2**20
 
 @pytest.fixture(scope="module")
 def up() -> Iterator[tuple[Cluster, str]]:
-    with virtual_cluster.virtual_cluster("--nodes", "2", "--timeout", "8m") as (cluster, said):
+    with virtual_cluster.virtual_cluster("--no-slurm", "--nodes", "2", "--timeout", "8m") as (cluster, said):
         yield cluster, said.out + said.err
 
 
@@ -260,8 +260,13 @@ def test_an_image_that_does_not_start_gives_way_to_the_one_before(cluster: Clust
     other = next(node for node in BOTH if node != canary)
     assert f"it waits for canary {canary}" in cluster.json("node", "why", other)["summary"]
     assert cluster.json("status")["canaries"] == [{"node": canary, "waiting": 1}]
-    for node in BOTH:
-        assert cluster.strata("virtual", "login", node, "--", "hostname").out.strip() == node
+    for node in BOTH:  # the canary tries it again, and is away for a moment
+        login = ("virtual", "login", node, "--", "hostname")
+        cluster.eventually(
+            f"the old image on {node}",
+            lambda login=login, node=node: cluster.run(*login).out.strip() == node,
+            CHANGE,
+        )
     cluster.strata("image", "promote", f"demo@{good}", "demo:1")
     cluster.strata("node", "retry", "@compute")
     cluster.wait_ready(*BOTH, limit=CHANGE)

@@ -83,6 +83,7 @@ def test_a_new_node_is_off_and_holds_nothing():
         "image": "absent",
         "personality": "idle",
         "config": "absent",
+        "health": "unknown",
         "workload": "out",
     }
 
@@ -91,7 +92,9 @@ def test_the_built_in_steps_in_order_make_a_node_ready():
     nodes = SimNodes(3, timing=INSTANT)
     for generation, mutation in enumerate(TO_READY):
         assert act(nodes, mutation, generation=generation) == [Outcome.DONE] * 3
-    assert {name: look(nodes, name) for name in VARIABLES} == {name: [value] * 3 for name, value in READY.items()}
+    assert {name: look(nodes, name) for name in VARIABLES} == {
+        name: [value] * 3 for name, value in {**READY, "health": "ok"}.items()
+    }
 
 
 def test_an_action_shows_only_when_its_time_is_over():

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import threading
 import time
+from pathlib import Path
 
 from . import VERSION
 from .boot import Boot, learn_controllers
 from .commands import Commands, Job
+from .delivery.delivery import Delivery
 from .errors import AgentError, CommandFailed, Refused
 from .files import read_text
+from .host.checks import Checks
 from .host.execs import run_exec
 from .host.health import Health
 from .host.metrics import Metrics
 from .host.power import restart
+from .host.secrets import Secrets
 from .images.damage import damage
 from .link.exchange import Exchange
 from .link.http import post
@@ -24,6 +28,8 @@ from .personality.runner import Runner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
     from typing import Any
 
 _LONGEST_PAUSE = 30.0
@@ -44,14 +50,25 @@ class Node:
         self._health = Health(paths)
         self._attached = threading.Event()
         self.exchange = Exchange(boot.controllers, self._identity, self._report, self._take, self._learn, self.logs.say)
-        self.personality = Runner(paths, self._identity, boot.controllers, self.logs, self.exchange.changed, crun)
+        self.personality = Runner(
+            paths, self._identity, boot.controllers, self.logs, self._furnish, self._member_changed, crun
+        )
+        self.delivery = Delivery(
+            paths, self.personality.members, self._fetch_overlay, self.logs.say, self.exchange.changed
+        )
+        self._secrets = Secrets(paths, self._ask_secrets, self.logs.say, self.exchange.changed)
+        self._checks = Checks(paths, self._health, self._place, self.exchange.changed)
         handlers = {
             "load": self.personality.load,
             "start": self.personality.start,
             "stop": self.personality.stop,
             "switch": self.personality.switch,
+            "configure": self.delivery.configure,
             "exec": self._exec,
             "limits": self._limits,
+            "secrets": self._fetch_secrets,
+            "checks": self._checks.take,
+            "check": self._checks.now,
             "reboot": self._reboot,
         }
         self._commands = Commands(paths, handlers, self.exchange.changed)
@@ -60,8 +77,8 @@ class Node:
         """Never returns on a node."""
         self.personality.recover()
         self._enrol()
-        for work in (self._send_logs, self._afterwards):
-            threading.Thread(target=work, name=work.__name__, daemon=True).start()
+        for work in (self._secrets.run, self._send_logs, self._afterwards, self.delivery.run, self._checks.run):
+            threading.Thread(target=work, name=work.__qualname__, daemon=True).start()
         self.exchange.run()
 
     def _enrol(self) -> None:
@@ -93,7 +110,10 @@ class Node:
             "loaded": self.personality.loaded(),
             "images": self.personality.images(),
             "damaged": damage(self._paths),
+            "config": self.delivery.report(),
+            "secrets": self._secrets.held(),
             "health": self._health.read(),
+            "checks": self._checks.report(),
             "metrics": self._metrics.read(),
         }
         return {
@@ -114,7 +134,10 @@ class Node:
             self.logs.say(f"there are more controllers now: {', '.join(self._boot.controllers)}")
 
     def _send_logs(self) -> None:
-        self.logs.run(lambda lines: self._post("/agent/v1/log", {"lines": lines}))
+        def send(lines: list[Any]) -> None:
+            self._post("/agent/v1/log", {"lines": lines})
+
+        self.logs.run(send)
 
     def _afterwards(self) -> None:
         """What may come after the first report: an earlier kernel's last words, the inventory when it changes, and a
@@ -140,20 +163,42 @@ class Node:
                 self.logs.say(f"no crash kernel: {error}")
             time.sleep(_INVENTORY_EVERY if told == now else _LONGEST_PAUSE)
 
-    def _post(self, path: str, value: object) -> None:
-        post(self.exchange.url, path, value, self._identity.context())
+    def _post(self, path: str, value: object) -> dict[str, Any]:
+        return post(self.exchange.url, path, value, self._identity.context())
+
+    def _fetch_overlay(self) -> dict[str, Any]:
+        return self._post("/agent/v1/overlay", {})
+
+    def _furnish(self, identifier: str, name: str, root: Path) -> None:
+        self.delivery.furnish(identifier, name, root)
+
+    def _member_changed(self) -> None:
+        self.delivery.poke()
+        self.exchange.changed()
+
+    def _ask_secrets(self, have: dict[str, Any]) -> dict[str, Any]:
+        return self._post("/agent/v1/secrets", have)
+
+    def _fetch_secrets(self, job: Job) -> dict[str, Any]:
+        self._secrets.fetch()
+        return {}
 
     def _exec(self, job: Job) -> dict[str, Any]:
         argv = [str(word) for word in job.command.get("argv") or []]
         if not argv:
             raise CommandFailed("exec: no command given")
-        where = str(job.command.get("where") or "")
-        if where == "minos":
-            return run_exec(job, argv)
-        member = self.personality.member(where)
+        before, end, _ = self._place(str(job.command.get("where") or ""))
+        return run_exec(job, [*before, *argv], end)
+
+    def _place(self, where: str) -> tuple[list[str], Callable[[], None], Path]:
+        """Where somebody wants to run or see something: a member, the first of them, or the minimal OS. What stands
+        before a command there, what ends it, and a process there as procfs shows it."""
+        member = None if where == "minos" else self.personality.member(where)
         if member is None:
-            return run_exec(job, argv)
-        return run_exec(job, *member.exec_command(argv))
+            return [], lambda: None, self._paths.proc("self")
+        if not member.pid:
+            raise CommandFailed(f"member {member.member.name} has no process now")
+        return *member.exec_command([]), self._paths.proc(str(member.pid))
 
     def _limits(self, job: Job) -> dict[str, Any]:
         from .host.limits import Limits

@@ -21,7 +21,7 @@ import msgspec
 
 from strata.api.http import is_fresh, node_tag
 from strata.api.problem import MEDIA_TYPE, problem_of
-from strata.api.raw_body import in_time
+from strata.api.raw_body import Bodies, Held, in_time
 from strata.api.rights import CONTROLLER, WHO
 from strata.api.services import SERVICES, FrontSecret, Limits
 from strata.api.streams import is_stream
@@ -90,6 +90,7 @@ class Front:
         self._nodes = services.get(NodeService)
         self._metrics = services.get(Metrics)
         self._limits = services.get(Limits)
+        self._bodies = services.get(Bodies)
         self._node_metrics = self._metrics.route("GET", _NODE_ROUTE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -144,6 +145,7 @@ class Front:
         given, twice, ident = _heard(scope["headers"])
         mark = request_id.set(ident.decode())
         self._metrics.in_flight.inc()
+        held = Held(self._bodies)
         try:
             path: str = scope["path"]
             method: str = scope["method"]
@@ -153,7 +155,7 @@ class Front:
             who = Unauthenticated("a credential was given twice") if twice else self._who(given)
             reads = method in ("GET", "HEAD")
             if not reads:
-                receive = in_time(receive, self._limits.body_time, self._limits.body_rate)
+                receive = held.of(in_time(receive, self._limits.body_time, self._limits.body_rate))
             if reads and path.startswith(_NODE_PREFIX) and path.find("/", 10) < 0 and len(path) > 10:
                 await self._node(scope, path[10:], who, given, ident, began, send)
             elif reads and path == "/v1/health":
@@ -171,6 +173,7 @@ class Front:
                 else:
                     await self._rest(scope, receive, send, ident, began)
         finally:
+            held.let_go()
             self._metrics.in_flight.dec()
             request_id.reset(mark)
 

@@ -1,4 +1,5 @@
-"""The body of a request: in good time, and to one of the raw ASGI applications whole and bounded."""
+"""The body of a request: in good time, with room for all of them together, and to one of the raw ASGI applications
+whole and bounded."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from strata.core.errors import BadRequest, TooSlow
+from strata.core.errors import BadRequest, TooSlow, Unavailable
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
@@ -39,6 +40,60 @@ def in_time(receive: Receive, seconds: float, rate: float) -> Receive:
         return event
 
     return received
+
+
+SMALL = 64 * 1024
+"""Bytes of a body for which there is always room: whoever stops the machine is not kept waiting by those who fill
+it."""
+
+
+class Bodies:
+    """Room for the bodies of all requests that are under way, ``most`` bytes together."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.held = 0
+        """Bytes that are in memory now."""
+
+    def take(self, count: int) -> None:
+        """So many bytes more; ``Unavailable`` where there is no room for them."""
+        if self.held + count > self._most:
+            raise Unavailable(
+                f"bodies of {self.held / 2**20:.0f} MiB are being read already, of at most {self._most / 2**20:.0f}",
+                where="body",
+                hint="nothing was changed: try again in a while, or send less at a time",
+            )
+        self.held += count
+
+    def give_back(self, count: int) -> None:
+        """So many less."""
+        self.held -= count
+
+
+class Held:
+    """The body of one request, as far as it has come."""
+
+    def __init__(self, bodies: Bodies) -> None:
+        self._bodies = bodies
+        self._size = self._taken = 0
+
+    def of(self, receive: Receive) -> Receive:
+        """``receive``, which raises ``Unavailable`` where there is no room for what comes."""
+
+        async def received() -> MutableMapping[str, Any]:
+            event = await receive()
+            self._size += len(event.get("body", b""))
+            if (more := self._size - self._taken) and self._size > SMALL:
+                self._bodies.take(more)
+                self._taken += more
+            return event
+
+        return received
+
+    def let_go(self) -> None:
+        """The request has been answered."""
+        self._bodies.give_back(self._taken)
+        self._taken = 0
 
 
 async def whole_body(receive: Receive, most: int) -> bytes:

@@ -33,6 +33,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds that a body may take to arrive, whatever its size."""
     body_rate: float = 128 * 1024
     """Bytes of it that earn one second more: 64 MiB may take ten minutes, by a line of 1 Mbit/s."""
+    bodies: int = 256 * 2**20
+    """Bytes of the bodies of all requests that are under way: they are in memory."""
     watchers: int = 1000
     """Clients that watch events at one time; each holds a connection and a store watch."""
     keep_alive: float = 15.0

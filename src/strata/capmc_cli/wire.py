@@ -48,16 +48,22 @@ def settings(path: str = CONFIG) -> dict[str, str]:
     return found
 
 
-def post(resource: str, body: bytes, chosen: dict[str, str]) -> tuple[int, bytes]:
+def post(resource: str, body: bytes, chosen: dict[str, str], token: str = "") -> tuple[int, bytes]:
     """Submit a request: the HTTP status and the body of the reply."""
+    return request("POST", resource, body, chosen, token)
+
+
+def request(method: str, resource: str, body: bytes, chosen: dict[str, str], token: str = "") -> tuple[int, bytes]:
+    """The same, by another method."""
     url = chosen["os_service_url"].rstrip("/")
     try:
         host, connection = _connect(url, chosen)
     except OSError as error:
         raise Away(url, error.strerror or error) from None
     head = (
-        f"POST {resource} HTTP/1.0\r\nHost: {host}\r\nContent-Type: application/json\r\n"
-        f"Accept: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        f"{method} {resource} HTTP/1.0\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+        f"Accept: application/json\r\nContent-Length: {len(body)}\r\n"
+        + (f"Authorization: Bearer {token}\r\n\r\n" if token else "\r\n")
     )
     parts = []
     with connection:

@@ -13,6 +13,24 @@ Codes = npt.NDArray[np.int32]
 Indices = npt.NDArray[np.int64]
 
 
+_FEW = 32
+"""Below this a slice gains nothing."""
+
+
+def span(nodes: Indices) -> slice | Indices:
+    """The same places of an array, as a slice where they are evenly apart: numpy looks a slice up several times as
+    fast, and batches of a large fleet mostly are, being of one shard. What is read by it may be a view: not to be kept
+    over a write.
+    """
+    count = len(nodes)
+    if count < _FEW:
+        return nodes
+    first, step, last = int(nodes[0]), int(nodes[1] - nodes[0]), int(nodes[-1])
+    if step < 1 or last - first != step * (count - 1) or not (nodes[1:] - nodes[:-1] == step).all():
+        return nodes
+    return slice(first, last + 1, step)
+
+
 class Column:
     """One value per node of a batch, dictionary-encoded: code 0 is unknown, code ``i`` is ``words[i - 1]``."""
 
@@ -39,6 +57,23 @@ class Column:
         if value is None or value == UNKNOWN:
             return cls((), np.zeros(count, dtype=np.int32))
         return cls((value,), np.ones(count, dtype=np.int32))
+
+    @classmethod
+    def joined(cls, columns: Sequence[Column]) -> Column:
+        """One after the other."""
+        if len(columns) == 1:
+            return columns[0]
+        words: dict[str, int] = {}
+        parts: list[Codes] = []
+        reasons: dict[int, str] = {}
+        at = 0
+        for column in columns:
+            table = [0, *(words.setdefault(word, len(words) + 1) for word in column.words)]
+            same = table == list(range(len(table)))
+            parts.append(column.codes if same else np.array(table, dtype=np.int32)[column.codes])
+            reasons |= {at + place: reason for place, reason in column.reasons.items()}
+            at += len(column)
+        return cls(tuple(words), np.concatenate(parts), reasons)
 
     def __len__(self) -> int:
         return len(self.codes)

@@ -137,6 +137,10 @@ class Guard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     doc: str = ""
 
 
+LIMITS = "limit"
+"""The ``per`` of a budget whose buckets are the limits that are set while Strata runs (``strata.core.node.Limit``)."""
+
+
 class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How much may happen at once, in each bucket. At least one of ``limit``, ``percent`` and ``rate``; all must hold.
 
@@ -152,7 +156,8 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     destructive_only: bool = False
     per: str = "fleet"
     """The bucket: ``fleet``; ``group:NAME``; ``group`` (each group by itself); a type of location of which each is a
-    bucket (``cabinet``, ``chassis``...); or ``label:KEY`` (each value by itself: ``label:pdu``)."""
+    bucket (``cabinet``, ``chassis``...); or ``label:KEY`` (each value by itself: ``label:pdu``); or ``limit`` (each
+    limit that is set while Strata runs, by a rollout, has its own number; nobody goes beyond it, whatever is stuck)."""
     limit: float | None = None
     """The most at once. Counts nodes, or adds up ``weight``."""
     percent: float | None = None
@@ -375,7 +380,11 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     def _validate_budget(self, budget: Budget) -> None:
         """A brake that cannot hold is worse than none: somebody counts on it."""
         where = f"budget {budget.name}"
-        if budget.limit is None and budget.percent is None and budget.rate is None:
+        numbers = (budget.limit, budget.percent, budget.rate)
+        if budget.per == LIMITS and (numbers != (None, None, None) or not budget.destructive_only or budget.weight):
+            told = "one per limit is destructive_only, and its numbers are those of the limits"
+            raise BadRequest(told, where=where, hint="leave out limit, percent, rate and weight")
+        if budget.per != LIMITS and numbers == (None, None, None):
             raise BadRequest("give limit, percent or rate", where=where)
         if budget.limit is not None and not (budget.limit > 0 if budget.weight else budget.limit >= 1):
             least = "above 0" if budget.weight else "at least 1 node"
@@ -409,6 +418,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 def _check_bucket(per: str, where: str) -> None:
     """Raise unless ``per`` says how nodes are divided into the buckets of a budget."""
     kind, colon, name = per.partition(":")
+    if per == LIMITS:
+        return
     if (kind == "fleet" and not colon) or (kind == "group" and bool(colon) == bool(name)) or (kind == "label" and name):
         return
     hint = "fleet, group, group:NAME, label:KEY, or a type of location of which each is a bucket, such as cabinet"

@@ -75,6 +75,20 @@ class Freeze(msgspec.Struct, frozen=True, kw_only=True):
     since: float
 
 
+class LimitBucket(msgspec.Struct, frozen=True, kw_only=True):
+    """Of ``members`` (uids, as in a group), at most ``most`` are out of service at once by changes."""
+
+    name: str
+    members: tuple[tuple[int, int], ...]
+    most: int
+
+
+class Limit(msgspec.Struct, frozen=True, kw_only=True):
+    """How many nodes may be changed at once, set while Strata runs: it holds for all changes, whoever wants them."""
+
+    buckets: tuple[LimitBucket, ...]
+
+
 def check_node_name(name: str) -> None:
     """Raise ``BadRequest`` unless ``name`` can name a node (it goes into DNS names and file paths)."""
     if not _NODE.match(name) or ".." in name:

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from strata.api.nginx import Nginx
 from strata.api.nginx_config import FrontDoor
+from strata.api.raw_body import Bodies
 from strata.api.redfish.resources.push import EventPush
 from strata.api.server import ApiServer
 from strata.api.services import FrontSecret, Limits, Watchers
@@ -36,6 +37,7 @@ URL_FILE = "url"
 def open_faces(fleet: Fleet) -> None:
     """What the API itself answers for."""
     limits = fleet.put(Limits(body=fleet.settings.listen.max_body))
+    fleet.put(Bodies(limits.bodies))
     fleet.put(Watchers(limits=limits, metrics=fleet.controller.metrics))
     fleet.put(FrontSecret())
     push = fleet.put(EventPush(fleet.store, fleet.ledger, fleet.of(Seal)))

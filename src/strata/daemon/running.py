@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import logging
 import os
+import resource
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
@@ -52,6 +53,7 @@ def run(settings: Settings, read: Callable[[], Settings] | None = None) -> None:
     settings.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     logs.setup(level=settings.logs.level, form=settings.logs.format)
     files.allow_most()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # what is in memory is not for a disk: keys, passwords, secrets
     with _alone(settings.state_dir):
         way_out = enter(settings.provisioning.namespace)
         uvloop.run(_serve(settings, way_out, read))

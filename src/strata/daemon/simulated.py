@@ -15,11 +15,11 @@ from strata.virtual.fleet.power import FleetPower
 
 
 async def open_simulated(fleet: Fleet) -> None:
-    """In place of the provisioning layer: the simulator answers for agents and the workload manager."""
+    """In place of the provisioning layer: the simulator answers for agents, their checks and the workload manager."""
     address = fleet.section(SimulatedSettings).address
     account = Credentials(SIMULATED_ACCOUNT.user, SIMULATED_ACCOUNT.password)
     fleet.of(Reach).give(f"{address.rstrip('/')}/", account)
-    for name in ("node", "workload"):
+    for name in ("node", "workload", "health"):
         driver = AgentDriver(name, address, SIMULATED_ACCOUNT)
         fleet.parts.push_async_callback(driver.close)
         fleet.drive(driver)

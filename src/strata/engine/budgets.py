@@ -6,7 +6,8 @@ one more wherever rounding left one over. So together they keep every limit what
 nobody starves. What was begun under older shares still counts against the whole.
 
 A budget of disruption counts who holds a place in it (``strata.engine.places``). It slows down and does not forbid:
-where nobody who holds one goes on by himself, one more may go.
+where nobody who holds one goes on by himself, one more may go. Limits that are set while Strata runs forbid: who is
+broken is out of service like any other, and a person decides what comes of it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy.typing as npt
 
 from strata.core.column import Indices
 from strata.core.distinct import distinct, without
-from strata.core.model import Budget, Model
+from strata.core.model import LIMITS, Budget, Model
 from strata.engine.places import Places
 
 Keys = npt.NDArray[np.int32]
@@ -53,7 +54,16 @@ class Demand(NamedTuple):
 class _Buckets:
     """One way of dividing the fleet, with our share of each bucket's limit and, for a rate, tokens."""
 
-    def __init__(self, budget: Budget, keys: Keys, weights: Amounts | None, shares: Shares | None, now: float) -> None:
+    def __init__(
+        self,
+        budget: Budget,
+        keys: Keys,
+        weights: Amounts | None,
+        shares: Shares | None,
+        now: float,
+        most: Amounts | None = None,
+    ) -> None:
+        """``most``: a limit for each bucket, where the budget itself has none."""
         self.keys = keys
         self.weights = weights if weights is not None else np.ones(len(keys))
         inside = np.flatnonzero(keys >= 0)
@@ -62,7 +72,7 @@ class _Buckets:
         whole, mine = self._sum(inside, count), self._sum(inside[self._ours[inside]], count)
         self._heaviest = np.zeros(count)
         np.maximum.at(self._heaviest, keys[inside], self.weights[inside])
-        limits = np.full(count, np.inf)
+        limits = np.full(count, np.inf) if most is None else most[:count].astype(np.float64)
         if budget.limit is not None:
             limits = np.minimum(limits, budget.limit)
         if budget.percent is not None:
@@ -147,7 +157,8 @@ class Budgets:
     def __init__(self, model: Model) -> None:
         self._meters: dict[str, _Meter] = {}
         self._of_mutation: dict[str, list[str]] = {name: [] for name in model.mutations}
-        for budget in model.budgets.values():
+        # Limits first: whom they refuse must not take the room of a wider budget from those who could use it.
+        for budget in sorted(model.budgets.values(), key=lambda budget: budget.per != LIMITS):
             names = frozenset(m.name for m in model.mutations.values() if budget.brakes(m))
             self._meters[budget.name] = _Meter(budget, names)
             for name in names:
@@ -171,13 +182,28 @@ class Budgets:
         *,
         weights: Amounts | None = None,
         shares: Shares | None = None,
+        most: Sequence[Amounts] | None = None,
     ) -> None:
         """Tell which bucket of budget ``name`` each node is in; -1: the budget does not concern it.
 
         Several divisions where a node can be in several buckets at once (groups): all of them must have room.
+        ``most``: for each division the limits of its buckets, where the budget itself has none.
         """
         meter = self._meters[name]
-        meter.divisions = [_Buckets(meter.budget, keys, weights, shares, now) for keys in divisions]
+        meter.divisions = [
+            _Buckets(meter.budget, keys, weights, shares, now, None if most is None else most[at])
+            for at, keys in enumerate(divisions)
+        ]
+
+    def places_left(self, places: Places) -> float:
+        """How many more nodes may go out of service now, over the fleet: what the tightest budget of disruption has
+        left, of the whole and not of our share."""
+        left = np.inf
+        for name, meter in self._meters.items():
+            if places.counts(name) and meter.divisions:
+                most = max(float(division.whole_limits.sum()) for division in meter.divisions)
+                left = min(left, most - len(places.taken(name)))
+        return max(0.0, left)
 
     def admit(self, mutation: str, nodes: Indices, now: float, demand: Demand) -> tuple[Indices, npt.NDArray[np.int16]]:
         """Split ``nodes`` (the most urgent first): those that may start, and for each whom it has to wait for.
@@ -193,22 +219,25 @@ class Budgets:
                 concerned = np.flatnonzero(needed[name])
             else:
                 continue
+            if not meter.divisions:
+                continue
             in_use = meter.in_use(demand, nodes[:0])
+            strict = meter.budget.per == LIMITS
             places = demand.places if demand.places is not None and demand.places.counts(name) else None
             if places is not None:
                 # Who has a place goes before who wants one.
                 concerned = concerned[np.argsort(~np.isin(nodes[concerned], in_use), kind="stable")]
-            if not meter.budget.unavailable:
+            if not meter.budget.unavailable and not strict:
                 # Somebody may have begun one of these before: it is charged here, and not twice.
                 in_use = without(in_use, nodes[concerned])
             moving = np.ones(len(in_use), dtype=bool)
-            if places is not None:
+            if places is not None and not strict:
                 moving = places.moving(name, in_use, demand.elsewhere.values())
             for division in meter.divisions:
                 open_ = concerned[verdict[concerned] == -1]
                 keys = division.keys[nodes[open_]]
-                if meter.budget.unavailable:
-                    # A node that is down already may be mended: that takes nobody else away.
+                if meter.budget.unavailable or strict:
+                    # A node that is out already goes on, or may be mended: that takes nobody else away.
                     keys = np.where(np.isin(nodes[open_], in_use), -1, keys)
                 room = np.append(division.room(in_use, moving, now), np.inf)  # the last is for -1
                 refused = _running_total(keys, division.weights[nodes[open_]]) > room[keys]

@@ -5,14 +5,15 @@ Knows drivers only by name, and nothing of plans.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import itertools
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from strata.core.column import Codes, Column, Indices
+from strata.core.column import Codes, Column, Indices, span
 from strata.core.distinct import distinct
 from strata.core.model import OPEN_SYMBOLS, UNKNOWN, WANTED, Model
 from strata.core.redact import redact
@@ -55,8 +56,13 @@ class _Observer:
         blind = np.ones(len(nodes), dtype=bool)
         for column in columns.values():
             blind &= column.codes == 0
-        self.blind[nodes] = np.where(blind, np.minimum(self.blind[nodes] + 1, 20), 0)
-        self.blind_since[nodes] = np.where(blind, np.minimum(self.blind_since[nodes], issued), NEVER)
+        here = span(nodes)
+        if blind.any():
+            self.blind[here] = np.where(blind, np.minimum(self.blind[here] + 1, 20), 0)
+            self.blind_since[here] = np.where(blind, np.minimum(self.blind_since[here], issued), NEVER)
+        else:
+            self.blind[here] = 0
+            self.blind_since[here] = NEVER
         if self.troubles:
             for node in self.troubles.keys() & set(nodes.tolist()):
                 del self.troubles[node]
@@ -137,26 +143,26 @@ class Facts:
 
     def schedule_look(self, nodes: Indices, drivers: tuple[str, ...] | None, when: float) -> None:
         """Have ``drivers`` (None: all) look at ``nodes`` at ``when`` or earlier."""
+        here = span(nodes)
         for name in self.observers if drivers is None else drivers:
             observer = self.observers.get(name)
             if observer is not None:
-                observer.next[nodes] = np.minimum(observer.next[nodes], when)
+                observer.next[here] = np.minimum(observer.next[here], when)
 
-    def poll(self, nodes: Indices, variable: str, when: Times) -> None:
+    def poll(self, nodes: Indices, variable: str, when: float) -> None:
         """Look for the effect of a step on ``variable``."""
-        observer = self.observers.get(self._model.variables[variable].observer)
-        if observer is not None:
-            observer.next[nodes] = np.minimum(observer.next[nodes], when)
+        self.schedule_look(nodes, (self._model.variables[variable].observer,), when)
 
     def forget(self, nodes: Indices, variables: tuple[str, ...]) -> None:
         """What was believed of ``variables`` is not believed any more, and nobody has looked since."""
+        here = span(nodes)
         for name in variables:
             column = self._table.columns[name]
-            column.fact[nodes] = 0
-            column.unseen[nodes] = column.implied[nodes] = False
+            column.fact[here] = 0
+            column.unseen[here] = column.implied[here] = False
             for other in self._proved_by.get(name, ()):
                 proved = self._table.columns[other]
-                by_this = proved.implied[nodes] & (proved.source[nodes] == proved.source_code(_implied_by(name)))
+                by_this = proved.implied[here] & (proved.source[here] == proved.source_code(_implied_by(name)))
                 self.forget(nodes[by_this], (other,))
 
     def forget_all(self, nodes: Indices, now: float) -> None:
@@ -175,34 +181,43 @@ class Facts:
         why = redact(observer.troubles.get(node, ""))[:_LONGEST]
         return Silence(observer.driver, observer.blind_since.item(node), why)
 
-    def seen(self, now: float, report: Seen) -> None:
-        """A look came back."""
-        if report.look not in self._looks:
-            return  # the nodes were taken from us meanwhile
-        driver, nodes, issued = self._looks.pop(report.look)
-        observer = self.observers[driver]
-        observer.looking[nodes] = False
-        columns = {
-            name: self._understood(name, report.columns[name])
-            if name in report.columns
-            else Column.same(None, len(nodes))
-            for name in observer.variables
-        }
+    def seen(self, now: float, reports: Iterable[Seen]) -> None:
+        """Looks came back. What was asked of one driver at one time is taken in together: what one costs hardly
+        depends on how many nodes it is about."""
+        known = ((*self._looks.pop(report.look), report) for report in reports if report.look in self._looks)
+        for (driver, issued, detail), alike in itertools.groupby(known, lambda one: (one[0], one[2], one[3].detail)):
+            parts = list(alike)
+            counts = [len(nodes) for _, nodes, _, _ in parts]
+            columns = {
+                name: Column.joined(
+                    [
+                        self._understood(name, report.columns[name]) if name in report.columns else Column.same(None, n)
+                        for n, (_, _, _, report) in zip(counts, parts, strict=True)
+                    ]
+                )
+                for name in self.observers[driver].variables
+            }
+            self._take_in(now, driver, np.concatenate([nodes for _, nodes, _, _ in parts]), columns, issued, detail)
+
+    def _take_in(
+        self, now: float, driver: str, nodes: Indices, columns: Mapping[str, Column], issued: float, detail: str
+    ) -> None:
+        observer, progress, here = self.observers[driver], self._progress, span(nodes)
+        observer.looking[here] = False
         # A look that was begun before the last act on a node saw the world before it.
-        valid = (
-            self._progress.alive[nodes] & (self._progress.epoch[nodes] > 0) & (issued >= self._progress.acted_at[nodes])
-        )
-        told = observer.told[nodes] > issued
+        valid = progress.alive[here] & (progress.epoch[here] > 0) & (issued >= progress.acted_at[here])
+        told = observer.told[here] > issued
         if told.any():
             # So did one that was begun before somebody told; it goes by what was told when these are looked at next.
             nodes, valid = nodes[~told], valid[~told]
+            here = span(nodes)
             columns = {name: column.take(~told) for name, column in columns.items()}
-        blind = observer.noted(nodes, columns, issued, report.detail)
+        blind = observer.noted(nodes, columns, issued, detail)
         wait = self._until_next(observer, nodes, blind)
-        polled = nodes[self._progress.phase[nodes] == Phase.SETTLING]
-        self._progress.poll[polled] = np.minimum(self._progress.poll[polled] * 2, self._settings.longest_poll)
+        polled = nodes[progress.phase[here] == Phase.SETTLING]
+        progress.poll[polled] = np.minimum(progress.poll[polled] * 2, self._settings.longest_poll)
         # Whoever asked for a look while this one was under way gets it: this one may have seen the world before.
-        observer.next[nodes] = np.minimum(observer.next[nodes], np.where(valid, now + wait, now))
+        observer.next[here] = np.minimum(observer.next[here], np.where(valid, now + wait, now))
         if not valid.all():
             nodes, columns = nodes[valid], {name: column.take(valid) for name, column in columns.items()}
         self.believe(nodes, columns, driver, issued)
@@ -252,37 +267,46 @@ class Facts:
 
     def _until_next(self, observer: _Observer, nodes: Indices, blind: Mask) -> Times:
         """Seconds until these are to be looked at again: sooner where nothing was seen, or an act is to show."""
-        again = np.minimum(self._settings.blind_look * 2.0 ** (observer.blind[nodes] - 1.0), observer.interval)
-        wait = np.where(blind, again, observer.interval)
-        wait = np.where(
-            self._progress.phase[nodes] == Phase.SETTLING, np.minimum(wait, self._progress.poll[nodes]), wait
-        )
+        here = span(nodes)
+        wait = np.full(len(nodes), observer.interval)
+        if blind.any():
+            again = self._settings.blind_look * 2.0 ** (observer.blind[nodes[blind]] - 1.0)
+            wait[blind] = np.minimum(again, observer.interval)
+        settling = self._progress.phase[here] == Phase.SETTLING
+        np.minimum(wait, self._progress.poll[here], out=wait, where=settling)
         jittered: Times = wait * self._random.uniform(0.8, 1.0, len(nodes))
         return jittered
 
     def believe(self, nodes: Indices, columns: Mapping[str, Column], source: str, at: float) -> None:
         """Take facts over. What could not be seen stays as it was until it has aged."""
         lost: list[tuple[Indices, tuple[str, ...]]] = []
+        all_here = span(nodes)
         for name, column in columns.items():
             mine = self._table.columns[name]
             codes = mine.encode(column)
             known = codes != 0
-            unseen = mine.fact[nodes] == 0
+            some, here = nodes, all_here
+            if known.all():
+                mine.unseen[here] = False
+            else:
+                unseen = mine.fact[here] == 0
+                if mine.provable:
+                    unseen |= mine.implied[here]
+                unseen &= ~known
+                mine.unseen[here] = unseen
+                self._progress.touch(nodes[unseen], Urgency.NEWS)
+                some, codes = nodes[known], codes[known]
+                here = span(some)
+            changed = mine.fact[here] != codes
+            mine.fact[here] = codes
             if mine.provable:
-                unseen |= mine.implied[nodes]
-            mine.unseen[nodes] = unseen & ~known
-            if not known.all():
-                self._progress.touch(nodes[unseen & ~known], Urgency.NEWS)
-            some, codes = nodes[known], codes[known]
-            changed = mine.fact[some] != codes
-            mine.fact[some] = codes
-            if mine.provable:
-                changed |= mine.implied[some]
-                mine.implied[some] = False
-            mine.seen[some] = at
-            mine.source[some] = mine.source_code(source)
-            self._progress.touch(some[changed], Urgency.NEWS)
-            new = mine.last[some] != codes
+                changed |= mine.implied[here]
+                mine.implied[here] = False
+            mine.seen[here] = at
+            mine.source[here] = mine.source_code(source)
+            if changed.any():
+                self._progress.touch(some[changed], Urgency.NEWS)
+            new = mine.last[here] != codes
             if new.any():
                 lost += self._record_with(name, some[new], codes[new], source, nodes, column.reasons)
         self._lose(lost, columns, at)
@@ -351,8 +375,8 @@ class Facts:
                 mine = self._table.columns[name]
                 # What this very look saw is how it is afterwards.
                 mine.before[victims[mine.seen[victims] < at] if name in columns else victims] = 0
-            for name in others:
-                self.schedule_look(victims, (self._model.variables[name].observer,), at)
+            observers = dict.fromkeys(self._model.variables[name].observer for name in others)
+            self.schedule_look(victims, tuple(observers), at)
 
     def mark_unrecorded(self, variable: str, nodes: Indices) -> None:
         """What was noted of ``variable`` did not get into the log: whoever sees it next notes it again."""
@@ -436,15 +460,15 @@ class Facts:
         """Note changes of one variable, grouped; return what is lost with them. ``because``: why it is so, where that
         is not the doing of a mutation."""
         column = self._table.columns[name]
-        progress = self._progress
-        doing = np.where(progress.phase[nodes] >= Phase.ACTING, progress.mutation[nodes], -1)
+        progress, here = self._progress, span(nodes)
+        doing = np.where(progress.phase[here] >= Phase.ACTING, progress.mutation[here], -1)
         old = column.last[nodes]
-        again = codes == column.before[nodes]
+        again = codes == column.before[here]
         symbols = column.symbols(nodes)
         if column.variable.open:
             symbols[(column.goal[nodes] == 0) & (codes > 1)] = _WANTED  # whatever came: nobody wants another
-        column.last[nodes] = codes
-        column.before[nodes] = np.where(codes, codes, column.before[nodes])
+        column.last[here] = codes
+        column.before[here] = np.where(codes, codes, column.before[here])
         width, kinds = len(column.words), len(column.variable.symbols) + 2
         key = (((doing + 1).astype(np.int64) * width + old) * width + codes) * kinds + symbols
         key = key * 2 + again

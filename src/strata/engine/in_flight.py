@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from strata.core.column import Indices
+from strata.core.column import Indices, span
 from strata.core.distinct import distinct
 from strata.core.driver import Outcomes
 from strata.core.model import UNKNOWN, Model, Mutation
@@ -103,11 +103,12 @@ class InFlight:
         for chunk in self._chunks(nodes, mutation.batch):
             generation = self._begin(number, chunk, now)
             self._acting[generation] = chunk
-            self.progress.phase[chunk] = Phase.ACTING
+            here = span(chunk)
+            self.progress.phase[here] = Phase.ACTING
             self.facts.forget(chunk, self._touched[number])
-            urgency = int(self.progress.urgency[chunk].min())
-            acts.append(Act(generation, mutation.name, chunk, self.progress.epoch[chunk].copy(), urgency))
-            self.progress.urgency[chunk] = Urgency.ROUTINE
+            urgency = int(self.progress.urgency[here].min())
+            acts.append(Act(generation, mutation.name, chunk, self.progress.epoch[here].copy(), urgency))
+            self.progress.urgency[here] = Urgency.ROUTINE
 
     def resume(self, mutation: str, nodes: Indices, now: float) -> int:
         """Another controller, or we before a restart, began ``mutation`` and may have done it: wait and see.
@@ -142,11 +143,12 @@ class InFlight:
             self._settled.append(generation)  # nobody was told anything: there is nothing to be ended
         self._left.discard(generation)
         # Outcomes are aligned with the nodes that were sent; some of those may have been taken from us meanwhile.
-        position = np.flatnonzero((progress.generation[sent] == generation) & (progress.phase[sent] == Phase.ACTING))
+        here = span(sent)
+        position = np.flatnonzero((progress.generation[here] == generation) & (progress.phase[here] == Phase.ACTING))
         nodes = sent[position]
         if not len(nodes):
             return
-        progress.acted_at[nodes] = now
+        progress.acted_at[span(nodes)] = now
         if outcomes is None:
             self._end(nodes)
             self.wait_after_failure(nodes, detail or "not begun", now)
@@ -159,12 +161,13 @@ class InFlight:
             else {}
         )
         waiting = nodes[(codes == Outcome.DONE) | (codes == Outcome.UNKNOWN)]
-        progress.phase[waiting] = Phase.SETTLING
-        progress.poll[waiting] = self.settings.first_poll
-        self.facts.poll(waiting, self.mutations[number].variable, np.full(len(waiting), now))
+        here = span(waiting)
+        progress.phase[here] = Phase.SETTLING
+        progress.poll[here] = self.settings.first_poll
+        self.facts.poll(waiting, self.mutations[number].variable, now)
         unsure = nodes[codes == Outcome.UNKNOWN]
         if self.mutations[number].idempotent:
-            progress.repeat_at[waiting] = now + self.settings.repeat_every
+            progress.repeat_at[here] = now + self.settings.repeat_every
             progress.repeat_at[unsure] = now + self.settings.repeat_unknown
         for node in unsure.tolist():
             progress.reasons[node] = (
@@ -242,6 +245,8 @@ class InFlight:
 
     def wait_after_failure(self, nodes: Indices, reason: str | None, now: float) -> None:
         """Back off: longer with each failure or relapse, with jitter."""
+        if not len(nodes):
+            return
         progress = self.progress
         progress.refused_by[nodes] = -1
         doubling = np.maximum(progress.failures[nodes], progress.relapses[nodes]) - 1
@@ -443,13 +448,13 @@ class InFlight:
     def _begin(self, number: int, nodes: Indices, now: float) -> int:
         generation = self._next_generation
         self._next_generation += 1
-        progress = self.progress
-        progress.mutation[nodes] = number
-        progress.generation[nodes] = generation
-        progress.since[nodes] = progress.acted_at[nodes] = now
-        progress.deadline[nodes] = now + self.mutations[number].timeout
-        progress.repeat_at[nodes] = progress.hopeless_since[nodes] = NEVER
-        progress.start_fact[nodes] = self.table.columns[self.mutations[number].variable].fact[nodes]
+        progress, here = self.progress, span(nodes)
+        progress.mutation[here] = number
+        progress.generation[here] = generation
+        progress.since[here] = progress.acted_at[here] = now
+        progress.deadline[here] = now + self.mutations[number].timeout
+        progress.repeat_at[here] = progress.hopeless_since[here] = NEVER
+        progress.start_fact[here] = self.table.columns[self.mutations[number].variable].fact[here]
         if len(nodes):
             self._open[generation] = len(nodes)
         return generation

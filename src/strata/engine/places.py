@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from strata.core.column import Indices
-from strata.core.distinct import united
-from strata.core.model import Model, Mutation
+from strata.core.distinct import distinct, united
+from strata.core.model import LIMITS, Model, Mutation
 from strata.engine.decisions import Decider, Kind
 from strata.engine.progress import Phase, Progress, Wait
 from strata.engine.table import FleetTable, Mask
@@ -27,7 +27,11 @@ _NOBODY: Indices = np.zeros(0, dtype=np.int64)
 class _Disruption:
     """One budget of disruption."""
 
-    def __init__(self, braked: frozenset[str], numbers: Sequence[int], leads_up: Sequence[Mutation]) -> None:
+    def __init__(
+        self, braked: frozenset[str], numbers: Sequence[int], leads_up: Sequence[Mutation], *, strict: bool
+    ) -> None:
+        self.strict = strict
+        """Whoever is out counts, also where nobody goes on with it: nobody else goes in its stead."""
         self.braked = braked
         self.numbers = numbers
         """The same, as ``Progress.next`` holds them."""
@@ -49,11 +53,12 @@ class Places:
         numbers = {name: number for number, name in enumerate(model.mutations)}
         for budget in model.budgets.values():
             braked = [mutation for mutation in model.mutations.values() if budget.brakes(mutation)]
-            counts = budget.limit is not None or budget.percent is not None
+            strict = budget.per == LIMITS
+            counts = budget.limit is not None or budget.percent is not None or strict
             if counts and braked and not budget.standing and all(mutation.destructive for mutation in braked):
                 names = frozenset(mutation.name for mutation in braked)
                 self._by_name[budget.name] = _Disruption(
-                    names, [numbers[name] for name in names], _leading_up(model, braked)
+                    names, [numbers[name] for name in names], _leading_up(model, braked), strict=strict
                 )
         self._budgets = list(self._by_name.values())
         self._chains: Mask = np.zeros((len(self._budgets), 0), dtype=bool)
@@ -88,13 +93,19 @@ class Places:
         may = (budget.guessed & ~progress.fault) | (progress.unsettled & ours)
         taken = np.flatnonzero(progress.alive & (budget.held | asking | may))
         # What others do is known by what it has come to.
-        others = np.flatnonzero(progress.alive & ~ours & (progress.kind == Kind.ACT) & ~progress.fault)
+        others = np.flatnonzero(
+            progress.alive & ~ours & (progress.kind == Kind.ACT) & (~progress.fault | budget.strict)
+        )
         return united(taken, others[self._out(budget, others)]) if len(others) else taken
 
     def leading_up(self, name: str) -> frozenset[str]:
         """The mutations that take away what keeps a budget's own from being done."""
         budget = self._by_name.get(name)
         return frozenset(mutation.name for mutation in budget.leads_up) if budget is not None else frozenset()
+
+    def out(self) -> Indices:
+        """The nodes that hold a place in any budget, that are about to, or that may."""
+        return distinct(np.concatenate((_NOBODY, *(self.taken(name) for name in self._by_name))))
 
     def any_held(self, nodes: Indices) -> bool:
         """Whether one of ``nodes`` has a place."""

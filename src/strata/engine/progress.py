@@ -6,7 +6,7 @@ import enum
 
 import numpy as np
 
-from strata.core.column import Indices
+from strata.core.column import Indices, span
 from strata.engine.table import NEVER
 
 
@@ -155,5 +155,6 @@ class Progress:
 
     def touch(self, nodes: Indices, urgency: Urgency) -> None:
         """Something about the nodes changed: decide anew."""
-        self.dirty[nodes] = True
-        self.urgency[nodes] = np.minimum(self.urgency[nodes], urgency)
+        here = span(nodes)
+        self.dirty[here] = True
+        self.urgency[here] = np.minimum(self.urgency[here], urgency)

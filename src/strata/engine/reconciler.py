@@ -10,12 +10,14 @@ the brakes allow, look where a fact is missing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
-from strata.core.column import Indices
+from strata.core.column import Indices, span
 from strata.core.distinct import distinct, without
 from strata.core.model import Model
 from strata.engine.admission import Admission
@@ -170,16 +172,18 @@ class Engine:
         """Take ``inputs`` in and say what to do."""
         asks: list[Ask] = []
         acts: list[Act] = []
-        for item in inputs:
-            match item:
-                case Seen():
-                    self.facts.seen(now, item)
-                case Told():
-                    self.facts.told(now, item)
-                case Done(generation, outcomes, detail):
-                    self.in_flight.done(generation, outcomes, detail, now)
-                case Answered(ask, refusals):
-                    self.admission.answered(ask, refusals, now, acts)
+        for seen, items in itertools.groupby(inputs, lambda item: isinstance(item, Seen)):
+            if seen:
+                self.facts.seen(now, cast("Iterable[Seen]", items))
+                continue
+            for item in items:
+                match item:
+                    case Told():
+                        self.facts.told(now, item)
+                    case Done(generation, outcomes, detail):
+                        self.in_flight.done(generation, outcomes, detail, now)
+                    case Answered(ask, refusals):
+                        self.admission.answered(ask, refusals, now, acts)
         self.facts.imply(now)
         self.facts.age(now)
         self.in_flight.settle(now)
@@ -223,9 +227,9 @@ class Engine:
 
     def may_begin(self, generation: int, nodes: Indices) -> npt.NDArray[np.bool_]:
         """The last look before a driver is called: is the act still ours to do, and has nobody put a brake on?"""
-        progress = self.progress
-        mine = (progress.generation[nodes] == generation) & (progress.epoch[nodes] > 0)
-        allowed: npt.NDArray[np.bool_] = mine & ~progress.held[nodes] & ~progress.frozen[nodes]
+        progress, here = self.progress, span(nodes)
+        mine = (progress.generation[here] == generation) & (progress.epoch[here] > 0)
+        allowed: npt.NDArray[np.bool_] = mine & ~progress.held[here] & ~progress.frozen[here]
         return allowed
 
     # ---- decisions ----

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from strata.core.column import Codes, Column, Indices
+from strata.core.column import Codes, Column, Indices, span
 from strata.core.distinct import distinct
 from strata.core.model import ABSENT, UNKNOWN, WANTED, Model, Variable
 
@@ -87,10 +87,10 @@ class VariableColumns:
 
     def encode(self, column: Column) -> Codes:
         """A driver's column in this table's codes."""
-        codes = np.fromiter(
-            (0, *(self.word_code(word) for word in column.words)), dtype=np.int32, count=len(column.words) + 1
-        )
-        return codes[column.codes]
+        codes = [0, *(self.word_code(word) for word in column.words)]
+        if codes == list(range(len(codes))):
+            return column.codes
+        return np.array(codes, dtype=np.int32)[column.codes]
 
     def source_code(self, source: str) -> int:
         """A small integer for who said it."""
@@ -111,7 +111,8 @@ class VariableColumns:
 
     def satisfied(self, nodes: Indices) -> Mask:
         """Where the goal holds, or there is none. Unknown never satisfies a goal."""
-        fact, goal = self.fact[nodes], self.goal[nodes]
+        here = span(nodes)
+        fact, goal = self.fact[here], self.goal[here]
         word = self._goal_word[goal]
         held: Mask = (goal == 0) | ((fact == word) & (fact != 0))
         for code in distinct(goal[word == -1]).tolist():
@@ -121,15 +122,16 @@ class VariableColumns:
 
     def symbols(self, nodes: Indices) -> Codes:
         """What the planner sees: 0 unknown, 1.. the variable's symbols, last+1: looked at and still unknown."""
-        fact = self.fact[nodes]
+        here = span(nodes)
+        fact = self.fact[here]
         if self.variable.open:
             # words: 1 is absent, 2.. are values; symbols: 1 absent, 2 other, 3 wanted
             symbol = np.minimum(fact, 2)
-            wanted = self.satisfied(nodes) & (self.goal[nodes] != 0) & (fact > 1)
+            wanted = self.satisfied(nodes) & (self.goal[here] != 0) & (fact > 1)
             symbol[wanted] = 3
         else:
             symbol = fact.copy()
-        symbol[(fact == 0) & self.unseen[nodes]] = len(self.variable.symbols) + 1
+        symbol[(fact == 0) & self.unseen[here]] = len(self.variable.symbols) + 1
         return symbol
 
     def fact_classes(self, nodes: Indices) -> Codes:

@@ -25,7 +25,29 @@ AlarmKind = Literal[
     "controller",
     "look-failed",
     "workload-manager",
+    "config-drift",
+    "config-refused",
+    "secret",
+    "health-check",
+    "health-repair",
+    "rollout",
+    "disk-full",
 ]
+OCCURRENCES: frozenset[AlarmKind] = frozenset(
+    {
+        "token-replayed",
+        "token-foreign",
+        "token-stale",
+        "boot-data-refused",
+        "generation-refused",
+        "rogue-machine",
+        "rogue-relay",
+        "certificate-superseded",
+        "certificate-revoked",
+        "image-refused",
+    }
+)
+"""What happened once, and is not something that is so until somebody says that it is over."""
 AlarmSeverity = Literal["ok", "warning", "critical"]
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from strata.core.errors import Unavailable
+from strata.fleet.alarm import Alarm, AlarmSeverity, AlarmSink
 
 log = logging.getLogger(__name__)
 
@@ -68,9 +69,15 @@ def size(count: int) -> str:
 class DiskWatch:
     """Looks at the disk of ``folder``, for as long as ``run`` does."""
 
-    def __init__(self, folder: Path, *, every: float = EVERY) -> None:
+    def __init__(
+        self, folder: Path, tell: AlarmSink = lambda _: None, *, owner: str = "", every: float = EVERY
+    ) -> None:
+        """``tell``: hears of it when the disk is full and when it has room again; ``owner``: whose disk it is."""
         self._folder = folder
+        self._tell = tell
+        self._owner = owner
         self._every = every
+        self._looked = False
         self.trouble = ""
         """Why it should be looked after; empty: there is room."""
 
@@ -90,3 +97,9 @@ class DiskWatch:
             self.trouble = f"the disk of {self._folder} cannot be looked at: {error.strerror}"
         if bool(before) != bool(self.trouble):
             log.log(logging.WARNING if self.trouble else logging.INFO, self.trouble or "the disk has room again")
+        # Also at the first look: it may have been full when we ended.
+        if bool(before) != bool(self.trouble) or not self._looked:
+            self._looked = True
+            message = f"controller {self._owner}: {self.trouble or 'the disk has room again'}"
+            severity: AlarmSeverity = "critical" if self.trouble else "ok"
+            self._tell(Alarm(kind="disk-full", message=message, about=self._owner, severity=severity))

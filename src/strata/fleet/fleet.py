@@ -74,7 +74,7 @@ class Fleet:
         self.view = FleetView(controller)
         self.writable = Writable(controller.store)
         self.silences = Silences(controller, self.alarm)
-        self.disk = DiskWatch(settings.state_dir)
+        self.disk = DiskWatch(settings.state_dir, self.alarm, owner=controller.name)
         self.operations = Operations(controller.store, self.ledger, owner=controller.name)
         self.services = Services()
         self.background = Background()

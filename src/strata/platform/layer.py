@@ -7,7 +7,8 @@ import logging
 
 from strata.fleet.fleet import Fleet
 from strata.fleet.tasks import cancelled
-from strata.platform.no_workload import NoWorkload
+from strata.platform.no_workload import NOBODY_KNOWS, NoWorkload
+from strata.platform.settings import PlatformSettings
 from strata.platform.workload.service import WorkloadService
 
 log = logging.getLogger(__name__)
@@ -25,9 +26,9 @@ async def open_platform(fleet: Fleet) -> None:
         if fleet.driver(NoWorkload.name) is not service.driver:
             return
         fleet.silences.elsewhere.add(service.driver.name)
-        if not service.connected:
-            hint = "strata workload connect slurm; or serve provisioning power, where jobs are not looked at"
-            log.warning("no workload manager is known: no node is switched off, as a job may run", extra={"hint": hint})
+        if not service.connected and fleet.section(PlatformSettings).workload == "required":
+            hint = "strata workload connect slurm; or platform.workload: none, where nobody runs jobs"
+            log.warning("%s: none is switched off or changed", NOBODY_KNOWS, extra={"hint": hint})
         polling = asyncio.create_task(service.poll(), name="workload managers")
         fleet.parts.push_async_callback(cancelled, polling)
 

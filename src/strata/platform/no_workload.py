@@ -9,28 +9,31 @@ from strata.core.driver import Batch, Outcomes
 from strata.core.errors import BadRequest
 from strata.core.model import Mutation
 
+NOBODY_KNOWS = "no workload manager is connected, so no job can be known here"
+
 
 class NoWorkload:
-    """Implements ``strata.core.driver.Driver``: sees nothing, does nothing, and answers for ``no-running-job``."""
+    """Implements ``strata.core.driver.Driver``: does nothing, and answers for ``no-running-job``."""
 
     name = "workload"
 
-    def __init__(self, *, expected: bool = False) -> None:
-        """``expected``: the platform layer is here, so that jobs are Strata's business, and nobody knows of them."""
-        self._expected = expected
+    def __init__(self, *, required: bool = False) -> None:
+        """``required``: jobs are Strata's business, so that somebody has to know of them."""
+        self._required = required
 
     async def act(self, mutation: Mutation, batch: Batch) -> Outcomes:
         """It carries out nothing."""
-        raise BadRequest("no workload manager is known here", where=mutation.name)
+        raise BadRequest("no workload manager is connected", where=mutation.name, hint="strata workload connect")
 
     async def observe(self, variables: Sequence[str], batch: Batch) -> Mapping[str, Column]:
-        """It sees nothing."""
-        return {}
+        """Where none is required, no node is anybody's. Otherwise it sees nothing."""
+        if self._required or "workload" not in variables:
+            return {}
+        return {"workload": Column.same("out", len(batch))}
 
     async def permits(self, guard: str, batch: Batch) -> Sequence[str]:
-        """``no-running-job``: yes. Whoever takes the lower layers alone looks after jobs elsewhere."""
+        """``no-running-job``: yes, unless one is required. Whoever takes the lower layers alone looks after jobs
+        elsewhere."""
         if guard != "no-running-job":
-            no = f"nobody here knows the guard {guard}"
-        else:
-            no = "no workload manager is known here, so that a job may be running" if self._expected else ""
-        return [no] * len(batch)
+            return [f"nobody here knows the guard {guard}"] * len(batch)
+        return [NOBODY_KNOWS if self._required else ""] * len(batch)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
 from strata.core.errors import BadRequest
 from strata.core.section import Section
@@ -10,8 +12,12 @@ from strata.core.units import Seconds
 
 
 class PlatformSettings(Section, frozen=True, kw_only=True):
-    """How workload managers are asked."""
+    """How workload managers are asked, what flows may run here, and what waves of a rollout are checked by."""
 
+    workload: Literal["required", "none"] = "required"
+    """What holds while no workload manager is connected. ``required``: a job may be running that nobody knows of, so no
+    node is switched off or changed. ``none``: nobody runs jobs here. One that is connected is asked in either case.
+    Default: required, the safe one."""
     workload_poll: Seconds = Seconds(15)
     """How often each connected workload manager is asked about all its nodes. Default: 15 s; a question costs it as
     much as one ``sinfo`` and one ``squeue``."""
@@ -19,9 +25,49 @@ class PlatformSettings(Section, frozen=True, kw_only=True):
     """The file that ssh reads (``ssh -F``) when a workload manager's commands are run on another host: accounts, keys,
     known hosts. Default: none, the files of the account that the service runs as. Host keys are always checked."""
 
+    vault: str = ""
+    """Address of the HashiCorp Vault that keeps some secrets of nodes (``https://vault.site.example:8200``). Default:
+    empty, none does."""
+    vault_ca: Path | None = None
+    """Certificates by which the Vault is known (PEM). Default: none, those of the machine."""
+    vault_token: Path | None = None
+    """File (0600) with the token that the Vault knows the service by. Default: none; then AppRole is used."""
+    vault_role: str = ""
+    """The service's role id, where it logs in by AppRole. Default: empty."""
+    vault_secret_id: Path | None = None
+    """File (0600) with the secret id that belongs to the role. Default: none."""
+    vault_namespace: str = ""
+    """Namespace in a Vault Enterprise. Default: empty, the root."""
+    commands: Mapping[str, tuple[str, ...]] = {}
+    """Commands that steps of flows may run on the controller (``run``): name → program and arguments. They get the
+    names of the step's nodes on standard input, a line each. Default: none."""
+    rollout_checks: Mapping[str, tuple[str, ...]] = {}
+    """The site's own checks of the waves of a rollout: a name and a command (words, no shell). It gets the nodes of the
+    wave, folded, on standard input; a status other than 0 stops the rollout, and what it prints says why. Default:
+    none."""
+
     def check(self) -> None:
-        """That it is not asked all the time, before facts are too old, and that the file is there."""
+        """That nobody is asked all the time, before facts are too old, that files are there, and that no token goes
+        over a network in clear."""
         if not 1 <= self.workload_poll <= 60:
             raise BadRequest("is between 1s and 60s", where="workload_poll", hint="a fact lasts 90 s")
+        for name, command in self.rollout_checks.items():
+            if not command or not all(command):
+                raise BadRequest("a command is one word or more", where=f"rollout_checks.{name}")
         if self.ssh_config is not None and not self.ssh_config.is_file():
             raise BadRequest(f"no such file: {self.ssh_config}", where="ssh_config")
+        for name, command in self.commands.items():
+            if not command or not command[0].startswith("/"):
+                raise BadRequest(f"{name}: begins with the path of a program, such as /usr/bin/mail", where="commands")
+        if self.vault:
+            self._check_vault()
+
+    def _check_vault(self) -> None:
+        if not self.vault.startswith(("https://", "http://127.", "http://localhost:", "http://[::1]")):
+            raise BadRequest("begins with https://", where="vault", hint="a token must not go over a network in clear")
+        for name in ("vault_ca", "vault_token", "vault_secret_id"):
+            path = getattr(self, name)
+            if path is not None and not path.is_file():
+                raise BadRequest(f"no such file: {path}", where=name)
+        if (self.vault_token is None) == (self.vault_secret_id is None):
+            raise BadRequest("give either vault_token or vault_role and vault_secret_id", where="vault_token")

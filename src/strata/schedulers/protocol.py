@@ -26,6 +26,9 @@ class NodeSeen(msgspec.Struct, frozen=True, kw_only=True):
     """No job is started there until somebody resumes it."""
     down: bool = False
     """No job is started there until the node itself reports for duty."""
+    boots_first: bool = False
+    """No job begins there before the node has been started anew: the workload manager has it switched off, or
+    rebooted."""
     reason: str = ""
     """Why it is drained, as whoever did it wrote."""
     ours: bool = False

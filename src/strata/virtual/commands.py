@@ -209,6 +209,27 @@ def login(session: Session, node: str, argv: tuple[str, ...], directory: Path | 
 
 
 @virtual.command()
+@click.argument("argv", nargs=-1, required=True, metavar="-- COMMAND [ARGUMENT]...")
+@DIRECTORY
+@pass_session
+def run(session: Session, argv: tuple[str, ...], directory: Path | None) -> None:
+    """Run a command of this machine in the nodes' network. Slurm's find the cluster of 'strata up' there.
+
+    \b
+    Example: strata virtual run -- srun -N4 hostname
+             strata virtual run -- ping -c1 10.77.0.11
+    """
+    import os
+
+    from strata.cli.up import slurm
+    from strata.virtual.qemu import description, network
+
+    place = _place(session, directory)
+    command = [*network.prefix_of(description.read(place).namespace), *argv]
+    os.execvpe(command[0], command, slurm.environment(place.parent, inside=True))
+
+
+@virtual.command()
 @DIRECTORY
 @ls.json_option
 @pass_session

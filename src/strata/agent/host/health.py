@@ -28,7 +28,8 @@ class Health:
 
     def __init__(self, paths: Paths) -> None:
         self._paths = paths
-        self._clock_off = 0.0
+        self.clock_off = 0.0
+        """Seconds that our clock is ahead of the controller's, as far as that is known."""
 
     def clock(self, date: str) -> None:
         """Compare with the controller's clock, as the Date of its answer tells it (to the second)."""
@@ -39,15 +40,15 @@ class Health:
             hour, minute, second = (int(part) for part in moment.split(":"))
             if zone == "GMT":
                 at = (int(year), _MONTHS.index(month) + 1, int(day), hour, minute, second)
-                self._clock_off = time.time() - calendar.timegm(at)
+                self.clock_off = time.time() - calendar.timegm(at)
         except ValueError:
             return
 
     def read(self) -> dict[str, Any]:
         """The problems now."""
         problems = [*self._memory(), *self._room(), *self._edac(), *self._disks(), *self._kernel()]
-        if abs(self._clock_off) > _CLOCK_TOLERANCE:
-            problems.append(f"the clock is {self._clock_off:+.0f} s off the controller's")
+        if abs(self.clock_off) > _CLOCK_TOLERANCE:
+            problems.append(f"the clock is {self.clock_off:+.0f} s off the controller's")
         return {"ok": not problems, "problems": problems[:_MOST_PROBLEMS]}
 
     def _memory(self) -> list[str]:

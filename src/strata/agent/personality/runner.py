@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 from ..commands import Job
 from ..errors import AgentError, CommandFailed
@@ -38,11 +39,14 @@ class Runner:
         identity: Identity,
         controllers: list[str],
         logs: Logs,
+        furnish: Callable[[str, str, Path], None],
         changed: Callable[[], None],
         crun: tuple[str, ...],
     ) -> None:
+        """`furnish`: puts what is delivered to this node into a member's root, before it starts."""
         self._paths = paths
         self._logs = logs
+        self._furnish = furnish
         self._changed = changed
         self._crun = Crun(paths, crun)
         self._loader = Loader(paths, identity, controllers)
@@ -108,6 +112,10 @@ class Runner:
         if name and name not in running:
             raise CommandFailed(f"no member {name!r} runs here: {', '.join(running) or 'none do'}")
         return running[name] if name else next(iter(running.values()), None)
+
+    def members(self) -> list[Supervisor]:
+        """All members that are to run."""
+        return [supervisor for supervisor in list(self._members.values()) if not supervisor.over] if self._runs else []
 
     def load(self, job: Job) -> dict[str, Any]:
         """Fetch and check a personality; a node that runs nothing holds it from then on."""
@@ -235,6 +243,7 @@ class Runner:
             self._logs,
             lambda: self._loader.mount(member.release, member.mode),
             lambda: self._loader.server(member.release, member.mode),
+            self._furnish,
             self._changed,
         )
         self._members[member.name] = supervisor

@@ -55,15 +55,21 @@ class Supervisor:
         logs: Logs,
         image: Callable[[], Path],
         server: Callable[[], int | None],
+        furnish: Callable[[str, str, Path], None],
         changed: Callable[[], None],
     ) -> None:
+        """`furnish`: puts what is delivered to this node into a member's root (identifier, name, root)."""
         self.member = member
         self._paths = paths
         self._home = paths.members / member.identifier
+        self.root = self._home / "rootfs"
+        self.pid = 0
+        """Its first process; 0: it has none now."""
         self._crun = crun
         self._logs = logs
         self._image = image
         self._server = server
+        self._furnish = furnish
         self._changed = changed
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._stopping = threading.Event()
@@ -181,6 +187,7 @@ class Supervisor:
         image = self._image()
         self._had = top(image)
         root = member_root(self._paths, self.member.identifier, image, files)
+        self._furnish(self.member.identifier, self.member.name, root)
         save_json(self._home / "config.json", runtime_config(self.member, root, name))
         pipe = self._home / "output"
         os.mkfifo(pipe)
@@ -205,6 +212,7 @@ class Supervisor:
         """Follow a running member until it ends or is told to; why it ended."""
         poll = select.poll()
         opened = []
+        self.pid = pid
         try:
             self._gone = gone = os.pidfd_open(pid)
             self._listen()
@@ -247,6 +255,7 @@ class Supervisor:
             self._read()
             return self._ended(self._exit_status())
         finally:
+            self.pid = 0
             for descriptor in opened:
                 os.close(descriptor)
 

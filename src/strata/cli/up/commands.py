@@ -47,6 +47,9 @@ STATE_DIR = click.option(
 )
 @click.option("--uefi", type=click.IntRange(0), help="How many virtual nodes have UEFI. Default: half.")
 @click.option(
+    "--slurm/--no-slurm", default=None, help="Virtual: with a Slurm whose jobs run on the nodes. The default."
+)
+@click.option(
     "--feeds", is_flag=True, help="Simulated: with PDU outlets and chassis that feed the nodes, off at first."
 )
 @click.option("--seed", type=int, help="Simulated: draws the fleet. Default: 0.")
@@ -67,6 +70,7 @@ def up(
     kind: str | None,
     nodes: int | None,
     uefi: int | None,
+    slurm: bool | None,
     feeds: bool,
     seed: int | None,
     time_scale: float | None,
@@ -77,9 +81,9 @@ def up(
 ) -> None:
     """Start Strata on this machine with a fleet, and bring every node to ready.
 
-    By default the fleet is four virtual machines that boot over a network of their own; this needs root. A simulated
-    fleet does not. 'strata stop' stops everything and keeps it; 'strata up' then goes on with what is there. More
-    --nodes than there are virtual machines are added.
+    By default the fleet is four virtual machines that boot over a network of their own and run jobs of a Slurm; this
+    needs root. A simulated fleet does not. 'strata stop' stops everything and keeps it; 'strata up' then goes on with
+    what is there. More --nodes than there are virtual machines are added.
 
     \b
     Example: strata up
@@ -110,8 +114,8 @@ def up(
             where=f"--nodes {nodes}",
             hint="leave --nodes out, or strata down --delete and begin anew",
         )
-    if kind != "virtual" and uefi is not None:
-        raise BadRequest("--uefi is for virtual machines", hint="leave it out, or add --virtual")
+    if kind != "virtual" and (uefi is not None or slurm is not None):
+        raise BadRequest("--uefi and --slurm are for virtual machines", hint="leave them out, or add --virtual")
     began = time.time()
     suggestions: Sequence[str]
     wanted = False
@@ -119,10 +123,11 @@ def up(
         if kind == "virtual":
             from strata.cli.up import virtual as up_virtual
 
-            client = up_virtual.bring_up(session, directory, nodes=nodes, uefi=uefi)
+            client = up_virtual.bring_up(session, directory, nodes=nodes, uefi=uefi, with_slurm=slurm)
             wanted = True
             found = up_virtual.follow(session, client, directory, began=began, timeout=timeout)
-            extra, suggestions = up_virtual.where(directory), up_virtual.TRY
+            job = up_virtual.prove(session, client, directory, found, max(60.0, timeout - (time.time() - began)))
+            extra, suggestions = [*up_virtual.where(directory), *job], up_virtual.suggestions(directory)
         else:
             client = _simulated(
                 session,
@@ -271,18 +276,24 @@ def _say_why(session: Session, client: Client, found: dict[str, int]) -> None:
 
 def _stopped(session: Session, directory: Path, there: bool) -> bool:
     """Stop all that was started here, and say so; False: nothing was."""
+    from strata.cli.up import slurm as up_slurm
     from strata.cli.up import virtual as up_virtual
 
     out = session.out
     if not there:
         out.line(f"nothing to stop: there is no {directory}")
         return False
-    records = {bg.SERVICE: "service", bg.SIMULATOR: "simulator"}
+    records = {
+        bg.SERVICE: "the service",
+        bg.SIMULATOR: "the simulator",
+        up_slurm.SLURMCTLD: "slurmctld",
+        up_slurm.MUNGED: "munged",
+    }
     found = {name: process for name in records if (process := ps.load(directory / name)) is not None}
     for name, process in found.items():
         stopped = ps.stop(process, grace=bg.STOP_GRACE)
         what = records[name]
-        out.line(f"stopped the {what} (pid {process.pid})" if stopped else f"the {what} was already stopped")
+        out.line(f"stopped {what} (pid {process.pid})" if stopped else f"{what} was already stopped")
         (directory / name).unlink(missing_ok=True)
     virtual = up_virtual.stop(session, directory)
     if not found and not virtual:

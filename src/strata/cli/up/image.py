@@ -1,11 +1,11 @@
-"""The demo image of ``strata up``: built once and kept in the user's cache, and the personality that nodes run."""
+"""The images of ``strata up``: built once and kept in the user's cache, and the personality that nodes run."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from strata.cli.progress import Meter
 from strata.cli.words import segment
@@ -15,83 +15,99 @@ if TYPE_CHECKING:
     from strata.cli.client import Client, Json
     from strata.cli.output import Output
 
-NAME, TAG = "demo", "1"
-IMAGE = f"{NAME}:{TAG}"
-SET = "demo"
-"""The personality that nodes run."""
-
-RECIPE = Path(__file__).parent / "demo" / "recipe.yaml"
-SECOND = RECIPE.with_name("second.yaml")
-"""What the image is built from."""
+TAG = "1"
 
 
-def make(out: Output, client: Client) -> None:
+class Image(NamedTuple):
+    """An image that is built here."""
+
+    name: str
+    recipe: Path
+    """What it is built from. Beside it is ``second.yaml``: something to change nodes over to."""
+
+    @property
+    def reference(self) -> str:
+        """As personalities name it."""
+        return f"{self.name}:{TAG}"
+
+
+DEMO, SLURM = (Image(name, Path(__file__).parent / "images" / name / "recipe.yaml") for name in ("demo", "slurm"))
+
+
+def make(out: Output, client: Client, image: Image) -> None:
     """The image, unless the service has it. What is being done is shown; interrupted, it is done no further."""
     from strata.provisioning.images.commands.make import followed, must_be_done
 
     try:
-        client.get(f"/v1/images/{NAME}/{TAG}")
+        client.get(f"/v1/images/{image.name}/{TAG}")
         return
     except NotFound:
         pass
-    kept = _kept()
-    work = _begin(out, client, kept)
+    kept = _kept(image)
+    work = _begin(out, client, image, kept)
     try:
-        with Meter(out, f"image {IMAGE}", every=0) as meter:
+        with Meter(out, f"image {image.reference}", every=0) as meter:
             job = followed(client, lambda line: meter.update(0, 0, line), work)
     except KeyboardInterrupt:
         client.request("POST", f"/v1/operations/{segment(work['operation']['id'])}/cancel")
         raise
-    must_be_done(job, IMAGE)
+    must_be_done(job, image.reference)
     if not kept.is_file():
-        _keep(client, kept)
+        _keep(client, image, kept)
 
 
 def make_set(client: Client, login_key: str) -> None:
-    """The personality, unless it is there. ``login_key``: the public key of whoever may log in."""
-    try:
-        client.get(f"/v1/personalities/{SET}")
-        return
-    except NotFound:
-        pass
+    """The personality of the demo image, unless it is there. ``login_key``: the public key of whoever may log in."""
     member: Json = {
         "name": "system",
-        "release": IMAGE,
+        "release": DEMO.reference,
         "ready": {"kind": "tcp", "port": 22},
-        "files": [
-            {"path": "/etc/hostname", "content": "{node}\n"},
-            {"path": "/etc/demo/authorized_keys", "content": login_key, "mode": 0o600},
-        ],
+        "files": login_files(login_key),
     }
-    body: Json = {"members": [member], "description": "what strata up runs on its virtual nodes"}
-    client.request("PUT", f"/v1/personalities/{SET}", body=body)
+    put_set(client, DEMO.name, {"members": [member], "description": "what strata up runs on its virtual nodes"})
 
 
-def _begin(out: Output, client: Client, kept: Path) -> Json:
+def put_set(client: Client, name: str, body: Json) -> None:
+    """A personality, unless it is there."""
+    try:
+        client.get(f"/v1/personalities/{name}")
+    except NotFound:
+        client.request("PUT", f"/v1/personalities/{name}", body=body)
+
+
+def login_files(login_key: str) -> list[Json]:
+    """What a node needs to be logged in to."""
+    return [
+        {"path": "/etc/hostname", "content": "{node}\n"},
+        {"path": "/etc/demo/authorized_keys", "content": login_key, "mode": 0o600},
+    ]
+
+
+def _begin(out: Output, client: Client, image: Image, kept: Path) -> Json:
     """Import what was built earlier, or build: the work that has begun."""
     from strata.provisioning.images.commands.make import send_file, send_recipe
 
-    body: Json = {"name": NAME, "tag": TAG}
+    body: Json = {"name": image.name, "tag": TAG}
     if kept.is_file():
         body |= {"upload": send_file(client, out, kept), "unsigned": True}
         path = "/v1/images"
     else:
-        out.note("building the demo image from this machine's Debian packages ...")
-        body["upload"] = send_recipe(client, out, RECIPE)
+        out.note(f"building the {image.name} image from this machine's Debian packages ...")
+        body["upload"] = send_recipe(client, out, image.recipe)
         path = "/v1/image-builds"
     work: Json = client.request("POST", path, body=body).body
     return work
 
 
-def _kept() -> Path:
+def _kept(image: Image) -> Path:
     """Where the image of this very recipe is kept."""
     from strata.provisioning.minos.commands import cache_folder
 
-    key = hashlib.sha256(RECIPE.read_bytes()).hexdigest()[:12]
-    return cache_folder().parent / "images" / f"{NAME}-{key}.tar"
+    key = hashlib.sha256(image.recipe.read_bytes()).hexdigest()[:12]
+    return cache_folder().parent / "images" / f"{image.name}-{key}.tar"
 
 
-def _keep(client: Client, kept: Path) -> None:
+def _keep(client: Client, image: Image, kept: Path) -> None:
     """Whole or not at all."""
     from strata.cli.transfer import download
 
@@ -99,7 +115,7 @@ def _keep(client: Client, kept: Path) -> None:
     part = kept.with_suffix(f".{os.getpid()}")
     try:
         with part.open("wb") as into:
-            download(client, f"/v1/images/{NAME}/{TAG}/export", into)
+            download(client, f"/v1/images/{image.name}/{TAG}/export", into)
         part.replace(kept)
     finally:
         part.unlink(missing_ok=True)

@@ -1,4 +1,5 @@
-"""The virtual cluster behind ``strata up``: QEMU nodes in a network namespace, and the service in there with them."""
+"""The virtual cluster behind ``strata up``: QEMU nodes in a network namespace, and the service and Slurm in there with
+them."""
 
 from __future__ import annotations
 
@@ -6,18 +7,20 @@ import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from strata.cli.converge import state_counts
+from strata.cli.converge import state_counts, verdict
 from strata.cli.output import fold
 from strata.cli.up import background as bg
-from strata.cli.up import image, journey
+from strata.cli.up import image, journey, site, slurm
 from strata.core.errors import Conflict, NotFound
 from strata.core.host import process as ps
+from strata.core.host.removal import remove_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from strata.cli.client import Client, Json
     from strata.cli.session import Session
+    from strata.platform.config.starter import Machine
     from strata.virtual.qemu.description import Description, MachineDescription
 
 NETWORKS = "networks.yaml"
@@ -27,21 +30,19 @@ DEFAULT_NODES = 4
 PORT = 8443
 
 GOAL = {
-    "power": ["on"],
-    "os": ["up"],
-    "identity": ["issued"],
-    "image": [image.SET],
-    "personality": ["active"],
+    "power": "on",
+    "os": "up",
+    "identity": "issued",
 }
-"""What ``up`` wants of every virtual node."""
+"""What ``up`` wants of every virtual node, before it is known what it runs."""
+DEMO_GOAL = {**GOAL, "image": image.DEMO.name, "personality": "active"}
+SLURM_GOAL = {**GOAL, "image": slurm.SET, "personality": "active", "workload": "in"}
 
-TRY = (
+_TRY = (
     "strata node list                       # what the nodes are",
     "strata node exec @compute -- uname -a  # a command on all of them",
     "strata virtual login n0001             # a shell on one of them",
     "strata virtual kill n0001              # its power fails; strata node history n0001 tells what became of it",
-    f"strata image build {image.SECOND} --name demo --tag 2",
-    "strata image promote demo:2 demo:1     # another image, without a reboot",
     "strata console n0001                   # what its kernel said",
     "strata virtual add                     # one machine more",
     "strata stop                            # all of it stands still until strata up",
@@ -71,6 +72,23 @@ def delete(directory: Path) -> None:
     if is_there(directory):
         create.destroy(directory / bg.CHASSIS)
     (directory / NETWORKS).unlink(missing_ok=True)
+    for name in (site.FOLDER, slurm.FOLDER):
+        if (directory / name).is_dir():
+            remove_tree(directory / name)
+
+
+def suggestions(directory: Path) -> list[str]:
+    """What to try."""
+    runs = image.SLURM if slurm.is_there(directory) else image.DEMO
+    more = [
+        f"strata image build {runs.recipe.with_name('second.yaml')} --name {runs.name} --tag 2",
+        f"strata image promote {runs.name}:2 {runs.reference}   # another image, without a reboot",
+        f"strata config plan {directory / site.FOLDER}   # the cluster as git has it: change it, plan, commit, apply",
+    ]
+    if slurm.is_there(directory):
+        more.insert(0, "strata virtual run -- srun -N2 hostname   # a job; also sinfo, squeue, sbatch ...")
+        more.insert(1, "strata workload nodes slurm            # what Slurm says of the nodes")
+    return [*_TRY[:-1], *more, _TRY[-1]]
 
 
 def where(directory: Path) -> list[str]:
@@ -78,10 +96,15 @@ def where(directory: Path) -> list[str]:
     from strata.virtual.qemu import description
 
     found = description.read(directory / bg.CHASSIS)
-    return [f"nodes   in the network namespace {found.namespace} (ip netns exec {found.namespace} ...)"]
+    said = [f"nodes   in the network namespace {found.namespace} (ip netns exec {found.namespace} ...)"]
+    if slurm.is_there(directory):
+        said.append(f"slurm   export SLURM_CONF={directory / slurm.FOLDER / slurm.CONF}")
+    return said
 
 
-def bring_up(session: Session, directory: Path, *, nodes: int | None, uefi: int | None) -> Client:
+def bring_up(
+    session: Session, directory: Path, *, nodes: int | None, uefi: int | None, with_slurm: bool | None
+) -> Client:
     """The machines, and the service at work, which knows what they shall be. Where they are, and more are asked for,
     those are added."""
     from strata.virtual.qemu.create import check_host
@@ -98,6 +121,9 @@ def bring_up(session: Session, directory: Path, *, nodes: int | None, uefi: int 
     first = nodes or DEFAULT_NODES
     wanted_uefi = first // 2 if uefi is None else uefi
     check_host(uefi=bool(wanted_uefi))  # before anything is made
+    slurm_here = _has_slurm(directory, with_slurm)
+    if slurm_here:
+        slurm.check_host()
     with bg.prepared(session.out, directory):
         client = bg.client_of(session, directory)
         if bg.running(session, client, directory, front=True) is not None:
@@ -108,12 +134,21 @@ def bring_up(session: Session, directory: Path, *, nodes: int | None, uefi: int 
             _minos(session, directory)
             chassis = _chassis(directory, first, wanted_uefi)
             bg.wait_ready(session, client, _serve(directory, chassis), directory, front=True)
+        if slurm_here:
+            slurm.start(directory, _described(directory))
     if not (directory / bg.SET_UP).exists():
-        _register(client, directory, _described(directory))
-        _want(client, {name: value for name, value in GOAL.items() if name not in ("image", "personality")})
-        image.make(session.out, client)
-        image.make_set(client, make_key(directory / bg.CHASSIS))
-        _want(client, GOAL)
+        chassis, login_key = _described(directory), make_key(directory / bg.CHASSIS)
+        _give_password(client, directory, chassis)
+        site.describe(client, directory, _machine(chassis.nodes, GOAL), "Describe the virtual machines")
+        if slurm_here:
+            slurm.give_key(client, directory, GROUP)
+        image.make(session.out, client, image.SLURM if slurm_here else image.DEMO)
+        if slurm_here:
+            slurm.make_set(client, directory, chassis, login_key)
+            slurm.connect(client, directory)
+        else:
+            image.make_set(client, login_key)
+        site.describe(client, directory, _machine(chassis.nodes, _goal(directory)), "Say what they shall run")
         bg.set_up(directory, "virtual")
     if nodes is not None and 0 < there < nodes:
         session.out.note(f"added {fold(add(client, directory, nodes - there, uefi or 0))}")
@@ -121,13 +156,20 @@ def bring_up(session: Session, directory: Path, *, nodes: int | None, uefi: int 
 
 
 def add(client: Client, directory: Path, count: int, uefi: int) -> list[str]:
-    """Put more machines into the cluster that is at work here; their names."""
+    """Put more machines into the cluster that is at work here; their names. They are added to its repository, or, where
+    its owner has written something else into that, to the service alone."""
     from strata.virtual.qemu import create
 
+    before = _described(directory).nodes
+    ours = site.is_as_written(directory, _machine(before, _goal(directory)))
     more = create.add(directory / bg.CHASSIS, count, uefi)
-    first = len(_described(directory).nodes) - len(more) + 1
-    client.request("POST", "/v1/nodes", body={"nodes": _nodes(more, first)})
     names = [node.name for node in more]
+    if slurm.is_there(directory):
+        slurm.extend(directory, _described(directory))
+    if ours:
+        site.describe(client, directory, _machine((*before, *more), _goal(directory)), f"Add {fold(names)}")
+        return names
+    client.request("POST", "/v1/nodes", body={"nodes": _nodes(more, len(before) + 1)})
     with contextlib.suppress(NotFound):  # who deleted the group wants something else of the nodes
         client.request("POST", f"/v1/groups/{GROUP}/members", body={"add": ",".join(names)})
     return names
@@ -143,11 +185,45 @@ def _machines(directory: Path) -> int:
 
 def follow(session: Session, client: Client, directory: Path, *, began: float, timeout: float) -> dict[str, int]:
     """Show the nodes' way to ready since ``began`` (Unix seconds); the counts by state at the end."""
-    known = {item["name"] for item in client.get("/v1/nodes", {"fields": "name", "limit": 1000})["items"]}
-    names = [node.name for node in _described(directory).nodes if node.name in known]
+    names = _known(client, directory)
     if not journey.follow(client, session.out, names, began=began, timeout=timeout):
         session.out.note("not all are ready: strata node why NODE says what is missing, strata console NODE more")
     return state_counts(client, "*")
+
+
+def _known(client: Client, directory: Path) -> list[str]:
+    """The machines that are nodes."""
+    known = {item["name"] for item in client.get("/v1/nodes", {"fields": "name", "limit": 1000})["items"]}
+    return [node.name for node in _described(directory).nodes if node.name in known]
+
+
+def prove(session: Session, client: Client, directory: Path, found: dict[str, int], timeout: float) -> list[str]:
+    """What a job on all nodes printed; nothing where there is no Slurm, or not all are ready. Raises
+    ``Unavailable``."""
+    if not slurm.is_there(directory) or verdict(found):
+        return []
+    session.out.note("running a job on all nodes ...")
+    said = slurm.prove(directory, _described(directory), _known(client, directory), timeout)
+    return [f"job     {said}"] if said else []
+
+
+def _has_slurm(directory: Path, asked: bool | None) -> bool:
+    """Whether the cluster here has a Slurm, or shall get one."""
+    there = slurm.is_there(directory)
+    if not there and bg.kind_of(directory) is None:
+        return asked is not False
+    if asked not in (None, there):
+        raise Conflict(
+            f"there is a cluster {'with' if there else 'without'} a Slurm already",
+            where=str(directory),
+            hint="strata down --delete and begin anew, or another --state-dir",
+        )
+    return there
+
+
+def _goal(directory: Path) -> dict[str, str]:
+    """What ``up`` wants of the nodes here."""
+    return SLURM_GOAL if slurm.is_there(directory) else DEMO_GOAL
 
 
 def _minos(session: Session, directory: Path) -> None:
@@ -193,11 +269,11 @@ def _serve(directory: Path, chassis: Description) -> ps.Process:
     command = ps.command(
         "strata.cli",
         "serve",
-        "provisioning",
-        "power",
         "--state-dir",
         str(directory),
         *bg.NO_SITE,
+        "--set",
+        "platform.workload=none",
         "--networks",
         str(directory / NETWORKS),
         "--netns",
@@ -213,18 +289,20 @@ def _names(chassis: Description) -> list[str]:
     return [*([chassis.link.inside] if chassis.link is not None else []), chassis.server]
 
 
-def _register(client: Client, directory: Path, chassis: Description) -> None:
-    """Tell the service of the nodes, unless it knows them."""
+def _give_password(client: Client, directory: Path, chassis: Description) -> None:
+    """Tell the service how the BMCs are spoken to."""
     from strata.virtual.qemu.description import PASSWORD
 
-    if int(client.get("/v1/nodes", {"limit": 1, "fields": "name"})["total"]):
-        return
     secret = (directory / bg.CHASSIS / PASSWORD).read_text(encoding="ascii").strip()
     credential: Json = {"pattern": "default", "user": chassis.user, "password": secret}
     client.request("PUT", "/v1/hardware/credentials", body=credential)
-    client.request("POST", "/v1/nodes", body={"nodes": _nodes(chassis.nodes, 1)})
-    members = ",".join(node.name for node in chassis.nodes)
-    client.request("PUT", f"/v1/groups/{GROUP}", body={"members": members, "description": "virtual compute nodes"})
+
+
+def _machine(machines: Sequence[MachineDescription], goal: Mapping[str, str]) -> Machine:
+    """The cluster, as its repository describes it."""
+    from strata.platform.config.starter import Machine
+
+    return Machine(nodes=_nodes(machines, 1), group=GROUP, desire=DOCUMENT, wanted=goal, vendor="qemu")
 
 
 def _nodes(machines: Sequence[MachineDescription], first: int) -> list[Json]:
@@ -239,8 +317,3 @@ def _nodes(machines: Sequence[MachineDescription], first: int) -> list[Json]:
         }
         for number, node in enumerate(machines, first)
     ]
-
-
-def _want(client: Client, goal: dict[str, list[str]]) -> None:
-    document: Json = {"name": DOCUMENT, "select": f"@{GROUP}", "set": goal}
-    client.request("POST", "/v1/apply", body={"documents": [document], "prune": False, "dry_run": False})

@@ -78,6 +78,11 @@ FORMS = {
     "or digit, such as main",
     r"^([A-Za-z0-9][A-Za-z0-9_.-]{0,62})?": f"a system is {_NAME_RULE}, first a letter or digit, such as prod; or it "
     "is empty",
+    r"^(-----BEGIN AGE ENCRYPTED FILE-----\n[A-Za-z0-9+/=\n]+\n-----END AGE ENCRYPTED FILE-----\n?)?": "must be a text "
+    "that was encrypted with age and armoured: 'strata secret encrypt', or 'age -a -r RECIPIENT'",
+    r"^[A-Za-z0-9_][A-Za-z0-9_./-]*": "a path in a Vault is letters, digits, '-', '_', '.' and '/', such as hpc/munge",
+    r"^(ssh-(rsa|ed25519)|ecdsa-sha2-nistp(256|384|521)|sk-(ssh-ed25519|ecdsa-sha2-nistp256)@openssh\.com) "
+    r"[A-Za-z0-9+/=]+( [^\u0000-\u001f]*)?": "must be a public ssh key, such as ssh-ed25519 AAAA... alice@site",
     # columns
     r"^[a-z_]+(,[a-z_]+)*": "must be fields with commas between them, such as name,state",
     r"^(-?[a-z_]{1,20})?": "must be a field, with '-' before it for the other way round, such as -watts",

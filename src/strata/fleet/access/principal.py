@@ -22,7 +22,7 @@ KINDS = frozenset((
     "node", "desire", "document", "hold", "freeze", "group", "operation", "audit", "credential", "store", "model",
     "status", "metrics", "log-level", "self", "hardware", "bmc", "bmc-credential", "alert", "webhook", "boot",
     "console", "emergency", "exec", "image", "image-content", "personality", "power", "power-policy", "power-queue",
-    "unknown-machine", "workload", "config",
+    "unknown-machine", "workload", "config", "secret", "health", "flow", "rollout",
 ))  # fmt: skip
 """What the table knows. A room may have a kind of its own; until the table says more, it is the administrators'."""
 
@@ -45,15 +45,15 @@ _LOOK = _rights(
     ("read",),
     "node", "desire", "document", "hold", "freeze", "group", "operation", "model", "status", "metrics", "log-level",
     "self", "hardware", "bmc", "alert", "boot", "image", "personality", "power", "power-policy", "power-queue",
-    "unknown-machine", "workload", "config",
+    "unknown-machine", "workload", "config", "health", "flow", "rollout",
 )  # fmt: skip
 
 RIGHTS: dict[Role, frozenset[Right]] = {
     "viewer": _LOOK,
     "operator": _LOOK
-    | _rights(("create", "change", "delete"), "desire", "hold", "freeze", "operation")
+    | _rights(("create", "change", "delete"), "desire", "hold", "freeze", "operation", "rollout")
     | _rights(("change",), "bmc", "alert", "power", "power-queue", "image")
-    | _rights(("create",), "emergency")
+    | _rights(("create",), "emergency", "health", "flow")
     # What a command prints is for whoever may run one.
     | _rights(("create", "read", "delete"), "exec")
     # What a console prints may hold secrets of the jobs on it: not for everybody who may look.
@@ -79,9 +79,12 @@ FLEET_WIDE: frozenset[Right] = (
         "image", "personality", "boot",
         "power-policy", "workload", "config",
     )
+    # Their checks may be run by whoever may change nodes; what is checked is said for all.
+    | _rights(("change", "delete"), "health", "flow")
     | _rights(("read",), "audit", "credential", "store", "bmc-credential", "webhook", "metrics")
     # A machine that nobody knows is in no group, nor is a job that waits.
-    | _rights(VERBS, "unknown-machine", "power-queue")
+    # Whom secrets are for tells of all groups.
+    | _rights(VERBS, "unknown-machine", "power-queue", "secret")
 )  # fmt: skip
 """Rights that reach beyond any group: a credential with a scope never has them."""
 

@@ -1,10 +1,10 @@
-"""Holds and freezes as they stand, and whom they keep from being acted on."""
+"""Holds, freezes and limits as they stand, and whom they keep from being acted on."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from strata.core.node import Freeze, Hold
+from strata.core.node import Freeze, Hold, Limit
 from strata.fleet.columns import NOBODY, Indices, Mask, grown
 from strata.fleet.groups.groups import Groups
 from strata.fleet.nodes.roster import Roster
@@ -19,6 +19,8 @@ class Brakes:
         """By node name."""
         self.freezes: dict[str, Freeze] = {}
         """By scope: ``fleet``, ``group:NAME`` or ``node:NAME``."""
+        self.limits: dict[str, Limit] = {}
+        """By what set them: ``rollout:NAME``."""
         self._roster = roster
         self._groups = groups
         self._held: Mask = np.zeros(0, dtype=np.bool_)

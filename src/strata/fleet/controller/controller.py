@@ -208,6 +208,11 @@ class Controller:
         index = self.registry.find(name)
         return index >= 0 and bool(self.engine.progress.epoch[index] > 0)
 
+    @property
+    def leads_first(self) -> bool:
+        """Whether this process does what only one of all controllers does: it leads the first shard."""
+        return 0 in self.leadership.epochs and self.clock.now() < self.leadership.valid_until
+
     def renew_goal(self, nodes: Indices) -> None:
         """What is wanted of these has its name still, and stands for something else now."""
         self.engine.renew_goal(nodes, self.clock.now())

@@ -135,6 +135,7 @@ class Follower:
         braked = distinct(np.concatenate((changes.added, changes.holds_changed, changes.freezes_changed)))
         if len(braked):
             engine.set_brakes(braked, held=registry.brakes.held[braked], frozen=registry.brakes.frozen[braked])
-        if changes.groups_changed or len(changes.added) or len(changes.removed) or len(changes.nodes_changed):
+        others = changes.groups_changed or changes.limits_changed
+        if others or len(changes.added) or len(changes.removed) or len(changes.nodes_changed):
             self._takeover.divide()
         self._wake()

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from strata.core import intset
-from strata.core.model import Budget
+from strata.core.model import LIMITS, Budget
 from strata.core.xname import SYSTEM
 from strata.engine.budgets import Amounts, Keys, Shares
 from strata.engine.reconciler import Engine
@@ -78,6 +78,11 @@ class ShardTakeover:
         shares = Shares(led, self.leadership.baton)
         self._engine.admission.ask_again()
         for budget in self._model.budgets.values():
+            if budget.per == LIMITS:
+                keys, most = limit_buckets(registry)
+                now = self._clock.now()
+                self._engine.admission.budgets.set_buckets(budget.name, keys, now, shares=shares, most=most)
+                continue
             keys = bucket_keys(budget, registry)
             self._warn(budget, keys)
             self._engine.admission.budgets.set_buckets(
@@ -159,6 +164,24 @@ def bucket_keys(budget: Budget, registry: Registry) -> list[Keys]:
     if kind not in ("group", "label") and not registry.location(SYSTEM.type).codes.any():
         return keys  # where nothing has a location, no budget goes by it
     return everyone
+
+
+def limit_buckets(registry: Registry) -> tuple[list[Keys], list[Amounts]]:
+    """The limits that are set now, as divisions of the fleet: what each node is in, and what each bucket allows.
+    Buckets without a node in common share a division."""
+    keys: list[Keys] = []
+    most: list[list[float]] = []
+    for _, limit in sorted(registry.brakes.limits.items()):
+        for bucket in limit.buckets:
+            nodes = registry.indices_of(intset.unpack(bucket.members))
+            nodes = nodes[nodes >= 0]
+            at = next((at for at, division in enumerate(keys) if (division[nodes] == -1).all()), len(keys))
+            if at == len(keys):
+                keys.append(np.full(registry.size, -1, dtype=np.int32))
+                most.append([])
+            keys[at][nodes] = len(most[at])
+            most[at].append(bucket.most)
+    return keys, [np.array(amounts, dtype=np.float64) for amounts in most]
 
 
 def _divided(budget: Budget, registry: Registry) -> list[Keys]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from strata.core.column import span
 from strata.core.driver import Batch
 from strata.fleet.columns import Indices
 from strata.fleet.registry.registry import Registry
@@ -9,10 +12,14 @@ from strata.fleet.registry.registry import Registry
 
 def batch_of(registry: Registry, nodes: Indices, **more: object) -> Batch:
     """A batch of nodes; ``more``: the fields of ``Batch`` that an act needs."""
-    here = nodes.tolist()
     return Batch(
-        names=list(map(registry.names.__getitem__, here)),
+        names=_at(registry.names, nodes),
         uids=registry.uids[nodes],
-        bmcs=list(map(registry.roster.bmcs.__getitem__, here)),
+        bmcs=_at(registry.roster.bmcs, nodes),
         **more,  # type: ignore[arg-type]
     )
+
+
+def _at(words: Sequence[str], nodes: Indices) -> Sequence[str]:
+    places = span(nodes)
+    return words[places] if isinstance(places, slice) else list(map(words.__getitem__, places.tolist()))

@@ -18,6 +18,7 @@ class Changes:
         "goals_changed",
         "groups_changed",
         "holds_changed",
+        "limits_changed",
         "nodes_changed",
         "removed",
         "revision",
@@ -33,6 +34,7 @@ class Changes:
         holds_changed: Indices = NOBODY,
         freezes_changed: Indices = NOBODY,
         groups_changed: bool = False,
+        limits_changed: bool = False,
         revision: int = 0,
     ) -> None:
         self.added = added
@@ -47,12 +49,15 @@ class Changes:
         """Nodes whose brake went on or off."""
         self.groups_changed = groups_changed
         """Some group came, went or has other members."""
+        self.limits_changed = limits_changed
+        """Some limit came, went or has other numbers."""
         self.revision = revision
         """Up to which revision of the store everything is in."""
 
     def __bool__(self) -> bool:
         arrays = (self.added, self.removed, self.nodes_changed, self.holds_changed, self.freezes_changed)
-        return bool(self.goals_changed or self.groups_changed or any(map(len, arrays)))
+        flags = self.goals_changed or self.groups_changed or self.limits_changed
+        return bool(flags or any(map(len, arrays)))
 
 
 class Touched:
@@ -65,6 +70,7 @@ class Touched:
         """Override row → variables with cells before or after."""
         self.holds: set[str] = set()
         self.freezes = False
+        self.limits = False
         self._added: set[int] = set()
         self._removed: set[int] = set()
         self._replaced: set[int] = set()

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from strata.core.errors import Compacted, NotFound, Unavailable
 from strata.core.model import Model
-from strata.core.node import Freeze, Group, Hold, Node
+from strata.core.node import Freeze, Group, Hold, Limit, Node
 from strata.fleet.brakes.brakes import Brakes
 from strata.fleet.columns import Indices, Mask, Words
 from strata.fleet.desires import overrides as rows
@@ -31,7 +31,7 @@ from strata.fleet.selectors.language import parse
 from strata.fleet.selectors.selectable import StateView
 from strata.store.protocol import Event, Store
 
-PREFIXES = ("node/", "group/", "desire/doc/", "desire/node/", "hold/", "freeze/")
+PREFIXES = ("node/", "group/", "desire/doc/", "desire/node/", "hold/", "freeze/", "limit/")
 """The keys that the registry holds. Events of other keys are ignored."""
 
 _node = msgspec.msgpack.Decoder(Node).decode
@@ -39,6 +39,7 @@ _group = msgspec.msgpack.Decoder(Group).decode
 _document = msgspec.msgpack.Decoder(DesireDocument).decode
 _hold = msgspec.msgpack.Decoder(Hold).decode
 _freeze = msgspec.msgpack.Decoder(Freeze).decode
+_limit = msgspec.msgpack.Decoder(Limit).decode
 
 _Record = TypeVar("_Record", bound=msgspec.Struct)
 
@@ -237,6 +238,9 @@ class Registry:
         elif kind == "hold":
             touched.holds.add(name)
             _keep(self.brakes.holds, name, None if value is None else _hold(value))
+        elif kind == "limit":
+            touched.limits = True
+            _keep(self.brakes.limits, name, None if value is None else _limit(value))
         else:
             touched.freezes = True
             _keep(self.brakes.freezes, name, None if value is None else _freeze(value))
@@ -265,6 +269,7 @@ class Registry:
             holds_changed=self.brakes.settle_holds(touched, fresh),
             freezes_changed=self.brakes.settle_freezes(touched, fresh),
             groups_changed=bool(touched.groups),
+            limits_changed=touched.limits,
         )
 
 

@@ -37,6 +37,8 @@ class AlertSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Between two writes that only say that a known trouble was seen again."""
     keep_over: float = 7 * 86400.0
     """An alert that is over stays listed for so long."""
+    once: float = 7 * 86400.0
+    """What happened and did not happen again for so long is over: of that nobody tells the end."""
     flaps: int = 3
     """Openings within ``quiet`` of the end before, after which an alert ends only when it was ``quiet``."""
     quiet: float = 600.0
@@ -96,6 +98,15 @@ class AlertBook:
             if alert is not None and not alert.over:
                 news.append(self._keep(rec.ended(alert, now, self._owner)))
         return news
+
+    def lapse(self, now: float) -> list[Alert]:
+        """End what happened long ago, and not since."""
+        old = [
+            alert
+            for alert in self.alerts.values()
+            if alert.once and not alert.over and now - alert.last >= self._settings.once
+        ]
+        return [self._keep(rec.lapsed(alert, now, self._owner)) for alert in old]
 
     def troubles(self, subject: str) -> dict[str, Severity]:
         """What is the matter with a node (or a BMC without one), and how bad it is: by key."""
@@ -274,8 +285,17 @@ class Alerts:
             assert isinstance(op, Put)
             self._followed.wrote(op.key, op.value, revision)
 
+    async def upkeep(self) -> None:
+        """End what happened long ago and not since, and remove what has been over for long enough. Any controller may:
+        it is the same for all."""
+        if news := self._book.lapse(self._clock()):
+            self._hear(news)
+            self._idle.clear()
+            self._wake.set()
+        await self.prune()
+
     async def prune(self, keep: float | None = None) -> int:
-        """Remove what has been over for long enough; how many. Any controller may: it is the same for all."""
+        """Remove what has been over for long enough; how many."""
         before = self._clock() - (self.settings.keep_over if keep is None else keep)
         async with self._turn:  # an alert that opens meanwhile is written after this
             old = [ident for ident, alert in self.alerts.items() if alert.over and alert.changed <= before]

@@ -15,8 +15,9 @@ import msgspec
 from msgspec import Meta
 
 from strata.core.texts import AddressText, In, NoteText, Out, SecretText
+from strata.fleet.alarm import OCCURRENCES
 from strata.hardware.bmc.protocol import Severity
-from strata.hardware.events.records import HardwareEvent
+from strata.hardware.events.records import EventSource, HardwareEvent
 from strata.hardware.events.words import RANK
 
 State = Literal["open", "acknowledged", "over"]
@@ -44,6 +45,8 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     owner: str
     """The controller that saw it, and tells of it."""
     fields: Mapping[str, str] = {}
+    once: bool = False
+    """It happened, and is not something that is so: nobody will say that it is over."""
 
 
 class Acknowledgement(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +81,18 @@ def opened(event: HardwareEvent, ident: str, now: float, owner: str) -> Alert:
         changed=now,
         owner=owner,
         fields=event.fields,
+        once=_is_occurrence(event),
     )
+
+
+_TOLD_ONCE: frozenset[EventSource] = frozenset({"push", "sse", "log", "console", "syslog", "netconsole"})
+
+
+def _is_occurrence(event: HardwareEvent) -> bool:
+    """What a device or a kernel reports when it happens; but sensors are looked at, and said to be well again."""
+    if event.source == "strata":
+        return event.key.partition("/")[0] in OCCURRENCES
+    return event.source in _TOLD_ONCE and not event.key.startswith("sensor/")
 
 
 def again(alert: Alert, event: HardwareEvent, now: float, owner: str) -> Alert:
@@ -101,6 +115,12 @@ def again(alert: Alert, event: HardwareEvent, now: float, owner: str) -> Alert:
 def ended(alert: Alert, now: float, owner: str) -> Alert:
     """The trouble is over."""
     return msgspec.structs.replace(alert, over=True, last=now, changed=now, owner=owner)
+
+
+def lapsed(alert: Alert, now: float, owner: str) -> Alert:
+    """It happened long ago, and not since."""
+    days = f"it was not seen again for {(now - alert.last) / 86400:.0f} days"
+    return msgspec.structs.replace(alert, over=True, changed=now, owner=owner, fields={**alert.fields, "ended": days})
 
 
 def holds(acknowledgement: Acknowledgement | None, alert: Alert) -> bool:

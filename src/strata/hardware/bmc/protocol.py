@@ -91,6 +91,8 @@ class LogEntry(msgspec.Struct, frozen=True, kw_only=True):
     sensor: str = ""
     origin: str = ""
     """The path of the resource that it is about, where the BMC says so."""
+    log: str = ""
+    """The path of the log that it is in, where the BMC may have several."""
 
 
 class PowerLimit(msgspec.Struct, frozen=True, kw_only=True):

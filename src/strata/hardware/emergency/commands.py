@@ -21,9 +21,12 @@ if TYPE_CHECKING:
 @click.argument("select", nargs=-1, required=True, callback=no_blank, shell_complete=complete_select)
 @click.option("--reason", required=True, help="Why; it goes into the audit log and the freeze.")
 @click.option("--confirm", default="", metavar="TEXT", help="'power off N nodes', for scripts. Default: ask for it.")
+@click.option("--dry-run", is_flag=True, help="Only say what would lose its power.")
 @ls.json_option
 @pass_session
-def emergency_off(session: Session, select: tuple[str, ...], reason: str, confirm: str, as_json: bool) -> None:
+def emergency_off(
+    session: Session, select: tuple[str, ...], reason: str, confirm: str, dry_run: bool, as_json: bool
+) -> None:
     """Take power away from nodes, chassis or outlets at once, whatever runs on them, and keep it away.
 
     No guard and no budget is asked. The nodes are frozen first, so that nothing switches them on again until a person
@@ -31,9 +34,16 @@ def emergency_off(session: Session, select: tuple[str, ...], reason: str, confir
 
     \b
     Example: strata emergency-off @row3 --reason 'water under the floor'
+             strata emergency-off location:x1000c0 --reason 'smoke' --dry-run
              strata emergency-off '*' --reason 'fire' --confirm 'power off 256 nodes'
     """
     chosen = " ".join(select)
+    if dry_run:
+        there: Json = session.client.get("/v1/nodes", {"select": chosen, "folded": True})
+        said = f"would take power away from {many(there['total'], 'node')}: {there['nodeset']}"
+        words = f"power off {there['total']} nodes"
+        session.out.answer(as_json, {"nodes": there["nodeset"], "total": there["total"], "confirm": words}, said)
+        return
     if not confirm:
         confirm = _ask(session, chosen)
     body = {"select": chosen, "reason": reason, "confirm": confirm}

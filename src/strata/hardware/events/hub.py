@@ -145,7 +145,7 @@ class EventHub:
         self._tasks = [
             asyncio.create_task(self._now_and_then(self.refresh, self.settings.refresh_every), name="BMCs known"),
             asyncio.create_task(
-                self._now_and_then(self.alerts.prune, self.settings.upkeep_every), name="alerts pruned"
+                self._now_and_then(self.alerts.upkeep, self.settings.upkeep_every), name="alerts looked through"
             ),
         ]
 

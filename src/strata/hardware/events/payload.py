@@ -92,7 +92,8 @@ def _logged(entry: LogEntry, site: Site, now: float) -> HardwareEvent:
         source="log",
         # With a path the sensor is only its end, or the kind of sensor: the path says more.
         key=key_of(message_id, message, sensor="" if path else sensor, origin=path),
-        node=site.node_of(path),
+        # What is in the log of a node, and does not say whose it is, is that node's.
+        node=site.node_of(path) or site.node_of(entry.log),
         bmc=site.root,
         message_id=message_id,
         fields=_given(entry=plain(entry.id, 80), path=path, sensor=sensor, bmc_time=doubtful),

@@ -37,6 +37,7 @@ BAD = "bmc/answers-badly"
 
 _WELL: Mapping[str, Mapping[str, Severity]] = {}
 """Shared by all that have nothing to tell: there may be 100,000 of them."""
+_NO_LOGS: Mapping[str, str] = {}
 _EMPTY = "-"
 """The mark of a log that was empty when it was first read."""
 _KNOWN = 4
@@ -53,7 +54,7 @@ class Seen(NamedTuple):
 class Watched:
     """What is remembered of one BMC."""
 
-    __slots__ = ("interval", "lacks", "misses", "site", "unwell")
+    __slots__ = ("interval", "lacks", "logs", "misses", "site", "unwell")
 
     def __init__(self, site: Site, interval: float) -> None:
         self.site = site
@@ -61,6 +62,8 @@ class Watched:
         self.misses = 0
         """Looks in vain, or answered badly, one after the other."""
         self.lacks: frozenset[str] = frozenset()
+        self.logs: Mapping[str, str] = _NO_LOGS
+        """By address: the path of its node's log; nodes may share one. Empty: it keeps none."""
         self.unwell: Mapping[str, Mapping[str, Severity]] = _WELL
         """By node: its sensors that were not well when last looked at."""
 
@@ -151,18 +154,47 @@ class Looker:
         return ()
 
     async def _log(self, watched: Watched) -> Sequence[HardwareEvent]:
-        site = watched.site
+        """The logs of all nodes behind it, each once: some BMCs keep one for all, some one for each."""
         if self._log.__name__ in watched.lacks:
             return ()
-        name = f"log/{site.root}"
-        mark = self._marks.mark(name)
+        events: list[HardwareEvent] = []
+        lacking: NotOffered | None = None
+        read = set[str]()
+        for address, _ in watched.site.nodes:
+            known = watched.logs.get(address)
+            if known == "" or known in read:
+                continue
+            try:
+                events += await self._log_of(watched, address, read)
+            except NotOffered as error:
+                lacking = error
+                watched.logs = {**watched.logs, address: ""}
+        if lacking is not None and not any(watched.logs.get(address) != "" for address, _ in watched.site.nodes):
+            raise lacking
+        return events
+
+    async def _log_of(self, watched: Watched, address: str, read: set[str]) -> Sequence[HardwareEvent]:
+        """What is new in the log of one node; nothing, where another node's look has ``read`` it already."""
+        site = watched.site
+        mark = self._marks.mark(f"log/{address}")
+        if not mark and address == site.address:
+            mark = self._marks.mark(f"log/{site.root}")
         known = [] if mark == _EMPTY else mark.split("\n") if mark else []
         last = known[-1].rpartition("@")[0] if known else ""
-        entries = _after(await self.bmcs.open(site.address).log(after=last), known)
+        found = await self.bmcs.open(address).log(after=last)
+        log = found[-1].log if found else watched.logs.get(address, "")
+        if len(site.nodes) > 1 and log and watched.logs.get(address) != log:
+            watched.logs = {**watched.logs, address: log}
+        entries = _after(found, known)
         if entries or not mark:
-            self._marks.set_mark(name, "\n".join((known + [_sign(entry) for entry in entries])[-_KNOWN:]) or _EMPTY)
-        if not mark:
-            return ()  # read for the first time: what is in it is the past
+            text = "\n".join((known + [_sign(entry) for entry in entries])[-_KNOWN:]) or _EMPTY
+            # Whoever is read in the place of this node goes on from here.
+            for other in {address, *(one for one, path in watched.logs.items() if log and path == log)}:
+                self._marks.set_mark(f"log/{other}", text)
+        if not mark or log in read:
+            return ()  # read for the first time: what is in it is the past; or by another node's name
+        if log:
+            read.add(log)
         events = from_log(entries, site, self._clock())
         return [event for event in events if not self._inbox.seen(site.root, event)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 
 from msgspec.structs import asdict, replace
 
@@ -27,6 +27,7 @@ from strata.hardware.inventory.records import (
     BmcPage,
     BmcSummary,
     Change,
+    Component,
     ComponentPage,
     ComponentQuery,
     ComponentView,
@@ -267,6 +268,15 @@ class InventoryService:
             if time.monotonic() > deadline:
                 return ComponentPage(items=tuple(items), next=f"{known.address}\n\U0010ffff")
         return ComponentPage(items=tuple(items), next="")
+
+    async def parts_of_nodes(self, kinds: Collection[str]) -> AsyncIterator[tuple[str, Component]]:
+        """Every part of these kinds that is in a node, with the node's name; whoever asks sees all of them."""
+        async for known, parts in self._parts(None, ""):
+            names = {machine.address: self._nodes.of_machine(known, machine) for machine in known.machines}
+            own = {part.id: part for part in parts.components}
+            for part in parts.components:
+                if part.kind in kinds and (node := names.get(machine_of(part, own, known.machines), "")):
+                    yield node, part
 
     async def history(self, who: Principal, select: str, since: float | None, limit: int) -> Sequence[HardwareChange]:
         """What was added, removed, swapped or moved; newest first."""

@@ -14,9 +14,11 @@ from strata.cli.output import Column, many
 from strata.cli.session import Session, pass_session
 from strata.cli.times import when
 from strata.cli.words import complete_node
+from strata.platform.delivery.commands import drift, render
 
 if TYPE_CHECKING:
-    from strata.cli.client import Json
+    from strata.cli.client import Client, Json
+    from strata.platform.config.importing import ForeignSite
     from strata.platform.config.records import Configuration
     from strata.platform.config.repository import Repository
 
@@ -48,6 +50,10 @@ def config() -> None:
     """Keep what the machine should be in git: check, plan, apply, follow a branch."""
 
 
+config.add_command(render)
+config.add_command(drift)
+
+
 @config.command()
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--system", default="main", metavar="NAME", help="What this system is called.", show_default=True)
@@ -66,22 +72,78 @@ def init(session: Session, directory: Path, system: str, as_json: bool) -> None:
     session.out.answer(as_json, {"written": written}, f"wrote {many(len(written), 'file')} into {directory}")
 
 
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
 @config.command("import")
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--system", default="main", metavar="NAME", help="What this system is called.", show_default=True)
+@click.option("--warewulf", type=_FILE, metavar="FILE", help="From a nodes.conf of Warewulf 4. Needs no service.")
+@click.option("--slurm", type=_FILE, metavar="FILE", help="From a slurm.conf and /etc/hosts. Needs no service.")
+@click.option("--hosts", type=_FILE, default="/etc/hosts", metavar="FILE", help="Beside --slurm.", show_default=True)
 @ls.json_option
 @pass_session
-def import_(session: Session, directory: Path, system: str, as_json: bool) -> None:
-    """Write what the service holds into DIRECTORY, as a repository. Applied as it is, it changes nothing.
+def import_(
+    session: Session,
+    directory: Path,
+    system: str,
+    warewulf: Path | None,
+    slurm: Path | None,
+    hosts: Path,
+    as_json: bool,
+) -> None:
+    """Write what is there already into DIRECTORY, as a repository.
 
-    Nodes, groups, desire documents and personalities; not what was set on nodes themselves ('strata node set').
+    Of the running service: nodes, groups, desire documents and personalities; not what was set on nodes themselves
+    ('strata node set'). Applied as it is, it changes nothing. Of another tool's files: nodes and groups; IMPORTED.md
+    says what has no place here.
 
     \b
-    Example: strata config import site --system prod
+    Examples: strata config import site --system prod
+              strata config import site --warewulf /etc/warewulf/nodes.conf
+              strata config import site --slurm /etc/slurm/slurm.conf
     """
+    from strata.platform.config.importing import write
+
+    if warewulf and slurm:
+        raise click.UsageError("give --warewulf or --slurm, not both: import the second into another directory")
+    left_out: list[str] = []
+    if warewulf or slurm:
+        site, source = _foreign(warewulf, slurm, hosts)
+        found, left_out = site.files(system, source), site.left_out
+    else:
+        found = _held(session, system)
+    written = write(directory, found)
+    words = f"wrote {many(len(written), 'file')} into {directory}"
+    if left_out:
+        words += f"; not carried over: {many(len(left_out), 'thing')}, see {directory / 'IMPORTED.md'}"
+    session.out.answer(as_json, {"written": written, "left_out": left_out}, words)
+
+
+def _foreign(warewulf: Path | None, slurm: Path | None, hosts: Path) -> tuple[ForeignSite, str]:
+    """What another tool's files say, and what they are called."""
+    from strata.core.errors import BadRequest
+    from strata.platform.config import slurm_site
+    from strata.platform.config import warewulf as warewulf_site
+
+    def text(file: Path) -> str:
+        try:
+            return file.read_text(encoding="utf-8", errors="replace")
+        except OSError as error:
+            raise BadRequest(f"cannot be read: {error.strerror}", where=str(file)) from None
+
+    if warewulf:
+        return warewulf_site.read(text(warewulf), str(warewulf)), "nodes.conf of Warewulf"
+    assert slurm is not None
+    site = slurm_site.read(text(slurm), str(slurm), text(hosts), slurm_site.beside(slurm))
+    return site, "slurm.conf and hosts"
+
+
+def _held(session: Session, system: str) -> dict[str, str]:
+    """Path → text of what the running service holds."""
     from strata.cli.words import items
     from strata.core.errors import Unavailable
-    from strata.platform.config.importing import files, write
+    from strata.platform.config.importing import files
     from strata.platform.config.records import NODE_FIELDS
 
     client = session.client
@@ -91,8 +153,7 @@ def import_(session: Session, directory: Path, system: str, as_json: bool) -> No
     except Unavailable:
         personalities = []  # of a service without the provisioning layer
     groups, desires = items(client.get("/v1/groups")), items(client.get("/v1/documents"))
-    written = write(directory, files(system, nodes, groups, desires, personalities))
-    session.out.answer(as_json, {"written": written}, f"wrote {many(len(written), 'file')} into {directory}")
+    return files(system, nodes, groups, desires, personalities)
 
 
 @config.command()
@@ -108,7 +169,7 @@ def check(session: Session, directory: Path, system: str, branch: str, commit: s
     Example: strata config check site --system test
     """
     found = _read(directory, system, branch, commit)
-    counts = {kind: len(getattr(found, kind)) for kind in ("nodes", "groups", "desires", "personalities")}
+    counts = {kind: len(getattr(found, kind)) for kind in ("nodes", "groups", "desires", "personalities", "overlays")}
     words = ", ".join(f"{count} {kind}" for kind, count in counts.items())
     of = f" for system {found.system}" if found.system else ""
     session.out.answer(as_json, {"system": found.system, **counts}, f"sound{of}: {words}")
@@ -212,13 +273,9 @@ def apply(
     \b
     Example: strata config apply site
     """
-    import msgspec
-
-    from strata.platform.config.reading import committed
-
-    found = _read(directory, system, "", commit or branch or committed(directory))
-    order = msgspec.json.encode({"configuration": found, "remove_most": remove_most})
-    done = session.client.request("POST", "/v1/config/apply", body=order).body
+    if branch and commit:
+        raise click.UsageError("--branch and --commit exclude each other")
+    done = applied(session.client, directory, system, commit or branch, remove_most=remove_most)
     if as_json:
         session.out.json(done)
         return
@@ -355,6 +412,20 @@ def look(session: Session, as_json: bool) -> None:
     _show_status(session, session.client.request("POST", "/v1/config/watch/look").body, as_json)
 
 
+def applied(
+    client: Client, directory: Path, system: str = "", revision: str = "", *, remove_most: bool = False
+) -> Json:
+    """Have the service apply what is committed in a directory: what it then says."""
+    import msgspec
+
+    from strata.platform.config.reading import committed, read_repository
+
+    found = read_repository(directory, revision or committed(directory), system).configuration()
+    order = msgspec.json.encode({"configuration": found, "remove_most": remove_most})
+    done: Json = client.request("POST", "/v1/config/apply", body=order).body
+    return done
+
+
 def _pause(session: Session, reason: str, as_json: bool) -> None:
     body = {"reason": reason}
     _show_status(session, session.client.request("POST", "/v1/config/watch/pause", body=body).body, as_json)
@@ -384,7 +455,8 @@ def _show_plan(session: Session, found: Json, as_json: bool) -> int:
         from strata.fleet.plans.commands import show_classes
 
         show_classes(session, found)
-    session.out.line(f"{many(len(found['changes']), 'change')}, {found['unchanged']} unchanged")
+    would = many(len(found["changes"]), "change") if found["changes"] else "nothing would change"
+    session.out.line(f"{would}, {found['unchanged']} unchanged")
     if found["disrupted"]:
         session.out.line(f"disrupts {many(found['disrupted'], 'node')}: {found['disrupts']}", colour="yellow")
     if found["seconds"]:

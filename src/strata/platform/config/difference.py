@@ -7,7 +7,8 @@ goes back to what it is by itself; what it never said is left alone, and so is e
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
 import msgspec
 
@@ -20,10 +21,12 @@ from strata.fleet.nodes.interfaces import with_known_addresses
 from strata.fleet.nodes.records import NodeSpec
 from strata.fleet.registry.registry import Registry
 from strata.fleet.registry.whole_edits import GroupMembers, WholeEdit
-from strata.platform.config.records import Applied, ConfigChange, Configuration, NodeEntry
+from strata.platform.config.records import Action, Applied, ConfigChange, Configuration, Kind, Named, NodeEntry
 from strata.platform.config.repository import expanded
+from strata.platform.delivery.records import Overlays, revision_of
 from strata.provisioning.personalities.records import Personality
 
+_S = TypeVar("_S", bound=msgspec.Struct)
 _AT_A_TIME = 250
 """Nodes that are looked at before others have a turn."""
 _OWN = {name: getattr(Node(name="n", uid=0), name) for name in NodeSpec.__struct_fields__ if name != "name"}
@@ -36,6 +39,8 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     edit: WholeEdit
     personalities: Mapping[str, Personality | None]
     """None: it goes."""
+    kept: Mapping[str, Mapping[str, Named | None]]
+    """The same of what rooms of their own keep, by kind."""
     changes: tuple[ConfigChange, ...]
     unchanged: int
     applied: Applied
@@ -66,11 +71,14 @@ class _Tally:
 async def difference(
     registry: Registry,
     personalities: Mapping[str, Personality],
+    overlays: Overlays,
+    kept: Mapping[str, Mapping[str, Named]],
     configuration: Configuration,
     applied: Applied,
     author: str,
 ) -> Difference:
-    """How ``registry`` and ``personalities`` differ from the configuration, given what was applied before it."""
+    """How ``registry``, ``personalities``, ``overlays`` and what rooms have ``kept`` differ from the configuration,
+    given what was applied before it."""
     seen = registry.revision
     tally = _Tally()
     before = {name: fields.split(",") for fields, names in applied.nodes.items() for name in expand(names)}
@@ -92,12 +100,30 @@ async def difference(
     documents, found, alike = _documents(registry, configuration, applied, author)
     changes += found
     same += alike
-    run, found, alike = _personalities(personalities, configuration, applied)
+    run, found, alike = _edits(
+        "personality",
+        personalities,
+        {one.name: one for one in configuration.personalities},
+        applied.personalities,
+        configuration,
+        lambda one: ", ".join(f"{member.name}={member.release}" for member in one.members),
+    )
     changes += found
     same += alike
+    found, alike = _overlays(overlays, configuration)
+    changes += found
+    same += alike
+    others: dict[str, Mapping[str, Named | None]] = {}
+    for kind, wanted in configuration.kept.items():
+        others[kind], found, alike = _edits(
+            kind, kept.get(kind, {}), wanted, applied.kept.get(kind, ()), configuration, lambda one: one.select[:200]
+        )
+        changes += found
+        same += alike
     return Difference(
         edit=WholeEdit(seen=seen, nodes=nodes, no_nodes=gone, groups=groups, documents=documents),
         personalities=run,
+        kept=others,
         changes=tuple(changes),
         unchanged=same,
         applied=came_from(configuration),
@@ -116,6 +142,8 @@ def came_from(configuration: Configuration) -> Applied:
         groups=tuple(group.name for group in configuration.groups),
         desires=tuple(desire.name for desire in configuration.desires),
         personalities=tuple(personality.name for personality in configuration.personalities),
+        overlays=revision_of(configuration.overlays) if configuration.overlays else "",
+        kept={kind: tuple(said) for kind, said in configuration.kept.items() if said},
     )
 
 
@@ -135,6 +163,10 @@ def both(one: Applied, other: Applied) -> Applied:
         groups=tuple(dict.fromkeys((*one.groups, *other.groups))),
         desires=tuple(dict.fromkeys((*one.desires, *other.desires))),
         personalities=tuple(dict.fromkeys((*one.personalities, *other.personalities))),
+        kept={
+            kind: tuple(dict.fromkeys((*one.kept.get(kind, ()), *other.kept.get(kind, ()))))
+            for kind in {*one.kept, *other.kept}
+        },
     )
 
 
@@ -285,28 +317,62 @@ def _documents(
     return edits, changes, same
 
 
-def _personalities(
-    there: Mapping[str, Personality], configuration: Configuration, applied: Applied
-) -> tuple[dict[str, Personality | None], list[ConfigChange], int]:
-    edits: dict[str, Personality | None] = {}
+def _edits(
+    kind: Kind,
+    there: Mapping[str, _S],
+    wanted: Mapping[str, _S],
+    before: Iterable[str],
+    configuration: Configuration,
+    words: Callable[[_S], str],
+) -> tuple[dict[str, _S | None], list[ConfigChange], int]:
+    """Documents that are others than those there, or are gone. ``before``: those that came from the configuration."""
+    edits: dict[str, _S | None] = {}
     changes, same = [], 0
-    wanted = {personality.name: personality for personality in configuration.personalities}
-    for name, personality in wanted.items():
-        if there.get(name) == personality:
+    for name, one in wanted.items():
+        if there.get(name) == one:
             same += 1
             continue
-        edits[name] = personality
+        edits[name] = one
         changes.append(
             ConfigChange(
-                kind="personality",
+                kind=kind,
                 name=name,
                 action="changed" if name in there else "created",
-                detail=", ".join(f"{member.name}={member.release}" for member in personality.members),
-                place=configuration.place("personality", name),
+                detail=words(one),
+                place=configuration.place(kind, name),
             )
         )
-    for name in applied.personalities:
+    for name in before:
         if name not in wanted and name in there:
             edits[name] = None
-            changes.append(ConfigChange(kind="personality", name=name, action="removed"))
+            changes.append(ConfigChange(kind=kind, name=name, action="removed"))
     return edits, changes, same
+
+
+def _overlays(there: Overlays, configuration: Configuration) -> tuple[list[ConfigChange], int]:
+    """What is said of overlays anew: they are kept all together, so that there is nothing to write for each."""
+    before, after = _by_name(there), _by_name(configuration.overlays)
+    changes, same = [], 0
+    for name in sorted({*before, *after}):
+        if name in before and name in after and revision_of(before[name]) == revision_of(after[name]):
+            same += 1
+            continue
+        action: Action = "removed" if name not in after else "changed" if name in before else "created"
+        select = (after.get(name) or before[name])[-1].select
+        changes.append(
+            ConfigChange(
+                kind="overlay",
+                name=name,
+                action=action,
+                detail=select[:200],
+                place=configuration.place("overlay", name) if name in after else "",
+            )
+        )
+    return changes, same
+
+
+def _by_name(overlays: Overlays) -> dict[str, Overlays]:
+    found: dict[str, Overlays] = {}
+    for overlay in overlays:
+        found[overlay.name] = (*found.get(overlay.name, ()), overlay)
+    return found

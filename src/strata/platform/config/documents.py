@@ -1,4 +1,4 @@
-"""What stands in a repository's files: documents of six kinds, each with a place. Knows nothing of layers."""
+"""What stands in a repository's files: documents of several kinds, each with a place. Knows nothing of layers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ from strata.core.texts import (
     WantedMap,
     check_wanted,
 )
+from strata.platform.cloudinit.records import DataText, Priority, PublicKeys
 from strata.platform.config.records import MEMBERS, NodeEntry
+from strata.platform.delivery.records import Entries, Policy
+from strata.platform.secrets.records import AgeText, Owner, SecretNameText, VaultPlace
 from strata.provisioning.personalities.records import Member, NameText
 
 
@@ -90,6 +93,45 @@ class PersonalityDocument(In, frozen=True, kw_only=True):
     absent: bool = False
 
 
+class OverlayDocument(Entries, frozen=True, kw_only=True, omit_defaults=True):
+    """What nodes are configured with: files, users, services, mounts, sysctls. A document of the same name in a later
+    layer adds to it, and rules where both say something of the same entry."""
+
+    kind: Literal["overlay"]
+    name: DocumentNameText
+    select: SelectText | UnsetType = UNSET
+    """Without: as an earlier layer says; where none does, all nodes."""
+    drift: Policy = "report"
+    """What agents do about drift of these entries, where an entry says nothing of it."""
+    absent: bool = False
+
+
+class CloudInitDocument(In, frozen=True, kw_only=True):
+    """What is said to cloud-init of nodes. Without ``priority``: by layer, and the narrower selection wins."""
+
+    kind: Literal["cloud-init"]
+    name: DocumentNameText
+    select: SelectText | UnsetType = UNSET
+    priority: Priority | UnsetType = UNSET
+    user_data: DataText | UnsetType = UNSET
+    vendor_data: DataText | UnsetType = UNSET
+    ssh_keys: PublicKeys | UnsetType = UNSET
+    absent: bool = False
+
+
+class SecretDocument(In, frozen=True, kw_only=True):
+    """A secret of nodes: whom it is for, and its value, encrypted with age for the service, or in a Vault."""
+
+    kind: Literal["secret"]
+    name: SecretNameText
+    select: SelectText | UnsetType = UNSET
+    age: AgeText | UnsetType = UNSET
+    vault: VaultPlace | UnsetType = UNSET
+    uid: Owner | UnsetType = UNSET
+    gid: Owner | UnsetType = UNSET
+    absent: bool = False
+
+
 _MODE = re.compile(r"0o?[0-7]{3,4}\Z")
 KINDS: Mapping[str, type[msgspec.Struct]] = {
     "defaults": DefaultsDocument,
@@ -98,6 +140,9 @@ KINDS: Mapping[str, type[msgspec.Struct]] = {
     "group": GroupDocument,
     "desire": DesireDocument,
     "personality": PersonalityDocument,
+    "overlay": OverlayDocument,
+    "cloud-init": CloudInitDocument,
+    "secret": SecretDocument,
 }
 
 

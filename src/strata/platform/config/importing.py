@@ -1,10 +1,11 @@
-"""Writes what a running Strata holds as a repository: nodes, groups, desires and personalities, as files of one system.
+"""Writes a repository of what is there already: in a running Strata, or at a site that had other tools until now.
 
-Applied as it is, it changes nothing; from then on all of that comes from the repository.
+What a running Strata holds, applied as it is, changes nothing; from then on all of that comes from the repository.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,59 @@ import yaml
 
 from strata.core.errors import Refused
 from strata.core.node import Node
+from strata.core.nodeset import fold
 from strata.platform.config.records import NODE_FIELDS
 
 Item = Mapping[str, Any]
 _OWN = {name: getattr(Node(name="n", uid=0), name) for name in NODE_FIELDS}
+
+
+NOTES = "IMPORTED.md"
+"""The file that says what of a site was not carried over."""
+
+
+class ForeignSite:
+    """What another tool's files say, in the words of the API; and what of them has no place here."""
+
+    def __init__(self) -> None:
+        self.nodes: list[dict[str, Any]] = []
+        self.groups: list[Item] = []
+        self._notes: dict[str, list[str]] = {}
+
+    def add_group(self, name: str, members: Iterable[str], description: str) -> None:
+        self.groups.append({"name": name, "members": fold(members), "description": description[:500]})
+
+    def note(self, words: str, *nodes: str) -> None:
+        """Something of these nodes was not carried over."""
+        self._notes.setdefault(words, []).extend(nodes)
+
+    def files(self, system: str, source: str) -> dict[str, str]:
+        """Path → text of a repository that says it."""
+        found = files(system, [_described(node) for node in self.nodes], self.groups, (), ())
+        if self._notes:
+            lines = "".join(f"- {words} ({fold(nodes)})\n" for words, nodes in self._notes.items())
+            found[NOTES] = f"# Not carried over from {source}\n\n{lines}"
+        return found
+
+    @property
+    def left_out(self) -> list[str]:
+        """What was not carried over."""
+        return list(self._notes)
+
+
+def as_name(text: str) -> str:
+    """The text as the name of a group or an interface."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "-", text).lstrip("_.-")[:63] or "unnamed"
+
+
+def as_label(text: str) -> str:
+    """The text as a label's key or value; empty: it cannot be one."""
+    made = re.sub(r"[^A-Za-z0-9_./-]", "-", text).strip("_./-")
+    return made if len(made) <= 63 else ""
+
+
+def _described(node: Item) -> Item:
+    return {**_OWN, **node}
 
 
 def files(
@@ -56,7 +106,7 @@ def _nodes(nodes: Iterable[Item]) -> str:
     for node in nodes:
         said = {"name": node["name"]}
         said |= {name: _bare(node[name]) for name, own in _OWN.items() if _bare(node[name]) != _bare(own)}
-        lines.append(f"  - {_flow(said)}\n")
+        lines.append(f"  - {flow(said)}\n")
     return "kind: nodes\nnodes:\n" + "".join(lines) if lines else ""
 
 
@@ -84,7 +134,8 @@ def _octal(personality: Item) -> Item:
     return {**personality, "members": members}
 
 
-def _flow(value: Any) -> str:
+def flow(value: Any) -> str:
+    """A value on one line."""
     dumper = _dumper()
     text: str = yaml.dump(value, Dumper=dumper, default_flow_style=True, sort_keys=False, width=10_000)
     return text.strip()

@@ -12,6 +12,9 @@ from strata.core.texts import PLAIN, GroupNameText, In, NoteText, Out
 from strata.fleet.desires.records import DocumentSpec
 from strata.fleet.nodes.records import NodePatch, NodeStatement
 from strata.fleet.plans.records import PlanClass
+from strata.platform.cloudinit.records import CloudInit
+from strata.platform.delivery.records import OverlaysIn
+from strata.platform.secrets.records import SecretEntry
 from strata.provisioning.personalities.records import Personality
 
 MOST_NODES = 250_000
@@ -44,6 +47,11 @@ class GroupEntry(In, frozen=True, kw_only=True):
     description: NoteText = ""
 
 
+Named = CloudInit | SecretEntry
+"""What the configuration says for a room to keep."""
+KeptKind = Literal["cloud-init", "secret"]
+
+
 class Configuration(In, frozen=True, kw_only=True):
     """What one state of a repository comes to, for one system: all layers merged."""
 
@@ -54,8 +62,20 @@ class Configuration(In, frozen=True, kw_only=True):
     groups: Annotated[tuple[GroupEntry, ...], Meta(max_length=10_000)] = ()
     desires: Annotated[tuple[DocumentSpec, ...], Meta(max_length=10_000)] = ()
     personalities: Annotated[tuple[Personality, ...], Meta(max_length=1000)] = ()
+    overlays: OverlaysIn = ()
+    cloud_inits: Annotated[tuple[CloudInit, ...], Meta(max_length=1000)] = ()
+    secrets: Annotated[tuple[SecretEntry, ...], Meta(max_length=1000)] = ()
+    """Encrypted: what is in them is for the service alone."""
     places: Annotated[Mapping[str, Annotated[str, Meta(max_length=4096)]], Meta(max_length=30_000)] = {}
     """``group/gpu`` → where it is written, for what is said of it later."""
+
+    @property
+    def kept(self) -> Mapping[KeptKind, Mapping[str, Named]]:
+        """What rooms of their own keep: kind → name → what is said."""
+        return {
+            "cloud-init": {one.name: one for one in self.cloud_inits},
+            "secret": {one.name: one for one in self.secrets},
+        }
 
     def place(self, kind: str, name: str) -> str:
         """Where something is written, as far as it is known."""
@@ -74,15 +94,20 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
     groups: tuple[str, ...] = ()
     desires: tuple[str, ...] = ()
     personalities: tuple[str, ...] = ()
+    overlays: str = ""
+    """The revision of its overlays; empty: it has none."""
+    kept: Mapping[str, tuple[str, ...]] = {}
+    """Kind → names, of what rooms of their own keep."""
 
 
+Kind = Literal["node", "group", "desire", "personality", "overlay", "cloud-init", "secret"]
 Action = Literal["created", "changed", "removed"]
 
 
 class ConfigChange(Out, frozen=True, kw_only=True):
     """One thing that would change, or did; nodes that change in the same way are one."""
 
-    kind: Literal["node", "group", "desire", "personality"]
+    kind: Kind
     name: str
     """Of nodes: a nodeset."""
     action: Action

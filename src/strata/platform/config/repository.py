@@ -10,8 +10,9 @@ from __future__ import annotations
 import contextlib
 import gc
 import itertools
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -24,16 +25,22 @@ from strata.fleet.desires.records import DocumentSpec
 from strata.fleet.nodes.edits import Claimed, checked_node
 from strata.fleet.nodes.records import NodeSpec
 from strata.fleet.selectors.language import parse
+from strata.platform.cloudinit.records import CloudInit
+from strata.platform.cloudinit.records import check as check_cloud_init
 from strata.platform.config.documents import (
     DefaultsDocument,
     DesireDocument,
     GroupDocument,
     NodeDocument,
     NodesDocument,
-    PersonalityDocument,
+    OverlayDocument,
     read,
 )
 from strata.platform.config.records import NODE_FIELDS, Configuration, GroupEntry, NodeEntry, Origin
+from strata.platform.delivery.reading import resolved
+from strata.platform.delivery.records import CURRENT, VARIABLE, Overlay, revision_of
+from strata.platform.secrets.records import SecretEntry
+from strata.platform.secrets.records import check as check_secret
 from strata.provisioning.personalities.records import Personality, check
 
 MOST_FILES = 10_000
@@ -41,7 +48,9 @@ MOST_BYTES = 64 << 20
 """Of all files together."""
 _SUFFIXES = (".yaml", ".yml")
 _NARROW, _BY_LAYER = 1000, 100
-_LAYERS = ("vendor", "site", "system")
+_LAYERS: tuple[Literal["vendor", "site", "system"], ...] = ("vendor", "site", "system")
+_FILES = re.compile(r"((?:vendor|site|systems/[^/]+)/)?files/(.+)", re.DOTALL)
+"""What is delivered as it is, or rendered: it is no configuration, also where it is YAML."""
 
 
 @contextlib.contextmanager
@@ -90,9 +99,13 @@ class Repository:
             "group": {},
             "desire": {},
             "personality": {},
+            "overlay": {},
+            "cloud-init": {},
+            "secret": {},
         }
+        self._files = files
         for rank, paths in enumerate(layers):
-            for path in sorted(paths):
+            for path in sorted(path for path in paths if not _FILES.fullmatch(path)):
                 for document in parsed(_text(path, files[path]), path):
                     self._take(rank, document)
 
@@ -105,8 +118,10 @@ class Repository:
         groups = self._groups()
         members = _members(groups, self._of_node)
         nodes = self._nodes(members, unchecked)
-        desires = self._desires()
+        overlays = self._overlays()
+        desires = self._desires(revision_of(overlays))
         personalities = self._personalities()
+        cloud_inits, secrets = self._cloud_inits(), self._secrets()
         places = {
             f"{kind}/{name}": said[-1][1].place("name")
             for kind, found in self._named.items()
@@ -119,6 +134,9 @@ class Repository:
             groups=tuple(groups.values()),
             desires=tuple(desires),
             personalities=tuple(personalities),
+            overlays=overlays,
+            cloud_inits=tuple(cloud_inits),
+            secrets=tuple(secrets),
             places=places,
         )
 
@@ -144,6 +162,11 @@ class Repository:
         said = [one for one in self._named["desire"][name] if variable in (one[1].data.get("set") or ())]
         rank, document, _ = said[-1]
         return _LAYERS[rank], document.place(f"set.{variable}")
+
+    def said_by(self, kind: str, name: str) -> tuple[str, str]:
+        """The layer and the place that last say something of a document."""
+        rank, document, _ = self._named[kind][name][-1]
+        return _LAYERS[rank], document.place("name")
 
     # taking in
 
@@ -250,7 +273,8 @@ class Repository:
                 found[name] = GroupEntry(name=name, **merged)
         return found
 
-    def _desires(self) -> list[DocumentSpec]:
+    def _desires(self, revision: str) -> list[DocumentSpec]:
+        """``revision``: what ``config: current`` stands for."""
         found = []
         for name, said in sorted(self._named["desire"].items()):
             select, gone, rank = "", False, 0
@@ -270,6 +294,8 @@ class Repository:
                     priority = document.priority
             if gone:
                 continue
+            if VARIABLE in wanted:
+                wanted[VARIABLE] = tuple(revision if word == CURRENT else word for word in wanted[VARIABLE])
             place = said[-1][1].place("name")
             if not select or not wanted:
                 raise BadRequest(f"a desire has {'set' if select else 'select'}", where=place, hint=f"desire {name}")
@@ -283,31 +309,106 @@ class Repository:
             )
         return found
 
+    def _overlays(self) -> tuple[Overlay, ...]:
+        """Every document by itself: what rules is decided for each entry, where nodes are known."""
+        found: list[Overlay] = []
+        for name, said in sorted(self._named["overlay"].items()):
+            own: list[Overlay] = []
+            select = "*"
+            for rank, place, document in said:
+                assert isinstance(document, OverlayDocument)
+                if document.absent:
+                    own, select = [], "*"
+                    continue
+                if not isinstance(document.select, UnsetType):
+                    select = document.select
+                overlay = resolved(
+                    place,
+                    document,
+                    name=name,
+                    layer=_LAYERS[rank],
+                    select=select,
+                    rank=_priority(select, rank, place.place("select")),
+                    drift=document.drift,
+                    texts=self._text_of,
+                )
+                if not parse(select).static:
+                    raise BadRequest("an overlay cannot select by state or fact", where=place.place("select"))
+                own.append(overlay)
+            found += own
+        return tuple(found)
+
+    def _text_of(self, source: str) -> tuple[str, str] | None:
+        """A file that is delivered, of the last layer that has it."""
+        layers = (f"systems/{self.system}/", "site/", "", "vendor/") if self.system else ("site/", "", "vendor/")
+        for layer in layers:
+            path = f"{layer}files/{source}"
+            if path in self._files:
+                return path, _text(path, self._files[path])
+        return None
+
     def _personalities(self) -> list[Personality]:
         found = []
-        for name, said in sorted(self._named["personality"].items()):
+        for name, (_, fields, place) in self._left("personality").items():
+            if "members" not in fields:
+                raise BadRequest("a personality has members", where=place)
+            personality = Personality(name=name, **fields)
+            with _placed(place):
+                check(personality)
+            found.append(personality)
+        return found
+
+    def _cloud_inits(self) -> list[CloudInit]:
+        found = []
+        for name, (rank, fields, place) in self._left("cloud-init").items():
+            select = fields.pop("select", "*")
+            with _placed(place):
+                if "priority" not in fields:
+                    fields["priority"] = _priority(select, rank, place)
+                document = CloudInit(name=name, select=select, **fields)
+                check_cloud_init(document, f"cloud-init {name}")
+            found.append(document)
+        return found
+
+    def _secrets(self) -> list[SecretEntry]:
+        found = []
+        for name, (_, fields, place) in self._left("secret").items():
+            if "select" not in fields:
+                raise BadRequest("a secret says whom it is for: select", where=place)
+            entry = SecretEntry(name=name, **fields)
+            with _placed(place):
+                check_secret(entry, f"secret {name}")
+            found.append(entry)
+        return found
+
+    def _left(self, kind: str) -> dict[str, tuple[int, dict[str, Any], str]]:
+        """What the layers leave of each document of a kind, field by field, the later over the earlier: name → the rank
+        of the last that says something, the fields, and the place."""
+        found = {}
+        for name, said in sorted(self._named[kind].items()):
             merged: dict[str, Any] = {}
-            gone = False
-            for _, _, document in said:
-                assert isinstance(document, PersonalityDocument)
+            gone, rank = False, 0
+            for rank, _, document in said:  # noqa: B007 - that of the last one is asked for below
                 gone = document.absent
                 if gone:
                     merged = {}
-                for field in ("members", "description"):
-                    if (value := getattr(document, field)) is not UNSET:
+                for field in document.__struct_fields__:
+                    if field not in ("kind", "name", "absent") and (value := getattr(document, field)) is not UNSET:
                         merged[field] = value
-            if gone:
-                continue
-            place = said[-1][1].place("name")
-            if "members" not in merged:
-                raise BadRequest("a personality has members", where=place)
-            personality = Personality(name=name, **merged)
-            try:
-                check(personality)
-            except BadRequest as error:
-                raise BadRequest(f"{error.where}: {error.detail}", where=place, hint=error.hint) from None
-            found.append(personality)
+            if not gone:
+                found[name] = rank, merged, said[-1][1].place("name")
         return found
+
+
+@contextlib.contextmanager
+def _placed(place: str) -> Iterator[None]:
+    """What is wrong with a document is said with its place."""
+    try:
+        yield
+    except BadRequest as error:
+        if error.where == place:
+            raise
+        raise BadRequest(f"{error.where}: {error.detail}", where=place, hint=error.hint) from None
 
 
 def systems(files: Iterable[str]) -> list[str]:
@@ -316,8 +417,10 @@ def systems(files: Iterable[str]) -> list[str]:
 
 
 def is_configuration(path: str) -> bool:
-    """Whether a file of a repository is read: YAML, and in no folder that begins with a dot."""
-    return path.endswith(_SUFFIXES) and not any(part.startswith(".") for part in path.split("/"))
+    """Whether a file of a repository is read: YAML, or what is delivered, and in no folder that begins with a dot."""
+    return (path.endswith(_SUFFIXES) or bool(_FILES.fullmatch(path))) and not any(
+        part.startswith(".") for part in path.split("/")
+    )
 
 
 def _layers(files: Mapping[str, bytes], system: str) -> tuple[str, tuple[list[str], list[str], list[str]]]:
@@ -337,7 +440,7 @@ def _layers(files: Mapping[str, bytes], system: str) -> tuple[str, tuple[list[st
     layers: tuple[list[str], list[str], list[str]] = ([], [], [])
     for path in files:
         top, slash, rest = path.partition("/")
-        if not slash or top == "site":
+        if not slash or top in ("site", "files"):
             layers[1].append(path)
         elif top == "vendor":
             layers[0].append(path)

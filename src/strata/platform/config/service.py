@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
 
-from strata.core.errors import BadRequest, Conflict, NotFound, Refused
+from strata.core.errors import BadRequest, Conflict, NotFound, Refused, Unavailable
 from strata.core.nodeset import expand, fold
 from strata.fleet.access.principal import Principal
 from strata.fleet.columns import Indices
@@ -26,10 +27,14 @@ from strata.platform.config.records import (
     ConfigPlan,
     ConfigStatus,
     Configuration,
+    Named,
     Pause,
     WatchSpec,
 )
 from strata.platform.config.watcher import Watcher
+from strata.platform.delivery.records import VARIABLE as CONFIG
+from strata.platform.delivery.records import revision_of
+from strata.platform.delivery.service import DeliveryService
 from strata.provisioning.personalities.records import Personality
 from strata.provisioning.personalities.resolve import Personalities
 from strata.provisioning.personalities.service import VARIABLE
@@ -40,6 +45,18 @@ NAME = "current"
 MOST_GONE = 0.1
 """The part of the nodes that came from the configuration which one apply removes without being told twice."""
 _ATTEMPTS = 5
+
+
+class Keeper(Protocol):
+    """A room that keeps documents of a kind which stand in the repository, too."""
+
+    records: Records[Any]
+
+    def said(self, record: Any) -> Named:
+        """What the repository would say of a record."""
+
+    def made(self, spec: Any, author: str) -> Any:
+        """The record of what the repository says; ``BadRequest`` where it cannot be."""
 
 
 class ConfigService:
@@ -55,6 +72,8 @@ class ConfigService:
             prefix="config/applied/",
             listed_by="strata config status",
         )
+        self.keepers: dict[str, Keeper] = {}
+        """Rooms by the kind of document that they keep."""
         self._watcher = Watcher(fleet, self)
 
     async def start(self) -> None:
@@ -91,8 +110,10 @@ class ConfigService:
         """What applying it would change. Changes nothing."""
         self._fleet.need_whole_fleet(who, "a configuration")
         found, prepared = await self._prepared(configuration, who.name)
-        after = await self._after(prepared, whole=bool(found.personalities))
+        moved = found.applied.overlays != self.applied.overlays
+        after = await self._after(prepared, whole=bool(found.personalities) or moved)
         self._check_unwanted(found, after)
+        await self._trial_overlays(configuration, after)
         nodes, goals = _moved(self._fleet.registry, after)
         report = self._fleet.of(PlanService).report(nodes, goals)
         switched = self._switched(found, after)
@@ -127,9 +148,13 @@ class ConfigService:
             found, prepared = await self._prepared(configuration, who.name)
             if (no := self._brake(found)) and not remove_most:
                 raise Refused(no, by="remove-most", where=f"commit {configuration.commit[:12] or 'none'}", hint=_REALLY)
-            if any(personality is None for personality in found.personalities.values()):
-                self._check_unwanted(found, await self._after(prepared, whole=True))
             applied = self.applied
+            gone = any(personality is None for personality in found.personalities.values())
+            moved = found.applied.overlays != applied.overlays
+            if gone or moved or (configuration.overlays and found.changes):
+                after = await self._after(prepared, whole=gone or moved)
+                self._check_unwanted(found, after)
+                await self._trial_overlays(configuration, after)
             now = msgspec.structs.replace(
                 found.applied, author=applied.author if not found.changes else who.name, time=applied.time
             )
@@ -178,8 +203,17 @@ class ConfigService:
         author = f"git:{configuration.commit[:12]}" if configuration.commit else who
         for attempt in range(_ATTEMPTS):
             await self._applied.fetch(NAME)
-            found = await difference(self._fleet.registry, self._personalities(), configuration, self.applied, author)
+            delivery = self._delivery()
+            overlays = delivery.overlays(self.applied.overlays) if delivery is not None else ()
+            kept = {
+                kind: {name: keeper.said(record) for name, record in keeper.records.all.items()}
+                for kind, keeper in self.keepers.items()
+            }
+            found = await difference(
+                self._fleet.registry, self._personalities(), overlays, kept, configuration, self.applied, author
+            )
             self._check_desires(found, configuration)
+            self._made(found, configuration, author)
             for name, personality in found.personalities.items():
                 if personality is not None:
                     await self._trial(personality, configuration.place("personality", name))
@@ -201,12 +235,21 @@ class ConfigService:
             "changes": [f"{change.kind} {change.action} {change.name[:200]}" for change in found.changes[:100]],
         }
         target = configuration.commit or "files"
+        revision_wanted = revision_of(configuration.overlays)
+        if configuration.overlays or any(revision_wanted in one.set.get(CONFIG, ()) for one in configuration.desires):
+            # Before anything wants it. Where we die in between, nobody does, and it is forgotten some time.
+            await self._fleet.of(DeliveryService).keep(who.name, configuration.overlays, configuration.commit)
         ops: list[Op] = []
         expect: dict[str, int] = {}
         for name, personality in found.personalities.items():
             op, revision = self._sets().records.prepared(name, personality)
             ops.append(op)
             expect.update(revision)
+        for kind, made in self._made(found, configuration, who.name).items():
+            for name, record in made.items():
+                op, revision = self._keeper(kind).records.prepared(name, record)
+                ops.append(op)
+                expect.update(revision)
         if not edits.is_one_transaction(prepared.with_(ops, expect)):
             # Part of it may be there when we die: what that is must be known, so that it can be taken away again.
             op, revision = self._applied.prepared(NAME, both(self.applied, found.applied))
@@ -223,7 +266,31 @@ class ConfigService:
             for name in found.personalities:
                 await self._sets().records.fetch(name)
             await self._sets().settled()
+        for kind, edits in found.kept.items():
+            for name in edits:
+                await self._keeper(kind).records.fetch(name)
         await self._fleet.settled(revision)
+        if (delivery := self._delivery()) is not None:
+            await delivery.tidy("strata")
+
+    def _made(self, found: Difference, configuration: Configuration, author: str) -> dict[str, dict[str, Any]]:
+        """What rooms are to keep: kind → name → record (None: it goes)."""
+        made: dict[str, dict[str, Any]] = {}
+        for kind, edits in found.kept.items():
+            for name, spec in edits.items():
+                try:
+                    record = None if spec is None else self._keeper(kind).made(spec, author)
+                except BadRequest as error:
+                    place = configuration.place(kind, name)
+                    raise BadRequest(f"{error.where}: {error.detail}", where=place, hint=error.hint) from None
+                made.setdefault(kind, {})[name] = record
+        return made
+
+    def _keeper(self, kind: str) -> Keeper:
+        keeper = self.keepers.get(kind)
+        if keeper is None:
+            raise Unavailable(f"this service keeps no documents of the kind {kind}", where="config")
+        return keeper
 
     def _done(self, configuration: Configuration, found: Difference, revision: int) -> ConfigDone:
         return ConfigDone(
@@ -240,16 +307,20 @@ class ConfigService:
         gone = len(found.edit.no_nodes)
         if gone > max(1, MOST_GONE * came):
             return f"it would forget {gone} of the {came} nodes that came from the configuration"
-        others = [*self.applied.groups, *self.applied.desires, *self.applied.personalities]
+        kept = (name for names in self.applied.kept.values() for name in names)
+        others = [*self.applied.groups, *self.applied.desires, *self.applied.personalities, *kept]
         removed = sum(change.action == "removed" and change.kind != "node" for change in found.changes)
         if removed > max(1, len(others) / 2):
-            return f"it would remove {removed} of the {len(others)} groups, desires and personalities that came from it"
+            return (
+                f"it would remove {removed} of the {len(others)} groups, desires and other documents that came from it"
+            )
         return ""
 
     def _check_desires(self, found: Difference, configuration: Configuration) -> None:
         """That every desire is one that this fleet can have."""
         edits = self._fleet.edits
-        ours = {personality.name for personality in configuration.personalities}
+        ours = {(VARIABLE, personality.name) for personality in configuration.personalities}
+        ours.add((CONFIG, revision_of(configuration.overlays)))
         for name, document in found.edit.documents.items():
             if document is None:
                 continue
@@ -258,7 +329,7 @@ class ConfigService:
                 checked(self._fleet.controller.model, document, document.author)
                 for variable, values in document.set.items():
                     for value in values if variable in edits.known else ():
-                        if variable != VARIABLE or value not in ours:
+                        if (variable, value) not in ours:
                             edits.known[variable](value)
             except (BadRequest, NotFound) as error:
                 raise BadRequest(f"{error.where}: {error.detail}", where=place, hint=error.hint) from None
@@ -288,6 +359,16 @@ class ConfigService:
             await self._sets().trial(personality)
         except BadRequest as error:
             raise BadRequest(f"{error.where}: {error.detail}", where=place, hint=error.hint) from None
+
+    async def _trial_overlays(self, configuration: Configuration, after: Registry) -> None:
+        """That all nodes can have what the overlays say."""
+        if configuration.overlays:
+            delivery = self._fleet.of(DeliveryService)
+            delivery.check(configuration.overlays)
+            await delivery.trial(configuration.overlays, after, f"commit {configuration.commit[:12] or 'none'}")
+
+    def _delivery(self) -> DeliveryService | None:
+        return self._fleet.services.find(DeliveryService)
 
     def _personalities(self) -> Mapping[str, Personality]:
         found = self._fleet.services.find(Personalities)

@@ -1,10 +1,17 @@
-"""The starter repository: a small machine, layered as a large one would be, that can be applied as it is."""
+"""The starter repository: a small machine, layered as a large one would be, that can be applied as it is. What
+``strata up`` makes is described by the same files."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+import msgspec
+
+from strata.core.nodeset import fold
 from strata.platform.config.documents import schema
+from strata.platform.config.importing import flow
 
 SCHEMA = ".strata/schema.json"
 _SCHEMA_LINE = "# yaml-language-server: $schema={up}.strata/schema.json\n"
@@ -28,45 +35,71 @@ Of a node, what all nodes have is ruled over by what its groups say, and that by
 _VENDOR = """# What came with the machine. Replace it when the vendor sends another.
 kind: defaults
 architecture: x86_64
-labels: {vendor: example}
+labels: {{vendor: {vendor}}}
 """
 
 _GROUPS = """# Groups that every system of this site has; their members are in systems/.
 kind: group
-name: workers
+name: {group}
 description: nodes that run jobs
-nodes: {role: compute}
+nodes: {{role: compute}}
 """
 
 _DESIRES = """# What is wanted of nodes. The narrower selection wins, then the later layer; 'priority' overrules both.
 kind: desire
-name: workers-power
-select: "@workers"
-set: {power: off}
+name: {desire}
+select: "@{group}"
+set: {wanted}
 """
 
 _NODES = """# The nodes of this system. One line each; what they share stands above them.
 kind: nodes
 role: compute
 nodes:
-  - {name: n1, labels: {rack: r1}}
-  - {name: n2, labels: {rack: r1}}
-  - {name: n3, labels: {rack: r2}}
-  - {name: n4, labels: {rack: r2}}
----
+{nodes}---
 kind: group
-name: workers
-members: n[1-4]
+name: {group}
+members: {members}
 """
 
 
-def files(system: str) -> dict[str, str]:
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """What the repository describes."""
+
+    nodes: Sequence[Mapping[str, Any]]
+    """As they stand in a file: ``{name: n1, labels: {rack: r1}}``."""
+    group: str
+    """All of them."""
+    desire: str
+    """The document that says what is wanted of the group."""
+    wanted: Mapping[str, str]
+    vendor: str
+
+
+EXAMPLE = Machine(
+    nodes=[{"name": f"n{number}", "labels": {"rack": f"r{(number + 1) // 2}"}} for number in range(1, 5)],
+    group="workers",
+    desire="workers-power",
+    wanted={"power": "off"},
+    vendor="example",
+)
+
+
+def files(system: str, machine: Machine = EXAMPLE) -> dict[str, str]:
     """Path → text of everything in it."""
+    said = {
+        "vendor": machine.vendor,
+        "group": machine.group,
+        "desire": machine.desire,
+        "wanted": "{" + ", ".join(f"{name}: {value}" for name, value in machine.wanted.items()) + "}",
+        "nodes": "".join(f"  - {flow(node)}\n" for node in machine.nodes),
+        "members": fold(node["name"] for node in machine.nodes),
+    }
     return {
         "README.md": _README,
-        "vendor/defaults.yaml": _SCHEMA_LINE.format(up="../") + _VENDOR,
-        "site/groups.yaml": _SCHEMA_LINE.format(up="../") + _GROUPS,
-        "site/desires.yaml": _SCHEMA_LINE.format(up="../") + _DESIRES,
-        f"systems/{system}/nodes.yaml": _SCHEMA_LINE.format(up="../../") + _NODES,
+        "vendor/defaults.yaml": _SCHEMA_LINE.format(up="../") + _VENDOR.format(**said),
+        "site/groups.yaml": _SCHEMA_LINE.format(up="../") + _GROUPS.format(**said),
+        "site/desires.yaml": _SCHEMA_LINE.format(up="../") + _DESIRES.format(**said),
+        f"systems/{system}/nodes.yaml": _SCHEMA_LINE.format(up="../../") + _NODES.format(**said),
         SCHEMA: json.dumps(schema(), indent=1) + "\n",
     }

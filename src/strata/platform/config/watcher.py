@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 NAME = "current"
-SHARD = 0
-"""Who leads it looks."""
 _IDLE = 60.0
 """Seconds between two looks whether there is a branch to follow."""
 SELF = Principal(name="config-watch", role="admin")
@@ -168,15 +166,10 @@ class Watcher:
     def _pause_s(self) -> float:
         return self.followed.spec.every if self.followed else _IDLE
 
-    @property
-    def _leads(self) -> bool:
-        leadership = self._fleet.controller.leadership
-        return SHARD in leadership.epochs and self._fleet.controller.clock.now() < leadership.valid_until
-
     async def _round(self) -> None:
         async with self._looking:
             followed = self.followed
-            if followed is None or not self._leads:
+            if followed is None or not self._fleet.controller.leads_first:
                 return
             if (where := _where(followed.spec)) != self._state.where:
                 self._state = _State(where=where)

@@ -135,7 +135,7 @@ def place(seen: NodeSeen | None) -> Place:
         return "in"
     if not seen.understood:
         return "unknown"
-    return "out" if seen.drained else "in"
+    return "out" if seen.drained or seen.boots_first else "in"
 
 
 def jobs_in_words(jobs: Sequence[str]) -> str:

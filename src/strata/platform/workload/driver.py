@@ -94,7 +94,8 @@ class WorkloadDriver:
         alike: dict[str, list[str]] = {}
         for name in batch.names:
             seen = look.nodes.get(cluster.called(name))
-            if seen is not None and not seen.drained:
+            # Who has to boot first is out already; a drain would keep the workload manager from switching it on.
+            if seen is not None and not seen.drained and not seen.boots_first:
                 alike.setdefault(self._why(name), []).append(name)
         for why, names in alike.items():
             await self._tell(cluster, names, batch, result, partial(cluster.drain, reason=why))
@@ -180,6 +181,15 @@ def column(looks: Looks, names: Sequence[str]) -> Column:
     return made
 
 
+def occupied(looks: Looks, names: Sequence[str]) -> list[bool]:
+    """Whether a job is on each node."""
+    jobs = [
+        {theirs for theirs, seen in look.nodes.items() if seen.jobs} if isinstance(look, Look) else frozenset[str]()
+        for look in looks.values()
+    ]
+    return [any(cluster.called(name) in busy for cluster, busy in zip(looks, jobs, strict=True)) for name in names]
+
+
 def _known(looks: Looks, name: str) -> bool:
     return any(isinstance(look, Look) and cluster.called(name) in look.nodes for cluster, look in looks.items())
 
@@ -205,6 +215,6 @@ def _refusal(looks: Looks, name: str) -> str:
             return f"{jobs_in_words(seen.jobs)} ({cluster})"
         if not seen.understood:
             return f"{cluster} says {seen.state!r}, which can mean anything"
-        if not seen.drained and not seen.down:
+        if not (seen.drained or seen.down or seen.boots_first):
             return f"{cluster} may start a job there at any moment: set workload=out first"
     return ""

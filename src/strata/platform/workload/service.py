@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,8 +19,8 @@ from strata.fleet.alarm import Alarm
 from strata.fleet.fleet import Fleet
 from strata.platform.no_workload import NoWorkload
 from strata.platform.settings import PlatformSettings
-from strata.platform.workload.cluster import Cluster, Look, jobs_in_words, place
-from strata.platform.workload.driver import WorkloadDriver, column, gathered
+from strata.platform.workload.cluster import Cluster, Look, called, jobs_in_words, place
+from strata.platform.workload.driver import WorkloadDriver, column, gathered, occupied
 from strata.platform.workload.records import Workload, WorkloadNode, WorkloadSpec, WorkloadView
 from strata.schedulers.kinds import SETTINGS, open_scheduler
 from strata.schedulers.runner import Place, Runner
@@ -42,9 +42,11 @@ class WorkloadService:
         self._ended: list[Cluster] = []
         self._wake = asyncio.Event()
         self._alarmed: dict[str, str] = {}
+        self.whys: dict[str, Callable[[str], str]] = {}
+        """Mutation → who can say of a node what it is for, better than its name does."""
         self.driver = WorkloadDriver(
             lambda: list(self._clusters.values()),
-            NoWorkload(expected=True),
+            NoWorkload(required=self._settings.workload == "required"),
             why=self._why,
             clock=fleet.controller.clock.now,
         )
@@ -72,6 +74,11 @@ class WorkloadService:
     def connected(self) -> bool:
         """Whether any workload manager is."""
         return bool(self._clusters)
+
+    def called(self, name: str) -> Mapping[str, str]:
+        """What a workload manager calls nodes of ours that it calls otherwise; empty: none, or it is not connected."""
+        record = self._records.find(name)
+        return called(record.spec.names) if record is not None else {}
 
     # -- requests
 
@@ -118,14 +125,14 @@ class WorkloadService:
             )
         detail = {"kind": spec.kind, "on": spec.on or "here"}
         await self._records.put(who.name, name, record, action="connect", detail=detail)
-        cluster = self._cluster(name)
+        cluster = self.cluster(name)
         cluster.last = cluster.last or look
         return await self._view(who, name, record)
 
     async def disconnect(self, who: Principal, name: str, *, force: bool) -> None:
         """Ask it no more. Refused while nodes are drained that nobody would resume then, unless forced."""
         self._fleet.need_whole_fleet(who, "a workload manager")
-        cluster = self._cluster(name)
+        cluster = self.cluster(name)
         if not force:
             look = await cluster.now()
             ours = [cluster.own(theirs) for theirs, seen in look.nodes.items() if seen.ours]
@@ -140,10 +147,17 @@ class WorkloadService:
 
     async def nodes(self, who: Principal, name: str, select: str) -> Sequence[WorkloadNode]:
         """Nodes of ours as it sees them now."""
-        cluster = self._cluster(name)
+        cluster = self.cluster(name)
         names = [self._fleet.registry.names[index] for index in self._fleet.seen(who, select).tolist()]
         look = await cluster.recent()
         return await asyncio.to_thread(_nodes, cluster, look, names)
+
+    async def busy(self, names: Sequence[str]) -> Sequence[bool]:
+        """On which nodes a job is, as they say now; where one of them does not answer, a job may be on any."""
+        looks = await gathered(list(self._clusters.values()), Cluster.recent)
+        if any(isinstance(look, StrataError) for look in looks.values()):
+            return [True] * len(names)
+        return await asyncio.to_thread(occupied, looks, names)
 
     def reasons(self, who: Principal, node: Node) -> Sequence[str]:
         """What a workload manager has against a node: that it is down there, or drained by somebody else."""
@@ -213,7 +227,8 @@ class WorkloadService:
 
     # -- connections
 
-    def _cluster(self, name: str) -> Cluster:
+    def cluster(self, name: str) -> Cluster:
+        """A connected workload manager, to ask and to tell; ``NotFound``: there is none of that name."""
         self._records.get(name)  # says that it is not there
         return self._clusters[name]
 
@@ -251,10 +266,12 @@ class WorkloadService:
         index = self._fleet.registry.find(name)
         way = self._fleet.controller.engine.way(index) if index >= 0 else ()
         after = way[way.index("leave-workload") + 1 :] if "leave-workload" in way else ()
+        if after and after[0] in self.whys:
+            return self.whys[after[0]](name)
         return f"to {after[0]}" if after else "workload=out is wanted"
 
     async def _view(self, who: Principal, name: str, record: Workload) -> WorkloadView:
-        cluster, registry = self._cluster(name), self._fleet.registry
+        cluster, registry = self.cluster(name), self._fleet.registry
         nodes = [node for index in self._fleet.seen(who, "").tolist() if (node := registry.node_at(index))]
         look = cluster.last
         counted = await asyncio.to_thread(_count, cluster, look, nodes) if look else _Counted(0, 0, 0, "", "")

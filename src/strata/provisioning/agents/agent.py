@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from strata.provisioning.agents.wire import Result
+from strata.provisioning.agents.wire import Checks, Drifted, Result
 
 RESEND_AFTER = 5.0
 """Seconds after which a command that the agent does not seem to have is sent again."""
@@ -30,6 +30,11 @@ class Seen(msgspec.Struct, frozen=True):
     loaded: tuple[str, ...]
     healthy: bool
     damaged: tuple[str, ...] = ()
+    revision: str = ""
+    config: str = ""
+    """The digest of the configuration that is in force; empty: none is."""
+    drift: tuple[Drifted, ...] = ()
+    checks: Checks = Checks()
 
 
 class Command:

@@ -64,6 +64,8 @@ class AgentDoor(msgspec.Struct, frozen=True, kw_only=True):
     """Takes what a node says of its hardware: JSON, bounded."""
     logged: Callable[[str, Sequence[tuple[float, str, str]]], None]
     """Takes lines that a node's kernel and containers wrote."""
+    more: dict[str, Callable[[str, bytes], Awaitable[bytes]]] = {}
+    """What other layers answer nodes: route → an answer (JSON) to a node and its request."""
     controllers: Callable[[], tuple[str, ...]] = lambda: ()
     """Where agents find this controller and the others: one that came after a node had booted is news to it."""
 
@@ -72,7 +74,8 @@ async def agents_app(scope: Scope, receive: Receive, send: Send) -> int:
     """Answer one request; the status that it was answered with."""
     route = scope["path"][len(PREFIX) :]
     door: AgentDoor | None = scope[SERVICES].find(AgentDoor)
-    scope["path_template"] = f"{PREFIX}{route}" if route in ROUTES else "(none)"
+    known = route in ROUTES or (door is not None and route in door.more)
+    scope["path_template"] = f"{PREFIX}{route}" if known else "(none)"
     status = 200
     try:
         if scope["method"] != "POST":
@@ -113,6 +116,8 @@ async def _answer(route: str, node: str, receive: Receive, door: AgentDoor) -> b
     if route == "log":
         door.logged(node, _decoded(_lines, await whole_body(receive, LOG_MOST)).lines)
         return _OK
+    if route in door.more:
+        return await door.more[route](node, await whole_body(receive, HELLO_MOST))
     raise NotFound("agents have no such path", where=route[:40])
 
 

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
@@ -24,7 +24,7 @@ from strata.core.node import Node
 from strata.core.state import Outcome
 from strata.hardware.bmc.pace import Pace, Place
 from strata.hardware.bmc.protocol import Bmc, Boot
-from strata.provisioning.agents.agent import Agent, Command
+from strata.provisioning.agents.agent import Agent, Command, Seen
 from strata.provisioning.agents.hub import Hub
 from strata.provisioning.agents.life import Signs, Word, os_word
 from strata.provisioning.identity.identity import Identity
@@ -141,6 +141,25 @@ class Questions(msgspec.Struct, frozen=True, kw_only=True):
     """Why there is nothing that the node could boot; empty: there is something."""
 
 
+class Extension(Protocol):
+    """What another layer has agents see and do: one variable, and the mutation that changes it."""
+
+    variable: str
+    mutation: str
+
+    def word(self, name: str, seen: Seen) -> str:
+        """The fact of a node whose agent speaks."""
+        ...
+
+    async def ready(self, names: Sequence[str]) -> None:
+        """Until ``command`` can be asked about these."""
+        ...
+
+    def command(self, name: str, goal: str, seen: Seen | None) -> tuple[str, dict[str, Any]] | None:
+        """What its agent is told, as kind and body; None: there is nothing left to do."""
+        ...
+
+
 class NodeDriver:
     """Driver ``node`` over the hub. ``lost_power`` and ``got_power`` tell it what others saw or did."""
 
@@ -170,6 +189,13 @@ class NodeDriver:
         self._stranded: dict[str, float] = {}
         self._pace = Pace(at_once=64, patience=0.1, at_most=1024)
         self._aim = Aim(questions.open, questions.ahead, monotonic=monotonic)
+        self._seen_by: dict[str, Extension] = {}
+        self._done_by: dict[str, Extension] = {}
+
+    def extend(self, extension: Extension) -> None:
+        """See and do more."""
+        self._seen_by[extension.variable] = extension
+        self._done_by[extension.mutation] = extension
 
     # -- what others saw
 
@@ -212,7 +238,7 @@ class NodeDriver:
 
     def facts(self, variables: Sequence[str], names: Sequence[str]) -> Mapping[str, Column]:
         """The same of nodes by name, without waiting for anything."""
-        wanted = [name for name in variables if name in SEES]
+        wanted = [name for name in variables if name in SEES or name in self._seen_by]
         words: dict[str, list[str]] = {name: [] for name in wanted}
         reasons: dict[int, str] = {}
         away = self._wall() - self._monotonic()
@@ -267,6 +293,7 @@ class NodeDriver:
         if key not in labels:
             labels[key] = self._questions.profile(*key)
         return {
+            **{variable: extension.word(name, seen) for variable, extension in self._seen_by.items()},
             # Where nothing can be booted by the profile now, what the node booted by it is as right as can be.
             "minos": profile if seen.profile and labels[key] in ("", seen.profile) else seen.profile or UNKNOWN,
             # It spoke, and only a certificate lets it; unless that was taken from it since.
@@ -301,13 +328,21 @@ class NodeDriver:
         outcomes = Outcomes.all(Outcome.UNKNOWN, len(batch))
         outcomes.reasons = {}
         told: dict[int, Command] = {}
-        goals = batch.goals["image"].values() if "image" in batch.goals else [UNKNOWN] * len(batch)
+        extension = self._done_by.get(mutation.name)
+        if extension is not None:
+            await extension.ready(batch.names)
+        variable = extension.variable if extension is not None else "image"
+        goals = batch.goals[variable].values() if variable in batch.goals else [UNKNOWN] * len(batch)
         for place, name in enumerate(batch.names):
             try:
-                kind, body = self._command(mutation, name, goals[place])
+                told_what = self._command(mutation, name, goals[place])
             except StrataError as error:
                 outcomes.codes[place], outcomes.reasons[place] = Outcome.UNTRIED, str(error)
                 continue
+            if told_what is None:
+                outcomes.codes[place] = Outcome.DONE
+                continue
+            kind, body = told_what
             try:
                 epoch = int(batch.epochs[place])
                 told[place] = self._hub.send(name, kind, body, epoch=epoch, timeout=mutation.timeout)
@@ -320,7 +355,10 @@ class NodeDriver:
                 outcomes.reasons[place] = reason
         return outcomes
 
-    def _command(self, mutation: Mutation, name: str, goal: str) -> tuple[str, dict[str, Any]]:
+    def _command(self, mutation: Mutation, name: str, goal: str) -> tuple[str, dict[str, Any]] | None:
+        if mutation.name in self._done_by:
+            known = self._hub.get(name)
+            return self._done_by[mutation.name].command(name, goal, known.seen if known is not None else None)
         if mutation.name in ("load-image", "switch-image"):
             node = self._questions.node(name)
             if node is None:

@@ -329,6 +329,10 @@ class Hub:
             loaded=state.loaded,
             healthy=state.health.ok,
             damaged=tuple(state.damaged),
+            revision=state.config.revision,
+            config=state.config.digest,
+            drift=state.config.drift,
+            checks=state.checks,
         )
         if not agent.attached:
             agent.attached, agent.since = True, now

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import zlib
 from collections.abc import Callable
@@ -11,11 +12,12 @@ import apsw
 import msgspec
 
 from strata.core.errors import NotFound, Unavailable
-from strata.provisioning.agents.records import InventoryView
+from strata.provisioning.agents.records import HostHardware, InventoryView
 from strata.store.side_file import FileThread, connect
 
 _SCHEMA = "CREATE TABLE IF NOT EXISTS inventory (node TEXT PRIMARY KEY, time REAL NOT NULL, body BLOB NOT NULL)"
 _VERSION = 1
+_hardware = msgspec.json.Decoder(HostHardware).decode
 
 
 class Inventories:
@@ -49,3 +51,18 @@ class Inventories:
         if not rows:
             raise NotFound("the node's agent has not told what it runs on", where=node)
         return InventoryView(node=node, time=rows[0][0], inventory=msgspec.json.decode(zlib.decompress(rows[0][1])))
+
+    async def hardware(self) -> dict[str, HostHardware]:
+        """What all nodes last said that can be understood, by their names."""
+        try:
+            return await self._thread.run(_all)
+        except apsw.Error as error:
+            raise Unavailable(f"it cannot be read: {type(error).__name__}", where="inventory") from error
+
+
+def _all(db: apsw.Connection) -> dict[str, HostHardware]:
+    found = {}
+    for node, time_, body in db.execute("SELECT node, time, body FROM inventory"):
+        with contextlib.suppress(msgspec.MsgspecError):  # a node says what it likes
+            found[node] = msgspec.structs.replace(_hardware(zlib.decompress(body)), time=time_)
+    return found

@@ -41,6 +41,9 @@ def agent_routes(hub: Hub, agents: AgentService, limits: Limits) -> Mapping[str,
     async def images(_: None) -> Any:
         return await agents.images_held_here()
 
+    async def hardware(_: None) -> Any:
+        return await agents.hardware_here()
+
     async def limit(asked: LimitsWanted) -> Any:
         return await limits(asked.node, asked.wanted)
 
@@ -51,5 +54,6 @@ def agent_routes(hub: Hub, agents: AgentService, limits: Limits) -> Mapping[str,
         "unknown": each(type(None), unknown),
         "forget": each(str, forget),
         "images": each(type(None), images),
+        "hardware": each(type(None), hardware),
         "limits": each(LimitsWanted, limit),
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
+import msgspec
 from msgspec import Meta
 
 from strata.core.texts import PLAIN, In, LabelText, NodeNameText, Out
@@ -46,6 +47,34 @@ class InventoryView(Out, frozen=True, kw_only=True):
     node: str
     time: float
     inventory: Mapping[str, Any]
+
+
+_Count = Annotated[int, Meta(ge=0, le=1 << 20)]
+
+
+class HostCpu(msgspec.Struct, frozen=True, kw_only=True):
+    """A node's processors, as its kernel counts them: all together."""
+
+    sockets: _Count = 0
+    cores: _Count = 0
+    threads: _Count = 0
+
+
+class HostCard(msgspec.Struct, frozen=True, kw_only=True):
+    """A card that computes or shows something."""
+
+    vendor: Annotated[str, Meta(max_length=16)] = ""
+    """Of the PCI device: ``0x10de``."""
+
+
+class HostHardware(msgspec.Struct, frozen=True, kw_only=True):
+    """As much of what a node said of its hardware as jobs are given."""
+
+    cpu: HostCpu = HostCpu()
+    memory_bytes: Annotated[int, Meta(ge=0, le=1 << 62)] = 0
+    accelerators: Annotated[tuple[HostCard, ...], Meta(max_length=64)] = ()
+    time: float = 0.0
+    """When it said so (Unix seconds)."""
 
 
 class UnknownMachine(Out, frozen=True, kw_only=True):

@@ -105,6 +105,20 @@ class AgentService:
             return await self._inventories.get(name)
         return None
 
+    async def hardware(self) -> dict[str, a.HostHardware]:
+        """What all nodes said of their hardware, whichever controller they said it to; the newest is what counts."""
+        told = [await self.hardware_here(), *await self._all_others("hardware", None, dict[str, a.HostHardware])]
+        found: dict[str, a.HostHardware] = {}
+        for part in told:
+            for name, one in part.items():
+                if name not in found or found[name].time < one.time:
+                    found[name] = one
+        return found
+
+    async def hardware_here(self) -> dict[str, a.HostHardware]:
+        """What nodes said to this controller."""
+        return await self._inventories.hardware()
+
     async def images_held(self) -> frozenset[str]:
         """Digests of the images (squashfs) that nodes hold, whichever controller their agents speak to; what the silent
         last said counts. Raises where not all of it can be known."""

@@ -60,6 +60,38 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     problems: Annotated[tuple[Text, ...], Meta(max_length=64)] = ()
 
 
+class Drifted(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that is not as it was delivered to the node, or was not until the agent put it right."""
+
+    what: Name
+    where: Text
+    how: Text = ""
+    member: Name = ""
+    policy: Name = "report"
+    corrected: bool = False
+    since: Number = 0.0
+
+
+class ConfigState(msgspec.Struct, frozen=True, kw_only=True):
+    """The configuration that is in force in the personality."""
+
+    revision: Name = ""
+    digest: Name = ""
+    """Empty: none is."""
+    drift: Annotated[tuple[Drifted, ...], Meta(max_length=64)] = ()
+
+
+class Checks(msgspec.Struct, frozen=True, kw_only=True):
+    """How the checks went that the node was told to run."""
+
+    digest: Name = ""
+    """Which checks these are."""
+    ran: bool = True
+    """Whether each of them has run."""
+    failing: Annotated[dict[Name, Text], Meta(max_length=64)] = {}
+    """Those that fail, and why."""
+
+
 class State(msgspec.Struct, frozen=True, kw_only=True):
     """What a node is, as its agent sees it."""
 
@@ -72,7 +104,11 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     """Digests of the images (squashfs) that it holds, whole or on demand."""
     damaged: Annotated[dict[Name, Text], Meta(max_length=64)] = {}
     """Digests of those that came to it otherwise than signed, from every controller; and what was wrong."""
+    config: ConfigState = ConfigState()
+    secrets: Annotated[dict[Name, Name], Meta(max_length=1000)] = {}
+    """Secrets that it holds: name → stamp of the version."""
     health: Health = Health()
+    checks: Checks = Checks()
     metrics: Annotated[dict[Name, Any], Meta(max_length=64)] = {}
 
 

@@ -46,6 +46,9 @@ _ARCHIVE, _BINARY = b"application/x-cpio", b"application/efi"
 _WAITS = {str(wait): wait for wait in (*(scripts.FIRST_WAIT * 2**step for step in range(5)), scripts.LONGEST_WAIT)}
 
 
+OwnData = Callable[[Node, Sequence[str]], Answer]
+"""Gives a node what another room has for it, by the rest of the path."""
+
 TAIL = 400
 """Characters of a node's console that are shown as the reason why it is held."""
 _PANIC = "Kernel panic - not syncing"
@@ -293,6 +296,9 @@ class BootService:
             directory, identity, profiles, site, questions, self._opener, self._failed, builds, media
         )
         self._neighbours = neighbours or Neighbours()
+        self.own: dict[str, OwnData] = {}
+        """What other rooms tell a node of itself, by the first word of the path. Also while it runs, when any user of
+        the node can ask: nothing secret."""
         self.server = HttpServer(self.answer, limits=limits)
 
     async def start(self, *, port: int | None = None) -> None:
@@ -330,6 +336,8 @@ class BootService:
                 return Answer(discovery_fragment(self._site, self._clock()), kind=_ARCHIVE)
             case ["efi", name] if name in self._binaries:
                 return Answer(self._binaries[name], kind=_BINARY)
+            case [word, *rest] if word in self.own:
+                return self._own(request, self.own[word], rest)
         return _NOTHING
 
     async def preview(self, name: str) -> str:
@@ -523,6 +531,26 @@ class BootService:
         self.questions.asked(node.name, "fragment")
         self.questions.begun(node.name)
         return Answer(body, kind=_ARCHIVE)
+
+    # what other rooms tell
+
+    async def _own(self, request: Request, tell: OwnData, rest: Sequence[str]) -> Answer:
+        """``FILE`` is of whoever has the address, ``NODE/FILE`` must be of the same."""
+        node, peer = self._directory.by_address(request.peer), request.peer
+        if len(rest) > 1:
+            named = self._directory.by_name(rest[0])
+            if named is None:
+                return _NOTHING
+            if named is not node:
+                return self._refused(named.name, peer, "what a node is told of itself was asked for from elsewhere")
+            rest = rest[1:]
+        if node is None:
+            return _NOTHING
+        if stranger := await self._stranger(node, peer):
+            return self._refused(
+                node.name, peer, f"what a node is told of itself was asked for by another machine, {stranger}"
+            )
+        return tell(node, rest)
 
     # who may
 

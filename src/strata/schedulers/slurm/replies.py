@@ -12,8 +12,9 @@ from functools import lru_cache
 import msgspec
 
 from strata.core.errors import BadRequest, DeviceError
-from strata.core.nodeset import expand, fold
+from strata.core.nodeset import expand
 from strata.schedulers.protocol import UNSEEN_JOB, NodeSeen
+from strata.schedulers.slurm.hostlists import hostlist
 
 # A reason is what somebody typed, so columns and rows end with characters that nobody types.
 _COLUMN, _ROW = "\x1f", "\x1e"
@@ -31,6 +32,9 @@ JOBS = (
 _STATES = frozenset(("idle", "allocated", "mixed", "down"))
 _NONE = ("none", "(null)", "Unknown")
 _HELD = frozenset(("allocated", "mixed", "completing"))
+# Slurm gives such a node to nobody until it has switched it on, or it has come back, and slurmd reports a new start.
+# A node that is only to be switched off (power_down), or that is coming up, may begin a job at any moment.
+_BOOTS = frozenset(("powering_down", "powered_down", "reboot_issued"))
 _ENDED = frozenset(
     ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY")
 )
@@ -40,29 +44,30 @@ def nodes(said: str, mark: str) -> dict[str, NodeSeen]:
     """Nodes by name, from the answer to ``NODES``; without the jobs on them. ``mark``: begins the reason of drains that
     are ours."""
     found: dict[str, NodeSeen] = {}
-    for hostlist, state, by, reason in _rows(said, 4, "sinfo"):
+    for named, state, by, reason in _rows(said, 4, "sinfo"):
         base, *flags = state.lower().split("+")
         seen = NodeSeen(
             state=state,
             understood=base in _STATES,
             drained="drain" in flags,
             down=base == "down",
+            boots_first=bool(_BOOTS & set(flags)),
             reason="" if reason in _NONE else reason,
             ours="drain" in flags and reason.startswith(f"{mark}:"),
             by="" if by in _NONE else by,
             jobs=(UNSEEN_JOB,) if _HELD & {base, *flags} else (),
         )
         # A node of several partitions is told of once for each.
-        found.update(dict.fromkeys(names(hostlist), seen))
+        found.update(dict.fromkeys(names(named), seen))
     return found
 
 
 def jobs(said: str) -> dict[str, tuple[str, ...]]:
     """Jobs by the node that they hold, from the answer to ``JOBS``. A state that nobody knows holds its nodes."""
     found: dict[str, list[str]] = {}
-    for job, state, hostlist in _rows(said, 3, "squeue"):
+    for job, state, named in _rows(said, 3, "squeue"):
         if state not in _ENDED:
-            for name in names(hostlist):
+            for name in names(named):
                 found.setdefault(name, []).append(job)
     return {name: tuple(ids) for name, ids in found.items()}
 
@@ -75,23 +80,23 @@ def together(seen: Mapping[str, NodeSeen], held: Mapping[str, tuple[str, ...]]) 
 
 def drain(those: Sequence[str], mark: str, reason: str) -> tuple[str, ...]:
     """The command that has no more jobs started on nodes."""
-    return ("scontrol", "update", f"NodeName={fold(those)}", "State=DRAIN", f"Reason={mark}: {reason}")
+    return ("scontrol", "update", f"NodeName={hostlist(those)}", "State=DRAIN", f"Reason={mark}: {reason}")
 
 
 def resume(those: Sequence[str]) -> tuple[str, ...]:
     """The command that has jobs started there again."""
-    return ("scontrol", "update", f"NodeName={fold(those)}", "State=RESUME")
+    return ("scontrol", "update", f"NodeName={hostlist(those)}", "State=RESUME")
 
 
 @lru_cache(maxsize=1024)
-def names(hostlist: str) -> tuple[str, ...]:
+def names(named: str) -> tuple[str, ...]:
     """A hostlist as names. The same ones come again with every look."""
-    if hostlist in ("", *_NONE):
+    if named in ("", *_NONE):
         return ()
     try:
-        return tuple(expand(hostlist))
+        return tuple(expand(named))
     except BadRequest as error:
-        raise DeviceError(f"not a hostlist: {error.detail}", node="slurm", reply=hostlist[:200]) from None
+        raise DeviceError(f"not a hostlist: {error.detail}", node="slurm", reply=named[:200]) from None
 
 
 def _rows(said: str, width: int, command: str) -> list[list[str]]:

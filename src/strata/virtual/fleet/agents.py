@@ -140,7 +140,7 @@ class AgentDriver:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if name not in SEEN_BY or name == "bmc":
-            raise BadRequest("the gateway speaks for node and workload", where=name)
+            raise BadRequest("the gateway speaks for node, workload and health", where=name)
         self.name = name
         self._address = address.rstrip("/")
         self._account = account

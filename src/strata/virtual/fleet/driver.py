@@ -116,7 +116,7 @@ class SimDriver:
 
     def _find(self, batch: Batch) -> Indices:
         if self._by_uid is not None:
-            return self._by_uid[np.clip(batch.uids, -1, len(self._by_uid) - 1)]
+            return self._by_uid[np.minimum(batch.uids, len(self._by_uid) - 1)]
         return find(self._nodes, batch.names)
 
 

@@ -20,6 +20,8 @@ SECONDS = {
     "configure": 8.0,
     "join-workload": 0.5,
     "leave-workload": 1.0,
+    "check-health": 5.0,
+    "repair": 3.0,
 }
 """How long each mutation takes on a node of middling speed."""
 

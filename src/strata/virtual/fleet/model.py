@@ -31,7 +31,7 @@ TARGETS = {name: (m.variable, "" if m.to == WANTED else m.to) for name, m in MOD
 """Mutation → its variable and value; an empty value: the one that is desired."""
 SEEN_BY = {
     driver: tuple(name for name, variable in MODEL.variables.items() if variable.observer == driver)
-    for driver in ("bmc", "node", "workload")
+    for driver in ("bmc", "node", "workload", "health")
 }
 """Driver → the variables that it can see."""
 BMC_STEPS = frozenset(name for name, mutation in MODEL.mutations.items() if mutation.driver == "bmc")

@@ -30,6 +30,7 @@ from strata.virtual.fleet.model import (
     OFF,
     ON,
     TARGETS,
+    UP,
     VARIABLES,
     Fate,
     Why,
@@ -176,6 +177,8 @@ class SimNodes:
         elif variable != "workload":
             if variable != "os":
                 codes[self._states.now["os"][idx] == HUNG] = 0
+            if variable == "health":
+                codes[self._states.now["os"][idx] != UP] = 0  # nobody there who would check anything
             if faults.agent_silent:
                 codes[uniform(self.seed, Stream.AGENT, idx, int(now // faults.window)) < faults.agent_silent] = 0
         return Column(self._words.of(variable), codes)

@@ -180,7 +180,7 @@ class States:
 
     def stop_os(self, idx: Indices) -> None:
         """Their operating systems end, and all that runs there."""
-        for name in ("os", "minos", "identity", "image", "personality"):
+        for name in ("os", "minos", "identity", "image", "personality", "health"):
             self.now[name][idx] = 1
         self._died[idx] = NEVER
         self._stop_platform(idx)

@@ -26,8 +26,9 @@ async def read_log(client: RedfishClient, target: Target, *, after: str, limit: 
     if "entries" not in target.paths:
         service = (await client.get(target.address, await _service(client, target))).body
         target.paths["entries"] = (linked(target, service, "Entries", what="log entries"),)
-    entries = await client.tree(target.address, target.paths["entries"][0])
-    found = [_entry(body) for body in items(entries, "Members") if text(body.get("Id"))]
+    log = target.paths["entries"][0]
+    entries = await client.tree(target.address, log)
+    found = [_entry(body, log) for body in items(entries, "Members") if text(body.get("Id"))]
     found.sort(key=_order(found))
     ids = [entry.id for entry in found]
     if after in ids:
@@ -72,7 +73,7 @@ async def _services(client: RedfishClient, target: Target) -> AsyncIterator[str]
                 yield path
 
 
-def _entry(body: Json) -> LogEntry:
+def _entry(body: Json, log: str) -> LogEntry:
     severity = SEVERITIES.get(text(body.get("Severity")), "ok")
     origin = below(body, "Links", "OriginOfCondition").get("@odata.id")
     return LogEntry(
@@ -83,6 +84,7 @@ def _entry(body: Json) -> LogEntry:
         message_id=text(body.get("MessageId")),
         sensor=text(body.get("SensorType")) or text(origin).rpartition("/")[2],
         origin=text(origin),
+        log=log,
     )
 
 

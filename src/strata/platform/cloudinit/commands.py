@@ -1,0 +1,142 @@
+"""``strata cloud-init``: what nodes' images learn of their nodes when they start."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from strata.cli import listing as ls
+from strata.cli.output import many
+from strata.cli.session import Session, pass_session
+from strata.cli.words import complete_node, complete_select, items, segment
+
+if TYPE_CHECKING:
+    from strata.cli.client import Json
+
+FIELDS = (
+    ls.plain("name"),
+    ls.plain("select"),
+    ls.number("nodes"),
+    ls.number("priority"),
+    ls.Field("user data", lambda item: (item["user_data"].splitlines() or ["-"])[0]),
+    ls.Field("vendor data", lambda item: (item["vendor_data"].splitlines() or ["-"])[0], shown=False),
+    ls.Field("ssh keys", lambda item: len(item["ssh_keys"]), right=True),
+)
+_TEXT = click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True)
+
+
+@click.group("cloud-init")
+def cloud_init() -> None:
+    """Tell nodes' images who they are and what to do, by cloud-init."""
+
+
+@cloud_init.command("list")
+@ls.listing(FIELDS, sort="name")
+@pass_session
+def list_(session: Session, view: ls.Listing) -> None:
+    """List what is said to cloud-init, and to how many nodes.
+
+    \b
+    Example: strata cloud-init list
+    """
+    ls.show(session, FIELDS, items(session.client.get("/v1/cloud-init")), view)
+
+
+@cloud_init.command()
+@click.argument("name")
+@ls.json_option
+@pass_session
+def show(session: Session, name: str, as_json: bool) -> None:
+    """Show one document.
+
+    \b
+    Example: strata cloud-init show site
+    """
+    found: Json = session.client.get(f"/v1/cloud-init/{segment(name)}")
+    if as_json:
+        session.out.json(found)
+        return
+    keys = (("ssh key", key) for key in found["ssh_keys"])
+    session.out.fields((*((field, found[field]) for field in ("name", "select", "nodes", "priority")), *keys))
+    for field in ("user_data", "vendor_data"):
+        for line in (f"--- {field.replace('_', '-')}", *found[field].splitlines()) if found[field] else ():
+            session.out.line(line)
+
+
+@cloud_init.command()
+@click.argument("name")
+@click.option("--select", default="*", metavar="SELECT", show_default=True, shell_complete=complete_select)
+@click.option("--priority", default=0, show_default=True, help="Of several user data the highest counts.")
+@click.option("--user-data", type=_TEXT, help="File; '-': standard input.")
+@click.option("--vendor-data", type=_TEXT, help="File; '-': standard input.")
+@click.option("--ssh-key", "ssh_keys", multiple=True, type=_TEXT, help="File with public keys, one on a line.")
+@ls.json_option
+@pass_session
+def put(
+    session: Session,
+    name: str,
+    select: str,
+    priority: int,
+    user_data: Path | None,
+    vendor_data: Path | None,
+    ssh_keys: tuple[Path, ...],
+    as_json: bool,
+) -> None:
+    """Say something to cloud-init of the selected nodes. Nothing secret: whoever has a node's address can read it.
+
+    \b
+    Example: strata cloud-init put site --user-data site.yaml --ssh-key admins.pub
+             strata cloud-init put gpu --select @gpu --priority 10 --user-data gpu.yaml
+    """
+    body = {
+        "select": select,
+        "priority": priority,
+        "user_data": _text(user_data),
+        "vendor_data": _text(vendor_data),
+        "ssh_keys": [line.strip() for file in ssh_keys for line in _text(file).splitlines() if line.strip()],
+    }
+    found: Json = session.client.request("PUT", f"/v1/cloud-init/{segment(name)}", body=body).body
+    session.out.answer(as_json, found, f"{name}: said to {many(found['nodes'], 'node')}")
+
+
+@cloud_init.command()
+@click.argument("name")
+@ls.json_option
+@pass_session
+def delete(session: Session, name: str, as_json: bool) -> None:
+    """Say it no more.
+
+    \b
+    Example: strata cloud-init delete gpu
+    """
+    session.client.request("DELETE", f"/v1/cloud-init/{segment(name)}")
+    session.out.answer(as_json, {"deleted": name}, f"deleted {name}")
+
+
+@cloud_init.command()
+@click.argument("node", shell_complete=complete_node)
+@ls.json_option
+@pass_session
+def render(session: Session, node: str, as_json: bool) -> None:
+    """Show the four files that a node gets: meta-data, user-data, vendor-data, network-config.
+
+    \b
+    Example: strata cloud-init render n1
+    """
+    found: Json = session.client.get(f"/v1/nodes/{segment(node)}/cloud-init")
+    if as_json:
+        session.out.json(found)
+        return
+    for field in ("meta_data", "user_data", "vendor_data", "network_config"):
+        session.out.line(f"--- {field.replace('_', '-')}")
+        for line in found[field].splitlines():
+            session.out.line(line)
+
+
+def _text(path: Path | None) -> str:
+    if path is None:
+        return ""
+    return sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")

@@ -1,0 +1,1 @@
+"""The commands: ``strata flow``, ``strata system``, ``strata emergency-revoke``."""

@@ -1,0 +1,50 @@
+"""``strata emergency-revoke``: nodes that nobody trusts any more are cut off."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from strata.cli import listing as ls
+from strata.cli.output import many
+from strata.cli.session import Session, pass_session
+from strata.cli.words import complete_select, no_blank, select_help
+from strata.platform.flows.commands.flow import ask_words, begun
+
+if TYPE_CHECKING:
+    from strata.cli.client import Json
+
+
+@click.command("emergency-revoke")
+@click.argument("select", nargs=-1, required=True, callback=no_blank, shell_complete=complete_select)
+@click.option("--reason", required=True, help="Why; it goes into the audit log.")
+@click.option("--confirm", default="", metavar="TEXT", help="'revoke N nodes', for scripts. Default: ask for it.")
+@click.option("--dry-run", is_flag=True, help="Only say whom it would cut off.")
+@click.option("--wait", is_flag=True, help="Stay until it has ended; exit code 1 if it failed.")
+@ls.json_option
+@pass_session
+def emergency_revoke(
+    session: Session, select: tuple[str, ...], reason: str, confirm: str, dry_run: bool, wait: bool, as_json: bool
+) -> None:
+    """Make nodes' certificates good for nothing at once: they get no more secrets, images or commands until they boot
+    anew.
+
+    \b
+    Example: strata emergency-revoke @rack12 --reason 'a key was lost' --dry-run
+             strata emergency-revoke @rack12 --reason 'a key was lost' --confirm 'revoke 32 nodes'
+    """
+    chosen = " ".join(select)
+    if dry_run or not confirm:
+        found: Json = session.client.get("/v1/nodes", {"select": chosen, "folded": True})
+        words = f"revoke {found['total']} nodes"
+        if dry_run:
+            said = f"would cut off {many(found['total'], 'node')}: {found['nodeset']}"
+            session.out.answer(as_json, {"nodes": found["nodeset"], "total": found["total"], "confirm": words}, said)
+            return
+        confirm = ask_words(session, words, f"This cuts off {many(found['total'], 'node')}: {found['nodeset']}")
+    body = {"select": chosen, "reason": reason, "confirm": confirm}
+    begun(session, session.client.request("POST", "/v1/emergency-revoke", body=body).body, wait, as_json)
+
+
+select_help(emergency_revoke)

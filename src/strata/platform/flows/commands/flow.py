@@ -1,0 +1,229 @@
+"""``strata flow``: named sequences of steps over nodes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from strata.cli import exits
+from strata.cli import listing as ls
+from strata.cli.output import Column, many, state_colour
+from strata.cli.reading import read_text
+from strata.cli.session import Session, pass_session
+from strata.cli.times import span, when
+from strata.cli.words import complete_operation, items, segment
+
+if TYPE_CHECKING:
+    from strata.cli.client import Json
+
+FIELDS = (
+    ls.plain("name"),
+    ls.Field("steps", lambda item: len(item["steps"]), key=lambda item: len(item["steps"]), right=True),
+    ls.Field("description", lambda item: item["description"] or "-"),
+    ls.plain("author"),
+)
+
+
+@click.group()
+def flow() -> None:
+    """Do things to nodes in an order: steps that change desires, wait, or run commands; tracked and resumable."""
+
+
+@flow.command("list")
+@ls.listing(FIELDS, sort="name")
+@pass_session
+def list_(session: Session, view: ls.Listing) -> None:
+    """List the flows.
+
+    \b
+    Example: strata flow list
+    """
+    ls.show(session, FIELDS, items(session.client.get("/v1/flows")), view)
+
+
+@flow.command()
+@click.argument("name")
+@ls.json_option
+@pass_session
+def show(session: Session, name: str, as_json: bool) -> None:
+    """Show a flow and its steps.
+
+    \b
+    Example: strata flow show night
+    """
+    found: Json = session.client.get(f"/v1/flows/{segment(name)}")
+    if as_json:
+        session.out.json(found)
+        return
+    session.out.fields((("name", found["name"]), ("description", found["description"]), ("author", found["author"])))
+    session.out.line()
+    for step in found["steps"]:
+        more = " ".join(f"{key}={value}" for key, value in step.items() if key not in ("name", "nodes"))
+        session.out.line(f"{step['name']}: {step.get('nodes', '*')}: {more}")
+
+
+@flow.command()
+@click.argument("files", type=click.Path(dir_okay=False, allow_dash=True, path_type=Path), nargs=-1, required=True)
+@ls.json_option
+@pass_session
+def put(session: Session, files: tuple[Path, ...], as_json: bool) -> None:
+    """Declare the flows that FILES (YAML; - is standard input) hold, or change them. All are read before any is put.
+
+    \b
+    Example: strata flow put night.yaml
+    """
+    import msgspec
+
+    from strata.platform.flows.files import read_flows
+
+    read = [one for file in files for one in read_flows(read_text(file), str(file)).items()]
+    done: list[Json] = []
+    for name, spec in read:
+        body = msgspec.to_builtins(spec)
+        done.append(session.client.request("PUT", f"/v1/flows/{segment(name)}", body=body).body)
+        if not as_json:
+            session.out.line(f"put flow {name}: {many(len(spec.steps), 'step')}")
+    if as_json:
+        session.out.json(done)
+
+
+@flow.command()
+@click.argument("name")
+@ls.json_option
+@pass_session
+def delete(session: Session, name: str, as_json: bool) -> None:
+    """Forget a flow. Runs that are under way go on.
+
+    \b
+    Example: strata flow delete night
+    """
+    session.client.request("DELETE", f"/v1/flows/{segment(name)}")
+    session.out.answer(as_json, {"deleted": name}, f"deleted flow {name}")
+
+
+@flow.command()
+@click.argument("name")
+@click.option("--from", "start", default="", metavar="STEP", help="Begin with this step.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be done, as things are now.")
+@click.option("--now", is_flag=True, help="Wait for nothing: every step is begun at once after the other.")
+@click.option("--reason", default="", help="Why; it goes into the audit log. Needed with --now.")
+@click.option("--confirm", default="", metavar="TEXT", help="'run NAME now on N nodes', for scripts with --now.")
+@click.option("--wait", is_flag=True, help="Stay until it has ended; exit code 1 if it failed.")
+@ls.json_option
+@pass_session
+def run(
+    session: Session,
+    name: str,
+    start: str,
+    dry_run: bool,
+    now: bool,
+    reason: str,
+    confirm: str,
+    wait: bool,
+    as_json: bool,
+) -> None:
+    """Run a flow. Cancel it with 'strata operation cancel'; what it has done stays done.
+
+    \b
+    Example: strata flow run night --dry-run
+             strata flow run night --wait
+             strata flow run patch --now --reason 'CVE-2026-1234'
+    """
+    path = f"/v1/flows/{segment(name)}"
+    body = {"start": start, "now": now, "reason": reason, "confirm": confirm}
+    if dry_run or (now and not confirm):
+        plan: Json = session.client.request("POST", f"{path}/plan", body=body).body
+        if dry_run:
+            show_plan(session, plan, as_json)
+            return
+        body["confirm"] = ask_words(session, plan["confirm"], "This waits for nothing and nobody.")
+    begun(session, session.client.request("POST", f"{path}/run", body=body).body, wait, as_json)
+
+
+@flow.command()
+@click.argument("ident", metavar="OPERATION", shell_complete=complete_operation)
+@ls.json_option
+@pass_session
+def status(session: Session, ident: str, as_json: bool) -> None:
+    """Show how far a run is, step by step.
+
+    \b
+    Example: strata flow status 7f3a
+    """
+    show_run(session, session.client.get(f"/v1/flow-runs/{segment(ident)}"), as_json)
+
+
+def show_plan(session: Session, plan: Json, as_json: bool) -> None:
+    """What would be done."""
+    if as_json:
+        session.out.json(plan)
+        return
+    for number, step in enumerate(plan["steps"], 1):
+        session.out.line(
+            f"{number}. {step['name']}: {step['does']} on {many(step['nodes'], 'node')}: {step['nodeset']}"
+        )
+        if step["totals"]:
+            done = ", ".join(f"{mutation} {count}" for mutation, count in step["totals"].items())
+            hurts = f"; disrupts {many(step['disrupts'], 'node')}" if step["disrupts"] else ""
+            session.out.line(f"   {done}; about {span(step['seconds'])}{hurts}")
+    if plan["confirm"]:
+        session.out.note(f"to do it, confirm with: {plan['confirm']}")
+
+
+def ask_words(session: Session, words: str, what: str) -> str:
+    """Have the person type what is about to be done."""
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"nobody to ask here: add --confirm '{words}' if you mean it")
+    session.out.note(what)
+    said = str(click.prompt(f"Type '{words}' to go on", err=True))
+    if said.strip().lower() != words.lower():
+        raise click.Abort
+    return said
+
+
+def begun(session: Session, operation: Json, wait: bool, as_json: bool) -> None:
+    """A run was accepted: say so, or stay until it has ended."""
+    if not wait:
+        said = f"operation {operation['id']}: strata flow status {operation['id']}"
+        session.out.answer(as_json, operation, said)
+        return
+    from strata.cli.progress import wait_operation
+
+    operation = wait_operation(session.client, operation, session.out)
+    show_run(session, session.client.get(f"/v1/flow-runs/{segment(operation['id'])}"), as_json)
+    if operation["state"] != "done":
+        exits.leave(exits.ERROR)
+
+
+def show_run(session: Session, found: Json, as_json: bool) -> None:
+    """How far a run is."""
+    if as_json:
+        session.out.json(found)
+        return
+    operation = found["operation"]
+    session.out.fields(
+        (
+            ("flow", found["flow"]),
+            ("operation", operation["id"]),
+            ("state", operation["state"]),
+            ("author", operation["author"]),
+            ("began", when(operation["created"])),
+            ("ended", when(operation["finished"]) if operation.get("finished") else ""),
+        )
+    )
+    rows = [
+        (step["name"], step["does"], step["state"], step["nodes"], step["failed"], _took(step))
+        for step in found["steps"]
+    ]
+    session.out.line()
+    titles = (Column("step"), Column("does"), Column("state", state_colour), *map(Column, ("nodes", "failed", "took")))
+    session.out.table(titles, rows)
+    for error in operation.get("errors", ()):
+        session.out.line(f"  {error['node'] or 'all'}: {error['detail']}")
+
+
+def _took(step: Json) -> str:
+    return span(step["ended"] - step["began"]) if step.get("ended") and step.get("began") else "-"

@@ -1,0 +1,112 @@
+"""``strata system``: a whole machine started and stopped in order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from strata.cli import listing as ls
+from strata.cli.output import many
+from strata.cli.reading import read_text
+from strata.cli.session import Session, pass_session
+
+if TYPE_CHECKING:
+    from strata.cli.client import Json
+
+FIELDS = (
+    ls.plain("name"),
+    ls.Field("after", lambda item: ", ".join(item["after"]) or "-"),
+    ls.number("nodes"),
+    ls.number("up"),
+    ls.number("down"),
+    ls.Field("not up", lambda item: item["missing"] or "-"),
+)
+
+
+@click.group()
+def system() -> None:
+    """Start and stop a whole machine: stage by stage, by what each stage needs."""
+
+
+@system.command()
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True, path_type=Path))
+@ls.json_option
+@pass_session
+def put(session: Session, file: Path, as_json: bool) -> None:
+    """Say in FILE (YAML; - is standard input) which stages the machine is made of, and what each needs.
+
+    \b
+    Example: strata system put system.yaml
+    """
+    import msgspec
+
+    from strata.platform.flows.files import read_system
+
+    spec = read_system(read_text(file), str(file))
+    found: Json = session.client.request("PUT", "/v1/system", body=msgspec.to_builtins(spec)).body
+    session.out.answer(as_json, found, f"the system has {many(len(found['stages']), 'stage')}")
+
+
+@system.command()
+@ls.listing(FIELDS)
+@pass_session
+def status(session: Session, view: ls.Listing) -> None:
+    """Show how each stage is, in the order in which they are started.
+
+    \b
+    Example: strata system status
+    """
+    found: Json = session.client.get("/v1/system/status")
+    ls.show(session, FIELDS, found["stages"], view)
+    if found["operation"]:
+        session.out.note(f"being started or stopped: strata flow status {found['operation']}")
+
+
+def _run(
+    session: Session, what: str, stages: tuple[str, ...], confirm: str, dry_run: bool, wait: bool, as_json: bool
+) -> None:
+    from strata.platform.flows.commands.flow import ask_words, begun, show_plan
+
+    body = {"stages": list(stages), "confirm": confirm}
+    if dry_run or (what == "stop" and not confirm):
+        plan: Json = session.client.request("POST", f"/v1/system/{what}/plan", body=body).body
+        if dry_run:
+            show_plan(session, plan, as_json)
+            return
+        body["confirm"] = ask_words(session, plan["confirm"], "This stops the machine, the last stage first.")
+    begun(session, session.client.request("POST", f"/v1/system/{what}", body=body).body, wait, as_json)
+
+
+@system.command()
+@click.argument("stages", nargs=-1)
+@click.option("--dry-run", is_flag=True, help="Only say what would be done, as things are now.")
+@click.option("--wait", is_flag=True, help="Stay until it has ended; exit code 1 if it failed.")
+@ls.json_option
+@pass_session
+def start(session: Session, stages: tuple[str, ...], dry_run: bool, wait: bool, as_json: bool) -> None:
+    """Start the machine, or STAGES and all that they need. What is up already takes no time.
+
+    \b
+    Example: strata system start --wait
+             strata system start storage --dry-run
+    """
+    _run(session, "start", stages, "", dry_run, wait, as_json)
+
+
+@system.command()
+@click.argument("stages", nargs=-1)
+@click.option("--confirm", default="", metavar="TEXT", help="'stop N nodes', for scripts. Default: ask for it.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be done, as things are now.")
+@click.option("--wait", is_flag=True, help="Stay until it has ended; exit code 1 if it failed.")
+@ls.json_option
+@pass_session
+def stop(session: Session, stages: tuple[str, ...], confirm: str, dry_run: bool, wait: bool, as_json: bool) -> None:
+    """Stop the machine, or STAGES and all that need them: the last stage first, each when its last job has ended.
+
+    \b
+    Example: strata system stop --dry-run
+             strata system stop --confirm 'stop 256 nodes' --wait
+    """
+    _run(session, "stop", stages, confirm, dry_run, wait, as_json)

@@ -1,0 +1,161 @@
+"""Flows and their runs, the start and stop of the system, and what is done without waiting."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from litestar import Response, delete, get, post, put
+from litestar.params import JSONBody, PathParameter
+
+from strata.api.http import AnyRequest, expected_revision
+from strata.api.rights import needs
+from strata.api.services import Asked, OperationPath
+from strata.core.texts import NAME, Out
+from strata.fleet.operations.records import Operation
+from strata.platform.flows.records import (
+    FlowPlan,
+    FlowRun,
+    FlowSpec,
+    FlowStatus,
+    FlowView,
+    RevokeRequest,
+    SystemRun,
+    SystemSpec,
+    SystemStatus,
+)
+from strata.platform.flows.service import FlowService
+from strata.platform.flows.system import SystemFlows
+
+_TAG = "flows"
+
+FlowPath = Annotated[str, PathParameter(pattern=NAME, max_length=63)]
+
+
+class Flows(Out, frozen=True, kw_only=True):
+    """All flows, by name."""
+
+    items: tuple[FlowView, ...]
+
+
+@get("/v1/flows", tags=[_TAG], **needs("read", "flow"))
+async def list_flows(ask: Asked) -> Flows:
+    """All flows."""
+    return Flows(items=tuple(await ask.of(FlowService).all(ask.who)))
+
+
+@get("/v1/flows/{name:str}", tags=[_TAG], **needs("read", "flow", 404))
+async def show_flow(ask: Asked, name: FlowPath) -> FlowView:
+    """One of them."""
+    return await ask.of(FlowService).one(ask.who, name)
+
+
+@put("/v1/flows/{name:str}", tags=[_TAG], **needs("change", "flow", 404, 409, 412, body=True))
+async def put_flow(request: AnyRequest, ask: Asked, name: FlowPath, data: JSONBody[FlowSpec]) -> FlowView:
+    """Declare a flow, or change it. Runs that are under way go on as they began. `If-Match` is honoured."""
+    service = ask.of(FlowService)
+
+    async def current() -> int:
+        return (await service.one(ask.who, name)).revision
+
+    return await service.put(ask.who, name, data, await expected_revision(request, current))
+
+
+@delete("/v1/flows/{name:str}", tags=[_TAG], **needs("delete", "flow", 404, 409, 412))
+async def delete_flow(request: AnyRequest, ask: Asked, name: FlowPath) -> None:
+    """Forget a flow. `If-Match` is honoured."""
+    service = ask.of(FlowService)
+
+    async def current() -> int:
+        return (await service.one(ask.who, name)).revision
+
+    await service.delete(ask.who, name, await expected_revision(request, current))
+
+
+@post("/v1/flows/{name:str}/plan", tags=[_TAG], status_code=200, **needs("read", "flow", 404, body=True))
+async def plan_flow(ask: Asked, name: FlowPath, data: JSONBody[FlowRun]) -> FlowPlan:
+    """What a run would do, as things are now. Changes nothing."""
+    return await ask.of(FlowService).plan(ask.who, name, data)
+
+
+@post("/v1/flows/{name:str}/run", tags=[_TAG], status_code=202, **needs("create", "flow", 404, 409, body=True))
+async def run_flow(ask: Asked, name: FlowPath, data: JSONBody[FlowRun]) -> Response[Operation]:
+    """Run a flow, as an operation. With `now` nothing is waited for, and `confirm` must say what `plan` says."""
+    return _accepted(await ask.of(FlowService).run(ask.who, name, data))
+
+
+@get("/v1/flow-runs/{operation:str}", tags=[_TAG], **needs("read", "flow", 404))
+async def show_flow_run(ask: Asked, operation: OperationPath) -> FlowStatus:
+    """How far a run is, step by step."""
+    return await ask.of(FlowService).status(ask.who, operation)
+
+
+@get("/v1/system", tags=[_TAG], **needs("read", "flow", 409))
+async def show_system(ask: Asked) -> SystemSpec:
+    """The stages of the system, as they were put."""
+    return await ask.of(SystemFlows).show(ask.who)
+
+
+@put("/v1/system", tags=[_TAG], **needs("change", "flow", 409, body=True))
+async def put_system(ask: Asked, data: JSONBody[SystemSpec]) -> SystemSpec:
+    """Say which stages the system is made of, and what each needs."""
+    return await ask.of(SystemFlows).put(ask.who, data)
+
+
+@get("/v1/system/status", tags=[_TAG], **needs("read", "flow", 404, 409))
+async def system_status(ask: Asked) -> SystemStatus:
+    """How each stage is, in the order in which they are started."""
+    return await ask.of(SystemFlows).status(ask.who)
+
+
+@post("/v1/system/start/plan", tags=[_TAG], status_code=200, **needs("read", "flow", 404, 409, body=True))
+async def plan_system_start(ask: Asked, data: JSONBody[SystemRun]) -> FlowPlan:
+    """What a start would do. Changes nothing."""
+    return await ask.of(SystemFlows).plan(ask.who, data, start=True)
+
+
+@post("/v1/system/stop/plan", tags=[_TAG], status_code=200, **needs("read", "flow", 404, 409, body=True))
+async def plan_system_stop(ask: Asked, data: JSONBody[SystemRun]) -> FlowPlan:
+    """What a stop would do, and the words that confirm it. Changes nothing."""
+    return await ask.of(SystemFlows).plan(ask.who, data, start=False)
+
+
+@post("/v1/system/start", tags=[_TAG], status_code=202, **needs("create", "flow", 404, 409, body=True))
+async def start_system(ask: Asked, data: JSONBody[SystemRun]) -> Response[Operation]:
+    """Start the system, stage by stage. What is up already takes no time."""
+    return _accepted(await ask.of(SystemFlows).run(ask.who, data, start=True))
+
+
+@post("/v1/system/stop", tags=[_TAG], status_code=202, **needs("create", "flow", 404, 409, body=True))
+async def stop_system(ask: Asked, data: JSONBody[SystemRun]) -> Response[Operation]:
+    """Stop the system, the last stage first. `confirm` must say `stop N nodes`."""
+    return _accepted(await ask.of(SystemFlows).run(ask.who, data, start=False))
+
+
+@post("/v1/emergency-revoke", tags=["emergency"], status_code=202, **needs("create", "emergency", 404, 409, body=True))
+async def emergency_revoke(ask: Asked, data: JSONBody[RevokeRequest]) -> Response[Operation]:
+    """Make the selected nodes' certificates good for nothing, as an operation: they are cut off until they boot anew.
+    `confirm` must say `revoke N nodes` with the right number."""
+    return _accepted(await ask.of(FlowService).revoke(ask.who, data))
+
+
+def _accepted(operation: Operation) -> Response[Operation]:
+    return Response(operation, headers={"Location": f"/v1/operations/{operation.id}"})
+
+
+HANDLERS = [
+    list_flows,
+    show_flow,
+    put_flow,
+    delete_flow,
+    plan_flow,
+    run_flow,
+    show_flow_run,
+    show_system,
+    put_system,
+    system_status,
+    plan_system_start,
+    plan_system_stop,
+    start_system,
+    stop_system,
+    emergency_revoke,
+]

@@ -1,0 +1,220 @@
+"""``strata health``: checks that nodes run, and what is done about those that fail them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from strata.cli import exits
+from strata.cli import listing as ls
+from strata.cli.output import many
+from strata.cli.reading import read_text
+from strata.cli.session import Session, pass_session
+from strata.cli.times import DURATION, when
+from strata.cli.words import complete_select, items, no_blank, segment, select_help
+
+if TYPE_CHECKING:
+    from strata.cli.client import Json
+
+FIELDS = (
+    ls.plain("name"),
+    ls.Field("kind", lambda item: item["spec"]["kind"]),
+    ls.Field("select", lambda item: item["spec"].get("select", "*")),
+    ls.Field("severity", lambda item: item["spec"].get("severity", "critical")),
+    ls.Field("every", lambda item: f"{item['spec'].get('every', 60):g}s", right=True),
+    ls.number("nodes"),
+    ls.number("failing"),
+    ls.Field("trusted", lambda item: "yes" if item["trusted"] else "no"),
+    ls.Field("description", lambda item: item["spec"].get("description") or "-", shown=False),
+    ls.plain("author", shown=False),
+)
+NODE_FIELDS = (
+    ls.plain("node"),
+    ls.plain("health", colour=lambda word: {"ok": "green", "failing": "red", "repaired": "yellow"}.get(word, "")),
+    ls.Field("failing", lambda item: ", ".join(one["check"] for one in item["failing"]) or "-"),
+    ls.Field("why", lambda item: "; ".join(one["reason"] for one in item["failing"]) or item["why"] or "-"),
+    ls.Field("repairs", lambda item: ", ".join(item["repairs"]) or "-"),
+)
+
+
+@click.group()
+def health() -> None:
+    """Check whether nodes are fit for jobs, and say what is done about those that are not.
+
+    Checks tell. Nodes of which health=ok is wanted are drained when they fail, repaired, and returned when they are
+    well: strata node set @compute health=ok
+    """
+
+
+@health.command("list")
+@ls.listing(FIELDS, sort="name")
+@pass_session
+def list_(session: Session, view: ls.Listing) -> None:
+    """List the checks, and how many nodes fail each.
+
+    \b
+    Example: strata health list
+    """
+    ls.show(session, FIELDS, items(session.client.get("/v1/health-checks")), view)
+
+
+@health.command()
+@click.argument("name")
+@ls.json_option
+@pass_session
+def show(session: Session, name: str, as_json: bool) -> None:
+    """Show a check, and which nodes fail it.
+
+    \b
+    Example: strata health show scratch
+    """
+    found: Json = session.client.get(f"/v1/health-checks/{segment(name)}")
+    if as_json:
+        session.out.json(found)
+        return
+    session.out.fields(
+        (
+            ("name", found["name"]),
+            *((key, value) for key, value in found["spec"].items()),
+            ("nodes", found["nodes"]),
+            ("failing", found["failing"]),
+            ("trusted", "yes" if found["trusted"] else "no: too many nodes fail it"),
+            ("author", found["author"]),
+        )
+    )
+    for item in found["items"]:
+        for one in item["failing"]:
+            if one["check"] == name:
+                session.out.line(f"  {item['node']}: {one['reason']} (since {when(one['since'])})")
+
+
+@health.command()
+@click.argument("files", type=click.Path(dir_okay=False, allow_dash=True, path_type=Path), nargs=-1, required=True)
+@ls.json_option
+@pass_session
+def put(session: Session, files: tuple[Path, ...], as_json: bool) -> None:
+    """Declare the checks that FILES (YAML; - is standard input) hold, or change them. All are read before any is put.
+
+    \b
+    Example: strata health put checks.yaml
+    """
+    import msgspec
+
+    from strata.platform.health.files import read_checks
+
+    read = [one for file in files for one in read_checks(read_text(file), str(file)).items()]
+    done: list[Json] = []
+    for name, spec in read:
+        body = msgspec.to_builtins(spec)
+        done.append(session.client.request("PUT", f"/v1/health-checks/{segment(name)}", body=body).body)
+        if not as_json:
+            session.out.line(f"put check {name}: {many(done[-1]['nodes'], 'node')}")
+    if as_json:
+        session.out.json(done)
+
+
+@health.command()
+@click.argument("name")
+@ls.json_option
+@pass_session
+def delete(session: Session, name: str, as_json: bool) -> None:
+    """Check it no more.
+
+    \b
+    Example: strata health delete scratch
+    """
+    session.client.request("DELETE", f"/v1/health-checks/{segment(name)}")
+    session.out.answer(as_json, {"deleted": name}, f"deleted check {name}")
+
+
+@health.command()
+@click.argument("select", nargs=-1, shell_complete=complete_select)
+@ls.listing(NODE_FIELDS, sort="node")
+@pass_session
+def nodes(session: Session, select: tuple[str, ...], view: ls.Listing) -> None:
+    """List nodes with what they fail, and what was done about it within a day.
+
+    \b
+    Example: strata health nodes @compute --match health=failing
+    """
+    found = session.client.get("/v1/node-health", {"select": " ".join(select) or "*"})
+    ls.show(session, NODE_FIELDS, items(found), view)
+
+
+@health.command()
+@click.argument("select", nargs=-1, required=True, callback=no_blank, shell_complete=complete_select)
+@ls.json_option
+@pass_session
+def check(session: Session, select: tuple[str, ...], as_json: bool) -> None:
+    """Run the checks of nodes now; exit code 1 if one fails or cannot be run.
+
+    \b
+    Example: strata health check 'n[1-4]'
+    """
+    found = items(session.client.request("POST", "/v1/node-health/check", body={"select": " ".join(select)}).body)
+    if as_json:
+        session.out.json(found)
+    else:
+        for item in found:
+            _report(session, item)
+    if any(item["error"] or any(item["results"].values()) for item in found):
+        exits.leave(exits.ERROR)
+
+
+def _report(session: Session, item: Json) -> None:
+    if item["error"]:
+        session.out.line(f"{item['node']}: not checked: {item['error']}", colour="red")
+        return
+    wrong = {name: why for name, why in item["results"].items() if why}
+    passed = sum(why == "" for why in item["results"].values())
+    unsure = len(item["results"]) - len(wrong) - passed
+    more = f", {unsure} could not be told" if unsure else ""
+    session.out.line(f"{item['node']}: {many(passed, 'check')} passed, {len(wrong)} failed{more}")
+    for name, why in wrong.items():
+        session.out.line(f"  {name}: {why}", colour="red")
+
+
+@health.command()
+@click.option("--repair", help="What is tried, in order: restart, reboot, power-cycle; 'none' for nothing.")
+@click.option("--per-day", type=click.IntRange(0, 100), help="Most repairs of one node within a day.")
+@click.option("--most", type=click.FloatRange(0, 100), help="Percent of its nodes that may fail a check that counts.")
+@click.option("--steady", type=DURATION, help="How long a repaired node must be well.")
+@ls.json_option
+@pass_session
+def policy(
+    session: Session,
+    repair: str | None,
+    per_day: int | None,
+    most: float | None,
+    steady: float | None,
+    as_json: bool,
+) -> None:
+    """Show what is done about nodes that fail, or change it.
+
+    \b
+    Example: strata health policy
+             strata health policy --repair restart,reboot,power-cycle --per-day 2
+    """
+    found: Json = session.client.get("/v1/health-policy")
+    repairs = None if repair is None else [word for word in repair.split(",") if word and repair != "none"]
+    change: dict[str, Any] = {"repairs": repairs, "per_day": per_day, "most": most, "steady": steady}
+    change = {key: value for key, value in change.items() if value is not None}
+    if change:
+        found = session.client.request("PUT", "/v1/health-policy", body={**found, **change}).body
+    if as_json:
+        session.out.json(found)
+        return
+    session.out.fields(
+        (
+            ("repair", ", then ".join(found["repairs"]) or "nothing"),
+            ("per day", found["per_day"]),
+            ("most", f"{found['most']:g} % of the nodes that run a check"),
+            ("steady", f"{found['steady']:g} s"),
+        )
+    )
+
+
+for _command in (nodes, check):
+    select_help(_command)

@@ -1,0 +1,339 @@
+"""``strata rollout``: a change to many nodes, in waves: planned, simulated, started, followed, paused, ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from strata.cli import exits
+from strata.cli import listing as ls
+from strata.cli.output import Column, many, state_colour
+from strata.cli.session import Session, pass_session
+from strata.cli.times import DURATION, span, when
+from strata.cli.words import (
+    complete_document,
+    complete_group,
+    items,
+    no_blank,
+    pairs,
+    segment,
+    select_help,
+    split,
+    wanted,
+)
+
+if TYPE_CHECKING:
+    from strata.cli.client import Json
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+FIELDS = (
+    ls.plain("name"),
+    ls.plain("state", colour=state_colour),
+    ls.Field("wave", lambda item: f"{item['wave']}/{item['waves']}"),
+    ls.Field("ready", lambda item: item["counts"]["ready"], right=True),
+    ls.Field("failed", lambda item: item["counts"]["failed"], right=True),
+    ls.Field("nodes", lambda item: item["counts"]["nodes"], right=True),
+    ls.plain("author"),
+    ls.Field("started", lambda item: when(item["started"]), key=lambda item: item["started"]),
+    ls.Field("ended", lambda item: when(item["ended"]), key=lambda item: item["ended"] or 0),
+    ls.plain("waits_for", shown=False),
+    ls.plain("reason", shown=False),
+)
+ENDED = ("done", "rolled-back", "aborted")
+STANDS = (*ENDED, "stopped", "paused")
+"""States in which nothing more happens by itself."""
+_POLL = 0.5
+
+
+def _described(function: F) -> F:
+    """What a rollout is told: nodes, values, and how carefully."""
+    options = (
+        click.argument("words", nargs=-1, required=True, metavar="[SELECT]... VARIABLE=VALUE...", callback=no_blank),
+        click.option(
+            "--document", shell_complete=complete_document, help="Have this desire document say it in the end."
+        ),
+        click.option("--waves", metavar="N,N%,...", help="Nodes in each wave; the last is repeated.  [1,10%,100%]"),
+        click.option("--max-unavailable", metavar="N|N%", help="Most nodes out of service at once.  [10%]"),
+        click.option(
+            "--group",
+            "groups",
+            multiple=True,
+            shell_complete=complete_group,
+            help="A group that has --max-unavailable for itself. Several: give it several times.",
+        ),
+        click.option("--order", multiple=True, metavar="GROUP,GROUP,...", help="Groups one after the other."),
+        click.option("--soak", type=DURATION, metavar="TIME", help="How long a wave must stay ready.  [1m]"),
+        click.option("--require", multiple=True, metavar="VARIABLE=VALUE", help="A fact that ready nodes must show."),
+        click.option("--check", "checks", multiple=True, metavar="NAME", help="A check of the site, after each wave."),
+        click.option("--max-failures", metavar="N|N%", help="Nodes that may fail; one more stops it.  [5%]"),
+        click.option("--on-failure", type=click.Choice(("rollback", "stop")), help="What follows then.  [rollback]"),
+        click.option(
+            "--when", type=click.Choice(("now", "job-end", "next-reboot")), help="When a node is changed.  [now]"
+        ),
+        click.option("--note", help="What it is for; others will read it."),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def _spec(given: dict[str, Any]) -> Json:
+    """The body of a request: only what was given."""
+    select, assignments = split(given["words"])
+    if not assignments:
+        raise click.UsageError("say what is wanted, such as image=v2")
+    if not select and not given["document"]:
+        raise click.UsageError("say which nodes; '*' is every node")
+    body: Json = {
+        "set": wanted(assignments),
+        "select": select or None,
+        "document": given["document"],
+        "waves": given["waves"].split(",") if given["waves"] else None,
+        "max_unavailable": given["max_unavailable"],
+        "groups": list(given["groups"]) or None,
+        "order": [chain.split(",") for chain in given["order"]] or None,
+        "soak": given["soak"],
+        "require": pairs(given["require"], option="--require") or None,
+        "checks": list(given["checks"]) or None,
+        "max_failures": given["max_failures"],
+        "on_failure": given["on_failure"],
+        "when": given["when"],
+        "note": given["note"],
+    }
+    return {name: value for name, value in body.items() if value is not None}
+
+
+@click.group()
+def rollout() -> None:
+    """Change many nodes in waves, without hurting jobs; stop and go back where it does harm."""
+
+
+@select_help
+@rollout.command()
+@_described
+@ls.json_option
+@pass_session
+def plan(session: Session, /, as_json: bool, **given: Any) -> None:
+    """Show what a rollout would do: waves, limits, mutations, time. Changes nothing.
+
+    \b
+    Example: strata rollout plan @compute image=v2 --max-unavailable 5% --group rack1 --group rack2
+    """
+    found: Json = session.client.request("POST", "/v1/rollout-plans", body=_spec(given)).body
+    if as_json:
+        session.out.json(found)
+        return
+    same = f"; {found['unchanged']} want it already" if found["unchanged"] else ""
+    session.out.line(f"{many(found['nodes'], 'node')} in {many(len(found['waves']), 'wave')}{same}")
+    session.out.table(
+        [Column("wave", right=True), Column("stage", right=True), Column("nodes", right=True), Column("which")],
+        [[at, wave["stage"], wave["count"], wave["nodeset"]] for at, wave in enumerate(found["waves"], 1)],
+    )
+    session.out.table(
+        [Column("out of service at most", right=True), Column("of", right=True), Column("limit")],
+        [[one["most"], one["nodes"], one["name"]] for one in found["buckets"]],
+    )
+    for one in found["classes"]:
+        steps = " → ".join(step["mutation"] for step in one["steps"]) or one["reason"] or one["status"]
+        session.out.line(f"{many(one['count'], 'node')}: {steps}")
+    session.out.line(f"{many(found['disrupted'], 'node')} leave service; about {span(found['seconds'])}")
+    for warning in found["warnings"]:
+        session.out.note(f"note: {warning}")
+
+
+@select_help
+@rollout.command()
+@_described
+@click.option("--failures", type=float, metavar="PERCENT", help="Nodes that do not take it. Default: as learnt here.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Chance; the same seed gives the same.")
+@ls.json_option
+@pass_session
+def simulate(session: Session, /, failures: float | None, seed: int, as_json: bool, **given: Any) -> None:
+    """Try a rollout on the simulated twin of this cluster: how long it takes, and what breaks.
+
+    The twin has the nodes, groups, states, wishes and budgets of the cluster, and takes the time that mutations took
+    here. It runs in this process, in virtual time. Exit code 3 if the rollout does not get to its end.
+
+    \b
+    Example: strata rollout simulate '*' image=v2 --failures 2
+    """
+    import msgspec
+
+    from strata.platform.rollouts import twin as twins
+    from strata.platform.rollouts.likeness import Twin
+
+    answer = session.client.request("POST", "/v1/rollout-twins", body=_spec(given)).body
+    twin = msgspec.convert(answer, Twin)
+    found = twins.simulate(twin, failure_rate=None if failures is None else failures / 100, seed=seed)
+    if as_json:
+        session.out.json(msgspec.to_builtins(found))
+    else:
+        counts = found.counts
+        session.out.line(f"{found.state} after {span(found.seconds)}{f': {found.reason}' if found.reason else ''}")
+        session.out.line(f"{counts.ready} of {many(counts.nodes, 'node')} have it; {counts.failed} failed")
+        for bucket in found.buckets:
+            session.out.line(f"at most {bucket.peak} of {bucket.most} out of service at once: {bucket.name}")
+        for event in found.events:
+            session.out.line(f"{span(event.time):>8}  {event.text}")
+        if found.left_out:
+            session.out.note(f"not simulated: {', '.join(found.left_out)}")
+    if found.state != "done":
+        exits.leave(exits.UNREACHABLE)
+
+
+@select_help
+@rollout.command()
+@click.argument("name")
+@_described
+@click.option("--wait", "follow", is_flag=True, help="Stay until it has ended, or stands still.")
+@click.option("--timeout", type=DURATION, default="1d", show_default=True, help="Longest wait.")
+@ls.json_option
+@pass_session
+def start(session: Session, /, name: str, follow: bool, timeout: float, as_json: bool, **given: Any) -> None:
+    """Start a rollout called NAME. It goes on by itself.
+
+    \b
+    Example: strata rollout start december @compute image=v2 --group rack1 --group rack2 --wait
+             strata rollout start december --document compute image=v2 --soak 10m
+    """
+    found: Json = session.client.request("PUT", f"/v1/rollouts/{segment(name)}", body=_spec(given)).body
+    if follow:
+        _follow(session, found, timeout, as_json)
+    else:
+        line = f"started {name}: {many(found['counts']['nodes'], 'node')} in {many(found['waves'], 'wave')}"
+        session.out.answer(as_json, found, f"{line}; strata rollout status {name}")
+
+
+@rollout.command("list")
+@ls.listing(FIELDS)
+@pass_session
+def list_(session: Session, view: ls.Listing) -> None:
+    """List rollouts, those that have ended too, the newest first.
+
+    \b
+    Example: strata rollout list --match state=stopped
+    """
+    ls.show(session, FIELDS, items(session.client.get("/v1/rollouts")), view)
+
+
+@rollout.command()
+@click.argument("name")
+@click.option("--wait", "follow", is_flag=True, help="Stay until it has ended, or stands still.")
+@click.option("--timeout", type=DURATION, default="1d", show_default=True, help="Longest wait.")
+@ls.json_option
+@pass_session
+def status(session: Session, name: str, follow: bool, timeout: float, as_json: bool) -> None:
+    """Show how far a rollout is, what it waits for, and what happened.
+
+    \b
+    Example: strata rollout status december --wait
+    """
+    found: Json = session.client.get(f"/v1/rollouts/{segment(name)}")
+    if follow:
+        _follow(session, found, timeout, as_json)
+    else:
+        _report(session, found, as_json)
+
+
+@rollout.command()
+@click.argument("name")
+@click.option("--reason", required=True, help="Why; others will read it.")
+@ls.json_option
+@pass_session
+def pause(session: Session, name: str, reason: str, as_json: bool) -> None:
+    """Begin with no more nodes; those that have begun go on to their end.
+
+    \b
+    Example: strata rollout pause december --reason 'the file system is slow'
+    """
+    found = session.client.request("POST", f"/v1/rollouts/{segment(name)}/pause", body={"reason": reason}).body
+    session.out.answer(as_json, found, f"paused {name}: strata rollout resume {name} has it go on")
+
+
+@rollout.command()
+@click.argument("name")
+@ls.json_option
+@pass_session
+def resume(session: Session, name: str, as_json: bool) -> None:
+    """Go on with a rollout that is paused or stopped. What has failed so far does not count any more.
+
+    \b
+    Example: strata rollout resume december
+    """
+    found = session.client.request("POST", f"/v1/rollouts/{segment(name)}/resume").body
+    session.out.answer(as_json, found, f"{name} goes on")
+
+
+@rollout.command()
+@click.argument("name")
+@click.option("--rollback", is_flag=True, help="Nodes that have it go back to what was wanted of them before.")
+@click.option("--reason", required=True, help="Why; others will read it.")
+@ls.json_option
+@pass_session
+def abort(session: Session, name: str, rollback: bool, reason: str, as_json: bool) -> None:
+    """End a rollout. Nodes that have not begun want what they wanted before; with --rollback all do.
+
+    \b
+    Example: strata rollout abort december --rollback --reason 'users report slow MPI'
+    """
+    body = {"reason": reason, "rollback": rollback}
+    found = session.client.request("POST", f"/v1/rollouts/{segment(name)}/abort", body=body).body
+    session.out.answer(as_json, found, f"{name} is {found['state']}: strata rollout status {name} --wait")
+
+
+def _follow(session: Session, found: Json, timeout: float, as_json: bool) -> None:
+    from strata.cli.progress import Meter
+
+    deadline = time.monotonic() + timeout
+    with Meter(session.out, f"rollout {found['name']}") as meter:
+        while True:
+            counts = found["counts"]
+            failed = f"{counts['failed']} failed; " if counts["failed"] else ""
+            detail = f"{failed}wave {found['wave']}/{found['waves']}, {found['state']}"
+            meter.update(int(counts["ready"]), int(counts["nodes"]), detail)
+            if found["state"] in STANDS or time.monotonic() >= deadline:
+                break
+            time.sleep(_POLL)
+            found = session.client.get(f"/v1/rollouts/{segment(str(found['name']))}")
+    _report(session, found, as_json)
+    if found["state"] != "done":
+        exits.leave(exits.ERROR)
+
+
+def _report(session: Session, found: Json, as_json: bool) -> None:
+    if as_json:
+        session.out.json(found)
+        return
+    counts, spec = found["counts"], found["spec"]
+    change = " ".join(
+        f"{name}={value if isinstance(value, str) else '|'.join(value)}" for name, value in spec["set"].items()
+    )
+    more = [
+        f"{counts[what]} {words}"
+        for what, words in (("left", "left alone"), ("excused", "not waited for"))
+        if counts[what]
+    ]
+    session.out.fields(
+        (
+            ("name", found["name"]),
+            ("state", found["state"] + (f": {found['reason']}" if found["reason"] else "")),
+            ("change", change),
+            (
+                "nodes",
+                f"{spec['select'] or ''}{' of document ' + spec['document'] if spec['document'] else ''}".strip(),
+            ),
+            ("wave", f"{found['wave']} of {found['waves']}"),
+            ("ready", f"{counts['ready']} of {counts['nodes']}{'; ' if more else ''}{', '.join(more)}"),
+            ("failed", f"{counts['failed']}{': ' + counts['failed_nodes'] if counts['failed_nodes'] else ''}"),
+            ("waits for", found["waits_for"] or "-"),
+            *((f"out of {one['name']}", f"{one['out']} of {one['most']}") for one in found["buckets"]),
+            ("started", f"{when(found['started'])} by {found['author']}"),
+            ("ended", when(found["ended"])),
+        )
+    )
+    for event in found["events"]:
+        session.out.line(f"{when(event['time'])}  {event['author']}: {event['text']}")

@@ -1,0 +1,85 @@
+"""Rollouts over REST."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from litestar import get, post, put
+from litestar.params import JSONBody, PathParameter
+
+from strata.api.rights import needs
+from strata.api.services import Asked
+from strata.core.texts import NAME, Out
+from strata.platform.rollouts.likeness import Twin
+from strata.platform.rollouts.records import AbortRequest, PauseRequest, RolloutPlan, RolloutSpec, RolloutView
+from strata.platform.rollouts.service import RolloutService
+
+_TAG = "rollouts"
+
+RolloutPath = Annotated[str, PathParameter(pattern=NAME, max_length=63)]
+
+
+class Rollouts(Out, frozen=True, kw_only=True):
+    """Rollouts, the newest first."""
+
+    items: tuple[RolloutView, ...]
+
+
+@get("/v1/rollouts", tags=[_TAG], **needs("read", "rollout"))
+async def list_rollouts(ask: Asked) -> Rollouts:
+    """All rollouts, those that have ended too, the newest first."""
+    return Rollouts(items=tuple(await ask.of(RolloutService).all(ask.who)))
+
+
+@get("/v1/rollouts/{name:str}", tags=[_TAG], **needs("read", "rollout", 404))
+async def show_rollout(ask: Asked, name: RolloutPath) -> RolloutView:
+    """One of them: how far it is, what it waits for, what happened."""
+    return await ask.of(RolloutService).one(ask.who, name)
+
+
+@put("/v1/rollouts/{name:str}", tags=[_TAG], **needs("create", "rollout", 404, 409, body=True))
+async def start_rollout(ask: Asked, name: RolloutPath, data: JSONBody[RolloutSpec]) -> RolloutView:
+    """Start a rollout. It goes on by itself, whichever controller dies."""
+    return await ask.of(RolloutService).begin(ask.who, name, data)
+
+
+@post("/v1/rollouts/{name:str}/pause", tags=[_TAG], status_code=200, **needs("change", "rollout", 404, 409, body=True))
+async def pause_rollout(ask: Asked, name: RolloutPath, data: JSONBody[PauseRequest]) -> RolloutView:
+    """Begin with no more nodes. Those that have begun go on to their end."""
+    return await ask.of(RolloutService).pause(ask.who, name, data.reason)
+
+
+@post("/v1/rollouts/{name:str}/resume", tags=[_TAG], status_code=200, **needs("change", "rollout", 404, 409))
+async def resume_rollout(ask: Asked, name: RolloutPath) -> RolloutView:
+    """Go on with one that is paused or stopped. What has failed so far does not count any more."""
+    return await ask.of(RolloutService).resume(ask.who, name)
+
+
+@post("/v1/rollouts/{name:str}/abort", tags=[_TAG], status_code=200, **needs("change", "rollout", 404, 409, body=True))
+async def abort_rollout(ask: Asked, name: RolloutPath, data: JSONBody[AbortRequest]) -> RolloutView:
+    """End one. Nodes that have not begun want what they wanted before; with ``rollback`` all do."""
+    return await ask.of(RolloutService).abort(ask.who, name, data)
+
+
+@post("/v1/rollout-plans", tags=[_TAG], status_code=200, **needs("read", "rollout", 404, 409, body=True))
+async def plan_rollout(ask: Asked, data: JSONBody[RolloutSpec]) -> RolloutPlan:
+    """What a rollout would do: its waves, its limits, its mutations, the time that it takes at the least."""
+    return await ask.of(RolloutService).plan(ask.who, data)
+
+
+@post("/v1/rollout-twins", tags=[_TAG], status_code=200, **needs("read", "rollout", 404, 409, body=True))
+async def twin_for_rollout(ask: Asked, data: JSONBody[RolloutSpec]) -> Twin:
+    """This cluster, as far as a simulation of the rollout needs it: what ``strata rollout simulate`` runs on."""
+    return await ask.of(RolloutService).twin(ask.who, data)
+
+
+HANDLERS = [
+    list_rollouts,
+    show_rollout,
+    start_rollout,
+    pause_rollout,
+    resume_rollout,
+    abort_rollout,
+    plan_rollout,
+    twin_for_rollout,
+]

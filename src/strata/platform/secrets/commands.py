@@ -1,0 +1,258 @@
+"""``strata secret``: secrets of nodes. A value is read from a file or standard input, encrypted here, never shown."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from strata.cli import exits
+from strata.cli import listing as ls
+from strata.cli.output import many
+from strata.cli.session import Session, pass_session
+from strata.cli.times import when
+from strata.cli.words import complete_select, items, pairs, segment
+from strata.core.errors import BadRequest
+
+if TYPE_CHECKING:
+    from strata.cli.client import Json
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+FIELDS = (
+    ls.plain("name"),
+    ls.plain("select"),
+    ls.number("nodes"),
+    ls.plain("source"),
+    ls.number("version"),
+    ls.Field("changed", lambda item: when(item["changed"]), key=lambda item: item["changed"]),
+    ls.plain("author"),
+    ls.plain("trouble"),
+)
+_STATES = ("current", "older", "missing", "away", "leftover")
+_FILE = click.option(
+    "--file",
+    "file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True),
+    default="-",
+    help="Where the value is. Default: standard input. Taken as it is, a last newline too.",
+)
+_VAULT = "mount=secret,path=strata/munge,field=key"
+
+
+def _for(function: F) -> F:
+    """Whom it is for, and who owns the file there."""
+    uid = click.option("--uid", default=0, show_default=True, help="Owner of the file on nodes.")
+    gid = click.option("--gid", default=0, show_default=True, help="Its group; other than 0: it may read the file.")
+    select = click.option(
+        "--select",
+        required=True,
+        metavar="SELECT",
+        shell_complete=complete_select,
+        help="Whom it is for: nodes, groups, labels.",
+    )
+    return select(uid(gid(function)))
+
+
+@click.group()
+def secret() -> None:
+    """Give nodes secrets: encrypted in git and in the store, opened on the node alone."""
+
+
+@secret.command()
+@click.option("--new", is_flag=True, help="Another identity; older ones still open what was encrypted for them.")
+@ls.json_option
+@pass_session
+def init(session: Session, new: bool, as_json: bool) -> None:
+    """Make the service's age identity, for which secrets are encrypted. Its private half never leaves the service.
+
+    \b
+    Example: strata secret init
+    """
+    found: Json = session.client.request("POST", "/v1/secret-identity", body={"new": new}).body
+    session.out.answer(as_json, found, found["recipient"])
+
+
+@secret.command()
+@ls.json_option
+@pass_session
+def recipient(session: Session, as_json: bool) -> None:
+    """Print for whom secrets are encrypted: what 'age -r' takes.
+
+    \b
+    Example: strata secret recipient
+    """
+    found: Json = session.client.get("/v1/secret-identity")
+    session.out.answer(as_json, found, found["recipient"])
+
+
+@secret.command()
+@click.argument("name")
+@_for
+@_FILE
+@click.option("--recipient", "whom", default="", metavar="AGE1...", help="Default: the service is asked.")
+@pass_session
+def encrypt(session: Session, name: str, select: str, uid: int, gid: int, file: Path, whom: str) -> None:
+    """Print a document for the site repository: the value encrypted, and whom it is for. The service gets nothing.
+
+    \b
+    Example: strata secret encrypt munge --select @compute --file munge.key > site/secrets/munge.yaml
+             pass slurm/jwt | strata secret encrypt jwt --select ctl1 --uid 64030 > site/secrets/jwt.yaml
+    """
+    segment(name)
+    lines = [f"name: {name}", f"select: {_quoted(select)}"]
+    lines += [f"{field}: {number}" for field, number in (("uid", uid), ("gid", gid)) if number]
+    armoured = "".join(f"  {line}\n" for line in _encrypted(session, file, whom).splitlines())
+    for line in ("kind: secret", *lines, "age: |", *armoured.splitlines()):
+        session.out.line(line)
+
+
+@secret.command()
+@click.argument("name")
+@_for
+@_FILE
+@click.option("--vault", "vault", default="", metavar=_VAULT, help="The value is there, and nodes get it from us.")
+@ls.json_option
+@pass_session
+def put(session: Session, name: str, select: str, uid: int, gid: int, file: Path, vault: str, as_json: bool) -> None:
+    """Create or replace a secret, of a file or standard input. Nodes find it in /run/strata/secrets/NAME.
+
+    \b
+    Example: strata secret put munge --select @compute --file munge.key
+             head -c 32 /dev/urandom | strata secret put cookie --select 'n[1-4]'
+             strata secret put keytab --select @login --vault path=hpc/keytab,field=base
+    """
+    body: Json = {"select": select, "uid": uid, "gid": gid}
+    if vault:
+        body["vault"] = pairs(vault.split(","), option="--vault")
+    else:
+        body["age"] = _encrypted(session, file, "")
+    found: Json = session.client.request("PUT", f"/v1/secrets/{segment(name)}", body=body).body
+    told = f"version {found['version']} of {name}, for {many(found['nodes'], 'node')}"
+    session.out.answer(as_json, found, told)
+
+
+@secret.command()
+@click.argument("name")
+@_FILE
+@click.option("--wait", is_flag=True, help="Until every node that is up has it.")
+@click.option("--timeout", default=300.0, show_default=True, help="Seconds to wait.")
+@ls.json_option
+@pass_session
+def rotate(session: Session, name: str, file: Path, wait: bool, timeout: float, as_json: bool) -> None:
+    """Give a secret another value. 'secret status' tells who has it; nodes that are away get it when they come.
+
+    Exit code 3 if --wait ends before all that are up have it.
+
+    \b
+    Example: strata secret rotate munge --file munge.key.new --wait
+    """
+    body = {"age": _encrypted(session, file, "")}
+    found: Json = session.client.request("POST", f"/v1/secrets/{segment(name)}/rotate", body=body).body
+    deadline = time.monotonic() + timeout
+    status: Json = {}
+    while wait:
+        status = session.client.get(f"/v1/secrets/{segment(name)}/status")
+        behind = status["counts"]["older"] + status["counts"]["missing"]
+        if not behind or time.monotonic() > deadline:
+            break
+        time.sleep(1)
+    if as_json:
+        session.out.json({**found, "status": status} if wait else found)
+    else:
+        session.out.line(f"version {found['version']} of {name}, for {many(found['nodes'], 'node')}")
+        if wait:
+            _show_status(session, status)
+    if wait and behind:
+        exits.leave(exits.UNREACHABLE)
+
+
+@secret.command("list")
+@ls.listing(FIELDS, sort="name")
+@pass_session
+def list_(session: Session, view: ls.Listing) -> None:
+    """List secrets, without their values.
+
+    \b
+    Example: strata secret list
+    """
+    ls.show(session, FIELDS, items(session.client.get("/v1/secrets")), view)
+
+
+@secret.command()
+@click.argument("name")
+@ls.json_option
+@pass_session
+def show(session: Session, name: str, as_json: bool) -> None:
+    """Show a secret, without its value.
+
+    \b
+    Example: strata secret show munge
+    """
+    found: Json = session.client.get(f"/v1/secrets/{segment(name)}")
+    if as_json:
+        session.out.json(found)
+        return
+    said = ("name", "select", "nodes", "source", "version", "uid", "gid", "trouble")
+    session.out.fields(
+        (*((field, found[field]) for field in said), ("changed", f"{when(found['changed'])} by {found['author']}"))
+    )
+
+
+@secret.command()
+@click.argument("name")
+@ls.json_option
+@pass_session
+def status(session: Session, name: str, as_json: bool) -> None:
+    """Show which nodes have the newest value, an older one, or none, as they say themselves.
+
+    \b
+    Example: strata secret status munge
+    """
+    found: Json = session.client.get(f"/v1/secrets/{segment(name)}/status")
+    if as_json:
+        session.out.json(found)
+    else:
+        _show_status(session, found)
+
+
+@secret.command()
+@click.argument("name")
+@ls.json_option
+@pass_session
+def delete(session: Session, name: str, as_json: bool) -> None:
+    """Remove a secret. Nodes that are up remove it, too; what they copied of it is theirs.
+
+    \b
+    Example: strata secret delete munge
+    """
+    session.client.request("DELETE", f"/v1/secrets/{segment(name)}")
+    session.out.answer(as_json, {"deleted": name}, f"deleted {name}")
+
+
+def _show_status(session: Session, found: Json) -> None:
+    rows = [(state, f"{found['counts'][state]}  {found[state]}") for state in _STATES if found["counts"][state]]
+    session.out.fields((("version", found["version"]), *rows, ("trouble", found["trouble"])))
+
+
+def _encrypted(session: Session, file: Path, whom: str) -> str:
+    """The value of a file or standard input, readable for the service alone."""
+    from strata.platform.secrets.age import encrypt as encrypted
+    from strata.platform.secrets.records import MOST
+
+    if str(file) == "-" and sys.stdin.isatty():
+        raise click.UsageError("give --file FILE, or the value on standard input: what is typed stays on the screen")
+    value = sys.stdin.buffer.read(MOST + 1) if str(file) == "-" else file.read_bytes()
+    if not value or len(value) > MOST:
+        raise BadRequest(f"a secret has 1 to {MOST} bytes", where=str(file))
+    return encrypted(value, [whom or session.client.get("/v1/secret-identity")["recipient"]])
+
+
+def _quoted(text: str) -> str:
+    import json
+
+    return json.dumps(text)

@@ -1,0 +1,225 @@
+"""``strata slurm``: clusters of which Strata makes the configuration, and the folder that it is written to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from strata.cli import exits
+from strata.cli import listing as ls
+from strata.cli.output import many
+from strata.cli.session import Session, pass_session
+from strata.cli.times import when
+from strata.cli.words import items, segment
+
+if TYPE_CHECKING:
+    from strata.cli.client import Json
+    from strata.schedulers.slurm.changes import Difference
+
+FIELDS = (
+    ls.plain("name"),
+    ls.Field("controllers", lambda item: ", ".join(item["spec"]["controllers"])),
+    ls.Field("partitions", lambda item: ", ".join(one["name"] for one in item["spec"]["partitions"])),
+    ls.Field("topology", lambda item: item["spec"]["topology"]),
+    ls.Field("saves power", lambda item: "yes" if item["spec"]["saving"] else "no"),
+    ls.plain("author"),
+    ls.Field("changed", lambda item: when(item["time"]), lambda item: item["time"]),
+)
+_FILE = click.Path(dir_okay=False, allow_dash=True, path_type=Path)
+_DIRECTORY = click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
+
+
+@click.group()
+def slurm() -> None:
+    """Make Slurm's configuration from the inventory, and write it where slurmctld reads it."""
+
+
+@slurm.command("list")
+@ls.listing(FIELDS, sort="name")
+@pass_session
+def list_(session: Session, view: ls.Listing) -> None:
+    """List the clusters that are described.
+
+    \b
+    Example: strata slurm list
+    """
+    ls.show(session, FIELDS, items(session.client.get("/v1/slurm")), view)
+
+
+@slurm.command()
+@click.argument("name")
+@ls.json_option
+@pass_session
+def show(session: Session, name: str, as_json: bool) -> None:
+    """Show how a cluster is described, as 'put' takes it.
+
+    \b
+    Example: strata slurm show main
+    """
+    found: Json = session.client.get(_path(name))
+    if as_json:
+        session.out.json(found)
+    else:
+        import yaml
+
+        session.out.line(yaml.safe_dump(found["spec"], sort_keys=False).rstrip())
+
+
+@slurm.command()
+@click.argument("name")
+@click.argument("file", type=_FILE)
+@ls.json_option
+@pass_session
+def put(session: Session, name: str, file: Path, as_json: bool) -> None:
+    """Describe a cluster by FILE (YAML; - is standard input): its controllers, partitions, and what the inventory
+    cannot know. Nothing is written to Slurm by that.
+
+    \b
+    Example: strata slurm put main slurm.yaml
+    """
+    import msgspec
+
+    from strata.cli.reading import read_text
+    from strata.core.input.yamltree import Document
+    from strata.platform.slurm.records import SlurmSpec
+
+    spec = Document(read_text(file), str(file)).read(SlurmSpec, _no_more)
+    session.client.request("PUT", _path(name), body=msgspec.to_builtins(spec))
+    made: Json = session.client.get(f"{_path(name)}/files")
+    if as_json:
+        session.out.json({key: made[key] for key in ("name", "nodes", "warnings")})
+        return
+    session.out.line(f"described Slurm {name}: {many(made['nodes'], 'node')}")
+    _warn(session, made)
+
+
+@slurm.command()
+@click.argument("name")
+@ls.json_option
+@pass_session
+def delete(session: Session, name: str, as_json: bool) -> None:
+    """Forget how a cluster is described. Files that were written stay.
+
+    \b
+    Example: strata slurm delete main
+    """
+    session.client.request("DELETE", _path(name))
+    session.out.answer(as_json, {"deleted": name}, f"deleted the description of Slurm {name}")
+
+
+@slurm.command()
+@click.argument("name")
+@click.option("--file", "only", help="Only this one: slurm.conf, topology.conf, gres.conf, cgroup.conf.")
+@ls.json_option
+@pass_session
+def config(session: Session, name: str, only: str | None, as_json: bool) -> None:
+    """Show the configuration of a cluster as it would be written now.
+
+    \b
+    Example: strata slurm config main --file slurm.conf
+    """
+    made: Json = session.client.get(f"{_path(name)}/files")
+    if only is not None and only not in made["files"]:
+        raise click.UsageError(f"there is no {only}; there are {', '.join(made['files'])}")
+    if as_json:
+        session.out.json(made)
+        return
+    for file, text in made["files"].items():
+        if only is None:
+            session.out.line(f"==> {file} <==")
+        if only in (None, file):
+            session.out.line(text.rstrip("\n"))
+    _warn(session, made)
+
+
+@slurm.command()
+@click.argument("name")
+@_DIRECTORY
+@ls.json_option
+@pass_session
+def check(session: Session, name: str, directory: Path, as_json: bool) -> None:
+    """Say what writing the configuration to DIRECTORY would change, whether Slurm can read it, and whether its daemons
+    would have to be restarted. Changes nothing. Exit status 1: Slurm cannot read it.
+
+    \b
+    Example: strata slurm check main /etc/slurm
+    """
+    from strata.platform.slurm import folder
+
+    made: Json = session.client.get(f"{_path(name)}/files")
+    told = folder.compare(directory, made["files"])
+    wrong = folder.unreadable(made["files"])
+    if as_json:
+        session.out.json({**_told(told), "wrong": wrong, "warnings": made["warnings"]})
+    else:
+        _show(session, told)
+        _warn(session, made)
+        session.out.line(f"Slurm cannot read it: {wrong}" if wrong else _consequence(told, "would have to be"))
+    if wrong:
+        raise click.exceptions.Exit(exits.ERROR)
+
+
+@slurm.command()
+@click.argument("name")
+@_DIRECTORY
+@click.option("--reconfigure", is_flag=True, help="Then tell slurmctld, if it can take the change over as it runs.")
+@ls.json_option
+@pass_session
+def write(session: Session, name: str, directory: Path, reconfigure: bool, as_json: bool) -> None:
+    """Write the configuration to DIRECTORY, where slurmctld reads it; nothing, if nothing has changed.
+
+    Whatever Slurm cannot read is not written. Nodes fetch it from slurmctld by themselves (configless). What running
+    daemons cannot take over, above all nodes that come or go, is told: restart slurmctld, then the slurmds.
+
+    \b
+    Example: strata slurm write main /etc/slurm --reconfigure
+    """
+    from strata.platform.slurm import folder
+
+    made: Json = session.client.get(f"{_path(name)}/files")
+    told = folder.compare(directory, made["files"])
+    folder.write(directory, made["files"], told.changed)
+    done = reconfigure and bool(told.changed) and not told.restart
+    if done:
+        folder.reconfigure(directory)
+    if as_json:
+        session.out.json({**_told(told), "reconfigured": done, "warnings": made["warnings"]})
+        return
+    _show(session, told)
+    _warn(session, made)
+    session.out.line("slurmctld and its nodes have taken it over" if done else _consequence(told, "have to be"))
+
+
+def _consequence(told: Difference, verb: str) -> str:
+    if not told.changed:
+        return "nothing has changed"
+    if told.restart:
+        return f"slurmctld, then all slurmds, {verb} restarted: {'; '.join(told.restart)}"
+    return "'scontrol reconfigure' takes it over"
+
+
+def _told(told: Difference) -> Json:
+    import msgspec
+
+    found: Json = msgspec.to_builtins(told)
+    return found
+
+
+def _show(session: Session, told: Difference) -> None:
+    if told.text:
+        session.out.line(told.text.rstrip("\n"))
+
+
+def _warn(session: Session, made: Json) -> None:
+    for warning in made["warnings"]:
+        session.out.note(f"Warning: {warning}")
+
+
+def _path(name: str) -> str:
+    return f"/v1/slurm/{segment(name)}"
+
+
+def _no_more(kind: type[Any], value: Any) -> Any:
+    raise ValueError(f"cannot be {value!r}")

@@ -1,0 +1,220 @@
+"""Two emulated machines that run a Slurm's jobs, as ``strata up`` makes them: real slurmctld here, real slurmd on the
+nodes. One cluster for all; the tests are in an order, and each leaves both nodes ready and idle."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from strata.cli.up import slurm as up_slurm
+from support import virtual_cluster
+from support.virtual_cluster import Cluster
+
+pytestmark = [pytest.mark.slow, pytest.mark.server, pytest.mark.timeout(900)]
+
+ONE, TWO = "n0001", "n0002"
+BOTH = (ONE, TWO)
+CHANGE = 400.0
+"""Seconds that a change of both nodes may take beside other tests; alone it takes a fifth of that."""
+BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
+
+
+@pytest.fixture(scope="module")
+def up() -> Iterator[tuple[Cluster, str]]:
+    with virtual_cluster.virtual_cluster("--nodes", "2", "--uefi", "0", "--timeout", "8m") as (cluster, said):
+        yield cluster, said.out
+
+
+@pytest.fixture(scope="module")
+def cluster(up: tuple[Cluster, str]) -> Cluster:
+    return up[0]
+
+
+class Jobs:
+    """The cluster's Slurm, as somebody on this machine uses it."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._environment = up_slurm.environment(cluster.state)
+        self._log = cluster.state / up_slurm.FOLDER / up_slurm.JOBS
+        self.submitted = 0
+
+    def submit(self, count: int) -> None:
+        """So many short jobs, one after the other on each node."""
+        self._said(["sbatch", "-o", "/dev/null", f"--array=1-{count}", "--wrap", "sleep 1"])
+        self.submitted += count
+
+    def waiting(self) -> int:
+        """Jobs that have not begun."""
+        return len(self._said(["squeue", "-h", "-r", "-t", "pending", "-o", "%i"]).split())
+
+    def ended(self) -> dict[str, str]:
+        """Job → how it ended, as slurmctld wrote it down."""
+        text = self._log.read_text() if self._log.exists() else ""
+        return dict(re.findall(r"^JobId=(\d+) .*?JobState=(\S+)", text, re.MULTILINE))
+
+    def states(self) -> dict[str, str]:
+        """Node → what Slurm says of it."""
+        lines = self._said(["sinfo", "-h", "-N", "-o", "%N %T"]).splitlines()
+        return dict(line.split() for line in lines)  # type: ignore[misc]
+
+    def _said(self, command: list[str]) -> str:
+        done = subprocess.run(command, env=self._environment, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, (command, done)
+        return done.stdout
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[list[set[str]]]:
+        """Which nodes are drained, looked at over and over."""
+        seen: list[set[str]] = []
+        over = threading.Event()
+
+        def look() -> None:
+            while not over.wait(0.5):
+                seen.append({node for node, state in self.states().items() if "drain" in state})
+
+        thread = threading.Thread(target=look)
+        thread.start()
+        try:
+            yield seen
+        finally:
+            over.set()
+            thread.join()
+
+
+@pytest.fixture
+def jobs(cluster: Cluster) -> Jobs:
+    return Jobs(cluster)
+
+
+def wait_idle(cluster: Cluster, jobs: Jobs) -> None:
+    idle = dict.fromkeys(BOTH, "idle")
+    cluster.eventually("both are idle", lambda: jobs.states() == idle, CHANGE)
+
+
+def srun(cluster: Cluster) -> list[str]:
+    """Where a job on all nodes was."""
+    return sorted(cluster.strata("virtual", "run", "--", "srun", "-N2", "hostname").out.split())
+
+
+def steps(cluster: Cluster, node: str, since: float) -> list[str]:
+    """What was done to the node since then, each thing once."""
+    return list(dict.fromkeys(one["cause"] for one in cluster.history(node, since) if one["cause"]))
+
+
+# -- as it came up
+
+
+def test_up_ends_with_a_job_on_all_nodes_and_says_so(up: tuple[Cluster, str], jobs: Jobs):
+    cluster, said = up
+
+    assert f"srun -N2 hostname: {ONE} {TWO}" in said
+    assert srun(cluster) == list(BOTH)
+    wait_idle(cluster, jobs)
+    [slurm] = cluster.json("workload", "list")
+    assert (slurm["kind"], slurm["answers"], slurm["nodes"]) == ("slurm", True, 2)
+    assert {node["facts"]["workload"]["value"] for node in cluster.json("node", "list")} == {"in"}
+
+
+def test_the_cluster_is_what_its_repository_says(cluster: Cluster):
+    site = cluster.state / "site"
+
+    assert cluster.strata("config", "plan", site).out.startswith("nothing would change")
+    assert cluster.json("config", "status")["nodes"] == 2
+    [shown] = [one for one in cluster.json("config", "show", ONE, site, "--explain") if one["field"] == "nid"]
+    assert (str(shown["value"]), shown["layer"]) == ("1", "system")
+
+
+def test_the_key_of_munge_is_with_munged_and_on_nodes_and_nowhere_else(cluster: Cluster):
+    mine = cluster.state / up_slurm.FOLDER / up_slurm.KEY
+    key = mine.read_bytes()
+    found = []
+    for path in cluster.state.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):  # what is written anew takes another's place
+            if path.is_file() and path != mine and key in path.read_bytes():
+                found.append(str(path))
+    for process in Path("/proc").iterdir():
+        for name in ("cmdline", "environ") if process.name.isdigit() else ():
+            with contextlib.suppress(OSError):
+                found += [str(process / name)] if key in (process / name).read_bytes() else []
+
+    assert found == []
+    assert cluster.sh(ONE, "stat -c %a:%U /etc/munge/munge.key").strip() == "400:munge"
+    assert cluster.json("secret", "status", up_slurm.SECRET)["counts"]["current"] == 2
+    assert key.decode() not in cluster.sh(ONE, "cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline | tr '\\0' ' '")
+
+
+# -- changes under load
+
+
+def test_a_new_image_rolls_through_while_jobs_run_and_none_is_lost(cluster: Cluster, jobs: Jobs, tmp_path: Path):
+    boots = {node: cluster.sh(node, BOOT_ID) for node in BOTH}
+    (tmp_path / "second.yaml").write_text('from: slurm:1\nfiles: [{path: /etc/motd, content: "second"}]\n')
+    cluster.strata("image", "build", tmp_path / "second.yaml", "--name", "slurm", "--tag", "2", limit=240)
+    old, before, began = cluster.json("personality", "show", "slurm")["digest"], jobs.ended(), time.time()
+
+    with jobs.watched() as drained:
+        jobs.submit(10)
+        cluster.strata("image", "promote", "slurm:2", "slurm:1")
+
+        def rolled() -> bool:
+            if jobs.waiting() < 4:  # the queue is never empty before both have the new image
+                jobs.submit(6)
+            now = cluster.json("personality", "show", "slurm")
+            return now["digest"] != old and now["running"] == 2 and cluster.is_ready(*BOTH)
+
+        cluster.eventually("both have the new image", rolled, CHANGE)
+
+    def ended() -> dict[str, str]:
+        return {job: how for job, how in jobs.ended().items() if job not in before}
+
+    cluster.eventually("all jobs ended", lambda: len(ended()) == jobs.submitted, CHANGE)
+    assert set(ended().values()) == {"COMPLETED"}
+    assert set().union(*drained) == set(BOTH), "both were drained"
+    assert max(map(len, drained)) == 1, "one at a time, as the budget of the fleet says"
+    for node in BOTH:
+        assert cluster.sh(node, "cat /etc/motd").strip() == "second"
+        assert steps(cluster, node, began) == ["leave-workload", "switch-image", "join-workload"]
+    assert {node: cluster.sh(node, BOOT_ID) for node in BOTH} == boots
+
+
+def test_nodes_move_to_another_personality_and_back_without_a_reboot(cluster: Cluster, jobs: Jobs, tmp_path: Path):
+    boots = {node: cluster.sh(node, BOOT_ID) for node in BOTH}
+    web = {
+        "name": "system",
+        "release": "slurm:1",
+        "argv": ["/bin/busybox", "httpd", "-f", "-p", "8080", "-h", "/etc"],
+        "ready": {"kind": "tcp", "port": 8080},
+    }
+    (tmp_path / "web.yaml").write_text(json.dumps({"name": "web", "members": [web]}))
+    cluster.strata("personality", "put", tmp_path / "web.yaml")
+
+    cluster.strata("node", "set", ",".join(BOTH), "image=web", "workload=out")
+
+    moved = {"image": "web", "workload": "out"}
+    cluster.eventually("both serve pages", lambda: all(_has(cluster, node, moved) for node in BOTH), CHANGE)
+    addresses = {node.name: node.address for node in cluster.described.nodes}
+    for node in BOTH:
+        assert cluster.inside("curl", "-sf", "-m", "60", f"http://{addresses[node]}:8080/motd").out == "second"
+    assert all("drain" in state for state in jobs.states().values())
+
+    cluster.strata("node", "set", ",".join(BOTH), "--unset", "image", "--unset", "workload")
+
+    back = {"image": "slurm", "workload": "in"}
+    cluster.eventually("both are Slurm's again", lambda: all(_has(cluster, node, back) for node in BOTH), CHANGE)
+    wait_idle(cluster, jobs)
+    assert srun(cluster) == list(BOTH)
+    assert {node: cluster.sh(node, BOOT_ID) for node in BOTH} == boots
+
+
+def _has(cluster: Cluster, node: str, wanted: dict[str, str]) -> bool:
+    """Whether a node is ready, and this."""
+    found = cluster.node(node)
+    return found["state"] == "ready" and all(found["facts"][name]["value"] == value for name, value in wanted.items())
