@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from real_ground import IMAGE, PROFILE, SET, TAGS, Ids, live, provide
+from provisioned import IMAGE, PROFILE, SET, TAGS, Ids, live, provide
 from real_service import RAN, RealService, furnish_hardware, real_service
 from route_table import ROUTES
 
