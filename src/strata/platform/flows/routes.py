@@ -89,7 +89,7 @@ async def show_flow_run(ask: Asked, operation: OperationPath) -> FlowStatus:
     return await ask.of(FlowService).status(ask.who, operation)
 
 
-@get("/v1/system", tags=[_TAG], **needs("read", "flow", 409))
+@get("/v1/system", tags=[_TAG], **needs("read", "flow", 404))
 async def show_system(ask: Asked) -> SystemSpec:
     """The stages of the system, as they were put."""
     return await ask.of(SystemFlows).show(ask.who)

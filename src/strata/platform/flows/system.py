@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from strata.core.errors import BadRequest, Conflict, Refused
+from strata.core.errors import BadRequest, Conflict, NotFound, Refused
 from strata.core.nodeset import fold
 from strata.fleet.access.principal import Principal
 from strata.fleet.fleet import Fleet
@@ -47,7 +47,7 @@ class SystemFlows:
         """The stages, as they were put."""
         found = self._specs.find(NAME)
         if found is None:
-            raise Conflict("nobody has said what the system is made of", where="system", hint="strata system put FILE")
+            raise NotFound("nobody has said what the system is made of", where="system", hint="strata system put FILE")
         return found
 
     async def put(self, who: Principal, spec: SystemSpec) -> SystemSpec:
