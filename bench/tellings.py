@@ -31,28 +31,14 @@ from measure import Figures, arguments, main, percentile, say, scratch, show
 
 from strata.core.column import Column
 from strata.core.driver import Batch
-from strata.core.model import Model
-from strata.daemon.settings import Settings
-from strata.fleet.access.sealing import Seal
-from strata.fleet.controller.controller import Controller
 from strata.fleet.fleet import Fleet
-from strata.hardware.bmc.bmcs import Bmcs
-from strata.hardware.bmc.driver import BmcDriver
-from strata.hardware.bmc.redfish.client import Credentials, RedfishClient
-from strata.hardware.bmc.redfish.events import RedfishSubscriptions
 from strata.hardware.events.hub import EventHub, EventSettings
-from strata.hardware.events.site import bmc_addresses
-from strata.hardware.layer import tells
-from strata.hardware.model import LAYER as HARDWARE
 from strata.provisioning.agents.wire import Exchange
-from strata.store.memory import MemoryStore
 from strata.virtual.bmc.server import BmcServer
-from strata.virtual.fleet.faults import Timing
-from strata.virtual.fleet.names import simulated_nodes
-from strata.virtual.fleet.nodes import SimNodes
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from support.agent_site import AgentSite, agent_site
+from support.told_power import told_power
 
 _SAMPLES = 200
 
@@ -223,51 +209,18 @@ class _Agent:
 async def _bmcs(directory: Path, nodes: int, *, hints: bool) -> AsyncIterator[_Site]:
     """A site with simulated BMCs behind sockets. Nobody polls them but the engine, for power."""
     directory.mkdir()
-    made = simulated_nodes(nodes)
-    sim = SimNodes(nodes, names=[node.name for node in made], timing=Timing(scale=0))
-    server = BmcServer(sim)
-    await server.start()
-    store, client = MemoryStore(), RedfishClient(Credentials("root", "simulated"))
-    bmcs = Bmcs(client)
-    driver = BmcDriver(bmcs)
-    controller = Controller(store, Model.of(HARDWARE), {"bmc": driver}, name="bench")
-    fleet = Fleet(controller, Settings(state_dir=directory))
-    hub = EventHub(
-        directory / "events.db",
-        store,
-        fleet.ledger,
-        Seal([b"k" * 32]),
-        bmcs,
-        RedfishSubscriptions(client),
-        owner="bench",
-        addresses=bmc_addresses(fleet.registry),
-        mine=lambda _: False,
-        looked=controller.look_soon,
-        told=None if hints else tells(fleet, driver),
-        settings=EventSettings(streams=0),
-    )
-    await controller.start()
-    await fleet.edits.create_nodes(simulated_nodes(nodes, bmc_base=server.address), "bench")
-    await fleet.settled(await store.revision())
-    await hub.start()
-    power = controller.engine.table.columns["power"]
+    quiet = {"mine": lambda _: False, "settings": EventSettings(streams=0)}
+    async with told_power(directory, nodes, scale=0, believed=not hints, **quiet) as (server, fleet, hub, _):
+        power = fleet.controller.engine.table.columns["power"]
 
-    def fact(name: str) -> str:
-        return power.words[power.fact[fleet.registry.index_of(name)]]
+        def fact(name: str) -> str:
+            return power.words[power.fact[fleet.registry.index_of(name)]]
 
-    names = [node.name for node in made]
-    tellers = {name: _Bmc(server, hub, name, place, partial(fact, name)) for place, name in enumerate(names)}
-    opened = _Opened(fleet, tellers)
-    try:
+        names = server.nodes.names
+        tellers = {name: _Bmc(server, hub, name, place, partial(fact, name)) for place, name in enumerate(names)}
         while any(fact(name) != "off" for name in names):
-            await controller.stepped()
-        yield opened
-    finally:
-        await hub.stop()
-        await controller.stop()
-        await driver.close()
-        await bmcs.close()
-        await server.stop()
+            await fleet.controller.stepped()
+        yield _Opened(fleet, tellers)
 
 
 class _Bmc:

@@ -9,7 +9,9 @@ import pytest
 
 from strata.agent.delivery.accounts import Accounts
 from strata.agent.delivery.beneath import Beneath
+from strata.agent.delivery.live import set_sysctl, sysctl_differs
 from strata.agent.errors import CommandFailed
+from strata.agent.paths import Paths
 
 
 @pytest.fixture
@@ -155,3 +157,18 @@ def test_an_owner_that_the_member_does_not_know_is_named(root: Path) -> None:
         assert accounts.numbers("12", "13") == (12, 13)
         with pytest.raises(CommandFailed, match="slurm is not in the member's /etc/passwd"):
             accounts.numbers("slurm", "")
+
+
+def test_a_parameter_of_the_kernel_is_compared_and_set(tmp_path: Path) -> None:
+    paths = Paths(run=tmp_path / "run", root=tmp_path)
+    file = tmp_path / "proc/sys/net/ipv4/tcp_rmem"
+    file.parent.mkdir(parents=True)
+    file.write_text("4096\t131072\t6291456\n")
+    assert not sysctl_differs(paths, {"name": "net.ipv4.tcp_rmem", "value": "4096 131072 6291456"})
+    entry = {"name": "net/ipv4/tcp_rmem", "value": "4096 87380 8388608"}
+    assert sysctl_differs(paths, entry) == "is 4096 131072 6291456"
+    set_sysctl(paths, entry)
+    assert not sysctl_differs(paths, entry)
+    assert "no such parameter" in sysctl_differs(paths, {"name": "net.ipv4.nothing", "value": "1"})
+    with pytest.raises(CommandFailed, match=r"sysctl net\.nowhere\.at=1"):
+        set_sysctl(paths, {"name": "net.nowhere.at", "value": "1"})

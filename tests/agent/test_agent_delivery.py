@@ -83,7 +83,8 @@ class Running:
         folder.mkdir()
         image = make_image(folder, SERVICE, more=more)
         ready = {"kind": "command", "argv": ["/bin/test", "-e", "/etc/up"], "within": 60}
-        argv = ["/bin/sh", "-c", "busybox chmod 755 /bin/systemctl; touch /etc/up; while :; do sleep 1; done"]
+        made = "busybox chmod 755 /bin/systemctl; for it in mkdir mount umount; do busybox ln -s busybox /bin/$it; done"
+        argv = ["/bin/sh", "-c", f"{made}; touch /etc/up; while :; do sleep 1; done"]
         release = site.site.release(image)
         self.set = personality("compute", "a", member("system", release, init=True, argv=argv, ready=ready))
 
@@ -171,13 +172,19 @@ def test_drift_is_seen_and_handled_by_policy(running: Running) -> None:
             file("/etc/mode.conf", "as delivered\n", drift="correct"),
         ],
         services=[service("told.service"), service("kept.service", drift="correct")],
+        mounts=[
+            {"target": "/mnt/scratch", "source": "scratch", "type": "tmpfs", "options": "size=1m", "drift": "correct"}
+        ],
     )
-    assert running.configure(wanted)["ok"]
+    done = running.configure(wanted)
+    assert done["ok"], done
+    assert "scratch /mnt/scratch tmpfs" in running.sh("cat /proc/mounts")
     running.sh(
+        "busybox umount /mnt/scratch; "
         "echo edited > /etc/told.conf; busybox rm /etc/gone.conf /etc/kept.conf; busybox chmod 777 /etc/mode.conf; "
         "systemctl stop -- told.service; systemctl stop -- kept.service"
     )
-    corrected = {"/etc/kept.conf", "/etc/mode.conf", "kept.service"}
+    corrected = {"/etc/kept.conf", "/etc/mode.conf", "kept.service", "/mnt/scratch"}
     running.site.wait(lambda: corrected == running.drift(corrected=True).keys() and len(running.drift()) == 3)
     told = running.drift()
     assert {where: one["how"] for where, one in told.items()} == {
@@ -189,6 +196,7 @@ def test_drift_is_seen_and_handled_by_policy(running: Running) -> None:
         "reported, and left alone"
     )
     assert running.sh("cat /etc/kept.conf; busybox stat -c %a /etc/mode.conf") == "as delivered\n644\n"
+    assert "scratch /mnt/scratch tmpfs" in running.sh("cat /proc/mounts")
     assert "kept.service.running" in running.sh("ls /etc/units") and "told.service.running" not in running.sh(
         "ls /etc/units"
     )
@@ -199,6 +207,8 @@ def test_drift_is_seen_and_handled_by_policy(running: Running) -> None:
         "echo as delivered > /etc/told.conf; echo as delivered > /etc/gone.conf; systemctl start -- told.service"
     )
     running.site.wait(lambda: not running.drift())
+    assert running.configure(overlay("r2", []))["ok"]
+    assert "/mnt/scratch" not in running.sh("cat /proc/mounts"), "what is mounted no more is unmounted"
 
 
 def test_what_cannot_be_in_force_is_said_and_the_former_configuration_stays(running: Running) -> None:

@@ -1,75 +1,65 @@
-"""What the API's tests share: a service over fakes, its credentials, and clients that need no sockets."""
+"""What the API's tests share: a running fleet of simulated nodes behind both doors, its credentials, and clients that
+need no sockets."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import httpx
-from fake_facade import FakeFacade
+import numpy as np
 from route_table import Clock
 
 from strata.api.app import create_app
 from strata.api.front import Door
 from strata.api.services import FrontSecret, Limits
+from strata.daemon.settings import Settings
+from strata.fleet.access.accounts import Accounts
 from strata.fleet.access.authority import Authority
 from strata.fleet.access.credentials import Authenticator
+from strata.fleet.access.logins import Logins
 from strata.fleet.access.principal import LOCAL_ADMIN, Role
 from strata.fleet.access.records import TokenRequest
-from strata.platform.config.service import ConfigService
-from strata.platform.delivery.service import DeliveryService
-from strata.platform.health.service import HealthService
-from strata.platform.rollouts.service import RolloutService
-from strata.provisioning.boot.requests import BootControl
-from strata.provisioning.images.service import ImageService
-from strata.store.audit import Ledger
-from strata.store.memory import MemoryStore
-from support.fake_agent_layer import fake_agent_layer
-from support.fake_boot import FakeBoot
-from support.fake_config import fake_config
-from support.fake_delivery import fake_delivery
-from support.fake_flows import fake_flows
-from support.fake_health import fake_health
-from support.fake_machine import fake_machine
-from support.fake_platform import fake_platform
-from support.fake_power import fake_power
-from support.fake_rollouts import fake_rollouts
-from support.fake_workload import fake_workload
-from support.image_site import small_images
-from support.rooms import api_services
+from strata.fleet.access.sealing import Seal
+from strata.fleet.access.sessions import Sessions
+from strata.fleet.controller.controller import Controller
+from strata.fleet.groups.records import GroupSpec
+from strata.fleet.metrics import Metrics
+from strata.fleet.nodes.records import NodeSpec
+from strata.fleet.nodes.service import NodeService
+from strata.fleet.settings import StoreSettings
+from strata.store.open import open_store
+from strata.virtual.fleet.driver import sim_drivers
+from strata.virtual.fleet.faults import Timing
+from strata.virtual.fleet.nodes import SimNodes
+from support.pure_fleet import BUILT_IN
+from support.rooms import OpenFleet, api_services
+
+Message = dict[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Message, Receive, Send], Awaitable[None]]
+
+WATCH_FOR = 0.02
+"""Seconds until a client hangs up on an answer that has begun and does not end."""
 
 
 class Service:
-    """The API over fakes, both doors."""
+    """A running fleet, and the API over it."""
 
-    def __init__(self, *, nodes: int = 3, authority: Path | None = None, limits: Limits | None = None) -> None:
-        self.store = MemoryStore()
-        self.ledger = Ledger(self.store)
-        self.clock = Clock()
-        self.facade = FakeFacade(nodes)
-        self.auth = Authenticator(self.store, self.ledger, clock=self.clock)
-        machine, self.ground = fake_machine(self.facade)
-        self.services = api_services(
-            fleet=self.facade,
-            authenticator=self.auth,
-            limits=limits,
-            authority=Authority.open(authority) if authority else None,
-            rooms={
-                **machine,
-                **fake_power(self.facade),
-                **fake_agent_layer(self.facade),
-                **fake_workload(self.facade),
-                **fake_platform(self.facade),
-                **fake_flows(self.facade),
-                ImageService: small_images(self.store, self.ledger),
-                BootControl: FakeBoot(self.facade, self.store, self.ledger),
-                ConfigService: fake_config(),
-                HealthService: fake_health(self.facade),
-                DeliveryService: fake_delivery(self.facade),
-                RolloutService: fake_rollouts(),
-            },
-        )
+    def __init__(self, fleet: OpenFleet, clock: Clock, sim: SimNodes) -> None:
+        self.service = fleet
+        self.services = fleet.services
+        self.of = fleet.of
+        self.store = fleet.store
+        self.auth = fleet.of(Authenticator)
+        self.clock = clock
+        self.sim = sim
+        """The nodes as they are in truth."""
 
     def app(self, door: Door = "admin") -> Any:
         return create_app(self.services, door)
@@ -78,8 +68,117 @@ class Service:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         if door == "front":
             headers["X-Strata-Front-Secret"] = self.services.get(FrontSecret).value
-        transport = httpx.ASGITransport(app=self.app(door), raise_app_exceptions=False)
+        transport = httpx.ASGITransport(app=Impatient(self.app(door)), raise_app_exceptions=False)
         return httpx.AsyncClient(transport=transport, base_url="http://strata", headers=headers)
 
     async def token(self, role: Role, scope: Sequence[str] = (), ttl: int = 3600) -> str:
-        return (await self.auth.mint(LOCAL_ADMIN, TokenRequest(role=role, scope=tuple(scope), ttl=ttl))).token
+        request = TokenRequest(role=role, scope=tuple(scope), ttl=ttl)
+        return (await self.auth.mint(LOCAL_ADMIN, request)).token
+
+    def fail_on_nodes(self, error: Exception) -> None:
+        """Whoever asks for one node, in the short way or the usual one, is failed."""
+
+        def fail(*_: object) -> NoReturn:
+            raise error
+
+        nodes = self.of(NodeService)
+        nodes.node_json = nodes.why = fail  # type: ignore[method-assign]
+
+    async def put_node(self, name: str, **more: Any) -> None:
+        """Another node; ``more``: of its description."""
+        made = await self.service.create_nodes(LOCAL_ADMIN, [NodeSpec(name=name, **more)])
+        assert made[0].ok, made
+
+    async def put_group(self, name: str, members: str) -> None:
+        """A group of nodes."""
+        await self.service.put_group(LOCAL_ADMIN, name, GroupSpec(members=members), None)
+
+    async def see(self, name: str, power: str) -> None:
+        """A node is switched by hand, and that is seen."""
+        self.sim.put(np.array([self.sim.index[name]]), now=time.monotonic(), power=power)
+        index = self.service.registry.index_of(name)
+        self.service.controller.look_at(np.array([index]))
+        async with asyncio.timeout(60):
+            while self.service.view.node(index).facts["power"].value != power:
+                await self.service.controller.stepped()
+
+
+@contextlib.asynccontextmanager
+async def made_fleet(
+    settings: Settings, *, limits: Limits | None = None, authority: bool = True
+) -> AsyncIterator[tuple[OpenFleet, Clock]]:
+    """A fleet on which layers can be opened, with all that an API over it needs; it does not run yet. The clock is that
+    of credentials."""
+    async with contextlib.AsyncExitStack() as parts:
+        store = open_store(settings.store_url)
+        parts.push_async_callback(store.close)
+        controller = Controller(
+            store,
+            BUILT_IN,
+            {},
+            name=settings.controller_id,
+            history=settings.history_file,
+            leadership=settings.leadership,
+            metrics=Metrics(),
+        )
+        fleet = OpenFleet(controller, settings)
+        parts.push_async_callback(fleet.stop)
+        clock = Clock(time.time())
+        authenticator = Authenticator(store, fleet.ledger, clock=clock)
+        fleet.put(Seal.load(settings.secrets_key, make=True))
+        ca = Authority.open(settings.ca_dir) if authority else None
+        api_services(fleet=fleet, authenticator=authenticator, authority=ca, limits=limits)
+        await fleet.keep(authenticator)
+        accounts = fleet.put(Accounts(store, fleet.ledger, clock=clock))
+        sessions = fleet.put(Sessions(store, fleet.ledger, clock=clock))
+        fleet.put(await fleet.keep(Logins(accounts, sessions, authenticator)))
+        yield fleet, clock
+
+
+@contextlib.asynccontextmanager
+async def open_service(
+    directory: Path, nodes: int = 3, *, limits: Limits | None = None, authority: bool = False
+) -> AsyncIterator[Service]:
+    """Simulated nodes ``n000``, ``n001`` … under a controller that has no layer."""
+    settings = Settings(state_dir=directory, controller_id="test", store=StoreSettings(url="memory:"))
+    names = [f"n{number:03d}" for number in range(nodes)]
+    async with made_fleet(settings, limits=limits, authority=authority) as (fleet, clock):
+        sim = SimNodes(nodes, names=names, timing=Timing(scale=0))
+        for driver in sim_drivers(sim, time.monotonic).values():
+            fleet.drive(driver)
+        await fleet.start()
+        service = Service(fleet, clock, sim)
+        await fleet.create_nodes(LOCAL_ADMIN, [NodeSpec(name=name) for name in names])
+        yield service
+
+
+class Impatient:
+    """An application whose clients hang up, a moment after an answer has begun that does not end: watches do not."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        body = [await receive()]
+        while body[-1].get("more_body"):
+            body.append(await receive())
+        begun, over = asyncio.Event(), asyncio.Event()
+
+        async def received() -> Message:
+            if body:
+                return body.pop(0)
+            await begun.wait()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(over.wait(), WATCH_FOR)
+            return {"type": "http.disconnect"}
+
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.body":
+                begun.set()
+                if not message.get("more_body"):
+                    over.set()
+            await send(message)
+
+        await self._app(scope, received, sent)
+        if not over.is_set():
+            await send({"type": "http.response.body", "body": b""})

@@ -25,6 +25,7 @@ from strata.hardware.bmc.redfish.client import Credentials, RedfishClient, Redfi
 from strata.hardware.bmc.redfish.endpoint import Target
 from strata.hardware.credentials.rotation import Accepts
 from strata.hardware.credentials.service import BmcCredentialService
+from strata.hardware.discovery import discover, sweep
 from strata.hardware.events.hub import EventHub
 from strata.hardware.layer import Reach, open_hardware
 from strata.hardware.settings import HardwareSettings
@@ -106,6 +107,14 @@ def _near_registries(pull: Callable[..., Awaitable[str]]) -> Callable[..., Await
     return pulled
 
 
+async def _nobody_found(*_: object, **__: object) -> list[str]:
+    return []
+
+
+async def _unsettled(*_: object, **__: object) -> str:
+    return ""
+
+
 async def _no_repository(mirror: Mirror, url: str, branch: str) -> str:
     raise Unavailable("no repository can be reached here", where=url)
 
@@ -118,6 +127,14 @@ def write_networks(directory: Path) -> Path:
     return file
 
 
+async def loopback_hardware(fleet: Fleet, server: str) -> None:
+    """The hardware layer on ``fleet``, with the simulated BMCs at ``server``."""
+    reach = LoopbackReach(fleet, server)
+    await open_hardware(fleet, reach)
+    rotation = fleet.of(BmcCredentialService)._rotation
+    rotation._accepts = {"http": _near(rotation._accepts["http"], reach)}
+
+
 @asynccontextmanager
 async def loopback_layers(fleet: Fleet, server: str) -> AsyncIterator[None]:
     """The hardware, provisioning and power layers and the platform's rooms on ``fleet``, with the simulated BMCs at
@@ -127,12 +144,12 @@ async def loopback_layers(fleet: Fleet, server: str) -> AsyncIterator[None]:
         mock.patch.object(boot, "DhcpService", _NoDhcp),
         mock.patch.object(registry, "pull", _near_registries(registry.pull)),
         mock.patch.object(Mirror, "fetch", _no_repository),
+        mock.patch.object(discover, "scan", _nobody_found),
+        mock.patch.object(discover, "search", _nobody_found),
+        mock.patch.object(sweep, "settle", _unsettled),
     ):
         await open_peers(fleet, front_url(settings), signing_key(settings))
-        reach = LoopbackReach(fleet, server)
-        await open_hardware(fleet, reach)
-        rotation = fleet.of(BmcCredentialService)._rotation
-        rotation._accepts = {"http": _near(rotation._accepts["http"], reach)}
+        await loopback_hardware(fleet, server)
         fleet.edits.kept_by_name += (BOOTS,)
         await open_provisioning(fleet)
         await open_power(fleet)

@@ -1,16 +1,18 @@
-"""A service of fakes with the real nginx in front of it, and clients that come in from outside."""
+"""A running fleet with the real nginx in front of it, and clients that come in from outside."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import ssl
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
-from api_support import Service
+from api_support import Service, open_service
+from real_service import real_service
 
 from strata.api.nginx import Nginx, free_port
 from strata.api.nginx_config import FrontDoor
@@ -44,10 +46,10 @@ def children(pid: int) -> list[str]:
 class Site:
     """A service with its front door, and clients that come in from outside."""
 
-    def __init__(self, directory: Path, *, limits: Limits | None = None, **door: Any) -> None:
+    def __init__(self, directory: Path, service: Service, **door: Any) -> None:
         """``door``: more of ``FrontDoor``."""
         self.directory = directory
-        self.service = Service(authority=directory / "ca", limits=limits)
+        self.service = service
         self.ca: Authority = self.service.services.get(Authority)
         self.ca.renew_server(["localhost", "127.0.0.1"])
         self.api = ApiServer(self.service.services, directory / "admin.sock", directory / "web" / "front.sock")
@@ -75,3 +77,32 @@ class Site:
         return httpx.AsyncClient(
             verify=context, base_url=f"https://127.0.0.1:{self.door.port}", headers=headers, trust_env=False
         )
+
+
+@contextlib.asynccontextmanager
+async def made_site(
+    directory: Path, *, layers: bool = False, limits: Limits | None = None, **door: Any
+) -> AsyncIterator[Site]:
+    """A fleet, with all its layers or with none; its front door is closed yet."""
+    fleet = real_service(directory, limits=limits) if layers else open_service(directory, limits=limits, authority=True)
+    async with fleet as service:
+        yield Site(directory, service, **door)
+
+
+@contextlib.asynccontextmanager
+async def started(site: Site) -> AsyncIterator[Site]:
+    """Its door is open for as long as the block lasts."""
+    await site.api.start()
+    await site.nginx.start()
+    try:
+        yield site
+    finally:
+        await site.nginx.stop()
+        await site.api.stop()
+
+
+@contextlib.asynccontextmanager
+async def opened_site(directory: Path, **more: Any) -> AsyncIterator[Site]:
+    """``made_site`` with its door open."""
+    async with made_site(directory, **more) as site, started(site):
+        yield site

@@ -11,28 +11,20 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-import httpx
 import msgspec
+from api_support import Impatient, Message, Receive, Send, Service, made_fleet
 from loopback_reach import loopback_layers, write_networks
 from route_table import Clock
 
-from strata.api.app import create_app
-from strata.api.front import Door
-from strata.api.services import FrontSecret
+from strata.api.services import Limits
 from strata.api.web_account import web_account
 from strata.core.node import Interface, Node
 from strata.daemon.settings import Settings
-from strata.fleet.access.authority import Authority
-from strata.fleet.access.credentials import Authenticator
-from strata.fleet.access.principal import LOCAL_ADMIN, Role
-from strata.fleet.access.records import TokenRequest
-from strata.fleet.access.sealing import Seal
-from strata.fleet.controller.controller import Controller
-from strata.fleet.metrics import Metrics
+from strata.fleet.access.principal import LOCAL_ADMIN
 from strata.fleet.nodes.records import NodeSpec
 from strata.fleet.selectors.language import parse
 from strata.fleet.settings import LeadershipSettings, StoreSettings
@@ -44,22 +36,16 @@ from strata.hardware.events.records import HardwareEvent
 from strata.hardware.settings import HardwareSettings
 from strata.provisioning.directory import Directory
 from strata.provisioning.settings import ProvisioningSettings, minos_dir
-from strata.store.open import open_store
 from strata.virtual.bmc.server import SIMULATED_ACCOUNT, BmcServer
 from strata.virtual.fleet.driver import sim_drivers
 from strata.virtual.fleet.faults import Timing
 from strata.virtual.fleet.names import simulated_groups, simulated_nodes
 from strata.virtual.fleet.nodes import SimNodes
 from strata.virtual.plant.plant import Plant
-from support.pure_fleet import BUILT_IN
-from support.rooms import OpenFleet, api_services
+from support.rooms import OpenFleet
 from support.signed_builds import a_manifest, digest_of, put_build
 
 _T = TypeVar("_T")
-Message = dict[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 NODES = 20
 RAN = "4711"
@@ -72,22 +58,15 @@ BUILD = digest_of(a_manifest())
 """The build of the minimal OS that is there."""
 CROWDED = ("n00004", "n00010")
 """Nodes that are said to be in one place."""
-WATCH_FOR = 0.02
-"""Seconds until a client hangs up on an answer that has begun and does not end."""
 
 
-class RealService:
+class RealService(Service):
     """Everything that answers a request, and a small fleet that things have been said about."""
 
-    def __init__(self, service: OpenFleet, clock: Clock, bmcs: BmcServer) -> None:
-        self.service = service
-        self.services = service.services
-        self.of = service.of
-        self.hub = service.of(EventHub)
+    def __init__(self, fleet: OpenFleet, clock: Clock, bmcs: BmcServer) -> None:
+        super().__init__(fleet, clock, bmcs.nodes)
+        self.hub = fleet.of(EventHub)
         self.bmcs = bmcs
-        self.store = service.controller.store
-        self.auth = service.of(Authenticator)
-        self.clock = clock
         self.job = ""
         """The id of a job that is over."""
         self.discovery = ""
@@ -104,20 +83,6 @@ class RealService:
     def spare(self) -> list[str]:
         """Addresses of controllers whose machines are no nodes."""
         return [self.bmcs.url(name) for name in self.bmcs.nodes.names[NODES:]]
-
-    def app(self, door: Door = "admin") -> Any:
-        return create_app(self.services, door)
-
-    def client(self, door: Door = "admin", token: str = "") -> httpx.AsyncClient:
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        if door == "front":
-            headers["X-Strata-Front-Secret"] = self.services.get(FrontSecret).value
-        transport = httpx.ASGITransport(app=Impatient(self.app(door)), raise_app_exceptions=False)
-        return httpx.AsyncClient(transport=transport, base_url="http://strata", headers=headers)
-
-    async def token(self, role: Role, scope: Sequence[str] = (), ttl: int = 3600) -> str:
-        request = TokenRequest(role=role, scope=tuple(scope), ttl=ttl)
-        return (await self.auth.mint(LOCAL_ADMIN, request)).token
 
     def learn(self) -> None:
         """Let the boot server know the nodes of now at once."""
@@ -140,7 +105,9 @@ def write_build(minos: Path) -> None:
 
 
 @contextlib.asynccontextmanager
-async def real_service(directory: Path, store_url: str = "memory:") -> AsyncIterator[RealService]:
+async def real_service(
+    directory: Path, store_url: str = "memory:", *, limits: Limits | None = None
+) -> AsyncIterator[RealService]:
     """A running controller with 20 nodes, groups, documents, a job, a hold, a freeze and tokens."""
     settings = Settings(
         state_dir=directory,
@@ -152,35 +119,16 @@ async def real_service(directory: Path, store_url: str = "memory:") -> AsyncIter
     )
     write_build(minos_dir(settings.state_dir))
     async with contextlib.AsyncExitStack() as parts:
-        store = open_store(settings.store_url)
-        parts.push_async_callback(store.close)
         nodes = SimNodes(NODES + SPARE, timing=Timing(scale=0))
         bmcs = BmcServer(nodes, plant=Plant(nodes, on=True), clock=time.monotonic)
         await bmcs.start()
         parts.push_async_callback(bmcs.stop)
-        drivers = sim_drivers(nodes, time.monotonic)
-        metrics = Metrics()
-        controller = Controller(
-            store,
-            BUILT_IN,
-            {},
-            name=settings.controller_id,
-            history=settings.history_file,
-            leadership=settings.leadership,
-            metrics=metrics,
-        )
-        service = OpenFleet(controller, settings)
-        service.web = web_account(settings.listen.account)
-        parts.push_async_callback(service.stop)
-        clock = Clock(time.time())
-        authenticator = Authenticator(store, service.ledger, clock=clock)
-        service.put(Seal.load(settings.secrets_key, make=True))
-        api_services(fleet=service, authenticator=authenticator, authority=Authority.open(settings.ca_dir))
-        await service.keep(authenticator)
-        await parts.enter_async_context(loopback_layers(service, bmcs.address))
-        for driver in drivers.values():  # in place of those of the layers, whose agents are not there
-            service.drive(driver)
-        real = RealService(service, clock, bmcs)
+        fleet, clock = await parts.enter_async_context(made_fleet(settings, limits=limits))
+        fleet.web = web_account(settings.listen.account)
+        await parts.enter_async_context(loopback_layers(fleet, bmcs.address))
+        for driver in sim_drivers(nodes, time.monotonic).values():  # the layers' would need agents
+            fleet.drive(driver)
+        real = RealService(fleet, clock, bmcs)
         await _furnish(real)
         yield real
 
@@ -292,38 +240,6 @@ async def furnish_hardware(real: RealService) -> None:
         consoles.append(node, "serial", [f"{node} login:", "no panic: a test"])
     await asyncio.wait_for(printed.wait(), 60)
     real.dump = (await consoles.keep(real.nodes[0], 1, 2)).rpartition(":")[2]
-
-
-class Impatient:
-    """An application whose clients hang up, a moment after an answer has begun that does not end: watches do not."""
-
-    def __init__(self, app: App) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        body = [await receive()]
-        while body[-1].get("more_body"):
-            body.append(await receive())
-        begun, over = asyncio.Event(), asyncio.Event()
-
-        async def received() -> Message:
-            if body:
-                return body.pop(0)
-            await begun.wait()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(over.wait(), WATCH_FOR)
-            return {"type": "http.disconnect"}
-
-        async def sent(message: Message) -> None:
-            if message["type"] == "http.response.body":
-                begun.set()
-                if not message.get("more_body"):
-                    over.set()
-            await send(message)
-
-        await self._app(scope, received, sent)
-        if not over.is_set():
-            await send({"type": "http.response.body", "body": b""})
 
 
 class Bridge:

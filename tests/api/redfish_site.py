@@ -1,5 +1,5 @@
-"""The Redfish service as clients find it: nginx with TLS before the real API, a real controller with simulated nodes,
-and a hardware layer in memory. Programs are run against it as processes of their own."""
+"""The Redfish service as clients find it: nginx with TLS before the API of a controller with simulated nodes and BMCs.
+Programs are run against it as processes of their own."""
 
 from __future__ import annotations
 
@@ -9,40 +9,17 @@ import os
 import re
 import ssl
 import sys
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import NamedTuple
 
 import httpx
+from machine_support import MachineService, machine_service
+from nginx_site import Site, started
 
-from strata.api.nginx import Nginx, free_port
-from strata.api.nginx_config import FrontDoor
-from strata.api.redfish.resources.push import EventPush
-from strata.api.server import ApiServer
-from strata.api.services import FrontSecret
-from strata.daemon.settings import Settings
-from strata.fleet.access.accounts import Accounts
-from strata.fleet.access.authority import Authority
-from strata.fleet.access.credentials import Authenticator
-from strata.fleet.access.logins import Logins
 from strata.fleet.access.principal import LOCAL_ADMIN
 from strata.fleet.access.records import TokenRequest
-from strata.fleet.access.sealing import Seal
-from strata.fleet.access.sessions import Sessions
-from strata.fleet.controller.controller import Controller
-from strata.fleet.metrics import Metrics
-from strata.fleet.selectors.language import parse
-from strata.fleet.settings import LeadershipSettings, StoreSettings
-from strata.hardware.alerts.service import AlertService
-from strata.store.open import open_store
-from strata.virtual.fleet.driver import sim_drivers
-from strata.virtual.fleet.faults import Timing
-from strata.virtual.fleet.names import simulated_groups, simulated_nodes
-from strata.virtual.fleet.nodes import SimNodes
-from support.fake_machine import Ground, fake_machine, furnish
-from support.pure_fleet import BUILT_IN
-from support.rooms import OpenFleet, api_services
+from strata.virtual.fleet.names import simulated_nodes
 
 SCHEMAS = Path(__file__).resolve().parents[3] / "shared" / "redfish" / "csdl"
 """The schemas of the standard, where this machine has them."""
@@ -76,11 +53,10 @@ class Reach:
 class RedfishSite(Reach):
     """A running service in this process."""
 
-    def __init__(self, reach: Reach, service: OpenFleet, ground: Ground, nodes: list[str]) -> None:
+    def __init__(self, reach: Reach, machine: MachineService) -> None:
         super().__init__(reach.url, reach.user, reach.password, reach.ca, reach.directory)
-        self.service = service
-        self.ground = ground
-        self.nodes = nodes
+        self.machine = machine
+        self.nodes = machine.nodes
 
     def client(self) -> httpx.AsyncClient:
         """An administrator's client."""
@@ -91,7 +67,7 @@ class RedfishSite(Reach):
 
     async def power_of(self, node: str) -> str:
         """What the controller believes of a node's power."""
-        return (await self.service.node(LOCAL_ADMIN, node)).facts["power"].value
+        return (await self.machine.service.node(LOCAL_ADMIN, node)).facts["power"].value
 
     async def until_power(self, node: str, power: str) -> None:
         """Until the engine has brought it about."""
@@ -136,77 +112,11 @@ async def run(
 @contextlib.asynccontextmanager
 async def redfish_site(directory: Path, count: int) -> AsyncIterator[RedfishSite]:
     """Serve ``count`` simulated nodes until the block ends."""
-    settings = Settings(
-        state_dir=directory,
-        controller_id="test",
-        store=StoreSettings(url="memory:"),
-        leadership=LeadershipSettings(shards=2),
-    )
-    async with contextlib.AsyncExitStack() as parts:
-        store = open_store(settings.store_url)
-        parts.push_async_callback(store.close)
-        drivers = sim_drivers(SimNodes(count, timing=Timing(scale=0)), time.monotonic)
-        metrics = Metrics()
-        controller = Controller(
-            store,
-            BUILT_IN,
-            dict(drivers),
-            name=settings.controller_id,
-            history=settings.history_file,
-            leadership=settings.leadership,
-            metrics=metrics,
-        )
-        service = OpenFleet(controller, settings)
-        authenticator = Authenticator(store, service.ledger)
-        authority = Authority.open(settings.ca_dir)
-        authority.renew_server(["localhost", "127.0.0.1"])
-        logins = Logins(Accounts(store, service.ledger), Sessions(store, service.ledger), authenticator)
-        event_push = EventPush(store, service.ledger, Seal([b"k" * 32]))
-        rooms, ground = fake_machine(service)
-        services = api_services(
-            fleet=service,
-            authenticator=authenticator,
-            authority=authority,
-            rooms={**rooms, Logins: logins, EventPush: event_push},
-        )
-        for part in (authenticator, logins, controller):
-            await part.start()
-            parts.push_async_callback(part.stop)
-        await event_push.start(rooms[AlertService])
-        parts.push_async_callback(event_push.stop)
-        nodes = await _describe(service, count)
-        furnish(ground, nodes)
-        api = ApiServer(services, directory / "admin.sock", directory / "front.sock")
-        await api.start()
-        parts.push_async_callback(api.stop)
-        door = FrontDoor(
-            directory=directory / "nginx",
-            host="127.0.0.1",
-            port=free_port("127.0.0.1"),
-            upstream=directory / "front.sock",
-            secret=services.get(FrontSecret).value,
-            certificate=authority.server_paths[0],
-            key=authority.server_paths[1],
-            ca=authority.certificate_path,
-            workers=1,
-            connections=512,
-        )
-        nginx = Nginx(door)
-        await nginx.start()
-        parts.push_async_callback(nginx.stop)
-        parts.push_async_callback(service.operations.close)
-        token = await authenticator.mint(LOCAL_ADMIN, TokenRequest(role="admin", ttl=3600))
-        url, ca = f"https://127.0.0.1:{door.port}", authority.certificate_path
-        yield RedfishSite(Reach(url, token.view.id, token.token, ca, directory), service, ground, nodes)
-
-
-async def _describe(service: OpenFleet, count: int) -> list[str]:
-    nodes = simulated_nodes(count)
-    await service.edits.create_nodes(nodes, "test")
-    await service.settled(await service.controller.store.revision())
-    for group in simulated_groups(nodes):
-        names = [nodes[uid - 1].name for first, last in group.members for uid in range(first, last + 1)]
-        members = parse(",".join(names)).indices(service.registry, strict=False)
-        await service.edits.put_group(group.name, members, "test", description=group.description)
-    await service.settled(await service.controller.store.revision())
-    return [node.name for node in nodes]
+    places = {node.name: node.location for node in simulated_nodes(count)}
+    async with machine_service(directory, places, authority=True) as machine:
+        await machine.furnish()
+        async with started(Site(directory, machine)) as site:
+            token = await machine.auth.mint(LOCAL_ADMIN, TokenRequest(role="admin", ttl=3600))
+            url = f"https://127.0.0.1:{site.door.port}"
+            reach = Reach(url, token.view.id, token.token, site.ca.certificate_path, directory)
+            yield RedfishSite(reach, machine)

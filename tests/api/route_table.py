@@ -1,4 +1,4 @@
-"""Every route with its right, and what the whole table promises: run over a fake and over the real service alike.
+"""Every route with its right, and what the whole table promises: over any service.
 
 The cases come from the application's own routes, so a new route cannot be forgotten.
 """
@@ -38,7 +38,7 @@ class Clock:
 
 
 class Served(Protocol):
-    """A service, fake or real, with its doors and credentials."""
+    """A service with its doors and credentials."""
 
     clock: Clock
     auth: Authenticator

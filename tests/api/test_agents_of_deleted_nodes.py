@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from real_ground import Ids, live, provide
+from provisioned import Ids, live, provide
 from real_service import RealService, describe, real_service
 
 from strata.hardware.consoles.service import ConsoleService

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 
 import pytest
-from api_support import Clock
 from hypothesis import given
 from hypothesis import strategies as st
+from route_table import Clock
 
 from strata.core.errors import BadRequest, NotFound, Unauthenticated
 from strata.fleet.access.credentials import Authenticator

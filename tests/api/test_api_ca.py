@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from api_support import Clock
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
+from route_table import Clock
 
 from strata.core.errors import BadRequest, Corrupt
 from strata.fleet.access.authority import RENEW_SERVER_BEFORE, SERVER_DAYS, Authority

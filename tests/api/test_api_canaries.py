@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 from aiohttp import web
-from real_ground import switch_on
+from provisioned import switch_on
 from real_service import RealService, real_service
 
 from strata.core import logs

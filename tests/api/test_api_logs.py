@@ -7,8 +7,8 @@ import json
 import logging
 from collections.abc import Iterator
 
+import httpx
 import pytest
-from api_support import Service
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -61,12 +61,11 @@ def test_text_keeps_a_line_a_line() -> None:
     assert "\x1b" not in stream.getvalue()
 
 
-async def test_every_record_of_a_request_has_its_id() -> None:
+async def test_every_record_of_a_request_has_its_id(client: httpx.AsyncClient) -> None:
     stream = io.StringIO()
     logs.setup(form="json", level="debug", stream=stream)
-    async with Service().client() as client:
-        await client.get("/v1/nodes/n001", headers={"X-Request-Id": "r-1"})
-        await client.post("/v1/holds", json={"select": "*", "reason": "x"}, headers={"X-Request-Id": "r-2"})
+    await client.get("/v1/nodes/n001", headers={"X-Request-Id": "r-1"})
+    await client.post("/v1/holds", json={"select": "*", "reason": "x"}, headers={"X-Request-Id": "r-2"})
     ours = [line for line in lines(stream) if line["logger"] == "strata.api.front"]
     assert [(line["request_id"], line["message"]) for line in ours] == [
         ("r-1", "GET /v1/nodes/{name}"),
@@ -74,12 +73,11 @@ async def test_every_record_of_a_request_has_its_id() -> None:
     ]
 
 
-async def test_at_the_usual_level_reads_are_logged_only_if_they_were_refused() -> None:
+async def test_at_the_usual_level_reads_are_logged_only_if_they_were_refused(client: httpx.AsyncClient) -> None:
     stream = io.StringIO()
     logs.setup(form="json", level="info", stream=stream)
-    async with Service().client() as client:
-        await client.get("/v1/nodes/n001")
-        await client.get("/v1/nodes/n999")
+    await client.get("/v1/nodes/n001")
+    await client.get("/v1/nodes/n999")
     assert [line["status"] for line in lines(stream) if line["logger"] == "strata.api.front"] == [404]
 
 

@@ -23,8 +23,7 @@ async def exposition(client: httpx.AsyncClient) -> dict[tuple[str, tuple[tuple[s
     return samples((await client.get("/metrics")).text)
 
 
-async def test_requests_are_counted_by_template_and_status() -> None:
-    service = Service()
+async def test_requests_are_counted_by_template_and_status(service: Service) -> None:
     async with service.client() as client:
         for name in ("n000", "n001", "n777"):
             await client.get(f"/v1/nodes/{name}")
@@ -38,8 +37,7 @@ async def test_requests_are_counted_by_template_and_status() -> None:
         assert found["strata_http_requests_total", bad] == 1
 
 
-async def test_paths_that_lead_nowhere_make_no_new_labels() -> None:
-    service = Service()
+async def test_paths_that_lead_nowhere_make_no_new_labels(service: Service) -> None:
     async with service.client() as client:
         for number in range(20):
             await client.get(f"/v1/nowhere/{number}")
@@ -48,9 +46,8 @@ async def test_paths_that_lead_nowhere_make_no_new_labels() -> None:
     assert routes == {"(none)"}
 
 
-async def test_failures_of_ours_are_counted_apart() -> None:
-    service = Service()
-    service.facade.broken = RuntimeError("x")
+async def test_failures_of_ours_are_counted_apart(service: Service) -> None:
+    service.fail_on_nodes(RuntimeError("x"))
     async with service.client() as client:
         await client.get("/v1/nodes/n000")
         await client.get("/v1/nodes/n000/why")
@@ -61,8 +58,7 @@ async def test_failures_of_ours_are_counted_apart() -> None:
     assert errors["/v1/nodes"] == 0
 
 
-async def test_latency_is_a_histogram_with_fine_buckets_and_nothing_stays_in_flight() -> None:
-    service = Service()
+async def test_latency_is_a_histogram_with_fine_buckets_and_nothing_stays_in_flight(service: Service) -> None:
     async with service.client() as client:
         await client.get("/v1/nodes/n000")
         found = await exposition(client)

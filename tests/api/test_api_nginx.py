@@ -19,7 +19,8 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from nginx_site import SOURCES, Site, children, gone, until
+from nginx_site import SOURCES, Site, children, gone, made_site, opened_site, until
+from real_service import furnish_hardware
 
 from strata.api.nginx_config import FrontDoor, config_text
 from strata.api.services import Watchers
@@ -27,21 +28,16 @@ from strata.api.streams import STREAMS
 from strata.core.errors import BadRequest, Unavailable
 from strata.fleet.access.authority import Authority, Issued
 from strata.fleet.access.principal import LOCAL_ADMIN
-from strata.fleet.nodes.records import NodeSpec
+from strata.hardware.events.hub import EventHub
 from strata.hardware.events.inbox import BODY_MOST
-from support.fake_machine import furnish
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 
 @pytest.fixture
 async def site(tmp_path: Path) -> AsyncIterator[Site]:
-    made = Site(tmp_path)
-    await made.api.start()
-    await made.nginx.start()
-    yield made
-    await made.nginx.stop()
-    await made.api.stop()
+    async with opened_site(tmp_path) as made:
+        yield made
 
 
 def self_signed(subject: x509.Name) -> Issued:
@@ -193,40 +189,43 @@ async def test_events_pass_without_being_held_back(site: Site) -> None:
     ):
         chunks = answer.aiter_text()
         assert "retry" in await anext(chunks)
-        await site.service.facade.say("node", name="n1")
+        await site.service.put_node("n1")
         async with asyncio.timeout(60):
             assert "event: node" in await anext(chunks)
 
 
 @pytest.mark.parametrize("path", [path for path in STREAMS if path.startswith("/v1/")])
-async def test_every_stream_passes_and_none_can_be_asked_for_its_head(site: Site, path: str) -> None:
-    site.service.facade._put_node(NodeSpec(name="n000"))
-    furnish(site.service.ground, ["n000"])
-    where = path.format(name="n000")
+async def test_every_stream_passes_and_none_can_be_asked_for_its_head(tmp_path: Path, path: str) -> None:
+    async with opened_site(tmp_path, layers=True) as site:
+        await furnish_hardware(site.service)
+        await _hear(site, path)
+
+
+async def _hear(site: Site, path: str) -> None:
+    where = path.format(name="n00001")
     async with site.client(Authorization=f"Bearer {await site.service.token('operator')}") as client:
         assert (await client.head(where)).status_code == 405
-        async with client.stream(
-            "GET", where, headers={"Last-Event-ID": "100" if path == "/v1/watch" else "0"}
-        ) as answer:
+        async with client.stream("GET", where, headers={"Last-Event-ID": "0"}) as answer:
             assert answer.status_code == 200
             async with asyncio.timeout(60):
                 chunks = answer.aiter_text()
                 heard = await anext(chunks)
-                if path == "/v1/watch":
-                    await site.service.facade.say("node", name="n000")
                 while "data: " not in heard:
                     heard += await anext(chunks)
         await until(lambda: site.service.services.get(Watchers).count == 0)
 
 
-TOKEN = f"{'0c1d' * 12}.0"
-"""The credential of a controller, as the fake knows it."""
-
-
-async def test_a_push_of_a_controller_leaves_no_trace_of_its_token(site: Site) -> None:
-    where = f"/v1/hardware/events/in/{TOKEN}"
-    async with site.client() as client:
-        assert (await client.post(where, content=b"{}")).status_code == 204
+async def test_a_push_of_a_bmc_leaves_no_trace_of_its_token(tmp_path: Path) -> None:
+    async with opened_site(tmp_path, layers=True) as site, site.client() as client:
+        hub = site.service.of(EventHub)
+        await hub.refresh()
+        bmc = site.service.service.registry.node("n00001").bmc
+        known = hub.site_of(bmc)
+        assert known is not None
+        token = hub.destination(known.root)
+        where = f"/v1/hardware/events/in/{token}"
+        push = {"Events": [{"Message": "hot", "Severity": "Critical"}]}
+        assert (await client.post(where, json=push)).status_code == 204
         assert (await client.post(f"{where}1", content=b"{}")).status_code == 403
         assert (await client.post(where, content=b"{")).status_code == 400
         assert (await client.get(where)).status_code == 405
@@ -237,9 +236,9 @@ async def test_a_push_of_a_controller_leaves_no_trace_of_its_token(site: Site) -
         away = await client.post(where, content=b"{}")
         assert (away.status_code, away.headers["content-type"]) == (503, "application/problem+json")
         assert (await client.get("/v1/nodes")).status_code == 503
-    logged = (site.door.directory / "nginx.log").read_text()
+        logged = (site.door.directory / "nginx.log").read_text()
     assert "/v1/nodes" in logged
-    assert TOKEN not in logged
+    assert token not in logged
 
 
 async def test_a_new_server_certificate_is_taken_up_while_running(site: Site) -> None:
@@ -275,13 +274,9 @@ async def test_a_killed_nginx_comes_back_on_the_same_port(site: Site) -> None:
 
 
 async def test_nothing_runs_after_stop(tmp_path: Path) -> None:
-    site = Site(tmp_path)
-    await site.api.start()
-    await site.nginx.start()
-    group = site.nginx.pid
-    assert group is not None
-    await site.nginx.stop()
-    await site.api.stop()
+    async with opened_site(tmp_path) as site:
+        group = site.nginx.pid
+        assert group is not None
     await until(lambda: gone(group))
 
 
@@ -290,13 +285,11 @@ async def test_nginx_ends_when_the_service_is_killed(tmp_path: Path) -> None:
 import asyncio, sys, time
 from pathlib import Path
 sys.path[:0] = sys.argv[2:]
-from nginx_site import Site
+from nginx_site import opened_site
 async def main():
-    site = Site(Path(sys.argv[1]))
-    await site.api.start()
-    await site.nginx.start()
-    print(site.nginx.pid, flush=True)
-    await asyncio.sleep(600)
+    async with opened_site(Path(sys.argv[1])) as site:
+        print(site.nginx.pid, flush=True)
+        await asyncio.sleep(600)
 asyncio.run(main())
 """
     child = await asyncio.create_subprocess_exec(
@@ -314,9 +307,10 @@ asyncio.run(main())
 
 
 async def test_a_taken_port_is_named(tmp_path: Path) -> None:
-    site = Site(tmp_path)
-    taken = await asyncio.start_server(lambda r, w: w.close(), "127.0.0.1", site.door.port)
-    async with taken:
+    async with (
+        made_site(tmp_path) as site,
+        await asyncio.start_server(lambda r, w: w.close(), "127.0.0.1", site.door.port),
+    ):
         await site.api.start()
         with pytest.raises(Unavailable, match=f"127.0.0.1:{site.door.port}"):
             await site.nginx.start()
@@ -336,15 +330,10 @@ import asyncio, os, sys
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 from pathlib import Path
 sys.path[:0] = sys.argv[2:]
-from nginx_site import Site
+from nginx_site import opened_site
 async def main():
-    site = Site(Path(sys.argv[1]))
-    await site.api.start()
-    await site.nginx.start()
-    async with site.client(site.ca.issue("a", "viewer", [], 60)) as client:
+    async with opened_site(Path(sys.argv[1])) as site, site.client(site.ca.issue("a", "viewer", [], 60)) as client:
         print((await client.get("/v1/auth/whoami")).json()["name"])
-    await site.nginx.stop()
-    await site.api.stop()
 asyncio.run(main())
 """
     done = await asyncio.to_thread(

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from real_ground import IMAGE, PROFILE, SET, TAGS, Ids, live, provide
+from provisioned import IMAGE, PROFILE, SET, TAGS, Ids, live, provide
 from real_service import RAN, RealService, furnish_hardware, real_service
 from route_table import ROUTES
 
@@ -97,8 +97,10 @@ async def test_no_get_changes_anything(real: RealService, client: httpx.AsyncCli
         for verb in ("GET", "HEAD"):
             if verb == "GET" or path not in STREAMS:
                 answer = await client.request(verb, where, params=needed.get(path))
-                # No workload manager is connected or described here, no branch followed, nothing rolled out.
-                none = path.startswith(("/v1/workloads/", "/v1/slurm/", "/v1/config/pending", "/v1/rollouts/"))
+                # No workload manager is here, no branch is followed, nothing delivered or rolled out.
+                none = path.startswith(
+                    ("/v1/workloads/", "/v1/slurm/", "/v1/config/pending", "/v1/config/rendered/", "/v1/rollouts/")
+                )
                 assert answer.status_code in ((404,) if none else (200, 410)), (where, answer.text)
     for more in ("?folded=true", "?fields=name", "?sort=-state", "?select=label:none", "?limit=3"):
         assert (await client.get(f"/v1/nodes{more}")).status_code == 200

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from real_ground import Ids, live, provide
+from provisioned import Ids, live, provide
 from real_service import RealService, real_service
 from route_table import (
     BAD_CREDENTIALS,

@@ -1,4 +1,4 @@
-"""The API over the real service, not a fake: Schemathesis asks everything that its document allows, and more.
+"""The API over the real service: Schemathesis asks everything that its document allows, and more.
 
 ``STRATA_EXAMPLES`` makes it ask more often than is usual.
 """
@@ -11,10 +11,10 @@ from unittest import mock
 
 import pytest
 import schemathesis
-from real_ground import IMAGE, MAC, PROFILE, SET, TAGS, Ids, live, provide
+from known_values import fill_in
+from provisioned import IMAGE, MAC, PROFILE, SET, TAGS, Ids, live, provide
 from real_service import BUILD, Bridge, RealService, describe, furnish_hardware
 from schema_checks import ask_and_check, examples, schema_of
-from schema_ground import ground
 
 from strata.api.http import seal
 from strata.core import logs
@@ -22,8 +22,7 @@ from strata.provisioning.exec import service as service_exec
 from strata.provisioning.images import uploads
 
 BRIDGE = Bridge()
-# A discovery looks wherever it is told, beyond this machine: the fake answers for it (``test_api_schema``).
-SCHEMA = schema_of(BRIDGE).exclude(path="/v1/hardware/discover", method="POST")
+SCHEMA = schema_of(BRIDGE)
 
 NAMES = ["n00001", "n00002", "n00009", "n00016", "n00020", "n1", "N00001"]
 GROUPS = ["compute", "gpu", "login", "service", "new"]
@@ -178,5 +177,5 @@ def all_there(real: RealService) -> None:
 @SCHEMA.parametrize()
 @examples(int(os.environ.get("STRATA_EXAMPLES", "80")))
 def test_no_request_gets_a_server_error_or_an_undocumented_answer(case: schemathesis.Case) -> None:
-    ground(case, PATH, OTHER, HEADERS)
+    fill_in(case, PATH, OTHER, HEADERS)
     ask_and_check(case)

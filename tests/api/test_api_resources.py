@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import httpx
-import msgspec
 import pytest
-from api_support import Service
+from api_support import Service, open_service
 from hypothesis import given
 from hypothesis import strategies as st
 
 from strata.api.http import is_fresh, seal, unseal
-from strata.core.errors import BadRequest
+from strata.core.errors import BadRequest, Unavailable
+from strata.fleet.access.authority import Authority
+from strata.fleet.access.principal import LOCAL_ADMIN
+from strata.fleet.nodes.service import NodeService
 
 
 @pytest.fixture
-def service() -> Service:
-    return Service(nodes=5)
-
-
-@pytest.fixture
-async def client(service: Service) -> AsyncIterator[httpx.AsyncClient]:
-    async with service.client() as client:
-        yield client
+async def service(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Service]:
+    async with open_service(tmp_path_factory.mktemp("state"), nodes=5) as service:
+        yield service
 
 
 async def test_pages_put_together_are_the_whole(client: httpx.AsyncClient) -> None:
@@ -40,7 +40,7 @@ async def test_pages_put_together_are_the_whole(client: httpx.AsyncClient) -> No
 
 async def test_only_the_fields_asked_for_are_shown(client: httpx.AsyncClient) -> None:
     page = (await client.get("/v1/nodes?fields=name,state&limit=1")).json()
-    assert page["items"] == [{"name": "n000", "state": "unknown"}]
+    assert page["items"] == [{"name": "n000", "state": "unmanaged"}]
     wrong = await client.get("/v1/nodes?fields=name,sate")
     assert wrong.status_code == 400
     assert "sate" in wrong.json()["where"]
@@ -71,20 +71,21 @@ async def test_what_the_client_has_already_is_not_sent_again_until_it_changes(
 
 
 @pytest.mark.parametrize(
-    ("path", "body"),
+    ("path", "body", "change"),
     [
-        ("/v1/nodes/x1", {"name": "x1"}),
-        ("/v1/groups/x1", {"members": "n001"}),
-        ("/v1/documents/x1", {"name": "x1", "select": "*", "set": {"power": "on"}}),
+        ("/v1/nodes/x1", {"name": "x1"}, "role"),
+        ("/v1/groups/x1", {"members": "n001"}, "description"),
+        ("/v1/documents/x1", {"name": "x1", "select": "*", "set": {"power": "on"}}, "select"),
     ],
 )
 async def test_a_write_that_names_a_revision_happens_at_that_revision_or_not_at_all(
-    client: httpx.AsyncClient, path: str, body: dict[str, object]
+    client: httpx.AsyncClient, path: str, body: dict[str, object], change: str
 ) -> None:
+    other = body | {change: "n002"}
     missing = await client.put(path, json=body, headers={"If-Match": "*"})
     made = await client.put(path, json=body, headers={"If-None-Match": "*"})
     twice = await client.put(path, json=body, headers={"If-None-Match": "*"})
-    right = await client.put(path, json=body, headers={"If-Match": made.headers["etag"]})
+    right = await client.put(path, json=other, headers={"If-Match": made.headers["etag"]})
     late = await client.put(path, json=body, headers={"If-Match": made.headers["etag"]})
     either = await client.put(path, json=body, headers={"If-Match": f'"1", {right.headers["etag"]}'})
     stale = await client.delete(path, headers={"If-Match": right.headers["etag"]})
@@ -114,7 +115,7 @@ async def test_many_nodes_are_created_with_a_result_for_each(client: httpx.Async
 async def test_a_patch_changes_what_it_names_and_a_null_label_goes(client: httpx.AsyncClient) -> None:
     await client.patch("/v1/nodes/n001", json={"labels": {"rack": "r1", "row": "7"}, "nid": 5})
     view = (await client.patch("/v1/nodes/n001", json={"labels": {"row": None}, "role": "login"})).json()
-    assert (view["labels"], view["nid"], view["role"], view["uid"]) == ({"rack": "r1"}, 5, "login", 1)
+    assert (view["labels"], view["nid"], view["role"], view["uid"]) == ({"rack": "r1"}, 5, "login", 2)
 
 
 async def test_the_network_ports_of_a_node_are_given_shown_and_replaced(client: httpx.AsyncClient) -> None:
@@ -131,7 +132,8 @@ async def test_the_network_ports_of_a_node_are_given_shown_and_replaced(client: 
 
 
 async def test_a_patch_races_with_another_and_neither_is_lost(service: Service, client: httpx.AsyncClient) -> None:
-    real = service.facade.node
+    nodes = service.of(NodeService)
+    real = nodes.node
     raced = False
 
     async def node(*arguments: object) -> object:
@@ -142,7 +144,7 @@ async def test_a_patch_races_with_another_and_neither_is_lost(service: Service, 
             await client.patch("/v1/nodes/n001", json={"role": "login"})
         return view
 
-    service.facade.node = node  # type: ignore[method-assign,assignment]
+    nodes.node = node  # type: ignore[method-assign,assignment]
     view = (await client.patch("/v1/nodes/n001", json={"nid": 9})).json()
     assert (view["role"], view["nid"]) == ("login", 9)
 
@@ -152,17 +154,30 @@ async def test_nodes_are_not_renamed(client: httpx.AsyncClient) -> None:
     assert answer.status_code == 400
 
 
-async def test_desires_are_set_at_once_or_as_a_job_that_can_be_cancelled(client: httpx.AsyncClient) -> None:
+async def test_desires_are_set_at_once_or_as_an_operation_that_can_be_cancelled(
+    service: Service, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = await client.post("/v1/desires", json={"select": "n001,n002", "set": {"power": ["on", "off"]}})
     assert (now.status_code, now.json()["changed"]) == (200, 2)
+    edits, held = service.service.edits, asyncio.Event()
+    real = edits.set_desires
+
+    async def slowly(*arguments: Any) -> Any:
+        await held.wait()
+        return await real(*arguments)
+
+    monkeypatch.setattr(edits, "set_desires", slowly)
     later = await client.post(
         "/v1/desires", json={"select": "*", "set": {"power": "on"}}, headers={"Prefer": "wait=1, respond-async"}
     )
     assert later.status_code == 202
-    assert (await client.get(later.headers["location"])).json()["state"] == "running"
+    assert (await client.get(later.headers["location"])).json()["state"] in ("pending", "running")
     cancelled = await client.post(later.headers["location"] + "/cancel")
+    held.set()
+    await service.service.operations.wait(later.json()["id"])
     again = await client.post(later.headers["location"] + "/cancel")
-    assert (cancelled.json()["state"], again.status_code) == ("cancelled", 409)
+    assert (cancelled.status_code, again.status_code) == (200, 409)
+    assert (await client.get(later.headers["location"])).json()["state"] == "cancelled"
 
 
 @pytest.mark.parametrize(
@@ -185,10 +200,10 @@ async def test_desires_are_set_at_once_or_as_a_job_that_can_be_cancelled(client:
 async def test_a_bad_desire_is_refused_and_changes_nothing(
     service: Service, client: httpx.AsyncClient, body: dict[str, object]
 ) -> None:
-    before = service.facade.revision
+    before = await service.service.audit_latest(LOCAL_ADMIN, 1)
     answer = await client.post("/v1/desires", json=body)
     assert answer.status_code == 400
-    assert service.facade.revision == before
+    assert await service.service.audit_latest(LOCAL_ADMIN, 1) == before
 
 
 async def test_a_plan_takes_desires_from_the_query(client: httpx.AsyncClient) -> None:
@@ -205,6 +220,8 @@ async def test_brakes_go_on_and_off(client: httpx.AsyncClient) -> None:
     assert [h["node"] for h in page["items"] + rest["items"]] == [f"n{i:03d}" for i in range(5)]
     assert (await client.delete("/v1/holds")).status_code == 400
     assert (await client.delete("/v1/holds?select=n001")).json()["changed"] == 1
+    assert (await client.post("/v1/freezes", json={"scope": "group:g", "reason": "x"})).status_code == 404
+    await client.put("/v1/groups/g", json={"members": "n002"})
     assert (await client.post("/v1/freezes", json={"scope": "group:g", "reason": "x"})).status_code == 201
     assert (await client.delete("/v1/freezes/group:g")).status_code == 204
     assert (await client.delete("/v1/freezes/group:g")).status_code == 404
@@ -212,36 +229,43 @@ async def test_brakes_go_on_and_off(client: httpx.AsyncClient) -> None:
 
 
 async def test_only_nodes_that_failed_get_another_chance(service: Service, client: httpx.AsyncClient) -> None:
-    nodes = service.facade.nodes
-    nodes["n002"] = msgspec.structs.replace(nodes["n002"], state="faulted")
+    service.service.controller.engine.progress.fault[service.service.registry.index_of("n002")] = True
     retried = await client.post("/v1/retries", json={"select": "*"})
     assert (retried.status_code, retried.json()["nodeset"]) == (200, "n002")
     assert (await client.post("/v1/retries", json={"select": "n001"})).json()["changed"] == 0
     assert (await client.post("/v1/retries", json={})).status_code == 400
 
 
-async def test_credentials_are_minted_listed_and_revoked(tmp_path: object) -> None:
-    service = Service(authority=tmp_path)  # type: ignore[arg-type]
-    async with service.client() as client:
-        made = (await client.post("/v1/auth/tokens", json={"role": "viewer", "note": "ci"})).json()
-        listed = await client.get("/v1/auth/tokens")
-        certificate = (await client.post("/v1/auth/certificates", json={"role": "viewer", "name": "eve"})).json()
-        revoked = await client.delete(f"/v1/auth/certificates/{certificate['serial']}")
-        (shown,) = (await client.get("/v1/auth/certificates")).json()["items"]
-        gone = await client.delete(f"/v1/auth/tokens/{made['view']['id']}")
+async def test_credentials_are_minted_listed_and_revoked(
+    service: Service, client: httpx.AsyncClient, tmp_path: Path
+) -> None:
+    service.services.put(Authority.open(tmp_path))
+    made = (await client.post("/v1/auth/tokens", json={"role": "viewer", "note": "ci"})).json()
+    listed = await client.get("/v1/auth/tokens")
+    certificate = (await client.post("/v1/auth/certificates", json={"role": "viewer", "name": "eve"})).json()
+    revoked = await client.delete(f"/v1/auth/certificates/{certificate['serial']}")
+    (shown,) = (await client.get("/v1/auth/certificates")).json()["items"]
+    gone = await client.delete(f"/v1/auth/tokens/{made['view']['id']}")
     assert [t["note"] for t in listed.json()["items"]] == ["ci"]
-    assert made["token"].split("_")[2] not in listed.text
+    assert made["token"].split("_", 2)[2] not in listed.text
     assert (revoked.status_code, gone.status_code, shown["revoked"]) == (204, 204, True)
     assert certificate["key"].startswith("-----BEGIN PRIVATE KEY")
     async with service.client("front", made["token"]) as client:
         assert (await client.get("/v1/auth/whoami")).status_code == 401
 
 
-async def test_readiness_says_what_is_missing(service: Service, client: httpx.AsyncClient) -> None:
+async def test_readiness_says_what_is_missing(
+    service: Service, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert (await client.get("/v1/ready")).status_code == 200
-    service.facade.reason = "still loading nodes"
+
+    async def full(ttl: float) -> int:
+        raise Unavailable("the disk is full")
+
+    monkeypatch.setattr(service.store, "grant", full)
+    await service.service.writable.look()
     answer = await client.get("/v1/ready")
-    assert (answer.status_code, answer.json()["detail"]) == (503, "still loading nodes")
+    assert (answer.status_code, answer.json()["detail"]) == (503, "the store takes no writes: the disk is full")
     assert (await client.get("/v1/health")).status_code == 200
 
 

@@ -1,22 +1,15 @@
-"""Every route × every role × every kind of bad credential: denied unless the one table says otherwise."""
+"""The table of rights, and who is let in by which door. ``test_api_real_rights`` holds every route to the table."""
 
 from __future__ import annotations
 
+import httpx
 import pytest
 from api_support import Service
 from litestar import Litestar, get
-from route_table import (
-    BAD_CREDENTIALS,
-    PROTECTED,
-    PUBLIC,
-    UNVERIFIED,
-    check_closed_to_bad_token,
-    check_closed_to_unverified,
-    check_role,
-)
+from route_table import PROTECTED, PUBLIC
 
 from strata.api.rights import needs, require_rights
-from strata.fleet.access.principal import KINDS, RIGHTS, ROLES, VERBS, Principal, Right, Role
+from strata.fleet.access.principal import KINDS, LOCAL_ADMIN, RIGHTS, ROLES, VERBS, Principal, Right
 
 
 def test_only_health_readiness_and_what_controllers_reach_by_a_secret_path_are_public() -> None:
@@ -25,24 +18,9 @@ def test_only_health_readiness_and_what_controllers_reach_by_a_secret_path_are_p
     assert {("GET", "/v1/health"), ("GET", "/v1/ready"), inbox, media} == PUBLIC
 
 
-@pytest.mark.parametrize("credential", BAD_CREDENTIALS)
-async def test_without_a_good_credential_every_route_is_closed(credential: str) -> None:
-    await check_closed_to_bad_token(Service(), credential)
-
-
-@pytest.mark.parametrize("verify", UNVERIFIED)
-async def test_a_certificate_that_nginx_did_not_verify_opens_nothing(verify: str) -> None:
-    await check_closed_to_unverified(Service(), verify)
-
-
-@pytest.mark.parametrize("scoped", [False, True], ids=["whole fleet", "scoped"])
-@pytest.mark.parametrize("role", ROLES)
-async def test_a_role_may_do_just_what_the_table_says(role: Role, scoped: bool) -> None:
-    await check_role(Service(), role, scoped)
-
-
-async def test_the_admin_socket_is_the_local_administrator_unless_a_token_says_otherwise() -> None:
-    service = Service()
+async def test_the_admin_socket_is_the_local_administrator_unless_a_token_says_otherwise(
+    service: Service,
+) -> None:
     async with service.client("admin") as client:
         assert (await client.get("/v1/auth/whoami")).json()["name"] == "local-admin"
     async with service.client("admin", await service.token("viewer")) as client:
@@ -51,27 +29,26 @@ async def test_the_admin_socket_is_the_local_administrator_unless_a_token_says_o
         assert (await client.get("/v1/auth/whoami")).status_code == 401
 
 
-async def test_certificate_headers_mean_nothing_on_the_admin_socket() -> None:
+async def test_certificate_headers_mean_nothing_on_the_admin_socket(client: httpx.AsyncClient) -> None:
     headers = {
         "X-Strata-Client-Verify": "SUCCESS",
         "X-Strata-Client-Serial": "0A",
         "X-Strata-Client-DN": "OU=role:viewer,CN=eve,O=Strata",
     }
-    async with Service().client("admin") as client:
-        assert (await client.get("/v1/auth/whoami", headers=headers)).json()["name"] == "local-admin"
+    assert (await client.get("/v1/auth/whoami", headers=headers)).json()["name"] == "local-admin"
 
 
-async def test_a_denial_is_given_before_the_body_is_read() -> None:
-    service = Service()
+async def test_a_denial_is_given_before_the_body_is_read(service: Service) -> None:
     async with service.client("front", await service.token("viewer")) as client:
         answer = await client.post("/v1/nodes", content=b"{broken", headers={"Content-Type": "application/json"})
     assert answer.status_code == 403
     assert "create node" in answer.json()["detail"]
 
 
-async def test_a_scoped_reader_sees_only_its_groups_and_a_scoped_writer_reaches_no_further() -> None:
-    service = Service(nodes=3)
-    service.facade.groups_["g1"] = ({"n001"}, "", 1)
+async def test_a_scoped_reader_sees_only_its_groups_and_a_scoped_writer_reaches_no_further(
+    service: Service,
+) -> None:
+    await service.put_group("g1", "n001")
     async with service.client("front", await service.token("operator", ["g1"])) as client:
         assert [n["name"] for n in (await client.get("/v1/nodes")).json()["items"]] == ["n001"]
         assert (await client.get("/v1/nodes/n000")).status_code == 404
@@ -81,7 +58,7 @@ async def test_a_scoped_reader_sees_only_its_groups_and_a_scoped_writer_reaches_
         assert (await client.post("/v1/retries", json={"select": "*"})).status_code == 403
         assert (await client.post("/v1/retries", json={"select": "@g1"})).status_code == 200
     assert (wide.status_code, near.status_code) == (403, 200)
-    assert list(service.facade.holds_) == ["n001"]
+    assert [hold.node for hold in (await service.service.holds(LOCAL_ADMIN, 10, "")).items] == ["n001"]
 
 
 def test_a_route_without_a_declared_right_stops_the_start() -> None:

@@ -16,13 +16,8 @@ from api_support import Service
 
 from strata.api import server
 from strata.api.server import ApiServer, bind_private, peer_uid
-from strata.api.services import FrontSecret
+from strata.api.services import FrontSecret, Watchers
 from strata.core.errors import Unavailable
-
-
-@pytest.fixture
-def service() -> Service:
-    return Service()
 
 
 @pytest.fixture
@@ -117,4 +112,4 @@ async def test_stopping_ends_watchers_and_removes_the_sockets(service: Service, 
             await api.stop()
         assert [chunk async for chunk in chunks] in ([], [""])
     assert list(tmp_path.iterdir()) == []
-    assert service.facade.watchers == 0
+    assert service.services.get(Watchers).count == 0

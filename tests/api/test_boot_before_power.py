@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from real_ground import seen, switch_on
+from provisioned import seen, switch_on
 from real_service import RealService, real_service
 
 from strata.core.driver import Batch

@@ -31,9 +31,9 @@ async def real(tmp_path: Path) -> AsyncIterator[RealService]:
         yield found
 
 
-def still(real: RealService) -> None:
+def still(service: Service) -> None:
     """Time stands."""
-    clock = real.service.controller.clock
+    clock = service.service.controller.clock
     now, wall = clock.now(), clock.wall()
     clock.now, clock.wall = (lambda: now), (lambda: wall)
 
@@ -90,10 +90,10 @@ async def test_a_page_leaves_out_nodes_that_went_while_it_was_made(
 
 
 @pytest.fixture
-async def running(tmp_path: Path) -> AsyncIterator[Service]:
-    service = Service()
+async def running(service: Service, tmp_path: Path) -> AsyncIterator[Service]:
     api = ApiServer(service.services, tmp_path / "admin.sock", tmp_path / "front.sock")
     await api.start()
+    still(service)
     yield service
     await api.stop()
 

@@ -12,11 +12,11 @@ import ssl
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from nginx_site import Site, children, until
+from nginx_site import Site, children, made_site, opened_site, until
 from route_table import PROTECTED, concrete
 
 from strata.api import web_account as account_module
@@ -25,6 +25,7 @@ from strata.api.raw_body import Bodies
 from strata.api.services import Limits, Watchers
 from strata.api.web_account import ACCOUNT, web_account
 from strata.core.errors import BadRequest, Unavailable
+from strata.fleet.access.principal import LOCAL_ADMIN
 from strata.fleet.nodes.records import NodeSpec
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
@@ -68,17 +69,6 @@ async def says(socket: Path, uid: int, headers: dict[str, str]) -> str:
     return done.stdout.strip()
 
 
-@contextlib.asynccontextmanager
-async def opened(site: Site) -> AsyncIterator[Site]:
-    await site.api.start()
-    await site.nginx.start()
-    try:
-        yield site
-    finally:
-        await site.nginx.stop()
-        await site.api.stop()
-
-
 @pytest.fixture
 def public() -> Iterator[Path]:
     """A state directory that everybody may walk into."""
@@ -93,7 +83,7 @@ async def test_workers_have_an_account_of_their_own_however_the_state_directory_
     tmp_path: Path, mode: int
 ) -> None:
     tmp_path.chmod(mode)
-    async with opened(Site(tmp_path)) as site:
+    async with opened_site(tmp_path) as site:
         async with site.client(site.ca.issue("a", "viewer", [], 60)) as client:
             assert (await client.get("/v1/auth/whoami")).json()["name"] == "a"
         assert site.nginx.pid is not None
@@ -114,7 +104,7 @@ async def test_workers_have_an_account_of_their_own_however_the_state_directory_
 @as_root
 @pytest.mark.parametrize("name", ["www-data", "nobody"])
 async def test_another_account_does_not_get_to_the_socket_behind_nginx(public: Path, name: str) -> None:
-    async with opened(Site(public)) as site:
+    async with opened_site(public) as site:
         socket, uid = site.door.upstream, pwd.getpwnam(name).pw_uid
         assert await says(socket, uid, FORGED) == "PermissionError"
         socket.parent.chmod(0o755)
@@ -125,7 +115,7 @@ async def test_another_account_does_not_get_to_the_socket_behind_nginx(public: P
 
 @as_root
 async def test_whoever_speaks_at_the_socket_without_the_secret_is_nobody(public: Path) -> None:
-    async with opened(Site(public)) as site:
+    async with opened_site(public) as site:
         for uid in (0, pwd.getpwnam(ACCOUNT).pw_uid):
             for wrong in ({}, {"X-Strata-Front-Secret": ""}, {"X-Strata-Front-Secret": site.door.secret[:-1]}):
                 assert await says(site.door.upstream, uid, FORGED | wrong) == "403"
@@ -133,7 +123,7 @@ async def test_whoever_speaks_at_the_socket_without_the_secret_is_nobody(public:
 
 
 async def test_the_secret_of_a_client_is_not_passed_on(tmp_path: Path) -> None:
-    async with opened(Site(tmp_path)) as site, site.client() as client:
+    async with opened_site(tmp_path) as site, site.client() as client:
         for name in ("X-Strata-Front-Secret", "x-strata-front-secret", "X_Strata_Front_Secret"):
             answer = await client.get("/v1/auth/whoami", headers={**FORGED, name: "0" * 64})
             assert answer.status_code == 401, "nginx said its own, and that no certificate was shown"
@@ -142,9 +132,9 @@ async def test_the_secret_of_a_client_is_not_passed_on(tmp_path: Path) -> None:
 async def test_the_secret_is_another_one_at_each_start_and_shows_nowhere(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
-    one, other = Site(tmp_path / "a"), Site(tmp_path / "b")
-    assert one.door.secret != other.door.secret
-    assert one.door.secret not in repr(one.door) + repr(one.service.services)
+    async with made_site(tmp_path / "a") as one, made_site(tmp_path / "b") as other:
+        assert one.door.secret != other.door.secret
+        assert one.door.secret not in repr(one.door) + repr(one.service.services)
 
 
 @as_root
@@ -249,7 +239,7 @@ PIECE = b" " * 2**20
 async def test_a_body_of_a_stranger_is_refused_before_it_has_come_and_leaves_nothing_on_the_disk(
     tmp_path: Path,
 ) -> None:
-    async with opened(Site(tmp_path)) as site:
+    async with opened_site(tmp_path) as site:
         for path in ("/v1/apply", "/v1/image-uploads/" + "0" * 32 + "?offset=0", "/capmc/set_power_cap", "/peer/v1/x"):
             async with Sender(site) as sender:
                 await sender.begin(path, 60 * 2**20, "PUT" if "uploads" in path else "POST")
@@ -267,7 +257,7 @@ async def test_a_body_that_stops_coming_is_given_up_and_was_never_on_the_disk(
 ) -> None:
     """Of somebody who may send it: the service has begun to read."""
     caplog.set_level("INFO")
-    async with opened(Site(tmp_path, body_pause=0.5)) as site, Sender(site) as sender:
+    async with opened_site(tmp_path, body_pause=0.5) as site, Sender(site) as sender:
         token = await site.service.token("admin")
         await sender.begin("/v1/apply", 60 * 2**20, Authorization=f"Bearer {token}")
         for _ in range(8):
@@ -284,7 +274,7 @@ async def test_a_body_that_stops_coming_is_given_up_and_was_never_on_the_disk(
 @pytest.mark.parametrize("path", ["/v1/apply", "/agent/v1/hello", "/redfish/v1/Systems", "/capmc/set_power_cap"])
 async def test_a_body_that_drips_ends_all_the_same(tmp_path: Path, path: str) -> None:
     limits = Limits(body_time=0.5, body_rate=2**20)
-    async with opened(Site(tmp_path, limits=limits, body_pause=60)) as site, Sender(site) as sender:
+    async with opened_site(tmp_path, layers=True, limits=limits, body_pause=60) as site, Sender(site) as sender:
         token = await site.service.token("admin")
         await sender.begin(path, 60_000, Authorization=f"Bearer {token}")
         ended = asyncio.ensure_future(sender.status())
@@ -298,7 +288,7 @@ async def test_a_body_that_drips_ends_all_the_same(tmp_path: Path, path: str) ->
 
 
 async def test_large_bodies_have_a_bound_together_and_small_ones_come_through_all_the_same(tmp_path: Path) -> None:
-    async with opened(Site(tmp_path, limits=Limits(bodies=4 * 2**20))) as site:
+    async with opened_site(tmp_path, limits=Limits(bodies=4 * 2**20)) as site:
         bodies, token = site.service.services.get(Bodies), await site.service.token("admin")
         async with Sender(site) as first, Sender(site) as second:
             for sender in (first, second):
@@ -319,7 +309,7 @@ async def test_large_bodies_have_a_bound_together_and_small_ones_come_through_al
 
 
 async def test_bodies_that_belong_there_come_through_whole_and_large(tmp_path: Path) -> None:
-    async with opened(Site(tmp_path)) as site:
+    async with opened_site(tmp_path, layers=True) as site:
         token = await site.service.token("admin")
         async with site.client(Authorization=f"Bearer {token}") as client:
             ident = (await client.post("/v1/image-uploads")).json()["id"]
@@ -345,9 +335,9 @@ async def test_bodies_that_belong_there_come_through_whole_and_large(tmp_path: P
 
 
 async def test_a_large_answer_that_is_taken_slowly_is_not_put_on_the_disk(tmp_path: Path) -> None:
-    async with opened(Site(tmp_path)) as site, Sender(site) as sender:
-        for number in range(10_000):
-            site.service.facade._put_node(NodeSpec(name=f"n{number:05}", labels={"a": "x" * 200}))
+    async with opened_site(tmp_path) as site, Sender(site) as sender:
+        many = [NodeSpec(name=f"n{number:05}", labels={"a": "x" * 60}) for number in range(10_000)]
+        await site.service.service.create_nodes(LOCAL_ADMIN, many)
         token = await site.service.token("viewer")
         await sender.begin("/v1/nodes?limit=10000", 0, "GET", Authorization=f"Bearer {token}", Connection="close")
         size = 0
@@ -359,62 +349,60 @@ async def test_a_large_answer_that_is_taken_slowly_is_not_put_on_the_disk(tmp_pa
 
 
 async def test_a_push_with_a_token_that_was_given_to_nobody_is_not_read(tmp_path: Path) -> None:
-    async with opened(Site(tmp_path)) as site, Sender(site) as sender:
+    async with opened_site(tmp_path, layers=True) as site, Sender(site) as sender:
         await sender.begin(f"/v1/hardware/events/in/{'0' * 48}.1", 50_000)
         assert await sender.status() == 403
 
 
 async def test_nobodys_body_is_read_on_any_route_before_the_right_is_looked_at(tmp_path: Path) -> None:
-    site = Site(tmp_path)
-    await site.service.auth.start()
-    token = await site.service.token("node")
+    async with made_site(tmp_path, layers=True) as site:
+        token = await site.service.token("node")
 
-    async def never() -> dict[str, object]:
-        raise AssertionError("the body was read")
+        async def never() -> dict[str, object]:
+            raise AssertionError("the body was read")
 
-    for door, authorization, expected in (("front", b"", 401), ("admin", f"Bearer {token}".encode(), 403)):
-        app = site.service.app(door)  # type: ignore[arg-type]
-        others = [("POST", "/capmc/set_power_cap", None), ("POST", "/redfish/v1/Systems/n000", None)]
-        for method, path, right in [*PROTECTED, *others]:
-            if right is not None and right.kind == "self":
-                continue
-            statuses: list[int] = []
+        for door, authorization, expected in (("front", b"", 401), ("admin", f"Bearer {token}".encode(), 403)):
+            app = site.service.app(door)  # type: ignore[arg-type]
+            others = [("POST", "/capmc/set_power_cap", None), ("POST", "/redfish/v1/Systems/n000", None)]
+            for method, path, right in [*PROTECTED, *others]:
+                if right is not None and right.kind == "self":
+                    continue
+                statuses: list[int] = []
 
-            async def sent(message: dict[str, object], statuses: list[int] = statuses) -> None:
-                if message["type"] == "http.response.start":
-                    statuses.append(int(str(message["status"])))
+                async def sent(message: dict[str, object], statuses: list[int] = statuses) -> None:
+                    if message["type"] == "http.response.start":
+                        statuses.append(int(str(message["status"])))
 
-            headers = [
-                (b"x-strata-front-secret", site.door.secret.encode()),
-                (b"content-type", b"application/json"),
-                (b"content-length", b"1000000"),
-            ]
-            if authorization:
-                headers.append((b"authorization", authorization))
-            where = concrete(path)
-            scope = {
-                "type": "http",
-                "method": method,
-                "path": where,
-                "raw_path": where.encode(),
-                "query_string": b"",
-                "headers": headers,
-                "client": None,
-                "server": ("x", 80),
-                "scheme": "http",
-                "http_version": "1.1",
-                "asgi": {"version": "3.0"},
-            }
-            await app(scope, never, sent)
-            assert statuses[0] in (expected, 405), (door, method, path, statuses)
-    await site.service.auth.stop()
+                headers = [
+                    (b"x-strata-front-secret", site.door.secret.encode()),
+                    (b"content-type", b"application/json"),
+                    (b"content-length", b"1000000"),
+                ]
+                if authorization:
+                    headers.append((b"authorization", authorization))
+                where = concrete(path)
+                scope = {
+                    "type": "http",
+                    "method": method,
+                    "path": where,
+                    "raw_path": where.encode(),
+                    "query_string": b"",
+                    "headers": headers,
+                    "client": None,
+                    "server": ("x", 80),
+                    "scheme": "http",
+                    "http_version": "1.1",
+                    "asgi": {"version": "3.0"},
+                }
+                await app(scope, never, sent)
+                assert statuses[0] in (expected, 405), (door, method, path, statuses)
 
 
 # connections
 
 
 async def test_strangers_of_one_address_leave_room_and_nodes_are_not_counted(tmp_path: Path) -> None:
-    async with opened(Site(tmp_path, per_address=2)) as site:
+    async with opened_site(tmp_path, per_address=2) as site:
         token = await site.service.token("viewer")
         async with contextlib.AsyncExitStack() as held:
             for _ in range(2):
@@ -440,9 +428,9 @@ async def test_strangers_of_one_address_leave_room_and_nodes_are_not_counted(tmp
 
 
 async def test_what_nginx_was_handed_is_let_go_when_it_ends(tmp_path: Path) -> None:
-    site = Site(tmp_path)
-    before = len(list(Path("/proc/self/fd").iterdir()))
-    nginx = Nginx(site.door)
-    await nginx.start()
-    await nginx.stop()
-    assert len(list(Path("/proc/self/fd").iterdir())) <= before
+    async with made_site(tmp_path) as site:
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        nginx = Nginx(site.door)
+        await nginx.start()
+        await nginx.stop()
+        assert len(list(Path("/proc/self/fd").iterdir())) <= before

@@ -15,6 +15,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from real_service import real_service
 
 from strata.api.rights import CONTROLLER
 from strata.api.services import SERVICES
@@ -61,20 +62,20 @@ class Site:
 
 
 @pytest.fixture
-async def site(tmp_path: Path) -> AsyncIterator[Site]:
-    service, door = Service(), PeerDoor("alpha")
-    service.services.put(door)
+async def site(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+    async with real_service(tmp_path_factory.mktemp("state")) as service:
+        door = service.services.put(PeerDoor("alpha"))
 
-    async def echo(who: str, body: bytes) -> bytes:
-        return b"%s: %s" % (who.encode(), body)
+        async def echo(who: str, body: bytes) -> bytes:
+            return b"%s: %s" % (who.encode(), body)
 
-    door.routes["echo"] = echo
-    async with front_door(service.services, tmp_path) as opened:
-        site = Site(tmp_path, service, opened, door)
-        try:
-            yield site
-        finally:
-            await site.client.close()
+        door.routes["echo"] = echo
+        async with front_door(service.services, tmp_path) as opened:
+            site = Site(tmp_path, service, opened, door)
+            try:
+                yield site
+            finally:
+                await site.client.close()
 
 
 async def test_a_controller_of_the_same_authority_is_answered_by_name(site: Site) -> None:
@@ -141,9 +142,9 @@ async def test_a_node_that_asks_for_a_controllers_certificate_gets_that_of_a_nod
         "",
     ],
 )
-def test_only_the_exact_subject_of_a_controller_is_one(subject: str) -> None:
+async def test_only_the_exact_subject_of_a_controller_is_one(service: Service, subject: str) -> None:
     with pytest.raises(Unauthenticated):
-        Service().auth.controller("SUCCESS", "A1", subject)
+        service.auth.controller("SUCCESS", "A1", subject)
 
 
 async def test_a_token_the_local_administrator_and_nobody_at_all_are_refused(site: Site) -> None:

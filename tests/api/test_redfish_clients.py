@@ -14,6 +14,11 @@ import sushy
 import sushy.auth
 from redfish_site import CA_VARIABLES, RedfishSite, redfish_site, run
 
+from strata.fleet.access.principal import LOCAL_ADMIN
+from strata.hardware.bmc.service import BmcService
+from strata.hardware.inventory.service import InventoryService
+from strata.virtual.redfish.hardware import CORES, CPUS, DIMM_MIB, DIMMS
+
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 
@@ -61,8 +66,10 @@ async def test_sushy_sets_the_boot_override_and_the_light(site: RedfishSite, con
         mode=sushy.BootSourceOverrideMode.UEFI,
         http_boot_uri="http://images/node.efi",
     )
-    boot = site.ground.boots[site.nodes[1]]
-    assert (boot.target, boot.once, boot.uefi, boot.uri) == ("http", True, True, "http://images/node.efi")
+    boot = site.machine.bmcs.bmc(site.nodes[1]).boot
+    assert boot["BootSourceOverrideTarget"] == "UefiHttp"
+    assert boot["BootSourceOverrideEnabled"] == "Once"
+    assert (boot["BootSourceOverrideMode"], boot["HttpBootUri"]) == ("UEFI", "http://images/node.efi")
     await asyncio.to_thread(system.refresh, force=True)
     assert system.boot.target == sushy.BootSource.UEFI_HTTP
 
@@ -76,7 +83,8 @@ async def test_sushy_boots_from_a_virtual_drive(site: RedfishSite, connection: A
         return bool(drive.inserted)
 
     assert await asyncio.to_thread(work)
-    assert site.ground.images[site.nodes[2]] == "http://images/install.iso"
+    drives = (await site.machine.of(BmcService).info(LOCAL_ADMIN, site.nodes[2])).media
+    assert "http://images/install.iso" in [drive.image for drive in drives]
 
 
 async def test_sushy_reads_the_inventory(site: RedfishSite, connection: Any) -> None:
@@ -98,19 +106,21 @@ async def test_sushy_reads_the_inventory(site: RedfishSite, connection: Any) -> 
         }
 
     found = await asyncio.to_thread(read)
-    assert (found["systems"], found["memory"], found["serial"]) == (4, 256, f"S-{site.nodes[0]}")
-    assert found["cpus"] == 256  # sushy counts threads
+    known = await site.machine.of(InventoryService).of_node(LOCAL_ADMIN, site.nodes[0])
+    assert (found["systems"], found["memory"], found["serial"]) == (4, DIMMS * DIMM_MIB // 1024, known.serial)
+    assert found["cpus"] == CPUS * CORES * 2  # sushy counts threads
     assert found["architecture"] == sushy.ProcessorArchitecture.X86
-    assert found["drives"] == [10**12, 4 * 10**12]
+    drives = [part.facts["capacity_bytes"] for part in known.components if part.kind == "drive"]
+    assert found["drives"] == sorted(drives) != []
     assert len(found["macs"]) == 2
-    assert found["bios"]["Cores"] == 64
+    assert found["bios"]["NumaNodesPerSocket"] == 4
     assert found["managers"] == [sushy.ManagerType.SERVICE, sushy.ManagerType.BMC]
 
 
 async def test_sushy_stages_firmware_settings(site: RedfishSite, connection: Any) -> None:
     system = await _system(connection, site.nodes[2])
-    await asyncio.to_thread(lambda: system.bios.set_attribute("ProcTurbo", "Disabled"))
-    assert site.ground.staged[site.nodes[2]] == {"ProcTurbo": "Disabled"}
+    await asyncio.to_thread(lambda: system.bios.set_attribute("PowerProfile", "Balanced"))
+    assert site.machine.bmcs.bmc(site.nodes[2]).staged == {"PowerProfile": "Balanced"}
 
 
 # -- DMTF's library
@@ -158,13 +168,13 @@ async def test_dmtfs_power_command_switches_a_node(site: RedfishSite) -> None:
 @pytest.mark.parametrize(
     ("program", "arguments", "said"),
     [
-        ("rf_sys_inventory.py", ("--details",), "Model of processor"),
-        ("rf_sensor_list.py", (), "Inlet Temp"),
-        ("rf_firmware_inventory.py", (), "BIOS 1.2"),
-        ("rf_logs.py", ("--system", "n00001", "--log", "SEL"), "power supply 3 failed"),
-        ("rf_bios_settings.py", ("--system", "n00001"), "ProcTurbo"),
+        ("rf_sys_inventory.py", ("--details",), "Xeon Platinum"),
+        ("rf_sensor_list.py", (), "Intake Temp"),
+        ("rf_firmware_inventory.py", (), "2.1.0"),
+        ("rf_logs.py", ("--system", "n00001", "--log", "SEL"), "power supply 1 failed"),
+        ("rf_bios_settings.py", ("--system", "n00001"), "HyperThreading"),
         ("rf_boot_override.py", ("--system", "n00001", "--target", "Pxe"), "Pxe"),
-        ("rf_power_equipment.py", ("list",), "PDU_A"),
+        ("rf_power_equipment.py", ("list",), "pdu-x1000m0"),
         ("rf_manager_config.py", ("--manager", "strata", "getprotocol"), "HTTPS"),
     ],
 )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
-from machine_support import ROOT, MachineService, links, targets
+from machine_support import ROOT, links, machine_service, targets
 
 from strata.api.redfish.protocol.table import Table
 from strata.api.redfish.routes import MACHINE, ROUTES
@@ -22,12 +23,11 @@ NEVER_NULL = {"Id", "Name", "Status", "Links", "Members", "Actions", "Boot", "Me
 
 
 @pytest.mark.slow
-async def test_every_link_leads_to_a_resource_that_is_what_its_schema_requires() -> None:
-    service = MachineService()
-    service.furnish()
+async def test_every_link_leads_to_a_resource_that_is_what_its_schema_requires(tmp_path: Path) -> None:
     seen: dict[str, Any] = {}
     todo, actions = [f"{ROOT}/"], set()
-    async with service.client() as client:
+    async with machine_service(tmp_path) as service, service.client() as client:
+        await service.furnish()
         while todo:
             path = todo.pop()
             answer = await client.get(path)

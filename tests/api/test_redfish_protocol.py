@@ -6,7 +6,6 @@ import asyncio
 
 import httpx
 import pytest
-from api_support import Service
 from redfish_support import bare_client, keys
 
 from strata.api.redfish.protocol.route import Call, Json, Reply, Route, collection
@@ -79,7 +78,7 @@ def shop() -> Shop:
 
 @pytest.fixture
 def client(shop: Shop) -> httpx.AsyncClient:
-    return bare_client(shop.routes, Service())
+    return bare_client(shop.routes)
 
 
 async def failing(error: Exception) -> httpx.Response:
@@ -87,7 +86,7 @@ async def failing(error: Exception) -> httpx.Response:
         raise error
 
     route = Route(template=BASE, get=fail, patch=fail)
-    return await bare_client([route], Service()).get(BASE)
+    return await bare_client([route]).get(BASE)
 
 
 # paths
@@ -206,15 +205,13 @@ async def test_a_body_that_is_no_json_object_changes_nothing(
 
 
 async def test_a_body_that_is_too_large_is_refused() -> None:
-    service = Service()
-    service.services.put(Limits(body=100))
-    answer = await bare_client(Shop("a").routes, service).patch(f"{BASE}/a", json={"Size": "x" * 200})
+    answer = await bare_client(Shop("a").routes, limits=Limits(body=100)).patch(f"{BASE}/a", json={"Size": "x" * 200})
     assert answer.status_code == 413
 
 
 async def test_a_right_that_is_missing_is_told_before_the_body_is_looked_at(shop: Shop) -> None:
     viewer = Principal(name="v", role="viewer")
-    answer = await bare_client(shop.routes, Service(), viewer).patch(f"{BASE}/a", content=b"{")
+    answer = await bare_client(shop.routes, viewer).patch(f"{BASE}/a", content=b"{")
     assert (answer.status_code, keys(answer)) == (403, ["InsufficientPrivilege", "Denied"])
 
 
@@ -309,6 +306,6 @@ async def test_a_conflict_under_a_condition_is_a_failed_precondition() -> None:
     async def get(call: Call) -> Json:
         return {"@odata.id": BASE}
 
-    client = bare_client([Route(template=BASE, get=get, patch=fail)], Service())
+    client = bare_client([Route(template=BASE, get=get, patch=fail)])
     assert (await client.patch(BASE, json={"a": 1})).status_code == 409
     assert (await client.patch(BASE, json={"a": 1}, headers={"If-Match": "*"})).status_code == 412

@@ -6,7 +6,6 @@ from typing import Any
 
 import httpx
 import pytest
-from api_support import Service
 from hypothesis import given
 from hypothesis import strategies as st
 from redfish_support import bare_client, keys
@@ -15,7 +14,7 @@ from strata.api.redfish.protocol import query as queries
 from strata.api.redfish.protocol.filter import compile_filter
 from strata.api.redfish.protocol.route import Call, Json, Route, collection, link
 from strata.core.errors import BadRequest, NotFound
-from strata.fleet.access.principal import Principal, Right
+from strata.fleet.access.principal import LOCAL_ADMIN, Principal, Right
 
 BASE = "/redfish/v1/Things"
 OWNER = "/redfish/v1/Owner"
@@ -57,7 +56,7 @@ def service_of(count: int, who: Principal | None = None) -> httpx.AsyncClient:
         Route(template=OWNER, get=owner),
         Route(template=SECRET, get=secret, rights={"GET": Right("read", "credential")}),
     )
-    return bare_client(routes, Service(), who) if who else bare_client(routes, Service())
+    return bare_client(routes, who or LOCAL_ADMIN)
 
 
 async def ask(text: str, path: str = BASE, count: int = 5) -> httpx.Response:

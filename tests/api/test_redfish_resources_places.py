@@ -4,27 +4,53 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 
 import httpx
+import numpy as np
 import pytest
-from machine_support import ROOT, MachineService, get, members
+from machine_support import ROOT, MachineService, get, machine_service, members
 
 from strata.api.redfish.resources.live import Kept
-from strata.core.errors import DeviceError
+from strata.core.errors import DeviceError, NotOffered
+from strata.fleet.access.principal import Principal
+from strata.hardware.bmc.protocol import PowerLimit, Reading
+from strata.hardware.bmc.records import NodeReadings
+from strata.hardware.bmc.service import BmcService
 
 HERE = f"{ROOT}/Chassis/node-n000"
 
 
 @pytest.fixture
-def service() -> MachineService:
-    return MachineService()
+async def service(tmp_path: Path) -> AsyncIterator[MachineService]:
+    async with machine_service(tmp_path) as found:
+        yield found
 
 
 @pytest.fixture
-async def client(service: MachineService) -> AsyncIterator[httpx.AsyncClient]:
-    async with service.client() as client:
-        yield client
+def odd_sensors(service: MachineService, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readings as old and odd BMCs give them."""
+
+    async def sensors(who: Principal, select: str) -> Sequence[NodeReadings]:
+        return [NodeReadings(node="n000", time=time.time(), readings=ODD, trouble="")]
+
+    monkeypatch.setattr(service.of(BmcService), "sensors", sensors)
+
+
+def _reading(name: str, kind: str, unit: str, value: float | None, doubt: str = "") -> Reading:
+    return Reading(name=name, kind=kind, unit=unit, value=value, health="ok", high=None, low=None, doubt=doubt)
+
+
+ODD = (
+    _reading("Fan 1", "fan", "RPM", 8000.0),
+    _reading("Fan 1", "fan", "%", 40.0),
+    _reading("Energy", "energy", "kW.h", 12.5),
+    _reading("Old Energy", "energy", "BTU", 1.0),
+    _reading("Old Temp", "temperature", "[degF]", 70.0),
+    _reading("Gone", "temperature", "Cel", None, "65535 is no temperature"),
+)
 
 
 async def test_the_chassis_are_the_places_of_nodes_and_the_enclosures_of_nodes(client: httpx.AsyncClient) -> None:
@@ -47,7 +73,7 @@ async def test_a_place_is_in_the_next_larger_one_and_holds_the_next_smaller_ones
 async def test_a_node_that_is_in_no_slot_is_in_the_smallest_place_that_is_known(
     service: MachineService, client: httpx.AsyncClient
 ) -> None:
-    service.put("odd", "x1000c0")
+    await service.put_node("odd", location="x1000c0")
     assert {"@odata.id": f"{ROOT}/Chassis/node-odd"} in (await get(client, "Chassis/x1000c0"))["Links"]["Contains"]
     assert (await get(client, "Chassis/node-odd"))["Links"]["ContainedBy"]["@odata.id"].endswith("/x1000c0")
 
@@ -69,14 +95,25 @@ async def test_reading_every_sensor_of_a_node_asks_its_controller_once(
     service: MachineService, client: httpx.AsyncClient
 ) -> None:
     found = await get(client, f"{HERE}/Sensors")
+    asked = service.bmcs.requests
     await asyncio.gather(*(get(client, link["@odata.id"]) for link in found["Members"]))
-    assert service.ground.reads == [("sensors", "n000")]
+    assert asked > 0
+    assert service.bmcs.requests == asked
 
 
-async def test_a_sensor_says_what_it_measures_in_which_unit(client: httpx.AsyncClient) -> None:
-    inlet = await get(client, f"{HERE}/Sensors/Inlet_Temp")
+async def test_a_sensor_says_what_it_measures_and_what_is_too_much(
+    service: MachineService, client: httpx.AsyncClient
+) -> None:
+    service.bmcs.bmc("n000").set_reading("IntakeTemp", 21.5)
+    inlet = await get(client, f"{HERE}/Sensors/Intake_Temp")
     assert (inlet["Reading"], inlet["ReadingType"], inlet["ReadingUnits"]) == (21.5, "Temperature", "Cel")
-    assert inlet["Thresholds"] == {"UpperCritical": {"Reading": 45.0}, "LowerCritical": {"Reading": 5.0}}
+    assert inlet["Thresholds"] == {"UpperCritical": {"Reading": 45.0}, "LowerCritical": {"Reading": -5.0}}
+
+
+@pytest.mark.usefixtures("odd_sensors")
+async def test_units_are_those_of_the_standard_and_sensors_of_one_name_are_told_apart(
+    client: httpx.AsyncClient,
+) -> None:
     assert (await get(client, f"{HERE}/Sensors/Fan_1"))["ReadingUnits"] == "{rev}/min"
     assert (await get(client, f"{HERE}/Sensors/Fan_1-2"))["ReadingType"] == "Percent"
     kinds = [await get(client, f"{HERE}/Sensors/{name}") for name in ("Energy", "Old_Energy", "Old_Temp")]
@@ -85,24 +122,39 @@ async def test_a_sensor_says_what_it_measures_in_which_unit(client: httpx.AsyncC
     ]  # fmt: skip
 
 
+@pytest.mark.usefixtures("odd_sensors")
 async def test_a_reading_that_cannot_be_true_is_null_with_the_reason(client: httpx.AsyncClient) -> None:
     gone = await get(client, f"{HERE}/Sensors/Gone")
     assert (gone["Reading"], gone["Status"]["State"]) == (None, "UnavailableOffline")
     assert "65535" in gone["Description"]
 
 
-async def test_sensors_of_a_dead_controller_are_unavailable_and_those_of_a_bare_one_are_none(
+async def test_sensors_of_a_dead_bmc_are_unavailable(service: MachineService, client: httpx.AsyncClient) -> None:
+    await service.lose_bmc("n001")
+    answer = await client.get(f"{ROOT}/Chassis/node-n001/Sensors")
+    assert (answer.status_code, "nobody answers" in answer.text) == (503, True)
+
+
+async def test_a_bmc_that_measures_and_limits_nothing_has_no_sensors_and_no_limit(
+    service: MachineService, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def sensors(who: Principal, select: str) -> Sequence[NodeReadings]:
+        return [NodeReadings(node="n000", time=time.time(), readings=(), trouble="")]
+
+    async def limits(who: Principal, node: str) -> Sequence[PowerLimit]:
+        raise NotOffered("it cannot be capped", node=node)
+
+    monkeypatch.setattr(service.of(BmcService), "sensors", sensors)
+    monkeypatch.setattr(service.of(BmcService), "limits", limits)
+    assert (await get(client, f"{HERE}/Sensors"))["Members"] == []
+    assert "PowerLimitWatts" not in await get(client, f"{HERE}/EnvironmentMetrics")
+
+
+async def test_the_whole_nodes_power_is_told_apart_from_its_parts(
     service: MachineService, client: httpx.AsyncClient
 ) -> None:
-    service.ground.dead.add("n001")
-    service.ground.bare.add("n002")
-    answer = await client.get(f"{ROOT}/Chassis/node-n001/Sensors")
-    assert (answer.status_code, "no answer" in answer.text) == (503, True)
-    assert (await get(client, "Chassis/node-n002/Sensors"))["Members"] == []
-    assert "PowerLimitWatts" not in await get(client, "Chassis/node-n002/EnvironmentMetrics")
-
-
-async def test_the_whole_nodes_power_is_told_apart_from_its_parts(client: httpx.AsyncClient) -> None:
+    service.bmcs.bmc("n000").set_reading("TotalPower", 312.0)
+    service.bmcs.bmc("n000").set_reading("IntakeTemp", 21.5)
     found = await get(client, f"{HERE}/EnvironmentMetrics")
     assert found["PowerWatts"] == {"DataSourceUri": f"{HERE}/Sensors/Total_Power", "Reading": 312.0}
     assert found["TemperatureCelsius"]["Reading"] == 21.5
@@ -115,20 +167,21 @@ async def test_the_whole_nodes_power_is_told_apart_from_its_parts(client: httpx.
 async def test_a_cap_is_set_and_taken_off(
     service: MachineService, client: httpx.AsyncClient, limit: dict[str, object], watts: float | None
 ) -> None:
-    service.ground.caps["n000"] = 400.0
+    service.sim.electricity.set_cap(np.array([0]), 400.0)
     path = f"{HERE}/EnvironmentMetrics"
     assert (await get(client, path))["PowerLimitWatts"]["SetPoint"] == 400
     assert (await client.patch(path, json={"PowerLimitWatts": limit})).status_code == 204
     found = (await get(client, path))["PowerLimitWatts"]
     assert (found["SetPoint"], found["ControlMode"]) == (watts, "Automatic" if watts else "Disabled")
-    assert (found["AllowableMin"], found["AllowableMax"]) == (100, 900)
+    assert (found["AllowableMin"], found["AllowableMax"]) == (200, 2400)
 
 
 async def test_a_cap_without_a_number_is_refused(service: MachineService, client: httpx.AsyncClient) -> None:
+    before = service.told("n000")
     for limit in ({}, {"SetPoint": "much"}, {"SetPoint": True}, {"ControlMode": "Manual", "SetPoint": 3}):
         answer = await client.patch(f"{HERE}/EnvironmentMetrics", json={"PowerLimitWatts": limit})
         assert answer.status_code == 400, limit
-    assert service.ground.asked == []
+    assert service.told("n000") == before
 
 
 async def test_a_place_has_no_light_and_no_sensors(client: httpx.AsyncClient) -> None:

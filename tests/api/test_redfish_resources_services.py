@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import httpx
 import pytest
-from machine_support import ROOT, MachineService, get, members
+from machine_support import ROOT, MachineService, get, machine_service, members
 
 import strata
 from strata.api.redfish.resources.ids import address_of, bmc_id, manager
-from support.fake_machine import PDU_ADDRESS, address
+from strata.fleet.access.principal import LOCAL_ADMIN, Principal
+from strata.fleet.operations.service import OperationService
+from strata.hardware.fabric.records import FabricView, LinkView, SwitchView
+from strata.hardware.fabric.service import FabricService
+from strata.hardware.inventory.service import InventoryService
 
 AGGREGATES = f"{ROOT}/AggregationService/Aggregates"
+PDU = "pdu-x1000m0"
 UPDATE = f"{ROOT}/UpdateService/Actions/UpdateService.SimpleUpdate"
 
 
@@ -21,16 +28,10 @@ def system(name: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def service() -> MachineService:
-    found = MachineService()
-    found.furnish()
-    return found
-
-
-@pytest.fixture
-async def client(service: MachineService) -> AsyncIterator[httpx.AsyncClient]:
-    async with service.client() as client:
-        yield client
+async def service(tmp_path: Path) -> AsyncIterator[MachineService]:
+    async with machine_service(tmp_path) as found:
+        await found.put_group("rack", "n[000-001]")
+        yield found
 
 
 # -- managers
@@ -39,14 +40,19 @@ async def client(service: MachineService) -> AsyncIterator[httpx.AsyncClient]:
 async def test_the_managers_are_strata_and_the_controllers_that_were_discovered(
     service: MachineService, client: httpx.AsyncClient
 ) -> None:
-    service.ground.undiscovered.update({"n002", "n003", "n004", "n005"})
+    await service.discover("n000", "n001", PDU)
     found = await get(client, "Managers")
-    known = [address("n000"), address("n001"), PDU_ADDRESS]
+    known = [service.bmcs.url(name) for name in ("n000", "n001", PDU)]
     assert members(found) == ["strata", *map(bmc_id, known)]
     own = await get(client, "Managers/strata")
     assert (own["ManagerType"], own["FirmwareVersion"]) == ("Service", strata.__version__)
     bmc = await get(client, found["Members"][1]["@odata.id"])
-    assert (bmc["ManagerType"], bmc["FirmwareVersion"], bmc["Manufacturer"]) == ("BMC", "2.40", "Acme")
+    identity = (await service.of(InventoryService).of_node(LOCAL_ADMIN, "n000")).identity
+    assert (bmc["ManagerType"], bmc["FirmwareVersion"], bmc["Manufacturer"]) == (
+        "BMC",
+        identity.firmware,
+        identity.vendor,
+    )
 
 
 @pytest.mark.parametrize(
@@ -66,7 +72,7 @@ async def test_the_audit_log_is_for_those_who_may_read_it(service: MachineServic
     path = f"{ROOT}/Managers/strata/LogServices/Audit/Entries"
     async with service.client("front", await service.token("operator")) as client:
         found = await get(client, path)
-        assert found["Members"][0]["Username"] == "a"
+        assert found["Members"][0]["Username"] == LOCAL_ADMIN.name
         assert await get(client, found["Members"][0]["@odata.id"])
     async with service.client("front", await service.token("viewer")) as client:
         assert (await client.get(path)).status_code == 403
@@ -76,6 +82,27 @@ async def test_the_audit_log_is_for_those_who_may_read_it(service: MachineServic
 # -- fabrics and power equipment
 
 
+@pytest.fixture
+async def cabled(service: MachineService, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two switches, a cable between them, and nodes."""
+    switches = tuple(
+        SwitchView(id=f"/redfish/v1/Fabrics/hsn/Switches/s{n}", name=f"s{n}", fabric="hsn", location="x1000c0r0",
+                   model="Slingshot", ports=64, nodes="n000" if n == 0 else "")
+        for n in (0, 1)
+    )  # fmt: skip
+    a, b = (switch.id for switch in switches)
+    cables = (
+        LinkView(a=f"{a}:p63", b=f"{b}:p63", up=True, speed_gbps=200, source="redfish"),
+        LinkView(a=f"{a}:p0", b="n000:hsn0", up=None, speed_gbps=None, source="lldp"),
+    )
+
+    async def graph(who: Principal) -> FabricView:
+        return FabricView(switches=switches, links=cables)
+
+    monkeypatch.setattr(service.of(FabricService), "graph", graph)
+
+
+@pytest.mark.usefixtures("cabled")
 async def test_a_cable_between_switches_is_a_link_from_port_to_port(client: httpx.AsyncClient) -> None:
     assert members(await get(client, "Fabrics")) == ["hsn"]
     here = await get(client, "Fabrics/hsn/Switches/s0/Ports/p63")
@@ -85,6 +112,7 @@ async def test_a_cable_between_switches_is_a_link_from_port_to_port(client: http
     assert (here["LinkStatus"], here["CurrentSpeedGbps"]) == ("LinkUp", 200)
 
 
+@pytest.mark.usefixtures("cabled")
 async def test_a_port_with_a_node_says_which_and_nothing_that_is_not_known(client: httpx.AsyncClient) -> None:
     port = await get(client, "Fabrics/hsn/Switches/s0/Ports/p0")
     assert "n000:hsn0" in port["Description"]
@@ -92,15 +120,17 @@ async def test_a_port_with_a_node_says_which_and_nothing_that_is_not_known(clien
 
 
 @pytest.mark.parametrize("path", ["no", "no/Switches", "hsn/Switches/s9", "hsn/Switches/s0/Ports/p99"])
+@pytest.mark.usefixtures("cabled")
 async def test_what_is_not_in_the_graph_is_not_found(client: httpx.AsyncClient, path: str) -> None:
     assert (await client.get(f"{ROOT}/Fabrics/{path}")).status_code == 404
 
 
-async def test_outlets_belong_to_their_pdu(client: httpx.AsyncClient) -> None:
-    assert members(await get(client, "PowerEquipment/RackPDUs")) == ["PDU_A"]
-    assert members(await get(client, "PowerEquipment/RackPDUs/PDU_A/Outlets")) == ["A1", "A2"]
-    assert (await get(client, "PowerEquipment/RackPDUs/PDU_A/Outlets/A1"))["PowerState"] == "On"
-    assert (await client.get(f"{ROOT}/PowerEquipment/RackPDUs/PDU_A/Outlets/A9")).status_code == 404
+async def test_outlets_belong_to_their_pdu(service: MachineService, client: httpx.AsyncClient) -> None:
+    await service.discover(PDU)
+    assert members(await get(client, "PowerEquipment/RackPDUs")) == [PDU]
+    assert members(await get(client, f"PowerEquipment/RackPDUs/{PDU}/Outlets")) == ["A1"]
+    assert (await get(client, f"PowerEquipment/RackPDUs/{PDU}/Outlets/A1"))["PowerState"] == "On"
+    assert (await client.get(f"{ROOT}/PowerEquipment/RackPDUs/{PDU}/Outlets/A9")).status_code == 404
 
 
 # -- telemetry
@@ -109,14 +139,16 @@ async def test_outlets_belong_to_their_pdu(client: httpx.AsyncClient) -> None:
 async def test_the_fleet_report_counts_nodes_and_asks_no_controller(
     service: MachineService, client: httpx.AsyncClient
 ) -> None:
-    service.see("n000", "on")
-    service.see("n001", "off")
+    await service.see("n000", "on")
+    for name in service.nodes[1:]:
+        await service.see(name, "off")
+    await service.put_node("unseen")
     report = await get(client, "TelemetryService/MetricReports/Fleet")
     values = {value["MetricId"]: value["MetricValue"] for value in report["MetricValues"]}
-    assert (values["Nodes"], values["Power_on"], values["Power_off"], values["Power_unknown"]) == ("6", "1", "1", "4")
+    assert (values["Nodes"], values["Power_on"], values["Power_off"], values["Power_unknown"]) == ("7", "1", "5", "1")
     defined = members(await get(client, "TelemetryService/MetricDefinitions"))
     assert set(values) == set(defined)
-    assert service.ground.reads == []
+    assert service.bmcs.requests == 0
 
 
 # -- firmware
@@ -125,26 +157,33 @@ async def test_the_fleet_report_counts_nodes_and_asks_no_controller(
 async def test_firmware_is_stratas_the_controllers_and_the_nodes(
     service: MachineService, client: httpx.AsyncClient
 ) -> None:
-    service.ground.undiscovered.update({"n001", "n002", "n003", "n004", "n005"})
+    await service.discover("n000", PDU)
     found = await get(client, "UpdateService/FirmwareInventory")
-    assert members(found) == ["strata", bmc_id(address("n000")), bmc_id(PDU_ADDRESS), "system-n000"]
+    assert members(found) == ["strata", *(bmc_id(service.bmcs.url(name)) for name in ("n000", PDU)), "system-n000"]
     versions = [(await get(client, link["@odata.id"]))["Version"] for link in found["Members"]]
-    assert versions == [strata.__version__, "2.40", "2.40", "BIOS 1.2"]
+    assert (versions[0], versions[-1]) == (strata.__version__, "2.1.0")
+    assert all(versions)
     assert (await client.get(f"{ROOT}/UpdateService/FirmwareInventory/system-n001")).status_code == 404
 
 
 async def test_an_update_is_a_task_over_the_nodes_that_its_targets_name(
     service: MachineService, client: httpx.AsyncClient
 ) -> None:
+    await service.discover("n004")
     body = {
         "ImageURI": "http://files/bmc.bin",
-        "Targets": [f"{ROOT}/Systems/n003", f"{AGGREGATES}/rack", manager(address("n004"))],
+        "Targets": [f"{ROOT}/Systems/n003", f"{AGGREGATES}/rack", manager(service.bmcs.url("n004"))],
         "@Redfish.OperationApplyTime": "OnReset",
     }
     answer = await client.post(UPDATE, json=body)
     assert answer.status_code == 202
     assert answer.headers["location"].startswith(f"{ROOT}/TaskService/")
-    assert service.ground.asked == [("firmware", "http://files/bmc.bin", "OnReset", "n[000-001,003-004]")]
+    task = answer.headers["location"].rpartition("/")[2]
+    assert (await service.service.operations.show(task)).total == 4
+    async with asyncio.timeout(60):  # it is over when the nodes have been restarted, which nobody does here
+        while sum(bool(service.bmcs.bmc(name).updates.tasks) for name in service.nodes) < 4:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    assert not service.bmcs.bmc("n002").updates.tasks
 
 
 @pytest.mark.parametrize(
@@ -167,7 +206,8 @@ async def test_an_update_that_does_not_say_what_and_where_is_refused(
 ) -> None:
     body = {"ImageURI": "http://files/bmc.bin", "Targets": [f"{ROOT}/Systems/n000"], **change}
     assert (await client.post(UPDATE, json=body)).status_code == 400
-    assert service.ground.asked == []
+    assert (await service.of(OperationService).operations(LOCAL_ADMIN, 10, "")).items == ()
+    assert service.bmcs.requests == 0
 
 
 # -- aggregates
@@ -183,14 +223,14 @@ async def test_groups_are_aggregates_of_systems(client: httpx.AsyncClient) -> No
 async def test_an_aggregate_that_is_made_is_a_group(service: MachineService, client: httpx.AsyncClient) -> None:
     made = await client.post(AGGREGATES, json={"Name": "mine", "Elements": [system("n002"), system("n003")]})
     assert (made.status_code, made.headers["location"]) == (201, f"{AGGREGATES}/mine")
-    assert service.facade.groups_["mine"][0] == {"n002", "n003"}
+    assert (await service.service.group(LOCAL_ADMIN, "mine")).members == "n[002-003]"
     again = await client.post(AGGREGATES, json={"Name": "mine", "Elements": []})
     assert again.status_code == 409
     actions = made.json()["Actions"]
     add = await client.post(actions["#Aggregate.AddElements"]["target"], json={"Elements": [system("n004")]})
     remove = await client.post(actions["#Aggregate.RemoveElements"]["target"], json={"Elements": [system("n002")]})
     assert (add.status_code, remove.status_code) == (204, 204)
-    assert service.facade.groups_["mine"][0] == {"n003", "n004"}
+    assert (await service.service.group(LOCAL_ADMIN, "mine")).members == "n[003-004]"
     assert (await client.delete(f"{AGGREGATES}/mine")).status_code == 204
     assert (await client.get(f"{AGGREGATES}/mine")).status_code == 404
 
@@ -198,7 +238,7 @@ async def test_an_aggregate_that_is_made_is_a_group(service: MachineService, cli
 async def test_an_aggregate_without_a_name_gets_one(service: MachineService, client: httpx.AsyncClient) -> None:
     made = await client.post(AGGREGATES, json={"Elements": [system("n002")]})
     assert made.status_code == 201
-    assert made.json()["Id"] in service.facade.groups_
+    assert (await service.service.group(LOCAL_ADMIN, made.json()["Id"])).members == "n002"
 
 
 @pytest.mark.parametrize(
@@ -215,28 +255,34 @@ async def test_an_aggregate_that_makes_no_sense_is_not_made(
     service: MachineService, client: httpx.AsyncClient, body: dict[str, object]
 ) -> None:
     assert (await client.post(AGGREGATES, json=body)).status_code in (400, 404)
-    assert list(service.facade.groups_) == ["rack"]
+    assert [group.name for group in await service.service.groups(LOCAL_ADMIN)] == ["rack"]
 
 
 async def test_an_aggregate_is_reset_as_one(service: MachineService, client: httpx.AsyncClient) -> None:
+    await service.see("n000", "on")
+    await service.see("n001", "on")
     target = (await get(client, f"{AGGREGATES}/rack"))["Actions"]["#Aggregate.Reset"]["target"]
     assert (await client.post(target, json={"ResetType": "PowerCycle"})).status_code == 204
-    assert service.ground.asked == [("power", "cycle", "n[000-001]")]
+    assert [bool(service.bmcs.bmc(name).resets) for name in service.nodes] == [True, True, *[False] * 4]
 
 
 async def test_systems_and_aggregates_are_reset_together(service: MachineService, client: httpx.AsyncClient) -> None:
+    for name in ("n000", "n001", "n004"):
+        await service.see(name, "on")
     target = (await get(client, "AggregationService"))["Actions"]["#AggregationService.Reset"]["target"]
     body = {"ResetType": "PowerCycle", "TargetURIs": [f"{ROOT}/Systems/n004", f"{AGGREGATES}/rack"]}
     assert (await client.post(target, json=body)).status_code == 204
-    assert service.ground.asked == [("power", "cycle", "n[000-001,004]")]
+    assert [name for name in service.nodes if service.bmcs.bmc(name).resets] == ["n000", "n001", "n004"]
     assert (await client.post(target, json={**body, "TargetURIs": [f"{AGGREGATES}/none"]})).status_code == 404
 
 
 async def test_a_reset_that_some_nodes_refuse_says_which(service: MachineService, client: httpx.AsyncClient) -> None:
-    service.ground.brakes["n001"] = "held by alice"
+    await service.see("n000", "on")
+    await service.see("n001", "on")
+    await service.service.freeze(LOCAL_ADMIN, "node:n001", "a bad fan")
     answer = await client.post(f"{AGGREGATES}/rack/Actions/Aggregate.Reset", json={"ResetType": "PowerCycle"})
     assert answer.status_code == 200
-    assert "n001: held by alice" in answer.text
+    assert "n001: frozen" in answer.text
 
 
 async def test_a_batch_size_that_we_would_not_keep_is_refused(
@@ -248,11 +294,12 @@ async def test_a_batch_size_that_we_would_not_keep_is_refused(
         )
         assert answer.status_code == 400
         assert "budgets" in answer.text
-    assert service.ground.asked == []
+    assert not any(service.bmcs.bmc(name).resets for name in service.nodes)
 
 
-async def test_the_sources_are_the_controllers_and_tell_no_secret(client: httpx.AsyncClient) -> None:
+async def test_the_sources_are_the_bmcs_and_tell_no_secret(service: MachineService, client: httpx.AsyncClient) -> None:
+    await service.discover("n000")
     found = await get(client, "AggregationService/AggregationSources")
     source = await get(client, found["Members"][0]["@odata.id"])
-    assert (source["HostName"], source["UserName"], source["Password"]) == (address("n000"), None, None)
+    assert (source["HostName"], source["UserName"], source["Password"]) == (service.bmcs.url("n000"), None, None)
     assert system("n000") in source["Links"]["ResourcesAccessed"]

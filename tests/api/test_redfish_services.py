@@ -6,14 +6,16 @@ import asyncio
 import contextlib
 import json
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import httpx
 import msgspec
 import pytest
 from aiohttp import web
-from redfish_support import ROOT, RedfishService, keys, redfish_service
+from machine_support import ROOT, MachineService, machine_service
+from redfish_support import keys
 
 from strata.api.redfish.protocol.schemas import SCHEMAS
 from strata.api.redfish.resources import push as push_module
@@ -22,12 +24,12 @@ from strata.api.services import Watchers
 from strata.core.errors import Corrupt
 from strata.fleet.access.principal import LOCAL_ADMIN, ROLES, Principal, Role
 from strata.fleet.access.sealing import Seal
+from strata.fleet.operations.operations import OperationSettings
+from strata.fleet.operations.records import Step
 from strata.hardware.alerts.service import AlertService
 from strata.hardware.events.records import EventView
 from strata.store.protocol import Put
-from support.fake_machine import job
 
-SEAL = Seal([b"k" * 32])
 SUBSCRIPTIONS = f"{ROOT}/EventService/Subscriptions"
 TASKS = f"{ROOT}/TaskService/Tasks"
 
@@ -51,14 +53,8 @@ OPEN = {
 
 
 @pytest.fixture
-async def service() -> AsyncIterator[RedfishService]:
-    async with redfish_service() as found:
-        yield found
-
-
-@pytest.fixture
-async def client(service: RedfishService) -> AsyncIterator[httpx.AsyncClient]:
-    async with service.client("admin") as found:
+async def service(tmp_path: Path) -> AsyncIterator[MachineService]:
+    async with machine_service(tmp_path) as found:
         yield found
 
 
@@ -94,7 +90,7 @@ def test_every_route_needs_a_right_or_is_known_to_need_none() -> None:
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("scope", [(), ("g1",)])
 async def test_a_role_without_the_right_is_denied_whatever_is_there(
-    service: RedfishService, role: Role, scope: tuple[str, ...]
+    service: MachineService, role: Role, scope: tuple[str, ...]
 ) -> None:
     who = Principal(name="x", role=role, scope=scope)
     async with service.client("front", await service.token(role, scope)) as client:
@@ -109,7 +105,7 @@ async def test_a_role_without_the_right_is_denied_whatever_is_there(
                 assert answer.status_code < 500, (method, path, answer.text)
 
 
-async def test_a_client_certificate_is_as_good_as_a_token(service: RedfishService) -> None:
+async def test_a_client_certificate_is_as_good_as_a_token(service: MachineService) -> None:
     headers = {
         "X-Strata-Client-Verify": "SUCCESS",
         "X-Strata-Client-Serial": "0A",
@@ -144,12 +140,12 @@ def types(value: Any) -> Iterator[str]:
 
 @pytest.mark.slow
 async def test_every_link_leads_to_something_of_a_listed_schema(
-    service: RedfishService, client: httpx.AsyncClient
+    service: MachineService, client: httpx.AsyncClient
 ) -> None:
     await service.account("ada", "operator", ("g1",))
     await service.logins.open("ada", "correct horse battery")
     await client.post(SUBSCRIPTIONS, json={"Destination": "http://127.0.0.1:1/", "Protocol": "Redfish"})
-    service.facade.jobs_["j1"] = job("bmc", 3)
+    await Held(service).begin()
     seen: set[str] = set()
     waiting = [f"{ROOT}/"]
     used: set[str] = set()
@@ -172,19 +168,48 @@ async def test_every_link_leads_to_something_of_a_listed_schema(
 # tasks
 
 
-async def test_jobs_are_tasks_that_can_be_waited_for_and_cancelled(
-    service: RedfishService, client: httpx.AsyncClient
+class Held:
+    """An operation on ten nodes that has done four, failed on one, and goes no further until it is let."""
+
+    def __init__(self, service: MachineService) -> None:
+        self.go_on = asyncio.Event()
+        self._reported = asyncio.Event()
+        self._operations = service.service.operations
+        self._operations._settings = OperationSettings(report_every=0.0)
+        self._operations.register("held", self._work)
+
+    async def begin(self) -> str:
+        """Its id, once it has come so far."""
+        operation = await self._operations.start("held", "ada", 10, {})
+        async with asyncio.timeout(60):
+            await self._reported.wait()
+            while (await self._operations.show(operation.id)).done < 4:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        return operation.id
+
+    async def _work(self, arguments: Mapping[str, Any], position: Any) -> AsyncIterator[Step]:
+        yield Step(position=5, done=4, failed=[("n004", "no answer")])
+        self._reported.set()
+        await self.go_on.wait()
+        yield Step(position=10, done=5, failed=[])
+
+
+@pytest.mark.slow
+async def test_operations_are_tasks_that_can_be_waited_for_and_cancelled(
+    service: MachineService, client: httpx.AsyncClient
 ) -> None:
-    running = msgspec.structs.replace(job("bmc", 10), id="j1", state="running", done=4, failed=1, finished=None)
-    service.facade.jobs_["j1"] = running
-    task = (await client.get(f"{TASKS}/j1")).json()
+    held = Held(service)
+    ident = await held.begin()
+    task = (await client.get(f"{TASKS}/{ident}")).json()
     assert (task["TaskState"], task["TaskStatus"], task["PercentComplete"]) == ("Running", "Warning", 50)
     waiting = await client.get(task["TaskMonitor"])
     assert (waiting.status_code, waiting.headers["location"]) == (202, task["TaskMonitor"])
-    assert (await client.delete(f"{TASKS}/j1")).status_code == 204
-    assert (await client.get(f"{TASKS}/j1")).json()["TaskState"] == "Cancelled"
+    assert (await client.delete(f"{TASKS}/{ident}")).status_code == 204
+    held.go_on.set()
+    await service.service.operations.wait(ident)
+    assert (await client.get(f"{TASKS}/{ident}")).json()["TaskState"] == "Cancelled"
     assert (await client.get(task["TaskMonitor"])).status_code == 200
-    assert (await client.delete(f"{TASKS}/j1")).status_code == 409
+    assert (await client.delete(f"{TASKS}/{ident}")).status_code == 409
     assert (await client.get(f"{TASKS}/j2")).status_code == 404
 
 
@@ -240,7 +265,7 @@ async def until_health(client: httpx.AsyncClient, path: str, health: str) -> Non
 
 
 async def test_events_are_sent_to_subscribers(
-    service: RedfishService, client: httpx.AsyncClient, receiver: Receiver
+    service: MachineService, client: httpx.AsyncClient, receiver: Receiver
 ) -> None:
     path = await subscribe(client, receiver.url, Severities=["Critical"])
     service.push.publish([event(1), event(2, "critical")])
@@ -263,7 +288,7 @@ async def test_events_are_sent_to_subscribers(
 
 
 async def test_a_destination_is_sealed_and_whole_to_whoever_gave_it_only(
-    service: RedfishService, client: httpx.AsyncClient, receiver: Receiver
+    service: MachineService, client: httpx.AsyncClient, receiver: Receiver
 ) -> None:
     url = f"{receiver.url}?token=s3cret"
     path = await subscribe(client, url)
@@ -279,11 +304,11 @@ async def test_a_destination_is_sealed_and_whole_to_whoever_gave_it_only(
 
 
 async def test_a_destination_that_was_stored_in_the_open_is_sealed_at_the_next_start(
-    service: RedfishService, client: httpx.AsyncClient, receiver: Receiver
+    service: MachineService, client: httpx.AsyncClient, receiver: Receiver
 ) -> None:
     old = push_module.Subscription(id="0a", destination=f"{receiver.url}?token=s3cret", created=1.0, author="a")
     await service.store.txn([Put("redfish-subscription/0a", msgspec.msgpack.encode(old))])
-    other = push_module.EventPush(service.store, service.ledger, SEAL)
+    other = push_module.EventPush(service.store, service.ledger, service.of(Seal))
     await other.start()
     try:
         assert [one.destination for one in other.all()] == [old.destination]
@@ -294,7 +319,7 @@ async def test_a_destination_that_was_stored_in_the_open_is_sealed_at_the_next_s
 
 
 async def test_a_destination_that_no_key_opens_takes_nobody_elses_events_and_can_be_deleted(
-    service: RedfishService, client: httpx.AsyncClient, receiver: Receiver
+    service: MachineService, client: httpx.AsyncClient, receiver: Receiver
 ) -> None:
     path = await subscribe(client, "http://127.0.0.1:9/?token=s3cret")
     other = push_module.EventPush(service.store, service.ledger, Seal([b"x" * 32]))
@@ -314,7 +339,7 @@ async def test_a_destination_that_no_key_opens_takes_nobody_elses_events_and_can
 
 
 async def test_a_receiver_that_fails_is_tried_again_then_told_of(
-    service: RedfishService, client: httpx.AsyncClient, receiver: Receiver
+    service: MachineService, client: httpx.AsyncClient, receiver: Receiver
 ) -> None:
     path = await subscribe(client, receiver.url)
     receiver.answers = [500, 302]
@@ -333,7 +358,7 @@ async def test_a_receiver_that_fails_is_tried_again_then_told_of(
 
 
 async def test_a_slow_receiver_costs_a_bounded_queue(
-    service: RedfishService, client: httpx.AsyncClient, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    service: MachineService, client: httpx.AsyncClient, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(push_module, "_QUEUE", 3)
     await subscribe(client, receiver.url)
@@ -355,13 +380,13 @@ async def test_a_slow_receiver_costs_a_bounded_queue(
     ],
 )
 async def test_a_subscription_that_we_could_not_honour_is_refused(
-    client: httpx.AsyncClient, service: RedfishService, body: dict[str, object]
+    client: httpx.AsyncClient, service: MachineService, body: dict[str, object]
 ) -> None:
     assert (await client.post(SUBSCRIPTIONS, json=body)).status_code == 400
     assert not service.push.all()
 
 
-async def test_subscriptions_are_for_administrators(service: RedfishService) -> None:
+async def test_subscriptions_are_for_administrators(service: MachineService) -> None:
     token = await service.token("operator")
     async with service.client("front", token) as client:
         for answer in (await client.get(SUBSCRIPTIONS), await client.post(SUBSCRIPTIONS, json={})):
@@ -371,7 +396,7 @@ async def test_subscriptions_are_for_administrators(service: RedfishService) -> 
 class Listener:
     """A client of the stream, as the server sees it: it hears what is sent until it hangs up."""
 
-    def __init__(self, service: RedfishService, accept: str = "text/event-stream") -> None:
+    def __init__(self, service: MachineService, accept: str = "text/event-stream") -> None:
         self.heard: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._gone = asyncio.Event()
         headers = [(b"accept", accept.encode())]
@@ -420,14 +445,14 @@ class Feed:
 
 
 @pytest.fixture
-def feed(service: RedfishService, monkeypatch: pytest.MonkeyPatch) -> Feed:
+def feed(service: MachineService, monkeypatch: pytest.MonkeyPatch) -> Feed:
     found = Feed()
     monkeypatch.setattr(service.services.get(AlertService), "follow", found.follow)
     return found
 
 
 async def test_a_listener_is_a_subscription_for_as_long_as_it_listens(
-    service: RedfishService, client: httpx.AsyncClient, feed: Feed
+    service: MachineService, client: httpx.AsyncClient, feed: Feed
 ) -> None:
     listener = Listener(service)
     start = await listener.next()
@@ -447,7 +472,7 @@ async def test_a_listener_is_a_subscription_for_as_long_as_it_listens(
     assert service.services.get(Watchers).count == 0
 
 
-async def test_a_listener_can_be_sent_away(service: RedfishService, client: httpx.AsyncClient, feed: Feed) -> None:
+async def test_a_listener_can_be_sent_away(service: MachineService, client: httpx.AsyncClient, feed: Feed) -> None:
     listener = Listener(service)
     await listener.next()
     (member,) = (await client.get(SUBSCRIPTIONS)).json()["Members"]
@@ -458,7 +483,7 @@ async def test_a_listener_can_be_sent_away(service: RedfishService, client: http
     assert feed.closed
 
 
-async def test_a_client_that_wants_no_events_gets_no_stream(service: RedfishService, feed: Feed) -> None:
+async def test_a_client_that_wants_no_events_gets_no_stream(service: MachineService, feed: Feed) -> None:
     listener = Listener(service, accept="application/json")
     assert (await listener.next())["status"] == 406
     await listener.hang_up()
@@ -466,10 +491,10 @@ async def test_a_client_that_wants_no_events_gets_no_stream(service: RedfishServ
 
 
 async def test_the_hardware_layer_feeds_the_subscribers(
-    service: RedfishService, client: httpx.AsyncClient, receiver: Receiver, feed: Feed
+    service: MachineService, client: httpx.AsyncClient, receiver: Receiver, feed: Feed
 ) -> None:
     await subscribe(client, receiver.url)
-    other = push_module.EventPush(service.store, service.ledger, SEAL)
+    other = push_module.EventPush(service.store, service.ledger, service.of(Seal))
     await other.start(service.services.get(AlertService))
     feed.events.put_nowait([event(1)])
     assert (await receiver.next())["Events"][0]["EventId"] == "1"

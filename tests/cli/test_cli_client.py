@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strata.cli import client as client_module
-from strata.cli.client import Client, Event, problem, query, read_events, segment
+from strata.cli.client import Client, Event, problem, query, read_events
 from strata.cli.transport import Credentials, Endpoint, ServiceAway, read_token
+from strata.cli.words import segment
 from strata.core.errors import BadRequest, Conflict, NotFound, OutcomeUnknown, StrataError, Unavailable
 
 

@@ -49,7 +49,7 @@ async def until(true: Callable[[], Any]) -> None:
             await asyncio.sleep(0.02)
 
 
-class Ground:
+class Site:
     """A fleet whose nodes do what the test says."""
 
     def __init__(self, sim: SimNodes, fleet: OpenFleet, hub: EventHub, troubles: NodeTroubles) -> None:
@@ -76,7 +76,7 @@ class Ground:
 
 
 @asynccontextmanager
-async def a_ground(tmp_path: Path, *, nodes: int = 2, store: MemoryStore | None = None) -> AsyncIterator[Ground]:
+async def a_site(tmp_path: Path, *, nodes: int = 2, store: MemoryStore | None = None) -> AsyncIterator[Site]:
     sim = SimNodes(nodes, timing=Timing(scale=0))
     store = store or MemoryStore()
     engine = EngineSettings(first_poll=0.05, longest_poll=0.5, backoff=0.05, blind_look=0.1)  # type: ignore[arg-type]
@@ -109,7 +109,7 @@ async def a_ground(tmp_path: Path, *, nodes: int = 2, store: MemoryStore | None 
     troubles = NodeTroubles(fleet, hub)
     await troubles.start()
     try:
-        yield Ground(sim, fleet, hub, troubles)
+        yield Site(sim, fleet, hub, troubles)
     finally:
         await troubles.stop()
         await hub.stop()
@@ -118,135 +118,133 @@ async def a_ground(tmp_path: Path, *, nodes: int = 2, store: MemoryStore | None 
 
 
 @pytest.fixture
-async def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Ground]:
+async def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Site]:
     monkeypatch.setattr(node_troubles, "EVERY", 0.05)
-    async with a_ground(tmp_path) as here:
+    async with a_site(tmp_path) as here:
         yield here
 
 
-async def test_a_node_that_loses_its_power_is_an_alert_until_it_has_power_again(ground: Ground) -> None:
-    await ground.want(**UP)
-    await until(lambda: ground.state() == "ready")
-    ground.fleet.registry.brakes.frozen[:] = True  # nobody switches it on again at once
-    ground.fleet.controller.engine.progress.frozen[:] = True
-    ground.put(0, power="off")
-    await until(lambda: ground.alerts(POWER_LOST))
-    [alert] = ground.alerts(POWER_LOST)
-    assert (alert.node, alert.severity) == (ground.names[0], "critical")
+async def test_a_node_that_loses_its_power_is_an_alert_until_it_has_power_again(site: Site) -> None:
+    await site.want(**UP)
+    await until(lambda: site.state() == "ready")
+    site.fleet.registry.brakes.frozen[:] = True  # nobody switches it on again at once
+    site.fleet.controller.engine.progress.frozen[:] = True
+    site.put(0, power="off")
+    await until(lambda: site.alerts(POWER_LOST))
+    [alert] = site.alerts(POWER_LOST)
+    assert (alert.node, alert.severity) == (site.names[0], "critical")
     assert "its power went off, and nobody here asked for that (bmc says so)" in alert.message
-    ground.put(0, power="on")
-    await until(lambda: not ground.alerts(POWER_LOST))
+    site.put(0, power="on")
+    await until(lambda: not site.alerts(POWER_LOST))
 
 
-async def test_power_that_was_switched_off_on_purpose_is_not_lost(ground: Ground) -> None:
-    await ground.want(**UP)
-    await until(lambda: ground.state() == "ready")
-    await ground.fleet.edits.set_desires(ground.fleet.registry.select("*"), {"power": "off"}, ("os",), "test")
-    await until(lambda: ground.state() == "ready")
-    await ground.hub.alerts.settled()
-    assert not ground.hub.alerts.alerts
+async def test_power_that_was_switched_off_on_purpose_is_not_lost(site: Site) -> None:
+    await site.want(**UP)
+    await until(lambda: site.state() == "ready")
+    await site.fleet.edits.set_desires(site.fleet.registry.select("*"), {"power": "off"}, ("os",), "test")
+    await until(lambda: site.state() == "ready")
+    await site.hub.alerts.settled()
+    assert not site.hub.alerts.alerts
 
 
-async def test_power_that_a_person_switches_by_hand_is_not_lost(ground: Ground) -> None:
-    await ground.want(**UP)
-    await until(lambda: ground.state() == "ready")
-    for told in ground.fleet.controller.switched:
+async def test_power_that_a_person_switches_by_hand_is_not_lost(site: Site) -> None:
+    await site.want(**UP)
+    await until(lambda: site.state() == "ready")
+    for told in site.fleet.controller.switched:
         told(np.array([0], dtype=np.int64))
-    ground.put(0, power="off")
-    ground.put(1, power="off")
-    await until(lambda: ground.alerts(POWER_LOST))
-    assert [alert.node for alert in ground.alerts(POWER_LOST)] == [ground.names[1]]
+    site.put(0, power="off")
+    site.put(1, power="off")
+    await until(lambda: site.alerts(POWER_LOST))
+    assert [alert.node for alert in site.alerts(POWER_LOST)] == [site.names[1]]
 
 
-async def test_the_power_of_a_node_of_which_nobody_wants_anything_is_nobodys_concern(ground: Ground) -> None:
-    ground.put(0, power="on")
-    await until(lambda: ground.fleet.view.node(0).facts["power"].value == "on")
-    ground.put(0, power="off")
-    await until(lambda: ground.fleet.view.node(0).facts["power"].value == "off")
-    await ground.hub.alerts.settled()
-    assert not ground.alerts(POWER_LOST)
+async def test_the_power_of_a_node_of_which_nobody_wants_anything_is_nobodys_concern(site: Site) -> None:
+    site.put(0, power="on")
+    await until(lambda: site.fleet.view.node(0).facts["power"].value == "on")
+    site.put(0, power="off")
+    await until(lambda: site.fleet.view.node(0).facts["power"].value == "off")
+    await site.hub.alerts.settled()
+    assert not site.alerts(POWER_LOST)
 
 
-async def test_a_node_that_is_power_cycled_because_it_hung_is_an_alert_until_it_is_up(ground: Ground) -> None:
-    await ground.want(**UP)
-    await until(lambda: ground.state() == "ready")
+async def test_a_node_that_is_power_cycled_because_it_hung_is_an_alert_until_it_is_up(site: Site) -> None:
+    await site.want(**UP)
+    await until(lambda: site.state() == "ready")
     seen: list[str] = []
-    take = ground.hub.take
-    ground.hub.take = lambda events: (seen.extend(e.key for e in events), take(events))[1]  # type: ignore[method-assign,func-returns-value]
-    ground.put(0, os="hung")
+    take = site.hub.take
+    site.hub.take = lambda events: (seen.extend(e.key for e in events), take(events))[1]  # type: ignore[method-assign,func-returns-value]
+    site.put(0, os="hung")
     await until(lambda: HUNG in seen)
-    await until(lambda: ground.state() == "ready" and not ground.alerts(HUNG))
-    [alert] = [alert for alert in ground.hub.alerts.alerts.values() if alert.key == HUNG]
+    await until(lambda: site.state() == "ready" and not site.alerts(HUNG))
+    [alert] = [alert for alert in site.hub.alerts.alerts.values() if alert.key == HUNG]
     assert alert.over and "power-cycled because it hung" in alert.message
-    assert not ground.alerts(POWER_LOST), "it was us"
+    assert not site.alerts(POWER_LOST), "it was us"
 
 
-async def test_a_faulted_node_is_an_alert_with_the_reason_and_ends_when_it_is_overcome(ground: Ground) -> None:
-    ground.sim.set_faults(Faults(refused=1.0), now=time.monotonic())
-    await ground.want(power="on")
-    await until(lambda: len(ground.alerts(FAULTED)) == 2)
-    assert ground.state() == "faulted"
-    assert {alert.severity for alert in ground.alerts(FAULTED)} == {"critical"}
-    assert all("power-on" in alert.message and "refused" in alert.message for alert in ground.alerts(FAULTED))
-    ground.put(0, power="on")
-    ground.put(1, power="on")
-    await until(lambda: not ground.alerts(FAULTED))
+async def test_a_faulted_node_is_an_alert_with_the_reason_and_ends_when_it_is_overcome(site: Site) -> None:
+    site.sim.set_faults(Faults(refused=1.0), now=time.monotonic())
+    await site.want(power="on")
+    await until(lambda: len(site.alerts(FAULTED)) == 2)
+    assert site.state() == "faulted"
+    assert {alert.severity for alert in site.alerts(FAULTED)} == {"critical"}
+    assert all("power-on" in alert.message and "refused" in alert.message for alert in site.alerts(FAULTED))
+    site.put(0, power="on")
+    site.put(1, power="on")
+    await until(lambda: not site.alerts(FAULTED))
 
 
 async def test_what_was_over_before_the_controller_came_back_ends_then(tmp_path: Path, monkeypatch: Any) -> None:
     store = MemoryStore()
-    async with a_ground(tmp_path, store=store) as ground:
-        name = ground.names[0]
-        ground.hub.take(
+    async with a_site(tmp_path, store=store) as site:
+        name = site.names[0]
+        site.hub.take(
             [HardwareEvent(time=1.0, severity="critical", message="x", source="strata", key=FAULTED, node=name)]
         )
-        await ground.hub.alerts.settled()
+        await site.hub.alerts.settled()
     monkeypatch.setattr(node_troubles, "EVERY", 0.05)
-    async with a_ground(tmp_path, store=store) as ground:
-        await until(lambda: not ground.alerts(FAULTED))
+    async with a_site(tmp_path, store=store) as site:
+        await until(lambda: not site.alerts(FAULTED))
 
 
-async def test_the_panic_of_a_kernel_is_over_when_another_has_started(ground: Ground) -> None:
-    await ground.want(**UP)
-    await until(lambda: ground.state() == "ready")
+async def test_the_panic_of_a_kernel_is_over_when_another_has_started(site: Site) -> None:
+    await site.want(**UP)
+    await until(lambda: site.state() == "ready")
     panic = HardwareEvent(
         time=time.time(),
         severity="critical",
         message="Kernel panic - not syncing",
         source="console",
         key="console/panic",
-        node=ground.names[0],
+        node=site.names[0],
     )
-    ground.hub.take([panic])
-    await until(lambda: ground.alerts("console/panic"))
-    ground.put(0, os="down")
-    await until(lambda: not ground.alerts("console/panic"))
+    site.hub.take([panic])
+    await until(lambda: site.alerts("console/panic"))
+    site.put(0, os="down")
+    await until(lambda: not site.alerts("console/panic"))
 
 
-async def test_the_alerts_of_a_deleted_node_are_over(ground: Ground) -> None:
-    name = ground.names[0]
+async def test_the_alerts_of_a_deleted_node_are_over(site: Site) -> None:
+    name = site.names[0]
     for key in ("sensor/fan1", "node/whatever"):
-        ground.hub.take([HardwareEvent(time=1.0, severity="critical", message="x", source="poll", key=key, node=name)])
-    await until(lambda: len(ground.hub.alerts.open_on(name)) == 2)
-    await ground.fleet.edits.delete_node(name, "test")
-    await until(lambda: not ground.hub.alerts.open_on(name))
+        site.hub.take([HardwareEvent(time=1.0, severity="critical", message="x", source="poll", key=key, node=name)])
+    await until(lambda: len(site.hub.alerts.open_on(name)) == 2)
+    await site.fleet.edits.delete_node(name, "test")
+    await until(lambda: not site.hub.alerts.open_on(name))
 
 
-async def test_a_power_cut_of_a_whole_machine_is_told_of_in_slices(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_power_cut_of_a_whole_machine_is_told_of_in_slices(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[int] = []
     names = [f"x{number}" for number in range(3 * node_troubles.SLICE + 1)]
-    monkeypatch.setattr(ground.hub, "take", lambda events: taken.append(len(events)))
-    ground.troubles._tell(names, POWER_LOST, "critical", "it went off")
+    monkeypatch.setattr(site.hub, "take", lambda events: taken.append(len(events)))
+    site.troubles._tell(names, POWER_LOST, "critical", "it went off")
     assert taken == [node_troubles.SLICE], "others have their turn in between"
     await until(lambda: sum(taken) == len(names))
     assert max(taken) == node_troubles.SLICE
 
 
-async def test_who_switches_by_hand_says_so_before_it_is_done(ground: Ground) -> None:
+async def test_who_switches_by_hand_says_so_before_it_is_done(site: Site) -> None:
     told: list[int] = []
-    ground.fleet.controller.switched.append(lambda nodes: told.extend(nodes.tolist()))
-    service = BmcService(ground.fleet, lambda address: None, Seal([b"k" * 32]))  # type: ignore[arg-type,return-value]
-    await service.power(LOCAL_ADMIN, ground.names[0], "cycle", force=True)
+    site.fleet.controller.switched.append(lambda nodes: told.extend(nodes.tolist()))
+    service = BmcService(site.fleet, lambda address: None, Seal([b"k" * 32]))  # type: ignore[arg-type,return-value]
+    await service.power(LOCAL_ADMIN, site.names[0], "cycle", force=True)
     assert told == [0]

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 from test_crawl_mockups import ROOT, collection, crawled, kinds, link, own, resource
-from test_inventory_store import Ground, found, ground, part
+from test_inventory_store import Site, found, part, site
 
 from strata.hardware.bmc.protocol import EMPTY, STATE, Reading
 from strata.hardware.bmc.readings import Marked, distinct
@@ -22,7 +22,7 @@ from strata.hardware.inventory.records import Component, Parts
 from strata.store.audit import Ledger
 from support.mockup_server import PASSWORD, USER, Mockup, shared_mockups
 
-__all__ = ["ground"]
+__all__ = ["site"]
 
 CHASSIS = f"{ROOT}/Chassis/C"
 SYSTEM = f"{ROOT}/Systems/S"
@@ -273,18 +273,18 @@ async def test_troubles_beyond_those_that_are_listed_are_counted(tmp_path: Path)
 # -- how parts are
 
 
-async def test_a_part_that_fails_and_is_well_again_is_an_alert_that_ends(ground: Ground) -> None:
-    await ground.record(found(1, part("DIMM1", "M1", health="ok")))
-    await ground.record(found(1, part("DIMM1", "M1", health="critical"), time=200.0))
-    await ground.record(found(1, part("DIMM1", "M1", health="ok"), time=300.0))
-    told = [(event.key, event.severity) for event in ground.events if event.key.startswith("health/")]
+async def test_a_part_that_fails_and_is_well_again_is_an_alert_that_ends(site: Site) -> None:
+    await site.record(found(1, part("DIMM1", "M1", health="ok")))
+    await site.record(found(1, part("DIMM1", "M1", health="critical"), time=200.0))
+    await site.record(found(1, part("DIMM1", "M1", health="ok"), time=300.0))
+    told = [(event.key, event.severity) for event in site.events if event.key.startswith("health/")]
     assert told == [(f"health/{ROOT}/Systems/1/DIMM1", "critical"), (f"health/{ROOT}/Systems/1/DIMM1", "ok")]
-    assert ("health", "ok", "critical") in await ground.history()
+    assert ("health", "ok", "critical") in await site.history()
 
 
-async def test_what_is_unwell_when_it_is_first_seen_is_told(ground: Ground) -> None:
-    await ground.record(found(1, part("DIMM1", "M1", health="warning")))
-    assert [event.severity for event in ground.events if event.key.startswith("health/")] == ["warning"]
+async def test_what_is_unwell_when_it_is_first_seen_is_told(site: Site) -> None:
+    await site.record(found(1, part("DIMM1", "M1", health="warning")))
+    assert [event.severity for event in site.events if event.key.startswith("health/")] == ["warning"]
 
 
 def supply_of(number: int, health: str) -> Component:
@@ -292,15 +292,15 @@ def supply_of(number: int, health: str) -> Component:
 
 
 async def test_a_failed_supply_of_a_bmc_without_a_node_is_told_and_of_a_node_only_by_who_polls_it(
-    ground: Ground,
+    site: Site,
 ) -> None:
-    ground.inventory._node_at = lambda address: ""
-    await ground.record(found(1, supply_of(0, "critical")))
-    assert [event.severity for event in ground.events if event.key.startswith("health/")] == ["critical"]
-    ground.inventory._node_at = lambda address: "n1"
-    ground.events.clear()
-    await ground.record(found(2, supply_of(0, "critical")))
-    assert not [event for event in ground.events if event.key.startswith("health/")]
+    site.inventory._node_at = lambda address: ""
+    await site.record(found(1, supply_of(0, "critical")))
+    assert [event.severity for event in site.events if event.key.startswith("health/")] == ["critical"]
+    site.inventory._node_at = lambda address: "n1"
+    site.events.clear()
+    await site.record(found(2, supply_of(0, "critical")))
+    assert not [event for event in site.events if event.key.startswith("health/")]
 
 
 @pytest.mark.parametrize("how", ["removed", "moved"])
@@ -318,23 +318,23 @@ def test_what_only_sums_up_its_parts_is_not_told_of() -> None:
     assert changes(now.components, msgspec.structs.replace(now, components=(rolled,))) == []
 
 
-async def test_a_mac_that_two_claimed_is_no_trouble_once_one_of_them_is_gone(ground: Ground) -> None:
+async def test_a_mac_that_two_claimed_is_no_trouble_once_one_of_them_is_gone(site: Site) -> None:
     shared = ("00:0c:29:9a:98:ed",)
     for number in (1, 2):
-        await ground.record(found(number, macs=shared))
-    told = ground.events[-1]
+        await site.record(found(number, macs=shared))
+    told = site.events[-1]
     assert (told.severity, "duplicate-mac" in told.key) == ("warning", True)
-    ground.events.clear()
-    await ground.record(found(2, macs=(), time=200.0))
-    over = [(event.key, event.node, event.severity) for event in ground.events if "duplicate" in event.key]
+    site.events.clear()
+    await site.record(found(2, macs=(), time=200.0))
+    over = [(event.key, event.node, event.severity) for event in site.events if "duplicate" in event.key]
     assert (told.key, told.node, "ok") in over
 
 
-async def test_what_was_unwell_behind_a_bmc_that_is_forgotten_is_over(ground: Ground) -> None:
-    await ground.record(found(1, part("DIMM1", "M1", health="critical")))
-    ground.events.clear()
-    await ground.inventory.forget("https://bmc1", "alice", Ledger(ground.store))
-    assert [(event.severity, event.key) for event in ground.events] == [("ok", f"health/{ROOT}/Systems/1/DIMM1")]
+async def test_what_was_unwell_behind_a_bmc_that_is_forgotten_is_over(site: Site) -> None:
+    await site.record(found(1, part("DIMM1", "M1", health="critical")))
+    site.events.clear()
+    await site.inventory.forget("https://bmc1", "alice", Ledger(site.store))
+    assert [(event.severity, event.key) for event in site.events] == [("ok", f"health/{ROOT}/Systems/1/DIMM1")]
 
 
 # -- sensors

@@ -14,42 +14,24 @@ import pytest
 
 from strata.core.column import Column
 from strata.core.driver import Batch
-from strata.core.model import Model
-from strata.daemon.settings import Settings
-from strata.fleet.access.sealing import Seal
-from strata.fleet.controller.controller import Controller
-from strata.hardware.bmc.bmcs import Bmcs
-from strata.hardware.bmc.driver import BmcDriver
-from strata.hardware.bmc.redfish.client import Credentials, RedfishClient
-from strata.hardware.bmc.redfish.events import RedfishSubscriptions
-from strata.hardware.events.hub import FRESH, EventHub
-from strata.hardware.events.site import bmc_addresses
-from strata.hardware.layer import tells
-from strata.hardware.model import LAYER as HARDWARE
-from strata.store.memory import MemoryStore
-from strata.virtual.bmc.server import BmcServer
-from strata.virtual.fleet.faults import Timing
+from strata.hardware.events.hub import FRESH
 from strata.virtual.fleet.names import simulated_nodes
-from strata.virtual.fleet.nodes import SimNodes
-from support.rooms import OpenFleet
+from support.told_power import ToldPower, told_power
 
 pytestmark = pytest.mark.slow
 
 NAMES = [node.name for node in simulated_nodes(2)]
 
 
-class Ground:
+class Site:
     """A controller over simulated BMCs, which counts how often nodes are looked at."""
 
-    def __init__(self, server: BmcServer, fleet: OpenFleet, hub: EventHub, driver: BmcDriver) -> None:
-        self.server = server
-        self.fleet = fleet
-        self.hub = hub
-        self.bmcs = driver._bmcs
-        self.driver = driver
+    def __init__(self, told: ToldPower) -> None:
+        self.server, self.fleet, self.hub, self.driver = told
+        self.bmcs = self.driver._bmcs
         self.looks: list[str] = []
-        self._observe = driver.observe
-        driver.observe = self._counted  # type: ignore[method-assign]
+        self._observe = self.driver.observe
+        self.driver.observe = self._counted  # type: ignore[method-assign]
 
     async def _counted(self, variables: Sequence[str], batch: Batch) -> Mapping[str, Column]:
         self.looks += batch.names
@@ -88,71 +70,41 @@ class Ground:
 
 
 @pytest.fixture
-async def ground(tmp_path: Path) -> AsyncIterator[Ground]:
-    server = BmcServer(SimNodes(len(NAMES), names=NAMES, timing=Timing(scale=0.01)))
-    await server.start()
-    store, client = MemoryStore(), RedfishClient(Credentials("root", "simulated"))
-    bmcs = Bmcs(client)
-    driver = BmcDriver(bmcs)
-    controller = Controller(store, Model.of(HARDWARE), {"bmc": driver}, name="c1")
-    fleet = OpenFleet(controller, Settings(state_dir=tmp_path))
-    hub = EventHub(
-        tmp_path / "events.db",
-        store,
-        fleet.ledger,
-        Seal([b"k" * 32]),
-        bmcs,
-        RedfishSubscriptions(client),
-        owner="c1",
-        addresses=bmc_addresses(fleet.registry),
-        looked=controller.look_soon,
-        told=tells(fleet, driver),
-    )
-    here = Ground(server, fleet, hub, driver)
-    await controller.start()
-    await fleet.edits.create_nodes(simulated_nodes(len(NAMES), bmc_base=server.address), "test")
-    await fleet.settled(await store.revision())
-    await hub.start()
-    try:
-        yield here
-    finally:
-        await hub.stop()
-        await controller.stop()
-        await driver.close()
-        await bmcs.close()
-        await server.stop()
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    async with told_power(tmp_path, len(NAMES), mine=lambda _: True) as found:
+        yield Site(found)
 
 
-async def test_an_event_of_power_is_a_fact_with_its_source_and_time_and_nobody_looks(ground: Ground) -> None:
-    await ground.ready()
+async def test_an_event_of_power_is_a_fact_with_its_source_and_time_and_nobody_looks(site: Site) -> None:
+    await site.ready()
     begun = time.time()
-    ground.push(NAMES[0], "ResourceEvent.1.3.ResourcePoweredOn", ago=0.2)
-    await ground.until(lambda: ground.fact(NAMES[0])[0] == "on")
-    assert ground.fact(NAMES[0]) == ("on", "bmc event")
-    seen = ground.fleet.view.node(ground.fleet.registry.index_of(NAMES[0])).facts["power"].seen
+    site.push(NAMES[0], "ResourceEvent.1.3.ResourcePoweredOn", ago=0.2)
+    await site.until(lambda: site.fact(NAMES[0])[0] == "on")
+    assert site.fact(NAMES[0]) == ("on", "bmc event")
+    seen = site.fleet.view.node(site.fleet.registry.index_of(NAMES[0])).facts["power"].seen
     assert seen is not None and seen < begun, "as old as the BMC says that it is"
-    assert ground.looks == []
+    assert site.looks == []
 
 
-async def test_a_real_bmc_that_is_listened_to_tells_it_itself(ground: Ground) -> None:
-    await ground.ready()
+async def test_a_real_bmc_that_is_listened_to_tells_it_itself(site: Site) -> None:
+    await site.ready()
     async with asyncio.timeout(60):
-        while not all(ground.server.bmc(name).events.streams for name in NAMES):  # noqa: ASYNC110
+        while not all(site.server.bmc(name).events.streams for name in NAMES):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
-    ground.looks.clear()
-    await ground.bmcs.open(ground.server.url(NAMES[1])).set_power("on")
-    await ground.until(lambda: ground.fact(NAMES[1]) == ("on", "bmc event"))
-    assert ground.looks == []
+    site.looks.clear()
+    await site.bmcs.open(site.server.url(NAMES[1])).set_power("on")
+    await site.until(lambda: site.fact(NAMES[1]) == ("on", "bmc event"))
+    assert site.looks == []
 
 
-async def test_power_that_is_told_to_be_gone_is_told_to_who_speaks_to_agents(ground: Ground) -> None:
+async def test_power_that_is_told_to_be_gone_is_told_to_who_speaks_to_agents(site: Site) -> None:
     dark: list[str] = []
-    await ground.ready()
-    ground.driver.dark.append(dark.extend)
-    ground.push(NAMES[0], "ResourceEvent.1.3.ResourcePoweredOn", ago=0.2)
-    await ground.until(lambda: ground.fact(NAMES[0])[0] == "on")
-    ground.push(NAMES[0], "ResourceEvent.1.3.ResourcePoweredOff")
-    await ground.until(lambda: ground.fact(NAMES[0]) == ("off", "bmc event"))
+    await site.ready()
+    site.driver.dark.append(dark.extend)
+    site.push(NAMES[0], "ResourceEvent.1.3.ResourcePoweredOn", ago=0.2)
+    await site.until(lambda: site.fact(NAMES[0])[0] == "on")
+    site.push(NAMES[0], "ResourceEvent.1.3.ResourcePoweredOff")
+    await site.until(lambda: site.fact(NAMES[0]) == ("off", "bmc event"))
     assert dark == [NAMES[0]]
 
 
@@ -161,9 +113,9 @@ async def test_power_that_is_told_to_be_gone_is_told_to_who_speaks_to_agents(gro
     [("ResourceEvent.1.3.ResourcePoweredOn", FRESH + 5.0), ("ResourceEvent.1.3.ResourcePoweringOn", 0.0)],
     ids=["old", "not there yet"],
 )
-async def test_what_is_not_clear_or_not_new_has_the_node_looked_at(ground: Ground, message: str, ago: float) -> None:
-    await ground.ready()
-    ground.push(NAMES[0], message, ago=ago)
-    await ground.until(lambda: ground.looks)
-    assert set(ground.looks) == {NAMES[0]}
-    assert ground.fact(NAMES[0]) == ("off", "bmc"), "the BMC, asked, says otherwise"
+async def test_what_is_not_clear_or_not_new_has_the_node_looked_at(site: Site, message: str, ago: float) -> None:
+    await site.ready()
+    site.push(NAMES[0], message, ago=ago)
+    await site.until(lambda: site.looks)
+    assert set(site.looks) == {NAMES[0]}
+    assert site.fact(NAMES[0]) == ("off", "bmc"), "the BMC, asked, says otherwise"

@@ -86,7 +86,7 @@ def _dimm(serial: str, number: int) -> Component:
     )
 
 
-class Ground:
+class Site:
     """The service with its parts within reach."""
 
     def __init__(self, fleet: Fleet, crawlers: dict[str, Any], fake: Fake) -> None:
@@ -111,9 +111,9 @@ class Ground:
 
 
 @contextlib.asynccontextmanager
-async def a_ground(**crawlers: Any) -> AsyncIterator[Ground]:
+async def a_site(**crawlers: Any) -> AsyncIterator[Site]:
     async with a_fleet() as fleet:
-        here = Ground(fleet, crawlers, Fake())
+        here = Site(fleet, crawlers, Fake())
         await here.inventory.start()
         try:
             yield here
@@ -123,8 +123,8 @@ async def a_ground(**crawlers: Any) -> AsyncIterator[Ground]:
 
 
 @pytest.fixture
-async def ground() -> AsyncIterator[Ground]:
-    async with a_ground() as here:
+async def site() -> AsyncIterator[Site]:
+    async with a_site() as here:
         yield here
 
 
@@ -138,7 +138,7 @@ async def test_simulated_machines_are_found_adopted_and_looked_at() -> None:
     try:
         async with (
             RedfishClient(Credentials("root", "simulated")) as client,
-            a_ground(http=lambda a: crawl(client, a)) as here,
+            a_site(http=lambda a: crawl(client, a)) as here,
         ):
             urls = [server.url(f"sim{i}") for i in range(12)]
             report, errors = await here.discover(addresses=urls, adopt=True, name="n{number:03}")
@@ -164,7 +164,7 @@ async def test_dead_controllers_hold_nobody_up_and_are_listed() -> None:
     try:
         async with (
             RedfishClient(Credentials("root", "simulated"), settings=settings) as client,
-            a_ground(http=lambda a: crawl(client, a)) as here,
+            a_site(http=lambda a: crawl(client, a)) as here,
         ):
             report, errors = await here.discover(addresses=[server.url(f"sim{i}") for i in range(20)])
             assert (report.found, report.silent) == (18, 2)
@@ -181,7 +181,7 @@ async def test_a_range_is_scanned_and_what_answers_is_read() -> None:
     try:
         async with (
             RedfishClient(Credentials("root", "simulated")) as client,
-            a_ground(http=lambda a: crawl(client, a)) as here,
+            a_site(http=lambda a: crawl(client, a)) as here,
         ):
             report, errors = await here.discover(ranges=(f"http://127.1.0.0-127.1.0.7:{port}",))
             assert (report.found, report.silent, errors) == (3, 0, {})
@@ -194,67 +194,67 @@ async def test_a_range_is_scanned_and_what_answers_is_read() -> None:
 # -- adoption
 
 
-async def test_names_and_places_come_from_the_csv_and_the_mapping(ground: Ground) -> None:
-    ground.fake.machine(1)
-    ground.fake.machine(2)
+async def test_names_and_places_come_from_the_csv_and_the_mapping(site: Site) -> None:
+    site.fake.machine(1)
+    site.fake.machine(2)
     csv = "address,name,role,labels\nhttps://bmc1,login-a,login,rack=3\nhttps://bmc2,,,\n"
     mapping = "serial,location,nid\nS1,x1000c0s0b0n0,11\nS2,x1000c0s1b0n0,12\n"
-    report, _ = await ground.discover(csv=csv, mapping=mapping, adopt=True)
+    report, _ = await site.discover(csv=csv, mapping=mapping, adopt=True)
     assert (report.adopted, report.located) == (2, 2)
-    login = ground.fleet.registry.node("login-a")
+    login = site.fleet.registry.node("login-a")
     assert (login.role, login.location, login.nid, login.bmc) == ("login", "x1000c0s0b0n0", 11, "https://bmc1")
     assert (login.labels, login.architecture) == ({"rack": "3", "serial": "S1"}, "aarch64")
-    assert ground.fleet.registry.node("n00001").location == "x1000c0s1b0n0"
+    assert site.fleet.registry.node("n00001").location == "x1000c0s1b0n0"
 
 
-async def test_an_adopted_node_has_the_ports_whose_macs_nobody_else_has(ground: Ground) -> None:
+async def test_an_adopted_node_has_the_ports_whose_macs_nobody_else_has(site: Site) -> None:
     shared = "02:00:00:00:00:01"
-    first = ground.fake.machine(1, macs=("52:54:00:00:00:01", shared, "01:00:5e:00:00:01"))
-    second = ground.fake.machine(2, macs=("52:54:00:00:00:02", shared))
-    report, _ = await ground.discover(addresses=(first, second), adopt=True)
+    first = site.fake.machine(1, macs=("52:54:00:00:00:01", shared, "01:00:5e:00:00:01"))
+    second = site.fake.machine(2, macs=("52:54:00:00:00:02", shared))
+    report, _ = await site.discover(addresses=(first, second), adopt=True)
     assert report.adopted == 2
-    found = {node.bmc: [one.mac for one in node.interfaces] for node in ground.fleet.registry.roster.nodes if node}
+    found = {node.bmc: [one.mac for one in node.interfaces] for node in site.fleet.registry.roster.nodes if node}
     assert found == {first: ["52:54:00:00:00:01", shared], second: ["52:54:00:00:00:02"]}
 
 
-async def test_ports_that_the_owners_described_stay_as_they_are(ground: Ground) -> None:
+async def test_ports_that_the_owners_described_stay_as_they_are(site: Site) -> None:
     own = (Interface(mac="52:54:00:00:00:09", address="10.77.0.9"),)
-    address = ground.fake.machine(1, macs=("52:54:00:00:00:01",))
-    await ground.fleet.edits.create_nodes([spec("n1", bmc=address, interfaces=own)], "alice")
-    await ground.fleet.settled()
-    await ground.discover(addresses=(address,), adopt=True)
-    await ground.fleet.settled()
-    assert ground.fleet.registry.node("n1").interfaces == own
+    address = site.fake.machine(1, macs=("52:54:00:00:00:01",))
+    await site.fleet.edits.create_nodes([spec("n1", bmc=address, interfaces=own)], "alice")
+    await site.fleet.settled()
+    await site.discover(addresses=(address,), adopt=True)
+    await site.fleet.settled()
+    assert site.fleet.registry.node("n1").interfaces == own
 
 
-async def test_nodes_are_numbered_in_the_order_of_their_addresses(ground: Ground) -> None:
-    await ground.discover(addresses=[ground.fake.machine(number) for number in (10, 2, 1)], adopt=True)
-    assert [ground.fleet.registry.node(f"n0000{i}").bmc for i in (1, 2, 3)] == [f"https://bmc{i}" for i in (1, 2, 10)]
+async def test_nodes_are_numbered_in_the_order_of_their_addresses(site: Site) -> None:
+    await site.discover(addresses=[site.fake.machine(number) for number in (10, 2, 1)], adopt=True)
+    assert [site.fleet.registry.node(f"n0000{i}").bmc for i in (1, 2, 3)] == [f"https://bmc{i}" for i in (1, 2, 10)]
 
 
-async def test_a_node_that_is_there_is_updated_and_not_made_twice(ground: Ground) -> None:
-    await ground.fleet.edits.create_nodes([spec("old", bmc="https://bmc1/")], "alice")
-    await ground.fleet.settled()
-    ground.fake.machine(1)
-    report, _ = await ground.discover(known=True, mapping="serial,nid\nS1,7\n", adopt=True)
+async def test_a_node_that_is_there_is_updated_and_not_made_twice(site: Site) -> None:
+    await site.fleet.edits.create_nodes([spec("old", bmc="https://bmc1/")], "alice")
+    await site.fleet.settled()
+    site.fake.machine(1)
+    report, _ = await site.discover(known=True, mapping="serial,nid\nS1,7\n", adopt=True)
     assert (report.adopted, report.updated, report.refused) == (0, 1, ())
-    node = ground.fleet.registry.node("old")
+    node = site.fleet.registry.node("old")
     assert (node.nid, node.labels, node.bmc) == (7, {"serial": "S1"}, "https://bmc1/")
 
 
-async def test_a_machine_at_a_new_address_is_the_node_with_its_serial(ground: Ground) -> None:
-    await ground.fleet.edits.create_nodes([spec("old", bmc="https://bmc9", labels={"serial": "S1"})], "alice")
-    await ground.fleet.settled()
-    report, _ = await ground.discover(addresses=(ground.fake.machine(1),), adopt=True)
+async def test_a_machine_at_a_new_address_is_the_node_with_its_serial(site: Site) -> None:
+    await site.fleet.edits.create_nodes([spec("old", bmc="https://bmc9", labels={"serial": "S1"})], "alice")
+    await site.fleet.settled()
+    report, _ = await site.discover(addresses=(site.fake.machine(1),), adopt=True)
     assert (report.adopted, report.updated) == (0, 1)
-    assert ground.fleet.registry.node("old").bmc == "https://bmc1"
+    assert site.fleet.registry.node("old").bmc == "https://bmc1"
 
 
-async def test_what_is_not_clear_is_refused_and_listed(ground: Ground) -> None:
+async def test_what_is_not_clear_is_refused_and_listed(site: Site) -> None:
     for number, serial in ((1, "SAME"), (2, "SAME"), (3, "S3"), (4, "S4")):
-        ground.fake.machine(number, serial=serial)
+        site.fake.machine(number, serial=serial)
     mapping = "serial,address,location\nS3,,x1000c0s0b0n0\n,https://bmc3,x1000c0s9b0n0\n"
-    report, _ = await ground.discover(addresses=tuple(ground.fake.told), mapping=mapping, adopt=True)
+    report, _ = await site.discover(addresses=tuple(site.fake.told), mapping=mapping, adopt=True)
     assert report.adopted == 1
     why = {refused.machine: refused.why for refused in report.refused}
     assert "serial SAME is also claimed by https://bmc2" in why["https://bmc1"]
@@ -262,78 +262,78 @@ async def test_what_is_not_clear_is_refused_and_listed(ground: Ground) -> None:
     assert report.refused_count == 3
 
 
-async def test_a_name_that_is_taken_is_refused(ground: Ground) -> None:
-    await ground.fleet.create("n7")
-    ground.fake.machine(1)
-    report, _ = await ground.discover(csv="address,name\nhttps://bmc1,n7\n", adopt=True)
+async def test_a_name_that_is_taken_is_refused(site: Site) -> None:
+    await site.fleet.create("n7")
+    site.fake.machine(1)
+    report, _ = await site.discover(csv="address,name\nhttps://bmc1,n7\n", adopt=True)
     assert report.adopted == 0
     assert "there is a node of this name" in report.refused[0].why
 
 
 @pytest.mark.parametrize("name", ["n", "{nodes}", "n{number", "n {number}", "{number:x}", "{number.__class__}"])
-async def test_a_template_that_makes_no_names_is_refused_before_anything_is_done(ground: Ground, name: str) -> None:
+async def test_a_template_that_makes_no_names_is_refused_before_anything_is_done(site: Site, name: str) -> None:
     with pytest.raises(BadRequest):
-        await ground.discover(addresses=(ground.fake.machine(1),), adopt=True, name=name)
-    assert ground.fake.asked == []
+        await site.discover(addresses=(site.fake.machine(1),), adopt=True, name=name)
+    assert site.fake.asked == []
 
 
 # -- conflicts
 
 
-async def test_a_swapped_controller_waits_for_a_person(ground: Ground) -> None:
-    address = ground.fake.machine(1)
-    await ground.discover(addresses=(address,), adopt=True)
-    ground.fake.machine(1, serial="OTHER")
-    report, errors = await ground.discover(known=True, adopt=True)
+async def test_a_swapped_controller_waits_for_a_person(site: Site) -> None:
+    address = site.fake.machine(1)
+    await site.discover(addresses=(address,), adopt=True)
+    site.fake.machine(1, serial="OTHER")
+    report, errors = await site.discover(known=True, adopt=True)
     assert report.swapped == 1
     assert f"--accept {address}" in errors[address]
-    [conflict] = await ground.service.conflicts(ADMIN)
+    [conflict] = await site.service.conflicts(ADMIN)
     assert (conflict.what, conflict.value, conflict.where) == ("bmc-swapped", "OTHER", (address, "n00001"))
-    assert (await ground.service.of_node(ADMIN, "n00001")).serial == "S1", "the old record stands"
-    report, _ = await ground.discover(accept=(address,))
-    assert await ground.service.conflicts(ADMIN) == []
-    assert (await ground.service.of_node(ADMIN, "n00001")).serial == "OTHER"
-    entries = await ground.stand.ledger.latest(50)
+    assert (await site.service.of_node(ADMIN, "n00001")).serial == "S1", "the old record stands"
+    report, _ = await site.discover(accept=(address,))
+    assert await site.service.conflicts(ADMIN) == []
+    assert (await site.service.of_node(ADMIN, "n00001")).serial == "OTHER"
+    entries = await site.stand.ledger.latest(50)
     assert [entry.author for entry in entries if entry.action == "hardware.accept"] == ["alice"]
 
 
-async def test_duplicate_macs_are_conflicts_with_a_hint(ground: Ground) -> None:
+async def test_duplicate_macs_are_conflicts_with_a_hint(site: Site) -> None:
     for number in (1, 2):
-        ground.fake.machine(number, macs=["00:11:22:33:44:55"])
-    await ground.discover(addresses=tuple(ground.fake.told))
-    [conflict] = await ground.service.conflicts(ADMIN)
+        site.fake.machine(number, macs=["00:11:22:33:44:55"])
+    await site.discover(addresses=tuple(site.fake.told))
+    [conflict] = await site.service.conflicts(ADMIN)
     assert (conflict.what, conflict.where) == ("duplicate-mac", ("https://bmc1", "https://bmc2"))
     assert conflict.hint
 
 
-async def test_a_forgotten_controller_is_gone_and_its_history_stays(ground: Ground) -> None:
-    address = ground.fake.machine(1)
-    await ground.discover(addresses=(address,))
-    await ground.service.forget(ADMIN, address)
+async def test_a_forgotten_controller_is_gone_and_its_history_stays(site: Site) -> None:
+    address = site.fake.machine(1)
+    await site.discover(addresses=(address,))
+    await site.service.forget(ADMIN, address)
     with pytest.raises(NotFound):
-        await ground.service.bmc(ADMIN, address)
-    assert [change.what for change in await ground.service.history(ADMIN, "*", None, 10)] == ["added"]
+        await site.service.bmc(ADMIN, address)
+    assert [change.what for change in await site.service.history(ADMIN, "*", None, 10)] == ["added"]
 
 
-async def test_what_is_kept_without_being_understood_is_counted_in_the_report(ground: Ground) -> None:
+async def test_what_is_kept_without_being_understood_is_counted_in_the_report(site: Site) -> None:
     for number in (1, 2):
-        address = ground.fake.machine(number)
-        told = ground.fake.told[address]
+        address = site.fake.machine(number)
+        told = site.fake.told[address]
         strange = [
             Component(id=f"/x/{i}", kind="other", shape=f"{kind}.v1_0_0.{kind}")
             for i, kind in enumerate(("ResourceBlock", "ResourceBlock", "OutletGroup"))
         ]
-        ground.fake.told[address] = msgspec.structs.replace(told, components=(*told.components, *strange))
-    report, _ = await ground.discover(addresses=tuple(ground.fake.told))
+        site.fake.told[address] = msgspec.structs.replace(told, components=(*told.components, *strange))
+    report, _ = await site.discover(addresses=tuple(site.fake.told))
     assert report.not_understood == {"ResourceBlock": 4, "OutletGroup": 2}
 
 
-async def test_types_that_bmcs_make_up_do_not_fill_the_report(ground: Ground) -> None:
-    address = ground.fake.machine(1)
-    told = ground.fake.told[address]
+async def test_types_that_bmcs_make_up_do_not_fill_the_report(site: Site) -> None:
+    address = site.fake.machine(1)
+    told = site.fake.told[address]
     strange = [Component(id=f"/x/{i}", kind="other", shape=f"T{i}.v1.T{i}") for i in range(1000)]
-    ground.fake.told[address] = msgspec.structs.replace(told, components=(*told.components, *strange))
-    report, _ = await ground.discover(addresses=(address,))
+    site.fake.told[address] = msgspec.structs.replace(told, components=(*told.components, *strange))
+    report, _ = await site.discover(addresses=(address,))
     assert len(report.not_understood) < 200
     assert sum(report.not_understood.values()) == 1000
 
@@ -341,84 +341,84 @@ async def test_types_that_bmcs_make_up_do_not_fill_the_report(ground: Ground) ->
 # -- looking
 
 
-async def test_ports_are_listed_with_the_parts_and_counted(ground: Ground) -> None:
-    address = ground.fake.machine(1)
+async def test_ports_are_listed_with_the_parts_and_counted(site: Site) -> None:
+    address = site.fake.machine(1)
     port = Port(id=f"{SYSTEM}/Ports/1", owner=SYSTEM, name="eth0", up=True, mac="00:11:22:33:44:55")
-    ground.fake.told[address] = msgspec.structs.replace(ground.fake.told[address], ports=(port,))
-    await ground.discover(addresses=(address,), adopt=True)
-    found = await ground.service.components(ADMIN, ComponentQuery(kind="port"))
+    site.fake.told[address] = msgspec.structs.replace(site.fake.told[address], ports=(port,))
+    await site.discover(addresses=(address,), adopt=True)
+    found = await site.service.components(ADMIN, ComponentQuery(kind="port"))
     assert [(one.name, one.node, one.macs, one.facts) for one in found.items] == [
         ("eth0", "n00001", ("00:11:22:33:44:55",), {"up": True})
     ]
-    assert (await ground.service.bmc(ADMIN, address)).summary.components["port"] == 1
+    assert (await site.service.bmc(ADMIN, address)).summary.components["port"] == 1
 
 
-async def test_components_are_filtered_and_paged(ground: Ground) -> None:
+async def test_components_are_filtered_and_paged(site: Site) -> None:
     for number in range(1, 6):
-        ground.fake.machine(number, parts=3)
-    await ground.discover(addresses=tuple(ground.fake.told), adopt=True)
+        site.fake.machine(number, parts=3)
+    await site.discover(addresses=tuple(site.fake.told), adopt=True)
     seen: list[str] = []
     after = ""
     while True:
-        page = await ground.service.components(ADMIN, ComponentQuery(kind="memory", limit=4, after=after))
+        page = await site.service.components(ADMIN, ComponentQuery(kind="memory", limit=4, after=after))
         seen += [part.serial for part in page.items]
         after = page.next
         if not after:
             break
     assert seen == [f"S{number}-{i}" for number in range(1, 6) for i in range(3)]
-    one = await ground.service.components(ADMIN, ComponentQuery(select="n00002", text="s2-1"))
+    one = await site.service.components(ADMIN, ComponentQuery(select="n00002", text="s2-1"))
     assert [(part.node, part.serial) for part in one.items] == [("n00002", "S2-1")]
 
 
-async def test_what_was_found_before_it_was_a_node_is_in_the_history_of_the_node(ground: Ground) -> None:
-    await ground.discover(addresses=(ground.fake.machine(1), ground.fake.machine(2)), adopt=True)
-    [change] = await ground.service.history(ADMIN, "n00001", None, 10)
+async def test_what_was_found_before_it_was_a_node_is_in_the_history_of_the_node(site: Site) -> None:
+    await site.discover(addresses=(site.fake.machine(1), site.fake.machine(2)), adopt=True)
+    [change] = await site.service.history(ADMIN, "n00001", None, 10)
     assert (change.what, change.node, change.bmc) == ("added", "n00001", "https://bmc1")
 
 
-async def test_controllers_are_paged_by_address(ground: Ground) -> None:
+async def test_controllers_are_paged_by_address(site: Site) -> None:
     for number in range(5):
-        ground.fake.machine(number)
-    await ground.discover(addresses=tuple(ground.fake.told))
-    first = await ground.service.bmcs(ADMIN, 2, "")
+        site.fake.machine(number)
+    await site.discover(addresses=tuple(site.fake.told))
+    first = await site.service.bmcs(ADMIN, 2, "")
     assert ([item.address for item in first.items], first.total) == (["https://bmc0", "https://bmc1"], 5)
-    second = await ground.service.bmcs(ADMIN, 10, first.next)
+    second = await site.service.bmcs(ADMIN, 10, first.next)
     assert ([item.address for item in second.items], second.next) == ([f"https://bmc{i}" for i in (2, 3, 4)], "")
 
 
-async def test_what_is_outside_the_scope_is_not_there(ground: Ground) -> None:
+async def test_what_is_outside_the_scope_is_not_there(site: Site) -> None:
     for number in (1, 2):
-        ground.fake.machine(number, parts=1, macs=["00:11:22:33:44:55"])
-    await ground.discover(addresses=tuple(ground.fake.told), adopt=True)
-    members = ground.fleet.registry.select("n00001")
-    await ground.fleet.edits.put_group("mine", members, "alice", description="")
-    await ground.fleet.settled()
+        site.fake.machine(number, parts=1, macs=["00:11:22:33:44:55"])
+    await site.discover(addresses=tuple(site.fake.told), adopt=True)
+    members = site.fleet.registry.select("n00001")
+    await site.fleet.edits.put_group("mine", members, "alice", description="")
+    await site.fleet.settled()
     bob = Principal(name="bob", role="viewer", scope=("mine",))
-    page = await ground.service.bmcs(bob, 10, "")
+    page = await site.service.bmcs(bob, 10, "")
     assert ([item.address for item in page.items], page.total) == (["https://bmc1"], 1)
     with pytest.raises(NotFound):
-        await ground.service.bmc(bob, "https://bmc2")
+        await site.service.bmc(bob, "https://bmc2")
     with pytest.raises(NotFound):
-        await ground.service.of_node(bob, "n00002")
-    parts = await ground.service.components(bob, ComponentQuery())
+        await site.service.of_node(bob, "n00002")
+    parts = await site.service.components(bob, ComponentQuery())
     assert {part.node for part in parts.items} == {"n00001"}
-    [conflict] = await ground.service.conflicts(bob)
+    [conflict] = await site.service.conflicts(bob)
     assert conflict.where == ("https://bmc1",)
-    assert {change.node for change in await ground.service.history(bob, "*", None, 10)} <= {"n00001"}
+    assert {change.node for change in await site.service.history(bob, "*", None, 10)} <= {"n00001"}
     with pytest.raises(Denied):
-        await ground.service.discover(bob, DiscoverRequest(known=True))
+        await site.service.discover(bob, DiscoverRequest(known=True))
     with pytest.raises(Denied):
-        await ground.service.forget(bob, "https://bmc1")
+        await site.service.forget(bob, "https://bmc1")
 
 
-async def test_a_node_that_was_not_discovered_says_what_to_do(ground: Ground) -> None:
-    await ground.fleet.edits.create_nodes([spec("a", bmc="https://bmc9"), spec("b")], "alice")
-    await ground.fleet.settled()
+async def test_a_node_that_was_not_discovered_says_what_to_do(site: Site) -> None:
+    await site.fleet.edits.create_nodes([spec("a", bmc="https://bmc9"), spec("b")], "alice")
+    await site.fleet.settled()
     with pytest.raises(NotFound) as caught:
-        await ground.service.of_node(ADMIN, "a")
+        await site.service.of_node(ADMIN, "a")
     assert caught.value.hint == "strata hardware discover https://bmc9"
     with pytest.raises(NotFound):
-        await ground.service.of_node(ADMIN, "b")
+        await site.service.of_node(ADMIN, "b")
 
 
 # -- the job
@@ -435,23 +435,23 @@ async def test_a_node_that_was_not_discovered_says_what_to_do(ground: Ground) ->
         {"leases": "rubbish"},
     ],
 )
-async def test_bad_input_is_refused_before_a_job_is_begun(ground: Ground, request_: dict[str, Any]) -> None:
+async def test_bad_input_is_refused_before_a_job_is_begun(site: Site, request_: dict[str, Any]) -> None:
     with pytest.raises(BadRequest) as caught:
-        await ground.service.discover(ADMIN, DiscoverRequest(**request_))
+        await site.service.discover(ADMIN, DiscoverRequest(**request_))
     assert "calvin" not in str(caught.value)
-    assert await ground.stand.operations.recent() == []
+    assert await site.stand.operations.recent() == []
 
 
-async def test_a_discovery_goes_on_where_another_process_left_it(ground: Ground) -> None:
+async def test_a_discovery_goes_on_where_another_process_left_it(site: Site) -> None:
     for number in range(6):
-        ground.fake.machine(number)
-    plan = await ground.service.discover(ADMIN, DiscoverRequest(addresses=tuple(ground.fake.told), adopt=True))
-    job = await ground.stand.operations.show(plan.id)
-    await ground.stand.operations.wait(plan.id)
+        site.fake.machine(number)
+    plan = await site.service.discover(ADMIN, DiscoverRequest(addresses=tuple(site.fake.told), adopt=True))
+    job = await site.stand.operations.show(plan.id)
+    await site.stand.operations.wait(plan.id)
     # As the one before would have left it: the first four are done, and its instance is gone.
     token = await save_plan(
-        ground.fleet.store,
-        Plan(author="alice", begun=1.0, candidates=tuple(read_list(ground.fake.told)), adopt=True, name="m{number}"),
+        site.fleet.store,
+        Plan(author="alice", begun=1.0, candidates=tuple(read_list(site.fake.told)), adopt=True, name="m{number}"),
     )
     left = msgspec.structs.replace(
         job,
@@ -463,33 +463,33 @@ async def test_a_discovery_goes_on_where_another_process_left_it(ground: Ground)
         instance="gone",
         total=6,
     )
-    await ground.fleet.store.txn([Put(PREFIX + left.id, encode(left))])
-    ground.fake.asked.clear()
-    assert await ground.stand.operations.recover() == ["0001"]
-    over = await ground.stand.operations.wait("0001")
-    assert (over.state, over.done, sorted(ground.fake.asked)) == ("done", 6, ["https://bmc4", "https://bmc5"])
+    await site.fleet.store.txn([Put(PREFIX + left.id, encode(left))])
+    site.fake.asked.clear()
+    assert await site.stand.operations.recover() == ["0001"]
+    over = await site.stand.operations.wait("0001")
+    assert (over.state, over.done, sorted(site.fake.asked)) == ("done", 6, ["https://bmc4", "https://bmc5"])
 
 
-async def test_what_a_job_was_to_do_is_not_kept_after_it(ground: Ground) -> None:
-    await ground.discover(addresses=(ground.fake.machine(1),))
-    assert (await ground.fleet.store.range("hardware-input/")).entries == ()
-    await ground.service.prune(3e9)
-    assert (await ground.fleet.store.range("hardware-report/")).entries == ()
-    assert await ground.service.history(ADMIN, "*", None, 10) == []
+async def test_what_a_job_was_to_do_is_not_kept_after_it(site: Site) -> None:
+    await site.discover(addresses=(site.fake.machine(1),))
+    assert (await site.fleet.store.range("hardware-input/")).entries == ()
+    await site.service.prune(3e9)
+    assert (await site.fleet.store.range("hardware-report/")).entries == ()
+    assert await site.service.history(ADMIN, "*", None, 10) == []
 
 
-async def test_a_crawler_that_breaks_ends_nobody_elses_work(ground: Ground) -> None:
-    ground.fake.machine(1)
-    report, errors = await ground.discover(addresses=("https://bmc1", "https://unknown", "ipmi://x"))
+async def test_a_crawler_that_breaks_ends_nobody_elses_work(site: Site) -> None:
+    site.fake.machine(1)
+    report, errors = await site.discover(addresses=("https://bmc1", "https://unknown", "ipmi://x"))
     assert report.found == 1
     assert "internal error while talking to the BMC: KeyError" in errors["https://unknown"]
     assert "ipmi is not spoken here" in errors["ipmi://x"]
 
 
-async def test_a_controller_with_several_machines_is_read_once_and_each_becomes_its_own_node(ground: Ground) -> None:
+async def test_a_controller_with_several_machines_is_read_once_and_each_becomes_its_own_node(site: Site) -> None:
     address = "https://enclosure"
     systems = [f"/redfish/v1/Systems/{i}" for i in (1, 2)]
-    ground.fake.told[address] = Found(
+    site.fake.told[address] = Found(
         address=address,
         identity=Identity(serial="E1"),
         time=2e9,
@@ -497,11 +497,11 @@ async def test_a_controller_with_several_machines_is_read_once_and_each_becomes_
         components=tuple(Component(id=s, kind="system", serial=f"B{s[-1]}") for s in systems),
     )
     csv = "address,name\n" + "".join(f"{address}{s},blade{s[-1]}\n" for s in systems)
-    report, _ = await ground.discover(csv=csv, adopt=True)
-    assert (ground.fake.asked, report.adopted) == ([address], 2)
-    assert ground.fleet.registry.node("blade2").bmc == address + systems[1]
-    assert (await ground.service.of_node(ADMIN, "blade2")).serial == "B2"
-    page = await ground.service.bmcs(ADMIN, 10, "")
+    report, _ = await site.discover(csv=csv, adopt=True)
+    assert (site.fake.asked, report.adopted) == ([address], 2)
+    assert site.fleet.registry.node("blade2").bmc == address + systems[1]
+    assert (await site.service.of_node(ADMIN, "blade2")).serial == "B2"
+    page = await site.service.bmcs(ADMIN, 10, "")
     assert page.items[0].nodes == ("blade1", "blade2")
-    again, _ = await ground.discover(known=True, adopt=True)
+    again, _ = await site.discover(known=True, adopt=True)
     assert (again.found, again.adopted, again.updated) == (1, 0, 0)

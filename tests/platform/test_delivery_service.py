@@ -13,8 +13,11 @@ from typing import Any
 
 import pytest
 
+from strata.cli import main
+from strata.core.driver import Batch, Outcomes
 from strata.core.errors import BadRequest
-from strata.core.model import Model
+from strata.core.model import Model, Mutation
+from strata.core.state import Outcome
 from strata.daemon.settings import Settings
 from strata.fleet.access.principal import LOCAL_ADMIN
 from strata.fleet.alarm import Alarm
@@ -23,10 +26,12 @@ from strata.fleet.groups.records import GroupSpec
 from strata.fleet.nodes.records import NodeSpec
 from strata.fleet.settings import LeadershipSettings
 from strata.hardware.model import LAYER as HARDWARE
+from strata.platform.config.records import ConfigPlan
 from strata.platform.config.repository import Repository
 from strata.platform.config.service import ConfigService
 from strata.platform.delivery.service import DeliveryService
 from strata.platform.model import LAYER as PLATFORM
+from strata.platform.no_workload import NoWorkload
 from strata.provisioning.agents.hub import Hub
 from strata.provisioning.model import LAYER as PROVISIONING
 from strata.provisioning.personalities.records import Member, Personality
@@ -117,7 +122,12 @@ class Delivering:
             task.cancel()
         await asyncio.gather(*self._running.values(), return_exceptions=True)
 
-    async def apply(self, files: Mapping[str, str], commit: str = "") -> str:
+    async def plan(self, files: Mapping[str, str]) -> ConfigPlan:
+        """What applying a repository would do."""
+        found = Repository({path: text.encode() for path, text in files.items()}).configuration()
+        return await self.config.plan(LOCAL_ADMIN, found)
+
+    async def apply(self, files: Mapping[str, str]) -> str:
         """Apply a repository; the revision."""
         found = Repository({path: text.encode() for path, text in files.items()}).configuration()
         await self.config.apply(LOCAL_ADMIN, found)
@@ -193,6 +203,7 @@ async def test_nodes_converge_to_what_the_repository_says_and_only_those_that_it
         assert found.told() == dict.fromkeys(found.agents, 1)
 
         one = 'kind: overlay\nname: one\nselect: n00003\nfiles: [{path: /etc/motd, content: "special\\n"}]\n'
+        assert (await found.plan(repository(one_yaml=one))).totals == {"configure": 1}
         second = await found.apply(repository(one_yaml=one))
         assert second != first
         await found.until_facts(second)
@@ -263,7 +274,9 @@ async def test_a_label_that_goes_later_leaves_its_node_what_it_has_and_the_other
         assert [alarm.severity for alarm in found.alarms if alarm.kind == "config-refused"] == ["warning", "ok"]
 
 
-async def test_drift_is_listed_and_an_alert_until_it_is_over(tmp_path: Path) -> None:
+async def test_drift_is_listed_and_an_alert_until_it_is_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     async with delivering(tmp_path / "s") as found:
         await found.until_facts(await found.apply(repository()))
         agent = found.agents["n00002"]
@@ -276,18 +289,40 @@ async def test_drift_is_listed_and_an_alert_until_it_is_over(tmp_path: Path) -> 
             ("n00002", "/etc/static.conf", True),
         ]
         assert found.alarms[-1].message == "a: file /etc/motd: has another content"
+        url = f"unix:{found.site.admin}"
+        assert await asyncio.to_thread(main.run, ["--url", url, "config", "drift", "n00002", "--json"]) == 0
+        said = json.loads(capsys.readouterr().out)
+        assert [(one["where"], one["corrected"]) for one in said] == [("/etc/motd", False), ("/etc/static.conf", True)]
+        words = ["--url", url, "config", "render", "n00002", "--applied", "--file", "/etc/motd"]
+        assert await asyncio.to_thread(main.run, words) == 0
+        assert capsys.readouterr().out == "hello from n00002\n"
         agent.config = {**agent.config, "drift": []}
         await found.until(lambda: found.alarms[-1].severity == "ok")
         assert not (await found.delivery.drift(LOCAL_ADMIN, "")).items
 
 
-async def test_a_node_of_which_no_configuration_is_wanted_gets_none(tmp_path: Path) -> None:
+async def test_a_node_of_which_no_configuration_is_wanted_gets_none_and_may_have_jobs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    async def act(self: NoWorkload, mutation: Mutation, batch: Batch) -> Outcomes:
+        asked.append(mutation.name)
+        return Outcomes.all(Outcome.DONE, len(batch))
+
+    monkeypatch.setattr(NoWorkload, "act", act)
     async with delivering(tmp_path / "s") as found:
         await found.apply(repository(desire_yaml=DESIRE.replace(", config: current", "").replace('"*"', '"*"')))
         await found.until(lambda: found.site.fact("n00001", "personality") == "active")
         assert await found.agents["n00001"].fetch() == 404
         assert found.told() == dict.fromkeys(found.agents, 0)
-        assert found.site.fact("n00001", "config") == "absent"
+        assert found.site.fact("n00001", "config") == "none"
+        service = found.site.service
+        await service.edits.set_desires(service.registry.select("n00001"), {"workload": "in"}, (), "test")
+        await found.until(lambda: bool(asked))
+        assert asked[0] == "join-workload"
+        kinds = {command["kind"] for command in found.agents["n00001"].took}
+        assert not kinds & {"stop", "configure"}, "nothing is started anew for it"
 
 
 async def test_a_simulated_fleet_of_a_thousand_nodes_converges_to_a_configuration_and_to_the_next(

@@ -204,6 +204,23 @@ async def test_a_cancelled_run_stops_and_leaves_what_is_done(site: Site) -> None
     assert set(site.power(slice(4, 12))) == {"off"} and site.power(slice(3, 4)) == ["on"]
 
 
+@pytest.mark.slow
+async def test_a_command_that_is_under_way_ends_when_its_run_is_cancelled(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    site = Site(tmp_path, waits=("/bin/sh", "-c", f"echo $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 600"))
+    await site.start()
+    await site.put(FlowStep(name="waits", run="waits"))
+    begun = await site.flows.run(LOCAL_ADMIN, "it", FlowRun())
+    await site.until(pid.exists)
+    process = Path(f"/proc/{pid.read_text().strip()}")
+    assert process.exists()
+    await site.fleet.operations.cancel(begun.id, "test")
+    async with asyncio.timeout(60):
+        assert (await site.fleet.operations.wait(begun.id)).state == "cancelled"
+    await site.until(lambda: not process.exists())
+    await site.fleet.stop()
+
+
 async def test_a_dry_run_tells_what_each_step_would_do_and_changes_nothing(site: Site) -> None:
     await site.put(
         FlowStep(name="on", nodes="@storage", set={"power": "on"}), FlowStep(name="wait", until={"os": "up"})

@@ -192,6 +192,40 @@ def test_a_node_of_which_somebody_wants_something_else_meanwhile_is_left_alone_a
     on(10, story)
 
 
+def test_a_node_that_a_person_has_is_not_waited_for_and_catches_up_when_it_is_given_back() -> None:
+    async def story(cluster: Cluster) -> None:
+        fleet = cluster.fleet
+        mine = fleet.registry.select("n00000")
+        await fleet.settled((await fleet.edits.hold(mine, "DIMM", "alice")).revision)
+        await start(cluster, spec())
+        view = await to(cluster)
+        assert (view.state, view.counts.ready, view.counts.excused) == ("done", 5, 1)
+        assert images(cluster) == {"v1": 1, "v2": 5}
+        await fleet.edits.release(mine, "alice")
+        await cluster.until(lambda: images(cluster) == {"v2": 6}, LONG)
+
+    on(6, story)
+
+
+@pytest.mark.parametrize(
+    "how", [{"on_failure": "stop"}, {"waves": ("4", "100%"), "max_failures": "1"}], ids=["too many", "the canary"]
+)
+def test_one_that_stopped_goes_on_without_counting_what_failed_and_the_alert_is_over(how: dict[str, Any]) -> None:
+    alarms: list[Alarm] = []
+
+    async def story(cluster: Cluster) -> None:
+        cluster.fleet.alarms.append(alarms.append)
+        cluster.bad = frozenset(("n00000",))
+        await start(cluster, spec(**how))
+        assert (await to(cluster)).state == "stopped"
+        await cluster.rollouts.resume(LOCAL_ADMIN, NAME)
+        view = await to(cluster, *ENDED)
+        assert (view.state, view.counts.ready, view.counts.excused) == ("done", 11, 1)
+
+    on(12, story)
+    assert [alarm.severity for alarm in alarms] == ["critical", "ok"]
+
+
 def test_a_document_says_in_the_end_what_its_nodes_said_meanwhile() -> None:
     async def story(cluster: Cluster) -> None:
         fleet = cluster.fleet

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from strata.fleet.access.principal import LOCAL_ADMIN, Principal
 from strata.hardware.inventory.records import ComponentPage, ComponentQuery, ComponentView
 from strata.power.capmc.drives import drives_of
 from strata.power.capmc.records import Drive
-from support.fake_inventory import part
+
+
+def part(node: str, path: str, kind: str, **more: Any) -> ComponentView:
+    """A part of a node."""
+    blank = dict.fromkeys(("parent", "slot", "part", "firmware", "shape"), "")
+    own = {"vendor": "Acme", "model": f"Model of {kind}", "serial": f"{node}{path}", "health": "ok", "macs": ()}
+    rest = {"bmc": f"https://{node}", "node": node, "id": path, "kind": kind, "name": path, "facts": {}}
+    return ComponentView(**{**blank, **own, **rest, **more})  # type: ignore[arg-type]
 
 
 class Paged:

@@ -10,6 +10,7 @@ import pytest
 
 from strata.fleet.access.principal import LOCAL_ADMIN
 from strata.fleet.desires.records import DesireChange
+from strata.hardware.inventory.service import InventoryService
 from support.capmc_site import READY, CapmcSite, capmc_site
 
 pytestmark = pytest.mark.slow
@@ -118,10 +119,21 @@ async def test_it_counts_whoever_restarted_the_node(site: CapmcSite) -> None:
 async def test_of_drives_only_what_is_known_is_told(site: CapmcSite) -> None:
     name = f"n{ONE:05d}"
     cname = site.service.registry.node(name).location
-    drive = f"{name}/redfish/v1/Systems/1/Storage/1/Drives/0"
+    await site.discover(*(f"n{nid:05d}" for nid in range(1, 9)))
+    found = (await site.service.of(InventoryService).of_node(LOCAL_ADMIN, name)).components
+    drives = [part for part in found if part.kind == "drive"]
+    assert len(drives) == 2
     assert await site.ask("get_ssds", "-n", f"{ONE}") == {
         **SUCCESS,
-        cname: [{"nid": ONE, "model_number": "Model of drive", "serial_number": drive, "size": 10**12}],
+        cname: [
+            {
+                "nid": ONE,
+                "model_number": drive.model,
+                "serial_number": drive.serial,
+                "size": drive.facts["capacity_bytes"],
+            }
+            for drive in drives
+        ],
     }
     assert await site.ask("get_ssd_diags", "-c", cname) == {
         **SUCCESS,
@@ -129,11 +141,14 @@ async def test_of_drives_only_what_is_known_is_told(site: CapmcSite) -> None:
             {
                 "cname": cname,
                 "nid": ONE,
-                "manu_id": "Acme",
-                "part_id": "Model of drive",
-                "serial_num": drive,
-                "size": 1000,
+                "firmware": drive.firmware,
+                "manu_id": drive.vendor,
+                "part_id": drive.part,
+                "serial_num": drive.serial,
+                "size": 1920,
+                "life_remaining": drive.facts["life_left"],
             }
+            for drive in drives
         ],
     }
     everybody = await site.post("get_ssds")

@@ -25,7 +25,7 @@ from support.signed_builds import a_manifest, digest_of, put_build
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 BUILD = digest_of(a_manifest(b"", b"#!ipxe\n"))
-GROUND = Path(__file__).with_name("boot_ground.py")
+GROUND = Path(__file__).with_name("boot_services.py")
 IPXE = Path("/usr/lib/ipxe/ipxe.lkrn")
 
 
@@ -41,7 +41,7 @@ class Chassis:
         (self.served / "initrd").write_text("#!ipxe\n")
         self.found = create(Options(directory=self.directory, nodes=1, memory=256, host_link=False))
         inside = network.prefix_of(self.found.namespace)
-        self.ground = subprocess.Popen(
+        self.site = subprocess.Popen(
             [*inside, sys.executable, str(GROUND), str(self.directory), str(state)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -50,9 +50,9 @@ class Chassis:
 
     def said(self, limit: float = 60.0) -> str:
         """The next line of the boot network's process."""
-        assert self.ground.stdout is not None
-        assert select.select([self.ground.stdout], [], [], limit)[0], "the boot network says nothing"
-        return self.ground.stdout.readline().decode().strip()
+        assert self.site.stdout is not None
+        assert select.select([self.site.stdout], [], [], limit)[0], "the boot network says nothing"
+        return self.site.stdout.readline().decode().strip()
 
     def switch_on(self) -> None:
         node = self.found.nodes[0]
@@ -79,14 +79,14 @@ class Chassis:
             time.sleep(0.2)
 
     def stop(self) -> None:
-        assert self.ground.stdin is not None and self.ground.stdout is not None
-        self.ground.stdin.close()
+        assert self.site.stdin is not None and self.site.stdout is not None
+        self.site.stdin.close()
         try:
-            self.ground.wait(60)
+            self.site.wait(60)
         finally:
-            self.ground.kill()
-            self.ground.wait()
-            self.ground.stdout.close()
+            self.site.kill()
+            self.site.wait()
+            self.site.stdout.close()
             destroy(self.directory)
 
 
@@ -110,4 +110,4 @@ def test_a_machine_that_cannot_fetch_its_kernel_waits_longer_each_time_and_boots
     console = chassis.until("/boot/fragment/n0001/1... ok")
     assert "boot 2" not in console  # what failed before the fragment used up no boot
     chassis.until("iPXE initialising devices", after="/boot/fragment/n0001/1... ok")
-    assert chassis.ground.poll() is None
+    assert chassis.site.poll() is None

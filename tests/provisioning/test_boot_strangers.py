@@ -19,7 +19,7 @@ from support.signed_builds import a_manifest, digest_of, put_build
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
-GROUND = Path(__file__).with_name("boot_ground.py")
+GROUND = Path(__file__).with_name("boot_services.py")
 NAME, ADDRESS, STRANGER = "n0011", "10.77.0.11", "52:54:00:00:00:66"
 
 
@@ -35,7 +35,7 @@ class Machine:
         node = {"name": NAME, "mac": MACHINE_MAC, "address": ADDRESS, **interface}
         found = {"network": "10.77.0.0/24", "bridge": "boot", "server": SERVER, "nodes": [node]}
         (chassis / "chassis.json").write_text(json.dumps(found))
-        self.ground = subprocess.Popen(
+        self.site = subprocess.Popen(
             ["ip", "netns", "exec", wire.ours, sys.executable, str(GROUND), str(chassis), str(state)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -44,9 +44,9 @@ class Machine:
 
     def said(self) -> str:
         """The next line of the boot network's process."""
-        assert self.ground.stdout is not None
-        assert select.select([self.ground.stdout], [], [], 60)[0], "the boot network says nothing"
-        return self.ground.stdout.readline().decode().strip()
+        assert self.site.stdout is not None
+        assert select.select([self.site.stdout], [], [], 60)[0], "the boot network says nothing"
+        return self.site.stdout.readline().decode().strip()
 
     def becomes(self, mac: str) -> None:
         """Another machine has the address now: it asks who the server is, as any does."""
@@ -67,14 +67,14 @@ class Machine:
         return self.wire.inside(asked)
 
     def stop(self) -> None:
-        assert self.ground.stdin is not None and self.ground.stdout is not None
-        self.ground.stdin.close()
+        assert self.site.stdin is not None and self.site.stdout is not None
+        self.site.stdin.close()
         try:
-            self.ground.wait(60)
+            self.site.wait(60)
         finally:
-            self.ground.kill()
-            self.ground.wait()
-            self.ground.stdout.close()
+            self.site.kill()
+            self.site.wait()
+            self.site.stdout.close()
 
 
 @pytest.fixture

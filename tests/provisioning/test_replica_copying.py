@@ -41,7 +41,7 @@ class Source:
         return self.data[offset : offset + length]
 
 
-class Ground:
+class Site:
     """Sources by name, and a copier over them."""
 
     def __init__(self, directory: Path, **sources: Source) -> None:
@@ -63,57 +63,57 @@ class Ground:
 
 
 async def test_a_file_arrives_whole_with_and_without_its_size_and_its_chunks(tmp_path: Path) -> None:
-    ground = Ground(tmp_path, a=Source())
-    assert await ground.copy() == DATA
-    ground.part.unlink()
-    assert await ground.copy(chunks=CHUNKS) == DATA
-    ground.part.unlink()
-    ground.sources["a"].data = b"small"
-    assert await ground.copy(SMALL) == b"small"
-    assert ground.part.stat().st_mode & 0o777 == 0o600
+    site = Site(tmp_path, a=Source())
+    assert await site.copy() == DATA
+    site.part.unlink()
+    assert await site.copy(chunks=CHUNKS) == DATA
+    site.part.unlink()
+    site.sources["a"].data = b"small"
+    assert await site.copy(SMALL) == b"small"
+    assert site.part.stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize("trouble", ["lacks", "stalls"])
 async def test_a_source_that_lacks_it_or_stalls_is_left_for_the_next(tmp_path: Path, trouble: str) -> None:
-    ground = Ground(tmp_path, a=Source(), b=Source())
-    setattr(ground.sources["a"], trouble, True)
-    assert await ground.copy() == DATA
-    assert ground.sources["a"].offsets == [0]
-    assert not ground.alarms
+    site = Site(tmp_path, a=Source(), b=Source())
+    setattr(site.sources["a"], trouble, True)
+    assert await site.copy() == DATA
+    assert site.sources["a"].offsets == [0]
+    assert not site.alarms
 
 
 async def test_a_source_that_dies_midway_is_gone_on_from_by_the_next(tmp_path: Path) -> None:
-    ground = Ground(tmp_path, a=Source(), b=Source())
-    ground.sources["a"].dies_at = 3 * CHUNK
-    assert await ground.copy() == DATA
-    assert ground.sources["b"].offsets == [3 * CHUNK, 4 * CHUNK, 5 * CHUNK]
+    site = Site(tmp_path, a=Source(), b=Source())
+    site.sources["a"].dies_at = 3 * CHUNK
+    assert await site.copy() == DATA
+    assert site.sources["b"].offsets == [3 * CHUNK, 4 * CHUNK, 5 * CHUNK]
 
 
 async def test_it_goes_on_after_a_restart_where_it_was(tmp_path: Path) -> None:
-    ground = Ground(tmp_path, a=Source())
-    ground.sources["a"].dies_at = 4 * CHUNK
+    site = Site(tmp_path, a=Source())
+    site.sources["a"].dies_at = 4 * CHUNK
     with pytest.raises(Unavailable, match="broke off"):
-        await ground.copy()
-    ground.sources["a"] = Source()
-    ground.copier = ground.another()
-    assert await ground.copy() == DATA
-    assert ground.sources["a"].offsets == [4 * CHUNK, 5 * CHUNK]
+        await site.copy()
+    site.sources["a"] = Source()
+    site.copier = site.another()
+    assert await site.copy() == DATA
+    assert site.sources["a"].offsets == [4 * CHUNK, 5 * CHUNK]
 
 
 async def test_a_wrong_chunk_is_found_at_once_and_its_source_is_told_of_and_not_asked_again(tmp_path: Path) -> None:
     wrong = bytearray(DATA)
     wrong[2 * CHUNK + 5] ^= 1
-    ground = Ground(tmp_path, a=Source(bytes(wrong)), b=Source())
-    assert await ground.copy(chunks=CHUNKS) == DATA
-    assert (ground.sources["a"].offsets[-1], ground.sources["b"].offsets[0]) == (2 * CHUNK, 2 * CHUNK)
-    assert [(alarm.kind, alarm.peer) for alarm in ground.alarms] == [("image-refused", "a")]
-    ground.part.unlink()
-    del ground.sources["b"]
+    site = Site(tmp_path, a=Source(bytes(wrong)), b=Source())
+    assert await site.copy(chunks=CHUNKS) == DATA
+    assert (site.sources["a"].offsets[-1], site.sources["b"].offsets[0]) == (2 * CHUNK, 2 * CHUNK)
+    assert [(alarm.kind, alarm.peer) for alarm in site.alarms] == [("image-refused", "a")]
+    site.part.unlink()
+    del site.sources["b"]
     with pytest.raises(Unavailable, match="a gave it wrongly"):
-        await ground.copy(chunks=CHUNKS)
-    ground.now = 601.0  # by then somebody may have mended it
-    ground.sources["a"].data = DATA
-    assert await ground.copy(chunks=CHUNKS) == DATA
+        await site.copy(chunks=CHUNKS)
+    site.now = 601.0  # by then somebody may have mended it
+    site.sources["a"].data = DATA
+    assert await site.copy(chunks=CHUNKS) == DATA
 
 
 @pytest.mark.parametrize(
@@ -121,30 +121,30 @@ async def test_a_wrong_chunk_is_found_at_once_and_its_source_is_told_of_and_not_
 )
 async def test_of_a_lie_nothing_is_left_but_an_alarm(tmp_path: Path, lie: bytes) -> None:
     """More than there is cannot be told from the file: no more than its size is ever asked for."""
-    ground = Ground(tmp_path, a=Source(lie))
+    site = Site(tmp_path, a=Source(lie))
     if lie[: len(DATA)] == DATA:
-        assert await ground.copy() == DATA
+        assert await site.copy() == DATA
         return
     with pytest.raises(Unavailable):
-        await ground.copy()
-    assert [alarm.peer for alarm in ground.alarms] == ["a"]
-    ground.sources["b"] = Source()
-    assert await ground.copy() == DATA
+        await site.copy()
+    assert [alarm.peer for alarm in site.alarms] == ["a"]
+    site.sources["b"] = Source()
+    assert await site.copy() == DATA
 
 
 async def test_who_goes_on_from_anothers_wrong_beginning_is_not_blamed_for_it(tmp_path: Path) -> None:
     liar = Source(bytes(len(DATA)))
     liar.dies_at = 2 * CHUNK
-    ground = Ground(tmp_path, a=liar, b=Source())
-    assert await ground.copy() == DATA
-    assert not ground.alarms
-    assert ground.sources["b"].offsets[:5] == [2 * CHUNK, 3 * CHUNK, 4 * CHUNK, 5 * CHUNK, 0]
+    site = Site(tmp_path, a=liar, b=Source())
+    assert await site.copy() == DATA
+    assert not site.alarms
+    assert site.sources["b"].offsets[:5] == [2 * CHUNK, 3 * CHUNK, 4 * CHUNK, 5 * CHUNK, 0]
 
 
 async def test_a_file_without_an_end_is_refused(tmp_path: Path) -> None:
-    ground = Ground(tmp_path, a=Source(bytes(10 * CHUNK)))
+    site = Site(tmp_path, a=Source(bytes(10 * CHUNK)))
     with pytest.raises(Unavailable, match="more than 100 bytes"):
-        await ground.copy(SMALL)
+        await site.copy(SMALL)
 
 
 async def test_a_source_that_gives_more_than_was_asked_for_is_refused(tmp_path: Path) -> None:
@@ -158,17 +158,17 @@ async def test_a_source_that_gives_more_than_was_asked_for_is_refused(tmp_path: 
 
 
 async def test_nothing_is_fetched_where_the_disk_has_no_room(tmp_path: Path) -> None:
-    ground = Ground(tmp_path, a=Source())
+    site = Site(tmp_path, a=Source())
     huge = Wanted(name="blobs/z", digest="00", size=1 << 60)
     with pytest.raises(Unavailable, match="there is no room for 1048576 TiB"):
-        await ground.copy(huge)
-    assert ground.sources["a"].offsets == []
+        await site.copy(huge)
+    assert site.sources["a"].offsets == []
 
 
 @pytest.mark.slow
 async def test_all_files_together_keep_to_the_rate(tmp_path: Path) -> None:
-    ground = Ground(tmp_path, a=Source())
-    copier = ground.another(rate=10e6)
+    site = Site(tmp_path, a=Source())
+    copier = site.another(rate=10e6)
     loop = asyncio.get_running_loop()
     began = loop.time()
     await asyncio.gather(*(copier.copy(FILE, tmp_path / name, ["a"]) for name in ("one", "two")))
@@ -177,4 +177,4 @@ async def test_all_files_together_keep_to_the_rate(tmp_path: Path) -> None:
 
 async def test_where_nobody_has_it_that_is_said(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="no controller has it"):
-        await Ground(tmp_path).copy()
+        await Site(tmp_path).copy()

@@ -159,7 +159,7 @@ class AgentSite:
         )
         self.sets = Personalities(store, Ledger(store), releases, changed=self._set_changed)
         self.inventories = Inventories(directory / "inventories.db")
-        ground = Questions(
+        questions = Questions(
             node=lambda name: self.service.registry.node(name),
             open=lambda address: self.bmc(address),
             asked=lambda name: self.asked.get(name, 0.0),
@@ -171,7 +171,7 @@ class AgentSite:
             by_itself=lambda name: name not in self.by_medium and self.way.boot.target == "pxe",
             ahead=self._ahead,
         )
-        self.driver = NodeDriver(self.hub, identity, self.sets, ground)  # type: ignore[arg-type]
+        self.driver = NodeDriver(self.hub, identity, self.sets, questions)  # type: ignore[arg-type]
 
     def _set_changed(self, name: str) -> None:
         nodes = np.flatnonzero(self.service.registry.wanted("image", name))

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +23,19 @@ from strata.fleet.access.credentials import Authenticator
 from strata.fleet.access.principal import LOCAL_ADMIN
 from strata.fleet.access.sealing import Seal
 from strata.hardware.bmc.operations import BmcOperations
+from strata.hardware.discovery.crawl import crawl
+from strata.hardware.discovery.records import DiscoverRequest
+from strata.hardware.discovery.sweep import Discovery
 from strata.hardware.emergency.service import EmergencyService
+from strata.hardware.inventory.nodes import NodesByBmc
+from strata.hardware.inventory.service import InventoryService
+from strata.hardware.inventory.store import Inventory
 from strata.power.capmc.boots import boots_of
 from strata.power.capmc.service import CapmcMachine, CapmcService
 from strata.power.capping.sender import CapSender
 from strata.power.limits.inband import Inband, VirtualNodes
 from strata.power.telemetry.columns import Kind, PowerColumns
 from strata.store.protocol import Put
-from support.fake_machine import fake_machine
 from support.rooms import api_services
 from support.simulated_machine import SimulatedMachine, simulated_machine
 
@@ -53,9 +59,12 @@ class CapmcSite:
         self.columns = PowerColumns()
         self.socket = directory / "capmc.sock"
         BmcOperations(machine.service, machine.bmcs.open, Seal([b"k" * 32]))
-        rooms, _ = fake_machine(machine.service)
-        self.emergency = EmergencyService(machine.service, machine.bmcs)
-        rooms[EmergencyService] = self.emergency
+        fleet = machine.service
+        self.emergency = fleet.put(EmergencyService(fleet, machine.bmcs))
+        nodes = NodesByBmc(fleet.registry)
+        self.inventory = Inventory(fleet.store, node_at=nodes.at)
+        discovery = Discovery({"http": partial(crawl, machine.bmcs.redfish)})
+        fleet.put(InventoryService(fleet, self.inventory, discovery, nodes))
         self.capmc = CapmcService(
             machine.service,
             self.columns,
@@ -65,7 +74,7 @@ class CapmcSite:
         self.services = api_services(
             fleet=machine.service,
             authenticator=Authenticator(machine.service.store, machine.service.ledger),
-            rooms={**rooms, CapmcService: self.capmc},
+            rooms={CapmcService: self.capmc},
         )
 
     @property
@@ -86,6 +95,13 @@ class CapmcSite:
         self.columns.put(uids, cap=0.0, cap_time=now, least=least, most=most, supply=2400.0, powerup=140.0, static=0.0)
         self.columns.put(uids, energy=uids * 1000.0, energy_time=now, power=300.0, power_time=now)
         self.columns.describe(uids, Kind("01:000d", "Compute_2400W"))
+
+    async def discover(self, *nodes: str) -> None:
+        """Have the BMCs of nodes looked at for what is in them."""
+        addresses = tuple(self.machine.server.url(name) for name in nodes)
+        begun = await self.service.of(InventoryService).discover(LOCAL_ADMIN, DiscoverRequest(addresses=addresses))
+        over = await self.service.operations.wait(begun.id)
+        assert (over.state, over.failed) == ("done", 0), over
 
     async def boot(self) -> None:
         """Make every node ready by magic, and wait until the controller has seen it."""
@@ -147,6 +163,7 @@ async def capmc_site(
             await _label(site, labels)
         await site.boot()
         site.measure()
+        await site.inventory.start()
         server = ApiServer(site.services, site.socket)
         await server.start()
         boots = boots_of(site.capmc)
@@ -157,6 +174,7 @@ async def capmc_site(
             await site.emergency.stop()
             await boots.stop()
             await server.stop()
+            await site.inventory.stop()
 
 
 async def _label(site: CapmcSite, labels: dict[str, str]) -> None:

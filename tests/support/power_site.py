@@ -32,7 +32,6 @@ from strata.power.telemetry.columns import PowerColumns
 from strata.store.protocol import Store
 from strata.virtual.redfish.power import MOST
 from support.capmc_site import READY
-from support.fake_machine import fake_machine
 from support.simulated_machine import SimulatedMachine, simulated_machine
 
 NODES = 8
@@ -57,8 +56,6 @@ class Site:
         self.queue = PowerQueue(self.service)
         self.site = SitePower(self.service, self.columns, self.sender, running, self.queue, self.book, settings)
         self.policies = PolicyService(self.service, self.book, self.site)
-        for kind, room in fake_machine(self.service)[0].items():
-            self.service.put(room, kind)
         self.capmc = CapmcService(self.service, self.columns, self.sender, site=self.site)
         self.peak = 0.0
         self._watch()

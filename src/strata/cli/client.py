@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 from strata.cli.transport import Credentials, Endpoint, ServiceAway
-from strata.cli.words import segment as segment
 from strata.core.errors import (
     BadRequest,
     Compacted,

@@ -8,8 +8,9 @@ import time
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, cast
 
-from strata.cli.client import Client, problem, segment
+from strata.cli.client import Client, problem
 from strata.cli.progress import Meter
+from strata.cli.words import segment
 from strata.core.errors import OutcomeUnknown, StrataError
 
 if TYPE_CHECKING:

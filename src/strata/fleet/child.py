@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
 from strata.core.errors import Unavailable
+from strata.fleet.tasks import cancelled
 
 log = logging.getLogger(__name__)
 
@@ -78,11 +79,8 @@ class Child:
 
     async def stop(self) -> None:
         """End it."""
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
-            self._task = None
+        await cancelled(self._task)
+        self._task = None
         if self._process is not None:
             await self._end(self._process)
             self._process = None

@@ -193,10 +193,7 @@ class Delivery:
         given = self._given[member.member.identifier]
         inside = live.runner(member.exec_command)
         if member.member.init:
-            there = live.mounts_of(self._paths, member.pid)
-            for entry in overlay.of("mounts", member.member.name):
-                if live.mount_differs(entry, there):
-                    live.set_mount(inside, entry)
+            self._settle_mounts(overlay.of("mounts", member.member.name), given, member.pid, inside)
             services = overlay.of("services", member.member.name)
             if services and given["files"]:
                 live.must(inside, ["systemctl", "daemon-reload"])  # units may be among the files
@@ -208,6 +205,20 @@ class Delivery:
             live.must(inside, given["due"][0])
             del given["due"][0]
             self._keep()
+
+    def _settle_mounts(self, wanted: list[dict[str, Any]], given: dict[str, Any], pid: int, inside: live.Run) -> None:
+        there = live.mounts_of(self._paths, pid)
+        targets = [str(entry["target"]) for entry in wanted]
+        former = given.get("mounts") or []
+        given["mounts"] = sorted({*former, *targets})
+        self._keep()
+        for target in reversed([target for target in former if target not in targets and target in there]):
+            live.must(inside, ["umount", "--", target])
+        for entry in wanted:
+            if live.mount_differs(entry, there):
+                live.set_mount(inside, entry)
+        given["mounts"] = sorted(targets)
+        self._keep()
 
     def _check_inits(self, overlay: Overlay, members: list[Supervisor]) -> None:
         """That every service and mount has a member that can have it."""

@@ -83,6 +83,27 @@ FORMS = {
     r"^[A-Za-z0-9_][A-Za-z0-9_./-]*": "a path in a Vault is letters, digits, '-', '_', '.' and '/', such as hpc/munge",
     r"^(ssh-(rsa|ed25519)|ecdsa-sha2-nistp(256|384|521)|sk-(ssh-ed25519|ecdsa-sha2-nistp256)@openssh\.com) "
     r"[A-Za-z0-9+/=]+( [^\u0000-\u001f]*)?": "must be a public ssh key, such as ssh-ed25519 AAAA... alice@site",
+    # what nodes are configured with
+    r"^(/(?!\.{1,2}(/|$))[^/\u0000-\u001f\u007f]+)+": "a path begins with '/', without '.' and '..' in it, such as "
+    "/etc/motd",
+    r"^(?!\.{1,2}(/|$))[^/\u0000-\u001f\u007f]+(/(?!\.{1,2}(/|$))[^/\u0000-\u001f\u007f]+)*$(?!\n)|^": "a file is "
+    "named as below files/ in the repository, without '.' and '..', such as etc/motd",
+    r"^/[^\u0000-\u001f\u007f]{0,1023}": "a path begins with '/', and is one line, such as /scratch",
+    r"^/[A-Za-z0-9_./-]{0,254}": "a path is letters, digits, '-', '_', '.' and '/', first '/', such as /usr/bin",
+    r"^0[0-7]{3,4}": "a mode is octal, and begins with 0, such as '0644'",
+    r"^([a-z_][a-z0-9_-]{0,30}\$?|[0-9]{1,9})": "an account is its name or its number, such as alice or 1000",
+    r"^[^:\u0000-\u001f\u007f]*": "must be one line without ':', as in /etc/passwd",
+    r"^[A-Za-z0-9:_.@\\][A-Za-z0-9:_.@\\-]{0,200}": "must be the name of a unit, such as sshd.service",
+    r"^[a-z][A-Za-z0-9_-]*([./][A-Za-z0-9_:-]+)+": "must be the name of a kernel parameter, such as vm.swappiness",
+    r"^[a-z0-9._]{0,32}": "must be the type of a file system, such as nfs4",
+    r"^[A-Za-z0-9_.@-]{0,31}": "must be the name of a network interface, such as eth0",
+    # rollouts and flows
+    r"^([0-9]{1,7}|[0-9]{1,2}%|100%)": "must be a number of nodes or a percentage, such as 10 or 5%",
+    r"^[0-9]{1,9}(\.[0-9]{1,3})?%?": "must be a number of nodes or a percentage, such as 2 or 2.5%",
+    r"^[a-z][a-z0-9_-]{0,62}": "a check is named by small letters, digits, '-' and '_', first a letter, such as fabric",
+    # Slurm
+    r"^[A-Za-z][A-Za-z0-9_]{0,63}": "a setting of Slurm is letters, digits and '_', first a letter, such as MaxTime",
+    r"^[A-Za-z0-9][A-Za-z0-9_.()\[\]:-]{0,254}": "must be a host, such as head1 or head1(10.0.0.1)",
     # columns
     r"^[a-z_]+(,[a-z_]+)*": "must be fields with commas between them, such as name,state",
     r"^(-?[a-z_]{1,20})?": "must be a field, with '-' before it for the other way round, such as -watts",

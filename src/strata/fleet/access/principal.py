@@ -22,7 +22,7 @@ KINDS = frozenset((
     "node", "desire", "document", "hold", "freeze", "group", "operation", "audit", "credential", "store", "model",
     "status", "metrics", "log-level", "self", "hardware", "bmc", "bmc-credential", "alert", "webhook", "boot",
     "console", "emergency", "exec", "image", "image-content", "personality", "power", "power-policy", "power-queue",
-    "unknown-machine", "workload", "config", "secret", "health", "flow", "rollout",
+    "unknown-machine", "workload", "config", "secret", "health", "flow", "rollout", "slurm-files",
 ))  # fmt: skip
 """What the table knows. A room may have a kind of its own; until the table says more, it is the administrators'."""
 
@@ -45,7 +45,7 @@ _LOOK = _rights(
     ("read",),
     "node", "desire", "document", "hold", "freeze", "group", "operation", "model", "status", "metrics", "log-level",
     "self", "hardware", "bmc", "alert", "boot", "image", "personality", "power", "power-policy", "power-queue",
-    "unknown-machine", "workload", "config", "health", "flow", "rollout",
+    "unknown-machine", "workload", "config", "health", "flow", "rollout", "slurm-files",
 )  # fmt: skip
 
 RIGHTS: dict[Role, frozenset[Right]] = {
@@ -81,7 +81,8 @@ FLEET_WIDE: frozenset[Right] = (
     )
     # Their checks may be run by whoever may change nodes; what is checked is said for all.
     | _rights(("change", "delete"), "health", "flow")
-    | _rights(("read",), "audit", "credential", "store", "bmc-credential", "webhook", "metrics")
+    # A cluster's files name all its nodes.
+    | _rights(("read",), "audit", "credential", "store", "bmc-credential", "webhook", "metrics", "slurm-files")
     # A machine that nobody knows is in no group, nor is a job that waits.
     # Whom secrets are for tells of all groups.
     | _rights(VERBS, "unknown-machine", "power-queue", "secret")

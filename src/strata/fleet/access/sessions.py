@@ -19,6 +19,7 @@ import msgspec
 
 from strata.core.errors import StrataError, Unauthenticated, Unavailable
 from strata.fleet.access.principal import Principal
+from strata.fleet.tasks import all_cancelled
 from strata.store.audit import Ledger
 from strata.store.protocol import Store
 from strata.store.records import Records
@@ -79,9 +80,7 @@ class Sessions:
 
     async def stop(self) -> None:
         await self._records.stop()
-        for task in list(self._renewals):
-            task.cancel()
-        await asyncio.gather(*self._renewals, return_exceptions=True)
+        await all_cancelled(self._renewals)
 
     def all(self) -> list[Session]:
         """All of them, oldest first."""

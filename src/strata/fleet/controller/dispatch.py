@@ -17,6 +17,7 @@ from strata.fleet.controller.driver_calls import DriverCalls
 from strata.fleet.controller.intents import Intents
 from strata.fleet.nodes.batches import batch_of
 from strata.fleet.registry.registry import Registry
+from strata.fleet.tasks import all_cancelled
 
 log = logging.getLogger(__name__)
 
@@ -58,9 +59,7 @@ class Dispatcher:
 
     async def close(self) -> None:
         """Begin nothing any more."""
-        for task in self._beginning:
-            task.cancel()
-        await asyncio.gather(*self._beginning, return_exceptions=True)
+        await all_cancelled(self._beginning)
 
     async def _begin(self, acts: Sequence[Act]) -> None:
         """Make the intent durable, then act. If it cannot be made durable, nothing is done."""

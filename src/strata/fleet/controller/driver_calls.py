@@ -20,6 +20,7 @@ from strata.core.state import Outcome
 from strata.engine.effects import Answered, Done, Input, Seen
 from strata.engine.table import Mask
 from strata.fleet.metrics import Metrics
+from strata.fleet.tasks import all_cancelled
 
 log = logging.getLogger(__name__)
 
@@ -152,9 +153,7 @@ class DriverCalls:
     async def close(self) -> None:
         """Let go: what has not begun is dropped, what is under way is cancelled (its intent says what it was)."""
         self._queues.clear()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await all_cancelled(self._tasks)
 
     def _count(self, driver: str, action: str, begun: float, ends: Mapping[str, int]) -> None:
         self._metrics.driver_call(driver, action, self._clock() - begun, ends)

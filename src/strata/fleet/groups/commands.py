@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from strata.cli import listing as ls
+from strata.cli.named import Named
 from strata.cli.session import Session, pass_session
-from strata.cli.words import complete_group, complete_select, items, segment
+from strata.cli.words import complete_group, complete_select
 from strata.core.errors import Conflict
-
-if TYPE_CHECKING:
-    from strata.cli.client import Json
 
 FIELDS = (
     ls.plain("name"),
@@ -28,29 +24,10 @@ def group() -> None:
     """Name sets of nodes."""
 
 
-@group.command("list")
-@ls.listing(FIELDS, sort="name")
-@pass_session
-def list_(session: Session, view: ls.Listing) -> None:
-    """List the groups.
-
-    \b
-    Example: strata group list --sort -count
-    """
-    ls.show(session, FIELDS, items(session.client.get("/v1/groups")), view)
-
-
-@group.command()
-@click.argument("name", shell_complete=complete_group)
-@ls.json_option
-@pass_session
-def show(session: Session, name: str, as_json: bool) -> None:
-    """Show one group.
-
-    \b
-    Example: strata group show gpu
-    """
-    _report(session, session.client.get(f"/v1/groups/{segment(name)}"), as_json)
+GROUPS = Named(group, "group", "/v1/groups", FIELDS, complete=complete_group)
+GROUPS.list("List the groups.", "strata group list --sort -count")
+GROUPS.show("Show one group.", "strata group show gpu")
+GROUPS.delete("Delete a group; its nodes stay.", "strata group delete gpu")
 
 
 @group.command()
@@ -68,7 +45,7 @@ def create(session: Session, name: str, members: tuple[str, ...], description: s
     try:
         reply = session.client.request(
             "PUT",
-            f"/v1/groups/{segment(name)}",
+            GROUPS.path(name),
             body={"members": ",".join(members), "description": description},
             headers={"If-None-Match": "*"},
         )
@@ -76,7 +53,7 @@ def create(session: Session, name: str, members: tuple[str, ...], description: s
         raise Conflict(
             "it is there already", revision=error.revision, where=f"group {name}", hint="strata group add adds nodes"
         ) from None
-    _report(session, reply.body, as_json)
+    GROUPS.report(session, reply.body, as_json)
 
 
 @group.command()
@@ -107,27 +84,6 @@ def remove(session: Session, name: str, members: tuple[str, ...], as_json: bool)
     _members(session, name, {"remove": ",".join(members)}, as_json)
 
 
-@group.command()
-@click.argument("name", shell_complete=complete_group)
-@ls.json_option
-@pass_session
-def delete(session: Session, name: str, as_json: bool) -> None:
-    """Delete a group; its nodes stay.
-
-    \b
-    Example: strata group delete gpu
-    """
-    session.client.request("DELETE", f"/v1/groups/{segment(name)}")
-    session.out.answer(as_json, {"deleted": name}, f"deleted group {name}")
-
-
 def _members(session: Session, name: str, change: dict[str, str], as_json: bool) -> None:
-    reply = session.client.request("POST", f"/v1/groups/{segment(name)}/members", body=change)
-    _report(session, reply.body, as_json)
-
-
-def _report(session: Session, found: Json, as_json: bool) -> None:
-    if as_json:
-        session.out.json(found)
-    else:
-        session.out.fields((field.name, found.get(field.name)) for field in FIELDS)
+    reply = session.client.request("POST", f"{GROUPS.path(name)}/members", body=change)
+    GROUPS.report(session, reply.body, as_json)

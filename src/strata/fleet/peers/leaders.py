@@ -19,6 +19,7 @@ from strata.core.input.decoding import UNREADABLE
 from strata.fleet.controller.controller import Controller
 from strata.fleet.peers.client import PeerClient
 from strata.fleet.peers.peers import Peer, Peers
+from strata.fleet.tasks import all_cancelled
 
 _GATHER = 0.01  # seconds in which questions to one controller are gathered
 _MOST_AT_ONCE = 5000
@@ -61,9 +62,7 @@ class LeaderClient:
     async def close(self) -> None:
         """End what is under way; who waits for it is told."""
         waiting = [answer for questions in self._waiting.values() for _, answer in questions]
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await all_cancelled(self._tasks)
         for answer in waiting:
             answer.cancel()
 

@@ -40,13 +40,12 @@ class WatchService:
         self._fleet = fleet
 
     async def watch(self, who: Principal, select: str, since: int | None) -> AsyncIterator[Sequence[WatchEvent]]:
-        """Check the selector, then return the events from ``since`` on."""
+        """Check the selector, then return the events after ``since``; without it, those after this call."""
         self._fleet.seen(who, select)
         newest = await self._fleet.controller.store.revision()
         if since is not None and since > newest:
             raise BadRequest(f"the newest revision is {newest}; nothing can be resumed after {since}", where="since")
-        start = 0 if since is None else since + 1
-        return self._events(who, select, start)
+        return self._events(who, select, (newest if since is None else since) + 1)
 
     async def _events(self, who: Principal, select: str, start: int) -> AsyncIterator[Sequence[WatchEvent]]:
         stream = self._fleet.controller.store.watch("", start=start)

@@ -18,6 +18,7 @@ from itertools import islice
 import msgspec
 
 from strata.core.errors import NotFound, StrataError
+from strata.fleet.tasks import cancelled
 from strata.hardware.alerts import records as rec
 from strata.hardware.alerts.records import Acknowledgement, Alert
 from strata.hardware.bmc.protocol import Severity
@@ -237,9 +238,7 @@ class Alerts:
     async def stop(self) -> None:
         """Write what was not yet, as far as the store lets us."""
         if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+            await cancelled(self._task)
             self._task = None
             while self._inbox:
                 self._apply_some()

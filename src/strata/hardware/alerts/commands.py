@@ -10,6 +10,7 @@ from strata.cli import listing as ls
 from strata.cli.output import many
 from strata.cli.session import Session, pass_session
 from strata.cli.times import when
+from strata.cli.words import segment
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
@@ -77,8 +78,6 @@ def show(session: Session, ident: str, as_json: bool) -> None:
     \b
     Example: strata alert show 5f0c2a9b7c1d3e4f5a6b
     """
-    from strata.cli.client import segment
-
     found = session.client.get(f"/v1/alerts/{segment(ident)}")
     if as_json:
         session.out.json(found)

@@ -18,6 +18,7 @@ from strata.engine.effects import Effects
 from strata.engine.progress import Phase
 from strata.fleet.columns import Mask
 from strata.fleet.fleet import Fleet
+from strata.fleet.tasks import all_cancelled
 from strata.hardware.bmc.protocol import Severity
 from strata.hardware.events.hub import EventHub
 from strata.hardware.events.records import HardwareEvent
@@ -66,9 +67,7 @@ class NodeTroubles:
         self._fleet.controller.noticed.remove(self.noticed)
         self._fleet.controller.switched.remove(self.switched)
         self._registry.departed.remove(self.departed)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await all_cancelled(self._tasks)
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work, name="troubles of nodes")

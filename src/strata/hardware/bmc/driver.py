@@ -18,6 +18,7 @@ from strata.core.driver import Batch, Outcomes
 from strata.core.errors import BadRequest, Conflict, DeviceError, OutcomeUnknown, StrataError, Unavailable
 from strata.core.model import Mutation
 from strata.core.state import Outcome
+from strata.fleet.tasks import all_cancelled
 from strata.hardware.bmc.bmcs import Bmcs
 from strata.hardware.bmc.pace import Pace, Place
 from strata.hardware.bmc.protocol import PowerAction
@@ -67,9 +68,7 @@ class BmcDriver:
     async def close(self) -> None:
         """Stop probing."""
         probes = list(self._probes.values())
-        for probe in probes:
-            probe.cancel()
-        await asyncio.gather(*probes, return_exceptions=True)
+        await all_cancelled(probes)
 
     async def act(self, mutation: Mutation, batch: Batch) -> Outcomes:
         """``power-on`` and ``power-off``. Nothing is ever sent twice; no answer is ``UNKNOWN``."""

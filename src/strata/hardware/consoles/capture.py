@@ -16,6 +16,7 @@ import msgspec
 
 from strata.core.driver import Batch
 from strata.core.errors import DeviceError, NotOffered, StrataError
+from strata.fleet.tasks import all_cancelled
 from strata.hardware.bmc.protocol import Bmc
 from strata.hardware.consoles.log import ConsoleLog
 from strata.hardware.consoles.text import Lines, clean
@@ -103,9 +104,7 @@ class ConsoleCapture:
         tasks = [*self._leaving, *(task for _, task in self._running.values())]
         if self._turn is not None:
             tasks.append(self._turn)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await all_cancelled(tasks)
         self._running.clear()
 
     def status(self, node: str) -> Status | None:
@@ -206,9 +205,7 @@ class ConsoleCapture:
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for wait in waits:
-                wait.cancel()
-            await asyncio.gather(*waits, return_exceptions=True)
+            await all_cancelled(waits)
             if self._pauses.get(node) is wanted:
                 del self._pauses[node]
 

@@ -9,7 +9,7 @@ import click
 from strata.cli import listing as ls
 from strata.cli.session import Session, pass_session
 from strata.cli.times import WHEN, when
-from strata.cli.words import complete_select, items, no_blank, select_help
+from strata.cli.words import complete_select, items, no_blank, segment, select_help
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,22 +87,16 @@ def console(
 
 
 def _tail(session: Session, node: str, count: int) -> list[Json]:
-    from strata.cli.client import segment
-
     return items(session.client.get(f"/v1/nodes/{segment(node)}/console", {"lines": count}))
 
 
 def _kept(session: Session, node: str, dump: str) -> list[Json]:
-    from strata.cli.client import segment
-
     excerpt = dump.removeprefix(f"console:{node}:")
     return items(session.client.get(f"/v1/nodes/{segment(node)}/console/dumps/{segment(excerpt)}"))
 
 
 def _followed(session: Session, node: str, count: int) -> Iterator[Json]:
     """The last lines, then those that come, without a gap between them."""
-    from strata.cli.client import segment
-
     # One at least is asked for: it says where to go on.
     before = _tail(session, node, max(count, 1))
     yield from before[len(before) - count :] if count < len(before) else before

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from strata.core.errors import BadRequest, NotFound, StrataError
+from strata.fleet.tasks import cancelled
 from strata.store.audit import Ledger
 from strata.store.followed import Followed
 from strata.store.protocol import Delete, Op, Put, Store
@@ -62,9 +63,7 @@ class Pins:
     async def stop(self) -> None:
         """Write what is new and end the watch."""
         if self._writer is not None:
-            self._writer.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._writer
+            await cancelled(self._writer)
             self._writer = None
             with contextlib.suppress(StrataError):
                 await self._flush()

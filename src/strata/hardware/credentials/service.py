@@ -14,6 +14,7 @@ from strata.core.errors import BadRequest, Conflict, StrataError
 from strata.fleet.access.principal import Principal
 from strata.fleet.fleet import Fleet
 from strata.fleet.operations.records import Operation, Step
+from strata.fleet.tasks import all_cancelled
 from strata.hardware.credentials.credentials import (
     PREFIX,
     BmcCredentials,
@@ -60,9 +61,7 @@ class BmcCredentialService:
     async def stop(self) -> None:
         """Stop what is under way."""
         self._credentials.changed = None
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await all_cancelled(self._tasks)
 
     async def start(self) -> None:
         """Bring every secret under the key that seals now, if an older one still opens it."""

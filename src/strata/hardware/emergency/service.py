@@ -23,6 +23,7 @@ from strata.fleet.access.principal import Principal
 from strata.fleet.columns import Indices
 from strata.fleet.fleet import Fleet
 from strata.fleet.registry.editor import check_words, encode, folded
+from strata.fleet.tasks import all_cancelled
 from strata.hardware.bmc.bmcs import Bmcs
 from strata.hardware.bmc.operations import many_outcome
 from strata.hardware.bmc.pace import Pace
@@ -67,9 +68,7 @@ class EmergencyService:
 
     async def stop(self) -> None:
         """Tell nobody any more."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await all_cancelled(self._tasks)
 
     async def power_off(self, who: Principal, request: EmergencyRequest) -> EmergencyReport:
         """Freeze the selection, then take its power away at once. Needs the right words."""

@@ -21,6 +21,7 @@ import msgspec
 
 from strata.core.errors import Conflict, Corrupt, StrataError, Unavailable
 from strata.fleet.access.sealing import Seal
+from strata.fleet.tasks import all_cancelled
 from strata.hardware.alerts.alerts import Alerts, AlertSettings
 from strata.hardware.bmc.bmcs import Bmcs
 from strata.hardware.bmc.redfish.events import RedfishSubscriptions
@@ -150,9 +151,7 @@ class EventHub:
 
     async def stop(self) -> None:
         """In reverse: what was noticed is still written."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await all_cancelled(self._tasks)
         if self.poller is not None:
             await self.poller.stop()
         await self.alerts.stop()

@@ -13,6 +13,7 @@ from typing import Literal
 
 from strata.core.contain import contained
 from strata.core.errors import BadRequest, NotOffered, OutcomeUnknown, StrataError
+from strata.fleet.tasks import all_cancelled
 from strata.hardware.bmc.redfish.events import CONTEXT, REPORTS, RedfishSubscriptions
 from strata.hardware.events.inbox import Inbox
 from strata.hardware.events.site import Site
@@ -83,9 +84,7 @@ class Listener:
     async def stop(self) -> None:
         """Stop listening. Subscriptions stay: we will be back, or another of us is."""
         tasks = list(self._reading.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await all_cancelled(tasks)
 
     async def _subscribed(self, site: Site) -> None:
         """One subscription of each kind to our destination is there, and none to an older one."""

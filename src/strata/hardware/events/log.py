@@ -21,6 +21,7 @@ import apsw
 import msgspec
 
 from strata.core.errors import BadRequest, Compacted, Unavailable
+from strata.fleet.tasks import cancelled
 from strata.hardware.bmc.protocol import Severity
 from strata.hardware.events.records import HardwareEvent
 from strata.hardware.events.words import RANK
@@ -185,9 +186,7 @@ class EventLog:
     async def stop(self) -> None:
         """Write what waits, and let go of the file. Followers end."""
         if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+            await cancelled(self._task)
             self._task = None
             with suppress(Unavailable):
                 while self._waiting or self._new_marks:

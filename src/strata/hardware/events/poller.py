@@ -19,6 +19,7 @@ import msgspec
 
 from strata.core.contain import contained
 from strata.core.errors import InternalFault, NotOffered, StrataError
+from strata.fleet.tasks import all_cancelled
 from strata.hardware.bmc.bmcs import Bmcs, Silence
 from strata.hardware.bmc.protocol import LogEntry, Severity
 from strata.hardware.events.inbox import Inbox
@@ -310,9 +311,7 @@ class Poller:
     async def stop(self) -> None:
         """Break off."""
         tasks = [*self._under_way, *([self._task] if self._task else [])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await all_cancelled(tasks)
         await self._listener.stop()
 
     async def know(self, sites: Mapping[str, Site]) -> None:

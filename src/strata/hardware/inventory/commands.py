@@ -14,7 +14,7 @@ from strata.cli.output import Output, many
 from strata.cli.reading import read_text
 from strata.cli.session import Session, pass_session
 from strata.cli.times import WHEN, when
-from strata.cli.words import complete_node, complete_select, items, select_help
+from strata.cli.words import complete_node, complete_select, items, segment, select_help
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
@@ -131,16 +131,12 @@ def discover(
     }
     job = session.client.request("POST", "/v1/hardware/discover", body=body).body
     if not wait:
-        if as_json:
-            session.out.json(job)
-        else:
-            session.out.line(f"accepted as operation {job['id']}: {job['total']} addresses")
+        session.out.answer(as_json, job, f"accepted as operation {job['id']}: {job['total']} addresses")
         return
     _follow(session, job, as_json=as_json)
 
 
 def _follow(session: Session, job: Json, *, as_json: bool) -> None:
-    from strata.cli.client import segment
     from strata.cli.progress import wait_operation
 
     job = wait_operation(session.client, job, session.out)
@@ -206,8 +202,6 @@ def show(session: Session, what: str, as_json: bool) -> None:
     \b
     Example: strata hardware show n00042
     """
-    from strata.cli.client import segment
-
     if "://" in what:
         found = session.client.get("/v1/hardware/bmc", {"address": what})
         summary = found["summary"]

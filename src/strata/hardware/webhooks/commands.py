@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from strata.cli import listing as ls
+from strata.cli.named import Named
 from strata.cli.session import Session, pass_session
-from strata.cli.words import items
 from strata.core.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -32,16 +32,9 @@ def webhook() -> None:
     """Have alerts sent elsewhere."""
 
 
-@webhook.command("list")
-@ls.listing(FIELDS, sort="name")
-@pass_session
-def list_(session: Session, view: ls.Listing) -> None:
-    """List where alerts are sent, and how well that goes.
-
-    \b
-    Example: strata webhook list
-    """
-    ls.show(session, FIELDS, items(session.client.get("/v1/webhooks")), view)
+WEBHOOKS = Named(webhook, "webhook", "/v1/webhooks", FIELDS)
+WEBHOOKS.list("List where alerts are sent, and how well that goes.", "strata webhook list")
+WEBHOOKS.delete("Send no more alerts there.", "strata webhook delete pager")
 
 
 @webhook.command("set")
@@ -64,8 +57,6 @@ def set_(session: Session, name: str, url: str, least: str, secret_file: Path | 
     \b
     Example: strata webhook set pager https://alerts.example/strata --least critical --secret-file pager.secret
     """
-    from strata.cli.client import segment
-
     if url == "-":
         url = sys.stdin.readline().strip()
     if not url.startswith(("http://", "https://")):
@@ -73,28 +64,12 @@ def set_(session: Session, name: str, url: str, least: str, secret_file: Path | 
     body = {"url": url, "least": least}
     if secret_file is not None:
         body["secret"] = _secret(secret_file)
-    found: Json = session.client.request("PUT", f"/v1/webhooks/{segment(name)}", body=body).body
+    found: Json = session.client.request("PUT", WEBHOOKS.path(name), body=body).body
     if as_json:
         session.out.json(found)
     else:
         signed = "signed" if found["signed"] else "not signed: anybody could send the like (--secret-file)"
         session.out.line(f"alerts go to {found['name']}, from {found['least']} on, {signed}")
-
-
-@webhook.command()
-@click.argument("name")
-@ls.json_option
-@pass_session
-def delete(session: Session, name: str, as_json: bool) -> None:
-    """Send no more alerts there.
-
-    \b
-    Example: strata webhook delete pager
-    """
-    from strata.cli.client import segment
-
-    session.client.request("DELETE", f"/v1/webhooks/{segment(name)}")
-    session.out.answer(as_json, {"deleted": name}, f"deleted webhook {name}")
 
 
 def _secret(path: Path) -> str:

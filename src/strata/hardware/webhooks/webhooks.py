@@ -12,7 +12,6 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -22,6 +21,7 @@ from strata.core.errors import BadRequest, Corrupt, StrataError
 from strata.core.texts import Out
 from strata.core.urls import refuse_login, shown
 from strata.fleet.access.sealing import Seal
+from strata.fleet.tasks import cancelled
 from strata.hardware.alerts.records import Alert
 from strata.hardware.bmc.protocol import Severity
 from strata.hardware.events.log import EventLog
@@ -120,9 +120,7 @@ class Post:
 
     async def stop(self) -> None:
         """Deliver nothing more."""
-        self._task.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._task
+        await cancelled(self._task)
 
     def tell(self, alerts: Sequence[Alert]) -> None:
         """Have these delivered."""

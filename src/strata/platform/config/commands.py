@@ -94,14 +94,14 @@ def import_(
 ) -> None:
     """Write what is there already into DIRECTORY, as a repository.
 
-    Of the running service: nodes, groups, desire documents and personalities; not what was set on nodes themselves
-    ('strata node set'). Applied as it is, it changes nothing. Of another tool's files: nodes and groups; IMPORTED.md
-    says what has no place here.
+    Of the running service: nodes, groups, desire documents and personalities; not overlays, and not what was set on
+    nodes themselves ('strata node set'). Applied as it is, it changes nothing of those. Of another tool's files: nodes
+    and groups; IMPORTED.md says what has no place here.
 
     \b
-    Examples: strata config import site --system prod
-              strata config import site --warewulf /etc/warewulf/nodes.conf
-              strata config import site --slurm /etc/slurm/slurm.conf
+    Example: strata config import site --system prod
+             strata config import site --warewulf /etc/warewulf/nodes.conf
+             strata config import site --slurm /etc/slurm/slurm.conf
     """
     from strata.platform.config.importing import write
 

@@ -113,8 +113,8 @@ class ConfigService:
         moved = found.applied.overlays != self.applied.overlays
         after = await self._after(prepared, whole=bool(found.personalities) or moved)
         self._check_unwanted(found, after)
-        await self._trial_overlays(configuration, after)
-        nodes, goals = _moved(self._fleet.registry, after)
+        configured = await self._trial_overlays(configuration, after)
+        nodes, goals = _moved(self._fleet.registry, after, configured)
         report = self._fleet.of(PlanService).report(nodes, goals)
         switched = self._switched(found, after)
         lost = [one.nodeset for one in report.classes if any(step.destructive for step in one.steps)]
@@ -360,12 +360,13 @@ class ConfigService:
         except BadRequest as error:
             raise BadRequest(f"{error.where}: {error.detail}", where=place, hint=error.hint) from None
 
-    async def _trial_overlays(self, configuration: Configuration, after: Registry) -> None:
-        """That all nodes can have what the overlays say."""
-        if configuration.overlays:
-            delivery = self._fleet.of(DeliveryService)
-            delivery.check(configuration.overlays)
-            await delivery.trial(configuration.overlays, after, f"commit {configuration.commit[:12] or 'none'}")
+    async def _trial_overlays(self, configuration: Configuration, after: Registry) -> frozenset[str]:
+        """That all nodes can have what the overlays say; those that are to have the same already."""
+        if not configuration.overlays:
+            return frozenset()
+        delivery = self._fleet.of(DeliveryService)
+        delivery.check(configuration.overlays)
+        return await delivery.trial(configuration.overlays, after, f"commit {configuration.commit[:12] or 'none'}")
 
     def _delivery(self) -> DeliveryService | None:
         return self._fleet.services.find(DeliveryService)
@@ -393,8 +394,9 @@ def _wanting(registry: Registry, personality: str) -> list[str]:
     return [registry.names[index] for index in np.flatnonzero(registry.wanted(VARIABLE, personality)).tolist()]
 
 
-def _moved(now: Registry, after: Registry) -> tuple[Indices, dict[str, list[ValueSet]]]:
-    """The nodes of now of which something else would be wanted, and all that would be."""
+def _moved(now: Registry, after: Registry, configured: frozenset[str]) -> tuple[Indices, dict[str, list[ValueSet]]]:
+    """The nodes of now of which something else would be wanted, and all that would be. ``configured``: nodes for which
+    another revision of the configuration comes to the same."""
     there = np.flatnonzero(now.alive)
     then = after.indices_of(now.uids[there])
     there, then = there[then >= 0], then[then >= 0]
@@ -406,7 +408,10 @@ def _moved(now: Registry, after: Registry) -> tuple[Indices, dict[str, list[Valu
             np.array([ids.setdefault(values, len(ids)) for values in column.table])[column.codes[nodes]]
             for column, nodes in ((before, there), (later, then))
         ]
-        differs |= codes[0] != codes[1]
+        other = codes[0] != codes[1]
+        if variable == CONFIG and configured:
+            other &= np.array([now.names[index] not in configured for index in there.tolist()], dtype=np.bool_)
+        differs |= other
     there, then = there[differs], then[differs]
     goals = {}
     for variable in now.model.variables:

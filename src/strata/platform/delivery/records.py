@@ -17,6 +17,8 @@ MOST_TEXT = 512 * 1024
 CURRENT = "current"
 """What a desire says for the revision of the commit that it is in."""
 VARIABLE = "config"
+NONE = "none"
+"""What a node's configuration is that has none, and of which none is wanted."""
 
 _PART = r"(?!\.{1,2}(/|$))[^/\u0000-\u001f\u007f]+"
 PathText = Annotated[str, Meta(pattern=rf"^(/{_PART})+$(?!\n)", max_length=1024)]

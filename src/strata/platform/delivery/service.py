@@ -30,6 +30,7 @@ from strata.fleet.registry.registry import Registry
 from strata.platform.delivery.compose import Delivered, composed
 from strata.platform.delivery.records import (
     FIELDS,
+    NONE,
     VARIABLE,
     DriftItem,
     DriftList,
@@ -141,10 +142,12 @@ class DeliveryService:
             )
         return found
 
-    async def trial(self, overlays: Overlays, registry: Registry, about: str) -> None:
-        """Render for all nodes of a registry; ``BadRequest`` names the template and its line, or the overlay."""
-        if overlays:
-            await composed(registry, overlays, np.flatnonzero(registry.alive), about)
+    async def trial(self, overlays: Overlays, registry: Registry, about: str) -> frozenset[str]:
+        """Render for all nodes of a registry; ``BadRequest`` names the template and its line, or the overlay. The nodes
+        for which it comes to what is wanted of them now."""
+        made = await composed(registry, overlays, np.flatnonzero(registry.alive), about)
+        now = self._wanted
+        return frozenset(name for name, one in made.items() if name in now and now[name].delivered.digest == one.digest)
 
     async def keep(self, who: str, overlays: Overlays, commit: str) -> str:
         """Put a revision there, before anybody can want it; its name."""
@@ -167,15 +170,22 @@ class DeliveryService:
     # what nodes are told
 
     def word(self, name: str, seen: Seen) -> str:
-        """The fact: the revision that is wanted, where what the node holds is what it should have of that."""
+        """The fact: the revision that is wanted, where what the node holds is what it should have of that. Who lacks
+        what is wanted is not given to jobs; who has nothing, and shall have nothing, is."""
         if not seen.config:
-            return ABSENT
+            return ABSENT if self._is_wanted(name) else NONE
         wanted = self._wanted.get(name)
         if wanted is None:
             return seen.revision or seen.config[7:19]
         if seen.config == wanted.delivered.digest:
             return wanted.revision
         return f"{seen.revision}@{seen.config[7:19]}" if seen.revision == wanted.revision else seen.revision
+
+    def _is_wanted(self, name: str) -> bool:
+        """Whether somebody wants a configuration of the node."""
+        registry = self._fleet.registry
+        index = registry.find(name)
+        return index >= 0 and bool(registry.desires.goals(VARIABLE).codes[index] > 0)
 
     async def ready(self, names: Sequence[str]) -> None:
         """Until it is known what these nodes get."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -84,12 +85,13 @@ class FlowRunner:
                 yield Step(position=at)
                 continue
             failed: Failed = []
-            async for found in self._try(step, at, told):
-                if isinstance(found, Position):
-                    at = found
-                    yield Step(position=at, durable=at.sent)
-                else:
-                    failed = found
+            async with contextlib.aclosing(self._try(step, at, told)) as tries:
+                async for found in tries:
+                    if isinstance(found, Position):
+                        begins, at = found.sent and not at.sent, found
+                        yield Step(position=at, durable=begins)
+                    else:
+                        failed = found
             count = len(intset.unpack(at.uids))
             allowed = step.allowed(count)
             if len(failed) > allowed and at.attempt < step.retries:
@@ -149,13 +151,23 @@ class FlowRunner:
 
     # -- what steps do; each gives positions on the way, and what failed at the end
 
-    async def _try(self, step: FlowStep, at: Position, told: FlowArguments) -> AsyncIterator[Position | Failed]:
+    async def _try(self, step: FlowStep, at: Position, told: FlowArguments) -> AsyncGenerator[Position | Failed, None]:
         if step.exec or step.run:
             if at.sent and not step.repeatable:
                 yield [(name, _LOST) for name in self._names(at)] or [("", _LOST)]
                 return
-            yield msgspec.structs.replace(at, sent=True)
-            yield await (self._exec(step, at, told) if step.exec else self._run(step, at, told))
+            at = msgspec.structs.replace(at, sent=True)
+            yield at
+            work = self._exec(step, at, told) if step.exec else self._run(step, at, told)
+            doing = asyncio.create_task(work, name=f"step {step.name}")
+            try:
+                while not doing.done():
+                    yield at  # here a cancel is seen
+                    await asyncio.wait({doing}, timeout=LOOK_EVERY)
+                yield doing.result()
+            finally:
+                doing.cancel()
+                await asyncio.gather(doing, return_exceptions=True)
             return
         if step.revoke:
             yield await self._revoke(self._names(at), told.author)
@@ -202,12 +214,16 @@ class FlowRunner:
         view = await service.begin(who, request)
         failed: Failed = []
         after = 0
-        while view.state == "running" or after < view.done:
-            view = await service.show(who, view.id, after, 10.0)
-            after = view.next
-            failed += [
-                (one.node, one.error or f"exit status {one.exit}") for one in view.items if one.error or one.exit
-            ]
+        try:
+            while view.state == "running" or after < view.done:
+                view = await service.show(who, view.id, after, 10.0)
+                after = view.next
+                failed += [
+                    (one.node, one.error or f"exit status {one.exit}") for one in view.items if one.error or one.exit
+                ]
+        finally:
+            if view.state == "running":
+                await service.cancel(who, view.id)
         return failed
 
     async def _run(self, step: FlowStep, at: Position, told: FlowArguments) -> Failed:

@@ -86,8 +86,7 @@ class CheckSpec(In, frozen=True, kw_only=True, omit_defaults=True):
 def check(spec: CheckSpec, where: str) -> CheckSpec:
     """The same, if it makes sense; else ``BadRequest``."""
     takes = {*_ANY, *FIELDS[spec.kind]}
-    said = {name for name, default in zip(CheckSpec.__struct_fields__, _DEFAULTS, strict=True)
-            if default is not msgspec.NODEFAULT and getattr(spec, name) != default}  # fmt: skip
+    said = {field.name for field in msgspec.structs.fields(CheckSpec) if getattr(spec, field.name) != field.default}
     if wrong := sorted(said - takes):
         own = ", ".join(FIELDS[spec.kind]) or "nothing of its own"
         raise BadRequest(f"a {spec.kind} check has no {wrong[0]}", where=where, hint=f"it takes {own}")
@@ -96,12 +95,6 @@ def check(spec: CheckSpec, where: str) -> CheckSpec:
     if spec.timeout > spec.every:
         raise BadRequest(f"timeout ({spec.timeout:g} s) is longer than every ({spec.every:g} s)", where=where)
     return spec
-
-
-_DEFAULTS = tuple(
-    field.default if field.default is not msgspec.NODEFAULT else msgspec.NODEFAULT
-    for field in msgspec.structs.fields(CheckSpec)
-)
 
 
 class HealthCheck(msgspec.Struct, frozen=True, kw_only=True):

@@ -259,7 +259,7 @@ def pause(session: Session, name: str, reason: str, as_json: bool) -> None:
 @ls.json_option
 @pass_session
 def resume(session: Session, name: str, as_json: bool) -> None:
-    """Go on with a rollout that is paused or stopped. What has failed so far does not count any more.
+    """Go on with a rollout that is paused or stopped. Nodes that have failed go back, and do not count any more.
 
     \b
     Example: strata rollout resume december

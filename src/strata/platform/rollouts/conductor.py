@@ -143,7 +143,7 @@ class Conductor:
                     return False
                 await self._set(name, rollout, due)
             case course.Restore(nodes):
-                await self._restore(name, rollout, nodes, seen.uids)
+                await self.restore(name, rollout, nodes, seen.uids)
             case course.Check(check):
                 await self._check(name, rollout, check)
             case course.Finish(late):
@@ -212,7 +212,8 @@ class Conductor:
         done = await fleet.edits.set_desires(nodes[nodes >= 0], rollout.set, (), author_of(name), if_match=rollout.seen)
         await fleet.considered(done.revision)
 
-    async def _restore(self, name: str, rollout: Rollout, mask: Mask, uids: Uids) -> None:
+    async def restore(self, name: str, rollout: Rollout, mask: Mask, uids: Uids) -> None:
+        """Want of these nodes what was wanted of them before."""
         fleet, members = self._fleet, self.members(name, rollout)
         read = fleet.registry.revision
         classes = members.before[np.searchsorted(members.uids, uids[mask])]

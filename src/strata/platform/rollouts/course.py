@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from strata.core.intset import pack, unpack
+from strata.core.intset import contains, pack, union
 from strata.fleet.columns import Mask
 from strata.platform.rollouts.records import Rollout, amount
 
@@ -32,7 +32,7 @@ class Sight(NamedTuple):
     held: Mask
     """A person has taken it out of automation."""
     stuck: Mask
-    """Nodes that have failed have used up a limit that it is in: it cannot begin."""
+    """It cannot begin: nodes that have failed have used up a limit that it is in, or one of them is its canary."""
 
 
 class Set(NamedTuple):
@@ -78,7 +78,8 @@ Next = Set | Restore | Check | Finish | Become | Wait
 
 def excused(rollout: Rollout, sight: Sight) -> Mask:
     """Whom nobody waits for."""
-    found: Mask = sight.held | np.isin(sight.uids, unpack(rollout.excused))
+    spared = union(rollout.excused, rollout.forgiven)
+    found: Mask = sight.held | contains(spared, sight.uids)
     return found
 
 
@@ -129,7 +130,9 @@ def _forward(rollout: Rollout, sight: Sight, now: float) -> Next:
     # A few nodes whose jobs go on for days do not keep the others of their stage waiting: no more than may fail.
     if late.any() and (through or int(late.sum()) + failures > allowed):
         if sight.stuck[late].all():
-            why = f"{int(late.sum())} nodes cannot begin: nodes that failed have used up their limit"
+            why = (
+                f"{int(late.sum())} nodes cannot begin: those that failed have used up their limit, or were the canary"
+            )
             return Become(f"{why}; stopped", {"state": "stopped", "reason": why})
         if rollout.soaking is not None:
             fallen = f"{int(late.sum())} nodes of wave {rollout.wave + 1} are not ready any more"
@@ -144,7 +147,7 @@ def _forward(rollout: Rollout, sight: Sight, now: float) -> Next:
             return Check(name)
     if not last:
         return Become(f"wave {rollout.wave + 2} begins", {"wave": rollout.wave + 1, "soaking": None, "checked": ()})
-    return Finish(spare & ~sight.wanted & ~sight.left)
+    return Finish(spare & ~sight.wanted & ~sight.left & ~contains(rollout.forgiven, sight.uids))
 
 
 def _back(rollout: Rollout, sight: Sight) -> Next:
@@ -158,5 +161,10 @@ def _back(rollout: Rollout, sight: Sight) -> Next:
 
 def forgiven(rollout: Rollout, sight: Sight) -> Rollout:
     """With all that failed so far not counted any more."""
-    more = sight.uids[sight.failed & sight.wanted]
-    return msgspec.structs.replace(rollout, excused=pack(np.concatenate((unpack(rollout.excused), more))))
+    return msgspec.structs.replace(rollout, forgiven=union(rollout.forgiven, pack(sight.uids[unforgiven(sight)])))
+
+
+def unforgiven(sight: Sight) -> Mask:
+    """Who has failed, and wants the change still."""
+    found: Mask = sight.failed & sight.wanted
+    return found

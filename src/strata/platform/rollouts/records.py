@@ -133,8 +133,10 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     checked: tuple[str, ...] = ()
     """Checks that are over for this wave."""
     excused: Runs = ()
-    """Nodes that are not waited for, and whose failure does not count: they were broken before their turn came, or
-    failed and were forgiven by a person."""
+    """Nodes that are not waited for, and whose failure does not count, as they were broken before their turn came. They
+    get the change at the very end."""
+    forgiven: Runs = ()
+    """Nodes that failed before a person had it go on: they want what they wanted before, and do not count."""
     reason: str = ""
     """Why it is not running."""
     ended: float | None = None

@@ -51,7 +51,7 @@ async def pause_rollout(ask: Asked, name: RolloutPath, data: JSONBody[PauseReque
 
 @post("/v1/rollouts/{name:str}/resume", tags=[_TAG], status_code=200, **needs("change", "rollout", 404, 409))
 async def resume_rollout(ask: Asked, name: RolloutPath) -> RolloutView:
-    """Go on with one that is paused or stopped. What has failed so far does not count any more."""
+    """Go on with one that is paused or stopped. Nodes that have failed go back, and do not count any more."""
     return await ask.of(RolloutService).resume(ask.who, name)
 
 

@@ -167,13 +167,22 @@ class RolloutService:
         )
 
     async def resume(self, who: Principal, name: str) -> RolloutView:
-        """Go on. What has failed so far is not counted any more."""
+        """Go on. What has failed so far is not counted any more, and wants what it wanted before: a node that failed is
+        nobody's canary."""
+        rollout = self._get(who, name)
+        self._may_change(who, rollout)
+        members = self.conductor.members(name, rollout)
+        failed = rollout
+        if rollout.state == "stopped":
+            seen = sight(self._fleet, rollout, members)
+            failed = course.forgiven(rollout, seen)
+            await self.conductor.restore(name, rollout, course.unforgiven(seen), seen.uids)
 
         def go_on(rollout: Rollout) -> Rollout:
-            seen = sight(self._fleet, rollout, self.conductor.members(name, rollout))
             # What was taken back while it stood still was our own doing.
-            forgiven = course.forgiven(rollout, seen) if rollout.state == "stopped" else rollout
-            fresh = msgspec.structs.replace(forgiven, seen=self._fleet.registry.revision, soaking=None, checked=())
+            fresh = msgspec.structs.replace(
+                rollout, forgiven=failed.forgiven, seen=self._fleet.registry.revision, soaking=None, checked=()
+            )
             return self._with(fresh, "running", "")
 
         return await self._change(who, name, "resume", ("paused", "stopped"), go_on)

@@ -9,7 +9,7 @@ import numpy as np
 from strata.core.intset import contains, count, unpack
 from strata.core.nodeset import fold
 from strata.engine.decisions import Kind
-from strata.engine.progress import Phase
+from strata.engine.progress import Phase, Wait
 from strata.fleet.columns import Indices, Mask
 from strata.fleet.desires.documents import ValueSet
 from strata.fleet.fleet import Fleet
@@ -139,7 +139,8 @@ def _code(intern: Callable[[ValueSet], int], before: Before, variable: str) -> i
 
 
 def _stuck(fleet: Fleet, rollout: Rollout, uids: Uids) -> Mask:
-    """Who is in a limit of which everybody who is out has failed, and is not out himself."""
+    """Who is in a limit of which everybody who is out has failed, and is not out himself; and who waits for a canary
+    that has failed."""
     engine = fleet.controller.engine
     nodes = engine.places.out()
     failed = engine.progress.fault[nodes] & (engine.progress.phase[nodes] == Phase.IDLE)
@@ -149,4 +150,10 @@ def _stuck(fleet: Fleet, rollout: Rollout, uids: Uids) -> Mask:
         inside = contains(bucket.members, out)
         if int(inside.sum()) >= bucket.most and failed[inside].all():
             found |= contains(bucket.members, uids)
-    return found & ~np.isin(uids, out)
+    found &= ~np.isin(uids, out)
+    nodes = fleet.registry.indices_of(uids)
+    progress = engine.progress
+    canary = progress.canary[nodes]
+    waits = (progress.wait[nodes] == Wait.CANARY) & (progress.phase[nodes] == Phase.IDLE) & (canary >= 0)
+    found |= (nodes >= 0) & waits & progress.fault[canary]
+    return found

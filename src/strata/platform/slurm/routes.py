@@ -49,7 +49,7 @@ async def delete_slurm(ask: Asked, name: SlurmPath) -> None:
     await ask.of(SlurmService).delete(ask.who, name)
 
 
-@get("/v1/slurm/{name:str}/files", tags=[_TAG], **needs("read", "workload", 404))
+@get("/v1/slurm/{name:str}/files", tags=[_TAG], **needs("read", "slurm-files", 404))
 async def show_slurm_files(ask: Asked, name: SlurmPath) -> SlurmFiles:
     """Its configuration, made from what is known now: slurm.conf, topology.conf, gres.conf, cgroup.conf."""
     return await ask.of(SlurmService).files(ask.who, name)

@@ -12,7 +12,7 @@ from strata.cli import listing as ls
 from strata.cli.output import many
 from strata.cli.session import Session, pass_session
 from strata.cli.times import WHEN, span, when
-from strata.cli.words import items
+from strata.cli.words import items, segment
 from strata.power.telemetry.commands import joules, watts
 
 if TYPE_CHECKING:
@@ -68,8 +68,6 @@ def job(session: Session, job: str, apid: str, each: bool, as_json: bool) -> Non
     Example: strata power job 4711
              strata power job 4711 --nodes
     """
-    from strata.cli.client import segment
-
     found = session.client.get(f"/v1/power/jobs/{segment(job)}", {"apid": apid})
     if as_json:
         session.out.json(found)

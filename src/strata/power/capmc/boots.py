@@ -22,6 +22,7 @@ from strata.fleet.columns import Indices
 from strata.fleet.fleet import Fleet
 from strata.fleet.history import transitions
 from strata.fleet.history.transitions import Change
+from strata.fleet.tasks import all_cancelled
 from strata.power.capmc import staged
 from strata.power.capmc.service import CapmcService
 from strata.power.telemetry.columns import Uids
@@ -60,9 +61,7 @@ class CapmcBoots:
     async def stop(self) -> None:
         if self._restarted in self._fleet.controller.restarted:
             self._fleet.controller.restarted.remove(self._restarted)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await all_cancelled(self._tasks)
 
     async def _begin(self) -> None:
         self._next = await self._fleet.controller.store.revision() + 1

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from strata.cli import listing as ls
+from strata.cli.named import Named
 from strata.cli.session import Session, pass_session
 from strata.cli.times import when
 from strata.cli.words import items
@@ -58,17 +59,22 @@ def list_(session: Session, view: ls.Listing) -> None:
         session.out.note(_standing(found["site"]))
 
 
-@policy.command()
-@click.argument("name")
-@ls.json_option
-@pass_session
-def show(session: Session, name: str, as_json: bool) -> None:
-    """Show one policy, with what it says.
+def _with_text(session: Session, found: Json) -> None:
+    session.out.fields((field.name, field.text(found)) for field in FIELDS)
+    session.out.line()
+    for line in found["text"].splitlines():
+        session.out.line(line)
 
-    \b
-    Example: strata power policy show over-provisioned
-    """
-    _report(session, session.client.get(_path(name)), as_json)
+
+POLICIES = Named(policy, "power policy", "/v1/power/policies", FIELDS, report=_with_text)
+POLICIES.show("Show one policy, with what it says.", "strata power policy show over-provisioned")
+POLICIES.step(
+    "enable", "Let a policy run. Another that did runs no longer.", "strata power policy enable over-provisioned"
+)
+POLICIES.step(
+    "disable", "Let a policy run no longer. Caps stay as they are.", "strata power policy disable over-provisioned"
+)
+POLICIES.delete("Delete a policy that does not run.", "strata power policy delete over-provisioned")
 
 
 @policy.command()
@@ -95,70 +101,7 @@ def put(session: Session, file: Path, name: str, reason: str, as_json: bool) -> 
     if not called:
         raise click.UsageError("it has no name: give --name")
     body = {"text": text, "without_simulation": reason}
-    _report(session, session.client.request("PUT", _path(called), body=body).body, as_json)
-
-
-@policy.command()
-@click.argument("name")
-@ls.json_option
-@pass_session
-def enable(session: Session, name: str, as_json: bool) -> None:
-    """Let a policy run. Another that did runs no longer.
-
-    \b
-    Example: strata power policy enable over-provisioned
-    """
-    _switch(session, name, "enable", as_json)
-
-
-@policy.command()
-@click.argument("name")
-@ls.json_option
-@pass_session
-def disable(session: Session, name: str, as_json: bool) -> None:
-    """Let a policy run no longer. Caps stay as they are.
-
-    \b
-    Example: strata power policy disable over-provisioned
-    """
-    _switch(session, name, "disable", as_json)
-
-
-@policy.command()
-@click.argument("name")
-@ls.json_option
-@pass_session
-def delete(session: Session, name: str, as_json: bool) -> None:
-    """Delete a policy that does not run.
-
-    \b
-    Example: strata power policy delete over-provisioned
-    """
-    session.client.request("DELETE", _path(name))
-    if as_json:
-        session.out.json({"deleted": name})
-    else:
-        session.out.line(f"deleted power policy {name}")
-
-
-def _switch(session: Session, name: str, way: str, as_json: bool) -> None:
-    _report(session, session.client.request("POST", f"{_path(name)}/{way}").body, as_json)
-
-
-def _path(name: str) -> str:
-    from strata.cli.client import segment
-
-    return f"/v1/power/policies/{segment(name)}"
-
-
-def _report(session: Session, found: Json, as_json: bool) -> None:
-    if as_json:
-        session.out.json(found)
-        return
-    session.out.fields((field.name, field.text(found)) for field in FIELDS)
-    session.out.line()
-    for line in found["text"].splitlines():
-        session.out.line(line)
+    POLICIES.report(session, session.client.request("PUT", POLICIES.path(called), body=body).body, as_json)
 
 
 def _standing(site: Json) -> str:

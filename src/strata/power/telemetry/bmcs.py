@@ -10,6 +10,7 @@ import msgspec
 
 from strata.core.contain import contained
 from strata.core.errors import DeviceError, NotOffered, StrataError
+from strata.fleet.tasks import all_cancelled
 from strata.hardware.bmc.bmcs import Bmcs
 from strata.hardware.bmc.pace import Pace
 from strata.power.telemetry.collector import NOBODY, Look, Nodes, looks_of
@@ -94,9 +95,7 @@ class NodeSource:
 
     async def close(self) -> None:
         tasks = list(self._busy.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await all_cancelled(tasks)
 
     def reported(self, addresses: Sequence[str], report: Mapping[str, object]) -> int:
         """A metric report that a BMC sent by itself, for the nodes at ``addresses``; of how many it told."""

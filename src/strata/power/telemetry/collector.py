@@ -11,7 +11,6 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import Protocol
 
 import msgspec
@@ -21,6 +20,7 @@ import numpy.typing as npt
 from strata.core.errors import DeviceError, StrataError, Unavailable
 from strata.fleet.controller.controller import Controller
 from strata.fleet.nodes.batches import batch_of
+from strata.fleet.tasks import cancelled
 from strata.power.series.records import METRICS, Samples, Uids
 from strata.power.series.series import Series
 from strata.power.telemetry.columns import PowerColumns
@@ -176,11 +176,8 @@ class Collector:
 
     async def stop(self) -> None:
         """End, and let go of the source."""
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
-            self._task = None
+        await cancelled(self._task)
+        self._task = None
         await self._source.close()
 
     async def _run(self) -> None:

@@ -10,7 +10,7 @@ from strata.cli import listing as ls
 from strata.cli.output import Column
 from strata.cli.session import Session, pass_session
 from strata.cli.times import span, when
-from strata.cli.words import complete_node
+from strata.cli.words import complete_node, segment
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
@@ -28,8 +28,6 @@ def agent(session: Session, name: str, inventory: bool, as_json: bool) -> None:
     Example: strata node agent n0042
              strata node agent n0042 --inventory
     """
-    from strata.cli.client import segment
-
     path = f"/v1/nodes/{segment(name)}/agent"
     if inventory:
         found: Json = session.client.get(f"{path}/inventory")

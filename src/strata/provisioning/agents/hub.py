@@ -21,6 +21,7 @@ import msgspec
 from strata.core.errors import BadRequest, Denied, Unavailable
 from strata.core.input.decoding import UNREADABLE
 from strata.fleet.alarm import Alarm, AlarmSeverity, AlarmSink
+from strata.fleet.tasks import all_cancelled
 from strata.provisioning.agents.agent import MOST_PENDING, RESEND_AFTER, Agent, Command, Seen
 from strata.provisioning.agents.wire import MOST_WAIT, Exchange, Reply, Result, State
 
@@ -144,8 +145,7 @@ class Hub:
         """Send everybody away: they go on by themselves, and come back to whoever listens next."""
         self.quiet()
         if self._sweeper is not None:
-            self._sweeper.cancel()
-            await asyncio.gather(self._sweeper, return_exceptions=True)
+            await all_cancelled([self._sweeper])
             self._sweeper = None
         self._news.stop()
         for doubt in self._doubted.values():

@@ -7,6 +7,7 @@ import asyncio
 import numpy as np
 
 from strata.fleet.controller.controller import Controller
+from strata.fleet.tasks import all_cancelled
 from strata.provisioning.agents.driver import NodeDriver
 
 
@@ -27,9 +28,7 @@ class Panics:
 
     async def close(self) -> None:
         """Look at nobody any more."""
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await all_cancelled(self._tasks)
 
     async def _look(self, node: str, said: str) -> None:
         if await self._driver.panicked(node) and (index := self._controller.registry.find(node)) >= 0:

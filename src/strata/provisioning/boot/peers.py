@@ -19,6 +19,7 @@ from strata.fleet.controller.known_power import PATIENCE, KnownPower
 from strata.fleet.peers.door import Handler, each
 from strata.fleet.peers.leaders import LeaderClient
 from strata.fleet.peers.peers import Peer
+from strata.fleet.tasks import all_cancelled
 from strata.provisioning.agents.hub import Hub
 
 log = logging.getLogger(__name__)
@@ -68,9 +69,7 @@ class BootElsewhere:
 
     async def close(self) -> None:
         """Tell nobody any more."""
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await all_cancelled(self._tasks)
 
     # what the boot service asks and tells
 

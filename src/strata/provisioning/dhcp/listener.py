@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 
 from strata.core.errors import Unavailable
+from strata.fleet.tasks import all_cancelled
 from strata.provisioning.dhcp.quiet import Quiet
 from strata.provisioning.dhcp.responder import Reply
 
@@ -56,8 +57,7 @@ class Listener:
     async def stop(self) -> None:
         """Hear no more."""
         if self._watch is not None:
-            self._watch.cancel()
-            await asyncio.gather(self._watch, return_exceptions=True)
+            await all_cancelled([self._watch])
             self._watch = None
         self._close()
 

@@ -262,10 +262,7 @@ def cache_folder() -> Path:
 
 
 def _done(session: Session, data: Json, words: str, as_json: bool) -> None:
-    if as_json:
-        session.out.json(data)
-    else:
-        session.out.line(words)
+    session.out.answer(as_json, data, words)
 
 
 def _row(found: Artefact) -> Json:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from strata.cli import listing as ls
+from strata.cli.named import Named
 from strata.cli.output import Column
 from strata.cli.reading import read_text
 from strata.cli.session import Session, pass_session
-from strata.cli.words import complete_personality, items
+from strata.cli.words import complete_personality
 from strata.core.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -41,31 +42,44 @@ def personality() -> None:
     """Say what nodes run: one or more images, how they start and when they are ready."""
 
 
-@personality.command("list")
-@ls.listing(FIELDS, sort="name")
-@pass_session
-def list_(session: Session, view: ls.Listing) -> None:
-    """List the personalities, how many nodes should have each, and how many do.
+def _whole(session: Session, view: Json) -> None:
+    out = session.out
+    out.fields(
+        (
+            ("name", view["name"]),
+            ("description", view["description"]),
+            ("digest", view["digest"]),
+            ("problem", view["problem"]),
+            ("wanted", f"{view['wanted']} nodes"),
+            ("running", f"{view['running']} nodes"),
+        )
+    )
+    rows = [
+        (
+            member["name"],
+            member["release"],
+            _short(view["releases"].get(member["name"], "")),
+            member.get("mode", "ram"),
+            member.get("ready", {}).get("kind", "started"),
+            "yes" if member.get("init") else "no",
+        )
+        for member in view["members"]
+    ]
+    out.line()
+    out.table([Column(title) for title in ("member", "release", "image", "mode", "ready by", "init")], rows)
 
-    \b
-    Example: strata personality list
-    """
-    ls.show(session, FIELDS, items(session.client.get("/v1/personalities")), view)
 
-
-@personality.command()
-@click.argument("name", shell_complete=complete_personality)
-@ls.json_option
-@pass_session
-def show(session: Session, name: str, as_json: bool) -> None:
-    """Show one personality, and what its tags stand for now. 'personality put' takes what --json prints.
-
-    \b
-    Example: strata personality show compute --json > compute.json
-    """
-    from strata.cli.client import segment
-
-    _report(session, session.client.get(f"/v1/personalities/{segment(name)}"), as_json)
+PERSONALITIES = Named(
+    personality, "personality", "/v1/personalities", FIELDS, complete=complete_personality, report=_whole
+)
+PERSONALITIES.list(
+    "List the personalities, how many nodes should have each, and how many do.", "strata personality list"
+)
+PERSONALITIES.show(
+    "Show one personality, and what its tags stand for now. 'personality put' takes what --json prints.",
+    "strata personality show compute --json > compute.json",
+)
+PERSONALITIES.delete("Delete a personality that no node should have.", "strata personality delete compute")
 
 
 @personality.command()
@@ -81,33 +95,12 @@ def put(session: Session, file: Path, as_json: bool) -> None:
     \b
     Example: strata personality put compute.yaml
     """
-    from strata.cli.client import segment
-
     body = {key: value for key, value in _read(file).items() if key not in DERIVED}
     name = body.pop("name", None)
     if not isinstance(name, str):
         raise BadRequest("a personality has a name", where=str(file), hint="name: compute")
-    reply = session.client.request("PUT", f"/v1/personalities/{segment(name)}", body=body)
-    _report(session, reply.body, as_json)
-
-
-@personality.command()
-@click.argument("name", shell_complete=complete_personality)
-@ls.json_option
-@pass_session
-def delete(session: Session, name: str, as_json: bool) -> None:
-    """Delete a personality that no node should have.
-
-    \b
-    Example: strata personality delete compute
-    """
-    from strata.cli.client import segment
-
-    session.client.request("DELETE", f"/v1/personalities/{segment(name)}")
-    if as_json:
-        session.out.json({"deleted": name})
-    else:
-        session.out.line(f"deleted personality {name}")
+    reply = session.client.request("PUT", PERSONALITIES.path(name), body=body)
+    PERSONALITIES.report(session, reply.body, as_json)
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -139,33 +132,3 @@ def _read(file: Path) -> dict[str, Any]:
             hint="write dates, and what else YAML takes for something, in quotes",
         ) from None
     return found
-
-
-def _report(session: Session, view: Json, as_json: bool) -> None:
-    if as_json:
-        session.out.json(view)
-        return
-    out = session.out
-    out.fields(
-        (
-            ("name", view["name"]),
-            ("description", view["description"]),
-            ("digest", view["digest"]),
-            ("problem", view["problem"]),
-            ("wanted", f"{view['wanted']} nodes"),
-            ("running", f"{view['running']} nodes"),
-        )
-    )
-    rows = [
-        (
-            member["name"],
-            member["release"],
-            _short(view["releases"].get(member["name"], "")),
-            member.get("mode", "ram"),
-            member.get("ready", {}).get("kind", "started"),
-            "yes" if member.get("init") else "no",
-        )
-        for member in view["members"]
-    ]
-    out.line()
-    out.table([Column(title) for title in ("member", "release", "image", "mode", "ready by", "init")], rows)

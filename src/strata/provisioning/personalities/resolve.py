@@ -17,6 +17,7 @@ import msgspec
 
 from strata.core.errors import BadRequest, StrataError, Unavailable
 from strata.core.node import Node
+from strata.fleet.tasks import all_cancelled
 from strata.provisioning.images.release import Release, Releases, canonical
 from strata.provisioning.personalities.records import MOST_FILES_BYTES, Member, Personality, Ready, fill
 from strata.store.audit import Ledger
@@ -72,8 +73,7 @@ class Personalities:
     async def stop(self) -> None:
         """Let go of the store."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await all_cancelled([self._task])
             self._task = None
         await self.records.stop()
 

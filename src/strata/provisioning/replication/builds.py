@@ -20,6 +20,7 @@ from pathlib import Path
 import msgspec
 
 from strata.core.errors import Conflict, StrataError
+from strata.fleet.tasks import all_cancelled
 from strata.provisioning.minos.artefacts import PARTS, REMOVED, Artefacts, architecture, latest_links
 from strata.provisioning.minos.soundness import Soundness
 from strata.provisioning.replication.copying import Copier, PuttingOff, Wanted
@@ -188,8 +189,7 @@ class SharedBuilds:
     async def stop(self) -> None:
         """End; what is under way is gone on with at the next start."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await all_cancelled([self._task])
             self._task = None
         await self._followed.stop()
 

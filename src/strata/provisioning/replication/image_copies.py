@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from strata.core.errors import StrataError, Unavailable
+from strata.fleet.tasks import all_cancelled
 from strata.provisioning.images import records
 from strata.provisioning.images.records import Made, Name
 from strata.provisioning.images.release import CHUNK, Release, check_digest
@@ -137,8 +138,7 @@ class ImageCopies:
     async def stop(self) -> None:
         """Leave what is under way for the next start."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await all_cancelled([self._task])
             self._task = None
         await self._followed.stop()
 

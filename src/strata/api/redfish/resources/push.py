@@ -27,6 +27,7 @@ from strata.core.errors import BadRequest, Corrupt, StrataError
 from strata.core.urls import shown
 from strata.fleet.access.principal import LOCAL_ADMIN, Principal
 from strata.fleet.access.sealing import Seal
+from strata.fleet.tasks import cancelled
 from strata.hardware.alerts.service import AlertService
 from strata.hardware.events.records import EventView
 from strata.store.audit import Ledger
@@ -137,9 +138,7 @@ class _Line:
         self._some.set()
 
     async def close(self) -> None:
-        self._task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._task
+        await cancelled(self._task)
 
     async def _run(self) -> None:
         while True:
@@ -218,10 +217,7 @@ class EventPush:
     async def stop(self) -> None:
         """End all of that; what waits is not sent."""
         await self._records.stop()
-        if self._feed is not None:
-            self._feed.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._feed
+        await cancelled(self._feed)
         self._clear()
         await asyncio.gather(*self._leaving)
         if self._session is not None:

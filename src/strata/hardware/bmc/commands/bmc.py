@@ -12,7 +12,7 @@ from strata.cli import listing as ls
 from strata.cli.options import Between
 from strata.cli.output import Column, many
 from strata.cli.session import Session, pass_session
-from strata.cli.words import complete_node, complete_select, items, no_blank, select_help
+from strata.cli.words import complete_node, complete_select, items, no_blank, segment, select_help
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
@@ -59,8 +59,6 @@ def bmc(session: Session, node: str, as_json: bool) -> None:
     \b
     Example: strata hardware bmc n00042
     """
-    from strata.cli.client import segment
-
     found = session.client.get(f"/v1/nodes/{segment(node)}/bmc")
     if as_json:
         session.out.json(found)
@@ -198,8 +196,6 @@ def limits(
              strata hardware limits @compute --set 350
              strata hardware limits n7 --clear
     """
-    from strata.cli.client import segment
-
     if clear and watts is not None:
         raise click.UsageError("give --set or --clear, not both")
     if clear or watts is not None:
@@ -227,8 +223,6 @@ def settings(
     Example: strata hardware settings n7
              strata hardware settings '*' --ntp 10.0.0.1 --ntp 10.0.0.2
     """
-    from strata.cli.client import segment
-
     if ntp or syslog:
         change = {name: list(value) for name, value in (("ntp", ntp), ("syslog", syslog)) if value}
         body = {"select": " ".join(select), "change": change}

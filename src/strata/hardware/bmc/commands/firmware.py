@@ -9,7 +9,7 @@ import click
 from strata.cli import exits
 from strata.cli import listing as ls
 from strata.cli.session import Session, pass_session
-from strata.cli.words import items, pairs, select_help
+from strata.cli.words import items, pairs, segment, select_help
 from strata.hardware.bmc.commands.bmc import SELECT, send
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ def bios(session: Session, select: tuple[str, ...], changes: tuple[str, ...], vi
     Example: strata hardware bios n7 --match name=Boot*
              strata hardware bios @compute --set ProcHyperthreading=Disabled
     """
-    from strata.cli.client import segment
-
     if changes:
         attributes = {name: _value(text) for name, text in pairs(changes, option="--set").items()}
         body = {"select": " ".join(select), "attributes": attributes}

@@ -10,7 +10,7 @@ from strata.cli import exits
 from strata.cli import listing as ls
 from strata.cli.session import Session, pass_session
 from strata.cli.times import when
-from strata.cli.words import items, select_help
+from strata.cli.words import items, segment, select_help
 from strata.hardware.bmc.commands.bmc import NODE, SELECT, number
 
 if TYPE_CHECKING:
@@ -78,7 +78,5 @@ def log(session: Session, node: str, after: str, limit: int, view: ls.Listing) -
     \b
     Example: strata hardware log n7
     """
-    from strata.cli.client import segment
-
     found = session.client.get(f"/v1/nodes/{segment(node)}/bmc/log", {"after": after, "limit": limit})
     ls.show(session, ENTRIES, items(found), view)

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from strata.cli import listing as ls
+from strata.cli.named import Named
 from strata.cli.session import Session, pass_session
 from strata.cli.times import when
-from strata.cli.words import complete_node, complete_select, items, no_blank, select_help
+from strata.cli.words import complete_node, complete_select, items, no_blank, segment, select_help
 from strata.core.errors import NotFound
 from strata.provisioning.boot.commands.unknown import unknown
 
@@ -99,8 +100,6 @@ def script(session: Session, node: str, as_json: bool) -> None:
     \b
     Example: strata boot script n0001
     """
-    from strata.cli.client import segment
-
     found = session.client.get(f"/v1/boot/nodes/{segment(node)}/script")
     if as_json:
         session.out.json(found)
@@ -119,13 +118,8 @@ def revoke(session: Session, node: str, as_json: bool) -> None:
     \b
     Example: strata boot revoke n0001
     """
-    from strata.cli.client import segment
-
     found = session.client.request("POST", f"/v1/boot/nodes/{segment(node)}/revoke").body
-    if as_json:
-        session.out.json(found)
-    else:
-        session.out.line(f"{node} has no certificate until it boots again")
+    session.out.answer(as_json, found, f"{node} has no certificate until it boots again")
 
 
 @boot.group()
@@ -133,31 +127,13 @@ def profile() -> None:
     """Say what nodes boot. A node boots the profile that its desire for 'minos' names, else 'default'."""
 
 
-@profile.command("list")
-@ls.listing(PROFILE_FIELDS, sort="name")
-@pass_session
-def list_(session: Session, view: ls.Listing) -> None:
-    """List the profiles.
-
-    \b
-    Example: strata boot profile list --columns name,build,wanted
-    """
-    ls.show(session, PROFILE_FIELDS, items(session.client.get("/v1/boot/profiles")), view)
-
-
-@profile.command()
-@click.argument("name")
-@ls.json_option
-@pass_session
-def show(session: Session, name: str, as_json: bool) -> None:
-    """Show one profile: its own parameters, and the whole command line that they make.
-
-    \b
-    Example: strata boot profile show default
-    """
-    from strata.cli.client import segment
-
-    _report(session, session.client.get(f"/v1/boot/profiles/{segment(name)}"), as_json)
+PROFILES = Named(profile, "boot profile", "/v1/boot/profiles", PROFILE_FIELDS)
+PROFILES.list("List the profiles.", "strata boot profile list --columns name,build,wanted")
+PROFILES.show(
+    "Show one profile: its own parameters, and the whole command line that they make.",
+    "strata boot profile show default",
+)
+PROFILES.delete("Delete a profile that no node is wanted to boot.", "strata boot profile delete debug")
 
 
 @profile.command("set")
@@ -182,9 +158,7 @@ def set_(
     \b
     Example: strata boot profile set debug --parameters 'loglevel=7 -quiet' --description 'talkative'
     """
-    from strata.cli.client import segment
-
-    path = f"/v1/boot/profiles/{segment(name)}"
+    path = PROFILES.path(name)
     body: Json = {}
     revision = 0
     try:
@@ -196,36 +170,10 @@ def set_(
     given = {"minos": minos, "parameters": parameters, "method": method, "description": description}
     body |= {key: value for key, value in given.items() if value is not None}
     headers = {"If-Match": f'"{revision}"'} if revision else {"If-None-Match": "*"}
-    _report(session, session.client.request("PUT", path, body=body, headers=headers).body, as_json)
-
-
-@profile.command()
-@click.argument("name")
-@ls.json_option
-@pass_session
-def delete(session: Session, name: str, as_json: bool) -> None:
-    """Delete a profile that no node is wanted to boot.
-
-    \b
-    Example: strata boot profile delete debug
-    """
-    from strata.cli.client import segment
-
-    session.client.request("DELETE", f"/v1/boot/profiles/{segment(name)}")
-    if as_json:
-        session.out.json({"deleted": name})
-    else:
-        session.out.line(f"deleted boot profile {name}")
+    PROFILES.report(session, session.client.request("PUT", path, body=body, headers=headers).body, as_json)
 
 
 def _builds(item: Json) -> str:
     """The build that a profile means; with several architectures, that of each."""
     found = item["builds"]
     return ", ".join(f"{arch} {build}" for arch, build in sorted(found.items())) if len(found) > 1 else item["build"]
-
-
-def _report(session: Session, found: Json, as_json: bool) -> None:
-    if as_json:
-        session.out.json(found)
-    else:
-        session.out.fields((field.name, field.text(found)) for field in PROFILE_FIELDS)

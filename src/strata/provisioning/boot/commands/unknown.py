@@ -56,10 +56,7 @@ def adopt(
     """
     body = {"name": name, "address": address, "location": location, "role": role, "bmc": bmc}
     node = session.client.request("POST", f"/v1/boot/unknown/{mac.lower()}", body=body).body
-    if as_json:
-        session.out.json(node)
-    else:
-        session.out.line(f"{node['name']} is a node now; it boots as that when it next says hello")
+    session.out.answer(as_json, node, f"{node['name']} is a node now; it boots as that when it next says hello")
 
 
 @unknown.command()
@@ -73,7 +70,4 @@ def forget(session: Session, mac: str, as_json: bool) -> None:
     Example: strata boot unknown forget 52:54:00:12:34:56
     """
     session.client.request("DELETE", f"/v1/boot/unknown/{mac.lower()}")
-    if as_json:
-        session.out.json({"forgotten": mac.lower()})
-    else:
-        session.out.line(f"forgot {mac.lower()}")
+    session.out.answer(as_json, {"forgotten": mac.lower()}, f"forgot {mac.lower()}")

@@ -14,6 +14,7 @@ from strata.cli import exits
 from strata.cli import listing as ls
 from strata.cli.reading import read_text
 from strata.cli.session import Session, pass_session
+from strata.cli.words import segment
 from strata.core.errors import BadRequest, StrataError
 from strata.provisioning.images.commands.tags import complete_image, path_of, reference, report
 
@@ -102,10 +103,7 @@ def export(session: Session, image: str, file: Path, as_json: bool) -> None:
         part.replace(file)
     finally:
         part.unlink(missing_ok=True)
-    if as_json:
-        session.out.json({"image": image, "file": str(file), "bytes": size})
-    else:
-        session.out.line(f"wrote {image} to {file}")
+    session.out.answer(as_json, {"image": image, "file": str(file), "bytes": size}, f"wrote {image} to {file}")
 
 
 def send_recipe(client: Client, out: Output, recipe: Path) -> str:
@@ -198,10 +196,7 @@ def _nobodys(header: tarfile.TarInfo) -> tarfile.TarInfo:
 def _finish(session: Session, work: Json, image: str, no_wait: bool, as_json: bool) -> None:
     job = work["operation"]
     if no_wait:
-        if as_json:
-            session.out.json(work)
-        else:
-            session.out.line(f"operation {job['id']} (strata operation wait {job['id']})")
+        session.out.answer(as_json, work, f"operation {job['id']} (strata operation wait {job['id']})")
         return
     try:
         job = followed(session.client, session.out.note, work)
@@ -222,7 +217,6 @@ def must_be_done(job: Json, image: str) -> None:
 
 def followed(client: Client, told: Callable[[str], None], work: Json) -> Json:
     """The operation when it is over; ``told`` gets every line of its log meanwhile."""
-    from strata.cli.client import segment
     from strata.cli.progress import FINISHED
 
     offset, pause, rest = 0, 0.1, ""

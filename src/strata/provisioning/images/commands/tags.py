@@ -11,7 +11,7 @@ from strata.cli import listing as ls
 from strata.cli.output import Column, many
 from strata.cli.session import LONG, Session, pass_session
 from strata.cli.times import DURATION, when
-from strata.cli.words import items
+from strata.cli.words import items, segment
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
@@ -46,8 +46,6 @@ def reference(ctx: click.Context, param: click.Parameter, value: str) -> str:
 
 def path_of(text: str) -> str:
     """Where the API keeps ``NAME:TAG``."""
-    from strata.cli.client import segment
-
     name, _, tag = text.partition(":")
     return f"/v1/images/{segment(name)}/{segment(tag)}"
 
@@ -202,10 +200,7 @@ def delete(session: Session, image: str, as_json: bool) -> None:
     Example: strata image delete debian:old
     """
     session.client.request("DELETE", path_of(image))
-    if as_json:
-        session.out.json({"deleted": image})
-    else:
-        session.out.line(f"deleted {image} (strata image undelete {image} takes it back)")
+    session.out.answer(as_json, {"deleted": image}, f"deleted {image} (strata image undelete {image} takes it back)")
 
 
 @click.command()

@@ -18,7 +18,7 @@ Choices = Mapping[str, Sequence[Any]]
 path's beginning, and a space."""
 
 
-def ground(
+def fill_in(
     case: schemathesis.Case,
     path: Choices,
     other: Choices,

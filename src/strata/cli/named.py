@@ -1,0 +1,95 @@
+"""The commands that everything with a name has: list, show, delete, and steps that are one request each.
+
+A room declares a ``Named`` for its noun, and says of each command what its help says; it writes only those that differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from strata.cli import listing as ls
+from strata.cli.session import Session, pass_session
+from strata.cli.words import items, segment
+
+if TYPE_CHECKING:
+    from strata.cli.client import Json
+
+
+class Named:
+    """One noun: ``word`` is what people call it, ``url`` where the API has them all, ``group`` what its commands are
+    below. ``report`` shows one to a person; without it, its fields are."""
+
+    def __init__(
+        self,
+        group: click.Group,
+        word: str,
+        url: str,
+        fields: Sequence[ls.Field],
+        *,
+        complete: Callable[..., Any] | None = None,
+        report: Callable[[Session, Json], None] | None = None,
+    ) -> None:
+        self._group = group
+        self._word = word
+        self._url = url
+        self._fields = fields
+        self._complete = complete
+        self._report = report
+
+    def path(self, name: str) -> str:
+        """Where the API has the one of that name."""
+        return f"{self._url}/{segment(name)}"
+
+    def report(self, session: Session, found: Json, as_json: bool) -> None:
+        """Show one."""
+        if as_json:
+            session.out.json(found)
+        elif self._report is not None:
+            self._report(session, found)
+        else:
+            session.out.fields((field.name, field.text(found)) for field in self._fields)
+
+    def list(self, does: str, example: str) -> None:
+        """``list``: all of them."""
+
+        @ls.listing(self._fields, sort="name")
+        @pass_session
+        def list_(session: Session, view: ls.Listing) -> None:
+            ls.show(session, self._fields, items(session.client.get(self._url)), view)
+
+        self._add("list", list_, does, example)
+
+    def show(self, does: str, example: str) -> None:
+        """``show``: one of them."""
+
+        def show(session: Session, name: str, as_json: bool) -> None:
+            self.report(session, session.client.get(self.path(name)), as_json)
+
+        self._add_for_one("show", show, does, example)
+
+    def delete(self, does: str, example: str) -> None:
+        """``delete``: one of them goes."""
+
+        def delete(session: Session, name: str, as_json: bool) -> None:
+            session.client.request("DELETE", self.path(name))
+            session.out.answer(as_json, {"deleted": name}, f"deleted {self._word} {name}")
+
+        self._add_for_one("delete", delete, does, example)
+
+    def step(self, way: Literal["enable", "disable"], does: str, example: str) -> None:
+        """A command that is a POST below one of them, and shows what became of it."""
+
+        def step(session: Session, name: str, as_json: bool) -> None:
+            self.report(session, session.client.request("POST", f"{self.path(name)}/{way}").body, as_json)
+
+        self._add_for_one(way, step, does, example)
+
+    def _add_for_one(self, command: str, function: Callable[..., None], does: str, example: str) -> None:
+        argument = click.argument("name", shell_complete=self._complete)
+        self._add(command, argument(ls.json_option(pass_session(function))), does, example)
+
+    def _add(self, command: str, function: Callable[..., Any], does: str, example: str) -> None:
+        self._group.command(command, help=f"{does}\n\n\b\nExample: {example}")(function)
