@@ -293,8 +293,9 @@ class Facts:
                 if mine.provable:
                     unseen |= mine.implied[here]
                 unseen &= ~known
+                # That a look shows nothing once more is no news.
+                self._progress.touch(nodes[unseen & ~mine.unseen[here]], Urgency.NEWS)
                 mine.unseen[here] = unseen
-                self._progress.touch(nodes[unseen], Urgency.NEWS)
                 some, codes = nodes[known], codes[known]
                 here = span(some)
             changed = mine.fact[here] != codes
