@@ -105,7 +105,7 @@ def test_wrong_input_is_one_line_with_the_reason(
 def test_a_sound_model_passes_the_check(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = strata(capsys, "check")
     assert code == 0
-    assert out.endswith("0 errors, 0 warnings, 5 notes\n")
+    assert out.endswith("0 errors, 0 warnings, 6 notes\n")
 
 
 def test_errors_of_a_model_are_listed_and_exit_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

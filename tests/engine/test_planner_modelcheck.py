@@ -52,6 +52,14 @@ def test_a_value_that_is_only_observed_is_no_error() -> None:
     assert findings == {"note only-seen variable a": "a=2 can be seen, but no mutation leads to it"}
 
 
+def test_a_station_on_the_way_out_of_what_is_only_seen_needs_no_other_way_to_it() -> None:
+    seen = Variable(name="a", values=("well", "ill", "mended"), observer="eye")
+    findings = found(
+        step("mend", "a", "ill", "mended"), step("check", "a", "mended", "well"), *SWITCH, variables=(seen, B)
+    )
+    assert findings == {"note only-seen variable a": "a=ill can be seen, but no mutation leads to it"}
+
+
 def test_a_value_that_nothing_leaves_is_a_dead_end() -> None:
     findings = found(CIRCLE[0], CIRCLE[1], step("back", "a", "1", "0"), *SWITCH)
     assert findings["error dead-end variable a"].startswith("a=2 is a dead end")

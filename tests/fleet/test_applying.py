@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from registry_support import Fleet, a_fleet, spec
 
 from strata.core.errors import BadRequest, Conflict, StrataError
 from strata.fleet.desires.documents import DesireDocument
 from strata.fleet.desires.records import ApplyReport
 from strata.fleet.groups.records import GroupStatement
 from strata.fleet.nodes.records import NodeStatement
+from support.registry_support import Fleet, a_fleet, spec
 
 
 def nodes(*said: dict[str, Any]) -> list[NodeStatement]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from registry_support import a_fleet, spec
 
 from strata.core.errors import BadRequest
 from strata.core.model import Budget
 from strata.daemon.running import model_of
 from strata.daemon.settings import Settings
 from strata.fleet.controller.takeover import bucket_keys
+from support.registry_support import a_fleet, spec
 
 NODES = [
     spec("n1", location="x1c0s0b0n0", labels={"row": "a"}),

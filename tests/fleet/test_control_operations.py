@@ -9,13 +9,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from registry_support import YieldingStore
 
 from strata.core.errors import BadRequest, Conflict, NotFound, Unavailable
 from strata.fleet.operations.operations import Operations, OperationSettings
 from strata.fleet.operations.records import OperationError, OperationRow, Step, decode, encode
 from strata.store.audit import Ledger, verify
 from strata.store.protocol import Put, Store
+from support.registry_support import YieldingStore
 
 QUICK = OperationSettings(report_every=0.0, retry_after=0.001)
 

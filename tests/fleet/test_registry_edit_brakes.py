@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from registry_support import YieldingStore, a_fleet
 
 from strata.core.errors import BadRequest, Conflict, NotFound, Refused
+from support.registry_support import YieldingStore, a_fleet
 
 
 async def test_members_are_added_then_removed() -> None:

@@ -6,11 +6,11 @@ import asyncio
 
 import numpy as np
 import pytest
-from registry_support import YieldingStore, a_fleet, spec
 
 from strata.core.errors import BadRequest, Conflict, NotFound
 from strata.fleet.desires.documents import DesireDocument
 from strata.store.memory import MemoryStore
+from support.registry_support import YieldingStore, a_fleet, spec
 
 
 def document(name: str, image: str = "v1", **more: object) -> DesireDocument:

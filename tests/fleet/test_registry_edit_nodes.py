@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from registry_support import Fleet, YieldingStore, a_fleet, spec
 
 from strata.core.errors import BadRequest, Conflict, NotFound
 from strata.store.audit import verify
 from strata.store.memory import MemoryStore
+from support.registry_support import Fleet, YieldingStore, a_fleet, spec
 
 
 async def test_nodes_get_uids_that_are_never_used_again() -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from registry_support import MODEL, a_fleet, spec
 
 from strata.fleet.desires.documents import DesireDocument
 from strata.fleet.registry.registry import Registry
 from strata.store.audit import verify
 from strata.store.open import open_store
+from support.registry_support import MODEL, a_fleet, spec
 
 if TYPE_CHECKING:
     from support.etcd_cluster import EtcdCluster

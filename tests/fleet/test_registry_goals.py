@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from registry_support import MODEL, Fleet, a_fleet, spec
 
 from strata.core.errors import BadRequest
 from strata.fleet.desires.documents import DesireDocument
 from strata.fleet.registry.registry import Registry
+from support.registry_support import MODEL, Fleet, a_fleet, spec
 
 NAMES = [f"n{i}" for i in range(4)]
 VARIABLES = list(MODEL.variables)

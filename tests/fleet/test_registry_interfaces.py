@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from registry_support import Fleet, YieldingStore, a_fleet, spec
 
 from strata.core.errors import BadRequest, Conflict
 from strata.core.node import Interface
 from strata.fleet.nodes.records import InterfaceSpec
 from strata.provisioning.addresses import Pool, misplaced
 from strata.provisioning.networks import parse
+from support.registry_support import Fleet, YieldingStore, a_fleet, spec
 
 NETWORKS = parse(
     """

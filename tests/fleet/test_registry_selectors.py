@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 
 import numpy as np
 import pytest
-from registry_support import Fleet, a_fleet, spec
 
 from strata.core.errors import BadRequest, NotFound
 from strata.fleet.selectors.language import parse
+from support.registry_support import Fleet, a_fleet, spec
 from support.work import counted
 
 

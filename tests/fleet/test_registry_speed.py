@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from registry_support import MODEL, a_fleet, spec
 
 from strata.fleet.registry.registry import Registry
 from strata.store.audit import verify
 from strata.store.sqlite.store import SqliteStore
+from support.registry_support import MODEL, a_fleet, spec
 from support.work import counted
 
 NODES = 20_000

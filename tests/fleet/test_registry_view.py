@@ -7,7 +7,6 @@ import asyncio
 import msgspec
 import numpy as np
 import pytest
-from registry_support import MODEL, Fleet, a_fleet, spec
 
 from strata.core.errors import NotFound, Unavailable
 from strata.core.node import Group, Node
@@ -16,6 +15,7 @@ from strata.fleet.desires.documents import DesireDocument
 from strata.fleet.registry.registry import Registry
 from strata.store.memory import MemoryStore
 from strata.store.protocol import Event
+from support.registry_support import MODEL, Fleet, a_fleet, spec
 
 
 def picture(registry: Registry) -> dict[str, object]:

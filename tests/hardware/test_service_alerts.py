@@ -12,7 +12,6 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from registry_support import Fleet, a_fleet, spec
 
 from strata.api.app import create_app
 from strata.core.errors import BadRequest, Denied, NotFound
@@ -30,6 +29,7 @@ from strata.hardware.events.poller import PollSettings
 from strata.hardware.events.records import HardwareEvent
 from strata.hardware.events.site import bmc_addresses
 from strata.store.audit import Ledger
+from support.registry_support import Fleet, a_fleet, spec
 from support.rooms import api_services
 
 SCOPED = Principal(name="eve", role="operator", scope=("mine",))

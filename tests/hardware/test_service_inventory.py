@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from registry_support import Fleet, a_fleet, spec
 
 from strata.core.errors import BadRequest, Denied, NotFound
 from strata.core.node import Interface
@@ -34,6 +33,7 @@ from strata.store.audit import Ledger
 from strata.store.protocol import Put
 from strata.virtual.bmc.server import BmcServer
 from strata.virtual.fleet.nodes import SimNodes
+from support.registry_support import Fleet, a_fleet, spec
 
 ADMIN = Principal(name="alice", role="admin")
 SYSTEM = "/redfish/v1/Systems/1"

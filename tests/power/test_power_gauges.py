@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from registry_support import Fleet, a_fleet, spec
 
 from strata.core.driver import Batch
 from strata.fleet.metrics import Metrics
 from strata.power.telemetry.collector import led_nodes
 from strata.power.telemetry.columns import PowerColumns
 from strata.power.telemetry.gauges import PowerGauges, drawing
+from support.registry_support import Fleet, a_fleet, spec
 
 
 @pytest.fixture

@@ -258,6 +258,7 @@ async def test_in_process_and_over_sockets_the_same_seed_gives_the_same_world(se
         "bmc": BmcDriver(Bmcs(client)),
         "node": AgentDriver("node", server.address, SIMULATED_ACCOUNT, clock=clock),
         "workload": AgentDriver("workload", server.address, SIMULATED_ACCOUNT, clock=clock),
+        "health": AgentDriver("health", server.address, SIMULATED_ACCOUNT, clock=clock),
     }
     steps = ("power-on", "boot", "enrol", "load-image", "start-personality", "configure", "join-workload", "power-off")
     for generation, step in enumerate(steps * 2):

@@ -185,7 +185,11 @@ def _no_path(model: Model) -> Iterator[Finding]:
         if len(variable.symbols) > _MOST_VALUES:
             continue
         lacking: dict[str, list[str]] = {}
+        only_seen = set(variable.symbols) - given[name]
         for to in sorted(given[name] - {UNKNOWN, OTHER}):
+            makers = [one for one in model.mutations.values() if one.variable == name and one.to == to]
+            if makers and all(one.start <= only_seen for one in makers):
+                continue  # a station on the way out of what nobody brings about: there is no way to it from elsewhere
             desires = [frozenset({to}) if place == at else None for place in range(len(space.names))]
             goal = Goal(space, desires, limit=_PAIR_LIMIT)
             for start in variable.symbols:
