@@ -53,7 +53,7 @@ def test_a_value_that_is_only_observed_is_no_error() -> None:
 
 
 def test_a_station_on_the_way_out_of_what_is_only_seen_needs_no_other_way_to_it() -> None:
-    seen = Variable(name="a", values=("well", "ill", "mended"), observer="eye")
+    seen = Variable(name="a", values=("well", "ill", "mended"), observer="eye", lost_when={"b": values("0")})
     findings = found(
         step("mend", "a", "ill", "mended"), step("check", "a", "mended", "well"), *SWITCH, variables=(seen, B)
     )
