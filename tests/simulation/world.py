@@ -444,13 +444,15 @@ class World:
                     standing=True,
                 )
             )
-        hardware = HARDWARE
+        hardware, platform = HARDWARE, PLATFORM
         # Without the brake nothing is destructive, and there is nothing to be budgeted.
         if not (self.mechanisms.disruption_budget and self.mechanisms.unknown_brake):
             hardware = msgspec.structs.replace(
                 hardware, budgets=tuple(b for b in hardware.budgets if b.name != "disruption")
             )
-        layers = [hardware, PROVISIONING, PLATFORM, Layer(budgets=tuple(budgets))]
+        if not self.mechanisms.unknown_brake:
+            platform = msgspec.structs.replace(platform, budgets=())
+        layers = [hardware, PROVISIONING, platform, Layer(budgets=tuple(budgets))]
         if not self.mechanisms.unknown_brake:
             layers = [
                 msgspec.structs.replace(
