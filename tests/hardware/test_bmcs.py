@@ -96,6 +96,11 @@ async def test_it_is_known_who_is_silent_and_who_is_locked(server, impatient, co
     await wrong.close()
 
 
+@pytest.mark.parametrize("address", ["", "ftp://10.0.0.1", "https://10.0.0.*:x", "no address"])
+async def test_what_is_no_address_is_not_silent_and_hurts_nobody(controllers, address):
+    assert not controllers.silent(address)
+
+
 async def test_closing_and_unlocking_reach_the_other_protocol(client, others):
     controllers = Bmcs(client, {"other": others.dialect()})
     controllers.unlock("other://h")

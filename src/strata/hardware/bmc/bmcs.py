@@ -83,11 +83,15 @@ class Bmcs:
         return self.silence(address) is not None
 
     def silence(self, address: str) -> Silence | None:
-        """Since when it has not answered, and until when to leave it alone; None where it did answer."""
+        """Since when it has not answered, and until when to leave it alone; None where it did answer, or where nobody
+        can answer: at what is no address."""
         if self._dialect(address):
             known = self._silences.get(address)
             return known[0] if known else None
-        bmc = self.redfish.bmc(address)
+        try:
+            bmc = self.redfish.bmc(address)
+        except DeviceError:
+            return None
         return Silence(bmc.dead_since, bmc.dead_until) if bmc.dead else None
 
     def answered(self, address: str) -> None:
