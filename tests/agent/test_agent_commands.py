@@ -112,6 +112,7 @@ def test_long_output_is_cut() -> None:
     assert result["ok"] and result["truncated"] and base64.b64decode(result["output"]) == bytes(65536)
 
 
+@pytest.mark.slow
 def test_a_command_of_endless_output_is_stopped_with_its_children() -> None:
     child = f"sleep 3600.{os.getpid()}"
     result = run("sh", "-c", f"{child} & yes", timeout=0.3)

@@ -126,6 +126,7 @@ def test_a_list_of_chunks_that_was_not_signed_is_refused(site: Controller, paths
         fetch(source_of(paths, site.url), Release(site.site.release(image)))
 
 
+@pytest.mark.slow
 def test_an_image_that_arrives_damaged_is_told_of_until_it_arrives_whole(
     site: Controller, paths: Paths, image: Path
 ) -> None:

@@ -123,6 +123,7 @@ async def test_a_method_that_a_path_does_not_take_is_told_which_it_does(client: 
         assert {"GET", "POST"} <= set(allowed.replace(" ", "").split(","))
 
 
+@pytest.mark.slow
 async def test_a_body_that_is_too_large_is_refused_whether_announced_or_not(tmp_path: Path) -> None:
     async with open_service(tmp_path, limits=Limits(body=1000)) as service, service.client() as client:
         announced = await client.post("/v1/nodes", content=b" " * 1001, headers=JSON)

@@ -338,6 +338,7 @@ async def test_a_destination_that_no_key_opens_takes_nobody_elses_events_and_can
     assert (await receiver.next())["Events"]
 
 
+@pytest.mark.slow
 async def test_a_receiver_that_fails_is_tried_again_then_told_of(
     service: MachineService, client: httpx.AsyncClient, receiver: Receiver
 ) -> None:

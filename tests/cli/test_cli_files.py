@@ -124,6 +124,7 @@ def test_no_text_makes_it_fall_over(tmp_path_factory: pytest.TempPathFactory, te
 VALUE = st.text(st.characters(codec="ascii", categories=["L", "N", "P"]), min_size=1, max_size=20)
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.sampled_from(["power", "image", "os"]), VALUE, min_size=1))
 def test_a_desire_that_yaml_wrote_is_read_as_it_was(
     tmp_path_factory: pytest.TempPathFactory, want: dict[str, str]

@@ -226,6 +226,7 @@ def test_a_plot_is_drawn_into_a_file(server: FakeServer, run: Run, power: Power,
     assert run("power", "history", "--plot", tmp_path / "p.gif").code == 2
 
 
+@pytest.mark.slow
 def test_a_plot_is_drawn_into_a_picture(server: FakeServer, run: Run, power: Power, tmp_path: Path) -> None:
     done = run("power", "history", "--plot", tmp_path / "p.png")
     assert (done.code, done.out) == (0, ""), done.err

@@ -77,12 +77,14 @@ def expressions(draw: st.DrawFn) -> str:
     return text
 
 
+@pytest.mark.slow
 @given(expressions())
 @settings(deadline=None)
 def test_expansion_agrees_with_clustershell(text: str) -> None:
     assert set(expand(text)) == by_clustershell(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "bomb",
     [
@@ -166,6 +168,7 @@ many_dimensions = st.builds("x{}c{:02d}s{}b0".format, st.integers(8, 12), st.int
 odd = st.sampled_from(["login", "42", "7", "a.b-c_d", "n12345678901234567890", "1n2", "n1-2"])
 
 
+@pytest.mark.slow
 @given(st.sets(st.one_of(one_dimension, many_dimensions, odd), max_size=80))
 @settings(deadline=None)
 def test_folding_and_expanding_gives_the_same_set_here_and_in_clustershell(names: set[str]) -> None:

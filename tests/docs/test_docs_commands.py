@@ -29,6 +29,7 @@ def every_block() -> list[Block]:
 # ---- without a service ----
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_to_pages_and_headings_that_exist(page: Path) -> None:
     for target in links(page):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from docs_support import DOCS, ROOT
 
 GLOSSARY = DOCS / "reference" / "glossary.md"
@@ -32,6 +33,7 @@ def found(text: str) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_no_word_that_the_glossary_does_not_want_is_used() -> None:
     texts = {path: path.read_text(encoding="utf-8") for path in WHERE}
     assert not [f"{path.relative_to(ROOT)}, {hit}" for path, text in texts.items() for hit in found(text)]

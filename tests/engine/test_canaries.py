@@ -112,6 +112,7 @@ def test_the_others_follow_when_the_canary_is_ready() -> None:
     assert sorted(tried(fleet, begun)) == list(range(8))
 
 
+@pytest.mark.slow
 def test_nobody_is_drained_before_the_canary_has_its_workload_again() -> None:
     fleet, _ = running(6)
     begun = len(fleet.acts)

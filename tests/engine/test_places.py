@@ -152,6 +152,7 @@ def test_nodes_that_were_broken_before_keep_no_rollout_from_anything() -> None:
     assert drained[0] == 3
 
 
+@pytest.mark.slow
 def test_a_budget_of_what_is_unavailable_counts_who_is_about_to_leave_the_workload() -> None:
     more = Layer(budgets=(Budget(name="away", destructive_only=True, unavailable=True, limit=2),))
     fleet = PureFleet(12, timing=QUICK, model=Model.of(_without_budgets(), PROVISIONING, PLATFORM, more))

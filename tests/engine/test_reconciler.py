@@ -50,6 +50,7 @@ class Deaf:
         return await self._real.permits(guard, batch)
 
 
+@pytest.mark.slow
 def test_nodes_go_from_off_to_ready_by_the_cheapest_way() -> None:
     fleet = PureFleet(20)
     fleet.want(**READY)
@@ -368,6 +369,7 @@ def test_waiting_for_a_budget_is_explained() -> None:
     assert "waits for budget one-by-one" in why.summary
 
 
+@pytest.mark.slow
 def test_the_failure_rate_stop_keeps_the_rest_of_the_fleet_from_harm() -> None:
     some = Layer(budgets=(Budget(name="few", mutations=("power-on",), limit=20),))
     fleet = PureFleet(500, more=some, faults=Faults(refused=1.0))
@@ -416,6 +418,7 @@ def test_nothing_destructive_is_done_on_unknown() -> None:
     assert all(act.mutation != "stop-personality" for _, act in fleet.acts[done:])
 
 
+@pytest.mark.slow
 def test_restarting_disturbs_nothing() -> None:
     fleet = PureFleet(10)
     fleet.want(**READY)
@@ -439,6 +442,7 @@ def test_what_the_predecessor_began_is_waited_for_and_not_done_twice() -> None:
     assert all(fleet.acts_on(node) == THE_WAY for node in range(4))
 
 
+@pytest.mark.slow
 def test_an_image_is_changed_without_a_reboot() -> None:
     fleet = PureFleet(3)
     fleet.want(**READY)

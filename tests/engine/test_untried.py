@@ -49,6 +49,7 @@ def fleet() -> PureFleet:
     return made
 
 
+@pytest.mark.slow
 def test_what_was_not_tried_is_no_failure_and_stops_nothing(fleet: PureFleet) -> None:
     assert fleet.engine.progress.failures.tolist() == [0] * COUNT
     assert not fleet.engine.progress.fault.any()
@@ -56,6 +57,7 @@ def test_what_was_not_tried_is_no_failure_and_stops_nothing(fleet: PureFleet) ->
     assert fleet.state(0) == "waiting"
 
 
+@pytest.mark.slow
 def test_why_it_was_not_tried_is_told_once_and_shown_for_as_long_as_it_holds(fleet: PureFleet) -> None:
     fleet.run(1000)
     text = f"load-image was not tried: {MISSING}"
@@ -64,6 +66,7 @@ def test_why_it_was_not_tried_is_told_once_and_shown_for_as_long_as_it_holds(fle
     assert fleet.fact(0, "personality") == "idle"
 
 
+@pytest.mark.slow
 def test_it_is_tried_again_seldom_by_itself_and_at_once_when_something_else_is_wanted(fleet: PureFleet) -> None:
     driver = fleet.drivers["node"]
     assert isinstance(driver, Unready)
@@ -74,6 +77,7 @@ def test_it_is_tried_again_seldom_by_itself_and_at_once_when_something_else_is_w
     assert "last trouble" not in " ".join(fleet.why(0).lines)
 
 
+@pytest.mark.slow
 def test_a_stopped_mutation_whose_probes_were_not_tried_is_probed_again(fleet: PureFleet) -> None:
     number = fleet.engine.in_flight.numbers["load-image"]
     breaker = fleet.engine.in_flight.breakers[number]

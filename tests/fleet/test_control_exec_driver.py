@@ -213,6 +213,7 @@ def descriptors() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
+@pytest.mark.slow
 async def test_a_child_that_left_the_group_keeps_neither_us_nor_our_pipes(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     before = descriptors()

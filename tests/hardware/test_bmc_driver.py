@@ -83,6 +83,7 @@ async def test_a_lost_reply_is_unknown_and_never_sent_again(server, driver):
     assert "broke" in outcomes.reasons[0]
 
 
+@pytest.mark.slow
 async def test_a_bmc_that_cannot_be_reached_at_all_has_failed_not_maybe_acted(server, impatient, driver):
     server.nodes.bmc_dead[0] = True
     impatient(1.0, 0.5)
@@ -91,6 +92,7 @@ async def test_a_bmc_that_cannot_be_reached_at_all_has_failed_not_maybe_acted(se
     assert "no answer" in outcomes.reasons[0]
 
 
+@pytest.mark.slow
 async def test_a_look_that_shows_nothing_says_why_also_while_the_bmc_is_left_alone(server, impatient, driver):
     server.nodes.bmc_dead[0] = True
     impatient(1.0, 0.5)
@@ -157,6 +159,7 @@ async def test_it_does_only_power_and_answers_no_guards(server, driver):
     assert all(await driver.permits("no-running-job", batch(server)))
 
 
+@pytest.mark.slow
 async def test_a_silent_bmc_is_left_out_then_tried_in_the_background_until_it_answers(server, impatient, driver, clock):
     server.nodes.bmc_dead[0] = True
     impatient(1.0, 0.5)

@@ -151,6 +151,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(spoilt=st.lists(st.tuples(st.integers(0, 17), st.integers(0, 9), JSON), max_size=12))
 async def test_no_nonsense_makes_it_fail(spoilt: list[tuple[int, int, Any]]) -> None:
     bodies = own()

@@ -140,6 +140,7 @@ async def test_a_node_that_is_being_switched_on_is_not_off_however_long_it_seems
         assert (site.fact(), site.power.off(NODE)) == ("off", False), "it was ordered, and does not show yet"
 
 
+@pytest.mark.slow
 async def test_what_nobody_knows_is_not_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(known_power, "PATIENCE", 0.2)
     blind = Bmcs()

@@ -220,6 +220,7 @@ async def test_behind_a_shared_bmc_each_nodes_own_log_is_read_and_what_is_in_it_
     assert len(without.looks) == 1, "one that keeps none is not asked again"
 
 
+@pytest.mark.slow
 async def test_a_log_that_nodes_share_is_told_once_also_after_a_restart_and_when_the_first_node_goes() -> None:
     bench = blade("Node0", "Node1")
     first, second = bench.fleet.bmcs.values()

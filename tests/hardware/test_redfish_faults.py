@@ -121,6 +121,7 @@ async def test_a_read_follows_a_redirect_at_home_and_a_circle_ends():
 # -- time
 
 
+@pytest.mark.slow
 async def test_an_answer_that_takes_two_minutes_is_not_waited_for(server, client, impatient):
     await read_power(client, server.url("n1"))
     server.prank("n1").latency = 120

@@ -234,6 +234,7 @@ async def test_the_dead_hold_up_nobody_and_are_left_alone_for_a_while() -> None:
         await source.close()
 
 
+@pytest.mark.slow
 async def test_what_comes_late_comes_with_the_next_sweep() -> None:
     async with simulated(2) as (server, controllers):
         source, nodes = NodeSource(controllers, clock=lambda: 5.0), fleet(server)

@@ -63,6 +63,7 @@ async def test_a_coarse_counter_alone_says_how_coarse_it_is(series: Series) -> N
     assert found.peak[0] <= 1800, "a step of the counter is not drawn in one look"
 
 
+@pytest.mark.slow
 async def test_a_fine_counter_is_better_than_power_over_a_long_time(series: Series) -> None:
     rng = np.random.default_rng(1)
     watts = rng.choice([100.0, 500.0], 1500)

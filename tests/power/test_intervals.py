@@ -183,6 +183,7 @@ async def test_a_file_of_another_format_is_not_touched(tmp_path: Path) -> None:
 ORDER = st.permutations([("suspend", 1100.0), ("resume", 1200.0), ("suspend", 1300.0), ("resume", 1400.0)])
 
 
+@pytest.mark.slow
 @given(ORDER, st.lists(st.integers(0, 3), max_size=4))
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_is_told_in_whatever_order_spans_are_disjoint_and_within_the_run(

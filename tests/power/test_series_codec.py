@@ -20,6 +20,7 @@ SHAPES = hnp.array_shapes(min_dims=2, max_dims=2, max_side=20)
 QUANTA = st.integers(0, 400 * 8) | st.integers(-(2**24), 2**24)
 
 
+@pytest.mark.slow
 @given(hnp.arrays(np.int64, SHAPES, elements=QUANTA), st.data())
 def test_samples_of_a_gauge_come_back_exactly_with_their_gaps(quanta: np.ndarray, data: st.DataObject) -> None:
     values = (quanta / 8).astype(np.float32)
@@ -29,6 +30,7 @@ def test_samples_of_a_gauge_come_back_exactly_with_their_gaps(quanta: np.ndarray
     np.testing.assert_array_equal(decode_rows(POWER, encode_rows(POWER, values), take), values[:, take])
 
 
+@pytest.mark.slow
 @given(hnp.arrays(np.int64, SHAPES, elements=st.integers(-(2**58), 2**58)))
 def test_samples_of_a_counter_come_back_exactly_however_wide_they_are(quanta: np.ndarray) -> None:
     values = quanta / 8

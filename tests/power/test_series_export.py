@@ -40,6 +40,7 @@ async def test_csv_has_a_line_for_each_sample(series: Series) -> None:
     assert rows[-1] == {"time": "2023-11-14T22:03:20.250000Z", "node": "n0003", "power (W)": "500"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nodes", [1, 2, 20])
 @pytest.mark.parametrize("at_once", [10, 1_000_000])
 async def test_parquet_reads_back_what_was_measured(

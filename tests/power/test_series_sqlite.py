@@ -122,6 +122,7 @@ async def test_readers_and_the_writer_go_on_side_by_side(tmp_path: Path) -> None
         await series.close()
 
 
+@pytest.mark.slow
 async def test_minutes_become_longer_chunks_as_soon_as_these_are_complete(tmp_path: Path) -> None:
     series = series_in(tmp_path / "t.db")
     await series.start()

@@ -286,6 +286,7 @@ async def test_a_scheduler_sees_the_least_and_the_most_of_a_jobs_last_minutes(be
     assert found[1].average == pytest.approx(433, rel=0.02)
 
 
+@pytest.mark.slow
 async def test_a_job_is_charged_for_the_power_that_was_set_aside_for_it(bench: Bench) -> None:
     uids = np.array(sorted(bench.uid(name) for name in ("n1", "n2", "n3")), dtype=np.int64)
     bench.columns.put(uids, most=1000.0)

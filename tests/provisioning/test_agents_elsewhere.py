@@ -479,6 +479,7 @@ async def test_while_nobody_knows_whether_a_node_runs_it_waits(wire: Wire) -> No
     assert await known(alpha.boot.attached(B[0])) is None, "it has no leader"
 
 
+@pytest.mark.slow
 async def test_a_leader_that_is_away_is_told_of_once_however_many_nodes_ask(
     wire: Wire, caplog: pytest.LogCaptureFixture
 ) -> None:

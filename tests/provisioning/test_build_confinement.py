@@ -145,6 +145,7 @@ def test_every_process_has_ended_when_it_is_over(place: Path) -> None:
         assert set(rest.read()) <= {ord(".")}  # ends: nobody holds the other side any more
 
 
+@pytest.mark.slow
 def test_its_errors_are_told_as_they_are(place: Path) -> None:
     def work() -> None:
         raise BadRequest("wrong", where="here", hint="do this")
@@ -162,6 +163,7 @@ def test_a_place_that_is_a_link_is_not_entered(place: Path) -> None:
         apart(place / "root", lambda: None)
 
 
+@pytest.mark.slow
 def test_a_program_that_is_not_there_is_named(place: Path) -> None:
     def work() -> int:
         enter(alive=True)

@@ -125,6 +125,7 @@ SOUND = layer(file("etc/a", b"x" * 700, pax_headers={"SCHILY.xattr.user.a": "v"}
 )
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, len(SOUND) - 1), st.integers(0, 255)), max_size=8), st.booleans())
 @settings(max_examples=200, deadline=None)
 def test_any_damage_is_refused_or_read_to_an_end(changes: list[tuple[int, int]], fix_sums: bool) -> None:

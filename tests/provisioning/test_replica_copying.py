@@ -116,6 +116,7 @@ async def test_a_wrong_chunk_is_found_at_once_and_its_source_is_told_of_and_not_
     assert await site.copy(chunks=CHUNKS) == DATA
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "lie", [bytes(len(DATA)), DATA + b"x", DATA[:-1], b"", DATA[:CHUNK] + bytes(CHUNK) + DATA[2 * CHUNK :]]
 )

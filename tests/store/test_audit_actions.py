@@ -6,6 +6,8 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+
 import strata
 
 SOURCES = Path(strata.__file__).parent
@@ -27,11 +29,13 @@ def written() -> dict[str, str]:
     return found
 
 
+@pytest.mark.slow
 def test_actions_are_a_kind_and_a_verb() -> None:
     assert len(written()) > 20
     assert {action: where for action, where in written().items() if not FORM.fullmatch(action)} == {}
 
 
+@pytest.mark.slow
 def test_the_reference_lists_every_action() -> None:
     listed = REFERENCE.read_text()
     assert {action: where for action, where in written().items() if f"`{action}`" not in listed} == {}

@@ -266,11 +266,13 @@ _plain = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(_plain)
 def test_redacting_twice_is_redacting_once(value: object) -> None:
     assert redact(redact(value)) == redact(value)
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(max_size=8), _plain, max_size=4))
 def test_a_record_has_one_hash_whatever_the_order_of_its_details(detail: dict[str, object]) -> None:
     def record(said: dict[str, object]) -> AuditEntry:

@@ -162,6 +162,7 @@ def test_a_backup_that_cannot_be_written_says_why(tmp_path: Path) -> None:
         DumpWriter(tmp_path / "no" / "such" / "folder", 5)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(_text, st.binary(max_size=50)), max_size=20))
 def test_what_a_backup_holds_is_what_was_put_in(
     tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[str, bytes]]
