@@ -1,21 +1,25 @@
-"""The commands that everything with a name has: list, show, delete, and steps that are one request each.
+"""The commands that everything with a name has: list, show, put, delete, and steps that are one request each.
 
 A room declares a ``Named`` for its noun, and says of each command what its help says; it writes only those that differ.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from strata.cli import listing as ls
+from strata.cli.reading import read_text
 from strata.cli.session import Session, pass_session
 from strata.cli.words import items, segment
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
+
+_FILE = click.Path(dir_okay=False, allow_dash=True, path_type=Path)
 
 
 class Named:
@@ -78,6 +82,30 @@ class Named:
             session.out.answer(as_json, {"deleted": name}, f"deleted {self._word} {name}")
 
         self._add_for_one("delete", delete, does, example)
+
+    def put_files(
+        self, read: Callable[[str, str], Mapping[str, Any]], said: Callable[[Json], str], does: str, example: str
+    ) -> None:
+        """``put``: those that files hold. ``read`` makes specs, by name, of a text and what it is called; ``said`` is
+        what a person is told of one that was put."""
+
+        @click.argument("files", type=_FILE, nargs=-1, required=True)
+        @ls.json_option
+        @pass_session
+        def put(session: Session, files: tuple[Path, ...], as_json: bool) -> None:
+            import msgspec
+
+            specs = [one for file in files for one in read(read_text(file), str(file)).items()]
+            done: list[Json] = []
+            for name, spec in specs:
+                body = msgspec.to_builtins(spec)
+                done.append(session.client.request("PUT", self.path(name), body=body).body)
+                if not as_json:
+                    session.out.line(f"put {self._word} {name}: {said(done[-1])}")
+            if as_json:
+                session.out.json(done)
+
+        self._add("put", put, does, example)
 
     def step(self, way: Literal["enable", "disable"], does: str, example: str) -> None:
         """A command that is a POST below one of them, and shows what became of it."""

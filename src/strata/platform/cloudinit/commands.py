@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ import click
 
 from strata.cli import listing as ls
 from strata.cli.output import many
+from strata.cli.reading import read_text
 from strata.cli.session import Session, pass_session
 from strata.cli.words import complete_node, complete_select, items, segment
 
@@ -137,6 +137,4 @@ def render(session: Session, node: str, as_json: bool) -> None:
 
 
 def _text(path: Path | None) -> str:
-    if path is None:
-        return ""
-    return sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
+    return read_text(path) if path is not None else ""

@@ -11,6 +11,7 @@ import click
 from strata.cli import exits
 from strata.cli import listing as ls
 from strata.cli.output import Column, many
+from strata.cli.reading import read_text
 from strata.cli.session import Session, pass_session
 from strata.cli.times import when
 from strata.cli.words import complete_node
@@ -122,21 +123,19 @@ def import_(
 
 def _foreign(warewulf: Path | None, slurm: Path | None, hosts: Path) -> tuple[ForeignSite, str]:
     """What another tool's files say, and what they are called."""
-    from strata.core.errors import BadRequest
     from strata.platform.config import slurm_site
     from strata.platform.config import warewulf as warewulf_site
 
-    def text(file: Path) -> str:
-        try:
-            return file.read_text(encoding="utf-8", errors="replace")
-        except OSError as error:
-            raise BadRequest(f"cannot be read: {error.strerror}", where=str(file)) from None
-
     if warewulf:
-        return warewulf_site.read(text(warewulf), str(warewulf)), "nodes.conf of Warewulf"
+        return warewulf_site.read(read_text(warewulf, lenient=True), str(warewulf)), "nodes.conf of Warewulf"
     assert slurm is not None
-    site = slurm_site.read(text(slurm), str(slurm), text(hosts), slurm_site.beside(slurm))
-    return site, "slurm.conf and hosts"
+
+    def beside(name: str) -> str:
+        """What Slurm reads for ``Include``: a path, or a name beside the file."""
+        return read_text(slurm.parent / name, lenient=True)
+
+    text, known = read_text(slurm, lenient=True), read_text(hosts, lenient=True)
+    return slurm_site.read(text, str(slurm), known, beside), "slurm.conf and hosts"
 
 
 def _held(session: Session, system: str) -> dict[str, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 
 from strata.core.errors import BadRequest
 from strata.core.nodeset import expand
@@ -137,15 +136,3 @@ def _is_address(text: str) -> bool:
 
 def _refuse(name: str) -> str:
     raise BadRequest("includes another file", where=name, hint="give the file, not its text")
-
-
-def beside(file: Path) -> Callable[[str], str]:
-    """What Slurm reads for ``Include``: a path, or a name beside ``file``."""
-
-    def text(name: str) -> str:
-        try:
-            return (file.parent / name).read_text(errors="replace")
-        except OSError as error:
-            raise BadRequest(f"cannot be read: {error.strerror}", where=str(file.parent / name)) from None
-
-    return text

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from strata.cli import exits
 from strata.cli import listing as ls
+from strata.cli.named import Named
 from strata.cli.output import many
-from strata.cli.reading import read_text
 from strata.cli.session import Session, pass_session
 from strata.cli.times import DURATION, when
-from strata.cli.words import complete_select, items, no_blank, segment, select_help
+from strata.cli.words import complete_select, items, no_blank, select_help
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
@@ -48,32 +48,13 @@ def health() -> None:
     """
 
 
-@health.command("list")
-@ls.listing(FIELDS, sort="name")
-@pass_session
-def list_(session: Session, view: ls.Listing) -> None:
-    """List the checks, and how many nodes fail each.
+def _read(text: str, source: str) -> Mapping[str, Any]:
+    from strata.platform.health.files import read_checks
 
-    \b
-    Example: strata health list
-    """
-    ls.show(session, FIELDS, items(session.client.get("/v1/health-checks")), view)
+    return read_checks(text, source)
 
 
-@health.command()
-@click.argument("name")
-@ls.json_option
-@pass_session
-def show(session: Session, name: str, as_json: bool) -> None:
-    """Show a check, and which nodes fail it.
-
-    \b
-    Example: strata health show scratch
-    """
-    found: Json = session.client.get(f"/v1/health-checks/{segment(name)}")
-    if as_json:
-        session.out.json(found)
-        return
+def _with_failing(session: Session, found: Json) -> None:
     session.out.fields(
         (
             ("name", found["name"]),
@@ -86,47 +67,20 @@ def show(session: Session, name: str, as_json: bool) -> None:
     )
     for item in found["items"]:
         for one in item["failing"]:
-            if one["check"] == name:
+            if one["check"] == found["name"]:
                 session.out.line(f"  {item['node']}: {one['reason']} (since {when(one['since'])})")
 
 
-@health.command()
-@click.argument("files", type=click.Path(dir_okay=False, allow_dash=True, path_type=Path), nargs=-1, required=True)
-@ls.json_option
-@pass_session
-def put(session: Session, files: tuple[Path, ...], as_json: bool) -> None:
-    """Declare the checks that FILES (YAML; - is standard input) hold, or change them. All are read before any is put.
-
-    \b
-    Example: strata health put checks.yaml
-    """
-    import msgspec
-
-    from strata.platform.health.files import read_checks
-
-    read = [one for file in files for one in read_checks(read_text(file), str(file)).items()]
-    done: list[Json] = []
-    for name, spec in read:
-        body = msgspec.to_builtins(spec)
-        done.append(session.client.request("PUT", f"/v1/health-checks/{segment(name)}", body=body).body)
-        if not as_json:
-            session.out.line(f"put check {name}: {many(done[-1]['nodes'], 'node')}")
-    if as_json:
-        session.out.json(done)
-
-
-@health.command()
-@click.argument("name")
-@ls.json_option
-@pass_session
-def delete(session: Session, name: str, as_json: bool) -> None:
-    """Check it no more.
-
-    \b
-    Example: strata health delete scratch
-    """
-    session.client.request("DELETE", f"/v1/health-checks/{segment(name)}")
-    session.out.answer(as_json, {"deleted": name}, f"deleted check {name}")
+CHECKS = Named(health, "check", "/v1/health-checks", FIELDS, report=_with_failing)
+CHECKS.list("List the checks, and how many nodes fail each.", "strata health list")
+CHECKS.show("Show a check, and which nodes fail it.", "strata health show scratch")
+CHECKS.put_files(
+    _read,
+    lambda found: many(found["nodes"], "node"),
+    "Declare the checks that FILES (YAML; - is standard input) hold, or change them. All are read before any is put.",
+    "strata health put checks.yaml",
+)
+CHECKS.delete("Check it no more.", "strata health delete scratch")
 
 
 @health.command()

@@ -12,10 +12,11 @@ import click
 
 from strata.cli import exits
 from strata.cli import listing as ls
+from strata.cli.named import Named
 from strata.cli.output import many
 from strata.cli.session import Session, pass_session
 from strata.cli.times import when
-from strata.cli.words import complete_select, items, pairs, segment
+from strata.cli.words import complete_select, pairs, segment
 from strata.core.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -171,36 +172,16 @@ def rotate(session: Session, name: str, file: Path, wait: bool, timeout: float, 
         exits.leave(exits.UNREACHABLE)
 
 
-@secret.command("list")
-@ls.listing(FIELDS, sort="name")
-@pass_session
-def list_(session: Session, view: ls.Listing) -> None:
-    """List secrets, without their values.
-
-    \b
-    Example: strata secret list
-    """
-    ls.show(session, FIELDS, items(session.client.get("/v1/secrets")), view)
-
-
-@secret.command()
-@click.argument("name")
-@ls.json_option
-@pass_session
-def show(session: Session, name: str, as_json: bool) -> None:
-    """Show a secret, without its value.
-
-    \b
-    Example: strata secret show munge
-    """
-    found: Json = session.client.get(f"/v1/secrets/{segment(name)}")
-    if as_json:
-        session.out.json(found)
-        return
+def _without_value(session: Session, found: Json) -> None:
     said = ("name", "select", "nodes", "source", "version", "uid", "gid", "trouble")
     session.out.fields(
         (*((field, found[field]) for field in said), ("changed", f"{when(found['changed'])} by {found['author']}"))
     )
+
+
+SECRETS = Named(secret, "secret", "/v1/secrets", FIELDS, report=_without_value)
+SECRETS.list("List secrets, without their values.", "strata secret list")
+SECRETS.show("Show a secret, without its value.", "strata secret show munge")
 
 
 @secret.command()

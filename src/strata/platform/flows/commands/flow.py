@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from strata.cli import exits
 from strata.cli import listing as ls
+from strata.cli.named import Named
 from strata.cli.output import Column, many, state_colour
-from strata.cli.reading import read_text
 from strata.cli.session import Session, pass_session
 from strata.cli.times import span, when
-from strata.cli.words import complete_operation, items, segment
+from strata.cli.words import complete_operation, segment
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
@@ -32,32 +32,13 @@ def flow() -> None:
     """Do things to nodes in an order: steps that change desires, wait, or run commands; tracked and resumable."""
 
 
-@flow.command("list")
-@ls.listing(FIELDS, sort="name")
-@pass_session
-def list_(session: Session, view: ls.Listing) -> None:
-    """List the flows.
+def _read(text: str, source: str) -> Mapping[str, Any]:
+    from strata.platform.flows.files import read_flows
 
-    \b
-    Example: strata flow list
-    """
-    ls.show(session, FIELDS, items(session.client.get("/v1/flows")), view)
+    return read_flows(text, source)
 
 
-@flow.command()
-@click.argument("name")
-@ls.json_option
-@pass_session
-def show(session: Session, name: str, as_json: bool) -> None:
-    """Show a flow and its steps.
-
-    \b
-    Example: strata flow show night
-    """
-    found: Json = session.client.get(f"/v1/flows/{segment(name)}")
-    if as_json:
-        session.out.json(found)
-        return
+def _with_steps(session: Session, found: Json) -> None:
     session.out.fields((("name", found["name"]), ("description", found["description"]), ("author", found["author"])))
     session.out.line()
     for step in found["steps"]:
@@ -65,43 +46,16 @@ def show(session: Session, name: str, as_json: bool) -> None:
         session.out.line(f"{step['name']}: {step.get('nodes', '*')}: {more}")
 
 
-@flow.command()
-@click.argument("files", type=click.Path(dir_okay=False, allow_dash=True, path_type=Path), nargs=-1, required=True)
-@ls.json_option
-@pass_session
-def put(session: Session, files: tuple[Path, ...], as_json: bool) -> None:
-    """Declare the flows that FILES (YAML; - is standard input) hold, or change them. All are read before any is put.
-
-    \b
-    Example: strata flow put night.yaml
-    """
-    import msgspec
-
-    from strata.platform.flows.files import read_flows
-
-    read = [one for file in files for one in read_flows(read_text(file), str(file)).items()]
-    done: list[Json] = []
-    for name, spec in read:
-        body = msgspec.to_builtins(spec)
-        done.append(session.client.request("PUT", f"/v1/flows/{segment(name)}", body=body).body)
-        if not as_json:
-            session.out.line(f"put flow {name}: {many(len(spec.steps), 'step')}")
-    if as_json:
-        session.out.json(done)
-
-
-@flow.command()
-@click.argument("name")
-@ls.json_option
-@pass_session
-def delete(session: Session, name: str, as_json: bool) -> None:
-    """Forget a flow. Runs that are under way go on.
-
-    \b
-    Example: strata flow delete night
-    """
-    session.client.request("DELETE", f"/v1/flows/{segment(name)}")
-    session.out.answer(as_json, {"deleted": name}, f"deleted flow {name}")
+FLOWS = Named(flow, "flow", "/v1/flows", FIELDS, report=_with_steps)
+FLOWS.list("List the flows.", "strata flow list")
+FLOWS.show("Show a flow and its steps.", "strata flow show night")
+FLOWS.put_files(
+    _read,
+    lambda found: many(len(found["steps"]), "step"),
+    "Declare the flows that FILES (YAML; - is standard input) hold, or change them. All are read before any is put.",
+    "strata flow put night.yaml",
+)
+FLOWS.delete("Forget a flow. Runs that are under way go on.", "strata flow delete night")
 
 
 @flow.command()
