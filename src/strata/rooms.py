@@ -54,6 +54,7 @@ ROOMS = (
     "platform.health",
     "platform.flows",
     "platform.rollouts",
+    "jobs.submission",
     "api.redfish",
     "cli",
     "daemon",

@@ -39,7 +39,7 @@ STARTED = frozenset(
             "crun",
             "curl",
         ),
-        *("dhcping", "docker-registry", "dot", "dpkg", "dpkg-deb", "dpkg-query", "echo", "etcd", "git"),
+        *("dhcping", "docker-registry", "dot", "dpkg", "dpkg-deb", "dpkg-query", "echo", "env", "etcd", "git"),
         *("grub-mkimage", "head", "in.tftpd", "initdb", "ip", "ipmitool", "kea-dhcp4", "kill", "make", "mcopy"),
         *("mformat", "mksquashfs", "mmd", "mmdebstrap", "mount", "munge", "munged", "nginx", "nice", "nsenter"),
         *("openssl", "perfdhcp"),
@@ -106,12 +106,15 @@ COMPUTED: dict[str, tuple[str, ...]] = {
     "src/strata/cli/up/background.py::start": ("munged", "nsenter"),
     "src/strata/cli/up/slurm.py::_asks": ("munge", "sinfo"),
     "src/strata/cli/up/slurm.py::check_host": ("munged", "slurmctld", "srun"),
-    # What a site's own model names; what workload managers are asked by.
+    "src/strata/jobs/local/supervisor.py::_become_job": (),  # what users run
+    # What a site's own model names; what workload managers are asked by; what reads the logs of jobs.
     "src/strata/fleet/drivers/subprocesses.py::_start": (
+        "env",
         "qconf",
         "qhost",
         "qmod",
         "scontrol",
+        "setpriv",
         "sinfo",
         "squeue",
         "ssh",
