@@ -67,7 +67,7 @@ class LocalAccounts:
     ) -> None:
         self._rule = rule
         self._first_uid = first_uid
-        self._look_up = look_up
+        self.look_up = look_up
         self.own = os.geteuid() if own is None else own
         self._known: dict[str, tuple[float, Account | None]] = {}
 
@@ -122,7 +122,7 @@ class LocalAccounts:
         at, found = self._known.get(name, (-_KNOWN_FOR, None))
         if not name or time.monotonic() - at < _KNOWN_FOR:
             return found
-        found = await asyncio.to_thread(self._look_up, name)
+        found = await asyncio.to_thread(self.look_up, name)
         if len(self._known) > 10_000:
             self._known.clear()
         self._known[name] = (time.monotonic(), found)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from strata.cli.client import Json
 
-ROLES = ("viewer", "operator", "admin", "node", "workload-manager")
+ROLES = ("viewer", "operator", "admin", "node", "workload-manager", "user")
 
 TOKENS = (
     ls.plain("id"),
