@@ -10,7 +10,7 @@ PACKAGES := python3-venv nginx-light etcd-server etcd-client graphviz ipmitool c
   qemu-system-x86 seabios ovmf ipxe-qemu iproute2 xorriso \
   ipxe mtools grub-common grub-pc-bin grub-efi-amd64-bin cpio wrk \
   squashfs-tools mmdebstrap zstd buildah docker-registry busybox-static crun \
-  tftpd-hpa radvd kea-admin kea-dhcp4-server dhcping openssh-client openssh-server procps git cloud-init
+  tftpd-hpa radvd kea-admin kea-dhcp4-server dhcping openssh-client openssh-server procps git cloud-init prometheus
 # While it is there, Debian starts no daemon that it installs, and sets up no Grid Engine: we start our own, elsewhere.
 NO_START := /usr/sbin/policy-rc.d
 SEEDS ?= 1000
@@ -18,7 +18,7 @@ SEED ?= 1
 NODES ?= 256
 
 .DEFAULT_GOAL := help
-.PHONY: help packages setup up up-simulated down test test-fast test-late test-fresh lint sim bench docs lock clean
+.PHONY: help packages setup up up-simulated down test test-fast test-late test-fresh test-deb deb lint sim bench docs lock clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -92,6 +92,12 @@ bench: setup  ## Benchmarks; each prints one JSON object
 	$(PY) bench/boot.py --json
 	$(PY) bench/config.py --json
 
+deb: setup  ## Make the Debian package, in dist
+	$(PY) deploy/deb.py --out dist
+
+test-deb: setup  ## Install that package on a Debian 12 that has nothing yet, and bring a simulated fleet up with it (as root)
+	$(PY) tests/fresh/package.py $(if $(KEEP),--keep "$(KEEP)")
+
 docs: setup  ## Make the reference pages from the code
 	$(PY) docs/generate.py
 
@@ -102,4 +108,4 @@ lock: setup  ## Pin the newest versions that pyproject.toml allows, with hashes
 	  --no-header -o requirements.lock pyproject.toml
 
 clean:  ## Remove what was built here
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

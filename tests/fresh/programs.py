@@ -22,7 +22,7 @@ from typing import NamedTuple
 from fresh.machine import BASE
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-FOLDERS = ("src", "tests", "bench", "docs")
+FOLDERS = ("src", "tests", "bench", "docs", "deploy")
 
 STARTED = frozenset(
     {
@@ -47,6 +47,7 @@ STARTED = frozenset(
             "pg_isready",
             "pgrep",
             "postgres",
+            "promtool",
             "prlimit",
             "ps",
             "qconf",
@@ -116,6 +117,16 @@ COMPUTED: dict[str, tuple[str, ...]] = {
         "squeue",
         "ssh",
     ),
+    "src/strata/daemon/doctor.py::which": (
+        "buildah",
+        "git",
+        "in.tftpd",
+        "mksquashfs",
+        "mmdebstrap",
+        "nginx",
+        "radvd",
+        "ssh",
+    ),
     "src/strata/core/host/process.py::spawn": ("munged", "nsenter", "qemu-system-x86_64"),
     "src/strata/provisioning/boot/media.py::_run": ("grub-mkimage", "mcopy", "mformat", "mmd", "xorriso"),
     "src/strata/fleet/child.py::_spawn": ("in.tftpd", "radvd"),
@@ -139,6 +150,7 @@ COMPUTED: dict[str, tuple[str, ...]] = {
         "srun",
         "ssh",
     ),
+    "tests/cli/test_cli_exec.py::_receive": ("sh",),
     "tests/agent/agent_process.py::inside": ("kill", "nsenter", "pgrep", "ps", "umount"),
     "tests/agent/agent_process.py::start": ("nsenter",),
     "tests/agent/test_agent_members.py::silent_device": ("nsenter",),
