@@ -39,7 +39,7 @@ STARTED = frozenset(
             "crun",
             "curl",
         ),
-        *("dhcping", "docker-registry", "dot", "dpkg", "dpkg-deb", "dpkg-query", "echo", "etcd", "git"),
+        *("dhcping", "docker-registry", "dot", "dpkg", "dpkg-deb", "dpkg-query", "echo", "etcd", "getent", "git"),
         *("grub-mkimage", "head", "in.tftpd", "initdb", "ip", "ipmitool", "kea-dhcp4", "kill", "make", "mcopy"),
         *("mformat", "mksquashfs", "mmd", "mmdebstrap", "mount", "munge", "munged", "nginx", "nice", "nsenter"),
         *("openssl", "perfdhcp"),
@@ -59,6 +59,7 @@ STARTED = frozenset(
             "radvd",
             "rm",
             "sbatch",
+            "scancel",
             "scontrol",
         ),
         *(
@@ -108,10 +109,14 @@ COMPUTED: dict[str, tuple[str, ...]] = {
     "src/strata/cli/up/slurm.py::check_host": ("munged", "slurmctld", "srun"),
     # What a site's own model names; what workload managers are asked by.
     "src/strata/fleet/drivers/subprocesses.py::_start": (
+        "getent",
         "qconf",
         "qhost",
         "qmod",
+        "sbatch",
+        "scancel",
         "scontrol",
+        "setpriv",
         "sinfo",
         "squeue",
         "ssh",
@@ -179,7 +184,7 @@ WRAPPERS = {
     "ip": re.compile(r"ip netns exec \S+ "),
     "nice": re.compile(r"nice (-n \S+ )?"),
     "nsenter": re.compile(r"nsenter ((-t \S+|-\S+) )*(-- )?"),
-    "setpriv": re.compile(r"setpriv (--pdeathsig \S+ )?"),
+    "setpriv": re.compile(r"setpriv (--(pdeathsig|reuid|regid) \S+ |--init-groups )*(-- )?"),
     "unshare": re.compile(r"unshare (-\S+ )*"),
 }
 """Programs that become another one: what stands before it."""
