@@ -138,6 +138,7 @@ BIG = Queue(name="big", open=True, most_time=86_400, most_nodes=4, node_cores=64
     [
         ({"open": False}, {}, "it is closed"),
         ({"accounts": frozenset({"bob"})}, {}, "ada may not use it"),
+        ({"not_accounts": frozenset({"ada"})}, {}, "ada may not use it"),
         ({"projects": frozenset({"x"})}, {"project": "y"}, "the project y may not use it"),
         ({"projects": frozenset({"x"})}, {}, "only jobs of a project may use it: x"),
         ({"not_projects": frozenset({"y"})}, {"project": "y"}, "the project y may not use it"),

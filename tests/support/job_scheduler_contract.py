@@ -80,7 +80,7 @@ class Site:
         while not holds(seen := await self.of(work)):
             if asyncio.get_running_loop().time() > end:
                 pytest.fail(f"not within {LONGEST:g} s: {what}; seen {seen}")
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.4)
         return seen
 
     async def ended(self, work: Work, count: int = 1) -> list[JobSeen]:

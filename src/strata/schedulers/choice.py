@@ -49,7 +49,7 @@ def _against(queue: Queue, work: Work, account: str) -> Iterator[str]:
         return
     if not queue.open:
         yield "it is closed"
-    if queue.accounts is not None and account not in queue.accounts:
+    if account in queue.not_accounts or (queue.accounts is not None and account not in queue.accounts):
         yield f"{account} may not use it"
     if work.project is not None and (
         work.project in queue.not_projects or (queue.projects is not None and work.project not in queue.projects)

@@ -150,7 +150,8 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
     free_nodes: int = 0
     nodes: int = 0
     accounts: frozenset[str] | None = None
-    """Local accounts that may use it, groups already resolved; None: all."""
+    """Local accounts that may use it, groups already resolved; None: all but ``not_accounts``."""
+    not_accounts: frozenset[str] = frozenset()
     projects: frozenset[str] | None = None
     """Projects that may use it; None: all but ``not_projects``."""
     not_projects: frozenset[str] = frozenset()

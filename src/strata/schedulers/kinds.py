@@ -31,6 +31,7 @@ def open_scheduler(kind: str, runner: Runner, mark: str) -> Scheduler:
 
 JOB_KINDS = {
     "slurm": "strata.schedulers.slurm.jobs:SlurmJobs",
+    "gridengine": "strata.schedulers.gridengine.jobs:GridEngineJobs",
 }
 """Kind → where its adapter for jobs is."""
 

@@ -43,6 +43,20 @@ def whole(work: Work, index: str = "", *, first: str = "") -> str:
     return "\n".join((*head, f"exec {interpreter} /dev/fd/3 3<<'{end}'\n{text}{end}\n"))
 
 
+def redirected(work: Work) -> str:
+    """Lines for ``whole`` by which the script itself goes to its folder and opens its files: for schedulers that read
+    more into a path than a path, or show what a job prints only once it has ended."""
+    out, errors = _target(work, work.stdout), _target(work, work.stderr) if work.stderr is not None else "&1"
+    lines = (f"cd {shlex.quote(work.workdir)} || exit 1", f"exec <{_target(work, work.stdin or '/dev/null')} >{out}")
+    return "\n".join((*lines, f"exec 2>{errors}"))
+
+
+def _target(work: Work, path: str) -> str:
+    if work.array is None:
+        return shlex.quote(path)
+    return f'"${INDEX}"'.join(shlex.quote(part) if part else "" for part in path.split("%a"))
+
+
 def checked(env: Mapping[str, str]) -> Mapping[str, str]:
     """The environment, if a shell can set it."""
     for name, value in env.items():
