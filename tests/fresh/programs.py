@@ -39,7 +39,20 @@ STARTED = frozenset(
             "crun",
             "curl",
         ),
-        *("dhcping", "docker-registry", "dot", "dpkg", "dpkg-deb", "dpkg-query", "echo", "etcd", "getent", "git"),
+        *(
+            "dhcping",
+            "docker-registry",
+            "dot",
+            "dpkg",
+            "dpkg-deb",
+            "dpkg-query",
+            "echo",
+            "etcd",
+            "gcc",
+            "getent",
+            "git",
+        ),
+        *("ldd", "salloc"),
         *("grub-mkimage", "head", "in.tftpd", "initdb", "ip", "ipmitool", "kea-dhcp4", "kill", "make", "mcopy"),
         *("mformat", "mksquashfs", "mmd", "mmdebstrap", "mount", "munge", "munged", "nginx", "nice", "nsenter"),
         *("openssl", "perfdhcp"),
@@ -100,6 +113,8 @@ _IMAGES = ("buildah", "mmdebstrap", "nice", "setpriv", "unshare", "unsquashfs")
 COMPUTED: dict[str, tuple[str, ...]] = {
     "bench/boot_dhcp.py::_rate": ("ip", "perfdhcp"),
     "bench/measure.py::child": ("etcd", "ip", "kea-dhcp4", "nginx", "qemu-system-x86_64"),
+    "tests/support/native.py::as_user": ("unshare",),  # and what was built here
+    "tests/support/native.py::start_in": (),  # what was built here
     "src/strata/agent/delivery/live.py::inside": (),  # crun's command line: what is started is in the member's image
     "src/strata/agent/host/execs.py::run_exec": (),  # what users run on their nodes
     "src/strata/agent/images/mounts.py::run_tool": ("mount", "umount"),
