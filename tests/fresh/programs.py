@@ -25,31 +25,99 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 FOLDERS = ("src", "tests", "bench", "docs", "deploy")
 
 STARTED = frozenset(
-    """
-        apt-cache apt-config apt-get
-        bash buildah busybox
-        chroot cloud-init cpio crun curl
-        dhcping docker-registry dot dpkg dpkg-deb dpkg-query
-        echo etcd
-        gcc getent git grub-mkimage
-        head
-        in.tftpd initdb ip ipmitool
-        kea-dhcp4 kill
-        ldconfig ldd
-        make mcopy mformat mksquashfs mmd mmdebstrap mount munge munged
-        nginx nice nsenter
-        openssl
-        perfdhcp pg_isready pgrep postgres prlimit promtool ps
-        qacct qconf qdel qemu-system-x86_64 qhold qhost qmod qrls qstat qsub
-        radvd rm
-        salloc sbatch scancel scontrol setpriv sge_execd sge_qmaster sh sinfo sleep slurmctld slurmd spooldefaults
-    squeue srun ssh ssh-keygen sshd sysctl
-        tar
-        umount unshare unsquashfs useradd
-        wrk
-        xorriso
-        zstd
-    """.split()
+    {
+        "apt-cache",
+        "apt-config",
+        "apt-get",
+        "bash",
+        "buildah",
+        "busybox",
+        "chroot",
+        "cloud-init",
+        "cpio",
+        "crun",
+        "curl",
+        "dhcping",
+        "docker-registry",
+        "dot",
+        "dpkg",
+        "dpkg-deb",
+        "dpkg-query",
+        "echo",
+        "etcd",
+        "gcc",
+        "getent",
+        "git",
+        "grub-mkimage",
+        "head",
+        "in.tftpd",
+        "initdb",
+        "ip",
+        "ipmitool",
+        "kea-dhcp4",
+        "kill",
+        "ldconfig",
+        "ldd",
+        "make",
+        "mcopy",
+        "mformat",
+        "mksquashfs",
+        "mmd",
+        "mmdebstrap",
+        "mount",
+        "munge",
+        "munged",
+        "nginx",
+        "nice",
+        "nsenter",
+        "openssl",
+        "perfdhcp",
+        "pg_isready",
+        "pgrep",
+        "postgres",
+        "prlimit",
+        "promtool",
+        "ps",
+        "qacct",
+        "qconf",
+        "qdel",
+        "qemu-system-x86_64",
+        "qhold",
+        "qhost",
+        "qmod",
+        "qrls",
+        "qstat",
+        "qsub",
+        "radvd",
+        "rm",
+        "salloc",
+        "sbatch",
+        "scancel",
+        "scontrol",
+        "setpriv",
+        "sge_execd",
+        "sge_qmaster",
+        "sh",
+        "sinfo",
+        "sleep",
+        "slurmctld",
+        "slurmd",
+        "spooldefaults",
+        "squeue",
+        "srun",
+        "ssh",
+        "ssh-keygen",
+        "sshd",
+        "sysctl",
+        "tar",
+        "umount",
+        "unshare",
+        "unsquashfs",
+        "useradd",
+        "wrk",
+        "xorriso",
+        "zstd",
+    }
 )
 """By name. Not: Python, and what pip installs."""
 
