@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,13 +14,13 @@ from strata.cli.output import Column, many
 from strata.cli.reading import read_text
 from strata.cli.session import Session, pass_session
 from strata.cli.times import when
-from strata.cli.words import complete_node
+from strata.cli.words import complete_node, items, segment
 from strata.platform.delivery.commands import drift, render
 
 if TYPE_CHECKING:
     from strata.cli.client import Client, Json
     from strata.platform.config.importing import ForeignSite
-    from strata.platform.config.records import Configuration
+    from strata.platform.config.records import Configuration, KeptKind
     from strata.platform.config.repository import Repository
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -95,9 +95,10 @@ def import_(
 ) -> None:
     """Write what is there already into DIRECTORY, as a repository.
 
-    Of the running service: nodes, groups, desire documents and personalities; not overlays, and not what was set on
-    nodes themselves ('strata node set'). Applied as it is, it changes nothing of those. Of another tool's files: nodes
-    and groups; IMPORTED.md says what has no place here.
+    Of the running service: nodes, groups, desire documents, personalities, cloud-init documents, flows, the stages of
+    the system, health checks and their policy, boot profiles, power policies and budgets; not overlays, not secrets,
+    and not what was set on nodes themselves ('strata node set'). Applied as it is, it changes nothing of those. Of
+    another tool's files: nodes and groups; IMPORTED.md says what has no place here.
 
     \b
     Example: strata config import site --system prod
@@ -140,9 +141,9 @@ def _foreign(warewulf: Path | None, slurm: Path | None, hosts: Path) -> tuple[Fo
 
 def _held(session: Session, system: str) -> dict[str, str]:
     """Path → text of what the running service holds."""
-    from strata.cli.words import items
     from strata.core.errors import Unavailable
     from strata.platform.config.importing import files
+    from strata.platform.config.kept import KEPT
     from strata.platform.config.records import NODE_FIELDS
 
     client = session.client
@@ -152,7 +153,26 @@ def _held(session: Session, system: str) -> dict[str, str]:
     except Unavailable:
         personalities = []  # of a service without the provisioning layer
     groups, desires = items(client.get("/v1/groups")), items(client.get("/v1/documents"))
-    return files(system, nodes, groups, desires, personalities)
+    kept = {kind: found for kind in KEPT if (found := _kept(client, kind))}
+    return files(system, nodes, groups, desires, personalities, kept)
+
+
+def _kept(client: Client, kind: KeptKind) -> list[Mapping[str, Any]]:
+    """What a room of the service keeps, as it stands in files; nothing where it has no such room."""
+    from strata.core.errors import NotFound, Unavailable
+    from strata.platform.config.kept import KEPT
+
+    room = KEPT[kind]
+    if not room.listed:
+        return []
+    try:
+        found = client.get(room.listed)
+        listed = items(found) if "items" in found else [found]
+        if room.apart:
+            listed = [client.get(f"{room.listed}/{segment(item['name'])}") for item in listed]
+    except (NotFound, Unavailable):
+        return []
+    return [said for item in listed if (said := room.written(item)) is not None]
 
 
 @config.command()
@@ -167,9 +187,12 @@ def check(session: Session, directory: Path, system: str, branch: str, commit: s
     \b
     Example: strata config check site --system test
     """
+    from strata.platform.config.records import FIELDS
+
     found = _read(directory, system, branch, commit)
     counts = {kind: len(getattr(found, kind)) for kind in ("nodes", "groups", "desires", "personalities", "overlays")}
-    words = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+    counts |= {field: count for field in FIELDS.values() if (count := len(getattr(found, field)))}
+    words = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in counts.items())
     of = f" for system {found.system}" if found.system else ""
     session.out.answer(as_json, {"system": found.system, **counts}, f"sound{of}: {words}")
 

@@ -9,12 +9,17 @@ import msgspec
 from msgspec import UNSET, Meta
 
 from strata.core.texts import PLAIN, GroupNameText, In, NoteText, Out
+from strata.fleet.budgets.records import BudgetEntry
 from strata.fleet.desires.records import DocumentSpec
 from strata.fleet.nodes.records import NodePatch, NodeStatement
 from strata.fleet.plans.records import PlanClass
 from strata.platform.cloudinit.records import CloudInit
 from strata.platform.delivery.records import OverlaysIn
+from strata.platform.flows.records import FlowEntry, SystemEntry
+from strata.platform.health.records import CheckEntry, HealthPolicyEntry
 from strata.platform.secrets.records import SecretEntry
+from strata.power.policies.records import PolicyEntry
+from strata.provisioning.boot.records import ProfileEntry
 from strata.provisioning.personalities.records import Personality
 
 MOST_NODES = 250_000
@@ -47,9 +52,29 @@ class GroupEntry(In, frozen=True, kw_only=True):
     description: NoteText = ""
 
 
-Named = CloudInit | SecretEntry
+Named = (
+    CloudInit
+    | SecretEntry
+    | FlowEntry
+    | SystemEntry
+    | CheckEntry
+    | HealthPolicyEntry
+    | ProfileEntry
+    | PolicyEntry
+    | BudgetEntry
+)
 """What the configuration says for a room to keep."""
-KeptKind = Literal["cloud-init", "secret"]
+KeptKind = Literal[
+    "cloud-init",
+    "secret",
+    "flow",
+    "system",
+    "health-check",
+    "health-policy",
+    "boot-profile",
+    "power-policy",
+    "budget",
+]
 
 
 class Configuration(In, frozen=True, kw_only=True):
@@ -66,20 +91,38 @@ class Configuration(In, frozen=True, kw_only=True):
     cloud_inits: Annotated[tuple[CloudInit, ...], Meta(max_length=1000)] = ()
     secrets: Annotated[tuple[SecretEntry, ...], Meta(max_length=1000)] = ()
     """Encrypted: what is in them is for the service alone."""
+    flows: Annotated[tuple[FlowEntry, ...], Meta(max_length=1000)] = ()
+    systems: Annotated[tuple[SystemEntry, ...], Meta(max_length=1)] = ()
+    health_checks: Annotated[tuple[CheckEntry, ...], Meta(max_length=1000)] = ()
+    health_policies: Annotated[tuple[HealthPolicyEntry, ...], Meta(max_length=1)] = ()
+    boot_profiles: Annotated[tuple[ProfileEntry, ...], Meta(max_length=1000)] = ()
+    power_policies: Annotated[tuple[PolicyEntry, ...], Meta(max_length=100)] = ()
+    budgets: Annotated[tuple[BudgetEntry, ...], Meta(max_length=1000)] = ()
     places: Annotated[Mapping[str, Annotated[str, Meta(max_length=4096)]], Meta(max_length=30_000)] = {}
     """``group/gpu`` → where it is written, for what is said of it later."""
 
     @property
     def kept(self) -> Mapping[KeptKind, Mapping[str, Named]]:
         """What rooms of their own keep: kind → name → what is said."""
-        return {
-            "cloud-init": {one.name: one for one in self.cloud_inits},
-            "secret": {one.name: one for one in self.secrets},
-        }
+        return {kind: {one.name: one for one in getattr(self, field)} for kind, field in FIELDS.items()}
 
     def place(self, kind: str, name: str) -> str:
         """Where something is written, as far as it is known."""
         return self.places.get(f"{kind}/{name}", f"{kind} {name}")
+
+
+FIELDS: Mapping[KeptKind, str] = {
+    "cloud-init": "cloud_inits",
+    "secret": "secrets",
+    "flow": "flows",
+    "system": "systems",
+    "health-check": "health_checks",
+    "health-policy": "health_policies",
+    "boot-profile": "boot_profiles",
+    "power-policy": "power_policies",
+    "budget": "budgets",
+}
+"""Kinds that rooms of their own keep → the field of a configuration."""
 
 
 class Applied(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +143,7 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
     """Kind → names, of what rooms of their own keep."""
 
 
-Kind = Literal["node", "group", "desire", "personality", "overlay", "cloud-init", "secret"]
+Kind = Literal["node", "group", "desire", "personality", "overlay"] | KeptKind
 Action = Literal["created", "changed", "removed"]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import msgspec
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from strata.core.errors import BadRequest, Conflict, NotFound, Refused, Unavailable
 from strata.core.nodeset import expand, fold
 from strata.fleet.access.principal import Principal
+from strata.fleet.budgets.service import BudgetService
 from strata.fleet.columns import Indices
 from strata.fleet.desires.documents import ValueSet, checked
 from strata.fleet.fleet import Fleet
@@ -19,6 +20,7 @@ from strata.fleet.registry.registry import Registry
 from strata.fleet.registry.whole_edits import Prepared
 from strata.platform.config.difference import Difference, both, difference
 from strata.platform.config.foresight import foreseen
+from strata.platform.config.lower import PowerPolicyKeeper, ProfileKeeper
 from strata.platform.config.records import (
     Applied,
     Approval,
@@ -27,6 +29,7 @@ from strata.platform.config.records import (
     ConfigPlan,
     ConfigStatus,
     Configuration,
+    KeptKind,
     Named,
     Pause,
     WatchSpec,
@@ -35,6 +38,8 @@ from strata.platform.config.watcher import Watcher
 from strata.platform.delivery.records import VARIABLE as CONFIG
 from strata.platform.delivery.records import revision_of
 from strata.platform.delivery.service import DeliveryService
+from strata.power.policies.records import PolicyRecords
+from strata.provisioning.boot.profiles import Profiles
 from strata.provisioning.personalities.records import Personality
 from strata.provisioning.personalities.resolve import Personalities
 from strata.provisioning.personalities.service import VARIABLE
@@ -52,11 +57,24 @@ class Keeper(Protocol):
 
     records: Records[Any]
 
-    def said(self, record: Any) -> Named:
+    def said(self, name: str, record: Any) -> Named:
         """What the repository would say of a record."""
 
     def made(self, spec: Any, author: str) -> Any:
         """The record of what the repository says; ``BadRequest`` where it cannot be."""
+
+
+class KeeperTogether(Keeper, Protocol):
+    """One whose documents have something to do with each other."""
+
+    def together(self, edits: Mapping[str, Any]) -> None:
+        """Raise where these edits (None: it goes) cannot all be."""
+
+
+class KeeperWanted(Keeper, Protocol):
+    """One whose documents are wanted of nodes by their names."""
+
+    variable: str
 
 
 class ConfigService:
@@ -72,13 +90,19 @@ class ConfigService:
             prefix="config/applied/",
             listed_by="strata config status",
         )
-        self.keepers: dict[str, Keeper] = {}
+        self.keepers: dict[KeptKind, Keeper] = {}
         """Rooms by the kind of document that they keep."""
         self._watcher = Watcher(fleet, self)
 
     async def start(self) -> None:
         """Load what was applied; follow the branch once the fleet runs."""
         await self._applied.start()
+        if (budgets := self._fleet.services.find(BudgetService)) is not None:
+            self.keepers["budget"] = budgets
+        if (profiles := self._fleet.services.find(Profiles)) is not None:
+            self.keepers["boot-profile"] = ProfileKeeper(profiles)
+        if (policies := self._fleet.services.find(PolicyRecords)) is not None:
+            self.keepers["power-policy"] = PowerPolicyKeeper(policies, self._fleet.controller.clock.wall)
         await self._watcher.load()
         self._fleet.begin(self._watcher.start)
 
@@ -149,7 +173,7 @@ class ConfigService:
             if (no := self._brake(found)) and not remove_most:
                 raise Refused(no, by="remove-most", where=f"commit {configuration.commit[:12] or 'none'}", hint=_REALLY)
             applied = self.applied
-            gone = any(personality is None for personality in found.personalities.values())
+            gone = bool(self._gone(found))
             moved = found.applied.overlays != applied.overlays
             if gone or moved or (configuration.overlays and found.changes):
                 after = await self._after(prepared, whole=gone or moved)
@@ -206,7 +230,7 @@ class ConfigService:
             delivery = self._delivery()
             overlays = delivery.overlays(self.applied.overlays) if delivery is not None else ()
             kept = {
-                kind: {name: keeper.said(record) for name, record in keeper.records.all.items()}
+                kind: {name: keeper.said(name, record) for name, record in keeper.records.all.items()}
                 for kind, keeper in self.keepers.items()
             }
             found = await difference(
@@ -273,10 +297,12 @@ class ConfigService:
         if (delivery := self._delivery()) is not None:
             await delivery.tidy("strata")
 
-    def _made(self, found: Difference, configuration: Configuration, author: str) -> dict[str, dict[str, Any]]:
+    def _made(self, found: Difference, configuration: Configuration, author: str) -> dict[KeptKind, dict[str, Any]]:
         """What rooms are to keep: kind → name → record (None: it goes)."""
-        made: dict[str, dict[str, Any]] = {}
+        made: dict[KeptKind, dict[str, Any]] = {}
         for kind, edits in found.kept.items():
+            if edits and hasattr(keeper := self._keeper(kind), "together"):
+                cast("KeeperTogether", keeper).together(edits)
             for name, spec in edits.items():
                 try:
                     record = None if spec is None else self._keeper(kind).made(spec, author)
@@ -286,7 +312,7 @@ class ConfigService:
                 made.setdefault(kind, {})[name] = record
         return made
 
-    def _keeper(self, kind: str) -> Keeper:
+    def _keeper(self, kind: KeptKind) -> Keeper:
         keeper = self.keepers.get(kind)
         if keeper is None:
             raise Unavailable(f"this service keeps no documents of the kind {kind}", where="config")
@@ -320,6 +346,8 @@ class ConfigService:
         """That every desire is one that this fleet can have."""
         edits = self._fleet.edits
         ours = {(VARIABLE, personality.name) for personality in configuration.personalities}
+        for kind, keeper in self._wanted_keepers():
+            ours |= {(keeper.variable, name) for name in configuration.kept[kind]}
         ours.add((CONFIG, revision_of(configuration.overlays)))
         for name, document in found.edit.documents.items():
             if document is None:
@@ -335,21 +363,32 @@ class ConfigService:
                 raise BadRequest(f"{error.where}: {error.detail}", where=place, hint=error.hint) from None
 
     def _check_unwanted(self, found: Difference, after: Registry) -> None:
-        """That no personality goes which a node is then still wanted to have."""
-        for name, personality in found.personalities.items():
-            if personality is None and (names := _wanting(after, name)):
+        """That nothing goes which a node is then still wanted to have."""
+        for kind, variable, name in self._gone(found):
+            if names := _wanting(after, variable, name):
                 raise Refused(
                     f"{len(names)} nodes are still wanted to have it: {fold(names)[:200]}",
                     by="desires",
-                    where=f"personality {name}",
+                    where=f"{kind} {name}",
                     hint="take the desire away in the same commit, or before",
                 )
+
+    def _gone(self, found: Difference) -> list[tuple[str, str, str]]:
+        """What goes of what nodes can be wanted to have: kind, variable and name."""
+        gone = [("personality", VARIABLE, name) for name, one in found.personalities.items() if one is None]
+        for kind, keeper in self._wanted_keepers():
+            edits = found.kept.get(kind, {})
+            gone += [(kind, keeper.variable, name) for name, one in edits.items() if one is None]
+        return gone
+
+    def _wanted_keepers(self) -> list[tuple[KeptKind, KeeperWanted]]:
+        return [(kind, cast("KeeperWanted", one)) for kind, one in self.keepers.items() if hasattr(one, "variable")]
 
     def _switched(self, found: Difference, after: Registry) -> Mapping[str, str]:
         """Personality that is another now → the nodes that are wanted to have it."""
         there = self._personalities()
         return {
-            name: fold(_wanting(after, name))
+            name: fold(_wanting(after, VARIABLE, name))
             for name, personality in found.personalities.items()
             if personality is not None and name in there
         }
@@ -388,10 +427,10 @@ def _counted(change: ConfigChange, switched: Mapping[str, str]) -> ConfigChange:
     return msgspec.structs.replace(change, count=len(expand(switched[change.name])))
 
 
-def _wanting(registry: Registry, personality: str) -> list[str]:
-    if VARIABLE not in registry.model.variables:
+def _wanting(registry: Registry, variable: str, name: str) -> list[str]:
+    if variable not in registry.model.variables:
         return []
-    return [registry.names[index] for index in np.flatnonzero(registry.wanted(VARIABLE, personality)).tolist()]
+    return [registry.names[index] for index in np.flatnonzero(registry.wanted(variable, name)).tolist()]
 
 
 def _moved(now: Registry, after: Registry, configured: frozenset[str]) -> tuple[Indices, dict[str, list[ValueSet]]]:
