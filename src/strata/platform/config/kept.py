@@ -14,8 +14,10 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from strata.core.errors import BadRequest
-from strata.core.input.yamltree import Document
+from strata.core.input.forms import in_words
+from strata.core.input.yamltree import Document, told
 from strata.core.texts import In
+from strata.core.units import Seconds
 from strata.fleet.budgets.records import BudgetEntry
 from strata.platform.cloudinit.records import CloudInit
 from strata.platform.cloudinit.records import check as check_cloud_init
@@ -24,6 +26,7 @@ from strata.platform.flows.files import WrittenFlow, WrittenSystem, plain_stages
 from strata.platform.flows.records import FlowEntry, SystemEntry
 from strata.platform.health.files import WrittenCheck, plain_check
 from strata.platform.health.records import CheckEntry, HealthPolicy, HealthPolicyEntry
+from strata.platform.rollouts.records import RolloutPolicy
 from strata.platform.secrets.records import SecretEntry
 from strata.platform.secrets.records import check as check_secret
 from strata.power.policies.policy import parse as parse_policy
@@ -137,6 +140,15 @@ def _power_policy(left: Left) -> PolicyEntry:
     return PolicyEntry(name=left.name, text=text, **left.fields)
 
 
+def _rollout_policy(left: Left) -> RolloutPolicy:
+    said = {name: float(value) if isinstance(value, Seconds) else value for name, value in left.fields.items()}
+    try:
+        return msgspec.convert(said, RolloutPolicy)
+    except msgspec.ValidationError as error:  # a time beyond its bounds: the one thing that was not checked yet
+        words, path = told(error)
+        raise BadRequest(in_words(words), where=left.document.place(path)) from None
+
+
 def _policy_words(one: PolicyEntry) -> str:
     return ("runs" if one.enabled else "does not run") + (
         f"; not simulated: {one.without_simulation}" if one.without_simulation else ""
@@ -228,6 +240,12 @@ KEPT: Mapping[KeptKind, Kept] = {
         words=_numbers,
         listed="/v1/budgets",
         written=_written_budget,
+    ),
+    "rollout-policy": Kept(
+        document("rollout-policy", RolloutPolicy, soak=Seconds),
+        _rollout_policy,
+        words=lambda one: f"{one.commits} commits: waves {', '.join(one.waves)}",
+        listed="/v1/rollout-policy",
     ),
 }
 """Every kind that a room of its own keeps."""

@@ -1,13 +1,30 @@
-"""What lower layers keep, and a repository may say, too: boot profiles and power policies."""
+"""What rooms keep that know nothing of repositories: boot profiles, power policies, and how commits reach nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
 from strata.core.errors import Refused
+from strata.platform.rollouts.records import RolloutPolicy
 from strata.power.policies.records import PolicyEntry, PolicyRecord, PolicyRecords, digest_of
 from strata.provisioning.boot.profiles import Profiles
 from strata.provisioning.boot.records import Profile, ProfileEntry
+from strata.store.records import Records
+
+
+class RolloutPolicyKeeper:
+    """Keeps the policy by which commits reach nodes."""
+
+    def __init__(self, records: Records[RolloutPolicy]) -> None:
+        self.records = records
+
+    def said(self, name: str, record: RolloutPolicy) -> RolloutPolicy:
+        """What the repository would say of a record."""
+        return record
+
+    def made(self, spec: RolloutPolicy, author: str) -> RolloutPolicy:
+        """The record of what is said."""
+        return spec
 
 
 class ProfileKeeper:

@@ -20,7 +20,7 @@ from strata.fleet.registry.registry import Registry
 from strata.fleet.registry.whole_edits import Prepared
 from strata.platform.config.difference import Difference, both, difference
 from strata.platform.config.foresight import foreseen
-from strata.platform.config.lower import PowerPolicyKeeper, ProfileKeeper
+from strata.platform.config.lower import PowerPolicyKeeper, ProfileKeeper, RolloutPolicyKeeper
 from strata.platform.config.records import (
     Applied,
     Approval,
@@ -32,12 +32,16 @@ from strata.platform.config.records import (
     KeptKind,
     Named,
     Pause,
+    RollingView,
     WatchSpec,
+    Way,
 )
+from strata.platform.config.rolling import Outlook, RollingCommits
 from strata.platform.config.watcher import Watcher
 from strata.platform.delivery.records import VARIABLE as CONFIG
 from strata.platform.delivery.records import revision_of
 from strata.platform.delivery.service import DeliveryService
+from strata.platform.rollouts.service import RolloutService
 from strata.power.policies.records import PolicyRecords
 from strata.provisioning.boot.profiles import Profiles
 from strata.provisioning.personalities.records import Personality
@@ -93,21 +97,19 @@ class ConfigService:
         self.keepers: dict[KeptKind, Keeper] = {}
         """Rooms by the kind of document that they keep."""
         self._watcher = Watcher(fleet, self)
+        self._rolling = RollingCommits(fleet, self)
 
     async def start(self) -> None:
         """Load what was applied; follow the branch once the fleet runs."""
         await self._applied.start()
-        if (budgets := self._fleet.services.find(BudgetService)) is not None:
-            self.keepers["budget"] = budgets
-        if (profiles := self._fleet.services.find(Profiles)) is not None:
-            self.keepers["boot-profile"] = ProfileKeeper(profiles)
-        if (policies := self._fleet.services.find(PolicyRecords)) is not None:
-            self.keepers["power-policy"] = PowerPolicyKeeper(policies, self._fleet.controller.clock.wall)
         await self._watcher.load()
+        await self._rolling.load()
         self._fleet.begin(self._watcher.start)
+        self._fleet.begin(self._rolling.start)
 
     async def stop(self) -> None:
         """Follow no more."""
+        await self._rolling.stop()
         await self._watcher.stop()
         await self._applied.stop()
 
@@ -127,36 +129,37 @@ class ConfigService:
             author=applied.author,
             time=applied.time or None,
             nodes=sum(len(expand(names)) for names in applied.nodes.values()),
+            rolling=self._rolling.shown(),
             **self._watcher.shown(),
         )
 
-    async def plan(self, who: Principal, configuration: Configuration) -> ConfigPlan:
+    async def plan(self, who: Principal, configuration: Configuration, way: Way = "policy") -> ConfigPlan:
         """What applying it would change. Changes nothing."""
         self._fleet.need_whole_fleet(who, "a configuration")
         found, prepared = await self._prepared(configuration, who.name)
-        moved = found.applied.overlays != self.applied.overlays
-        after = await self._after(prepared, whole=bool(found.personalities) or moved)
-        self._check_unwanted(found, after)
-        configured = await self._trial_overlays(configuration, after)
-        nodes, goals = _moved(self._fleet.registry, after, configured)
-        report = self._fleet.of(PlanService).report(nodes, goals)
-        switched = self._switched(found, after)
-        lost = [one.nodeset for one in report.classes if any(step.destructive for step in one.steps)]
-        disrupted = sorted({name for names in (*lost, *switched.values()) for name in expand(names)})
+        outlook = await self._outlook(configuration, found, prepared)
+        rolled = self._rolling.outline(configuration, found, outlook, way)
         return ConfigPlan(
             commit=configuration.commit,
             system=configuration.system,
-            changes=tuple(_counted(change, switched) for change in found.changes),
+            changes=tuple(_counted(change, outlook.switched) for change in found.changes),
             unchanged=found.unchanged,
-            nodes=len(nodes),
-            classes=report.classes,
-            totals=report.totals,
-            disrupts=fold(disrupted),
-            disrupted=len(disrupted),
-            seconds=max((one.cost for one in report.classes), default=0.0),
+            nodes=len(outlook.nodes),
+            classes=outlook.report.classes,
+            totals=outlook.report.totals,
+            disrupts=fold(outlook.disrupted),
+            disrupted=len(outlook.disrupted),
+            seconds=max((one.cost for one in outlook.report.classes), default=0.0),
             removes=len(found.edit.no_nodes),
             refused=self._brake(found),
+            rollouts=rolled.shown,
+            rollout_refused=rolled.refused,
         )
+
+    def on_its_way(self, commit: str) -> RollingView | None:
+        """How a commit fares that reaches its nodes in waves; None: it does not."""
+        found = self._rolling.shown()
+        return found if found is not None and found.commit == commit else None
 
     async def pending(self, who: Principal) -> ConfigPlan:
         """What the commit that waits would change."""
@@ -164,14 +167,35 @@ class ConfigService:
 
     # doing
 
-    async def apply(self, who: Principal, configuration: Configuration, *, remove_most: bool = False) -> ConfigDone:
+    async def apply(
+        self, who: Principal, configuration: Configuration, *, remove_most: bool = False, way: Way = "policy"
+    ) -> ConfigDone:
         """Make the fleet's description be what the configuration says, all of it or nothing where the store takes it in
-        one transaction. Doing it twice is the same as once."""
+        one transaction; or begin to, where nodes are to get there in waves. Doing it twice is the same as once."""
         self._fleet.need_whole_fleet(who, "a configuration")
+        await self._rolling.free(who, configuration)
+        return await self._apply(who, configuration, remove_most=remove_most, way=way)
+
+    async def say(self, who: Principal, configuration: Configuration, *, remove_most: bool) -> ConfigDone:
+        """Apply what all nodes have got in waves."""
+        return await self._apply(who, configuration, remove_most=remove_most, way="at-once")
+
+    async def _apply(self, who: Principal, configuration: Configuration, *, remove_most: bool, way: Way) -> ConfigDone:
         for _ in range(_ATTEMPTS):
             found, prepared = await self._prepared(configuration, who.name)
             if (no := self._brake(found)) and not remove_most:
                 raise Refused(no, by="remove-most", where=f"commit {configuration.commit[:12] or 'none'}", hint=_REALLY)
+            if self._rolling.concerns(configuration, way):
+                outlook = await self._outlook(configuration, found, prepared)
+                rolled = self._rolling.outline(configuration, found, outlook, way)
+                if rolled.refused:
+                    where = f"commit {configuration.commit[:12] or 'none'}"
+                    raise Refused(rolled.refused, by="rollout-policy", where=where, hint=_AT_ONCE)
+                if rolled.specs:
+                    await self._keep_overlays(who, configuration)
+                    await self._rolling.begin(who, configuration, found, rolled.specs, remove_most=remove_most)
+                    done = self._done(configuration, found, self._applied.revision(NAME))
+                    return msgspec.structs.replace(done, rollouts=tuple(rolled.specs))
             applied = self.applied
             gone = bool(self._gone(found))
             moved = found.applied.overlays != applied.overlays
@@ -222,9 +246,21 @@ class ConfigService:
 
     # parts
 
+    def _meet(self) -> None:
+        """Take in the rooms that know nothing of repositories, whichever are open here."""
+        if (budgets := self._fleet.services.find(BudgetService)) is not None:
+            self.keepers["budget"] = budgets
+        if (profiles := self._fleet.services.find(Profiles)) is not None:
+            self.keepers["boot-profile"] = ProfileKeeper(profiles)
+        if (policies := self._fleet.services.find(PolicyRecords)) is not None:
+            self.keepers["power-policy"] = PowerPolicyKeeper(policies, self._fleet.controller.clock.wall)
+        if (rollouts := self._fleet.services.find(RolloutService)) is not None:
+            self.keepers["rollout-policy"] = RolloutPolicyKeeper(rollouts.policies)
+
     async def _prepared(self, configuration: Configuration, who: str) -> tuple[Difference, Prepared]:
         """What differs, checked, and what would be written for it."""
         author = f"git:{configuration.commit[:12]}" if configuration.commit else who
+        self._meet()
         for attempt in range(_ATTEMPTS):
             await self._applied.fetch(NAME)
             delivery = self._delivery()
@@ -259,10 +295,7 @@ class ConfigService:
             "changes": [f"{change.kind} {change.action} {change.name[:200]}" for change in found.changes[:100]],
         }
         target = configuration.commit or "files"
-        revision_wanted = revision_of(configuration.overlays)
-        if configuration.overlays or any(revision_wanted in one.set.get(CONFIG, ()) for one in configuration.desires):
-            # Before anything wants it. Where we die in between, nobody does, and it is forgotten some time.
-            await self._fleet.of(DeliveryService).keep(who.name, configuration.overlays, configuration.commit)
+        await self._keep_overlays(who, configuration)
         ops: list[Op] = []
         expect: dict[str, int] = {}
         for name, personality in found.personalities.items():
@@ -283,6 +316,48 @@ class ConfigService:
         op, revision = self._applied.prepared(NAME, last)
         whole = prepared.with_([*ops, op], {**expect, **revision})
         return await edits.commit_prepared(whole, who.name, "config.apply", target, detail)
+
+    async def _keep_overlays(self, who: Principal, configuration: Configuration) -> None:
+        """Before anything wants them. Where we die in between, nobody does, and they are forgotten some time."""
+        revision = revision_of(configuration.overlays)
+        if configuration.overlays or any(revision in one.set.get(CONFIG, ()) for one in configuration.desires):
+            await self._fleet.of(DeliveryService).keep(who.name, configuration.overlays, configuration.commit)
+
+    async def add_personalities(self, who: Principal, found: Difference) -> None:
+        """Write the personalities that are new, and that they came from the repository: nobody wants them yet."""
+        new = {
+            name: one
+            for name, one in found.personalities.items()
+            if one is not None and name not in self._personalities()
+        }
+        if not new:
+            return
+        ops: list[Op] = []
+        expect: dict[str, int] = {}
+        names = tuple(dict.fromkeys((*self.applied.personalities, *new)))
+        rows = [self._sets().records.prepared(name, one) for name, one in new.items()]
+        rows.append(self._applied.prepared(NAME, msgspec.structs.replace(self.applied, personalities=names)))
+        for op, revision in rows:
+            ops.append(op)
+            expect.update(revision)
+        await self._fleet.ledger.commit(who.name, "config.begin", ", ".join(new)[:500], ops, expect)
+        await self._applied.fetch(NAME)
+        for name in new:
+            await self._sets().records.fetch(name)
+        await self._sets().settled()
+
+    async def _outlook(self, configuration: Configuration, found: Difference, prepared: Prepared) -> Outlook:
+        """What would be wanted of nodes after an apply, and what would be done to them for it."""
+        moved = found.applied.overlays != self.applied.overlays
+        after = await self._after(prepared, whole=bool(found.personalities) or bool(self._gone(found)) or moved)
+        self._check_unwanted(found, after)
+        configured = await self._trial_overlays(configuration, after)
+        nodes, goals = _moved(self._fleet.registry, after, configured)
+        report = self._fleet.of(PlanService).report(nodes, goals)
+        switched = self._switched(found, after)
+        lost = [one.nodeset for one in report.classes if any(step.destructive for step in one.steps)]
+        disrupted = sorted({name for names in (*lost, *switched.values()) for name in expand(names)})
+        return Outlook(nodes, goals, report, switched, disrupted, configured)
 
     async def _settled(self, found: Difference, revision: int) -> None:
         await self._applied.fetch(NAME)
@@ -418,6 +493,7 @@ class ConfigService:
         return self._fleet.of(Personalities)
 
 
+_AT_ONCE = "look at it with 'strata config plan'; --at-once applies it to all nodes at the same time"
 _REALLY = "look at it with 'strata config plan'; if it is meant, apply with --remove-most"
 
 
