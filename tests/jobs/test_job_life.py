@@ -36,7 +36,7 @@ async def test_a_job_runs_as_whoever_submitted_it_with_a_clean_environment(
 async def runs_as_alice(site: JobSite) -> None:
     found = await site.jobs.submit(ALICE, sh("id -u; pwd; env"))
     found = await site.ended(ALICE, found.id)
-    assert (found.state, found.outcome, found.status, found.account) == ("ended", "done", 0, "alice")
+    assert (found.state, found.outcome, found.status, found.account) == ("ended", "done", 0, site.people["alice"].name)
     uid, folder, *env = (await site.printed(ALICE, found.id)).splitlines()
     assert (uid, folder) == (str(site.people["alice"].uid), site.people["alice"].home)
     assert not [line for line in env if "not for jobs" in line]
@@ -180,12 +180,13 @@ async def test_a_log_is_read_as_its_owner_so_that_a_link_to_anothers_file_shows_
 
 async def test_root_system_accounts_and_strangers_run_nothing(site: JobSite) -> None:
     from strata.fleet.access.principal import LOCAL_ADMIN, Principal
-    from strata.jobs.accounts import Account, LocalAccounts
+    from strata.jobs.accounts import LocalAccounts
+    from strata.schedulers.runner import Account
 
     known = {
-        "root": Account(name="root", uid=0, gid=0, groups=(0,), home="/root"),
-        "daemon": Account(name="daemon", uid=1, gid=1, groups=(1,), home="/"),
-        "alice": Account(name="alice", uid=61001, gid=61001, groups=(61001,), home="/home/alice"),
+        "root": Account(name="root", uid=0, gid=0, home="/root", shell="/bin/sh"),
+        "daemon": Account(name="daemon", uid=1, gid=1, home="/", shell="/bin/sh"),
+        "alice": Account(name="alice", uid=61001, gid=61001, home="/home/alice", shell="/bin/sh"),
     }
     accounts = LocalAccounts({"*@site.example": "*", "*": "*"}, 1000, look_up=known.get, own=0)
     for name, said in (("root", "no job runs as root"), ("daemon", "account of the system"), ("eve", "has no account")):
@@ -233,10 +234,10 @@ async def test_jobs_go_on_while_the_service_is_away_and_are_found_again(open_dir
 
 async def test_what_a_target_cannot_do_is_refused_with_field_and_reason(site: JobSite) -> None:
     for document, field, said in (
-        (sh("true", resources=Resources(nodes=2, tasks=2)), "resources.nodes", "runs jobs on one node"),
-        (sh("true", resources=Resources(cores=5)), "resources", "4 cores on a node"),
-        (sh("true", resources=Resources(licences={"matlab": 1})), "resources.licences", "does not know of licences"),
-        (sh("true", project="p"), "project", "does not know of projects"),
+        (sh("true", resources=Resources(nodes=2, tasks=2)), "resources.nodes", "more than one node"),
+        (sh("true", resources=Resources(cores=5)), "resources", "largest node has 4 cores"),
+        (sh("true", resources=Resources(licences={"matlab": 1})), "resources.licences", "cannot count licences"),
+        (sh("true", project="p"), "project", "cannot count a job for a project"),
         (sh("true", queue="nope"), "queue", "has no queue nope"),
         (sh("true", target="nope"), "target", "there is no target nope"),
         (JobDocument(), "command", "one of command and script"),
@@ -247,7 +248,7 @@ async def test_what_a_target_cannot_do_is_refused_with_field_and_reason(site: Jo
         assert refused.value.where == field
     assert not site.jobs.jobs(ALICE).items
     plan = await site.jobs.plan(ALICE, sh("true", project="p"))
-    assert plan.target is None and "projects" in plan.considered[0].why
+    assert plan.target is None and "project" in plan.considered[0].why
     assert VIEWER.name not in {one.owner for one in site.jobs.jobs(OPERATOR, everybody=True).items}
 
 

@@ -1,7 +1,7 @@
 """A fleet in memory with the job layer open, people with accounts on it, and a target that runs real processes.
 
-Where the tests run as root, Alice and Bob are two accounts with homes of their own, known to the site alone; elsewhere
-both are whoever runs the tests, as a service that is not root knows no other.
+Where the tests run as root, Alice and Bob have two accounts of the system, with homes of their own; elsewhere both are
+whoever runs the tests, as a service that is not root knows no other.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from strata.daemon.settings import Settings
 from strata.fleet.access.principal import Principal, Role
 from strata.fleet.controller.controller import Controller
 from strata.fleet.settings import LeadershipSettings
-from strata.jobs.accounts import Account, LocalAccounts
+from strata.jobs.accounts import LocalAccounts
 from strata.jobs.settings import JobSettings
 from strata.jobs.submission.records import JobView
 from strata.jobs.submission.service import JobService
+from strata.schedulers.runner import Account
 from strata.store.memory import MemoryStore
 from support.pure_fleet import BUILT_IN
 from support.rooms import OpenFleet
@@ -32,16 +33,16 @@ PATIENCE = 120.0
 
 
 def people(directory: Path) -> dict[str, Account]:
-    """Alice and Bob, with homes in ``directory``."""
+    """Alice and Bob by their own names, and by those of their accounts. Their homes are in ``directory``."""
     found = {}
-    for number, name in enumerate(("alice", "bob")):
-        home = directory / name
+    for person, account in (("alice", "nobody"), ("bob", "daemon")):
+        real = pwd.getpwnam(account) if ROOT else pwd.getpwuid(os.geteuid())
+        home = directory / person
         home.mkdir(exist_ok=True, mode=0o700)
-        uid, gid = (61001 + number, 61001 + number) if ROOT else (os.geteuid(), os.getegid())
         if ROOT:
-            os.chown(home, uid, gid)
-        found[name] = Account(name=name, uid=uid, gid=gid, groups=(gid,), home=str(home))
-    return found
+            os.chown(home, real.pw_uid, real.pw_gid)
+        found[person] = Account(name=real.pw_name, uid=real.pw_uid, gid=real.pw_gid, home=str(home), shell="/bin/sh")
+    return {**{one.name: one for one in reversed(found.values())}, **found}
 
 
 def somebody(name: str, role: Role = "user") -> Principal:
@@ -76,7 +77,7 @@ class JobSite:
             leadership=LeadershipSettings(shards=1),
         )
         self.fleet = OpenFleet(self.controller, self.settings)
-        self.accounts = self.fleet.put(LocalAccounts({}, 1000, look_up=self.people.get))
+        self.accounts = self.fleet.put(LocalAccounts({}, 1, look_up=self.people.get))
         self.jobs = self.fleet.put(JobService(self.fleet))
 
     async def start(self) -> None:

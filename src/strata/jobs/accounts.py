@@ -1,6 +1,6 @@
-"""Local accounts that jobs run as: which is whose, which never are, and how a command is run as one of them.
+"""Local accounts that jobs run as: which is whose, and which never are.
 
-A service that is root runs commands as any account of a person. One that is not runs them as its own, and no other.
+A service that is root runs jobs as any account of a person. One that is not runs them as its own, and no other.
 """
 
 from __future__ import annotations
@@ -11,46 +11,22 @@ import pwd
 import time
 from collections.abc import Callable, Mapping
 
-import msgspec
-
 from strata.core.errors import Denied
 from strata.fleet.access.principal import Principal
+from strata.schedulers.runner import Account
 
 _KNOWN_FOR = 60.0
 """Seconds for which an account is taken to be what it was: the next question would go to a directory server."""
 
 
-class Account(msgspec.Struct, frozen=True, kw_only=True):
-    """A local account."""
-
-    name: str
-    uid: int
-    gid: int
-    groups: tuple[int, ...]
-    home: str
-    shell: str = "/bin/sh"
-
-    @property
-    def env(self) -> dict[str, str]:
-        """What a login would set."""
-        return {"HOME": self.home, "USER": self.name, "LOGNAME": self.name, "SHELL": self.shell}
-
-
 def look_up(name: str) -> Account | None:
-    """The account as this machine has it, groups and all; None: there is none."""
+    """The account as this machine has it; None: there is none."""
     try:
         found = pwd.getpwnam(name)
     except KeyError:
         return None
-    groups = tuple(sorted({found.pw_gid, *os.getgrouplist(name, found.pw_gid)}))
-    return Account(
-        name=found.pw_name,
-        uid=found.pw_uid,
-        gid=found.pw_gid,
-        groups=groups,
-        home=found.pw_dir,
-        shell=found.pw_shell or "/bin/sh",
-    )
+    shell = found.pw_shell or "/bin/sh"
+    return Account(name=found.pw_name, uid=found.pw_uid, gid=found.pw_gid, home=found.pw_dir, shell=shell)
 
 
 class LocalAccounts:
@@ -108,15 +84,6 @@ class LocalAccounts:
             told = f"{name} is an account of the system ({found.uid}; jobs run as {self._first_uid} and above)"
             raise Denied(told, where="account")
         return found
-
-    def command_prefix(self, account: Account) -> tuple[str, ...]:
-        """What stands before a command to run it as ``account``, with nothing of this service's environment."""
-        clean = ("env", "-i", "PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin", "LANG=C.UTF-8")
-        told = (*clean, *(f"{name}={value}" for name, value in account.env.items()))
-        if self.own != 0:
-            return told
-        groups = ",".join(map(str, account.groups)) if account.groups else str(account.gid)
-        return ("setpriv", f"--reuid={account.uid}", f"--regid={account.gid}", f"--groups={groups}", "--", *told)
 
     async def _find(self, name: str) -> Account | None:
         at, found = self._known.get(name, (-_KNOWN_FOR, None))

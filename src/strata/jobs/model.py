@@ -1,4 +1,4 @@
-"""What the job layer declares of nodes: nothing. Jobs are of schedulers, and nodes are theirs."""
+"""What the jobs layer declares of nodes: nothing. Jobs run on nodes as they are."""
 
 from __future__ import annotations
 

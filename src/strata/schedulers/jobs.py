@@ -107,6 +107,9 @@ class JobSeen(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     key: str = ""
     """Strata's id of it, where the scheduler gives it back; empty: not told."""
+    account: str = ""
+    """Whose it is; empty: not told. Anybody can put another's key on a job of their own, so that a key is found only
+    together with the account that it was submitted for."""
     index: int | None = None
     """Its index in the array."""
     state: State
@@ -147,13 +150,18 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
     free_nodes: int = 0
     nodes: int = 0
     accounts: frozenset[str] | None = None
-    """Local accounts that may use it, groups already resolved; None: all."""
+    """Local accounts that may use it, groups already resolved; None: all but ``not_accounts``."""
+    not_accounts: frozenset[str] = frozenset()
     projects: frozenset[str] | None = None
+    """Projects that may use it; None: all but ``not_projects``."""
+    not_projects: frozenset[str] = frozenset()
+    waiting: int = 0
+    """Jobs and tasks of arrays that wait in it."""
     priority: int = 0
 
 
 class Ability(msgspec.Struct, frozen=True, kw_only=True):
-    """What a kind of scheduler can do. Whoever asks for more is refused with ``refusal``."""
+    """What a kind of scheduler can do. Whoever asks for more is refused: ``strata.schedulers.abilities``."""
 
     nodes: bool = True
     """More than one node."""

@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 
 from strata.core.host.process import Process, load
-from strata.jobs.accounts import Account
 from strata.schedulers.jobs import JobSeen, Outcome, State, Work
+from strata.schedulers.runner import Account
 
 ONE = "job"
 """The name of the only task of a job that is no array."""
@@ -40,13 +40,13 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, work: Work, account: Account, submitted: float, grace: float) -> Kept:
-        """What ``work`` comes to for ``account``."""
+        """What ``work`` comes to for ``account``. May ask a directory for its groups: not for the event loop."""
         return cls(
             work=msgspec.structs.replace(work, script=""),
             submitted=submitted,
             uid=account.uid,
             gid=account.gid,
-            groups=account.groups,
+            groups=tuple(os.getgrouplist(account.name, account.gid)),
             script=work.script,
             env={**account.env, "STRATA_JOB_ID": work.key, **work.env},
             workdir=work.workdir,
@@ -128,6 +128,7 @@ class Batch(msgspec.Struct, kw_only=True):
             yield JobSeen(
                 id=f"{self.id}_{task.name}" if array else self.id,
                 key=self.id,
+                account=self.work.account,
                 index=int(task.name) if array else None,
                 state="held" if waiting and self.held else task.state,
                 said=task.state,
@@ -166,8 +167,9 @@ class Folders:
     def path(self, ident: str) -> Path:
         return self.folder / ident
 
-    def create(self, kept: Kept) -> None:
+    def create(self, work: Work, account: Account, now: float, grace: float) -> None:
         """Keep a job: whole, or not at all."""
+        kept = Kept.of(work, account, now, grace)
         scratch = self.folder / f".{kept.work.key}.new"
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(mode=0o700, parents=True)

@@ -25,10 +25,13 @@ from strata.core.host.process import Process, find
 from strata.fleet.tasks import cancelled
 from strata.jobs.accounts import LocalAccounts
 from strata.jobs.local import supervisor
-from strata.jobs.local.batches import Batch, Ended, Folders, Kept, Task, fresh
+from strata.jobs.local.batches import Batch, Ended, Folders, Task, fresh
 from strata.jobs.local.slots import Slots
+from strata.schedulers.abilities import check
 from strata.schedulers.jobs import Ability, After, JobSeen, Queue, Work
+from strata.schedulers.scripts import checked
 
+QUEUE = "local"
 GRACE = 5.0
 """Seconds between SIGTERM and SIGKILL."""
 REMEMBERED = 3600.0
@@ -135,6 +138,14 @@ class LocalExecutor:
         """Keep it, and begin it once there is room. The same key again is the same job."""
         if work.key in self._batches:
             return work.key
+        check(self.ability, work, "local")
+        checked(work.env)
+        if not work.script.startswith("#!"):
+            raise BadRequest(
+                "does not begin with #! and an interpreter", where="script", hint="begin it with #!/bin/sh"
+            )
+        if work.queue not in (None, QUEUE):
+            raise BadRequest(f"this machine has one queue, {QUEUE}", where="queue")
         if lack := self._all.lack(work.resources):
             raise BadRequest(f"this machine gives jobs less: {lack}", where="resources")
         for _, other in work.after:
@@ -150,12 +161,12 @@ class LocalExecutor:
 
     async def _keep(self, work: Work) -> None:
         account = await self._accounts.named(work.account)
-        kept = Kept.of(work, account, self._clock(), self._grace)
+        now = self._clock()
         try:
-            await asyncio.to_thread(self._folders.create, kept)
+            await asyncio.to_thread(self._folders.create, work, account, now, self._grace)
         except OSError as error:
             raise Unavailable(f"the job cannot be kept: {error.strerror}", where=str(self._folders.folder)) from None
-        batch = fresh(work, kept.submitted)
+        batch = fresh(work, now)
         self._batches[batch.id] = batch
         self._queue(batch)
         self._begin_more()
@@ -194,7 +205,7 @@ class LocalExecutor:
         """The one that there is."""
         return [
             Queue(
-                name="local",
+                name=QUEUE,
                 open=True,
                 default=True,
                 most_nodes=1,
@@ -203,6 +214,7 @@ class LocalExecutor:
                 accelerators={"any": len(self._all.accelerators)} if self._all.accelerators else {},
                 free_nodes=int(not self._ready and self._slots.cores > 0),
                 nodes=1,
+                waiting=len(self._ready),
             )
         ]
 

@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from strata.core.errors import BadRequest, StrataError
-from strata.jobs.accounts import Account
 from strata.jobs.submission.records import Considered, JobDocument
-from strata.jobs.submission.targets import Target, refusals, unfit
-from strata.schedulers.jobs import Queue, Work
+from strata.jobs.submission.targets import Target
+from strata.schedulers.abilities import refusals
+from strata.schedulers.choice import choose as best_queue
+from strata.schedulers.jobs import Work
 
 EXPECTED_WITHIN = 10.0
 """Seconds that a scheduler gets to say when a job would begin."""
@@ -22,6 +23,8 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 
     target: Target
     queue: str | None
+    why: str = ""
+    """What spoke for the queue."""
     expected: float | None = None
 
     def considered(self, why: str, *, taken: bool) -> Considered:
@@ -52,7 +55,6 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 async def choose(
     targets: Sequence[Target],
     document: JobDocument,
-    account: Account,
     *,
     bound: Callable[[Target], str],
     work: Callable[[Target, str | None], Work],
@@ -70,21 +72,22 @@ async def choose(
         if document.target is None and target.local and others:
             refuse(target, "target", "this machine runs only jobs that name it, as there are workload managers")
             return None
-        if found := next(refusals(target, document), None):
-            refuse(target, *found)
-            return None
         if why := bound(target):
             refuse(target, "after", why)
             return None
+        asked = work(target, document.queue)
+        if found := next(refusals(target.scheduler.ability, asked, target.kind), None):
+            refuse(target, *found)
+            return None
         try:
-            queue = await _queue(target, document, account)
+            queue, why = await _queue(target, asked)
         except BadRequest as error:
             refuse(target, error.where, error.detail)
             return None
         except StrataError as error:
             refuse(target, "target", f"it does not answer: {error}")
             return None
-        return Candidate(target=target, queue=queue)
+        return Candidate(target=target, queue=queue, why=why)
 
     wanted = [target for target in targets if document.target in (None, target.name)]
     if document.target is not None and not wanted:
@@ -107,26 +110,17 @@ async def _expect(one: Candidate, work: Callable[[Target, str | None], Work]) ->
     return msgspec.structs.replace(one, expected=expected)
 
 
-async def _queue(target: Target, document: JobDocument, account: Account) -> str | None:
-    """The queue for the job; None: the scheduler has none. ``BadRequest``: no queue takes it."""
+async def _queue(target: Target, work: Work) -> tuple[str | None, str]:
+    """The queue for the job (None: the scheduler has none), and why that one. ``BadRequest``: no queue takes it."""
     if not target.scheduler.ability.queues:
-        return None
+        return None, ""
     queues = await target.queues()
-    if document.queue is not None:
-        queue = next((queue for queue in queues if queue.name == document.queue), None)
-        if queue is None:
-            names = ", ".join(sorted(queue.name for queue in queues)) or "none"
-            raise BadRequest(f"{target.name} has no queue {document.queue}; it has {names}", where="queue")
-        if why := unfit(queue, document, account):
-            raise BadRequest(f"the queue {queue.name} does not take it: {why}", where="queue")
-        return queue.name
-    fits = [queue for queue in queues if not unfit(queue, document, account)]
-    if not fits:
-        told = "; ".join(f"{queue.name}: {unfit(queue, document, account)}" for queue in queues) or "it has none"
-        raise BadRequest(f"no queue of {target.name} takes it: {told}", where="resources")
-    return max(fits, key=_rank).name
-
-
-def _rank(queue: Queue) -> tuple[bool, bool, int]:
-    """What the site gives first; before that, where there is room."""
-    return queue.free_nodes > 0, queue.default, queue.priority
+    if work.queue is not None and work.queue not in {queue.name for queue in queues}:
+        names = ", ".join(sorted(queue.name for queue in queues)) or "none"
+        raise BadRequest(f"{target.name} has no queue {work.queue}; it has {names}", where="queue")
+    found = best_queue(queues, work, work.account)
+    if found.queue is None:
+        asked = {name: why for name, why in found.refused.items() if work.queue in (None, name)}
+        told = "; ".join(f"{name}: {', '.join(why)}" for name, why in asked.items()) or "it has none"
+        raise BadRequest(f"no queue of {target.name} takes it: {told}", where="queue" if work.queue else "resources")
+    return found.queue.name, found.why

@@ -8,6 +8,7 @@ import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
@@ -67,7 +68,7 @@ class JobFollower:
         self._told: dict[str, float] = {}
         self._pause = 0.0
         self._turns: dict[str, asyncio.Lock] = {}
-        self._polls: dict[str, Recurring] = {}
+        self._polls: dict[str, tuple[Target, Recurring]] = {}
         self._forgetting = Recurring("old jobs", self._forget, lambda: 60.0, trouble="old jobs are not forgotten")
 
     async def start(self) -> None:
@@ -78,27 +79,30 @@ class JobFollower:
     async def stop(self) -> None:
         """Look no more."""
         await self._forgetting.stop()
-        for poll in self._polls.values():
+        for _, poll in self._polls.values():
             await poll.stop()
         self._polls.clear()
 
     async def refresh(self) -> None:
-        """Begin to look at targets that are new."""
+        """Begin to look at targets that are new, and end it at those that are not there any more."""
+        for name in [name for name, (target, _) in self._polls.items() if self._targets.get(name) is not target]:
+            await self._polls.pop(name)[1].stop()
         for name, target in self._targets.items():
             if name not in self._polls:
-                self._polls[name] = Recurring(
+                poll = Recurring(
                     f"jobs of {name}",
-                    lambda target=target: self._poll(target),  # type: ignore[misc]
+                    partial(self._poll, target),
                     lambda: float(self._settings.poll),
                     trouble=f"{name} was not asked about its jobs",
                 )
-                await self._polls[name].start()
+                self._polls[name] = (target, poll)
+                await poll.start()
 
     def soon(self) -> None:
         """Something changed on this machine: look at once."""
         for name, target in self._targets.items():
             if target.local and name in self._polls:
-                self._polls[name].soon()
+                self._polls[name][1].soon()
 
     async def look(self, target: Target) -> None:
         """Look now, for somebody who has changed something."""
@@ -267,12 +271,13 @@ class JobFollower:
 
 def _grouped(jobs: Sequence[Job], seen: Iterable[JobSeen]) -> Mapping[str, list[JobSeen]]:
     """What is said of each job, by its id: known by its key, or by what its scheduler calls it."""
-    known = {job.id for job in jobs}
+    known = {job.id: job.account for job in jobs}
     called = {job.there: job.id for job in jobs if job.there}
     found: dict[str, list[JobSeen]] = {}
     for one in seen:
         ident = one.key if one.key in known else called.get(one.id) or called.get(_TASK.split(one.id)[0])
-        if ident is not None:
+        # Anybody can put another's key on a job of their own.
+        if ident is not None and one.account in ("", known[ident]):
             found.setdefault(ident, []).append(one)
     return found
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from strata.jobs.submission.records import Job, JobLine
 from strata.jobs.submission.views import line
 
-Place = tuple[float, str]
+Age = tuple[float, str]
 """When a job was submitted, and its id: the order of lists."""
 
 
@@ -21,8 +21,8 @@ class JobIndex:
         """Target → its jobs that have not ended."""
         self.ended: list[tuple[float, str]] = []
         """Jobs that have ended, by when."""
-        self._all: list[Place] = []
-        self._of: dict[str, list[Place]] = {}
+        self._all: list[Age] = []
+        self._of: dict[str, list[Age]] = {}
         self._told: dict[str, tuple[str, float | None]] = {}
 
     def clear(self) -> None:
@@ -59,7 +59,7 @@ class JobIndex:
             self._told[job.id] = told
             self.lines[job.id] = line(job, told)
 
-    def newest(self, owner: str | None, before: Place | None) -> Iterator[JobLine]:
+    def newest(self, owner: str | None, before: Age | None) -> Iterator[JobLine]:
         """Jobs of an owner (None: of all), newest first, from before a place on."""
         found = self._all if owner is None else self._of.get(owner, [])
         at = len(found) if before is None else bisect.bisect_left(found, before)
@@ -79,14 +79,14 @@ class JobIndex:
             _remove(self.ended, (before.ended or before.submitted, before.id))
 
 
-def _add(places: list[Place], place: Place) -> None:
+def _add(places: list[Age], place: Age) -> None:
     if not places or places[-1] < place:
         places.append(place)
     else:
         bisect.insort(places, place)
 
 
-def _remove(places: list[Place], place: Place) -> None:
+def _remove(places: list[Age], place: Age) -> None:
     at = bisect.bisect_left(places, place)
     if at < len(places) and places[at] == place:
         del places[at]

@@ -19,13 +19,13 @@ from strata.core.errors import BadRequest, Conflict, Denied, NotFound, Refused, 
 from strata.core.texts import Out
 from strata.fleet.access.principal import Principal, Right, Verb
 from strata.fleet.fleet import Fleet
-from strata.jobs.accounts import Account, LocalAccounts
+from strata.jobs.accounts import LocalAccounts
 from strata.jobs.local.executor import LocalExecutor
 from strata.jobs.local.slots import Slots
 from strata.jobs.settings import JobSettings
 from strata.jobs.submission.broker import Candidate, Choice, choose
 from strata.jobs.submission.follower import JobFollower
-from strata.jobs.submission.index import JobIndex, Place
+from strata.jobs.submission.index import Age, JobIndex
 from strata.jobs.submission.records import (
     Considered,
     Job,
@@ -41,9 +41,14 @@ from strata.jobs.submission.records import (
     Task,
 )
 from strata.jobs.submission.script import script_of
-from strata.jobs.submission.targets import LOG_MOST, Target, cannot, check, plain_run
+from strata.jobs.submission.targets import LOG_MOST, Target, cannot, check
 from strata.jobs.submission.views import line, view
+from strata.platform.settings import PlatformSettings
+from strata.platform.workload.records import WorkloadSpec
+from strata.platform.workload.service import WorkloadService
 from strata.schedulers.jobs import After, State, Work
+from strata.schedulers.kinds import JOB_KINDS, open_job_scheduler
+from strata.schedulers.runner import Account, Place, Runner
 from strata.store.records import Records
 
 PREFIX = "jobs/"
@@ -92,8 +97,9 @@ class JobService:
             self._executor = LocalExecutor(
                 fleet.settings.state_dir / "jobs", Slots.of(self._settings), self._accounts, clock=self._clock
             )
-            run = plain_run(self._accounts.command_prefix)
-            self.targets[LOCAL] = Target(LOCAL, "local", self._executor, run, local=True, clock=self._clock)
+            here = Runner(Place())
+            self.targets[LOCAL] = Target(LOCAL, "local", self._executor, here, local=True, clock=self._clock)
+        self._specs: dict[str, WorkloadSpec] = {}
         self._follower = JobFollower(
             fleet, self.records, self._index, self.targets, self._accounts, self._settings, self.send
         )
@@ -105,6 +111,7 @@ class JobService:
         if self._executor is not None:
             await self._executor.start()
             self._executor.changed = self._follower.soon
+        await self._refresh()
         await self._follower.start()
 
     async def stop(self) -> None:
@@ -114,6 +121,25 @@ class JobService:
         if self._executor is not None:
             await self._executor.stop()
         await self.records.stop()
+
+    async def _refresh(self) -> None:
+        """Have a target for each workload manager that is connected, as it is reached now."""
+        workloads = self._fleet.services.find(WorkloadService)
+        specs = dict(workloads.specs) if workloads is not None else {}
+        for name in [name for name, spec in self._specs.items() if specs.get(name) != spec]:
+            del self._specs[name]
+            del self.targets[name]
+        for name, spec in specs.items():
+            if name not in self._specs and name not in self.targets and spec.kind in JOB_KINDS:
+                self._specs[name] = spec
+                self.targets[name] = self._open(name, spec)
+        await self._follower.refresh()
+
+    def _open(self, name: str, spec: WorkloadSpec) -> Target:
+        place = Place(on=spec.on or "", env=spec.env)
+        ssh_config = self._fleet.section(PlatformSettings).ssh_config
+        runner = Runner(place, prefix=self._fleet.way_out, ssh_config=ssh_config)
+        return Target(name, spec.kind, open_job_scheduler(spec.kind, runner), runner, clock=self._clock)
 
     # -- submitting
 
@@ -218,7 +244,7 @@ class JobService:
             job = found
 
     async def _choose(self, who: Principal, document: JobDocument, account: Account, ident: str) -> Choice:
-        await self._follower.refresh()
+        await self._refresh()
         for number, dependency in enumerate(document.after):
             other = self._dependency(who, document, number)
             if other.ended and not _holds(dependency.what, other):
@@ -237,7 +263,7 @@ class JobService:
         def work(target: Target, queue: str | None) -> Work:
             return self._work(who, ident, document, account, target, queue)
 
-        return await choose(list(self.targets.values()), document, account, bound=bound, work=work)
+        return await choose(list(self.targets.values()), document, bound=bound, work=work)
 
     def _dependency(self, who: Principal | None, document: JobDocument, number: int) -> Job:
         """A job that another waits for: one that whoever submits may see."""
@@ -436,7 +462,7 @@ class JobService:
 
     async def target_views(self) -> Sequence[TargetView]:
         """What runs jobs, and its queues."""
-        await self._follower.refresh()
+        await self._refresh()
         return await asyncio.gather(*map(self._target_view, list(self.targets.values())))
 
     async def _target_view(self, target: Target) -> TargetView:
@@ -549,7 +575,8 @@ def _sent(job: Job, *, there: str, considered: tuple[Considered, ...]) -> Job:
 
 def _considered(choice: Choice, best: Candidate | None, rest: Sequence[Candidate] = ()) -> tuple[Considered, ...]:
     """Each target once: the one that is taken first."""
-    chosen = () if best is None else (best.considered("it can run it, and comes first", taken=True),)
+    why = f"it can run it, and comes first{f'; queue {best.queue}: {best.why}' if best.why else ''}" if best else ""
+    chosen = () if best is None else (best.considered(why, taken=True),)
     others = rest or [one for one in choice.candidates if one is not best]
     after = tuple(one.considered("it can run it, but another comes first", taken=False) for one in others)
     return (*chosen, *after, *choice.refused)
@@ -610,7 +637,7 @@ def _whole(data: bytes) -> int:
     return len(data)
 
 
-def _place(after: str) -> Place | None:
+def _place(after: str) -> Age | None:
     if not after:
         return None
     submitted, _, ident = after.partition(" ")
