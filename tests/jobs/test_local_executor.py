@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import signal
@@ -13,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from strata.core.errors import BadRequest
-from strata.core.host.process import load
+from strata.core.host.process import find, load
 from strata.jobs.accounts import LocalAccounts
 from strata.jobs.local.executor import REMEMBERED, LocalExecutor
 from strata.jobs.local.slots import Slots
 from strata.schedulers.jobs import Accelerators, Resources
 from support.job_scheduler_contract import Site, keeps_the_contract
-from support.job_site import ROOT, own_name
+from support.job_site import ROOT, own_name, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.server]
 
@@ -67,6 +66,17 @@ async def test_what_is_not_free_is_waited_for_in_order_and_accelerators_are_one_
             await found.scheduler.submit(found.work(wait, resources=Resources(cores=3)))
 
 
+async def test_a_job_that_is_cancelled_the_moment_it_begins_is_told_as_cancelled(open_dir: Path) -> None:
+    async with site(open_dir) as found:
+        jobs = [found.work("#!/bin/sh\nsleep 600\n") for _ in range(8)]
+        for work in jobs:
+            await found.scheduler.submit(work)
+            await found.scheduler.cancel(found.account, [work.key])
+        for work in jobs:
+            (seen,) = await found.ended(work)
+            assert (seen.outcome, seen.reason) == ("cancelled", ""), seen
+
+
 async def test_a_task_runs_once_whoever_is_killed_and_what_a_dead_supervisor_left_ends(open_dir: Path) -> None:
     async with site(open_dir) as found:
         work = found.work("#!/bin/sh\necho ran >> runs\nsleep 600\n")
@@ -83,11 +93,9 @@ async def test_a_task_runs_once_whoever_is_killed_and_what_a_dead_supervisor_lef
         (seen,) = await again.ended(work)
         assert (seen.outcome, seen.reason) == ("lost", "its supervisor was killed")
         for child in children:
-            while Path(f"/proc/{child}/cmdline").exists() and Path(f"/proc/{child}/cmdline").read_bytes():
-                await asyncio.sleep(0.02)
+            await until(lambda child=child: find(int(child)) is None)  # type: ignore[misc]
         # Long after somebody could have seen its end, nothing is kept of it.
         assert seen.ended is not None
         await again.scheduler.jobs(seen.ended + REMEMBERED + 1)
-        while (open_dir / "jobs" / work.key).exists():
-            await asyncio.sleep(0.02)
+        await until(lambda: not (open_dir / "jobs" / work.key).exists())
     assert (found.folder / "runs").read_text() == "ran\n"

@@ -18,6 +18,7 @@ from typing import Any
 from strata.daemon.settings import Settings
 from strata.fleet.access.principal import Principal, Role
 from strata.fleet.controller.controller import Controller
+from strata.fleet.services import Services
 from strata.fleet.settings import LeadershipSettings
 from strata.jobs.accounts import LocalAccounts
 from strata.jobs.settings import JobSettings
@@ -58,7 +59,15 @@ class JobSite:
     """One controller with the job layer, in a directory that other accounts may go through. Another with the same
     ``store`` and directory is the same one, restarted."""
 
-    def __init__(self, directory: Path, *, store: MemoryStore | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        store: MemoryStore | None = None,
+        put: Callable[[Services], None] = lambda services: None,
+        **settings: Any,
+    ) -> None:
+        """``put``: puts what the jobs are to find of other layers."""
         self.directory = directory
         self.people = people(directory)
         self.settings = Settings(
@@ -78,6 +87,7 @@ class JobSite:
         )
         self.fleet = OpenFleet(self.controller, self.settings)
         self.accounts = self.fleet.put(LocalAccounts({}, 1, look_up=self.people.get))
+        put(self.fleet.services)
         self.jobs = self.fleet.put(JobService(self.fleet))
 
     async def start(self) -> None:

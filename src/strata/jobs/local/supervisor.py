@@ -42,9 +42,12 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # supervisors say how they end by their files
     for line in sys.stdin.buffer:
         order = json.loads(line)
+        # Whoever is told to end a job before it has begun must not end its supervisor, which has to tell of it.
+        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGCHLD))
         pid = os.fork()
         if pid == 0:
             _become_supervisor(str(order["folder"]), str(order["name"]), order["env"])
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGCHLD))
         sys.stdout.write(json.dumps({"pid": pid}) + "\n")
         sys.stdout.flush()
 
@@ -53,7 +56,6 @@ def _become_supervisor(folder: str, name: str, env: dict[str, str]) -> None:
     try:
         os.setsid()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGCHLD))
         nothing = os.open(os.devnull, os.O_RDWR)
         for number in (0, 1, 2):
             os.dup2(nothing, number)

@@ -42,8 +42,10 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 
     def refusal(self) -> BadRequest:
         """For whoever asked, where nobody can."""
-        if len(self.refused) == 1:
-            only = self.refused[0]
+        # What the document stumbled over says more than that a target is not for it at all.
+        telling = [one for one in self.refused if self.fields.get(one.target) != "target"] or self.refused
+        if len(telling) == 1:
+            only = telling[0]
             return BadRequest(only.why, where=self.fields.get(only.target, "target"), hint=f"target {only.target}")
         if not self.refused:
             hint = "strata workload connect slurm; or jobs.local in the configuration file"
