@@ -43,14 +43,14 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     def refusal(self) -> BadRequest:
         """For whoever asked, where nobody can."""
         # What the document stumbled over says more than that a target is not for it at all.
-        telling = [one for one in self.refused if self.fields.get(one.target) != "target"] or self.refused
+        telling = [one for one in self.refused if one.target in self.fields] or self.refused
         if len(telling) == 1:
             only = telling[0]
             return BadRequest(only.why, where=self.fields.get(only.target, "target"), hint=f"target {only.target}")
         if not self.refused:
             hint = "strata workload connect slurm; or jobs.local in the configuration file"
             return BadRequest("nothing here runs jobs", where="target", hint=hint)
-        told = "; ".join(f"{one.target}: {one.why}" for one in self.refused)
+        told = "; ".join(f"{one.target}: {one.why}" for one in telling)
         return BadRequest(f"no target takes it. {told}", where="target")
 
 
@@ -72,7 +72,8 @@ async def choose(
 
     async def weighed(target: Target) -> Candidate | None:
         if document.target is None and target.local and others:
-            refuse(target, "target", "this machine runs only jobs that name it, as there are workload managers")
+            why = "this machine runs only jobs that name it, as there are workload managers"
+            refused.append(Considered(target=target.name, taken=False, why=why))
             return None
         if why := bound(target):
             refuse(target, "after", why)

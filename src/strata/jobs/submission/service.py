@@ -182,7 +182,7 @@ class JobService:
             target=best.target.name if best else None,
             queue=best.queue if best else None,
             account=account.name,
-            considered=_considered(choice, best),
+            considered=_considered(choice.candidates, choice.refused),
             script=script,
         )
 
@@ -222,10 +222,9 @@ class JobService:
                 continue
             except StrataError as error:
                 why = f"whether it has it is not known yet: {error}"
-                told = (*refused, candidate.considered(why, taken=True))
+                told = (candidate.considered(why, taken=True), *refused)
                 return await self._note(job, lambda now, told=told: msgspec.structs.replace(now, considered=told))  # type: ignore[misc]
-            told = (*refused, *_considered(choice, candidate, rest=choice.candidates[number + 1 :]))
-            told = tuple({one.target: one for one in told}.values())
+            told = _considered(choice.candidates[number:], refused)
             change = partial(_sent, there=there, considered=told)
             return await self._note(job, change)
         await self.records.delete(who.name, job.id, action="refuse")
@@ -340,7 +339,7 @@ class JobService:
             folder=folder,
             stdout=_output(document, folder),
             stderr=document.stderr or "",
-            considered=_considered(choice, first),
+            considered=_considered(choice.candidates, choice.refused),
             request_key=key,
             rerun_of=rerun_of,
         )
@@ -573,13 +572,14 @@ def _sent(job: Job, *, there: str, considered: tuple[Considered, ...]) -> Job:
     return msgspec.structs.replace(job, there=there, considered=considered)
 
 
-def _considered(choice: Choice, best: Candidate | None, rest: Sequence[Candidate] = ()) -> tuple[Considered, ...]:
-    """Each target once: the one that is taken first."""
-    why = f"it can run it, and comes first{f'; queue {best.queue}: {best.why}' if best.why else ''}" if best else ""
-    chosen = () if best is None else (best.considered(why, taken=True),)
-    others = rest or [one for one in choice.candidates if one is not best]
-    after = tuple(one.considered("it can run it, but another comes first", taken=False) for one in others)
-    return (*chosen, *after, *choice.refused)
+def _considered(candidates: Sequence[Candidate], refused: Sequence[Considered]) -> tuple[Considered, ...]:
+    """Each target that was thought of: the one that is taken first, then those behind it, then those that refuse."""
+    told = []
+    for number, one in enumerate(candidates):
+        queue = f"; queue {one.queue}: {one.why}" if one.why else ""
+        why = "it can run it, but another comes first" if number else f"it can run it, and comes first{queue}"
+        told.append(one.considered(why, taken=not number))
+    return (*told, *refused)
 
 
 def _holds(what: After, other: Job) -> bool:
