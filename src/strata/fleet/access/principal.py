@@ -52,7 +52,7 @@ RIGHTS: dict[Role, frozenset[Right]] = {
     "viewer": _LOOK,
     "operator": _LOOK
     | _rights(("create", "change", "delete"), "desire", "hold", "freeze", "operation", "rollout")
-    | _rights(("change",), "bmc", "alert", "power", "power-queue", "image")
+    | _rights(("change",), "bmc", "alert", "power", "power-queue", "image", "console")
     | _rights(("create",), "emergency", "health", "flow")
     # What a command prints is for whoever may run one.
     | _rights(("create", "read", "delete"), "exec")
