@@ -40,7 +40,7 @@ STARTED = frozenset(
             "curl",
         ),
         *("dhcping", "docker-registry", "dot", "dpkg", "dpkg-deb", "dpkg-query", "echo", "etcd", "git"),
-        *("gcc", "ldd", "salloc"),
+        *("gcc", "ldd", "qrls", "salloc"),
         *("grub-mkimage", "head", "in.tftpd", "initdb", "ip", "ipmitool", "kea-dhcp4", "kill", "make", "mcopy"),
         *("mformat", "mksquashfs", "mmd", "mmdebstrap", "mount", "munge", "munged", "nginx", "nice", "nsenter"),
         *("openssl", "perfdhcp"),
