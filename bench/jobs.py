@@ -3,8 +3,8 @@
     .venv/bin/python bench/jobs.py --json
 
 ``native``: ``true`` of one small image (a static busybox), started ``--rounds`` times each in turn, as somebody who is
-not root: by itself (``bare_ms``), by ``unshare -rm`` and ``chroot`` (``unshare_ms``), by ``strata-run`` (``native_ms``),
-with a PID namespace (``native_pid_ms``), and with a bind that the image has no place for, so that it needs a layer
+not root: by itself (``bare_ms``), by ``unshare -rm`` and ``chroot`` (``unshare_ms``), by ``strata-run`` (``native_ms``)
+also with a PID namespace (``native_pid_ms``), and with a bind that the image has no place for, so that it needs a layer
 (``native_layer_ms``). Medians, from the start to the end of the process; ``native_ratio_to_unshare`` is of two of them.
 """
 
