@@ -679,16 +679,29 @@ static int drop_privileges(char *why)
     return filter_calls(why);
 }
 
-/* Descriptors lead outside. They are closed when the program is executed: until then a caller may need its own. */
+/* Descriptors lead outside, and our own are still open: /proc/self/fd/3 would be a working directory, or a program, of
+ * the host. So they go before anything that the image's author chose is looked up. In a process that needs its own
+ * until it executes the program, they go with that. */
 static int keep_no_files(const struct image *image, char *why)
 {
-    if (image->keep_fd > 2 && is_directory(image->keep_fd))
-        return explain(why, "descriptor %d is a directory, and a way out of the image: do not keep it", image->keep_fd);
     unsigned keep = image->keep_fd > 2 ? (unsigned)image->keep_fd : 2;
-    bool failed = keep > 3 && close_range(3, keep - 1, CLOSE_RANGE_CLOEXEC);
-    if (failed || close_range(keep + 1, ~0U, CLOSE_RANGE_CLOEXEC))
+    unsigned how = image->is_guest ? CLOSE_RANGE_CLOEXEC : 0;
+    if (keep > 2 && is_directory(image->keep_fd))
+        return explain(why, "descriptor %u is a directory, and a way out of the image: do not keep it", keep);
+    if ((keep > 3 && close_range(3, keep - 1, how)) || close_range(keep + 1, ~0U, how))
         return explain(why, "close_range: %m; Linux 5.11 is needed");
     return 0;
+}
+
+/* By no link of /proc: those lead where the process that they are of is, whatever the root is. */
+static int go_to(const char *path)
+{
+    int fd = open_below(AT_FDCWD, path, O_PATH | O_DIRECTORY, RESOLVE_NO_MAGICLINKS);
+    int failed = fd < 0 || fchdir(fd), reason = errno;
+    if (fd >= 0)
+        close(fd);
+    errno = reason;
+    return failed;
 }
 
 static int check(struct image *image, char *why)
@@ -723,11 +736,13 @@ int build_image(struct image *image, char why[ENTER_WHY])
 
 int settle_in(const struct image *image, const char *here, char why[ENTER_WHY])
 {
-    if (image->workdir && chdir(image->workdir))
+    if (keep_no_files(image, why))
+        return -1;
+    if (image->workdir && go_to(image->workdir))
         return explain(why, "working directory %s in the image: %m", image->workdir);
-    if (here && chdir(here) && chdir("/"))
+    if (here && go_to(here) && go_to("/"))
         return explain(why, "/ in the image: %m");
-    if (drop_privileges(why) || keep_no_files(image, why))
+    if (drop_privileges(why))
         return -1;
     if (image->pid) {
         /* /proc/1/exe would be a file of the host, and writable where it is the user's. */
