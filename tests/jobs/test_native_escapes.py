@@ -166,6 +166,15 @@ def test_a_key_of_the_callers_session_is_not_found(hostile: Path) -> None:
     attempt(hostile, "keys", preexec_fn=have_key)
 
 
+def test_a_script_with_the_runner_as_its_interpreter_starts_nothing(hostile: Path) -> None:
+    script = hostile / "bin/again"
+    script.write_text("#!/proc/self/exe --root=/\n")
+    script.chmod(0o755)
+    refused = run_in(hostile, ["/bin/again"])
+    assert refused.returncode == 125
+    assert "no user namespace: No space left on device; there are none in an image" in refused.stderr
+
+
 def test_root_is_refused(hostile: Path) -> None:
     refused = run_in(hostile, ["true"], user=0, group=0)
     assert refused.returncode == 125

@@ -192,8 +192,9 @@ static int no_namespaces(char *why)
     if (errno == EINVAL)
         return explain(why, "no user namespace: the process has several threads");
     return explain(why,
-                   "no user namespace: %m; an administrator allows them by sysctl user.max_user_namespaces (and "
-                   "kernel.unprivileged_userns_clone or apparmor_restrict_unprivileged_userns, where there are such)");
+                   "no user namespace: %m; there are none in an image, and outside of one an administrator allows them "
+                   "by sysctl user.max_user_namespaces (and kernel.unprivileged_userns_clone or "
+                   "kernel.apparmor_restrict_unprivileged_userns, where there are such)");
 }
 
 /* User and group are inside what they are outside. Supplementary groups stay, as nobody may drop them: what they open
