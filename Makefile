@@ -98,6 +98,7 @@ bench: setup  ## Benchmarks; each prints one JSON object
 	$(PY) bench/workload.py --json
 	$(PY) bench/boot.py --json
 	$(PY) bench/config.py --json
+	$(PY) bench/jobs.py --json
 
 deb: setup  ## Make the Debian package, in dist
 	$(PY) deploy/deb.py --out dist

@@ -127,6 +127,7 @@ ON_NODES = {"reboot": "busybox"}
 _IMAGES = ("buildah", "mmdebstrap", "nice", "setpriv", "unshare", "unsquashfs")
 COMPUTED: dict[str, tuple[str, ...]] = {
     "bench/boot_dhcp.py::_rate": ("ip", "perfdhcp"),
+    "bench/jobs.py::_start": ("unshare",),  # and what was built here
     "bench/measure.py::child": ("etcd", "ip", "kea-dhcp4", "nginx", "qemu-system-x86_64"),
     "tests/support/native.py::as_user": ("unshare",),  # and what was built here
     "tests/support/native.py::start_in": (),  # what was built here
