@@ -54,6 +54,7 @@ ROOMS = (
     "platform.health",
     "platform.flows",
     "platform.rollouts",
+    "jobs.containers",
     "jobs.accelerators",
     "api.redfish",
     "cli",
