@@ -90,6 +90,7 @@ bench: setup  ## Benchmarks; each prints one JSON object
 	$(PY) bench/telemetry.py --json
 	$(PY) bench/policy.py --json
 	$(PY) bench/workload.py --json
+	$(PY) bench/jobs.py --json
 	$(PY) bench/boot.py --json
 	$(PY) bench/config.py --json
 

@@ -121,6 +121,7 @@ ON_NODES = {"reboot": "busybox"}
 _IMAGES = ("buildah", "mmdebstrap", "nice", "setpriv", "unshare", "unsquashfs")
 COMPUTED: dict[str, tuple[str, ...]] = {
     "bench/boot_dhcp.py::_rate": ("ip", "perfdhcp"),
+    "bench/jobs_runtimes.py::_row": ("bwrap", "ch-run", "crun", "podman", "runc", "setpriv", "sh", "unshare"),
     "bench/measure.py::child": ("etcd", "ip", "kea-dhcp4", "nginx", "qemu-system-x86_64"),
     "src/strata/agent/delivery/live.py::inside": (),  # crun's command line: what is started is in the member's image
     "src/strata/agent/host/execs.py::run_exec": (),  # what users run on their nodes

@@ -59,7 +59,7 @@ def execute(
         files = _files(one.files(begun.ready, begun.argv), begun)
         told = {**environment, **one.variables(folder)}
         if files:
-            _write(Path(folder), files)
+            write_files(Path(folder), files)
             sys.exit(_status(_attended(program, command, told, held)))
     os.execve(program, command, told)
 
@@ -91,7 +91,8 @@ def _files(own: Mapping[str, Content], begun: Start) -> dict[str, Content]:
     return {**own, **dict.fromkeys(begun.places, b"")}
 
 
-def _write(folder: Path, files: Mapping[str, Content]) -> None:
+def write_files(folder: Path, files: Mapping[str, Content]) -> None:
+    """Put what a runtime needs into the folder of a start."""
     for name, content in files.items():
         place = folder / name
         place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -116,18 +117,23 @@ def _attended(program: str, command: Sequence[str], environment: Mapping[str, st
 
     for number in _PASSED_ON:
         signal.signal(number, hand_on)
-    ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+    adopt_orphans()
     kept = (held,) if held >= 0 else ()
     process = subprocess.Popen(command, executable=program, env=environment, pass_fds=kept)
     for one in early:
         process.send_signal(one)
     ended = process.wait()
-    _end_orphans()
+    end_orphans()
     return ended
 
 
-def _end_orphans() -> None:
-    """End what the runtime left behind, which has become ours: podman keeps a process for the next container."""
+def adopt_orphans() -> None:
+    """Processes whose parent ends become ours from now on, rather than the machine's."""
+    ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_orphans() -> None:
+    """End what a runtime left behind, which has become ours: podman keeps a process for the next container."""
     children = Path(f"/proc/self/task/{os.getpid()}/children")
     while left := children.read_text().split():
         for pid in left:
