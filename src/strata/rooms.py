@@ -56,6 +56,7 @@ ROOMS = (
     "platform.rollouts",
     "jobs.containers",
     "jobs.accelerators",
+    "jobs.environments",
     "api.redfish",
     "cli",
     "daemon",

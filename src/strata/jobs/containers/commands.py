@@ -11,6 +11,7 @@ import click
 from strata.cli import listing as ls
 from strata.cli.session import Session, pass_session
 from strata.cli.times import when
+from strata.core.errors import BadRequest
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
@@ -84,27 +85,20 @@ def run(
     """
     import msgspec
 
-    from strata.core.errors import BadRequest
     from strata.jobs.containers.execution import execute
     from strata.jobs.containers.records import Container
-
-    def variable(word: str) -> tuple[str, str]:
-        name, equals, value = word.partition("=")
-        if not equals:
-            raise BadRequest("a variable is NAME=VALUE", where=f"--env {word[:80]!r}")
-        return name, value
 
     told = {
         **asked,
         "image": image,
-        "binds": [_bind(word) for word in binds],
-        "env": dict(variable(word) for word in env),
+        "binds": [bind_of(word) for word in binds],
+        "env": dict(variable_of(word) for word in env),
     }
     try:
         wanted = msgspec.convert(told, Container)
     except msgspec.ValidationError as error:
         raise BadRequest(str(error), where="container") from None
-    execute(wanted, words, _opened(folder), lambda cache: _bring(session, cache, image), show=show)
+    execute(wanted, words, opened_cache(folder), lambda cache: bring_image(session, cache, image), show=show)
 
 
 @container.command("pull")
@@ -120,7 +114,7 @@ def pull(session: Session, image: str, folder: Path | None, as_json: bool) -> No
     """
     import msgspec
 
-    found = _bring(session, _opened(folder), image)
+    found = bring_image(session, opened_cache(folder), image)
     session.out.answer(as_json, msgspec.to_builtins(found), f"{image} is {found.digest} at {found.root}")
 
 
@@ -136,7 +130,7 @@ def list_(session: Session, folder: Path | None, view: ls.Listing) -> None:
     """
     import msgspec
 
-    ls.show(session, IMAGES, [msgspec.to_builtins(image) for image in _opened(folder).all()], view)
+    ls.show(session, IMAGES, [msgspec.to_builtins(image) for image in opened_cache(folder).all()], view)
 
 
 @container.command("gc")
@@ -153,7 +147,7 @@ def gc(session: Session, keep: float, dry_run: bool, folder: Path | None, as_jso
     \b
     Example: strata container gc --keep 7
     """
-    gone = _opened(folder).gc(keep=keep * 86400, dry_run=dry_run)
+    gone = opened_cache(folder).gc(keep=keep * 86400, dry_run=dry_run)
     size = sum(image.bytes for image in gone)
     told = {"images": [image.reference for image in gone], "bytes": size, "dry_run": dry_run}
     said = "would go" if dry_run else "removed"
@@ -182,7 +176,16 @@ def runtimes(session: Session, view: ls.Listing) -> None:
     ls.show(session, RUNTIMES, rows, view)
 
 
-def _bind(word: str) -> dict[str, object]:
+def variable_of(word: str) -> tuple[str, str]:
+    """``NAME=VALUE``, parted."""
+    name, equals, value = word.partition("=")
+    if not equals:
+        raise BadRequest("a variable is NAME=VALUE", where=f"--env {word[:80]!r}")
+    return name, value
+
+
+def bind_of(word: str) -> dict[str, object]:
+    """``SRC[:DST][:ro]``, parted."""
     source, _, rest = word.partition(":")
     target, _, mode = rest.partition(":")
     if target == "ro" and not mode:
@@ -190,7 +193,8 @@ def _bind(word: str) -> dict[str, object]:
     return {"source": source, "target": target, "read_only": mode == "ro"}
 
 
-def _opened(folder: Path | None) -> Cache:
+def opened_cache(folder: Path | None) -> Cache:
+    """The images that are here; None: where they are unless somebody says otherwise."""
     from strata.jobs.containers.cache import Cache, default_folder
 
     cache = Cache(folder or default_folder())
@@ -198,7 +202,8 @@ def _opened(folder: Path | None) -> Cache:
     return cache
 
 
-def _bring(session: Session, cache: Cache, reference: str) -> Image:
+def bring_image(session: Session, cache: Cache, reference: str) -> Image:
+    """Have an image here, unpacked."""
     import asyncio
 
     from strata.jobs.containers.images import bring

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -44,14 +43,22 @@ async def bring(
     try:
         if reference.startswith(REGISTRY):
             return await cache.from_registry(reference.removeprefix(REGISTRY), logins=logins)
-        digest = repository.digest(reference)
+        name, _, wanted = reference.partition("@")
+        if image := cache.find(wanted) if wanted else None:
+            return image
+        digest = repository.digest(name)
+        if wanted and digest != wanted:
+            raise NotFound(
+                f"{name} stands for {digest[:19]} now, and the image that was asked for is not here",
+                where=reference[:160],
+                hint="ask for the image without its digest, or have it tested and promoted again",
+            )
         if image := cache.find(digest):
             return image
         with tempfile.NamedTemporaryFile(dir=cache.work, suffix=".tar") as file:
-            repository.download(reference, file)
+            repository.download(name, file)
             file.flush()
-            os.fsync(file.fileno())
-            return await cache.from_archive(Path(file.name), digest, reference)
+            return await cache.from_archive(Path(file.name), digest, name)
     except (Unavailable, OutcomeUnknown) as error:
         kept = next((image for image in cache.all() if image.reference == reference), None)
         if kept is None:
