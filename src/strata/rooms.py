@@ -14,6 +14,7 @@ ROOMS = (
     "fleet.desires",
     "fleet.plans",
     "fleet.brakes",
+    "fleet.budgets",
     "fleet.operations",
     "fleet.watch",
     "fleet.system",

@@ -19,5 +19,5 @@ def test_every_runtime_that_works_here_is_told_as_a_ratio_to_the_least_that_a_co
         Path(short).chmod(0o755)
         found = figures(Path(short), "jobs.py", "--starts", "1")
     assert found["unshare_ms"] > 0
-    for name in ("charliecloud", "bubblewrap", "podman", "runc", "udocker"):
+    for name in ("native", "charliecloud", "bubblewrap", "podman", "runc", "udocker"):
         assert found[f"{name}_ratio_to_unshare"] > 0 and found[f"{name}_start_ms"] > 0, name

@@ -53,8 +53,8 @@ def image(tmp_path: Path) -> Image:
 
 def test_every_runtime_is_told_all_that_is_asked_for_and_the_program_is_at_the_end() -> None:
     for name in RUNTIMES:
-        if name in ("native", "runc", "crun"):
-            continue  # one needs its program, the others say it in a file
+        if name in ("runc", "crun"):
+            continue  # they say it in a file
         words = RUNTIMES[name].command(READY, ["prog", "--flag", "a b"], "/folder")
         assert words[-3:] == ["prog", "--flag", "a b"], name
         whole = "\0".join(words)

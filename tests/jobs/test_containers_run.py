@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 from collections.abc import Iterator
@@ -13,8 +12,7 @@ from container_support import USER, give, small_image, strata
 
 from strata.jobs.containers.runtimes import RUNTIMES
 
-NATIVE = ("native",) if importlib.util.find_spec("strata.jobs.native") else ()
-HERE = (*NATIVE, "charliecloud", "bubblewrap", "podman", "runc", "udocker")
+HERE = ("native", "charliecloud", "bubblewrap", "podman", "runc", "udocker")
 PROGRAM = """
 pwd
 echo "$TOLD|$FROM_IMAGE|$OUTSIDE"

@@ -329,7 +329,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
             if not guard.ask_again_after > 0:
                 raise BadRequest("ask_again_after is above 0 seconds", where=f"guard {guard.name}")
         for budget in self.budgets.values():
-            self._validate_budget(budget)
+            self.check_budget(budget)
 
     def _validate_implications(self) -> None:
         rules = self.implications()
@@ -377,8 +377,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
         if not mutation.cost > 0 or not mutation.timeout > 0 or mutation.batch < 1:
             raise BadRequest("cost and timeout must be above 0 and batch at least 1", where=where)
 
-    def _validate_budget(self, budget: Budget) -> None:
-        """A brake that cannot hold is worse than none: somebody counts on it."""
+    def check_budget(self, budget: Budget) -> None:
+        """Raise ``BadRequest`` for one that cannot hold: that is worse than none, as somebody counts on it."""
         where = f"budget {budget.name}"
         numbers = (budget.limit, budget.percent, budget.rate)
         if budget.per == LIMITS and (numbers != (None, None, None) or not budget.destructive_only or budget.weight):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable, Mapping
 from typing import cast
 
 from strata.core.errors import BadRequest
+from strata.schedulers.jobs import JobScheduler
 from strata.schedulers.protocol import Scheduler
 from strata.schedulers.runner import Runner
 
@@ -24,7 +26,23 @@ SETTINGS = {
 
 def open_scheduler(kind: str, runner: Runner, mark: str) -> Scheduler:
     """The adapter of a kind, whose commands ``runner`` runs. ``mark``: how drains of ours are known."""
-    if kind not in KINDS:
-        raise BadRequest(f"no such workload manager: {kind[:40]}", where="kind", hint=f"one of {', '.join(KINDS)}")
-    module, _, name = KINDS[kind].partition(":")
-    return cast("Scheduler", getattr(importlib.import_module(module), name)(runner, mark))
+    return cast("Scheduler", _adapter(KINDS, kind)(runner, mark))
+
+
+JOB_KINDS = {
+    "slurm": "strata.schedulers.slurm.jobs:SlurmJobs",
+    "gridengine": "strata.schedulers.gridengine.jobs:GridEngineJobs",
+}
+"""Kind → where its adapter for jobs is."""
+
+
+def open_job_scheduler(kind: str, runner: Runner) -> JobScheduler:
+    """The adapter for jobs of a kind, whose commands ``runner`` runs: what is done for somebody, as their account."""
+    return cast("JobScheduler", _adapter(JOB_KINDS, kind)(runner))
+
+
+def _adapter(kinds: Mapping[str, str], kind: str) -> Callable[..., object]:
+    if kind not in kinds:
+        raise BadRequest(f"no such workload manager: {kind[:40]}", where="kind", hint=f"one of {', '.join(kinds)}")
+    module, _, name = kinds[kind].partition(":")
+    return cast("Callable[..., object]", getattr(importlib.import_module(module), name))

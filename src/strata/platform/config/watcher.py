@@ -193,15 +193,23 @@ class Watcher:
         if (applied.commit, applied.system) == (configuration.commit, configuration.system):
             self._note("")
             return
+        approved = followed.approved == configuration.commit
+        rolling = self._service.on_its_way(configuration.commit)
+        if rolling is not None and not (rolling.failed and approved):
+            self._state.waits_for = f"approval: {rolling.failed}" if rolling.failed else rolling.waits_for
+            self._note("")
+            return
         try:
             plan = await self._service.plan(SELF, configuration)
-            approved = followed.approved == configuration.commit
             self._state.waits_for = await self._waits_for(followed, applied.commit, configuration.commit)
             if not self._state.waits_for and plan.refused and not (approved and followed.remove_most):
                 self._state.waits_for = f"approval with --remove-most: {plan.refused}"
             if not self._state.waits_for:
                 done = await self._service.apply(SELF, configuration, remove_most=followed.remove_most and approved)
-                log.info("configuration applied", extra={"commit": done.commit[:12], "changes": len(done.changes)})
+                words = "configuration is rolled out" if done.rollouts else "configuration applied"
+                log.info(words, extra={"commit": done.commit[:12], "changes": len(done.changes)})
+                if done.rollouts and approved:
+                    await self._replace(SELF, "begin", approved="", remove_most=False)  # a second try needs another one
             self._note("")
         except (BadRequest, Conflict, Refused, NotFound) as error:
             self._note(f"commit {configuration.commit[:12]}: {error}")

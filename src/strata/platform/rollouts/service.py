@@ -32,6 +32,7 @@ from strata.platform.rollouts.records import (
     Rollout,
     RolloutEvent,
     RolloutPlan,
+    RolloutPolicy,
     RolloutSpec,
     RolloutView,
     State,
@@ -72,18 +73,22 @@ class RolloutService:
             listed_by="strata rollout list",
             changed=lambda *_: self.conductor.soon(),
         )
+        self.policies = Records(fleet.store, fleet.ledger, RolloutPolicy, kind="rollout-policy")
+        """How commits reach nodes: what the configuration that was last applied says of it."""
         self.conductor = Conductor(fleet, self._records)
         self._lessons = Lessons(fleet.controller)
 
     async def start(self) -> None:
         """Load them; carry them on once the fleet runs."""
         await self._records.start()
+        await self.policies.start()
         self._fleet.begin(self.conductor.start)
         self._fleet.forgets.append(self._forget)
 
     async def stop(self) -> None:
         """Carry on no more. The nodes go on to what is wanted of them."""
         await self.conductor.stop()
+        await self.policies.stop()
         await self._records.stop()
 
     # asking
@@ -96,6 +101,18 @@ class RolloutService:
     async def one(self, who: Principal, name: str) -> RolloutView:
         """One of them."""
         return self._view(name, self._get(who, name))
+
+    async def policy(self, who: Principal) -> RolloutPolicy:
+        """How commits of the configuration reach nodes."""
+        found = next(iter(self.policies.all.values()), None)
+        if found is None:
+            hint = "a document 'kind: rollout-policy' in the repository says how commits reach nodes in waves"
+            raise NotFound("commits reach all nodes at once", where="rollout-policy", hint=hint)
+        return found
+
+    def find(self, name: str) -> Rollout | None:
+        """One as it is kept, or None."""
+        return self._records.find(name)
 
     def kept(self, name: str) -> Rollout:
         """One as it is kept."""

@@ -6,22 +6,19 @@ from collections.abc import Sequence
 
 from strata.jobs.containers.records import Abilities, Ready
 from strata.jobs.containers.runtimes.runtime import Plain
+from strata.jobs.native import program
 
 
 class Native(Plain):
     """``strata-run``."""
 
     name = "native"
-    install = "make setup builds it"
+    install = "make native"
     abilities = Abilities()
 
     @property
     def program(self) -> str:
         """Where it was built."""
-        try:
-            from strata.jobs.native import program  # type: ignore[import-not-found]
-        except ImportError:
-            return "strata-run"
         return str(program("strata-run"))
 
     def command(self, ready: Ready, argv: Sequence[str], folder: str) -> list[str]:
