@@ -55,6 +55,7 @@ ROOMS = (
     "platform.health",
     "platform.flows",
     "platform.rollouts",
+    "platform.playbooks",
     "api.redfish",
     "cli",
     "daemon",

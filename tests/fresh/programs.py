@@ -112,6 +112,7 @@ COMPUTED: dict[str, tuple[str, ...]] = {
         "qhost",
         "qmod",
         "scontrol",
+        "setpriv",  # and after it prlimit, nice and Python: a playbook, for which ansible-runner starts ssh-agent
         "sinfo",
         "squeue",
         "ssh",

@@ -41,6 +41,11 @@ class PlatformSettings(Section, frozen=True, kw_only=True):
     commands: Mapping[str, tuple[str, ...]] = {}
     """Commands that steps of flows may run on the controller (``run``): name → program and arguments. They get the
     names of the step's nodes on standard input, a line each. Default: none."""
+    playbook_account: str = "nobody"
+    """The account that playbooks of the repository run as, where the service runs as root. Default: nobody."""
+    playbook_key: Path | None = None
+    """File (0600) with the private key by which playbooks log in to nodes. It is given to an ssh agent that lives as
+    long as one run; the account of the playbooks cannot read the file. Default: none."""
     rollout_checks: Mapping[str, tuple[str, ...]] = {}
     """The site's own checks of the waves of a rollout: a name and a command (words, no shell). It gets the nodes of the
     wave, folded, on standard input; a status other than 0 stops the rollout, and what it prints says why. Default:
@@ -54,6 +59,8 @@ class PlatformSettings(Section, frozen=True, kw_only=True):
         for name, command in self.rollout_checks.items():
             if not command or not all(command):
                 raise BadRequest("a command is one word or more", where=f"rollout_checks.{name}")
+        if self.playbook_key is not None and not self.playbook_key.is_file():
+            raise BadRequest(f"no such file: {self.playbook_key}", where="playbook_key")
         if self.ssh_config is not None and not self.ssh_config.is_file():
             raise BadRequest(f"no such file: {self.ssh_config}", where="ssh_config")
         for name, command in self.commands.items():

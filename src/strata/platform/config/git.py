@@ -15,7 +15,7 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -104,11 +104,23 @@ class Mirror:
         is more than the limits allow."""
         protocol = check_url(url)
         await asyncio.to_thread(self._make, url if protocol == "file" else "")
-        refspec = f"+refs/heads/{branch}:{_INCOMING}"
+        await self._fetch(url, protocol, f"+refs/heads/{branch}:{_INCOMING}")
+        return await asyncio.to_thread(commit_of, self.directory, _INCOMING)
+
+    async def _fetch(self, url: str, protocol: str, refspec: str) -> None:
         options = ("--quiet", "--force", "--no-tags", "--no-recurse-submodules", "--no-auto-maintenance")
         command = ("fetch", *options, "--no-write-fetch-head", "--", url, refspec)
         await self._guarded(command, {**environment(protocol), "GIT_CONFIG_GLOBAL": str(self._config)}, url)
-        return await asyncio.to_thread(commit_of, self.directory, _INCOMING)
+
+    async def fetch_all(self, url: str) -> None:
+        """Get the newest of all branches, for commits that something is pinned to."""
+        protocol = check_url(url)
+        await asyncio.to_thread(self._make, url if protocol == "file" else "")
+        await self._fetch(url, protocol, "+refs/heads/*:refs/strata/heads/*")
+
+    async def has(self, commit: str) -> bool:
+        """Whether a commit was fetched."""
+        return await asyncio.to_thread(_has, self.directory, commit)
 
     async def follows(self, old: str, new: str) -> bool:
         """Whether ``new`` comes after ``old``: whether the branch went on, and was not put somewhere else."""
@@ -185,6 +197,15 @@ def is_repository(directory: Path) -> bool:
 
 def read_commit(directory: Path, commit: str) -> dict[str, bytes]:
     """The configuration files of a commit. ``BadRequest`` names what is not read: links, submodules, too much."""
+    return _read(directory, commit, is_configuration)
+
+
+def read_tree(directory: Path, commit: str) -> dict[str, bytes]:
+    """All files of a commit, in the same way."""
+    return _read(directory, commit, lambda _: True)
+
+
+def _read(directory: Path, commit: str, is_wanted: Callable[[str], bool]) -> dict[str, bytes]:
     if not _COMMIT.match(commit):
         raise BadRequest("is not a commit", where=repr(commit)[:80])
     listing = _git(directory, ("ls-tree", "-r", "-z", "-l", "--full-tree", commit), most=_LISTING)
@@ -200,7 +221,7 @@ def read_commit(directory: Path, commit: str) -> dict[str, bytes]:
             raise BadRequest(
                 "is a submodule, and is not read", where=path[:200], hint="put its files into the repository"
             )
-        if not is_configuration(path):
+        if not is_wanted(path):
             continue
         if mode == "120000":
             raise symbolic_link(path)
@@ -253,6 +274,12 @@ def _blobs(directory: Path, idents: Sequence[str], total: int) -> list[bytes]:
         found.append(answer[end + 1 : end + 1 + size])
         place = end + size + 2
     return found
+
+
+def _has(directory: Path, commit: str) -> bool:
+    if not _COMMIT.match(commit) or not (directory / "HEAD").is_file():
+        return False
+    return _git(directory, ("cat-file", "-t", commit), fail=False).strip() == b"commit"
 
 
 def _follows(directory: Path, old: str, new: str) -> bool:

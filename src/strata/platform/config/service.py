@@ -156,6 +156,12 @@ class ConfigService:
             rollout_refused=rolled.refused,
         )
 
+    @property
+    def followed_url(self) -> str:
+        """The address of the repository whose branch is followed; empty: none is."""
+        followed = self._watcher.followed
+        return followed.spec.url if followed is not None else ""
+
     def on_its_way(self, commit: str) -> RollingView | None:
         """How a commit fares that reaches its nodes in waves; None: it does not."""
         found = self._rolling.shown()
