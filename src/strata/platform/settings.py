@@ -22,8 +22,11 @@ class PlatformSettings(Section, frozen=True, kw_only=True):
     """How often each connected workload manager is asked about all its nodes. Default: 15 s; a question costs it as
     much as one ``sinfo`` and one ``squeue``."""
     ssh_config: Path | None = None
-    """The file that ssh reads (``ssh -F``) when a workload manager's commands are run on another host: accounts, keys,
-    known hosts. Default: none, the files of the account that the service runs as. Host keys are always checked."""
+    """The file that ssh reads (``ssh -F``) when a workload manager's commands are run on another host, a repository is
+    fetched or a playbook is run: accounts, keys, known hosts. Default: none, the files of the account that the service
+    runs as. Host keys are always checked."""
+    git_ca: Path | None = None
+    """Certificates by which https hosts of repositories are known (PEM). Default: none, those of the machine."""
 
     vault: str = ""
     """Address of the HashiCorp Vault that keeps some secrets of nodes (``https://vault.site.example:8200``). Default:
@@ -61,8 +64,10 @@ class PlatformSettings(Section, frozen=True, kw_only=True):
                 raise BadRequest("a command is one word or more", where=f"rollout_checks.{name}")
         if self.playbook_key is not None and not self.playbook_key.is_file():
             raise BadRequest(f"no such file: {self.playbook_key}", where="playbook_key")
-        if self.ssh_config is not None and not self.ssh_config.is_file():
-            raise BadRequest(f"no such file: {self.ssh_config}", where="ssh_config")
+        for name in ("ssh_config", "git_ca"):
+            path = getattr(self, name)
+            if path is not None and not path.is_file():
+                raise BadRequest(f"no such file: {path}", where=name)
         for name, command in self.commands.items():
             if not command or not command[0].startswith("/"):
                 raise BadRequest(f"{name}: begins with the path of a program, such as /usr/bin/mail", where="commands")

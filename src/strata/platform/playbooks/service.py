@@ -32,7 +32,7 @@ from strata.fleet.drivers.subprocesses import run_command
 from strata.fleet.fleet import Fleet
 from strata.fleet.recurring import Recurring
 from strata.platform.ansible.inventory import hosts_file
-from strata.platform.config.git import Mirror, check_url, read_tree
+from strata.platform.config.git import Mirror, Reach, check_url, read_tree
 from strata.platform.config.service import ConfigService
 from strata.platform.playbooks.records import (
     Again,
@@ -214,7 +214,8 @@ class PlaybookService:
         url = entry.url or self._followed()
         settings = self._fleet.section(PlatformSettings)
         place = self._fleet.settings.state_dir / "playbooks"
-        mirror = Mirror(place / hashlib.sha256(url.encode()).hexdigest()[:16])
+        reach = Reach(ssh_config=settings.ssh_config, ca=settings.git_ca)
+        mirror = Mirror(place / hashlib.sha256(url.encode()).hexdigest()[:16], reach=reach)
         if not await mirror.has(entry.commit):
             await mirror.fetch_all(url)
             if not await mirror.has(entry.commit):
