@@ -89,8 +89,8 @@ class Watcher:
         """The branch, if there is one."""
         return self._records.find(NAME)
 
-    def shown(self) -> dict[str, Any]:
-        """What the status says of it."""
+    def shown(self, missing: str = "") -> dict[str, Any]:
+        """What the status says of it. ``missing``: why nobody looks at it."""
         followed, state = self.followed, self._state
         if followed is None:
             return {}
@@ -101,7 +101,7 @@ class Watcher:
             "looked": state.looked,
             "pending": state.seen if waits and not state.error else "",
             "waits_for": state.waits_for if waits else "",
-            "error": state.error,
+            "error": missing or state.error,
         }
 
     def pending(self) -> Configuration:
