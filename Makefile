@@ -113,7 +113,10 @@ docs: setup  ## Make the reference pages from the code
 
 lock: setup  ## Pin the newest versions that pyproject.toml allows, with hashes
 	.venv/bin/pip-compile -q --extra dev --extra postgres --extra ipmi --extra plot --extra delivery --extra secrets \
-	  --extra vault --extra oidc --generate-hashes \
+	  --extra vault \
+	  --extra oidc \
+	  --extra playbooks \
+	  --generate-hashes \
 	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-annotate --strip-extras --allow-unsafe \
 	  --no-header -o requirements.lock pyproject.toml
 

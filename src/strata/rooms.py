@@ -55,6 +55,7 @@ ROOMS = (
     "platform.health",
     "platform.flows",
     "platform.rollouts",
+    "platform.playbooks",
     "jobs.containers",
     "jobs.accelerators",
     "jobs.environments",

@@ -163,7 +163,7 @@ COMPUTED: dict[str, tuple[str, ...]] = {
         "sbatch",
         "scancel",
         "scontrol",
-        "setpriv",
+        "setpriv",  # and after it prlimit, nice and Python: a playbook, for which ansible-runner starts ssh-agent
         "sinfo",
         "squeue",
         "ssh",
