@@ -16,6 +16,7 @@ ROOMS = (
     "fleet.brakes",
     "fleet.operations",
     "fleet.watch",
+    "fleet.machine",
     "fleet.system",
     "fleet.audit",
     "fleet.access",
