@@ -10,15 +10,19 @@ PACKAGES := python3-venv nginx-light etcd-server etcd-client graphviz ipmitool c
   qemu-system-x86 seabios ovmf ipxe-qemu iproute2 xorriso \
   ipxe mtools grub-common grub-pc-bin grub-efi-amd64-bin cpio wrk \
   squashfs-tools mmdebstrap zstd buildah docker-registry busybox-static crun \
-  tftpd-hpa radvd kea-admin kea-dhcp4-server dhcping openssh-client openssh-server procps git cloud-init
+  tftpd-hpa radvd kea-admin kea-dhcp4-server dhcping openssh-client openssh-server procps git cloud-init chromium
 # While it is there, Debian starts no daemon that it installs, and sets up no Grid Engine: we start our own, elsewhere.
 NO_START := /usr/sbin/policy-rc.d
+WEB := src/strata/dashboard/web
+WEB_FILES := $(shell find $(WEB) -type f -not -path '*/node_modules/*')
+# Node.js is a wheel in .venv, and is found there by npm's own scripts too. What is installed runs nothing by itself.
+NPM := PATH="$(CURDIR)/.venv/bin:$$PATH" npm --prefix $(WEB) --loglevel=error --no-audit --no-fund --ignore-scripts
 SEEDS ?= 1000
 SEED ?= 1
 NODES ?= 256
 
 .DEFAULT_GOAL := help
-.PHONY: help packages setup up up-simulated down test test-fast test-late test-fresh lint sim bench docs lock clean
+.PHONY: help packages setup dashboard up up-simulated down test test-fast test-late test-fresh lint sim bench docs lock clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -41,7 +45,16 @@ packages:
 	$(PY) -m pip -q install --disable-pip-version-check --no-deps -e .
 	@touch $@
 
-setup: packages .venv/.ready  ## Install Debian packages and make .venv
+$(WEB)/node_modules/.package-lock.json: $(WEB)/package.json $(WEB)/package-lock.json .venv/.ready
+	$(NPM) ci
+	@touch $@
+
+src/strata/dashboard/static/index.html: $(WEB)/node_modules/.package-lock.json $(WEB_FILES)
+	$(NPM) run build
+
+dashboard: src/strata/dashboard/static/index.html  ## Build the dashboard's files, where its sources are newer
+
+setup: packages .venv/.ready dashboard  ## Install Debian packages, make .venv and the dashboard
 
 up: setup  ## Start Strata here with four virtual machines and a Slurm on them (as root), and show where to look
 	.venv/bin/strata up --virtual
@@ -102,4 +115,4 @@ lock: setup  ## Pin the newest versions that pyproject.toml allows, with hashes
 	  --no-header -o requirements.lock pyproject.toml
 
 clean:  ## Remove what was built here
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf src/strata/dashboard/static $(WEB)/node_modules .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

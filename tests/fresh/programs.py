@@ -33,6 +33,7 @@ STARTED = frozenset(
             "bash",
             "buildah",
             "busybox",
+            "chromium",
             "chroot",
             "cloud-init",
             "cpio",

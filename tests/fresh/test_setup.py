@@ -45,6 +45,11 @@ class Machine:
             os.utime(folder / name, (1000, 1000))
         (folder / ".venv").mkdir()
         (folder / ".venv/.ready").touch()
+        web = folder / "src/strata/dashboard/web"
+        (web / "node_modules").mkdir(parents=True)
+        (folder / "src/strata/dashboard/static").mkdir()
+        for name in ("package.json", "package-lock.json", "node_modules/.package-lock.json", "../static/index.html"):
+            (web / name).touch()  # built already, and newer than what it is built from
 
     def has(self, **states: str) -> None:
         """All packages, but those that are said to be in another state; an empty one: never heard of."""
