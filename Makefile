@@ -104,6 +104,7 @@ bench: setup  ## Benchmarks; each prints one JSON object
 	$(PY) bench/workload.py --json
 	$(PY) bench/boot.py --json
 	$(PY) bench/config.py --json
+	$(PY) bench/dashboard.py --json
 
 docs: setup  ## Make the reference pages from the code
 	$(PY) docs/generate.py

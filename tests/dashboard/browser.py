@@ -2,41 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect
 
-from strata.dashboard.files import BUILT, PAGE
 from system.system_support import Controller, eventually
 
 PATIENCE = 120_000
 """Milliseconds: a machine may be slow, and whatever is waited for comes."""
 
+expect.set_options(timeout=PATIENCE)
+
 _LEGEND = """() => Object.fromEntries(
     [...document.querySelectorAll('[data-testid=legend] li')].map(({dataset}) => [dataset.value, Number(dataset.count)])
 )"""
-
-# As root there is no sandbox; a container has a small /dev/shm.
-ARGUMENTS = ("--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu")
-
-
-@contextlib.contextmanager
-def chromium(*more: str) -> Iterator[Browser]:
-    """A browser without a window, for as long as the block lasts."""
-    program = shutil.which("chromium")
-    assert program is not None, "Chromium is not installed: make setup"
-    assert (BUILT / PAGE).is_file(), "the dashboard is not built: make dashboard"
-    expect.set_options(timeout=PATIENCE)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=[*ARGUMENTS, *more])
-        try:
-            yield browser
-        finally:
-            browser.close()
 
 
 class Visitor:

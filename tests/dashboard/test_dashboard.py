@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from dashboard.browser import Visitor, chromium, token
+from dashboard.browser import Visitor, token
+from support.chromium import chromium
 from system.system_support import Controller, World, eventually, world
 
 pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(900)]

@@ -74,9 +74,7 @@ class MachineService:
         places = self._placed(who)
         registry, columns = self._fleet.registry, self._columns(places.nodes)
         groups = {
-            name: intset.pack(np.flatnonzero(registry.groups.mask(name)[places.nodes]))
-            for name in registry.groups
-            if not who.scope or name in who.scope
+            name: intset.pack(np.flatnonzero(registry.groups.mask(name)[places.nodes])) for name in self._groups(who)
         }
         return MachineView(
             roster=places.roster,
@@ -149,6 +147,10 @@ class MachineService:
         moment = self._moments[who.scope] = _Moment(number, now, places.roster, columns, changes)
         return moment
 
+    def _groups(self, who: Principal) -> list[str]:
+        """The groups that the caller knows of."""
+        return [name for name in self._fleet.registry.groups if not who.scope or name in who.scope]
+
     def _columns(self, nodes: Indices) -> Mapping[str, Coded]:
         engine = self._fleet.controller.engine
         found = {STATE: Coded(states(engine, nodes), STATES)}
@@ -169,8 +171,8 @@ class MachineService:
             content = hashlib.blake2b(digest_size=8)
             content.update(registry.uids[nodes].tobytes())
             content.update(registry.revisions[nodes].tobytes())
-            for name, group in registry.groups.items():
-                content.update(repr((name, group.members)).encode())
+            for name in self._groups(who):
+                content.update(repr((name, registry.groups[name].members)).encode())
             if known is not None and known.roster == content.hexdigest():
                 known = known._replace(edition=registry.edition)
             else:
