@@ -22,7 +22,7 @@ SEED ?= 1
 NODES ?= 256
 
 .DEFAULT_GOAL := help
-.PHONY: help packages setup dashboard up up-simulated down test test-fast test-late test-fresh lint sim bench docs lock clean
+.PHONY: help packages setup dashboard up up-simulated down test test-fast test-late test-fresh lint sim bench pictures docs lock clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -105,6 +105,9 @@ bench: setup  ## Benchmarks; each prints one JSON object
 	$(PY) bench/boot.py --json
 	$(PY) bench/config.py --json
 	$(PY) bench/dashboard.py --json
+
+pictures: setup  ## Make the pictures of the dashboard in the documentation
+	STRATA_PICTURES=docs/pictures .venv/bin/pytest -q tests/dashboard/test_dashboard.py
 
 docs: setup  ## Make the reference pages from the code
 	$(PY) docs/generate.py

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
-from dashboard.browser import Visitor, token
+from dashboard.browser import Visitor, front_door, token
 from support.chromium import chromium
 from system.system_support import Controller, World, eventually, world
 
@@ -41,7 +43,9 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("dashboard")
+    """Where pictures are kept: with the run, or where ``make pictures`` wants them."""
+    wanted = os.environ.get("STRATA_PICTURES")
+    return Path(wanted) if wanted else tmp_path_factory.mktemp("dashboard")
 
 
 def test_an_operator_sees_the_fleet_come_up_and_heal_and_an_unwanted_rollout_stop(
@@ -78,6 +82,14 @@ def test_an_operator_sees_the_fleet_come_up_and_heal_and_an_unwanted_rollout_sto
     expect(page.get_by_test_id("why")).to_contain_text("at its goal")
     expect(page.get_by_label("History, newest first")).to_contain_text("power off → on")
 
+    boots = page.get_by_label("History, newest first").get_by_text("os", exact=True)
+    before = boots.count()
+    page.get_by_role("button", name="Power cycle").click()
+    page.get_by_role("dialog").get_by_role("button", name="Power cycle").click()
+    expect(boots).not_to_have_count(before)  # its OS is gone with its power
+    expect(page.get_by_test_id("fact-os")).to_contain_text("up")
+    expect(page.get_by_test_id("state")).to_have_text("ready")
+
     rollout = {"select": "n[00001-00040]", "set": {"image": ["v2"]}, "waves": ["1"], "soak": 600}
     service.client.request("PUT", "/v1/rollouts/new-image", body=rollout)
     operator.go("Rollouts")
@@ -89,7 +101,7 @@ def test_an_operator_sees_the_fleet_come_up_and_heal_and_an_unwanted_rollout_sto
     assert service.client.get("/v1/rollouts/new-image")["state"] == "paused"
     operator.picture(pictures, "rollouts")
     assert operator.complaints == []
-    assert len(list(pictures.glob("*.png"))) == 3
+    assert {"machine.png", "node.png", "rollouts.png"} <= {path.name for path in pictures.iterdir()}
 
 
 def test_every_page_of_the_layers_that_run_is_there_and_complains_of_nothing(
@@ -99,6 +111,8 @@ def test_every_page_of_the_layers_that_run_is_there_and_complains_of_nothing(
     admin.sign_in(token(service, "admin"))
     links = admin.page.get_by_role("navigation", name="Pages").get_by_role("link")
     expect(links).to_have_text(["Machine", "Model", "Rollouts", "Power", "Alerts", "Audit"])  # no images: simulated
+    admin.page.get_by_label("Colour by").select_option("watts")
+    eventually("every node has its watts", lambda: _all_measured(admin.counts()), 120.0)
     admin.go("Model")
     expect(admin.page.get_by_test_id("count-power-on")).to_have_text(re.compile(r"\d+"))
     admin.picture(pictures, "model")
@@ -110,6 +124,10 @@ def test_every_page_of_the_layers_that_run_is_there_and_complains_of_nothing(
     admin.go("Audit")
     expect(admin.page.get_by_label("Audit log")).to_contain_text("token.mint")
     assert admin.complaints == []
+
+
+def _all_measured(counts: dict[str, int]) -> bool:
+    return sum(counts.values()) == NODES and all(value.endswith(" W") for value in counts)
 
 
 def test_the_past_is_replayed_with_a_slider(service: Controller, browser: Browser) -> None:
@@ -153,17 +171,51 @@ def test_a_wrong_token_is_told_so_and_opens_nothing(service: Controller, browser
     assert stranger.page.get_by_role("navigation").count() == 0
 
 
-def test_hostile_text_stays_text(service: Controller, browser: Browser) -> None:
+def test_a_hostile_host_name_and_whatever_devices_say_stay_text(service: Controller, browser: Browser) -> None:
+    service.want_ready()
     service.client.request("POST", "/v1/holds", body={"select": "n00011", "reason": HOSTILE})
     operator = Visitor(browser, service)
+    page = operator.page
+
+    def renamed(route: Route) -> None:
+        """As if a name had come through that no registry takes."""
+        answer = route.fetch()
+        route.fulfill(response=answer, body=answer.text().replace('"n00011"', json.dumps(HOSTILE)))
+
+    for path in ("machine", "nodes/n00011"):
+        page.route(f"**/v1/{path}", renamed)
+    reading = {"name": HOSTILE, "kind": "temperature", "unit": HOSTILE, "value": 1, "health": HOSTILE, "high": None}
+    told = {"items": [{"node": "n00011", "time": 1, "trouble": HOSTILE, "readings": [reading]}]}
+    page.route("**/v1/bmc/sensors*", lambda route: route.fulfill(json=told))
+    part = dict.fromkeys(("id", "kind", "name", "slot", "vendor", "model", "serial", "firmware", "health"), HOSTILE)
+    page.route("**/n00011/hardware", lambda route: route.fulfill(json={"seen": 1, "components": [part]}))
     operator.sign_in(token(service, "operator"))
+    page.locator("canvas[data-painted]").focus()
+    for _ in range(11):
+        page.keyboard.press("ArrowDown")
     operator.open("#/node/n00011")
-    expect(operator.page.get_by_label("Why", exact=True)).to_contain_text(HOSTILE)
-    operator.page.get_by_role("button", name="Release").click()
-    expect(operator.page.get_by_role("dialog")).to_contain_text(HOSTILE)
-    assert operator.page.locator("img").count() == 0
-    assert operator.page.title() == "Strata"
+    expect(page.get_by_role("heading", level=2)).to_contain_text(HOSTILE)
+    expect(page.get_by_label("Why", exact=True)).to_contain_text(HOSTILE)
+    page.get_by_role("tab", name="Sensors").click()
+    expect(page.get_by_label("Sensors", exact=True)).to_contain_text(HOSTILE)
+    expect(page.get_by_label("Parts", exact=True)).to_contain_text(HOSTILE)
+    page.get_by_role("button", name="Release").click()
+    expect(page.get_by_role("dialog")).to_contain_text(HOSTILE)
+    assert page.locator("img").count() == 0
+    assert page.title() == "Strata"
     assert operator.complaints == []
+
+
+def test_a_client_certificate_signs_in_without_a_token(service: Controller, browser: Browser, site: World) -> None:
+    request = {"name": "ada", "role": "viewer", "ttl": 3600}
+    issued = service.client.request("POST", "/v1/auth/certificates", body=request).body
+    url = front_door(service)
+    shown = {"origin": url, "cert": issued["certificate"].encode(), "key": issued["key"].encode()}
+    ada = Visitor(browser, service, client_certificates=[shown])
+    ada.open()
+    expect(ada.page.locator(".who")).to_contain_text("ada (viewer)")
+    assert ada.page.get_by_role("button", name="Sign out").count() == 0
+    assert ada.complaints == []
 
 
 def test_a_phone_shows_the_machine_without_scrolling_sideways(service: Controller, browser: Browser) -> None:

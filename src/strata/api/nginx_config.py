@@ -315,7 +315,7 @@ def _images(folder: Path) -> str:
 
 
 # Columns of many nodes have much that repeats, and nothing that is secret.
-_WHOLE_MACHINE = """    location ~ ^/v1/machine(/history)?$ {
+_WHOLE_MACHINE = """    location ~ ^/v1/(machine|machine/history|power/machine)$ {
       gzip on;
       gzip_comp_level 1;
       gzip_types application/json;

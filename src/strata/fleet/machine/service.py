@@ -41,10 +41,11 @@ _MOST_BYTES = 64 * 2**20
 """Of the log, in one answer."""
 
 
-class _Places(NamedTuple):
+class Places(NamedTuple):
     """Which nodes are at which positions, for one caller."""
 
     edition: int
+    """Of the registry, when it was looked at."""
     nodes: Indices
     names: tuple[str, ...]
     locations: tuple[str, ...]
@@ -66,12 +67,12 @@ class MachineService:
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self._places: dict[tuple[str, ...], _Places] = {}
+        self._known: dict[tuple[str, ...], Places] = {}
         self._moments: dict[tuple[str, ...], _Moment] = {}
 
     async def machine(self, who: Principal) -> MachineView:
         """All of it, as it is now."""
-        places = self._placed(who)
+        places = self.places(who)
         registry, columns = self._fleet.registry, self._columns(places.nodes)
         groups = {
             name: intset.pack(np.flatnonzero(registry.groups.mask(name)[places.nodes])) for name in self._groups(who)
@@ -107,7 +108,7 @@ class MachineService:
         with contextlib.suppress(StrataError):  # what is written can be read while the store takes nothing more
             await self._fleet.controller.recorder.flush()
         rows, whole = await self._log(since)
-        places = self._placed(who)
+        places = self.places(who)
         uids = self._fleet.registry.uids[places.nodes]
         # In a thread: the changes of a busy night are many, and others want an answer too.
         found = await asyncio.to_thread(_changes, rows, uids)
@@ -139,7 +140,7 @@ class MachineService:
         last = self._moments.get(who.scope)
         if last is not None and now - last.time < beat / 2:
             return last
-        places = self._placed(who)
+        places = self.places(who)
         columns = self._columns(places.nodes)
         same = last is not None and last.roster == places.roster
         changes = differences(last.columns, columns) if last is not None and same else {}
@@ -162,10 +163,10 @@ class MachineService:
             found[name] = Coded(column.fact[nodes], column.words)  # type: ignore[arg-type]
         return found
 
-    def _placed(self, who: Principal) -> _Places:
+    def places(self, who: Principal) -> Places:
         """Who is where; looked up anew only when something was said of the fleet."""
         registry = self._fleet.registry
-        known = self._places.get(who.scope)
+        known = self._known.get(who.scope)
         if known is None or known.edition != registry.edition:
             nodes = self._fleet.view.order(self._fleet.seen(who, "*"), "name")
             content = hashlib.blake2b(digest_size=8)
@@ -178,8 +179,8 @@ class MachineService:
             else:
                 described = [registry.node_at(index) for index in nodes.tolist()]
                 names, locations = (node.name for node in described), (node.location for node in described)
-                known = _Places(registry.edition, nodes, tuple(names), tuple(locations), content.hexdigest())
-            self._places[who.scope] = known
+                known = Places(registry.edition, nodes, tuple(names), tuple(locations), content.hexdigest())
+            self._known[who.scope] = known
         return known
 
 

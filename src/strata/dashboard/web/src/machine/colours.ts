@@ -26,6 +26,10 @@ const KNOWN: Record<string, string> = {
 };
 const OTHERS = ["#0072b2", "#e69f00", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#8c7fd9", "#3c9d9b", "#a6761d", "#666699"];
 
+/** From little to much: after viridis, which gets steadily lighter. */
+const RAMP = ["#440154", "#472d7b", "#3b528b", "#2c728e", "#21918c", "#28ae80", "#5ec962", "#addc30", "#d8e219", "#fde725"];
+const STEP = /^(-?[\d.]+)–/;
+
 export interface Look {
   colour: string;
   letter: string;
@@ -35,7 +39,13 @@ export interface Look {
 export function looks(words: readonly string[]): Look[] {
   const taken = new Set<string>();
   let next = 0;
+  const steps = words.map((word) => Number(STEP.exec(word)?.[1] ?? NaN)).filter((first) => !Number.isNaN(first)).sort((one, other) => one - other);
   return words.map((word) => {
+    const step = STEP.exec(word);
+    if (step) {
+      const place = steps.indexOf(Number(step[1]));
+      return { colour: RAMP[Math.round((place * (RAMP.length - 1)) / Math.max(steps.length - 1, 1))]!, letter: String(place % 10) };
+    }
     const letter = [...(word || "–").toUpperCase(), ..."ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"].find((one) => !taken.has(one)) ?? "?";
     taken.add(letter);
     return { colour: KNOWN[word] ?? OTHERS[next++ % OTHERS.length]!, letter };

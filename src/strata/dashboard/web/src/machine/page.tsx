@@ -8,10 +8,11 @@ import { DOING, STATE, live, type Machine } from "./fleet";
 import { Floor } from "./floor";
 import { byGroup, byPlace } from "./layout";
 import { looks } from "./colours";
+import { measurable, useMeasured } from "./measured";
 import { unfold } from "./nodeset";
 import { Replay } from "./replay";
 
-const TITLES: Record<string, string> = { [STATE]: "state", [DOING]: "step under way" };
+const TITLES: Record<string, string> = { [STATE]: "state", [DOING]: "step under way", "@power": "watts", "@temperature": "temperature" };
 const title = (column: string): string => TITLES[column] ?? column;
 
 export function MachinePage() {
@@ -28,6 +29,8 @@ export function MachinePage() {
   const floor = useRef<Floor | null>(null);
   const shownMachine = past ?? now;
   const columnName = past && by.startsWith("@") ? "power" : by;
+  const measured = useMeasured(columnName);
+  const column = measured ?? shownMachine?.columns.get(columnName);
 
   const layout = useMemo(() => now && (grouped ? byGroup(now) : byPlace(now)), [now, now?.roster, grouped]);
   const mask = useMemo(() => {
@@ -49,7 +52,6 @@ export function MachinePage() {
   }, [Boolean(now)]);
   // After every drawing: the columns of a machine change in place.
   useEffect(() => {
-    const column = shownMachine?.columns.get(columnName);
     if (shownMachine && layout && column) floor.current?.show(shownMachine, layout, column, mask);
   });
 
@@ -75,9 +77,9 @@ export function MachinePage() {
   }, []);
 
   if (!now) return <p aria-busy={!trouble}>{trouble || "Looking at the machine …"}</p>;
-  const column = shownMachine?.columns.get(columnName);
   const counts = column?.counts() ?? [];
   const found = column ? looks(column.words) : [];
+  const choices = [...(shownMachine?.columns.keys() ?? []), ...(past ? [] : measurable())];
   const at = pointed >= 0 && shownMachine ? shownMachine.names[pointed] : undefined;
   return (
     <section class="machine">
@@ -100,7 +102,7 @@ export function MachinePage() {
         <label>
           Colour by{" "}
           <select value={columnName} onChange={(event) => setBy(event.currentTarget.value)}>
-            {[...(shownMachine?.columns.keys() ?? [])].map((name) => (
+            {choices.map((name) => (
               <option key={name} value={name}>
                 {title(name)}
               </option>
@@ -172,7 +174,7 @@ export function MachinePage() {
 
 /** Look for the nodes that have a value, as one would type it. */
 function choose(column: string, word: string, setSearch: (text: string) => void, find: (text: string) => Promise<void>): void {
-  if (column === DOING) return;
+  if (column.startsWith("@") && column !== STATE) return; // of these no selector knows
   const text = column === STATE ? `state:${word}` : `fact:${column}=${word}`;
   setSearch(text);
   void find(text);

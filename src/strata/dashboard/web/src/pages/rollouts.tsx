@@ -1,5 +1,6 @@
 /** Rollouts: how far each is, what it waits for, what failed; and the hand on its brake. */
 import { act } from "../api";
+import { nodePath } from "../router";
 import { may } from "../session";
 import { Ask } from "../ui/confirm";
 import { Failure, Share, Time } from "../ui/parts";
@@ -19,6 +20,28 @@ interface Rollout {
   reason: string;
   buckets: { name: string; nodes: number; most: number; out: number }[];
   events: { time: number; author: string; text: string }[];
+}
+
+/** Nodes that failed, by what they say of it. */
+function Failures({ nodes }: { nodes: string }) {
+  const failed = useAsked<{ items: { name: string; fault: string; state: string }[] }>("/v1/nodes", { select: nodes, fields: "name,fault,state", limit: 1000 }, 10_000);
+  const causes = new Map<string, string[]>();
+  for (const { name, fault, state } of failed.value?.items ?? []) causes.set(fault || state, [...(causes.get(fault || state) ?? []), name]);
+  return (
+    <ul aria-label="Failures by cause">
+      {[...causes].map(([cause, names]) => (
+        <li key={cause}>
+          {names.length}: {cause} –{" "}
+          {names.slice(0, 5).map((name) => (
+            <a key={name} href={nodePath(name)}>
+              {name}{" "}
+            </a>
+          ))}
+          {names.length > 5 && "…"}
+        </li>
+      ))}
+    </ul>
+  );
 }
 
 const ENDED = ["done", "rolled-back", "aborted"];
@@ -54,6 +77,7 @@ function One({ rollout, after }: { rollout: Rollout; after: () => void }) {
         Wave {rollout.wave} of {rollout.waves} <Share value={counts.ready} of={counts.nodes} label="Nodes that have it" />
         {counts.failed > 0 && <strong> {counts.failed} failed: {counts.failed_nodes}</strong>}
       </p>
+      {counts.failed_nodes && <Failures nodes={counts.failed_nodes} />}
       {(rollout.reason || rollout.waits_for) && <p>{rollout.reason || `Waits for ${rollout.waits_for}`}</p>}
       <ul>
         {rollout.buckets.map((bucket) => (
