@@ -133,7 +133,11 @@ async def test_undoing_the_history_leads_back(tmp_path: Path) -> None:
         for power in ("off", "on"):
             for name in ("n000", "n002"):
                 await service.see(name, power)
+        async with service.client() as client:
+            wish = {"select": "n001", "set": {"health": "ok"}}
+            assert (await client.post("/v1/desires", json=wish)).status_code == 200
         past, now = await machine(service, path="/history"), await machine(service)
+        assert {change["variable"] for change in past["changes"]} <= set(now["columns"])  # not what was wanted
         assert past["roster"] == now["roster"]
         power = spread(now["columns"]["power"])
         assert (power[0], power[2]) == ("on", "on")

@@ -111,7 +111,7 @@ class MachineService:
         places = self.places(who)
         uids = self._fleet.registry.uids[places.nodes]
         # In a thread: the changes of a busy night are many, and others want an answer too.
-        found = await asyncio.to_thread(_changes, rows, uids)
+        found = await asyncio.to_thread(_changes, rows, uids, frozenset(self._fleet.controller.model.variables))
         if whole and len(found) <= MOST_CHANGES:
             return MachineHistory(roster=places.roster, since=since, changes=tuple(found))
         found = found[-MOST_CHANGES:]
@@ -184,13 +184,14 @@ class MachineService:
         return known
 
 
-def _changes(rows: Sequence[transitions.Transition], uids: Uids) -> list[PastChange]:
-    """The changes of these nodes; a node's position is its place in ``uids``."""
+def _changes(rows: Sequence[transitions.Transition], uids: Uids, variables: frozenset[str]) -> list[PastChange]:
+    """The changes of these nodes' facts (the log tells of desires and failures, too); a node's position is its place in
+    ``uids``."""
     order = np.argsort(uids, kind="stable")
     known = uids[order]
     found = []
     for row in rows:
-        for change in row.changes:
+        for change in (change for change in row.changes if change.variable in variables):
             asked = intset.unpack(change.uids)
             places = np.minimum(np.searchsorted(known, asked), max(len(known) - 1, 0))
             here = order[places[known[places] == asked]] if len(known) else known
