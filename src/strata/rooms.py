@@ -17,6 +17,7 @@ ROOMS = (
     "fleet.budgets",
     "fleet.operations",
     "fleet.watch",
+    "fleet.machine",
     "fleet.system",
     "fleet.audit",
     "fleet.access",

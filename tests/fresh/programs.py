@@ -34,6 +34,7 @@ STARTED = frozenset(
         "busybox",
         "bwrap",
         "ch-run",
+        "chromium",
         "chroot",
         "cloud-init",
         "cpio",
