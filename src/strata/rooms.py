@@ -58,6 +58,7 @@ ROOMS = (
     "platform.rollouts",
     "platform.playbooks",
     "jobs.containers",
+    "jobs.submission",
     "jobs.accelerators",
     "jobs.environments",
     "api.redfish",
