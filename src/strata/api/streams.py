@@ -6,6 +6,7 @@ import re
 
 STREAMS = (
     "/v1/watch",
+    "/v1/machine/follow",
     "/v1/hardware/events/follow",
     "/v1/nodes/{name}/console/follow",
     "/v1/jobs/events",

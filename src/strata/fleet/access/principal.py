@@ -23,6 +23,7 @@ KINDS = frozenset((
     "status", "metrics", "log-level", "self", "hardware", "bmc", "bmc-credential", "alert", "webhook", "boot",
     "console", "emergency", "exec", "image", "image-content", "personality", "power", "power-policy", "power-queue",
     "unknown-machine", "workload", "config", "secret", "health", "flow", "rollout", "slurm-files",
+    "environment",
     "job", "others-job",
 ))  # fmt: skip
 """What the table knows. A room may have a kind of its own; until the table says more, it is the administrators'."""
@@ -47,13 +48,14 @@ _LOOK = _rights(
     "node", "desire", "document", "hold", "freeze", "group", "operation", "model", "status", "metrics", "log-level",
     "self", "hardware", "bmc", "alert", "boot", "image", "personality", "power", "power-policy", "power-queue",
     "unknown-machine", "workload", "config", "health", "flow", "rollout", "slurm-files",
+    "environment",
 )  # fmt: skip
 
 RIGHTS: dict[Role, frozenset[Right]] = {
     "viewer": _LOOK,
     "operator": _LOOK
-    | _rights(("create", "change", "delete"), "desire", "hold", "freeze", "operation", "rollout")
-    | _rights(("change",), "bmc", "alert", "power", "power-queue", "image")
+    | _rights(("create", "change", "delete"), "desire", "hold", "freeze", "operation", "rollout", "environment")
+    | _rights(("change",), "bmc", "alert", "power", "power-queue", "image", "console")
     | _rights(("create",), "emergency", "health", "flow")
     # What a command prints is for whoever may run one.
     | _rights(("create", "read", "delete"), "exec")
@@ -74,7 +76,7 @@ RIGHTS: dict[Role, frozenset[Right]] = {
     | _rights(("change",), "power")
     | _rights(("read", "change"), "power-queue"),
     # Somebody who runs jobs: their own, and nothing of the fleet.
-    "user": _rights(VERBS, "job") | _rights(("read",), "self"),
+    "user": _rights(VERBS, "job") | _rights(("read",), "self", "environment"),
 }
 """Which role may do what. The only place that says so."""
 
@@ -102,9 +104,12 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     role: Role
     scope: tuple[str, ...] = ()
-    via: Literal["socket", "token", "certificate", "password"] = "socket"
+    via: Literal["socket", "token", "certificate", "password", "oidc"] = "socket"
     credential: str = ""
-    """The token's id, the certificate's serial or the account: what one would revoke. Never a secret."""
+    """The token's id, the certificate's serial, the account or the provider's name of a person: what one would revoke.
+    Never a secret."""
+    account: str = ""
+    """Local account that a rule of an OpenID Connect provider gives them for their jobs; empty: none does."""
 
     def may(self, right: Right) -> bool:
         """Whether the table grants ``right``."""
