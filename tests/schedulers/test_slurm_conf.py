@@ -64,6 +64,14 @@ def test_slurmdbd_is_told_who_it_is_and_where_its_password_is_and_not_the_passwo
     assert "slurmdbd.conf" not in files(cluster()), "a site's own is left alone"
 
 
+def test_slurmdbd_is_spoken_to_through_the_munge_that_everybody_else_is() -> None:
+    kept = Accounting(host="mgmt1", secret="/s")
+    assert "AccountingStoragePass=/run/m.socket" in conf(
+        accounting=kept, settings={"authinfo": "ttl=60,socket=/run/m.socket"}
+    )
+    assert not any("StoragePass" in line for line in conf(accounting=kept))
+
+
 @pytest.mark.parametrize("key", ["StoragePass", "storagepass", "Include"])
 def test_a_password_is_not_said_where_everybody_sees_it(key: str) -> None:
     with pytest.raises(BadRequest, match="put it into the file of the secret"):

@@ -192,6 +192,11 @@ def _chosen(cluster: Cluster) -> dict[str, str]:
         if key.lower() == "slurmctldparameters":
             value = ",".join(dict.fromkeys((*chosen["SlurmctldParameters"].split(","), *value.split(","))))
         chosen[by_lower.setdefault(key.lower(), key)] = value
+    socket = re.search(r"\bsocket=([^,]+)", chosen.get(by_lower.get("authinfo", ""), ""))
+    if cluster.accounting and socket and "accountingstoragepass" not in by_lower:
+        chosen["AccountingStoragePass"] = socket[
+            1
+        ]  # what everybody takes for slurmdbd, who has AuthInfo for the others
     return {key: value for key, value in chosen.items() if value}
 
 
