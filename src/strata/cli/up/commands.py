@@ -49,6 +49,13 @@ STATE_DIR = click.option(
 @click.option(
     "--slurm/--no-slurm", default=None, help="Virtual: with a Slurm whose jobs run on the nodes. The default."
 )
+@click.option("--accounting", is_flag=True, help="Virtual: with slurmdbd and a MariaDB, so that sacct knows the jobs.")
+@click.option(
+    "--idle-off",
+    type=DURATION,
+    metavar="TIME",
+    help="Virtual: Slurm switches nodes off that are idle for so long, and on for a job. 0s, the default: it does not.",
+)
 @click.option(
     "--feeds", is_flag=True, help="Simulated: with PDU outlets and chassis that feed the nodes, off at first."
 )
@@ -77,6 +84,8 @@ def up(
     nodes: int | None,
     uefi: int | None,
     slurm: bool | None,
+    accounting: bool,
+    idle_off: float | None,
     feeds: bool,
     meters: str | None,
     seed: int | None,
@@ -127,8 +136,11 @@ def up(
             where=f"--nodes {nodes}",
             hint="leave --nodes out, or strata down --delete and begin anew",
         )
-    if kind != "virtual" and (uefi is not None or slurm is not None):
-        raise BadRequest("--uefi and --slurm are for virtual machines", hint="leave them out, or add --virtual")
+    if kind != "virtual" and (uefi is not None or slurm is not None or accounting or idle_off is not None):
+        raise BadRequest(
+            "--uefi, --slurm, --accounting and --idle-off are for virtual machines",
+            hint="leave them out, or add --virtual",
+        )
     began = time.time()
     suggestions: Sequence[str]
     wanted = False
@@ -136,7 +148,15 @@ def up(
         if kind == "virtual":
             from strata.cli.up import virtual as up_virtual
 
-            client = up_virtual.bring_up(session, directory, nodes=nodes, uefi=uefi, with_slurm=slurm)
+            client = up_virtual.bring_up(
+                session,
+                directory,
+                nodes=nodes,
+                uefi=uefi,
+                with_slurm=slurm,
+                accounting=accounting,
+                idle_off=idle_off,
+            )
             wanted = True
             found = up_virtual.follow(session, client, directory, began=began, timeout=timeout)
             job = up_virtual.prove(session, client, directory, found, max(60.0, timeout - (time.time() - began)))
@@ -303,6 +323,8 @@ def _stopped(session: Session, directory: Path, there: bool) -> bool:
         bg.SERVICE: "the service",
         bg.SIMULATOR: "the simulator",
         up_slurm.SLURMCTLD: "slurmctld",
+        up_slurm.SLURMDBD: "slurmdbd",
+        up_slurm.MARIADBD: "mariadbd",
         up_slurm.MUNGED: "munged",
     }
     found = {name: process for name in records if (process := ps.load(directory / name)) is not None}
