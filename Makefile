@@ -10,6 +10,7 @@ PACKAGES := python3-venv nginx-light etcd-server etcd-client graphviz ipmitool c
   qemu-system-x86 seabios ovmf ipxe-qemu iproute2 xorriso \
   ipxe mtools grub-common grub-pc-bin grub-efi-amd64-bin cpio wrk \
   squashfs-tools mmdebstrap zstd buildah docker-registry busybox-static crun \
+  charliecloud bubblewrap podman runc proot uidmap \
   gcc libc6-dev libslurm-dev libopenmpi3 libpmix-dev \
   tftpd-hpa radvd kea-admin kea-dhcp4-server dhcping openssh-client openssh-server procps git cloud-init \
   prometheus
@@ -96,8 +97,10 @@ bench: setup  ## Benchmarks; each prints one JSON object
 	$(PY) bench/telemetry.py --json
 	$(PY) bench/policy.py --json
 	$(PY) bench/workload.py --json
+	$(PY) bench/jobs.py --json
 	$(PY) bench/boot.py --json
 	$(PY) bench/config.py --json
+	$(PY) bench/jobs.py --json
 
 deb: setup  ## Make the Debian package, in dist
 	$(PY) deploy/deb.py --out dist

@@ -32,6 +32,8 @@ STARTED = frozenset(
         "bash",
         "buildah",
         "busybox",
+        "bwrap",
+        "ch-run",
         "chroot",
         "cloud-init",
         "cpio",
@@ -74,9 +76,11 @@ STARTED = frozenset(
         "perfdhcp",
         "pg_isready",
         "pgrep",
+        "podman",
         "postgres",
         "prlimit",
         "promtool",
+        "proot",
         "ps",
         "qacct",
         "qconf",
@@ -90,6 +94,7 @@ STARTED = frozenset(
         "qsub",
         "radvd",
         "rm",
+        "runc",
         "salloc",
         "sbatch",
         "scancel",
@@ -127,6 +132,8 @@ ON_NODES = {"reboot": "busybox"}
 _IMAGES = ("buildah", "mmdebstrap", "nice", "setpriv", "unshare", "unsquashfs")
 COMPUTED: dict[str, tuple[str, ...]] = {
     "bench/boot_dhcp.py::_rate": ("ip", "perfdhcp"),
+    "bench/jobs.py::_start": ("unshare",),  # and what was built here
+    "bench/jobs_runtimes.py::_row": ("bwrap", "ch-run", "crun", "podman", "runc", "setpriv", "sh", "unshare"),
     "bench/measure.py::child": ("etcd", "ip", "kea-dhcp4", "nginx", "qemu-system-x86_64"),
     "tests/support/native.py::as_user": ("unshare",),  # and what was built here
     "tests/support/native.py::start_in": (),  # what was built here
@@ -218,6 +225,10 @@ COMPUTED: dict[str, tuple[str, ...]] = {
     "tests/support/slurm.py::run": ("sbatch", "scontrol", "sinfo", "squeue"),
     "tests/system/test_virtual_cluster.py::test_nodes_do_not_notice_that_the_service_is_away": ("nsenter",),
     "tests/virtual/test_virtual_tree.py::test_the_service_validator_of_the_dmtf_finds_no_failure": (),
+    "src/strata/jobs/containers/execution.py::_attended": ("podman", "runc"),
+    "src/strata/jobs/containers/execution.py::execute": ("bwrap", "ch-run"),
+    "src/strata/jobs/containers/runtimes/__init__.py::require": ("bwrap", "ch-run", "crun", "podman", "runc"),
+    "tests/jobs/container_support.py::strata": ("setpriv",),
     "src/strata/platform/config/git.py::_git": ("git",),
     "src/strata/platform/config/git.py::_guarded": ("git", "prlimit", "setpriv"),
     "src/strata/provisioning/worker.py::ask": ("prlimit", "setpriv", "unshare"),

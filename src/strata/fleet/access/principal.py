@@ -23,6 +23,7 @@ KINDS = frozenset((
     "status", "metrics", "log-level", "self", "hardware", "bmc", "bmc-credential", "alert", "webhook", "boot",
     "console", "emergency", "exec", "image", "image-content", "personality", "power", "power-policy", "power-queue",
     "unknown-machine", "workload", "config", "secret", "health", "flow", "rollout", "slurm-files",
+    "environment",
 ))  # fmt: skip
 """What the table knows. A room may have a kind of its own; until the table says more, it is the administrators'."""
 
@@ -46,13 +47,14 @@ _LOOK = _rights(
     "node", "desire", "document", "hold", "freeze", "group", "operation", "model", "status", "metrics", "log-level",
     "self", "hardware", "bmc", "alert", "boot", "image", "personality", "power", "power-policy", "power-queue",
     "unknown-machine", "workload", "config", "health", "flow", "rollout", "slurm-files",
+    "environment",
 )  # fmt: skip
 
 RIGHTS: dict[Role, frozenset[Right]] = {
     "viewer": _LOOK,
     "operator": _LOOK
-    | _rights(("create", "change", "delete"), "desire", "hold", "freeze", "operation", "rollout")
-    | _rights(("change",), "bmc", "alert", "power", "power-queue", "image")
+    | _rights(("create", "change", "delete"), "desire", "hold", "freeze", "operation", "rollout", "environment")
+    | _rights(("change",), "bmc", "alert", "power", "power-queue", "image", "console")
     | _rights(("create",), "emergency", "health", "flow")
     # What a command prints is for whoever may run one.
     | _rights(("create", "read", "delete"), "exec")
