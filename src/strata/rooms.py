@@ -58,6 +58,7 @@ ROOMS = (
     "platform.rollouts",
     "platform.playbooks",
     "jobs.containers",
+    "jobs.projects",
     "jobs.submission",
     "jobs.accelerators",
     "jobs.environments",

@@ -10,6 +10,7 @@ import base64
 import string
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -23,7 +24,7 @@ from hypothesis import strategies as st
 from schedulers.test_job_scripts import work
 from strata.core.errors import BadRequest, Denied, DeviceError, Unavailable
 from strata.schedulers.htcondor import texts as htcondor
-from strata.schedulers.jobs import Accelerators, Array, JobSeen, Resources
+from strata.schedulers.jobs import MOST_PAST, Accelerators, Array, JobSeen, Resources
 from strata.schedulers.kinds import open_job_scheduler
 from strata.schedulers.lsf import texts as lsf
 from strata.schedulers.pbs import texts as pbs
@@ -474,6 +475,35 @@ async def test_what_goes_wrong_is_told_apart(stubs: Path) -> None:
         await adapter.cancel(job.account, ["7.head"])
     say(stubs, "qstat", warns="qstat: PBS is not configured to maintain job history\n", ends=35)
     assert await adapter.jobs(0.0) == []
-    say(stubs, "qstat", '{"Jobs": {"7.head": {"job_state": "F", "Exit_status": 0, "history_timestamp": 100}}}')
-    assert [seen.id for seen in await adapter.jobs(50.0)] == ["7.head"]
-    assert await adapter.jobs(150.0) == []
+    now = int(time.time())
+    ended = f'{{"job_state": "F", "Exit_status": 0, "history_timestamp": {now - 100}}}'
+    say(stubs, "qstat", f'{{"Jobs": {{"7.head": {ended}}}}}')
+    assert [seen.id for seen in await adapter.jobs(now - 150.0)] == ["7.head"]
+    assert await adapter.jobs(now - 50.0) == []
+
+
+class Answering(Runner):
+    """Answers every question with nothing, and keeps what was asked."""
+
+    def __init__(self) -> None:
+        super().__init__(Place())
+        self.asked: list[tuple[str, ...]] = []
+
+    async def run(self, *command: str, **_: Any) -> str:
+        self.asked.append(command)
+        told = {"scontrol": "AccountingStorageType = accounting_storage/slurmdbd\nMinJobAge = 300 sec\n"}
+        return told.get(command[0], "<job_info/>" if command[0] == "qstat" and "-xml" in command else "")
+
+
+@pytest.mark.parametrize("kind", ["slurm", "gridengine", "htcondor"])
+async def test_nobody_is_asked_for_the_whole_of_the_past(kind: str) -> None:
+    runner = Answering()
+    assert await open_job_scheduler(kind, runner).jobs(0.0) == []
+    (past,) = [command for command in runner.asked if command[0] in ("sacct", "qacct", "condor_history")]
+    week = time.time() - MOST_PAST
+    if kind == "slurm":
+        assert f"--starttime=now-{MOST_PAST:.0f}seconds" in past
+    elif kind == "gridengine":
+        assert past[-1] >= time.strftime("%Y%m%d", time.gmtime(week - 2 * 86_400))
+    else:
+        assert float(past[-1].rpartition(" ")[2]) == pytest.approx(week, abs=600)

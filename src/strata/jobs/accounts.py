@@ -58,6 +58,12 @@ class LocalAccounts:
                 return pwd.getpwuid(self.own).pw_name
             except KeyError:
                 raise Denied(f"this service runs as {self.own}, which has no name", where="account") from None
+        if who.via == "oidc":
+            # What a provider calls somebody is no account: only a rule of ours makes it one.
+            if not who.account:
+                hint = "ask an administrator for a rule with an account: oidc.rules in the configuration file"
+                raise Denied(f"{who.name} has no account here", where="account", hint=hint)
+            return who.account
         for pattern, account in (self._rule or {"*": "*"}).items():
             before, star, after = pattern.partition("*")
             if not star:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from strata.core.errors import BadRequest, Denied, DeviceError, StrataError, Unavailable
 from strata.schedulers import abilities
-from strata.schedulers.jobs import Ability, JobSeen, Queue, Work
+from strata.schedulers.jobs import MOST_PAST, Ability, JobSeen, Queue, Work
 from strata.schedulers.members import members
 from strata.schedulers.runner import Runner
 
@@ -99,6 +100,7 @@ class ByCommands:
 
     async def jobs(self, ended_since: float) -> Sequence[JobSeen]:
         """A fixed number of questions."""
+        ended_since = max(ended_since, time.time() - MOST_PAST)
         replies = [await self._ask(question) for question in self._texts.look(ended_since)]
         seen = await asyncio.to_thread(self._texts.jobs, replies)
         return [job for job in seen if job.state != "ended" or job.ended is None or job.ended >= ended_since]

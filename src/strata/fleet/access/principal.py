@@ -23,7 +23,7 @@ KINDS = frozenset((
     "status", "metrics", "log-level", "self", "hardware", "bmc", "bmc-credential", "alert", "webhook", "boot",
     "console", "emergency", "exec", "image", "image-content", "personality", "power", "power-policy", "power-queue",
     "unknown-machine", "workload", "config", "secret", "health", "flow", "rollout", "slurm-files",
-    "environment",
+    "environment", "project",
     "job", "others-job",
 ))  # fmt: skip
 """What the table knows. A room may have a kind of its own; until the table says more, it is the administrators'."""
@@ -48,7 +48,7 @@ _LOOK = _rights(
     "node", "desire", "document", "hold", "freeze", "group", "operation", "model", "status", "metrics", "log-level",
     "self", "hardware", "bmc", "alert", "boot", "image", "personality", "power", "power-policy", "power-queue",
     "unknown-machine", "workload", "config", "health", "flow", "rollout", "slurm-files",
-    "environment",
+    "environment", "project",
 )  # fmt: skip
 
 RIGHTS: dict[Role, frozenset[Right]] = {
@@ -76,7 +76,7 @@ RIGHTS: dict[Role, frozenset[Right]] = {
     | _rights(("change",), "power")
     | _rights(("read", "change"), "power-queue"),
     # Somebody who runs jobs: their own, and nothing of the fleet.
-    "user": _rights(VERBS, "job") | _rights(("read",), "self", "environment"),
+    "user": _rights(VERBS, "job") | _rights(("read",), "self", "environment", "project"),
 }
 """Which role may do what. The only place that says so."""
 
@@ -85,7 +85,7 @@ FLEET_WIDE: frozenset[Right] = (
         ("create", "change", "delete"),
         "node", "document", "group", "credential", "store", "log-level", "hardware", "bmc-credential", "webhook",
         "image", "personality", "boot",
-        "power-policy", "workload", "config",
+        "power-policy", "workload", "config", "project",
     )
     # Their checks may be run by whoever may change nodes; what is checked is said for all.
     | _rights(("change", "delete"), "health", "flow")

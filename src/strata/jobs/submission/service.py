@@ -22,6 +22,7 @@ from strata.fleet.fleet import Fleet
 from strata.jobs.accounts import LocalAccounts
 from strata.jobs.local.executor import LocalExecutor
 from strata.jobs.local.slots import Slots
+from strata.jobs.projects.service import ProjectService
 from strata.jobs.settings import JobSettings
 from strata.jobs.submission.broker import Candidate, Choice, choose
 from strata.jobs.submission.follower import JobFollower
@@ -78,6 +79,7 @@ class JobService:
         self._accounts = fleet.of(LocalAccounts)
         self._clock = fleet.controller.clock.wall
         self._index = JobIndex()
+        self._projects = fleet.services.find(ProjectService)
         self._waiting: dict[str, asyncio.Event] = {}
         self._stopping = False
         self.records = Records(
@@ -88,7 +90,7 @@ class JobService:
             prefix=PREFIX,
             listed_by="strata job list",
             changed=self._changed,
-            cleared=self._index.clear,
+            cleared=self._clear,
         )
         self.targets: dict[str, Target] = {}
         """What runs jobs, in the order in which it is thought of."""
@@ -159,7 +161,8 @@ class JobService:
         detail = {"target": job.target, "account": job.account, "name": document.name or ""}
         self._follower.sending.add(ident)
         try:
-            await self.records.put(who.name, ident, job, expected=0, action="submit", detail=detail)
+            with self._booking(document, account):
+                await self.records.put(who.name, ident, job, expected=0, action="submit", detail=detail)
             job = await self._send_first(who, job, choice)
         except Conflict:
             there = await self.records.fetch(ident)
@@ -174,7 +177,8 @@ class JobService:
         """Where it would go, and why. Nothing is submitted."""
         check(document, self._settings.array_most)
         account = await self._account(who, document)
-        ident = _random()
+        with self._booking(document, account):
+            ident = _random()
         choice = await self._choose(who, document, account, ident)
         best = choice.candidates[0] if choice.candidates else None
         script = self._work(who, ident, document, account, best.target, best.queue).script if best else ""
@@ -302,7 +306,8 @@ class JobService:
             array=document.array,
             after=tuple(after),
             queue=queue,
-            project=document.project,
+            # This machine counts nothing; a project that Strata counts needs nobody else.
+            project=None if target.local and self._counts(document.project) else document.project,
             reservation=document.reservation,
             held=document.held,
             native=document.native.get(target.kind, ()),
@@ -549,8 +554,24 @@ class JobService:
     def _view(self, job: Job) -> JobView:
         return view(job, self._index.lines[job.id])
 
+    def _booking(self, document: JobDocument, account: Account) -> contextlib.AbstractContextManager[None]:
+        """While its project has room for a job, and keeps it."""
+        if self._projects is None:
+            return contextlib.nullcontext()
+        return self._projects.booking(document, account.name)
+
+    def _counts(self, project: str | None) -> bool:
+        return self._projects is not None and self._projects.knows(project)
+
+    def _clear(self) -> None:
+        self._index.clear()
+        if self._projects is not None:
+            self._projects.clear()
+
     def _changed(self, ident: str, job: Job | None) -> None:
         self._index.take(ident, job)
+        if self._projects is not None:
+            self._projects.take(ident, job)
         if (event := self._waiting.pop(ident, None)) is not None:
             event.set()
 

@@ -17,7 +17,7 @@ from strata.core.errors import DeviceError, Unavailable
 from strata.schedulers.by_commands import parts, unchanged
 from strata.schedulers.dates import ZONE
 from strata.schedulers.gridengine import job_replies, queues, submission
-from strata.schedulers.jobs import JobSeen, Queue, Work
+from strata.schedulers.jobs import MOST_PAST, JobSeen, Queue, Work
 from strata.schedulers.members import members
 from strata.schedulers.runner import Runner
 
@@ -72,6 +72,7 @@ class GridEngineJobs:
     async def jobs(self, ended_since: float) -> Sequence[JobSeen]:
         """By ``qstat``, twice; and by ``qacct`` where a job has gone."""
         began = time.time()
+        ended_since = max(ended_since, began - MOST_PAST)
         said = await self._runner.run(*job_replies.JOBS, env=ZONE)
         bare = await asyncio.to_thread(job_replies.jobs, said, self._details)
         numbers = {job.id.partition(".")[0] for job in bare}

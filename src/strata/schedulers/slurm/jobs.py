@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from strata.core.errors import DeviceError
 from strata.schedulers import abilities
 from strata.schedulers.by_commands import parts, unchanged
-from strata.schedulers.jobs import JobSeen, Queue, Work
+from strata.schedulers.jobs import MOST_PAST, JobSeen, Queue, Work
 from strata.schedulers.members import members
 from strata.schedulers.runner import Runner
 from strata.schedulers.slurm import job_replies, partitions, submission
@@ -43,7 +43,7 @@ class SlurmJobs:
         if self._memory is None:
             self._memory = job_replies.memory(await self._runner.run(*job_replies.CONFIG))
         mark = "".join(secrets.choice(string.ascii_letters) for _ in range(_MARK))
-        ago = time.time() - ended_since
+        ago = min(time.time() - ended_since, MOST_PAST)
         past: Sequence[JobSeen] = ()
         if self._memory.accounting and ago > self._memory.seconds:
             # Before squeue: what ends in between is told by at least one of them.
