@@ -100,6 +100,7 @@ bench: setup  ## Benchmarks; each prints one JSON object
 	$(PY) bench/jobs.py --json
 	$(PY) bench/boot.py --json
 	$(PY) bench/config.py --json
+	$(PY) bench/jobs.py --json
 
 deb: setup  ## Make the Debian package, in dist
 	$(PY) deploy/deb.py --out dist
@@ -112,7 +113,7 @@ docs: setup  ## Make the reference pages from the code
 
 lock: setup  ## Pin the newest versions that pyproject.toml allows, with hashes
 	.venv/bin/pip-compile -q --extra dev --extra postgres --extra ipmi --extra plot --extra delivery --extra secrets \
-	  --extra vault --generate-hashes \
+	  --extra vault --extra oidc --generate-hashes \
 	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-annotate --strip-extras --allow-unsafe \
 	  --no-header -o requirements.lock pyproject.toml
 

@@ -132,6 +132,7 @@ ON_NODES = {"reboot": "busybox"}
 _IMAGES = ("buildah", "mmdebstrap", "nice", "setpriv", "unshare", "unsquashfs")
 COMPUTED: dict[str, tuple[str, ...]] = {
     "bench/boot_dhcp.py::_rate": ("ip", "perfdhcp"),
+    "bench/jobs.py::_start": ("unshare",),  # and what was built here
     "bench/jobs_runtimes.py::_row": ("bwrap", "ch-run", "crun", "podman", "runc", "setpriv", "sh", "unshare"),
     "bench/measure.py::child": ("etcd", "ip", "kea-dhcp4", "nginx", "qemu-system-x86_64"),
     "tests/support/native.py::as_user": ("unshare",),  # and what was built here

@@ -27,6 +27,7 @@ ATTEMPTS = (
     *("remount", "unmount", "cover", "nest", "write-proc", "look-at-proc"),
     *("setuid", "devices", "keys", "handles"),
 )
+UP = "../../../../../../../../.."
 CAPABILITIES = struct.pack("<IIIII", 0x02000001, 1, 0, 0, 0)
 """``CAP_CHOWN``, effective, as ``setcap`` writes it."""
 
@@ -116,6 +117,21 @@ def test_descriptors_of_the_caller_are_closed_and_lead_nowhere(hostile: Path, fo
         attempt(hostile, "descriptors", f"{folder}/secret", "--pid", pass_fds=kept)
 
 
+@pytest.mark.parametrize("more", [(), ("--pid",)])
+def test_what_an_image_names_is_not_looked_up_by_descriptors_of_the_runner(
+    hostile: Path, more: tuple[str, ...]
+) -> None:
+    root = os.open("/", os.O_RDONLY)
+    try:
+        for place in (*(f"/proc/self/fd/{fd}" for fd in (*range(3, 10), root)), "/proc/self/cwd", "/proc/self/root"):
+            refused = run_in(hostile, ["true"], "--workdir", place, *more, pass_fds=[root])
+            assert refused.returncode == 125, place
+            missing = run_in(hostile, [f"{place}/{UP}/bin/busybox", "true"], *more, pass_fds=[root])
+            assert missing.returncode == 127 or "/fd/" not in place, place
+    finally:
+        os.close(root)
+
+
 def test_a_directory_is_not_passed_on_as_standard_input_nor_on_request(hostile: Path) -> None:
     fd = os.open("/", os.O_RDONLY)
     try:
@@ -148,6 +164,15 @@ def test_a_key_of_the_callers_session_is_not_found(hostile: Path) -> None:
         assert libc.syscall(248, b"user", b"strata-test", b"secret", 6, -3) >= 0
 
     attempt(hostile, "keys", preexec_fn=have_key)
+
+
+def test_a_script_with_the_runner_as_its_interpreter_starts_nothing(hostile: Path) -> None:
+    script = hostile / "bin/again"
+    script.write_text("#!/proc/self/exe --root=/\n")
+    script.chmod(0o755)
+    refused = run_in(hostile, ["/bin/again"])
+    assert refused.returncode == 125
+    assert "no user namespace: No space left on device; there are none in an image" in refused.stderr
 
 
 def test_root_is_refused(hostile: Path) -> None:

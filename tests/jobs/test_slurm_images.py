@@ -186,6 +186,16 @@ def test_an_image_that_is_gone_fails_the_job_in_words_and_leaves_the_node_alone(
         asyncio.run(site.slurm.until_state(node, "idle"))
 
 
+def test_a_hostile_program_does_not_get_out_of_a_job(site: Site) -> None:
+    compiled(Path(__file__).with_name("escapes.c"), site.images / "one/bin/escape", "-static")
+    names = "remount unmount cover nest write-proc look-at-proc devices keys handles descriptors who"
+    script = f"for name in {names}; do echo try $name; /bin/escape $name /usr/bin/make; done"
+    found = site.run("srun", "sh", "-c", script)
+    assert re.findall("try (.*)", found) == names.split()
+    assert "WORKED" not in found, found
+    assert found.count(": ") > 30
+
+
 def test_roots_jobs_are_told_to_say_so(site: Site) -> None:
     refused = site.run("srun", "cat", "/etc/mark", user=False)
     assert "root's jobs run in no image: submit it as a user, or with --no-container" in refused

@@ -35,22 +35,21 @@
 
 /* What every image has in /dev. */
 static const char *const DEVICES[] = {"null", "zero", "full", "random", "urandom", "tty"};
-enum { DEVICE_COUNT = sizeof DEVICES / sizeof *DEVICES };
+enum { NULL_DEVICE, DEVICE_COUNT = sizeof DEVICES / sizeof *DEVICES };
 
 /* Of /proc: what only shows, and what does not even do that. The kernel lets no user write there; but it is a long
  * list, and it has been wrong before. */
-static const char *const PROC_READ_ONLY[] = {"sys", "irq", "bus", "fs"};
-static const char *const PROC_HIDDEN[] = {"kcore",         "keys",       "key-users", "sched_debug",
-                                          "sysrq-trigger", "timer_list", "acpi",      "scsi"};
+static const char *const PROC_READ_ONLY[] = {"sys", "sysrq-trigger", "irq", "bus", "fs"};
+static const char *const PROC_HIDDEN[] = {"kcore", "keys", "key-users", "sched_debug", "timer_list", "acpi", "scsi"};
 
 /* Trees of mounts that are attached to nothing yet, and where things are put together. */
 struct building {
     struct image *image;
     char *why;
-    int host_image;      /* the image where the host has it */
-    int scratch;         /* a tmpfs: what the image gets that it does not have */
-    int root;            /* the root to be */
-    int proc, sys, null; /* -1: none */
+    int host_image; /* the image where the host has it */
+    int scratch;    /* a tmpfs: what the image gets that it does not have */
+    int root;       /* the root to be */
+    int proc, sys;  /* sys: -1 where the host has none */
     int devices[DEVICE_COUNT];
     int binds[ENTER_BINDS];
     int given[ENTER_DEVICES];
@@ -193,8 +192,9 @@ static int no_namespaces(char *why)
     if (errno == EINVAL)
         return explain(why, "no user namespace: the process has several threads");
     return explain(why,
-                   "no user namespace: %m; an administrator allows them by sysctl user.max_user_namespaces (and "
-                   "kernel.unprivileged_userns_clone or apparmor_restrict_unprivileged_userns, where there are such)");
+                   "no user namespace: %m; there are none in an image, and outside of one an administrator allows them "
+                   "by sysctl user.max_user_namespaces (and kernel.unprivileged_userns_clone or "
+                   "kernel.apparmor_restrict_unprivileged_userns, where there are such)");
 }
 
 /* User and group are inside what they are outside. Supplementary groups stay, as nobody may drop them: what they open
@@ -402,8 +402,6 @@ static int take(struct building *work)
         return explain(work->why, "/proc: %m%s",
                        image->pid ? "; where parts of /proc are hidden already there can be no new one" : "");
     work->sys = clone_tree(AT_FDCWD, "/sys", plain | MOUNT_ATTR_RDONLY, MS_PRIVATE);
-    work->null =
-        clone_tree(AT_FDCWD, "/dev/null", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC | MOUNT_ATTR_RDONLY, MS_PRIVATE);
     return 0;
 }
 
@@ -511,10 +509,11 @@ static int put_layer(struct building *work)
     close(work->root);
     work->root = make_mount("overlay", (unsigned)(SAFE | (image->writable ? 0 : MOUNT_ATTR_RDONLY)), options);
     if (work->root < 0)
-        return explain(work->why,
-                       "no layer above the image: %m; overlays by users need Linux 5.11 and an image on a local file "
-                       "system. Without one, the image must have every place that something is bound to, and "
-                       "cannot be writable");
+        return explain(
+            work->why,
+            "no layer above the image: %m; overlays by users need Linux 5.11, and an image on a file system "
+            "that can be below one. Without one, the image must have every place that something is bound to, and "
+            "cannot be writable");
     return 0;
 }
 
@@ -573,8 +572,9 @@ static int put_proc(struct building *work)
         struct stat found;
         if (fstatat(work->proc, PROC_HIDDEN[i], &found, AT_SYMLINK_NOFOLLOW))
             continue;
+        /* Only what is mounted somewhere can be copied (before Linux 6.15): our own /dev/null is, by now. */
         int tree = S_ISDIR(found.st_mode) ? clone_tree(work->scratch, "empty", SAFE | MOUNT_ATTR_RDONLY, 0)
-                                          : clone_tree(work->null, "", 0, 0);
+                                          : clone_tree(work->devices[NULL_DEVICE], "", MOUNT_ATTR_RDONLY, 0);
         if (tree < 0 || move_mount(tree, "", work->proc, PROC_HIDDEN[i], MOVE_MOUNT_F_EMPTY_PATH))
             return explain(work->why, "/proc/%s: %m", PROC_HIDDEN[i]);
     }
@@ -680,14 +680,29 @@ static int drop_privileges(char *why)
     return filter_calls(why);
 }
 
-/* Descriptors lead outside. They are closed when the program is executed: until then a caller may need its own. */
+/* Descriptors lead outside, and our own are still open: /proc/self/fd/3 would be a working directory, or a program, of
+ * the host. So they go before anything that the image's author chose is looked up. In a process that needs its own
+ * until it executes the program, they go with that. */
 static int keep_no_files(const struct image *image, char *why)
 {
     unsigned keep = image->keep_fd > 2 ? (unsigned)image->keep_fd : 2;
-    bool failed = keep > 3 && close_range(3, keep - 1, CLOSE_RANGE_CLOEXEC);
-    if (failed || close_range(keep + 1, ~0U, CLOSE_RANGE_CLOEXEC))
+    unsigned how = image->is_guest ? CLOSE_RANGE_CLOEXEC : 0;
+    if (keep > 2 && is_directory(image->keep_fd))
+        return explain(why, "descriptor %u is a directory, and a way out of the image: do not keep it", keep);
+    if ((keep > 3 && close_range(3, keep - 1, how)) || close_range(keep + 1, ~0U, how))
         return explain(why, "close_range: %m; Linux 5.11 is needed");
     return 0;
+}
+
+/* By no link of /proc: those lead where the process that they are of is, whatever the root is. */
+static int go_to(const char *path)
+{
+    int fd = open_below(AT_FDCWD, path, O_PATH | O_DIRECTORY, RESOLVE_NO_MAGICLINKS);
+    int failed = fd < 0 || fchdir(fd), reason = errno;
+    if (fd >= 0)
+        close(fd);
+    errno = reason;
+    return failed;
 }
 
 static int check(struct image *image, char *why)
@@ -697,8 +712,6 @@ static int check(struct image *image, char *why)
     for (int fd = 0; fd <= 2; fd++)
         if (is_directory(fd))
             return explain(why, "descriptor %d is a directory, and a way out of the image: close it", fd);
-    if (image->keep_fd > 2 && is_directory(image->keep_fd))
-        return explain(why, "descriptor %d is a directory, and a way out of the image: do not keep it", image->keep_fd);
     if (image->home != HOME_NONE && (!image->home_path || *image->home_path != '/' || !image->home_path[1]))
         return explain(why, "HOME is not the absolute path of a home directory");
     if (image->home == HOME_USER) {
@@ -724,11 +737,13 @@ int build_image(struct image *image, char why[ENTER_WHY])
 
 int settle_in(const struct image *image, const char *here, char why[ENTER_WHY])
 {
-    if (image->workdir && chdir(image->workdir))
+    if (keep_no_files(image, why))
+        return -1;
+    if (image->workdir && go_to(image->workdir))
         return explain(why, "working directory %s in the image: %m", image->workdir);
-    if (here && chdir(here) && chdir("/"))
+    if (here && go_to(here) && go_to("/"))
         return explain(why, "/ in the image: %m");
-    if (drop_privileges(why) || keep_no_files(image, why))
+    if (drop_privileges(why))
         return -1;
     if (image->pid) {
         /* /proc/1/exe would be a file of the host, and writable where it is the user's. */

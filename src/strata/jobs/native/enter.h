@@ -34,7 +34,8 @@ struct image {
     size_t bind_count;
     const char *devices[ENTER_DEVICES]; /* below /dev */
     size_t device_count;
-    int keep_fd; /* a descriptor that the program gets beside 0, 1 and 2; -1: none */
+    bool is_guest; /* the process has descriptors that it needs until it executes the program */
+    int keep_fd;   /* a descriptor that the program gets beside 0, 1 and 2; -1: none */
 };
 
 /* To enter is two steps: the namespaces with the image as their root, and the process that gives up what it could do in

@@ -67,6 +67,20 @@ _Noreturn static void refuse(const char *why)
     exit(EXIT_NOT_ENTERED);
 }
 
+/* Whether it is the script that execd keeps for this job: FOLDER/job_scripts/1, where FOLDER/active_jobs/1.1 is the
+ * job's own. Else it is a program (qsub -b y). */
+static bool is_spooled(const char *path)
+{
+    static const char SCRIPTS[] = "/job_scripts/";
+    char *own = getenv("SGE_JOB_SPOOL_DIR"), *folder = own ? strdup(own) : NULL, *slash;
+    for (int i = 0; i < 2 && folder && (slash = strrchr(folder, '/')); i++)
+        *slash = 0;
+    size_t length = folder ? strlen(folder) : 0;
+    bool found = length && !strncmp(path, folder, length) && !strncmp(path + length, SCRIPTS, sizeof SCRIPTS - 1);
+    free(folder);
+    return found;
+}
+
 /* The shell that was asked for starts a script; the starter method stands in its place. */
 static char **with_shell(char **command, int count)
 {
@@ -82,14 +96,14 @@ static char **with_shell(char **command, int count)
 _Noreturn static void start(const char *path, char **command, int count)
 {
     char why[ENTER_WHY], chosen[PATH_MAX];
-    char *asked = getenv(CHOICE), *script = getenv("JOB_SCRIPT");
-    bool is_script = script && !strcmp(script, command[0]);
+    char *asked = getenv(CHOICE);
+    bool is_script = is_spooled(command[0]);
     if (read_policy(&policy, path, why) ||
         choose_image(&policy, asked && *asked ? asked : NULL, getuid() == 0, ASKS, chosen, why))
         refuse(why);
     if (strcmp(chosen, NO_IMAGE)) {
         char here[PATH_MAX], *there = getcwd(here, sizeof here);
-        if (fill_image(&policy, chosen, is_script ? script : NULL, getenv("HOME"), why) ||
+        if (fill_image(&policy, chosen, is_script ? command[0] : NULL, getenv("HOME"), why) ||
             build_image(&policy.image, why) || settle_in(&policy.image, there, why))
             refuse(why);
         setenv(CHOICE, chosen, 1);

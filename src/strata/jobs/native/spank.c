@@ -212,6 +212,7 @@ int slurm_spank_task_init(spank_t spank, int count, char **arguments)
     }
     if (variable(spank, "PMI_FD", descriptor, sizeof descriptor))
         policy.image.keep_fd = atoi(descriptor);
+    policy.image.is_guest = true;
     if (settle_in(&policy.image, there, why))
         refuse(why);
     return 0;
