@@ -34,6 +34,7 @@ STARTED = frozenset(
         "busybox",
         "bwrap",
         "ch-run",
+        "chromium",
         "chroot",
         "cloud-init",
         "cpio",
@@ -63,6 +64,7 @@ STARTED = frozenset(
         "make",
         "mcopy",
         "mformat",
+        "mkdir",
         "mksquashfs",
         "mmd",
         "mmdebstrap",
@@ -148,7 +150,8 @@ COMPUTED: dict[str, tuple[str, ...]] = {
     "src/strata/cli/up/background.py::start": ("munged", "nsenter"),
     "src/strata/cli/up/slurm.py::_asks": ("munge", "sinfo"),
     "src/strata/cli/up/slurm.py::check_host": ("munged", "slurmctld", "srun"),
-    # What a site's own model names; what workload managers are asked by.
+    "src/strata/jobs/local/supervisor.py::_become_job": (),  # what users run
+    # What a site's own model names; what workload managers are asked by; what reads the logs of jobs.
     "src/strata/fleet/drivers/subprocesses.py::_start": (
         "getent",
         "qacct",
@@ -158,12 +161,14 @@ COMPUTED: dict[str, tuple[str, ...]] = {
         "qhost",
         "qmod",
         "qrls",
+        "mkdir",
         "qstat",
         "qsub",
         "sbatch",
         "scancel",
         "scontrol",
-        "setpriv",
+        "setpriv",  # and after it prlimit, nice and Python: a playbook, for which ansible-runner starts ssh-agent
+        "sh",
         "sinfo",
         "squeue",
         "ssh",

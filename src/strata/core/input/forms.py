@@ -43,6 +43,9 @@ FORMS = {
     r"^(fleet|(group|node):[A-Za-z0-9][A-Za-z0-9_.-]{0,62})": "must be fleet, group:NAME or node:NAME, such as "
     "group:compute",
     r"^[A-Za-z0-9]*": "a location is letters and digits alone, such as x1000c0s3b0n1",
+    # playbooks
+    r"^[A-Za-z0-9_][A-Za-z0-9_./-]*\.ya?ml": "must be the path of a playbook, such as plays/base.yaml",
+    r"^([0-9a-f]{40}|[0-9a-f]{64})": f"a commit is named in full: 40 or 64 digits ({_HEX})",
     # images and boots
     r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}": f"a tag is {_NAME_RULE}, first a letter, digit or '_', such as 12.1",
     r"^[A-Za-z0-9][A-Za-z0-9:@._-]{0,140}": "must be NAME:TAG or NAME@SERIAL, such as debian:12 or debian@3",

@@ -17,6 +17,7 @@ from strata.platform.cloudinit.records import CloudInit
 from strata.platform.delivery.records import OverlaysIn
 from strata.platform.flows.records import FlowEntry, SystemEntry
 from strata.platform.health.records import CheckEntry, HealthPolicyEntry
+from strata.platform.playbooks.records import PlaybookEntry
 from strata.platform.rollouts.records import RolloutPolicy, RolloutSpec
 from strata.platform.secrets.records import SecretEntry
 from strata.power.policies.records import PolicyEntry
@@ -64,6 +65,7 @@ Named = (
     | PolicyEntry
     | BudgetEntry
     | RolloutPolicy
+    | PlaybookEntry
 )
 """What the configuration says for a room to keep."""
 KeptKind = Literal[
@@ -77,6 +79,7 @@ KeptKind = Literal[
     "power-policy",
     "budget",
     "rollout-policy",
+    "playbook",
 ]
 
 
@@ -102,6 +105,7 @@ class Configuration(In, frozen=True, kw_only=True):
     power_policies: Annotated[tuple[PolicyEntry, ...], Meta(max_length=100)] = ()
     budgets: Annotated[tuple[BudgetEntry, ...], Meta(max_length=1000)] = ()
     rollout_policies: Annotated[tuple[RolloutPolicy, ...], Meta(max_length=1)] = ()
+    playbooks: Annotated[tuple[PlaybookEntry, ...], Meta(max_length=1000)] = ()
     places: Annotated[Mapping[str, Annotated[str, Meta(max_length=4096)]], Meta(max_length=30_000)] = {}
     """``group/gpu`` → where it is written, for what is said of it later."""
 
@@ -126,6 +130,7 @@ FIELDS: Mapping[KeptKind, str] = {
     "power-policy": "power_policies",
     "budget": "budgets",
     "rollout-policy": "rollout_policies",
+    "playbook": "playbooks",
 }
 """Kinds that rooms of their own keep → the field of a configuration."""
 

@@ -38,6 +38,7 @@ from strata.platform.config.records import (
 )
 from strata.platform.config.rolling import Outlook, RollingCommits
 from strata.platform.config.watcher import Watcher
+from strata.platform.controllers import PlatformControllers
 from strata.platform.delivery.records import VARIABLE as CONFIG
 from strata.platform.delivery.records import revision_of
 from strata.platform.delivery.service import DeliveryService
@@ -130,7 +131,7 @@ class ConfigService:
             time=applied.time or None,
             nodes=sum(len(expand(names)) for names in applied.nodes.values()),
             rolling=self._rolling.shown(),
-            **self._watcher.shown(),
+            **self._watcher.shown(self._missing()),
         )
 
     async def plan(self, who: Principal, configuration: Configuration, way: Way = "policy") -> ConfigPlan:
@@ -155,6 +156,17 @@ class ConfigService:
             rollouts=rolled.shown,
             rollout_refused=rolled.refused,
         )
+
+    def _missing(self) -> str:
+        """Why nobody follows a branch; empty: somebody does."""
+        others = self._fleet.services.find(PlatformControllers)
+        return others.missing if others is not None else ""
+
+    @property
+    def followed_url(self) -> str:
+        """The address of the repository whose branch is followed; empty: none is."""
+        followed = self._watcher.followed
+        return followed.spec.url if followed is not None else ""
 
     def on_its_way(self, commit: str) -> RollingView | None:
         """How a commit fares that reaches its nodes in waves; None: it does not."""
