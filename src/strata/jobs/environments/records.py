@@ -143,6 +143,12 @@ class Promotion(In, frozen=True, kw_only=True):
     host: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{0,255}$(?!\n)", max_length=255)] = ""
 
 
+def numbered(text: str) -> tuple[str, int]:
+    """``NAME@VERSION``, parted; without a version it is 0, the one that counts."""
+    name, _, number = text.partition("@")
+    return name, int(number or 0)
+
+
 def derive(parent: EnvironmentSpec | None, spec: EnvironmentSpec) -> EnvironmentSpec:
     """What an environment comes to on top of another: what it says rules; lists grow, and mappings are merged."""
     if parent is None:
