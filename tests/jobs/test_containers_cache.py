@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO
 
 import pytest
+from aiohttp import web
 from container_support import layout, small_image
 
 from strata.core.errors import BadRequest, NotFound, Unavailable
@@ -168,3 +169,33 @@ async def test_an_image_of_the_repository_comes_once_and_its_jobs_run_on_while_t
     with pytest.raises(Unavailable):
         await bring(cache, "debian:13", repository)
     assert (await bring(cache, first.digest, repository)).reference == "debian:12"
+
+
+async def test_an_image_of_a_registry_is_checked_fetched_and_unpacked_once(cache: Cache) -> None:
+    blobs, manifest = image_blobs(a_system())
+    asked: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append(request.path)
+        name = request.match_info["name"]
+        kind = {"manifests": "application/vnd.oci.image.manifest.v1+json"}.get(request.match_info["kind"], "image/x")
+        return web.Response(body=blobs[manifest if name == "1" else name], content_type=kind)
+
+    application = web.Application()
+    application.router.add_get("/v2/team/tool/{kind:manifests|blobs}/{name}", answer)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        host, port = runner.addresses[0][:2]
+        reference, repository = f"docker://{host}:{port}/team/tool:1", Repository()
+        first = await bring(cache, reference, repository)
+        fetched = len(asked)
+        assert (Path(first.root) / "bin/busybox").exists() and first.digest == manifest
+        assert fetched == len(blobs), "each blob once"
+        assert (await bring(cache, reference, repository)).digest == manifest
+        assert len(asked) == fetched + 1, "asked what the tag stands for, and nothing more"
+    finally:
+        await runner.cleanup()
+    assert (await bring(cache, reference, repository)).digest == manifest, "the registry is away"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,17 +30,18 @@ pytestmark = [pytest.mark.slow, pytest.mark.server]
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The user's: with an image in a layout, which the first that wants it unpacks."""
+def home() -> Iterator[Path]:
+    """The user's: with an image in a layout, which the first that wants it unpacks. Not in a folder of pytest's, which
+    closes them to others whenever one starts."""
     if os.geteuid():
         pytest.skip("only root can become somebody else")
-    made = tmp_path_factory.mktemp("home")
-    for folder in (made, *made.parents[:2]):
-        folder.chmod(0o755)
-    small_image(made / "image")
-    (made / "data").mkdir()
-    (made / "data/in").write_text("in\n")
-    yield give(made)
+    with tempfile.TemporaryDirectory(prefix="containers-") as folder:
+        made = Path(folder)
+        made.chmod(0o755)
+        small_image(made / "image")
+        (made / "data").mkdir()
+        (made / "data/in").write_text("in\n")
+        yield give(made)
 
 
 @pytest.mark.parametrize("runtime", HERE)

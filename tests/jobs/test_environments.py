@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
-from container_support import small_image
+from container_support import LIMITS, give, small_image, strata
 
-from strata.core.errors import BadRequest, Denied, NotFound, Refused
-from strata.daemon.running import running
-from strata.daemon.settings import Settings
-from strata.fleet.access.principal import LOCAL_ADMIN, Principal
-from strata.fleet.settings import ListenSettings
-from strata.hardware.settings import HardwareSettings
+from strata.core.errors import BadRequest, Conflict, Denied, NotFound, Refused
+from strata.fleet.access.principal import Principal
 from strata.jobs.containers.records import Bind
 from strata.jobs.environments.files import read_environments
 from strata.jobs.environments.records import (
@@ -32,6 +31,8 @@ from strata.jobs.environments.records import (
     promote,
 )
 from strata.jobs.environments.service import EnvironmentService
+from strata.provisioning.images.service import ImageService
+from support.job_site import ALICE, BOB, OPERATOR, job_site
 
 BASE = EnvironmentSpec(
     image="pytorch:2",
@@ -89,60 +90,84 @@ def test_the_examples_of_the_page_can_be_read() -> None:
         read_environments("name: x\nimagee: y\n", "file")
 
 
+@pytest.fixture
+def own_service(open_dir: Path) -> Iterator[Path]:
+    """The home of a user who runs a service of their own: nobody starts a container as root."""
+    if os.geteuid():
+        pytest.skip("only root can become somebody else")
+    home, log_file = open_dir / "home", open_dir / "log"
+    home.mkdir()
+    small_image(home / "image")
+    give(home)
+    command = [sys.executable, "-m", "strata.cli", "serve", "jobs", "--config", os.devnull, "--listen", "127.0.0.1:0"]
+    told = {"PATH": os.environ["PATH"], "HOME": str(home), "STRATA_STATE": str(home / "s")}
+    with log_file.open("wb") as log:
+        process = subprocess.Popen([*LIMITS, *command], env=told, stdout=log, stderr=log, cwd="/")
+    try:
+        deadline = time.monotonic() + 120
+        while not (home / "s/url").exists():
+            assert process.poll() is None and time.monotonic() < deadline, log_file.read_text()[-3000:]
+            time.sleep(0.05)
+        yield home
+    finally:
+        process.terminate()
+        process.wait(120)
+
+
 @pytest.mark.slow
 @pytest.mark.server
-async def test_an_environment_is_put_tested_promoted_used_and_derived_by_commands(tmp_path: Path) -> None:
-    settings = Settings(
-        state_dir=tmp_path / "state",
-        controller_id="c1",
-        layers=("jobs",),
-        listen=ListenSettings(tls=False),
-        hardware=HardwareSettings(poll=False, consoles=False),
-    )
-    image = small_image(tmp_path / "image")
-    told = os.environ | {"STRATA_CONTAINERS": str(tmp_path / "images"), "STRATA_STATE": str(settings.state_dir)}
-
-    def strata(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "strata.cli", "environment", *words]
-        return subprocess.run(command, env=told, capture_output=True, text=True, timeout=240, check=False)
-
-    async def said(*words: str, status: int = 0) -> str:
-        done = await asyncio.to_thread(strata, *words)
+def test_an_environment_is_put_tested_promoted_used_and_derived_by_commands(own_service: Path) -> None:
+    def said(*words: str, status: int = 0) -> str:
+        done = strata(own_service, "environment", *words, env={"STRATA_STATE": str(own_service / "s")})
         assert done.returncode == status, (words, done.stdout, done.stderr)
         return done.stdout + done.stderr
 
-    spec = {"name": "small", "image": f"oci:{image}", "env": {"MINE": "yes"}, "test": ["/bin/sh", "-c", 'test "$MINE"']}
-    file = tmp_path / "small.yaml"
-    async with running(settings) as fleet:
-        file.write_text(json.dumps({**spec, "test": ["/bin/sh", "-c", "exit 3"]}))
-        await said("put", str(file))
-        assert "test failed" in await said("promote", "small", "--runtime", "bubblewrap", status=3)
-        file.write_text(json.dumps(spec))
-        await said("put", str(file))
-        shown = json.loads(await said("promote", "small", "--runtime", "bubblewrap", "--json"))
-        assert (shown["current"], shown["promoted"], shown["versions"][-1]["tested"]["runtime"]) == (
-            2,
-            True,
-            "bubblewrap",
-        )
-        await said("derive", "small", "mine", "--env", "MORE=too")
-        program = ("/bin/sh", "-c", 'echo "$MINE $MORE"; exit 5')
-        both = await said("run", "mine", "--runtime", "bubblewrap", "--", *program, status=5)
-        assert both == "yes too\n"
-        await _rules_hold(fleet.of(EnvironmentService))
+    test = ["/bin/sh", "-c", 'test "$MINE"']
+    spec = {"name": "small", "image": f"oci:{own_service}/image", "env": {"MINE": "yes"}, "test": test}
+    file = own_service / "small.yaml"
+    file.write_text(json.dumps({**spec, "test": ["/bin/sh", "-c", "exit 3"]}))
+    said("put", str(file))
+    assert "test failed" in said("promote", "small", status=3)
+    file.write_text(json.dumps(spec))
+    said("put", str(file))
+    shown = json.loads(said("promote", "small", "--runtime", "bubblewrap", "--json"))
+    assert (shown["current"], shown["promoted"]) == (2, True)
+    assert shown["versions"][-1]["tested"]["runtime"] == "bubblewrap"
+    said("derive", "small", "mine", "--env", "MORE=too")
+    assert said("run", "mine", "--", "/bin/sh", "-c", 'echo "$MINE $MORE"; exit 5', status=5) == "yes too\n"
 
 
-async def _rules_hold(service: EnvironmentService) -> None:
-    """Of others, of tags that move, of parents that go."""
-    bob = Principal(name="bob", role="viewer")
-    with pytest.raises(Denied, match="local-admin's"):
-        await service.put(bob, "small", BASE, None)
-    mine = await service.put(bob, "bobs", EnvironmentSpec(based_on="small"), None)
-    assert mine.owner == "bob" and mine.versions[0].parent == "small@2"
-    with pytest.raises(BadRequest, match="from itself"):
-        await service.put(bob, "bobs", EnvironmentSpec(based_on="bobs"), None)
-    await service.delete(LOCAL_ADMIN, "small", None)
-    assert (await service.show(bob, "bobs")).whole.env == {"MINE": "yes"}, "what was derived stays"
-    await service.put(bob, "named", EnvironmentSpec(image="pytorch:2", test=("true",)), None)
-    with pytest.raises(NotFound):  # nobody could get what was tested
-        await service.promote(bob, "named", Promotion(version=1, passed=True, digest=DIGEST))
+class Repository(ImageService):
+    """One image, whatever it is called."""
+
+    def __init__(self) -> None:
+        self.stands_for = DIGEST
+
+    async def show(self, who: Principal, name: str, tag: str) -> Any:
+        return SimpleNamespace(image=self.stands_for)
+
+
+async def test_whose_environments_are_and_what_becomes_of_those_that_derive_from_them(open_dir: Path) -> None:
+    async with job_site(open_dir) as site:
+        service = await site.fleet.keep(EnvironmentService(site.fleet))
+        await service.put(ALICE, "base", EnvironmentSpec(image="pytorch:2", env={"A": "1"}, test=("true",)), None)
+        with pytest.raises(Denied, match="alice's"):
+            await service.put(BOB, "base", BASE, None)
+        with pytest.raises(Refused, match="no version of base has been promoted"):
+            await service.put(BOB, "bobs", EnvironmentSpec(based_on="base"), None)
+        repository = Repository()
+        site.fleet.put(repository, ImageService)
+        tested = Promotion(version=1, passed=True, digest=DIGEST)
+        repository.stands_for = f"sha256:{'b' * 64}"
+        with pytest.raises(Conflict, match="stands for sha256:bbb"):
+            await service.promote(ALICE, "base", tested)
+        repository.stands_for = DIGEST
+        await service.promote(ALICE, "base", tested)
+        bobs = await service.put(BOB, "bobs", EnvironmentSpec(based_on="base"), None)
+        assert bobs.owner == "bob" and bobs.versions[0].parent == "base@1"
+        with pytest.raises(BadRequest, match="from itself"):
+            await service.put(BOB, "bobs", EnvironmentSpec(based_on="bobs"), None)
+        await service.put(OPERATOR, "base", EnvironmentSpec(image="other:1", test=("true",)), None)
+        assert (await service.show(BOB, "base")).whole.image == f"pytorch:2@{DIGEST}", "what was promoted counts"
+        await service.delete(OPERATOR, "base", None)
+        assert (await service.show(BOB, "bobs")).whole.env == {"A": "1"}, "what was derived stays"

@@ -76,7 +76,7 @@ RIGHTS: dict[Role, frozenset[Right]] = {
     | _rights(("change",), "power")
     | _rights(("read", "change"), "power-queue"),
     # Somebody who runs jobs: their own, and nothing of the fleet.
-    "user": _rights(VERBS, "job") | _rights(("read",), "self", "environment", "project"),
+    "user": _rights(VERBS, "job", "environment") | _rights(("read",), "self", "project"),
 }
 """Which role may do what. The only place that says so."""
 

@@ -22,7 +22,7 @@ import msgspec
 from strata.core.errors import NotFound
 from strata.core.host.removal import remove_tree
 from strata.jobs.containers.unpacking import Order, Unpacked, write
-from strata.provisioning.images import oci, registry
+from strata.provisioning.images import oci
 from strata.provisioning.images.release import ImageConfig, check_digest
 from strata.provisioning.images.shelf import Shelf
 from strata.provisioning.images.tree import MOST_BYTES
@@ -128,6 +128,8 @@ class Cache:
 
     async def from_registry(self, remote: str, *, logins: Path | None = None) -> Image:
         """The image of a registry. Asked each time what a tag stands for; what is here is not fetched again."""
+        from strata.provisioning.images import registry  # most starts need none, and it takes long to import
+
         digest = await registry.pull(self._shelf, remote, lambda _: None, most=self._most, logins=logins)
         return self.find(digest) or await self._unpacked(digest, f"docker://{remote}")
 

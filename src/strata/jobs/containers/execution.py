@@ -18,7 +18,7 @@ from typing import NoReturn
 
 import msgspec
 
-from strata.core.errors import NotFound
+from strata.core.errors import NotFound, Refused
 from strata.jobs.accelerators.detection import detect
 from strata.jobs.accelerators.records import Found
 from strata.jobs.containers.cache import Cache, Image
@@ -43,6 +43,8 @@ def execute(
     look: Callable[[], Found] = detect,
 ) -> NoReturn:
     """Run it, and end with its status. ``bring`` has the image unpacked; ``look`` finds what the machine has."""
+    if os.geteuid() == 0 and not show:
+        raise Refused("no container is started as root", by="user", where=container.image, hint="start it as its user")
     one = runtime(container.runtime)
     check_abilities(one, container)
     program = require(one)

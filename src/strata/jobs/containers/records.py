@@ -14,6 +14,8 @@ from strata.core.texts import In
 
 PathText = Annotated[str, Meta(pattern=r"^/[^\u0000-\u001f\u007f:,]{0,1023}$(?!\n)", max_length=1024)]
 WordText = Annotated[str, Meta(pattern=r"^[^\u0000]*$", max_length=65_536)]
+MaybePathText = Annotated[str, Meta(pattern=r"^(/[^\u0000-\u001f\u007f:,]{0,1023})?$(?!\n)", max_length=1024)]
+RuntimeText = Annotated[str, Meta(pattern=r"^[a-z0-9-]{0,32}$(?!\n)", max_length=32)]
 NameText = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$(?!\n)", max_length=128)]
 Home = Literal["none", "user", "tmp"]
 
@@ -22,7 +24,7 @@ class Bind(In, frozen=True, kw_only=True, omit_defaults=True):
     """A folder or file of the node that the container sees."""
 
     source: PathText
-    target: Annotated[str, Meta(pattern=r"^(/[^\u0000-\u001f\u007f:,]{0,1023})?$(?!\n)", max_length=1024)] = ""
+    target: MaybePathText = ""
     """Where; empty: at the same place."""
     read_only: bool = False
 
@@ -37,9 +39,9 @@ class Container(In, frozen=True, kw_only=True, omit_defaults=True):
 
     image: Annotated[str, Meta(min_length=1, max_length=1024)]
     """``NAME:TAG`` of Strata's repository, ``docker://HOST/NAME:TAG`` of a registry, or ``oci:FOLDER[:REF]``."""
-    runtime: Annotated[str, Meta(pattern=r"^[a-z0-9-]{1,32}$(?!\n)", max_length=32)] = "native"
+    runtime: RuntimeText = "native"
     binds: Annotated[tuple[Bind, ...], Meta(max_length=128)] = ()
-    workdir: Annotated[str, Meta(pattern=r"^(/[^\u0000-\u001f\u007f]{0,1023})?$(?!\n)", max_length=1024)] = ""
+    workdir: MaybePathText = ""
     """Where programs start. Empty: where the image says."""
     env: Annotated[Mapping[NameText, WordText], Meta(max_length=512)] = {}
     clear_env: bool = False

@@ -28,8 +28,19 @@ from strata.provisioning.images.tarball import Body
 from strata.provisioning.images.tree import MOST_BYTES, Inode, Tree
 from strata.provisioning.images.unpacking import limits
 
-PLACES = ("dev", "proc", "sys", "tmp", "run", "mnt", "home", "usr/local/nvidia/lib64", "usr/local/nvidia/bin")
-"""Folders that every container has: what runtimes mount over, and where drivers' files come."""
+PLACES = (
+    "dev",
+    "proc",
+    "sys",
+    "tmp",
+    "run",
+    "mnt",
+    "home",
+    ".strata",
+    "usr/local/nvidia/lib64",
+    "usr/local/nvidia/bin",
+)
+"""Folders that every container has: what runtimes mount over, and where drivers' files and the job's folder come."""
 FILES = ("etc/resolv.conf", "etc/hosts", "etc/passwd", "etc/group")
 _PIECE = 1 << 20
 

@@ -165,6 +165,7 @@ def _run(found: Json, digest: str, words: Sequence[str], runtime: str) -> int:
 
     import msgspec
 
+    from strata.jobs.containers.words import run_words
     from strata.jobs.environments.records import EnvironmentSpec, container
 
     whole = msgspec.convert(found["whole"], EnvironmentSpec)
@@ -173,13 +174,8 @@ def _run(found: Json, digest: str, words: Sequence[str], runtime: str) -> int:
     if wanted is None:
         told |= whole.env
     else:
-        command = [sys.executable, "-m", "strata.cli", "container", "run", digest, f"--runtime={runtime}"]
-        command += [f"--home={wanted.home}", *(["--writable"] if wanted.writable else [])]
-        command += [f"--workdir={wanted.workdir}"] if wanted.workdir else []
-        command += [f"--device={device}" for device in wanted.devices]
-        command += [f"--bind={bind.source}:{bind.place}{':ro' if bind.read_only else ''}" for bind in wanted.binds]
-        command += [f"--env={name}={value}" for name, value in wanted.env.items()]
-        command += ["--", *words]
+        here = msgspec.structs.replace(wanted, image=digest)
+        command = [sys.executable, "-m", "strata.cli", *run_words(here), "--", *words]
     if whole.modules:
         command = ["bash", "-lc", f"module load {shlex.join(whole.modules)} && exec {shlex.join(command)}"]
     ended = subprocess.run(command, env=told, check=False).returncode

@@ -14,7 +14,15 @@ from msgspec import Meta
 
 from strata.core.errors import BadRequest, NotFound, Refused
 from strata.core.texts import NAME, In, NoteText, Out
-from strata.jobs.containers.records import Bind, Container, Home, NameText, WordText
+from strata.jobs.containers.records import (
+    Bind,
+    Container,
+    Home,
+    MaybePathText,
+    NameText,
+    RuntimeText,
+    WordText,
+)
 
 KEPT = 50
 """Versions of an environment that are kept, beside the one that counts."""
@@ -39,7 +47,7 @@ class EnvironmentSpec(In, frozen=True, kw_only=True, omit_defaults=True):
     """Loaded before the job, after those that it derives (``module load``)."""
     binds: Annotated[tuple[Bind, ...], Meta(max_length=128)] = ()
     env: Annotated[Mapping[NameText, WordText], Meta(max_length=512)] = {}
-    workdir: Annotated[str, Meta(pattern=r"^(/[^\u0000-\u001f\u007f]{0,1023})?$(?!\n)", max_length=1024)] = ""
+    workdir: MaybePathText = ""
     home: Home | None = None
     writable: bool | None = None
     devices: Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=128)], ...], Meta(max_length=64)] = ()
@@ -131,8 +139,14 @@ class Promotion(In, frozen=True, kw_only=True):
     version: Annotated[int, Meta(ge=1, le=999_999)]
     passed: bool
     digest: Annotated[str, Meta(pattern=r"^(sha256:[0-9a-f]{64})?$(?!\n)", max_length=71)] = ""
-    runtime: Annotated[str, Meta(pattern=r"^[a-z0-9-]{0,32}$(?!\n)", max_length=32)] = ""
+    runtime: RuntimeText = ""
     host: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{0,255}$(?!\n)", max_length=255)] = ""
+
+
+def numbered(text: str) -> tuple[str, int]:
+    """``NAME@VERSION``, parted; without a version it is 0, the one that counts."""
+    name, _, number = text.partition("@")
+    return name, int(number or 0)
 
 
 def derive(parent: EnvironmentSpec | None, spec: EnvironmentSpec) -> EnvironmentSpec:

@@ -22,6 +22,7 @@ from strata.jobs.environments.records import (
     Version,
     container,
     derive,
+    numbered,
     pinned,
     promote,
 )
@@ -101,7 +102,7 @@ class EnvironmentService:
     def _derived(self, name: str, spec: EnvironmentSpec) -> tuple[str, EnvironmentSpec]:
         if not spec.based_on:
             return "", derive(None, spec)
-        parent, _, number = spec.based_on.partition("@")
+        parent, number = numbered(spec.based_on)
         if parent == name and not number:
             raise BadRequest("derives from itself", where=f"environment {name}", hint=f"based_on: {name}@VERSION")
         found = self._records.get(parent)
@@ -112,7 +113,7 @@ class EnvironmentService:
                 where=f"environment {name}, based_on",
                 hint=f"name one: based_on: {parent}@{found.versions[-1].number}",
             )
-        version = found.version(int(number or 0))
+        version = found.version(number)
         return f"{parent}@{version.number}", derive(version.whole, spec)
 
     async def _check_image(self, who: Principal, version: Version, wanted: Promotion) -> None:

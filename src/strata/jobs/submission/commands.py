@@ -104,6 +104,9 @@ def job() -> None:
 @click.option("--time", "limit", type=DURATION, help="It is ended after so long: 10m, 2h.")
 @click.option("--array", metavar="FIRST-LAST[:STEP][%N]", help="Many alike, N of them at the same time.")
 @click.option("--after", multiple=True, metavar="[WHAT:]JOB", help=f"After another job; WHAT: {', '.join(AFTERS)}.")
+@click.option("--image", help="Run it in this image; more of a container goes into a document.")
+@click.option("--runtime", help="What runs the image. Default: native.")
+@click.option("--environment", metavar="NAME[@VERSION]", help="Run it in this work environment.")
 @click.option("--env", multiple=True, metavar="NAME=VALUE", help="Set in its environment.")
 @click.option("--workdir", type=click.Path(), help="Where it begins. Default: the account's home.")
 @click.option("--stdout", type=click.Path(), help="Where its output goes; %a is the index in the array.")
@@ -424,7 +427,11 @@ def _overlay(document: Json, words: Sequence[str], script: Path | None, options:
     for name in ("workdir", "stdout"):
         if options[name] is not None:
             document[name] = str(Path(options[name]).absolute())
-    for name in ("name", "retries", "held", "target", "queue", "project", "account"):
+    if options["image"] or options["runtime"]:
+        told = {"image": options["image"], "runtime": options["runtime"]}
+        said = {name: value for name, value in told.items() if value}
+        document["container"] = {**(document.get("container") or {}), **said}
+    for name in ("name", "retries", "held", "target", "queue", "project", "account", "environment"):
         if options[name] is not None:
             document[name] = options[name]
     if "command" not in document and "script" not in document:

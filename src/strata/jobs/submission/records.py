@@ -9,6 +9,8 @@ import msgspec
 from msgspec import Meta
 
 from strata.core.texts import NAME, PLAIN, In, Out
+from strata.jobs.containers.records import Container
+from strata.jobs.environments.records import ModuleText, ParentText
 from strata.schedulers.jobs import After, Array, Line, Outcome, Resources, State, Word
 
 JOB_ID = r"^[0-9a-z]{12}$(?!\n)"
@@ -52,6 +54,13 @@ class JobDocument(In, frozen=True, kw_only=True):
     """Where its output goes; ``%a`` in it is the index in the array. None: into the job's folder."""
     stderr: PathText | None = None
     """None: with the output."""
+    container: Container | None = None
+    """What it runs in. None: on the node itself. A script's interpreter is the image's then, and of its folder it sees
+    what ``binds`` show; accelerators that the job gets are given to it."""
+    environment: ParentText = ""
+    """A work environment (``NAME`` or ``NAME@VERSION``), instead of a container of one's own. Empty: none."""
+    modules: Annotated[tuple[ModuleText, ...], Meta(max_length=64)] = ()
+    """Loaded before it begins (``module load``)."""
     resources: Resources = msgspec.field(default_factory=Resources)
     array: Array | None = None
     after: Annotated[tuple[Dependency, ...], Meta(max_length=100)] = ()

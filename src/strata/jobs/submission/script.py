@@ -8,6 +8,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
+import msgspec
+
+from strata.jobs.containers.words import INSIDE, run_words
 from strata.jobs.submission.records import Copy, JobDocument
 
 END = "end"
@@ -15,15 +18,17 @@ END = "end"
 the index behind a dot."""
 
 
-def script_of(document: JobDocument, folder: str, *, tell_end: bool) -> str:
+def script_of(document: JobDocument, folder: str, *, tell_end: bool, strata: Sequence[str] = ("strata",)) -> str:
     """The whole script. ``folder``: the job's own, on the machine where it runs. ``tell_end``: whether it is to write
-    down its end, as its scheduler may not tell of it."""
+    down its end, as its scheduler may not tell of it. ``strata``: what runs our command there."""
+    plain = document.container is None and not document.modules
     if not (tell_end or document.retries or document.stage_in or document.stage_out):
-        if document.script is not None and not document.arguments and not document.env:
+        if document.script is not None and not document.arguments and not document.env and plain:
             return document.script
         if document.script is None:
-            return "\n".join(("#!/bin/sh", *_exports(document), f"exec {_command(document)}")) + "\n"
-    run, prepared = _run(document)
+            begun = (*_exports(document), *_modules(document))
+            return "\n".join(("#!/bin/sh", *begun, f"exec {_command(document, strata)}")) + "\n"
+    run, prepared = _run(document, strata)
     lines = [
         "#!/bin/sh",
         f"strata_folder={shlex.quote(folder)}",
@@ -31,6 +36,7 @@ def script_of(document: JobDocument, folder: str, *, tell_end: bool) -> str:
         "strata_began=$(date +%s)",
         'mkdir -p -m 700 "$strata_folder"',
         *_exports(document),
+        *_modules(document),
         *prepared,
         "strata_status=0",
         *_copies(document.stage_in, "if [ $strata_status = 0 ]; then", "cannot be copied in"),
@@ -55,14 +61,32 @@ def _exports(document: JobDocument) -> list[str]:
     return [f"export {name}={shlex.quote(value)}" for name, value in document.env.items()]
 
 
-def _command(document: JobDocument) -> str:
-    return shlex.join((document.command or ":", *document.arguments))
+def _modules(document: JobDocument) -> list[str]:
+    if not document.modules:
+        return []
+    # A batch shell reads no profile, and that is where the function is made.
+    found = "command -v module > /dev/null 2>&1 || . /etc/profile"
+    return [found, f"module load {shlex.join(document.modules)} || exit 126"]
 
 
-def _run(document: JobDocument) -> tuple[str, list[str]]:
+def _command(document: JobDocument, strata: Sequence[str]) -> str:
+    return shlex.join((*_entered(document, strata), document.command or ":", *document.arguments))
+
+
+def _entered(document: JobDocument, strata: Sequence[str]) -> list[str]:
+    """What starts the container, up to the program; empty: there is none."""
+    if document.container is None:
+        return []
+    wanted = document.container
+    if wanted.clear_env:  # what the job says of its own is not what is to be kept out
+        wanted = msgspec.structs.replace(wanted, env={**document.env, **wanted.env})
+    return [*strata, *run_words(wanted), "--"]
+
+
+def _run(document: JobDocument, strata: Sequence[str]) -> tuple[str, list[str]]:
     """The line that runs it, and what comes before."""
     if document.script is None:
-        return _command(document), []
+        return _command(document, strata), []
     text = document.script if document.script.endswith("\n") else f"{document.script}\n"
     mark = "STRATA_SCRIPT"
     while f"\n{mark}\n" in f"\n{text}":
@@ -72,7 +96,10 @@ def _run(document: JobDocument) -> tuple[str, list[str]]:
         f"cat > \"$strata_script\" <<'{mark}'\n{text}{mark}",
         'chmod 700 "$strata_script"',
     ]
-    return f'"$strata_script" {shlex.join(document.arguments)}'.rstrip(), prepared
+    program = '"$strata_script"'
+    if entered := _entered(document, strata):
+        program = f'{shlex.join(entered[:-1])} --bind="$strata_folder:{INSIDE}" -- "{INSIDE}/${{strata_script##*/}}"'
+    return f"{program} {shlex.join(document.arguments)}".rstrip(), prepared
 
 
 def _copies(copies: Sequence[Copy], begin: str, said: str) -> list[str]:

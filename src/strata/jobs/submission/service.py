@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import hashlib
 import secrets
+import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 
@@ -20,6 +21,10 @@ from strata.core.texts import Out
 from strata.fleet.access.principal import Principal, Right, Verb
 from strata.fleet.fleet import Fleet
 from strata.jobs.accounts import LocalAccounts
+from strata.jobs.containers.records import check as check_container
+from strata.jobs.containers.runtimes import check_abilities, runtime
+from strata.jobs.environments.records import container, numbered
+from strata.jobs.environments.service import EnvironmentService
 from strata.jobs.local.executor import LocalExecutor
 from strata.jobs.local.slots import Slots
 from strata.jobs.projects.service import ProjectService
@@ -57,6 +62,8 @@ LOCAL = "local"
 _LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _ID = 12
 _LONGEST_WAIT = 60.0
+_HERE, _THERE = (sys.executable, "-m", "strata.cli"), ("strata",)
+"""Our own command, on this machine and on others."""
 _FOLLOW = 1.0
 """Seconds between two looks at a log that is followed."""
 
@@ -148,6 +155,7 @@ class JobService:
     async def submit(self, who: Principal, document: JobDocument, *, key: str = "", rerun_of: str = "") -> JobView:
         """A job of ``who``. The same ``key`` again is the same job, however often the request is sent."""
         check(document, self._settings.array_most)
+        document = await self._surrounded(who, document)
         owner = self._owner(who, document)
         ident = _keyed(owner, key) if key else _random()
         if key and (there := await self.records.fetch(ident)) is not None:
@@ -176,6 +184,7 @@ class JobService:
     async def plan(self, who: Principal, document: JobDocument) -> JobPlan:
         """Where it would go, and why. Nothing is submitted."""
         check(document, self._settings.array_most)
+        document = await self._surrounded(who, document)
         account = await self._account(who, document)
         with self._booking(document, account):
             ident = _random()
@@ -195,7 +204,8 @@ class JobService:
         job = self._find(who, ident, "read")
         if job.owner != who.name:
             raise Denied("only its owner runs a job again", where=f"job {ident}")
-        document = msgspec.structs.replace(job.document, after=(), held=False, account=None)
+        own = None if job.document.environment else job.document.container  # else it comes from there again
+        document = msgspec.structs.replace(job.document, after=(), held=False, account=None, container=own)
         return await self.submit(who, document, rerun_of=job.id)
 
     async def send(self, job: Job) -> str:
@@ -276,6 +286,26 @@ class JobService:
             raise BadRequest(f"there is no job {ident}", where=f"after[{number}].job", hint="strata job list")
         return found
 
+    async def _surrounded(self, who: Principal, document: JobDocument) -> JobDocument:
+        """With what its environment comes to now, and a container that its runtime can make."""
+        if document.environment:
+            found = await self._fleet.of(EnvironmentService).show(who, *numbered(document.environment))
+            document = msgspec.structs.replace(
+                document,
+                environment=f"{found.name}@{found.version}",
+                container=container(found.whole),
+                modules=tuple(dict.fromkeys((*found.whole.modules, *document.modules))),
+                env=document.env if found.whole.image else {**found.whole.env, **document.env},
+            )
+        wanted = document.container
+        if wanted is None:
+            return document
+        if document.resources.accelerators and not wanted.devices:
+            wanted = msgspec.structs.replace(wanted, devices=("given",))
+        check_container(wanted)
+        check_abilities(runtime(wanted.runtime), wanted)
+        return msgspec.structs.replace(document, container=wanted)
+
     def _work(
         self,
         who: Principal | None,
@@ -295,7 +325,7 @@ class JobService:
         return Work(
             key=ident,
             name=document.name or f"strata-{ident}",
-            script=script_of(document, folder, tell_end=not target.local),
+            script=script_of(document, folder, tell_end=not target.local, strata=_HERE if target.local else _THERE),
             account=account.name,
             env={"STRATA_JOB_ID": ident},
             workdir=document.workdir or account.home,

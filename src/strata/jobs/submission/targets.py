@@ -124,6 +124,8 @@ def check(document: JobDocument, array_most: int) -> None:
         raise BadRequest("give one of command and script", where="command")
     if document.command is not None and not document.command.strip():
         raise BadRequest("is the name or the path of a program", where="command")
+    if document.environment and document.container is not None:
+        raise BadRequest("give an environment or a container", where="environment", hint="an environment has its own")
     if document.array is not None:
         count = len(document.array.indices)
         if not 1 <= count <= array_most:
