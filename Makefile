@@ -10,7 +10,9 @@ PACKAGES := python3-venv nginx-light etcd-server etcd-client graphviz ipmitool c
   qemu-system-x86 seabios ovmf ipxe-qemu iproute2 xorriso \
   ipxe mtools grub-common grub-pc-bin grub-efi-amd64-bin cpio wrk \
   squashfs-tools mmdebstrap zstd buildah docker-registry busybox-static crun \
-  tftpd-hpa radvd kea-admin kea-dhcp4-server dhcping openssh-client openssh-server procps git cloud-init
+  gcc libc6-dev libslurm-dev libopenmpi3 libpmix-dev \
+  tftpd-hpa radvd kea-admin kea-dhcp4-server dhcping openssh-client openssh-server procps git cloud-init \
+  prometheus
 # While it is there, Debian starts no daemon that it installs, and sets up no Grid Engine: we start our own, elsewhere.
 NO_START := /usr/sbin/policy-rc.d
 SEEDS ?= 1000
@@ -18,7 +20,9 @@ SEED ?= 1
 NODES ?= 256
 
 .DEFAULT_GOAL := help
-.PHONY: help packages setup up up-simulated down test test-fast test-late test-fresh lint sim bench docs lock clean
+.PHONY: help packages native setup up up-simulated down
+.PHONY: test test-fast test-late test-fresh test-deb lint sim bench
+.PHONY: docs deb lock clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -41,7 +45,10 @@ packages:
 	$(PY) -m pip -q install --disable-pip-version-check --no-deps -e .
 	@touch $@
 
-setup: packages .venv/.ready  ## Install Debian packages and make .venv
+native: packages  ## Build the container runner and what schedulers load of it, where the sources are newer
+	@$(MAKE) -s -C src/strata/jobs/native
+
+setup: packages .venv/.ready native  ## Install Debian packages, make .venv, build the C programs
 
 up: setup  ## Start Strata here with four virtual machines and a Slurm on them (as root), and show where to look
 	.venv/bin/strata up --virtual
@@ -91,15 +98,23 @@ bench: setup  ## Benchmarks; each prints one JSON object
 	$(PY) bench/workload.py --json
 	$(PY) bench/boot.py --json
 	$(PY) bench/config.py --json
+	$(PY) bench/jobs.py --json
+
+deb: setup  ## Make the Debian package, in dist
+	$(PY) deploy/deb.py --out dist
+
+test-deb: setup  ## Install that package on a Debian 12 that has nothing yet, and bring a simulated fleet up with it (as root)
+	$(PY) tests/fresh/package.py $(if $(KEEP),--keep "$(KEEP)")
 
 docs: setup  ## Make the reference pages from the code
 	$(PY) docs/generate.py
 
 lock: setup  ## Pin the newest versions that pyproject.toml allows, with hashes
 	.venv/bin/pip-compile -q --extra dev --extra postgres --extra ipmi --extra plot --extra delivery --extra secrets \
-	  --extra vault --extra playbooks --generate-hashes \
+	  --extra vault --extra oidc --extra playbooks --generate-hashes \
 	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-annotate --strip-extras --allow-unsafe \
 	  --no-header -o requirements.lock pyproject.toml
 
 clean:  ## Remove what was built here
+	rm -rf src/strata/jobs/native/built dist
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -56,6 +56,7 @@ ROOMS = (
     "platform.flows",
     "platform.rollouts",
     "platform.playbooks",
+    "jobs.accelerators",
     "api.redfish",
     "cli",
     "daemon",

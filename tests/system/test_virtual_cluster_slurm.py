@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,16 +45,14 @@ class Jobs:
     def __init__(self, cluster: Cluster) -> None:
         self._environment = up_slurm.environment(cluster.state)
         self._log = cluster.state / up_slurm.FOLDER / up_slurm.JOBS
-        self.submitted = 0
+        self._cluster = cluster
+        self._submitted = 0
 
-    def submit(self, count: int) -> None:
-        """So many short jobs, one after the other on each node."""
-        self._said(["sbatch", "-o", "/dev/null", f"--array=1-{count}", "--wrap", "sleep 1"])
-        self.submitted += count
-
-    def waiting(self) -> int:
-        """Jobs that have not begun."""
-        return len(self._said(["squeue", "-h", "-r", "-t", "pending", "-o", "%i"]).split())
+    def go_on(self) -> None:
+        """Have the queue never be empty: short jobs, one after the other on each node."""
+        if len(self._said(["squeue", "-h", "-r", "-t", "pending", "-o", "%i"]).split()) < 4:
+            self._said(["sbatch", "-o", "/dev/null", "--array=1-8", "--wrap", "sleep 1"])
+            self._submitted += 8
 
     def ended(self) -> dict[str, str]:
         """Job → how it ended, as slurmctld wrote it down."""
@@ -71,10 +70,9 @@ class Jobs:
         return done.stdout
 
     @contextlib.contextmanager
-    def watched(self) -> Iterator[list[set[str]]]:
-        """Which nodes are drained, looked at over and over."""
-        seen: list[set[str]] = []
-        over = threading.Event()
+    def none_lost(self) -> Iterator[list[set[str]]]:
+        """Jobs run, and all that were submitted come to their end. Which nodes are drained, looked at over and over."""
+        before, seen, over = self.ended(), list[set[str]](), threading.Event()
 
         def look() -> None:
             while not over.wait(0.5):
@@ -83,10 +81,17 @@ class Jobs:
         thread = threading.Thread(target=look)
         thread.start()
         try:
+            self.go_on()
             yield seen
         finally:
             over.set()
             thread.join()
+
+        def ended() -> dict[str, str]:
+            return {job: how for job, how in self.ended().items() if job not in before}
+
+        self._cluster.eventually("all jobs ended", lambda: len(ended()) == self._submitted, CHANGE)
+        assert set(ended().values()) == {"COMPLETED"}
 
 
 @pytest.fixture
@@ -102,6 +107,12 @@ def wait_idle(cluster: Cluster, jobs: Jobs) -> None:
 def srun(cluster: Cluster) -> list[str]:
     """Where a job on all nodes was."""
     return sorted(cluster.strata("virtual", "run", "--", "srun", "-N2", "hostname").out.split())
+
+
+def put(cluster: Cluster, folder: Path, name: str, member: dict[str, Any]) -> None:
+    """A personality of one member."""
+    (folder / f"{name}.yaml").write_text(json.dumps({"name": name, "members": [member]}))
+    cluster.strata("personality", "put", folder / f"{name}.yaml")
 
 
 def steps(cluster: Cluster, node: str, since: float) -> list[str]:
@@ -158,31 +169,58 @@ def test_a_new_image_rolls_through_while_jobs_run_and_none_is_lost(cluster: Clus
     boots = {node: cluster.sh(node, BOOT_ID) for node in BOTH}
     (tmp_path / "second.yaml").write_text('from: slurm:1\nfiles: [{path: /etc/motd, content: "second"}]\n')
     cluster.strata("image", "build", tmp_path / "second.yaml", "--name", "slurm", "--tag", "2", limit=240)
-    old, before, began = cluster.json("personality", "show", "slurm")["digest"], jobs.ended(), time.time()
+    old, began = cluster.json("personality", "show", "slurm")["digest"], time.time()
 
-    with jobs.watched() as drained:
-        jobs.submit(10)
+    with jobs.none_lost() as drained:
         cluster.strata("image", "promote", "slurm:2", "slurm:1")
 
         def rolled() -> bool:
-            if jobs.waiting() < 4:  # the queue is never empty before both have the new image
-                jobs.submit(6)
+            jobs.go_on()
             now = cluster.json("personality", "show", "slurm")
             return now["digest"] != old and now["running"] == 2 and cluster.is_ready(*BOTH)
 
         cluster.eventually("both have the new image", rolled, CHANGE)
 
-    def ended() -> dict[str, str]:
-        return {job: how for job, how in jobs.ended().items() if job not in before}
-
-    cluster.eventually("all jobs ended", lambda: len(ended()) == jobs.submitted, CHANGE)
-    assert set(ended().values()) == {"COMPLETED"}
     assert set().union(*drained) == set(BOTH), "both were drained"
     assert max(map(len, drained)) == 1, "one at a time, as the budget of the fleet says"
     for node in BOTH:
         assert cluster.sh(node, "cat /etc/motd").strip() == "second"
         assert steps(cluster, node, began) == ["leave-workload", "switch-image", "join-workload"]
     assert {node: cluster.sh(node, BOOT_ID) for node in BOTH} == boots
+
+
+def test_a_broken_image_stops_at_the_canary_and_is_taken_back_while_jobs_run(
+    cluster: Cluster, jobs: Jobs, tmp_path: Path
+):
+    (tmp_path / "broken.yaml").write_text("from: slurm:1\nargv: [/bin/false]\n")
+    cluster.strata("image", "build", tmp_path / "broken.yaml", "--name", "broken", "--tag", "1", limit=240)
+    [member] = cluster.json("personality", "show", "slurm")["members"]
+    put(cluster, tmp_path, "broken", member | {"release": "broken:1"})
+    boots, began = {node: cluster.sh(node, BOOT_ID) for node in BOTH}, time.time()
+    limits = ("--waves", "1,100%", "--max-unavailable", "1", "--max-failures", "0", "--soak", "1s")
+
+    with jobs.none_lost() as drained:
+        cluster.strata("rollout", "start", "bad", "@compute", "image=broken", *limits)
+
+        def over() -> dict[str, Any] | None:
+            jobs.go_on()
+            found: dict[str, Any] = cluster.json("rollout", "status", "bad")
+            return found if found["ended"] and cluster.is_ready(*BOTH) else None
+
+        found = cluster.eventually("it has gone back", over, CHANGE)
+
+    canary = found["counts"]["failed_nodes"]
+    assert (found["state"], found["counts"]["ready"], found["counts"]["begun"]) == ("rolled-back", 0, 1)
+    assert "1 of 1 nodes failed by wave 1" in found["reason"]
+    assert set().union(*drained) == {canary}, "nobody but the canary was disturbed"
+    [other] = {*BOTH} - {canary}
+    assert [one for one in cluster.history(other, began) if one["variable"] in ("want", "image", "workload")] == []
+    failures = [one["new"] for one in cluster.history(canary, began) if one["variable"] == "event"]
+    assert any("switch-image failed: member system" in one for one in failures)
+    assert cluster.wait_alert("bad: 1 of 1 nodes failed", since=began)["severity"] == "critical"
+    assert {_personality(cluster, node) for node in BOTH} == {"slurm"}
+    assert {node: cluster.sh(node, BOOT_ID) for node in BOTH} == boots
+    assert srun(cluster) == list(BOTH)
 
 
 def test_nodes_move_to_another_personality_and_back_without_a_reboot(cluster: Cluster, jobs: Jobs, tmp_path: Path):
@@ -193,8 +231,7 @@ def test_nodes_move_to_another_personality_and_back_without_a_reboot(cluster: Cl
         "argv": ["/bin/busybox", "httpd", "-f", "-p", "8080", "-h", "/etc"],
         "ready": {"kind": "tcp", "port": 8080},
     }
-    (tmp_path / "web.yaml").write_text(json.dumps({"name": "web", "members": [web]}))
-    cluster.strata("personality", "put", tmp_path / "web.yaml")
+    put(cluster, tmp_path, "web", web)
 
     cluster.strata("node", "set", ",".join(BOTH), "image=web", "workload=out")
 
@@ -212,6 +249,11 @@ def test_nodes_move_to_another_personality_and_back_without_a_reboot(cluster: Cl
     wait_idle(cluster, jobs)
     assert srun(cluster) == list(BOTH)
     assert {node: cluster.sh(node, BOOT_ID) for node in BOTH} == boots
+
+
+def _personality(cluster: Cluster, node: str) -> str:
+    """Which one it runs."""
+    return str(cluster.agent(node)["set"])
 
 
 def _has(cluster: Cluster, node: str, wanted: dict[str, str]) -> bool:

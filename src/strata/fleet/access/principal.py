@@ -52,7 +52,7 @@ RIGHTS: dict[Role, frozenset[Right]] = {
     "viewer": _LOOK,
     "operator": _LOOK
     | _rights(("create", "change", "delete"), "desire", "hold", "freeze", "operation", "rollout")
-    | _rights(("change",), "bmc", "alert", "power", "power-queue", "image")
+    | _rights(("change",), "bmc", "alert", "power", "power-queue", "image", "console")
     | _rights(("create",), "emergency", "health", "flow")
     # What a command prints is for whoever may run one.
     | _rights(("create", "read", "delete"), "exec")
@@ -96,9 +96,12 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     role: Role
     scope: tuple[str, ...] = ()
-    via: Literal["socket", "token", "certificate", "password"] = "socket"
+    via: Literal["socket", "token", "certificate", "password", "oidc"] = "socket"
     credential: str = ""
-    """The token's id, the certificate's serial or the account: what one would revoke. Never a secret."""
+    """The token's id, the certificate's serial, the account or the provider's name of a person: what one would revoke.
+    Never a secret."""
+    account: str = ""
+    """Local account that a rule of an OpenID Connect provider gives them for their jobs; empty: none does."""
 
     def may(self, right: Right) -> bool:
         """Whether the table grants ``right``."""

@@ -94,6 +94,13 @@ class Revocation(msgspec.Struct, frozen=True, kw_only=True):
     since: float
 
 
+class LoginWay(Out, frozen=True, kw_only=True):
+    """How people log in: by which OpenID Connect provider, and as which of its clients."""
+
+    issuer: str
+    client: str
+
+
 class WhoView(Out, frozen=True, kw_only=True):
     """Who you are, and what you may do."""
 

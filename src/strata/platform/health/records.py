@@ -43,7 +43,8 @@ class CheckSpec(In, frozen=True, kw_only=True, omit_defaults=True):
     kind: Kind
     """``script``: a command of the site; it passes with exit status 0, and else its last line says why.
     ``filesystem``: mounted, writable, not full. ``memory``: as much as expected, no ECC errors. ``accelerators``: all
-    there, with all their lanes. ``network``: the link is up and as fast as expected. ``time``: the clock is right.
+    there, with all their lanes, without memory errors, not slowed down. ``network``: the link is up and as fast as
+    expected. ``time``: the clock is right.
     ``machine``: whatever the agent finds wrong by itself."""
     select: SelectText = "*"
     severity: Severity = "critical"

@@ -154,10 +154,16 @@ class WorkloadService:
 
     async def busy(self, names: Sequence[str]) -> Sequence[bool]:
         """On which nodes a job is, as they say now; where one of them does not answer, a job may be on any."""
-        looks = await gathered(list(self._clusters.values()), Cluster.recent)
-        if any(isinstance(look, StrataError) for look in looks.values()):
-            return [True] * len(names)
-        return await asyncio.to_thread(occupied, looks, names)
+        found = [True] * len(names)
+        # What was said seconds ago is enough for a no. A job may have begun since, so a yes is asked for once more.
+        for ask in (Cluster.recent, Cluster.now):
+            looks = await gathered(list(self._clusters.values()), ask)
+            if any(isinstance(look, StrataError) for look in looks.values()):
+                return [True] * len(names)
+            found = await asyncio.to_thread(occupied, looks, names)
+            if all(found):
+                break
+        return found
 
     def reasons(self, who: Principal, node: Node) -> Sequence[str]:
         """What a workload manager has against a node: that it is down there, or drained by somebody else."""
