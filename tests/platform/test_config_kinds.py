@@ -65,6 +65,17 @@ source: power/night.yaml
 enabled: true
 without_simulation: the vendor did
 ---
+kind: rollout-policy
+soak: 10m
+---
+kind: playbook
+name: base
+select: "@compute"
+url: /nowhere
+path: base.yaml
+commit: 4f0c1d2e3a4b5c6d7e8f90123456789abcdef012
+vars: {greeting: hello}
+---
 kind: budget
 name: disruption
 percent: 5
@@ -78,6 +89,8 @@ MADE = {
     ("health-policy", "policy"),
     ("boot-profile", "debug"),
     ("power-policy", "night"),
+    ("rollout-policy", "commits"),
+    ("playbook", "base"),
     ("budget", "disruption"),
 }
 

@@ -259,6 +259,11 @@ KEPT: Mapping[KeptKind, Kept] = {
         words=lambda one: f"{one.commits} commits: waves {', '.join(one.waves)}",
         listed="/v1/rollout-policy",
     ),
-    "playbook": Kept(document("playbook", PlaybookEntry, timeout=Seconds), _playbook),
+    "playbook": Kept(
+        document("playbook", PlaybookEntry, timeout=Seconds),
+        _playbook,
+        listed="/v1/playbooks",
+        written=_of("name", "select", "path", "commit", "url", "vars", "batch", "timeout"),
+    ),
 }
 """Every kind that a room of its own keeps."""
