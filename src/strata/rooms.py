@@ -56,6 +56,7 @@ ROOMS = (
     "platform.flows",
     "platform.rollouts",
     "platform.playbooks",
+    "platform.sources",
     "jobs.accelerators",
     "api.redfish",
     "cli",

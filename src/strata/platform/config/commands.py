@@ -109,9 +109,9 @@ def import_(
     """Write what is there already into DIRECTORY, as a repository.
 
     Of the running service: nodes, groups, desire documents, personalities, and all that rooms of their own keep
-    (cloud-init documents, flows, checks, profiles, policies, playbooks, budgets); not overlays, not secrets, and not
-    what was set on nodes themselves ('strata node set'). Applied as it is, it changes nothing of those. Of another
-    tool's files: nodes and groups; IMPORTED.md says what has no place here.
+    (cloud-init documents, flows, checks, profiles, policies, playbooks, budgets); not overlays, secrets and recipes of
+    images, and not what was set on nodes themselves ('strata node set'). Applied as it is, it changes nothing of those.
+    Of another tool's files: nodes and groups; IMPORTED.md says what has no place here.
 
     \b
     Example: strata config import site --system prod
