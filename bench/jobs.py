@@ -6,6 +6,8 @@
 not root: by itself (``bare_ms``), by ``unshare -rm`` and ``chroot`` (``unshare_ms``), by ``strata-run`` (``native_ms``)
 also with a PID namespace (``native_pid_ms``), and with a bind that the image has no place for, so that it needs a layer
 (``native_layer_ms``). Medians, from the start to the end of the process; ``native_ratio_to_unshare`` is of two of them.
+
+``runtimes``: the same by every runtime that is here; ``RUNTIME_ratio_to_unshare`` is what each takes of the least.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from jobs_runtimes import ratios
 from measure import Figures, arguments, main, say, scratch, show
 
 from strata.jobs.native import program
@@ -60,7 +63,7 @@ def native(directory: Path, rounds: int) -> Figures:
     return {**medians, "native_ratio_to_unshare": medians["native_ms"] / medians["unshare_ms"]}
 
 
-PARTS: Mapping[str, Callable[[Path, int], Figures]] = {"native": native}
+PARTS: Mapping[str, Callable[[Path, int], Figures]] = {"native": native, "runtimes": ratios}
 """By name; each gets a directory that everybody can look into, and says its figures."""
 
 

@@ -32,6 +32,9 @@ STARTED = frozenset(
         "bash",
         "buildah",
         "busybox",
+        "bwrap",
+        "ch-run",
+        "chromium",
         "chroot",
         "cloud-init",
         "cpio",
@@ -61,6 +64,7 @@ STARTED = frozenset(
         "make",
         "mcopy",
         "mformat",
+        "mkdir",
         "mksquashfs",
         "mmd",
         "mmdebstrap",
@@ -74,9 +78,11 @@ STARTED = frozenset(
         "perfdhcp",
         "pg_isready",
         "pgrep",
+        "podman",
         "postgres",
         "prlimit",
         "promtool",
+        "proot",
         "ps",
         "qacct",
         "qconf",
@@ -90,6 +96,7 @@ STARTED = frozenset(
         "qsub",
         "radvd",
         "rm",
+        "runc",
         "salloc",
         "sbatch",
         "scancel",
@@ -128,6 +135,7 @@ _IMAGES = ("buildah", "mmdebstrap", "nice", "setpriv", "unshare", "unsquashfs")
 COMPUTED: dict[str, tuple[str, ...]] = {
     "bench/boot_dhcp.py::_rate": ("ip", "perfdhcp"),
     "bench/jobs.py::_start": ("unshare",),  # and what was built here
+    "bench/jobs_runtimes.py::_row": ("bwrap", "ch-run", "crun", "podman", "runc", "setpriv", "sh", "unshare"),
     "bench/measure.py::child": ("etcd", "ip", "kea-dhcp4", "nginx", "qemu-system-x86_64"),
     "tests/support/native.py::as_user": ("unshare",),  # and what was built here
     "tests/support/native.py::start_in": (),  # what was built here
@@ -142,7 +150,8 @@ COMPUTED: dict[str, tuple[str, ...]] = {
     "src/strata/cli/up/background.py::start": ("munged", "nsenter"),
     "src/strata/cli/up/slurm.py::_asks": ("munge", "sinfo"),
     "src/strata/cli/up/slurm.py::check_host": ("munged", "slurmctld", "srun"),
-    # What a site's own model names; what workload managers are asked by.
+    "src/strata/jobs/local/supervisor.py::_become_job": (),  # what users run
+    # What a site's own model names; what workload managers are asked by; what reads the logs of jobs.
     "src/strata/fleet/drivers/subprocesses.py::_start": (
         "getent",
         "qacct",
@@ -152,12 +161,14 @@ COMPUTED: dict[str, tuple[str, ...]] = {
         "qhost",
         "qmod",
         "qrls",
+        "mkdir",
         "qstat",
         "qsub",
         "sbatch",
         "scancel",
         "scontrol",
         "setpriv",  # and after it prlimit, nice and Python: a playbook, for which ansible-runner starts ssh-agent
+        "sh",
         "sinfo",
         "squeue",
         "ssh",
@@ -219,6 +230,10 @@ COMPUTED: dict[str, tuple[str, ...]] = {
     "tests/support/slurm.py::run": ("sbatch", "scontrol", "sinfo", "squeue"),
     "tests/system/test_virtual_cluster.py::test_nodes_do_not_notice_that_the_service_is_away": ("nsenter",),
     "tests/virtual/test_virtual_tree.py::test_the_service_validator_of_the_dmtf_finds_no_failure": (),
+    "src/strata/jobs/containers/execution.py::_attended": ("podman", "runc"),
+    "src/strata/jobs/containers/execution.py::execute": ("bwrap", "ch-run"),
+    "src/strata/jobs/containers/runtimes/__init__.py::require": ("bwrap", "ch-run", "crun", "podman", "runc"),
+    "tests/jobs/container_support.py::strata": ("setpriv",),
     "src/strata/platform/config/git.py::_git": ("git",),
     "src/strata/platform/config/git.py::_guarded": ("git", "prlimit", "setpriv"),
     "src/strata/provisioning/worker.py::ask": ("prlimit", "setpriv", "unshare"),

@@ -328,7 +328,8 @@ def _say_where(
     out.line(headline)
     out.line(f"  socket  {admin_socket(directory)} (you are admin there)")
     if url:
-        out.line(f"  https   {url} (authority: {directory / 'ca' / 'ca.crt'}; a token: strata auth token create)")
+        authority = directory / "ca" / "ca.crt"
+        out.line(f"  https   {url} (dashboard, API; authority: {authority}; a token: strata auth token create)")
     for line in (*extra, f"log     {directory / bg.LOG}"):
         out.line(f"  {line}")
     if directory != default_state_dir():

@@ -99,7 +99,11 @@ class Authenticator:
         if record.expires <= self._clock():
             raise Unauthenticated("the bearer token has expired", hint="ask an administrator for a new one")
         return Principal(
-            name=f"token:{record.id}", role=record.role, scope=record.scope, via="token", credential=record.id
+            name=record.name or f"token:{record.id}",
+            role=record.role,
+            scope=record.scope,
+            via="token",
+            credential=record.id,
         )
 
     def certificate(self, verify: str, serial: str, subject: str) -> Principal:
@@ -152,8 +156,9 @@ class Authenticator:
             expires=now + request.ttl,
             author=who.name,
             note=request.note,
+            name=request.name or "",
         )
-        detail = {"role": row.role, "scope": list(row.scope), "expires": row.expires}
+        detail = {"name": row.name, "role": row.role, "scope": list(row.scope), "expires": row.expires}
         await self._tokens.put(who.name, ident, row, expected=0, action="mint", detail=detail)
         return NewToken(token=f"strata_{ident}_{secret}", view=row.shown())
 
