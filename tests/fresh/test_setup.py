@@ -12,6 +12,7 @@ import pytest
 from fresh.programs import REPOSITORY, named_in_makefile
 
 MAKEFILE = REPOSITORY / "Makefile"
+NATIVE = "src/strata/jobs/native"
 NAMED = named_in_makefile(MAKEFILE.read_text(encoding="utf-8"))
 
 DPKG_QUERY = """#!/bin/sh
@@ -43,6 +44,10 @@ class Machine:
         for name in ("Makefile", "pyproject.toml", "requirements.lock"):
             shutil.copy(REPOSITORY / name, folder)
             os.utime(folder / name, (1000, 1000))
+        shutil.copytree(REPOSITORY / NATIVE, folder / NATIVE, ignore=shutil.ignore_patterns("built"))
+        (folder / NATIVE / "built").mkdir()
+        for name in ("strata-run", "strata-grid-engine", "strata_spank.so"):
+            (folder / NATIVE / "built" / name).touch()
         (folder / ".venv").mkdir()
         (folder / ".venv/.ready").touch()
         web = folder / "src/strata/dashboard/web"

@@ -22,7 +22,7 @@ from strata.api.server import ApiServer
 from strata.fleet.access.credentials import Authenticator
 from strata.fleet.access.principal import LOCAL_ADMIN
 from strata.fleet.access.sealing import Seal
-from strata.hardware.bmc.operations import BmcOperations
+from strata.hardware.bmc.service import BmcService
 from strata.hardware.discovery.crawl import crawl
 from strata.hardware.discovery.records import DiscoverRequest
 from strata.hardware.discovery.sweep import Discovery
@@ -58,8 +58,8 @@ class CapmcSite:
         self.service = machine.service
         self.columns = PowerColumns()
         self.socket = directory / "capmc.sock"
-        BmcOperations(machine.service, machine.bmcs.open, Seal([b"k" * 32]))
         fleet = machine.service
+        fleet.put(BmcService(fleet, machine.bmcs.open, Seal([b"k" * 32])))
         self.emergency = fleet.put(EmergencyService(fleet, machine.bmcs))
         nodes = NodesByBmc(fleet.registry)
         self.inventory = Inventory(fleet.store, node_at=nodes.at)

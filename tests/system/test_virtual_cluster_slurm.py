@@ -6,11 +6,14 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import shlex
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,16 +47,14 @@ class Jobs:
     def __init__(self, cluster: Cluster) -> None:
         self._environment = up_slurm.environment(cluster.state)
         self._log = cluster.state / up_slurm.FOLDER / up_slurm.JOBS
-        self.submitted = 0
+        self._cluster = cluster
+        self._submitted = 0
 
-    def submit(self, count: int) -> None:
-        """So many short jobs, one after the other on each node."""
-        self._said(["sbatch", "-o", "/dev/null", f"--array=1-{count}", "--wrap", "sleep 1"])
-        self.submitted += count
-
-    def waiting(self) -> int:
-        """Jobs that have not begun."""
-        return len(self._said(["squeue", "-h", "-r", "-t", "pending", "-o", "%i"]).split())
+    def go_on(self) -> None:
+        """Have the queue never be empty: short jobs, one after the other on each node."""
+        if len(self._said(["squeue", "-h", "-r", "-t", "pending", "-o", "%i"]).split()) < 4:
+            self._said(["sbatch", "-o", "/dev/null", "--array=1-8", "--wrap", "sleep 1"])
+            self._submitted += 8
 
     def ended(self) -> dict[str, str]:
         """Job → how it ended, as slurmctld wrote it down."""
@@ -65,16 +66,19 @@ class Jobs:
         lines = self._said(["sinfo", "-h", "-N", "-o", "%N %T"]).splitlines()
         return dict(line.split() for line in lines)  # type: ignore[misc]
 
+    def reason(self, node: str) -> str:
+        """Why it is drained."""
+        return self._said(["sinfo", "-h", "-n", node, "-o", "%E"]).strip()
+
     def _said(self, command: list[str]) -> str:
         done = subprocess.run(command, env=self._environment, capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode == 0, (command, done)
         return done.stdout
 
     @contextlib.contextmanager
-    def watched(self) -> Iterator[list[set[str]]]:
-        """Which nodes are drained, looked at over and over."""
-        seen: list[set[str]] = []
-        over = threading.Event()
+    def none_lost(self) -> Iterator[list[set[str]]]:
+        """Jobs run, and all that were submitted come to their end. Which nodes are drained, looked at over and over."""
+        before, seen, over = self.ended(), list[set[str]](), threading.Event()
 
         def look() -> None:
             while not over.wait(0.5):
@@ -83,10 +87,17 @@ class Jobs:
         thread = threading.Thread(target=look)
         thread.start()
         try:
+            self.go_on()
             yield seen
         finally:
             over.set()
             thread.join()
+
+        def ended() -> dict[str, str]:
+            return {job: how for job, how in self.ended().items() if job not in before}
+
+        self._cluster.eventually("all jobs ended", lambda: len(ended()) == self._submitted, CHANGE)
+        assert set(ended().values()) == {"COMPLETED"}
 
 
 @pytest.fixture
@@ -102,6 +113,12 @@ def wait_idle(cluster: Cluster, jobs: Jobs) -> None:
 def srun(cluster: Cluster) -> list[str]:
     """Where a job on all nodes was."""
     return sorted(cluster.strata("virtual", "run", "--", "srun", "-N2", "hostname").out.split())
+
+
+def put(cluster: Cluster, folder: Path, name: str, member: dict[str, Any]) -> None:
+    """A personality of one member."""
+    (folder / f"{name}.yaml").write_text(json.dumps({"name": name, "members": [member]}))
+    cluster.strata("personality", "put", folder / f"{name}.yaml")
 
 
 def steps(cluster: Cluster, node: str, since: float) -> list[str]:
@@ -158,31 +175,58 @@ def test_a_new_image_rolls_through_while_jobs_run_and_none_is_lost(cluster: Clus
     boots = {node: cluster.sh(node, BOOT_ID) for node in BOTH}
     (tmp_path / "second.yaml").write_text('from: slurm:1\nfiles: [{path: /etc/motd, content: "second"}]\n')
     cluster.strata("image", "build", tmp_path / "second.yaml", "--name", "slurm", "--tag", "2", limit=240)
-    old, before, began = cluster.json("personality", "show", "slurm")["digest"], jobs.ended(), time.time()
+    old, began = cluster.json("personality", "show", "slurm")["digest"], time.time()
 
-    with jobs.watched() as drained:
-        jobs.submit(10)
+    with jobs.none_lost() as drained:
         cluster.strata("image", "promote", "slurm:2", "slurm:1")
 
         def rolled() -> bool:
-            if jobs.waiting() < 4:  # the queue is never empty before both have the new image
-                jobs.submit(6)
+            jobs.go_on()
             now = cluster.json("personality", "show", "slurm")
             return now["digest"] != old and now["running"] == 2 and cluster.is_ready(*BOTH)
 
         cluster.eventually("both have the new image", rolled, CHANGE)
 
-    def ended() -> dict[str, str]:
-        return {job: how for job, how in jobs.ended().items() if job not in before}
-
-    cluster.eventually("all jobs ended", lambda: len(ended()) == jobs.submitted, CHANGE)
-    assert set(ended().values()) == {"COMPLETED"}
     assert set().union(*drained) == set(BOTH), "both were drained"
     assert max(map(len, drained)) == 1, "one at a time, as the budget of the fleet says"
     for node in BOTH:
         assert cluster.sh(node, "cat /etc/motd").strip() == "second"
         assert steps(cluster, node, began) == ["leave-workload", "switch-image", "join-workload"]
     assert {node: cluster.sh(node, BOOT_ID) for node in BOTH} == boots
+
+
+def test_a_broken_image_stops_at_the_canary_and_is_taken_back_while_jobs_run(
+    cluster: Cluster, jobs: Jobs, tmp_path: Path
+):
+    (tmp_path / "broken.yaml").write_text("from: slurm:1\nargv: [/bin/false]\n")
+    cluster.strata("image", "build", tmp_path / "broken.yaml", "--name", "broken", "--tag", "1", limit=240)
+    [member] = cluster.json("personality", "show", "slurm")["members"]
+    put(cluster, tmp_path, "broken", member | {"release": "broken:1"})
+    boots, began = {node: cluster.sh(node, BOOT_ID) for node in BOTH}, time.time()
+    limits = ("--waves", "1,100%", "--max-unavailable", "1", "--max-failures", "0", "--soak", "1s")
+
+    with jobs.none_lost() as drained:
+        cluster.strata("rollout", "start", "bad", "@compute", "image=broken", *limits)
+
+        def over() -> dict[str, Any] | None:
+            jobs.go_on()
+            found: dict[str, Any] = cluster.json("rollout", "status", "bad")
+            return found if found["ended"] and cluster.is_ready(*BOTH) else None
+
+        found = cluster.eventually("it has gone back", over, CHANGE)
+
+    canary = found["counts"]["failed_nodes"]
+    assert (found["state"], found["counts"]["ready"], found["counts"]["begun"]) == ("rolled-back", 0, 1)
+    assert "1 of 1 nodes failed by wave 1" in found["reason"]
+    assert set().union(*drained) == {canary}, "nobody but the canary was disturbed"
+    [other] = {*BOTH} - {canary}
+    assert [one for one in cluster.history(other, began) if one["variable"] in ("want", "image", "workload")] == []
+    failures = [one["new"] for one in cluster.history(canary, began) if one["variable"] == "event"]
+    assert any("switch-image failed: member system" in one for one in failures)
+    assert cluster.wait_alert("bad: 1 of 1 nodes failed", since=began)["severity"] == "critical"
+    assert {_personality(cluster, node) for node in BOTH} == {"slurm"}
+    assert {node: cluster.sh(node, BOOT_ID) for node in BOTH} == boots
+    assert srun(cluster) == list(BOTH)
 
 
 def test_nodes_move_to_another_personality_and_back_without_a_reboot(cluster: Cluster, jobs: Jobs, tmp_path: Path):
@@ -193,8 +237,7 @@ def test_nodes_move_to_another_personality_and_back_without_a_reboot(cluster: Cl
         "argv": ["/bin/busybox", "httpd", "-f", "-p", "8080", "-h", "/etc"],
         "ready": {"kind": "tcp", "port": 8080},
     }
-    (tmp_path / "web.yaml").write_text(json.dumps({"name": "web", "members": [web]}))
-    cluster.strata("personality", "put", tmp_path / "web.yaml")
+    put(cluster, tmp_path, "web", web)
 
     cluster.strata("node", "set", ",".join(BOTH), "image=web", "workload=out")
 
@@ -212,6 +255,149 @@ def test_nodes_move_to_another_personality_and_back_without_a_reboot(cluster: Cl
     wait_idle(cluster, jobs)
     assert srun(cluster) == list(BOTH)
     assert {node: cluster.sh(node, BOOT_ID) for node in BOTH} == boots
+
+
+# -- what nodes have, and how they are
+
+
+def test_a_file_that_somebody_edits_on_a_node_is_seen_and_corrected_by_policy(cluster: Cluster, jobs: Jobs):
+    site = cluster.state / "site"
+    files = [
+        {"path": "/etc/where", "template": "on {{ node.name }}\n", "drift": "correct"},
+        {"path": "/etc/kept", "content": "ours\n", "drift": "report"},
+    ]
+    (site / "site/overlay.yaml").write_text(json.dumps({"kind": "overlay", "name": "where", "files": files}))
+    desires = site / "site/desires.yaml"
+    desires.write_text(desires.read_text().replace("personality: active", "personality: active, config: current"))
+    for words in (("add", "--all"), ("-c", "user.name=a", "-c", "user.email=a@localhost", "commit", "-qm", "Deliver")):
+        subprocess.run(["git", "-C", site, *words], check=True, timeout=60)
+
+    cluster.strata("config", "apply", site)
+
+    cluster.eventually(
+        "both have it", lambda: all(_file(cluster, node, "where") == f"on {node}" for node in BOTH), CHANGE
+    )
+    cluster.eventually("all is as wanted", lambda: cluster.is_ready(*BOTH), CHANGE)
+    began = time.time()
+
+    cluster.sh(ONE, "echo mine >/etc/where; echo mine >/etc/kept")
+
+    cluster.eventually("it is corrected", lambda: _file(cluster, ONE, "where") == f"on {ONE}", CHANGE)
+    cluster.wait_alert("/etc/kept", node=ONE, since=began, limit=CHANGE)
+    assert _file(cluster, ONE, "kept") == "mine", "what is only reported is left alone"
+    drifted = [(one["node"], one["where"], one["corrected"]) for one in cluster.json("config", "drift")]
+    assert sorted(drifted) == [(ONE, "/etc/kept", False), (ONE, "/etc/where", True)]
+    cluster.sh(ONE, "echo ours >/etc/kept")
+    cluster.eventually("nothing differs", lambda: "/etc/kept" not in cluster.strata("config", "drift").out, CHANGE)
+    wait_idle(cluster, jobs)
+
+
+def test_a_secret_is_on_its_node_alone_and_a_new_value_gets_there(cluster: Cluster, tmp_path: Path):
+    def give(command: str, value: str, *options: str) -> None:
+        (tmp_path / value).write_text(value)
+        cluster.strata("secret", command, "canary", "--file", tmp_path / value, *options)
+
+    def on(node: str) -> str:
+        return cluster.sh(node, "cat /run/secrets/canary 2>/dev/null || true")
+
+    give("put", "first-value", "--select", ONE)
+    cluster.eventually("it has it", lambda: on(ONE) == "first-value", CHANGE)
+    give("rotate", "second-value")
+    cluster.eventually("it has the new one", lambda: on(ONE) == "second-value", CHANGE)
+    cluster.eventually(
+        "that is known", lambda: cluster.json("secret", "status", "canary")["counts"]["current"] == 1, CHANGE
+    )
+    assert on(TWO) == ""
+    for path in ("serve.log", "slurm/slurmctld.log"):
+        assert "-value" not in (cluster.state / path).read_text(errors="replace")
+    cluster.strata("secret", "delete", "canary")
+    cluster.eventually("it is gone", lambda: on(ONE) == "", CHANGE)
+
+
+def test_a_node_that_fails_a_check_is_drained_in_slurm_and_returned_when_it_passes(
+    cluster: Cluster, jobs: Jobs, tmp_path: Path
+):
+    check = {
+        "name": "scratch",
+        "kind": "script",
+        "script": "test ! -e /tmp/broken || { echo the scratch is broken; exit 1; }",
+        "select": "@compute",
+        "every": "5s",
+        "timeout": "5s",
+        "tries": 1,
+        "passes": 1,
+    }
+    (tmp_path / "check.yaml").write_text(json.dumps(check))
+    cluster.strata("health", "put", tmp_path / "check.yaml")
+    cluster.strata("health", "policy", "--repair", "none", "--most", "60")
+    cluster.strata("node", "set", "@compute", "health=ok")
+    wait_idle(cluster, jobs)
+
+    cluster.sh(ONE, "touch /tmp/broken")
+
+    cluster.eventually("it is drained", lambda: jobs.states() == {ONE: "drained", TWO: "idle"}, CHANGE)
+    assert "the scratch is broken" in jobs.reason(ONE)
+    assert cluster.strata("virtual", "run", "--", "srun", "-N1", "hostname").out.split() == [TWO]
+
+    cluster.sh(ONE, "rm /tmp/broken")
+
+    wait_idle(cluster, jobs)
+    assert srun(cluster) == list(BOTH)
+    cluster.strata("node", "set", "@compute", "--unset", "health")
+    cluster.strata("health", "delete", "scratch")
+
+
+# -- power
+
+
+def test_idle_nodes_go_off_and_a_job_brings_them_back_through_capmc_and_through_our_programs(
+    cluster: Cluster, jobs: Jobs
+):
+    programs = cluster.state / up_slurm.FOLDER / up_slurm.PROGRAMS
+    cluster.strata("up", "--idle-off", "5s")
+    by_capmc(cluster, programs / "strata-slurm-suspend", "node_off")
+    by_capmc(cluster, programs / "strata-slurm-resume", "node_reinit")
+
+    cluster.eventually("both are off", lambda: {cluster.qemu(node) for node in BOTH} == {0}, CHANGE)
+    cluster.eventually("Slurm knows", lambda: set(jobs.states().values()) == {"idle~"}, CHANGE)
+    log = cluster.state / up_slurm.FOLDER / "programs.log"
+    assert f"suspend {TWO}: {TWO}" in log.read_text() and ONE not in log.read_text()
+
+    began = time.time()
+    found = cluster.strata("virtual", "run", "--", "srun", "-N2", "hostname", limit=CHANGE).out.split()
+
+    assert sorted(found) == list(BOTH)
+    assert f"resume {TWO}: {TWO}" in log.read_text()
+    assert {"power-on", "boot"} <= set(steps(cluster, ONE, began)) & set(steps(cluster, TWO, began))
+    cluster.strata("up", "--idle-off", "0s")
+    cluster.eventually("both stay", lambda: cluster.is_ready(*BOTH), CHANGE)
+    wait_idle(cluster, jobs)
+
+
+def by_capmc(cluster: Cluster, program: Path, call: str) -> None:
+    """Have the first node switched as Slurm's own programs for CAPMC do, and the other by the program that is there."""
+    ours = program.with_suffix(".ours")
+    program.rename(ours)
+    capmc = shlex.join([sys.executable, "-c", "from strata.capmc_cli.capmc import main; main()", call, "-n", "1"])
+    conf = up_slurm.environment(cluster.state)["SLURM_CONF"]
+    program.write_text(
+        f"""#!/bin/sh
+for node in $(SLURM_CONF={conf} scontrol show hostnames "$1"); do
+  if [ "$node" = "{ONE}" ]; then OS_SERVICE_URL=unix:{cluster.state}/admin.sock {capmc}; else {ours} "$node"; fi
+done
+"""
+    )
+    program.chmod(0o700)
+
+
+def _file(cluster: Cluster, node: str, name: str) -> str:
+    """A file in /etc of a node; empty: it has none."""
+    return cluster.sh(node, f"cat /etc/{name} 2>/dev/null || true").strip()
+
+
+def _personality(cluster: Cluster, node: str) -> str:
+    """Which one it runs."""
+    return str(cluster.agent(node)["set"])
 
 
 def _has(cluster: Cluster, node: str, wanted: dict[str, str]) -> bool:

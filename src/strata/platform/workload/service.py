@@ -75,6 +75,11 @@ class WorkloadService:
         """Whether any workload manager is."""
         return bool(self._clusters)
 
+    @property
+    def specs(self) -> Mapping[str, WorkloadSpec]:
+        """How each that is connected is reached, by name."""
+        return {name: record.spec for name, record in self._records.sorted}
+
     def called(self, name: str) -> Mapping[str, str]:
         """What a workload manager calls nodes of ours that it calls otherwise; empty: none, or it is not connected."""
         record = self._records.find(name)
@@ -154,10 +159,16 @@ class WorkloadService:
 
     async def busy(self, names: Sequence[str]) -> Sequence[bool]:
         """On which nodes a job is, as they say now; where one of them does not answer, a job may be on any."""
-        looks = await gathered(list(self._clusters.values()), Cluster.recent)
-        if any(isinstance(look, StrataError) for look in looks.values()):
-            return [True] * len(names)
-        return await asyncio.to_thread(occupied, looks, names)
+        found = [True] * len(names)
+        # What was said seconds ago is enough for a no. A job may have begun since, so a yes is asked for once more.
+        for ask in (Cluster.recent, Cluster.now):
+            looks = await gathered(list(self._clusters.values()), ask)
+            if any(isinstance(look, StrataError) for look in looks.values()):
+                return [True] * len(names)
+            found = await asyncio.to_thread(occupied, looks, names)
+            if all(found):
+                break
+        return found
 
     def reasons(self, who: Principal, node: Node) -> Sequence[str]:
         """What a workload manager has against a node: that it is down there, or drained by somebody else."""
