@@ -107,6 +107,14 @@ def test_output_and_exit_status_come_back() -> None:
     assert (result["ok"], result["exit"], result["truncated"], result["error"]) == (False, 7, False, "exit status 7")
 
 
+def test_what_a_command_is_given_to_read_reaches_it_whole(tmp_path: Path) -> None:
+    data = os.urandom(200_000)
+    job = Job({"id": "x", "kind": "exec", "timeout": 20, "stdin": base64.b64encode(data).decode()})
+    assert run_exec(job, ["sh", "-c", 'cat > "$0"', str(tmp_path / "copy")])["ok"]
+    assert (tmp_path / "copy").read_bytes() == data
+    assert base64.b64decode(run("sh", "-c", "cat")["output"]) == b"", "and nothing where nothing is given"
+
+
 def test_long_output_is_cut() -> None:
     result = run("head", "-c", "1000000", "/dev/zero")
     assert result["ok"] and result["truncated"] and base64.b64decode(result["output"]) == bytes(65536)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -15,6 +17,7 @@ from real_service import RealService, real_service
 
 from strata.api.app import create_app
 from strata.api.services import Watchers
+from strata.hardware.consoles.capture import Status
 from strata.hardware.consoles.log import ConsoleLog
 from strata.hardware.consoles.service import ConsoleService
 
@@ -53,6 +56,31 @@ async def test_the_last_lines_are_read(site: Site) -> None:
         assert [(item["node"], item["lines"], item["way"]) for item in listed] == [(site.node, 3, "none")]
         assert (await client.get("/v1/nodes/absent/console")).status_code == 404
         assert (await client.get(f"/v1/nodes/{site.node}/console?lines=-1")).status_code == 400
+
+
+async def test_an_operator_types_at_a_console_and_a_viewer_does_not(site: Site) -> None:
+    node, path = site.node, f"/v1/nodes/{site.node}/console/keys"
+    typed: list[bytes] = []
+    capture = site.real.of(ConsoleService)._capture
+    keys = {"data": base64.b64encode(b"root\r").decode()}
+    async with site.real.client() as client:
+        closed = await client.post(path, json=keys)
+        assert closed.status_code == 503 and "its console is not open" in closed.json()["detail"]
+        capture._status[node] = Status(way="socket", connected=True)
+        capture._keys[node] = SimpleNamespace(put_nowait=typed.append)  # type: ignore[assignment]
+        for _ in range(3):
+            assert (await client.post(path, json=keys)).status_code == 204
+        assert (await client.post(path, json={"data": ""})).status_code == 400
+        assert (await client.post("/v1/nodes/absent/console/keys", json=keys)).status_code == 404
+        noted = [
+            entry for entry in (await client.get("/v1/audit")).json()["items"] if entry["action"] == "console.type"
+        ]
+    assert typed == [b"root\r"] * 3
+    assert [entry["target"] for entry in noted] == [node], "that somebody types is noted, what is not"
+    assert "cm9vd" not in str(noted) and "root" not in str(noted[0].get("detail"))
+    for role, status in (("viewer", 403), ("operator", 204)):
+        async with site.real.client("front", await site.real.token(role)) as other:
+            assert (await other.post(path, json=keys)).status_code == status, role
 
 
 async def test_lines_are_searched_over_many_nodes(site: Site) -> None:

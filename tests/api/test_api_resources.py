@@ -306,3 +306,34 @@ def test_another_text_is_not_a_cursor(text: str) -> None:
 )
 def test_entity_tags_are_compared_weakly(known: str, tag: str, fresh: bool) -> None:
     assert is_fresh(known, tag) is fresh
+
+
+async def test_nodes_with_the_same_reason_are_explained_together(client: httpx.AsyncClient) -> None:
+    await client.post("/v1/freezes", json={"scope": "node:n001", "reason": "fans"})
+    await client.post("/v1/holds", json={"select": "n[2-3]", "reason": "DIMM"})
+    await client.post("/v1/desires", json={"select": "n[1-3]", "set": {"power": "on"}})
+    for _ in range(600):  # what is held is looked at all the same, and only then waited for
+        answer = (await client.get("/v1/why", params={"select": "n[0-4]"})).json()
+        if "DIMM" in str(answer):
+            break
+        await asyncio.sleep(0.05)
+    assert answer["total"] == 5 and answer["unasked"] == 0
+    groups = {group["nodes"]: group for group in answer["items"]}
+    assert (groups["n[002-003]"]["state"], groups["n[002-003]"]["count"]) == ("held", 2)
+    assert "DIMM" in str(groups["n[002-003]"])
+    assert groups["n[000,004]"]["state"] == "unmanaged"
+    assert [group["count"] for group in answer["items"][:2]] == [2, 1], "those that need somebody first, the most first"
+
+
+async def test_a_change_that_several_nodes_had_together_is_told_once(client: httpx.AsyncClient) -> None:
+    await client.post("/v1/desires", json={"select": "n[0-4]", "set": {"power": "on"}})
+    for _ in range(600):
+        answer = (await client.get("/v1/history", params={"select": "n[1-2]"})).json()
+        together = {item["nodes"] for item in answer["items"] if item["new"] == "on" and item["variable"] == "power"}
+        if together:
+            break
+        await asyncio.sleep(0.05)
+    assert together == {"n[001-002]"}
+    times = [item["time"] for item in answer["items"]]
+    assert times == sorted(times, reverse=True)
+    assert (await client.get("/v1/history", params={"select": "nobody"})).status_code == 404

@@ -47,12 +47,14 @@ class FakeServer:
         self.tokens: dict[str, Json] = {}
         self.audit: list[Json] = []
         self.history: list[Json] = []
+        self.alerts: list[Json] = []
         self.plan: Json = {"nodes": 0, "classes": [], "totals": {}}
         self.node_plan: Json = {"status": "done", "steps": [], "observe": [], "cost": 0.0, "reason": ""}
         self.why: Json = {}
         self.audit_verdict: Json = {"ok": True, "count": 0, "first_bad": None, "reason": ""}
         self.store_check: Json = {"ok": True, "problems": [], "revision": 7}
         self.log_level = "info"
+        self.login_way: Json = {}
         self.canaries: list[Json] = []
         self.troubles: list[str] = []
         self.job_above = 1000
@@ -589,8 +591,10 @@ ROUTES: list[tuple[str, str, str, Callable[[FakeServer, Call], Any]]] = [
     ("PUT", "/v1/nodes/([^/]+)", "", put_node),
     ("DELETE", "/v1/nodes/([^/]+)", "", delete_node),
     ("GET", "/v1/nodes/([^/]+)/why", "", lambda fake, call: {"node": fake.node(call.name)["name"], **fake.why}),
+    ("GET", "/v1/why", "select", lambda fake, call: {"items": [fake.why], "total": 1, "unasked": 0}),
+    ("GET", "/v1/history", "select since until limit", lambda fake, call: {"items": fake.history}),
+    ("GET", "/v1/alerts", "all limit cursor", lambda fake, call: _page(fake, call, fake.alerts)),
     ("GET", "/v1/nodes/([^/]+)/plan", "set", _plan_node),
-    ("GET", "/v1/nodes/([^/]+)/history", "since until limit cursor", lambda f, c: _page(f, c, f.history)),
     ("GET", "/v1/nodes/([^/]+)/at", "time", _past),
     ("POST", "/v1/desires", "", set_desires),
     ("POST", "/v1/plan", "", lambda fake, call: fake.plan if call.fields("select set documents") else {}),
@@ -618,6 +622,7 @@ ROUTES: list[tuple[str, str, str, Callable[[FakeServer, Call], Any]]] = [
     ("POST", "/v1/auth/certificates", "", issue_certificate),
     ("DELETE", "/v1/auth/certificates/([^/]+)", "", lambda fake, call: (204, None)),
     ("GET", "/v1/auth/whoami", "", lambda fake, call: WHO),
+    ("GET", "/v1/auth/oidc", "", lambda fake, call: fake.login_way),
     ("GET", "/v1/audit", "since limit cursor", lambda fake, call: _page(fake, call, fake.audit)),
     ("GET", "/v1/audit/verify", "", lambda fake, call: fake.audit_verdict),
     ("POST", "/v1/store/backup", "", lambda fake, call: (201, BACKUP)),

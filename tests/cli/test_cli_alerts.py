@@ -90,7 +90,7 @@ def hardware(monkeypatch: pytest.MonkeyPatch) -> Hardware:
         ("PUT", "/v1/webhooks/([^/]+)", "", found.put_webhook),
         ("DELETE", "/v1/webhooks/([^/]+)", "", found.delete_webhook),
     ]
-    monkeypatch.setattr(fake_server, "ROUTES", [*fake_server.ROUTES, *routes])
+    monkeypatch.setattr(fake_server, "ROUTES", [*routes, *fake_server.ROUTES])
     return found
 
 

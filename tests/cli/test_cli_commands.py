@@ -265,7 +265,7 @@ def test_status_at_a_glance(server: FakeServer, run: Run) -> None:
     result = run("status")
     assert "controller  here, up 1m30s" in result.out
     assert "shards      1 led by here, 1 led by nobody" in result.out
-    assert [line.split() for line in result.lines[-2:]] == [["ready", "1"], ["faulted", "1"]]
+    assert result.lines[0] == "nodes       2: 1 ready, 1 faulted"
     assert run("status", "--json").json["nodes"] == 2
 
 
@@ -275,10 +275,28 @@ def test_status_says_who_waits_for_which_canary(server: FakeServer, run: Run) ->
     assert "canaries    7 nodes wait for n1, 1 node waits for n9" in run("status").out
 
 
-def test_status_begins_with_what_is_in_trouble(server: FakeServer, run: Run) -> None:
+def test_status_begins_with_nodes_trouble_and_alerts(server: FakeServer, run: Run) -> None:
+    server.add_node("n1")
     server.troubles = ["the store takes no writes: no answer in 5 s", "the disk of /s is full: 1 MiB of 1 GiB are free"]
-    lines = run("status").lines
-    assert [line.split(maxsplit=1) for line in lines[:2]] == [["trouble", said] for said in server.troubles]
+    alert = {"id": "a", "severity": "warning", "state": "open", "node": "n1", "bmc": "", "message": "fan slow"}
+    server.alerts = [
+        {**alert, "severity": "critical", "message": "power lost"},
+        alert,
+        {**alert, "state": "acknowledged"},
+        *({**alert, "node": f"n{number}"} for number in range(2, 8)),
+    ]
+    assert [line.strip() for line in run("status").lines[:10]] == [
+        "nodes       1: 1 ready",
+        f"trouble     {server.troubles[0]}",
+        f"trouble     {server.troubles[1]}",
+        "alerts      8: 1 critical, 7 warning",
+        "critical: n1: power lost",
+        "warning: n1: fan slow",
+        "warning: n2: fan slow",
+        "warning: n3: fan slow",
+        "warning: n4: fan slow",
+        "and 3 more alerts: strata alert list",
+    ]
 
 
 def test_the_log_level_is_shown_and_switched(server: FakeServer, run: Run) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +181,53 @@ def test_what_a_node_prints_cannot_drive_the_terminal(run: Run, agents: Agents) 
 def test_minos_and_member_exclude_each_other_and_a_command_is_needed(run: Run, agents: Agents) -> None:
     assert run("node", "exec", "--minos", "--member", "a", "n1", "--", "x").code == 2
     assert run("node", "exec", "n1").code == 2
+
+
+def _receive(asked: Json, root: Path) -> subprocess.CompletedProcess[bytes]:
+    """What a node would do with a copy, under ``root``."""
+    *shell, path, mode, size = asked["argv"]
+    return subprocess.run(
+        [*shell, f"{root}{path}", mode, size], input=base64.b64decode(asked["stdin"]), capture_output=True, check=False
+    )
+
+
+def test_a_copied_file_is_there_whole_with_its_permissions(run: Run, agents: Agents, tmp_path: Path) -> None:
+    source, node = tmp_path / "fix.sh", tmp_path / "node"
+    source.write_bytes(b"#!/bin/sh\n\x00\xff")
+    source.chmod(0o750)
+    node.mkdir()
+    agents.pages = [[result("n1"), result("n2")]]
+    assert run("cp", source, "n[1-2] state:ready:/fix.sh").code == 0
+    asked = agents.asked[0]
+    assert asked["select"] == "n[1-2] state:ready"
+    done = _receive(asked, node)
+    assert (done.returncode, done.stderr) == (0, b"")
+    (copy,) = node.iterdir()
+    assert copy.read_bytes() == source.read_bytes() and copy.stat().st_mode & 0o777 == 0o750
+
+
+def test_a_copy_that_does_not_arrive_whole_leaves_the_old_file(run: Run, agents: Agents, tmp_path: Path) -> None:
+    source, node = tmp_path / "a", tmp_path / "node"
+    source.write_text("new")
+    node.mkdir()
+    (node / "a").write_text("old")
+    agents.pages = [[result("n1")]]
+    assert run("cp", source, "n1:/a").code == 0
+    cut = {**agents.asked[0], "stdin": base64.b64encode(b"n").decode()}
+    assert _receive(cut, node).returncode != 0
+    assert [file.read_text() for file in node.iterdir()] == ["old"]
+
+
+@pytest.mark.parametrize(
+    "words", [["a"], [":/a"], ["n1:a"], ["n1:/a", "--mode", "rwx"], ["n1:/a", "--minos", "--member=m"]]
+)
+def test_a_copy_that_cannot_be_meant_is_refused(run: Run, agents: Agents, tmp_path: Path, words: list[str]) -> None:
+    source = tmp_path / "a"
+    source.write_bytes(b"x")
+    assert run("cp", source, *words).code == 2
+    source.write_bytes(bytes(2**20 + 1))
+    assert "more than 1024 KiB" in run("cp", source, "n1:/a").err
+    assert not agents.asked
 
 
 def test_an_personality_is_written_listed_shown_and_deleted(run: Run, agents: Agents, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from cli_support import Run
 from fake_server import FakeServer
 
 from strata.cli import main
+from strata.cli.main import globals_first
 from strata.rooms import commands
 
 SOURCE = Path(main.__file__).parents[2]
@@ -133,6 +134,12 @@ def test_no_option_takes_a_token_on_the_command_line() -> None:
     assert options.isdisjoint({"--token", "--password", "--secret"})
 
 
+def test_no_command_has_an_option_of_the_name_of_a_global_one() -> None:
+    known = {name for param in main.cli.params for name in param.opts} - {"--version"}
+    for path, command in all_commands():
+        assert known.isdisjoint(name for param in command.params for name in param.opts), path
+
+
 def test_a_wrong_option_is_exit_code_2(run: Run) -> None:
     result = run("node", "list", "--nonsense")
     assert result.code == 2
@@ -147,11 +154,39 @@ def test_wrong_usage_is_one_line_that_names_the_help(run: Run) -> None:
         assert f"(see 'strata node {arguments[1]} --help')" in result.err
 
 
-@pytest.mark.parametrize("arguments", [[], ["node"]])
-def test_a_group_alone_shows_its_help(run: Run, arguments: list[str]) -> None:
-    result = run(*arguments)
+def test_a_group_alone_shows_its_help(run: Run) -> None:
+    result = run("node")
     assert result.code == 2
-    assert re.search(r"^(Commands|The fleet|Looking):$", result.err, re.M)
+    assert re.search(r"^Looking:$", result.err, re.M)
+
+
+def test_the_command_alone_says_how_to_begin_where_nothing_runs(run: Run) -> None:
+    result = run()
+    assert result.code == 0
+    assert result.lines[0] == "No Strata answers on this machine."
+    assert any(line.strip().startswith("strata up --simulated") for line in result.lines)
+
+
+def test_the_command_alone_says_what_needs_somebody(server: FakeServer, run: Run) -> None:
+    assert any(line.strip().startswith("strata hardware discover") for line in run().lines)
+    server.add_node("n1")
+    server.add_node("n2", state="faulted")
+    result = run()
+    assert result.lines[0] == "nodes  2: 1 ready, 1 faulted"
+    assert any(line.strip().startswith("strata node why state:faulted") for line in result.lines)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("node list --url unix:/s -v", "--url unix:/s -v node list"),
+        ("node --no-color list n1", "--no-color node list n1"),
+        ("status --token-file=t --json", "--token-file=t status --json"),
+        ("node exec n1 -- ls --url x -v", "node exec n1 -- ls --url x -v"),
+    ],
+)
+def test_a_global_option_may_stand_anywhere(typed: str, meant: str) -> None:
+    assert globals_first(typed.split()) == meant.split()
 
 
 def test_an_unknown_command_is_exit_code_2(run: Run) -> None:

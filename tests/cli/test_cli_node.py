@@ -117,8 +117,16 @@ def test_a_node_that_is_not_there_is_an_error(fleet: FakeServer, run: Run) -> No
     assert result.err == "strata: n9: no such node\n"
 
 
+def test_json_has_the_columns_that_were_asked_for(fleet: FakeServer, run: Run) -> None:
+    result = run("node", "list", "n[1-2]", "--json", "--columns", "name,facts,doing")
+    assert [set(node) for node in result.json] == [{"name", "facts", "doing"}] * 2
+    assert result.json[0]["facts"]["power"]["value"] == "on"
+
+
 def test_why_tells_the_reason_the_blocker_and_what_comes_next(fleet: FakeServer, run: Run) -> None:
     fleet.why = {
+        "nodes": "n1",
+        "count": 1,
         "state": "waiting",
         "summary": "power must be off, and a job runs",
         "lines": ["power is on (bmc, 12 s ago)"],
@@ -141,8 +149,16 @@ def test_why_tells_the_reason_the_blocker_and_what_comes_next(fleet: FakeServer,
     ],
 )
 def test_why_says_when(fleet: FakeServer, run: Run, following: dict[str, object], text: str) -> None:
-    fleet.why = {"state": "waiting", "summary": "s", "lines": [], "next": following, "blocked_by": []}
-    assert run("node", "why", "n1").lines[-1] == f"  next: {text}"
+    fleet.why = {
+        "nodes": "n[1-3]",
+        "count": 3,
+        "state": "waiting",
+        "summary": "s",
+        "lines": [],
+        "next": following,
+        "blocked_by": [],
+    }
+    assert run("node", "why", "n[1-3]").lines == ["n[1-3] (3) are waiting: s", f"  next: {text}"]
 
 
 def test_a_plan_lists_its_steps(fleet: FakeServer, run: Run) -> None:
@@ -175,12 +191,31 @@ def test_a_plan_that_must_look_first_says_at_what(fleet: FakeServer, run: Run) -
 
 def test_history_is_told_from_old_to_new(fleet: FakeServer, run: Run) -> None:
     fleet.history = [
-        {"time": 200.0, "variable": "power", "old": "off", "new": "on", "source": "bmc", "cause": "power-on"},
-        {"time": 100.0, "variable": "power", "old": "unknown", "new": "off", "source": "bmc", "cause": ""},
+        {
+            "time": 200.0,
+            "nodes": "n[1-2]",
+            "variable": "power",
+            "old": "off",
+            "new": "on",
+            "source": "bmc",
+            "cause": "power-on",
+        },
+        {
+            "time": 100.0,
+            "nodes": "n1",
+            "variable": "power",
+            "old": "unknown",
+            "new": "off",
+            "source": "bmc",
+            "cause": "",
+        },
     ]
-    result = run("node", "history", "n1", "--since", "@50", "--until", "@300")
-    assert [line.split()[3:5] for line in result.lines[1:]] == [["unknown", "off"], ["off", "on"]]
-    assert asked(fleet) == {"since": "50.000", "until": "300.000", "limit": "1000"}
+    result = run("node", "history", "n[1-2]", "--since", "@50", "--until", "@300")
+    assert [line.split()[2:6] for line in result.lines[1:]] == [
+        ["n1", "power", "unknown", "off"],
+        ["n[1-2]", "power", "off", "on"],
+    ]
+    assert asked(fleet) == {"select": "n[1-2]", "since": "50.000", "until": "300.000", "limit": "1000"}
     assert [change["time"] for change in run("node", "history", "n1", "--json").json] == [100.0, 200.0]
 
 
@@ -213,3 +248,33 @@ def test_power_that_is_known_by_implication_says_so_and_who_is_silent(fleet: Fak
     assert shown.lines[-1].endswith(": https://10.0.0.7: no answer")
     listed = run("node", "list", "n1", "--columns", "name,facts")
     assert "power=on (implied by os),os=up" in listed.lines[1]
+
+
+def test_ssh_goes_to_the_address_and_knows_the_host_by_its_name(
+    fleet: FakeServer, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr("os.execvp", lambda program, words: started.append(words))
+    fleet.nodes["n1"]["interfaces"] = [
+        {"mac": "52:54:00:00:00:01"},
+        {"mac": "52:54:00:00:00:02", "address": "10.0.0.7"},
+    ]
+    assert run("ssh", "root@n1", "--jump", "gate", "--", "ls", "-l").code == 0
+    assert started == [["ssh", "-o", "HostKeyAlias=n1", "-J", "gate", "--", "root@10.0.0.7", "ls", "-l"]]
+    fleet.nodes["n2"]["interfaces"] = []
+    assert "no address is known of it" in run("ssh", "n2").err
+
+
+def test_top_shows_what_needs_somebody_before_what_moves(fleet: FakeServer, run: Run) -> None:
+    doing = {"mutation": "boot", "since": time.time() - 30}
+    fleet.nodes["n4"].update(state="converging", doing=doing)
+    fleet.alerts = [{"severity": "critical", "state": "open", "node": "n3", "message": "power lost\x1b[2J"}]
+    shown = run("top", "--once").lines
+    assert shown[0].startswith("4 nodes   controller here, up ")
+    assert shown[2].split() == ["#", "2", "ready", ">", "1", "converging", "X", "1", "faulted"]
+    assert [mark for mark in "#>X" if mark in shown[1]] == ["#", ">", "X"]
+    assert "critical n3: power lost" in "\n".join(shown) and "\x1b" not in "\n".join(shown)
+    rows = [
+        line.split() for line in shown[shown.index("Node            State        Doing                       Why") :]
+    ]
+    assert rows[1][:2] == ["n3", "faulted"] and rows[2][:3] == ["n4", "converging", "boot"]

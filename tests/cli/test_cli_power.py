@@ -1,4 +1,4 @@
-"""``strata power`` against a fake service: what is drawn, who used it, what is told of jobs."""
+"""``strata energy`` against a fake service: what is drawn, who used it, what is told of jobs."""
 
 from __future__ import annotations
 
@@ -121,33 +121,33 @@ def power(monkeypatch: pytest.MonkeyPatch) -> Power:
 
 
 def test_without_a_selection_the_machine_and_its_cabinets_are_shown(server: FakeServer, run: Run, power: Power) -> None:
-    done = run("power", "show")
+    done = run("energy", "show")
     assert done.code == 0, done.err
     assert [line.split()[:3] for line in done.lines[1:]] == [
         ["system", "2.5", "MW"], ["x1000", "2.5", "MW"], ["(no", "place)", "-"],
     ]  # fmt: skip
     assert "3 of 4" in done.lines[1]
     assert "208.3 kWh in the last 5m; 75% of that was measured" in done.err
-    assert run("power", "show", "--json").json["system"]["known"] == 0.75
-    assert run("power", "show", "--sort", "power").code == 2
+    assert run("energy", "show", "--json").json["system"]["known"] == 0.75
+    assert run("energy", "show", "--sort", "power").code == 2
 
 
 def test_nodes_are_shown_with_what_is_known_of_them(server: FakeServer, run: Run, power: Power) -> None:
-    done = run("power", "show", "n[1-2]", "--columns", "node,power,cap,temperature,energy")
+    done = run("energy", "show", "n[1-2]", "--columns", "node,power,cap,temperature,energy")
     assert done.lines[1].split() == ["n1", "1.5", "kW", "none", "55", "°C", "2", "kWh"]
     assert "300 W" in done.lines[2] and "\x1b" not in done.out
     assert power.queries[0]["select"] == "n[1-2]"
 
 
 def test_top_asks_for_the_highest(server: FakeServer, run: Run, power: Power) -> None:
-    assert run("power", "top", "-n", "5", "--by", "temperature").code == 0
-    assert run("power", "top", "@gpu", "--lowest").code == 0
+    assert run("energy", "top", "-n", "5", "--by", "temperature").code == 0
+    assert run("energy", "top", "@gpu", "--lowest").code == 0
     asked = [(q["select"], q["sort"], q["limit"]) for q in power.queries]
     assert asked == [("*", "-temperature", "5"), ("@gpu", "power", "10")]
 
 
 def test_a_history_is_a_sparkline_with_its_gaps(server: FakeServer, run: Run, power: Power) -> None:
-    done = run("power", "history", "n[1-2]", "--since", "10m")
+    done = run("energy", "history", "n[1-2]", "--since", "10m")
     assert "▁·█" in done.out and "100 W" in done.out and "300 W" in done.out
     assert "1 to 2 were measured" in done.err
     asked = power.queries[0]
@@ -159,10 +159,10 @@ def test_a_history_of_each_has_a_line_for_each(server: FakeServer, run: Run, pow
         {"node": "n1", "values": [1.0, 2.0, 3.0], "trouble": TROUBLE},
         {"node": "n2", "values": [None, None, None], "trouble": TROUBLE | {"gaps": 1}},
     ]
-    done = run("power", "history", "n[1-2]", "--each")
+    done = run("energy", "history", "n[1-2]", "--each")
     assert [line.split()[0] for line in done.lines[1:]] == ["n1", "n2"] and "···" in done.lines[2]
     assert "1 node with gaps" in done.err
-    done = run("power", "history", "n[1-2]", "--each", "--csv")
+    done = run("energy", "history", "n[1-2]", "--each", "--csv")
     assert done.lines == [
         "time,n1,n2", "2023-11-14T22:13:20Z,1.0,", "2023-11-14T22:13:30Z,2.0,", "2023-11-14T22:13:40Z,3.0,",
     ]  # fmt: skip
@@ -176,7 +176,7 @@ def test_a_history_of_energy_is_what_each_node_used_in_each_step(
         {"node": "n1", "values": [9e6, 9e6 + 500, 9e6 + 2500], "trouble": TROUBLE},
         {"node": "n2", "values": [9e6, 100.0, None], "trouble": TROUBLE},
     ]
-    asked = ("power", "history", "n[1-2]", "--metric", "energy")
+    asked = ("energy", "history", "n[1-2]", "--metric", "energy")
     done = run(*asked)
     assert done.code == 0, done.err
     assert "·▁█" in done.lines[1] and "500 J" in done.lines[1] and "2 kJ" in done.lines[1]
@@ -190,7 +190,7 @@ def test_a_history_of_energy_is_what_each_node_used_in_each_step(
 
 def test_a_step_has_a_length(server: FakeServer, run: Run, power: Power, tmp_path: Path) -> None:
     for more in ((), ("--parquet", tmp_path / "p.parquet")):
-        done = run("power", "history", "--step", "0s", *more)
+        done = run("energy", "history", "--step", "0s", *more)
         assert done.code == 2 and "--step" in done.err and power.queries == []
 
 
@@ -208,13 +208,13 @@ def test_the_names_of_curves_do_not_lie_on_them() -> None:
 
 
 def test_a_history_as_csv_says_how_many_nodes_each_value_is_of(server: FakeServer, run: Run, power: Power) -> None:
-    done = run("power", "history", "--csv")
+    done = run("energy", "history", "--csv")
     assert done.lines[:3] == ["time,power,nodes", "2023-11-14T22:13:20Z,100.0,2", "2023-11-14T22:13:30Z,,0"]
 
 
 def test_a_plot_is_drawn_into_a_file(server: FakeServer, run: Run, power: Power, tmp_path: Path) -> None:
     path = tmp_path / "p.svg"
-    done = run("power", "history", "n<1>", "--plot", path)
+    done = run("energy", "history", "n<1>", "--plot", path)
     assert (done.code, done.out) == (0, "") and "drawn into" in done.err
     drawn = ElementTree.fromstring(path.read_text())
     texts = [one.text for one in drawn.iter("{http://www.w3.org/2000/svg}text")]
@@ -223,12 +223,12 @@ def test_a_plot_is_drawn_into_a_file(server: FakeServer, run: Run, power: Power,
         one.get("d") for one in drawn.iter("{http://www.w3.org/2000/svg}path") if one.get("stroke") == draw.COLOURS[0]
     ]
     assert curve is not None and curve.count("M") == 2, "a gap is a gap"
-    assert run("power", "history", "--plot", tmp_path / "p.gif").code == 2
+    assert run("energy", "history", "--plot", tmp_path / "p.gif").code == 2
 
 
 @pytest.mark.slow
 def test_a_plot_is_drawn_into_a_picture(server: FakeServer, run: Run, power: Power, tmp_path: Path) -> None:
-    done = run("power", "history", "--plot", tmp_path / "p.png")
+    done = run("energy", "history", "--plot", tmp_path / "p.png")
     assert (done.code, done.out) == (0, ""), done.err
     data = (tmp_path / "p.png").read_bytes()
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
@@ -246,20 +246,20 @@ def test_a_picture_without_matplotlib_says_how_to_get_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    done = run("power", "history", "--plot", tmp_path / "p.png")
+    done = run("energy", "history", "--plot", tmp_path / "p.png")
     assert done.code == 1
     assert "a plot as PNG needs matplotlib, which is not installed" in done.err
     assert "pip install 'strata[plot]'" in done.err
-    assert run("power", "history", "--plot", tmp_path / "p.svg").code == 0
+    assert run("energy", "history", "--plot", tmp_path / "p.svg").code == 0
 
 
 def test_a_job_is_told_in_figures(server: FakeServer, run: Run, power: Power) -> None:
-    done = run("power", "job", "7", "--nodes")
+    done = run("energy", "job", "7", "--nodes")
     assert done.code == 0, done.err
     for text in ("2 kWh ± 36 kJ", "2 kW on average, at most 2.4 kW", "n[1-2] (2)", "power per node +11%", "time ?"):
         assert text in done.out, text
     assert "3 gaps" in done.out and "counter" in done.out
-    assert run("power", "job", "7", "--json").json["joules"] == 7.2e6
+    assert run("energy", "job", "7", "--json").json["joules"] == 7.2e6
 
 
 def test_what_is_not_known_of_a_job_is_said(server: FakeServer, run: Run, power: Power) -> None:
@@ -267,7 +267,7 @@ def test_what_is_not_known_of_a_job_is_said(server: FakeServer, run: Run, power:
         end=None, runs=2, suspended=60.0, unmeasured=1, known=0.5, doubt="a doubt", average=None, peak=None,
         trouble=TROUBLE | {"resets": 2}, earlier=power.job["earlier"] | {"runs": 0},
     )  # fmt: skip
-    done = run("power", "job", "7")
+    done = run("energy", "job", "7")
     for text in ("it runs", "newest of 2 runs", "suspended for 1m", "no runs of that user", "- on average"):
         assert text in done.out, text
     for text in ("nothing is known of 1 node", "2 resets", "a doubt"):
@@ -275,7 +275,7 @@ def test_what_is_not_known_of_a_job_is_said(server: FakeServer, run: Run, power:
 
 
 def test_jobs_are_listed(server: FakeServer, run: Run, power: Power) -> None:
-    done = run("power", "jobs", "--user", "ada", "--running")
+    done = run("energy", "jobs", "--user", "ada", "--running")
     assert done.lines[1].split()[:4] == ["7", "ada", "cfd", "2"] and "2 kWh" in done.out
     assert power.queries[0]["user"] == "ada" and power.queries[0]["running"] == "true"
 
@@ -283,7 +283,7 @@ def test_jobs_are_listed(server: FakeServer, run: Run, power: Power) -> None:
 def test_a_prolog_tells_that_a_job_starts(server: FakeServer, run: Run, power: Power) -> None:
     done = run(
         *[
-            "power",
+            "energy",
             "record",
             "job",
             "start",
@@ -304,13 +304,13 @@ def test_a_prolog_tells_that_a_job_starts(server: FakeServer, run: Run, power: P
     assert event == {
         "what": "start", "job": "7", "apid": "", "user": "ada", "name": "cfd", "nodes": "n[1-2]", "time": 1.7e9,
     }  # fmt: skip
-    assert run(*["power", "record", "job", "start", "--job", "7"]).code == 2
-    assert run(*["power", "record", "job", "suspend", "--job", "7"]).code == 0
+    assert run(*["energy", "record", "job", "start", "--job", "7"]).code == 2
+    assert run(*["energy", "record", "job", "suspend", "--job", "7"]).code == 0
 
 
 def test_what_was_not_taken_is_an_error(server: FakeServer, run: Run, power: Power) -> None:
     power.taken = {"refused": [{"job": "7", "reason": "nobody told that it began"}], "unknown_nodes": 2}
-    done = run(*["power", "record", "job", "end", "--job", "7"])
+    done = run(*["energy", "record", "job", "end", "--job", "7"])
     assert done.code == 1 and "nobody told" in done.err and "2 nodes" in done.err
 
 
@@ -324,7 +324,7 @@ SACCT = """JobIDRaw|User|JobName|NodeList|Start|End|Suspended|State
 
 
 def test_accounting_is_taken_from_text(server: FakeServer, run: Run, power: Power) -> None:
-    done = run("power", "import", stdin=SACCT)
+    done = run("energy", "import", stdin=SACCT)
     assert (done.code, done.out) == (0, "3 runs taken\n"), done.err
     job, step, running = power.told[0]["runs"]
     assert (job["job"], job["user"], job["nodes"], job["end"], job["suspended"]) == (
@@ -356,7 +356,7 @@ def test_accounting_is_taken_from_json(server: FakeServer, run: Run, power: Powe
     }  # fmt: skip
     path = tmp_path / "sacct.json"
     path.write_text(json.dumps({"jobs": [old, new]}))
-    assert run("power", "import", path, "--json").json == {"taken": 4, "refused": [], "unknown_nodes": 0}
+    assert run("energy", "import", path, "--json").json == {"taken": 4, "refused": [], "unknown_nodes": 0}
     runs = power.told[0]["runs"]
     assert [(one["job"], one.get("apid"), one["nodes"]) for one in runs] == [
         ("7", None, "n[1-2]"), ("7", "7.0", "n1,n2"), ("8", None, "n3"), ("8", "8.1", "n3"),

@@ -186,3 +186,23 @@ async def test_a_deleted_node_is_in_no_selection(fleet: Fleet) -> None:
 )
 def test_whether_a_selection_stays_within_groups_is_read_from_its_words(text: str, within: bool) -> None:
     assert parse(text).within(("a", "b")) is within
+
+
+async def test_zeros_in_front_of_a_number_need_not_be_typed() -> None:
+    async with a_fleet("n0001", "n0002", "n0010", "r1n01", "m1", "m01", "m001") as fleet:
+
+        def found(text: str) -> list[str]:
+            return fleet.names(fleet.registry.select(text, States(fleet)))
+
+        assert found("n[1-2,10]") == ["n0001", "n0002", "n0010"]
+        assert found("r1n1") == ["r1n01"]
+        assert found("m1") == ["m1"], "a name that is there is meant"
+        for nobody in ("n3", "n00001", "x1", "r01n01"):
+            with pytest.raises(NotFound):
+                found(nobody)
+
+
+async def test_a_number_that_could_be_several_nodes_is_nobodys() -> None:
+    async with a_fleet("m01", "m001") as fleet:
+        with pytest.raises(NotFound, match="did you mean m01, m001"):
+            fleet.registry.select("m1", States(fleet))

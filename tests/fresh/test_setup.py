@@ -12,6 +12,7 @@ import pytest
 from fresh.programs import REPOSITORY, named_in_makefile
 
 MAKEFILE = REPOSITORY / "Makefile"
+NATIVE = "src/strata/jobs/native"
 NAMED = named_in_makefile(MAKEFILE.read_text(encoding="utf-8"))
 
 DPKG_QUERY = """#!/bin/sh
@@ -43,8 +44,17 @@ class Machine:
         for name in ("Makefile", "pyproject.toml", "requirements.lock"):
             shutil.copy(REPOSITORY / name, folder)
             os.utime(folder / name, (1000, 1000))
+        shutil.copytree(REPOSITORY / NATIVE, folder / NATIVE, ignore=shutil.ignore_patterns("built"))
+        (folder / NATIVE / "built").mkdir()
+        for name in ("strata-run", "strata-grid-engine", "strata_spank.so"):
+            (folder / NATIVE / "built" / name).touch()
         (folder / ".venv").mkdir()
         (folder / ".venv/.ready").touch()
+        web = folder / "src/strata/dashboard/web"
+        (web / "node_modules").mkdir(parents=True)
+        (folder / "src/strata/dashboard/static").mkdir()
+        for name in ("package.json", "package-lock.json", "node_modules/.package-lock.json", "../static/index.html"):
+            (web / name).touch()  # built already, and newer than what it is built from
 
     def has(self, **states: str) -> None:
         """All packages, but those that are said to be in another state; an empty one: never heard of."""

@@ -27,7 +27,7 @@ class FakeConsole:
         self.opened = 0
         self.open = 0
 
-    async def console(self) -> AsyncIterator[bytes]:
+    async def console(self, keys: asyncio.Queue[bytes] | None = None) -> AsyncIterator[bytes]:
         self.opened += 1
         self.open += 1
         try:
@@ -89,7 +89,7 @@ async def test_a_bmc_without_a_console_is_left_alone(log: ConsoleLog) -> None:
     class Without:
         asked = 0
 
-        async def console(self) -> AsyncIterator[bytes]:
+        async def console(self, keys: asyncio.Queue[bytes] | None = None) -> AsyncIterator[bytes]:
             self.asked += 1
             raise NotOffered("it has none", node="a")
             yield b""
@@ -157,7 +157,7 @@ async def test_only_so_many_are_kept_open(log: ConsoleLog) -> None:
 
 async def test_many_consoles_that_stay_silent_hold_nobody_up(log: ConsoleLog) -> None:
     class Mute:
-        async def console(self) -> AsyncIterator[bytes]:
+        async def console(self, keys: asyncio.Queue[bytes] | None = None) -> AsyncIterator[bytes]:
             await asyncio.sleep(3600)
             yield b""
 
@@ -217,7 +217,7 @@ class Mute:
     def __init__(self, wrong: Exception | None = None) -> None:
         self._wrong = wrong
 
-    async def console(self) -> AsyncIterator[bytes]:
+    async def console(self, keys: asyncio.Queue[bytes] | None = None) -> AsyncIterator[bytes]:
         if self._wrong is not None:
             raise self._wrong
         await asyncio.Event().wait()

@@ -357,6 +357,21 @@ async def test_the_console_prints_and_is_given_back(controller: IpmiBmc, bmc: Fa
     assert not bmc.state["sol"]
 
 
+async def test_what_is_typed_at_a_console_reaches_the_node_in_order(controller: IpmiBmc, bmc: FakeIpmiBmc) -> None:
+    keys: asyncio.Queue[bytes] = asyncio.Queue()
+    text = b"root\r" + b"".join(b"echo %d\r" % number for number in range(40))
+    async with aclosing(controller.console(keys)) as console, asyncio.timeout(60):  # type: ignore[type-var]
+        assert await anext(console) == b""
+        for start in range(0, len(text), 100):
+            keys.put_nowait(text[start : start + 100])
+        while True:
+            await asyncio.to_thread(bmc.tell)
+            if len(bmc.state["typed"]) >= len(text):
+                break
+            await asyncio.sleep(0.02)
+    assert bmc.state["typed"] == text.decode()
+
+
 async def test_a_console_that_somebody_else_has_is_left_to_them(controller: IpmiBmc, bmc: FakeIpmiBmc) -> None:
     async with aclosing(controller.console()) as first:  # type: ignore[type-var]
         assert await anext(first) == b""

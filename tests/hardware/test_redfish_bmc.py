@@ -311,6 +311,20 @@ async def test_a_console_prints_until_it_is_closed_and_breaks_off_with_an_error(
             await next_of(console)
 
 
+async def test_what_is_typed_at_a_console_reaches_the_node(server, controller):
+    keys: asyncio.Queue[bytes] = asyncio.Queue()
+    console = controller.console(keys)
+    assert await next_of(console) == b""
+    for piece in (b"root\r", b"\x03", bytes(range(256))):
+        keys.put_nowait(piece)
+    for _ in range(6000):
+        if len(server.bmc("n1").console.typed) >= 5 + 1 + 256:
+            break
+        await asyncio.sleep(0.01)
+    assert server.bmc("n1").console.typed == b"root\r\x03" + bytes(range(256))
+    await console.aclose()
+
+
 async def test_events_are_streamed_and_subscriptions_are_listed_once(server, client):
     address = server.url("n1")
     service = RedfishSubscriptions(client)

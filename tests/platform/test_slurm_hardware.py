@@ -46,6 +46,34 @@ def test_cards_that_only_show_something_are_no_accelerators() -> None:
     assert has is not None and has.gpus == (Gpus(count=2, files="/dev/nvidia[0-1]"),)
 
 
+def test_what_drivers_tell_of_their_cards_is_what_slurm_is_told() -> None:
+    told = msgspec.convert(
+        {
+            "cpu": {"sockets": 1, "cores": 8, "threads": 8},
+            "memory_bytes": 64 * GIB,
+            "accelerators": [
+                {"vendor": "0x10de", "make": "nvidia", "name": "NVIDIA H200", "devices": [f"/dev/nvidia{minor}"]}
+                for minor in (0, 1, 4)
+            ]
+            + [
+                {
+                    "make": "amd",
+                    "name": "AMD Instinct MI210",
+                    "devices": [f"/dev/dri/renderD{128 + at}", "/dev/dri/card1"],
+                }
+                for at in range(2)
+            ],
+        },
+        HostHardware,
+    )
+    has = of_host(told)
+    assert has is not None and has.gpus == (
+        Gpus(count=3, type="nvidia_h200", files="/dev/nvidia[0-1],/dev/nvidia4"),
+        Gpus(count=2, type="amd_instinct_mi210", files="/dev/dri/renderD[128-129]"),
+    ), "the numbers are the driver's: the card in between is gone"
+    assert together(has, of_parts([CPU, DIMM, GPU])) == has, "drivers know better than a BMC"
+
+
 def test_a_bmc_tells_of_memory_that_the_kernel_does_not_have() -> None:
     has = of_parts([CPU, CPU, DIMM, DIMM, DIMM, DIMM, GPU, GPU, GPU, GPU])
     assert has == Hardware(

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+import grp
 import itertools
-import os
 import pwd
 import shlex
-import shutil
-import subprocess
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from strata.core.errors import DeviceError, Unavailable
-from strata.schedulers.runner import Place, Runner, words
-from support.slurm import free_port
+from strata.core.errors import BadRequest, DeviceError, Refused, Unavailable
+from strata.schedulers.members import members, read
+from strata.schedulers.runner import Account, Place, Runner, switch, words
+from support.ssh_server import sshd
 
 REASON = 'Reason=it\'s $(reboot) `reboot`; "x" | y\n&'
 
@@ -57,6 +53,49 @@ async def test_a_command_gets_what_it_finds_its_cluster_by_and_what_it_is_to_rea
 
 
 @pytest.mark.server
+async def test_what_is_done_for_somebody_is_done_as_their_account_and_with_nothing_of_ours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OUR_SECRET", "x")
+    runner = Runner(Place(env={"SLURM_CONF": "/x"}))
+    said = await runner.run("sh", "-c", "id -u; id -G; echo $HOME $USER $SLURM_CONF $OUR_SECRET $TZ", account="nobody",
+                            env={"TZ": "UTC"})  # fmt: skip
+    there = pwd.getpwnam("nobody")
+    assert said.split() == [str(there.pw_uid), str(there.pw_gid), there.pw_dir, "nobody", "/x", "UTC"]
+
+
+async def test_nothing_is_done_as_root_or_as_nobody_that_is_there() -> None:
+    for place in (Place(), Place(on="admin@login1")):
+        with pytest.raises(Refused, match="root"):
+            await Runner(place).run("id", account="root")
+        for name in ("-oProxyCommand=id", "a b", "a@b", "a\nb"):
+            with pytest.raises(BadRequest, match="not the name of an account"):
+                await Runner(place).run("id", account=name)
+    with pytest.raises(BadRequest, match="no such account here"):
+        await Runner(Place()).run("id", account="nobody-of-that-name")
+
+
+def test_a_service_that_is_not_root_does_things_as_its_own_account_alone() -> None:
+    ada = Account(name="ada", uid=1001, gid=100, home="/home/ada", shell="/bin/sh")
+    assert switch(ada, 1001) == ()
+    assert switch(ada, 0) == ("setpriv", "--reuid", "1001", "--regid", "100", "--init-groups", "--")
+    with pytest.raises(Refused, match="does not run as root"):
+        switch(ada, 1002)
+
+
+@pytest.mark.server
+async def test_who_is_in_a_group_is_asked_where_the_scheduler_is() -> None:
+    own = pwd.getpwnam("nobody")
+    group = grp.getgrgid(own.pw_gid).gr_name
+    assert "nobody" in (await members(Runner(Place()), [group, "no-such-group"]))[group]
+    assert await members(Runner(Place()), []) == {}
+    assert read(["lab:x:20:ada,bob", "none:x:21:"], ["eve:x:1:20:::", "ann:x:2:22:::"]) == {
+        "lab": {"ada", "bob", "eve"},
+        "none": frozenset(),
+    }
+
+
+@pytest.mark.server
 @pytest.mark.slow
 async def test_a_host_is_spoken_to_by_ssh_only_if_its_key_is_the_one_that_is_known(tmp_path: Path) -> None:
     with sshd(tmp_path) as there:
@@ -65,44 +104,10 @@ async def test_a_host_is_spoken_to_by_ssh_only_if_its_key_is_the_one_that_is_kno
         assert await runner.run("printenv", "SLURM_CONF") == "/etc/s p/slurm.conf\n"
         assert await runner.run("printf", "%s", REASON) == REASON
         assert await runner.run("cat", stdin="group") == "group"
+        with pytest.raises(DeviceError, match="Permission denied"):
+            await runner.run("true", account="nobody")
         other = (tmp_path / "user.pub").read_text(encoding="utf-8")
         for text in (f"cluster-login {other}", ""):
             (tmp_path / "known").write_text(text, encoding="utf-8")
             with pytest.raises(DeviceError, match="Host key verification failed"):
                 await runner.run("true")
-
-
-@contextmanager
-def sshd(directory: Path) -> Iterator[Path]:
-    """A real sshd on loopback, and the configuration by which it is ``cluster-login``. That says not to check host
-    keys, as many do."""
-    for name in ("host", "user"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(directory / name)], check=True)
-    port, login = free_port(), pwd.getpwuid(os.getuid()).pw_name
-    (directory / "sshd").write_text(
-        f"Port {port}\nListenAddress 127.0.0.1\nHostKey {directory}/host\nAuthorizedKeysFile {directory}/user.pub\n"
-        "StrictModes no\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin prohibit-password\n",
-        encoding="utf-8",
-    )
-    key = (directory / "host.pub").read_text(encoding="utf-8")
-    (directory / "known").write_text(f"cluster-login {key}", encoding="utf-8")
-    config = directory / "ssh"
-    config.write_text(
-        f"Host cluster-login\nHostName 127.0.0.1\nHostKeyAlias cluster-login\nPort {port}\nUser {login}\n"
-        f"IdentityFile {directory}/user\nUserKnownHostsFile {directory}/known\nStrictHostKeyChecking no\n",
-        encoding="utf-8",
-    )
-    Path("/run/sshd").mkdir(exist_ok=True)
-    with (directory / "log").open("wb") as log:
-        program = shutil.which("sshd", path="/usr/sbin")  # it starts itself anew, and has to know where it is
-        assert program, "sshd is missing: install the Debian package openssh-server"
-        process = subprocess.Popen([program, "-D", "-e", "-f", str(directory / "sshd")], stderr=log)
-    try:
-        for _ in range(300):
-            if b"Server listening" in (directory / "log").read_bytes():
-                break
-            time.sleep(0.05)
-        yield config
-    finally:
-        process.terminate()
-        process.wait()

@@ -378,7 +378,8 @@ def main() -> None:
 
     bmc = Bmc({USER: PASSWORD}, port=0, address="127.0.0.1")
     bmc.port = bmc.serversocket.getsockname()[1]
-    bmc.iohandler = lambda data: None
+    typed: list[str] = []
+    bmc.iohandler = lambda data: typed.append(data if isinstance(data, str) else data.decode("latin-1"))
     commands: queue.Queue[str | None] = queue.Queue()
 
     def listen() -> None:
@@ -403,7 +404,7 @@ def main() -> None:
             vars(state).update(told)
             if text is not None and bmc.sol is not None:
                 bmc.sol.send_data(text.encode())
-            print(json.dumps({**vars(state), "sol": bmc.sol is not None}), flush=True)
+            print(json.dumps({**vars(state), "sol": bmc.sol is not None, "typed": "".join(typed)}), flush=True)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from support.slurm import free_port
+from support.slurm import REAPER, free_port
 
 PROGRAMS = "/usr/lib/gridengine"
 SHARED = "/usr/share/gridengine"
@@ -50,12 +50,13 @@ class GridEngineCluster:
         await self._add(
             "-Msconf", "schedule", re.sub(r"(?m)^(schedule_interval).*", r"\1 0:0:1", await self.config("-ssconf"))
         )
+        await self._add("-Ap", "environment", _environment("smp", "$pe_slots"))
         for queue in ("main.q", "second.q"):
             text = await self.config("-sq")
             for name, value in (
                 ("qname", queue),
                 ("hostlist", "@allhosts"),
-                ("pe_list", "NONE"),
+                ("pe_list", "smp"),
                 ("slots", "2"),
                 ("load_thresholds", "NONE"),
                 ("shell", "/bin/sh"),
@@ -101,7 +102,7 @@ class GridEngineCluster:
         """In a PID namespace: whatever it started ends with it."""
         self._daemons.append(
             subprocess.Popen(
-                ["unshare", "--pid", "--mount-proc", "--fork", "--kill-child", f"{PROGRAMS}/{program}"],
+                ["unshare", "--pid", "--mount-proc", "--fork", "--kill-child", *REAPER, f"{PROGRAMS}/{program}"],
                 env=os.environ | self.env | {"SGE_ND": "1"},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -146,6 +147,7 @@ scheduler_threads 1
             ("min_gid", 0),
             ("load_report_time", "00:00:02"),
             ("mailer", "/bin/true"),
+            ("reporting_params", "accounting=true reporting=false flush_time=00:00:01 accounting_flush_time=00:00:01"),
         ):
             text = re.sub(rf"(?m)^({name}) .*", rf"\1 {value}", text)
         (self.directory / "configuration").write_text(text, encoding="utf-8")
@@ -154,6 +156,14 @@ scheduler_threads 1
 def _host(name: str) -> str:
     nothing = ("load_scaling", "complex_values", "user_lists", "xuser_lists", "projects", "xprojects", "usage_scaling")
     return f"hostname {name}\n" + "".join(f"{one} NONE\n" for one in (*nothing, "report_variables"))
+
+
+def _environment(name: str, rule: str) -> str:
+    return (
+        f"pe_name {name}\nslots 999\nuser_lists NONE\nxuser_lists NONE\nstart_proc_args NONE\nstop_proc_args NONE\n"
+        f"allocation_rule {rule}\ncontrol_slaves FALSE\njob_is_first_task TRUE\nurgency_slots min\n"
+        "accounting_summary FALSE\nqsort_args NONE\n"
+    )
 
 
 @asynccontextmanager

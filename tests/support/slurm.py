@@ -14,6 +14,9 @@ from pathlib import Path
 
 import pytest
 
+REAPER = ("sh", "-c", '"$@" & wait', "reaper")
+"""Takes away processes whose parents are gone, as the first process has to: daemons wait for them to be gone."""
+
 
 def free_port() -> int:
     with socket.socket() as probe:
@@ -125,7 +128,7 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
         """One of them."""
         (self.directory / f"spool.{name}").mkdir(exist_ok=True)
         self._nodes[name] = subprocess.Popen(
-            ["unshare", "--pid", "--mount-proc", "--fork", "--kill-child", "slurmd", "-D", "-N", name,
+            ["unshare", "--pid", "--mount-proc", "--fork", "--kill-child", *REAPER, "slurmd", "-D", "-N", name,
              "-f", str(self.config), *options],
             env=os.environ | self.env | {"PATH": f"{os.environ['PATH']}:/usr/sbin"},
             stdin=subprocess.DEVNULL,

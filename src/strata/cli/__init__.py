@@ -6,6 +6,7 @@ from strata.core.room import Room
 
 ROOM = Room(
     commands={
+        "The fleet": {"top": "strata.cli.top:top"},
         "The service": {
             "up": "strata.cli.up.commands:up",
             "stop": "strata.cli.up.commands:stop",

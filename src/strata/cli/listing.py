@@ -1,10 +1,10 @@
-"""What every listing offers: ``--json``, ``--columns``, ``--sort``, ``--match``. A listing is declared as fields."""
+"""What every listing offers: ``--json``, ``--columns`` (of both), ``--sort``, ``--match``. It is declared as fields."""
 
 from __future__ import annotations
 
 import fnmatch
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
@@ -123,13 +123,18 @@ def show(
         chosen.sort(key=field.key or (lambda item: str(field.text(item))), reverse=view.sort.startswith("-"))
     chosen = chosen[:limit]
     if view.json:
-        session.out.json(chosen)
+        session.out.json([_only(item, view.columns, by_name) for item in chosen] if view.columns else chosen)
         return
     columns = [by_name[name] for name in view.columns] or [field for field in fields if field.shown]
     session.out.table(
         [Column(field.name, field.colour, field.right) for field in columns],
         [[field.text(item) for field in columns] for item in chosen],
     )
+
+
+def _only(item: Json, columns: Sequence[str], by_name: Mapping[str, Field]) -> Json:
+    """The columns of an item: as the service gave them, or as they are shown where they are made of several."""
+    return {name: item[name] if name in item else by_name[name].text(item) for name in columns}
 
 
 def _text(value: object) -> str:

@@ -5,6 +5,7 @@ Subcommands are imported when they are named, so that any of them starts fast. W
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from collections.abc import Sequence
@@ -27,6 +28,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @click.group(
     cls=LazyGroup,
     table=commands,
+    invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     epilog="""\b
 Environment: STRATA_URL, STRATA_TOKEN, STRATA_TOKEN_FILE, STRATA_CERT, STRATA_KEY, STRATA_CA, STRATA_STATE (the
@@ -67,6 +69,30 @@ def cli(
     session = Session(url=url, token_file=token_file, cert=cert, key=key, ca=ca, colour=colour, verbose=verbose)
     ctx.obj = session
     ctx.call_on_close(session.close)
+    if ctx.invoked_subcommand is None:
+        from strata.cli.next_steps import show_next_steps
+
+        show_next_steps(session)
+
+
+def globals_first(arguments: Sequence[str]) -> list[str]:
+    """The command line with its global options in front, wherever they were typed: ``strata status --url URL``. No
+    command has one of the same name. Whatever comes after ``--`` is left alone."""
+    known = {name: option for option in cli.params if isinstance(option, click.Option) for name in option.opts}
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    front: list[str] = []
+    rest: list[str] = []
+    words = iter(arguments[:end])
+    for word in words:
+        name, equals, _ = word.partition("=")
+        option = known.get(name)
+        if option is None:
+            rest.append(word)
+            continue
+        front.append(word)
+        if not option.is_flag and not equals:
+            front.extend(itertools.islice(words, 1))
+    return [*front, *rest, *arguments[end:]]
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -77,7 +103,7 @@ def run(arguments: Sequence[str]) -> int:
         return shell_complete(cli, {}, "strata", "_STRATA_COMPLETE", os.environ["_STRATA_COMPLETE"])
     verbose = False
     try:
-        with cli.make_context("strata", list(arguments)) as ctx:
+        with cli.make_context("strata", globals_first(arguments)) as ctx:
             verbose = bool(ctx.params.get("verbose"))
             cli.invoke(ctx)
         sys.stdout.flush()

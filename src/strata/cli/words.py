@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 _ASSIGNMENT = re.compile(r"[a-z][a-z0-9_.-]*=")
 _TERMS = ("@", "role:", "arch:", "state:", "label:", "fact:", "want:", "location:", "*")
 
+_NAMED = {"image": "/v1/personalities"}
+"""Variables whose values are names of things: where these are listed."""
+
 INTERFACE_FIELDS = ("mac", "address", "name", "port")
 """What is said of a node's network port."""
 
@@ -105,6 +108,28 @@ def complete_select(ctx: click.Context, param: click.Parameter, incomplete: str)
     return terms + _names(ctx, "/v1/nodes?fields=name&limit=1000", incomplete)
 
 
+def complete_set(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Of ``SELECT VARIABLE=VALUE``: whom, a variable, or one of its values."""
+    before: tuple[str, ...] = ctx.params.get(param.name or "") or ()
+    if incomplete == "=" and before:  # bash takes '=' for a word of its own
+        return _values(ctx, before[-1], "")
+    if len(before) > 1 and before[-1] == "=":
+        return _values(ctx, before[-2], incomplete)
+    variable, equals, value = incomplete.partition("=")
+    if equals:
+        return [f"{variable}={found}" for found in _values(ctx, variable, value)]
+    variables = _answer(ctx, "/v1/model").get("variables", {})
+    return complete_select(ctx, param, incomplete) + [f"{name}=" for name in variables if name.startswith(incomplete)]
+
+
+def _values(ctx: click.Context, variable: str, prefix: str) -> list[str]:
+    """Values that ``variable`` can be desired to have: of the model, or the names of what there is."""
+    if variable in _NAMED:
+        return _names(ctx, _NAMED[variable], prefix)
+    known = _answer(ctx, "/v1/model").get("variables", {}).get(variable, {})
+    return [value for value in known.get("values", ()) if value.startswith(prefix)]
+
+
 def _completer(path: str, field: str = "name") -> Callable[[click.Context, click.Parameter, str], list[str]]:
     """Completes what ``path`` lists."""
     return lambda ctx, param, incomplete: _names(ctx, path, incomplete, field=field)
@@ -125,7 +150,13 @@ def items(body: object) -> list[Json]:
 
 
 def _names(ctx: click.Context, path: str, prefix: str, *, field: str = "name") -> list[str]:
-    """Names from the service, if it answers quickly; completion never complains."""
+    """What ``path`` lists."""
+    names = [str(item.get(field, "")) for item in items(_answer(ctx, path))]
+    return [name for name in names if name.startswith(prefix)]
+
+
+def _answer(ctx: click.Context, path: str) -> Json:
+    """What the service says, if it answers quickly; completion never complains."""
     session: Session | None = ctx.find_root().obj
     if session is None:
         from strata.cli.session import Session
@@ -134,8 +165,8 @@ def _names(ctx: click.Context, path: str, prefix: str, *, field: str = "name") -
         session = Session(url=str(ctx.find_root().params.get("url") or ""))
     try:
         client = session.connect(session.url, timeout=1.0)
-        names = [str(item.get(field, "")) for item in items(client.get(path))]
+        found: Json = client.get(path)
         client.close()
     except StrataError:
-        return []
-    return [name for name in names if name.startswith(prefix)]
+        return {}
+    return found

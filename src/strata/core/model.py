@@ -63,6 +63,9 @@ class Variable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     other way round too: this one is lost with every other value of what it proves."""
     observer: str = ""
     """The driver that can look. Empty: nobody looks, the fact only arrives (from an agent, say)."""
+    nothing: str = ""
+    """Open variables only: the value that says that there is nothing, and nothing is wanted (``none``). Where another
+    is wanted it is the same as absent, from the moment that it is. Empty: there is no such value."""
     canary: bool = False
     """Open variables only: a value with which no node is ready yet is tried on one node, and the others that want it
     wait until that one is ready."""
@@ -313,6 +316,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
             where = f"variable {variable.name}"
             if variable.open == bool(variable.values):
                 raise BadRequest("give either values or open: true", where=where)
+            if variable.nothing and not variable.open:
+                raise BadRequest("only an open variable has a value for nothing", where=where)
             if variable.canary and not variable.open:
                 raise BadRequest("only what can be anything has canaries: say open: true", where=where)
             reserved = {UNKNOWN, ANY, ""} & set(variable.values)
@@ -329,7 +334,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
             if not guard.ask_again_after > 0:
                 raise BadRequest("ask_again_after is above 0 seconds", where=f"guard {guard.name}")
         for budget in self.budgets.values():
-            self._validate_budget(budget)
+            self.check_budget(budget)
 
     def _validate_implications(self) -> None:
         rules = self.implications()
@@ -377,8 +382,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
         if not mutation.cost > 0 or not mutation.timeout > 0 or mutation.batch < 1:
             raise BadRequest("cost and timeout must be above 0 and batch at least 1", where=where)
 
-    def _validate_budget(self, budget: Budget) -> None:
-        """A brake that cannot hold is worse than none: somebody counts on it."""
+    def check_budget(self, budget: Budget) -> None:
+        """Raise ``BadRequest`` for one that cannot hold: that is worse than none, as somebody counts on it."""
         where = f"budget {budget.name}"
         numbers = (budget.limit, budget.percent, budget.rate)
         if budget.per == LIMITS and (numbers != (None, None, None) or not budget.destructive_only or budget.weight):

@@ -12,6 +12,9 @@ CONFIG_FILE = Path("/etc/strata/strata.yaml")
 ROOM = Room(
     commands={
         "What is wanted": {"model": "strata.daemon.model_commands:group"},
-        "The service": {"serve": "strata.daemon.serve_commands:serve"},
+        "The service": {
+            "serve": "strata.daemon.serve_commands:serve",
+            "doctor": "strata.daemon.doctor_commands:doctor",
+        },
     }
 )

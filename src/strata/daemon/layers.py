@@ -38,6 +38,7 @@ LAYERS = (
     LayerDeclaration("provisioning", ("hardware",)),
     LayerDeclaration("power", ("hardware",)),
     LayerDeclaration("platform", ("hardware", "provisioning")),
+    LayerDeclaration("jobs", ("hardware", "provisioning", "platform")),
 )
 LAYER_NAMES = tuple(layer.name for layer in LAYERS)
 

@@ -195,6 +195,11 @@ class Budgets:
             for at, keys in enumerate(divisions)
         ]
 
+    def set_numbers(self, budget: Budget) -> None:
+        """Go by other numbers of a budget from the next ``set_buckets`` on; whom it brakes, and by which buckets, stays
+        as it is. What has begun under the old ones goes on, and counts."""
+        self._meters[budget.name].budget = budget
+
     def places_left(self, places: Places) -> float:
         """How many more nodes may go out of service now, over the fleet: what the tightest budget of disruption has
         left, of the whole and not of our share."""

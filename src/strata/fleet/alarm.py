@@ -31,6 +31,7 @@ AlarmKind = Literal[
     "health-check",
     "health-repair",
     "rollout",
+    "playbook",
     "disk-full",
 ]
 OCCURRENCES: frozenset[AlarmKind] = frozenset(

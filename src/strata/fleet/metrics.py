@@ -87,6 +87,7 @@ class Metrics:
         )
         self.mutations = Counter("strata_mutations", "Mutations by how they ended.", ("mutation", "end"), registry=kept)
         self.faults = Counter("strata_faults", "Nodes that went into a fault state.", registry=kept)
+        self.shards = Gauge("strata_shards", "Shards that the fleet is divided into.", registry=kept)
         self.led_shards = Gauge("strata_led_shards", "Shards that this controller leads.", registry=kept)
         self.store_revision = Gauge("strata_store_revision", "The newest store revision seen.", registry=kept)
 

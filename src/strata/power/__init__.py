@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from strata.core.room import Room
 
-ROOM = Room(commands={"The hardware": {"power": "strata.power.commands:power"}})
+ROOM = Room(commands={"The hardware": {"energy": "strata.power.commands:energy"}})

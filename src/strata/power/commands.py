@@ -1,4 +1,4 @@
-"""``strata power``: what the machine draws, and what it may draw. The commands are in their own modules."""
+"""``strata energy``: what the machine draws and what jobs used. The commands are in their own modules."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from strata.cli.lazy import LazyGroup
 from strata.rooms import commands
 
 
-@click.group(cls=LazyGroup, table=lambda: commands("power"))
-def power() -> None:
-    """See, limit and plan what the machine draws."""
+@click.group(cls=LazyGroup, table=lambda: commands("energy"))
+def energy() -> None:
+    """See what the machine draws, and what jobs used."""

@@ -109,7 +109,7 @@ async def open_power(fleet: Fleet) -> None:
     gauges = PowerGauges(fleet.controller.metrics, registry, columns, lambda: measured.fresh)
     collector = Collector(led_nodes(fleet.controller), agents, series, columns, settings=PACE, told=gauges.update)
     jobs = fleet.put(PowerJobs(fleet, series, intervals, interval, columns))
-    book = await fleet.keep(PolicyRecords(fleet.store, fleet.ledger))
+    book = fleet.put(await fleet.keep(PolicyRecords(fleet.store, fleet.ledger)))
     sender = CapSender(fleet, bmcs.open, columns)
     queue = fleet.put(PowerQueue(fleet))
     site = fleet.put(SitePower(fleet, columns, sender, RunningJobs(series, intervals), queue, book, settings))

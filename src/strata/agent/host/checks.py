@@ -14,10 +14,11 @@ from ..commands import Job
 from ..errors import AgentError, CommandFailed
 from ..files import load_json, read_number, read_text, save_json
 from ..paths import Paths
+from .accelerators import Detector
 from .execs import run_exec
 from .health import Health
-from .inventory import inventory
 from .metrics import meminfo
+from .nvml import load
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -261,18 +262,10 @@ class Checks:
         return ""
 
     def _accelerators(self, spec: Spec) -> str:
-        found = inventory(self._paths)["accelerators"]
-        for one in found:
-            device = self._paths.sys(f"bus/pci/devices/{one['address']}")
-            try:
-                with (device / "config").open("rb") as source:
-                    if source.read(2) == b"\xff\xff":
-                        return f"accelerator {one['address']} has fallen off the bus"
-            except OSError:
-                pass  # a stand-in has none
-            now, most = (read_number(device / f"{which}_link_width") for which in ("current", "max"))
-            if now is not None and most is not None and 0 < now < most:
-                return f"accelerator {one['address']} has {now} of {most} lanes"
+        detector = Detector(self._paths, load(self._paths))
+        if problems := detector.problems():
+            return "; ".join(f"accelerator {name} {', '.join(wrong)}" for name, wrong in problems.items())
+        found = detector.accelerators()
         count = int(spec.get("count") or 0)
         return f"{len(found)} of {count} accelerators" if len(found) < count else ""
 
@@ -289,7 +282,8 @@ class Checks:
             speed = read_number(one / "speed") or 0
             if least and speed < least:
                 return f"{one.name} runs at {speed} Mbit/s; at least {least} are expected"
-        return ""
+        wrong = {} if name else Detector(self._paths).fabric_problems()
+        return "; ".join(f"{adapter} {', '.join(said)}" for adapter, said in wrong.items())
 
     def _time(self, spec: Spec) -> str:
         off, most = self._health.clock_off, float(spec.get("most") or 1)

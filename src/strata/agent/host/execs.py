@@ -27,13 +27,17 @@ def run_exec(job: Job, argv: list[str], end: Callable[[], None] = lambda: None) 
     job.on_cancel = lambda: os.eventfd_write(wake, 1)
     if job.cancelled.is_set():
         job.on_cancel()
+    given = _stdin(job)
     try:
         process = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+            argv, stdin=given, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
         )
     except OSError as error:
         os.close(wake)
         raise CommandFailed(f"{argv[0][:100]!r} cannot be run: {error.strerror or error}") from None
+    finally:
+        if given != subprocess.DEVNULL:
+            os.close(given)
     try:
         output, whole, stopped = _read(process, wake, time.monotonic() + timeout)
         if stopped:
@@ -56,6 +60,18 @@ def run_exec(job: Job, argv: list[str], end: Callable[[], None] = lambda: None) 
     elif code:
         result["error"] = f"exit status {result['exit']}"
     return result
+
+
+def _stdin(job: Job) -> int:
+    """A file that is nowhere but in memory, with what the command is given to read."""
+    text = job.command.get("stdin")
+    if not text:
+        return subprocess.DEVNULL
+    given = os.memfd_create("stdin", os.MFD_CLOEXEC)
+    with open(given, "wb", closefd=False) as file:
+        file.write(base64.b64decode(text))
+    os.lseek(given, 0, os.SEEK_SET)
+    return given
 
 
 def _read(process: subprocess.Popen[bytes], wake: int, deadline: float) -> tuple[bytes, bool, bool]:

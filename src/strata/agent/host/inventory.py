@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from ..files import read_number, read_text
 from ..paths import Paths
+from .accelerators import Detector
 from .metrics import meminfo
+from .nvml import load
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 _MOST = 64
-_ACCELERATOR_CLASSES = ("0x0302", "0x0300", "0x1200")
 _DISKS = ("sd", "vd", "nvme", "hd")
 
 
 def inventory(paths: Paths) -> dict[str, Any]:
-    """Board, processors, memory, network interfaces, disks, accelerators."""
+    """Board, processors, memory, network interfaces, disks, accelerators, adapters of fast networks."""
+    detector = Detector(paths, load(paths))
     return {
         "dmi": _dmi(paths),
         "cpu": _cpu(paths),
@@ -26,7 +26,8 @@ def inventory(paths: Paths) -> dict[str, Any]:
         "numa_nodes": len(list(paths.sys("devices/system/node").glob("node[0-9]*"))),
         "nics": _nics(paths),
         "disks": _disks(paths),
-        "accelerators": _accelerators(paths),
+        "accelerators": detector.accelerators(),
+        "fabric": detector.fabric(),
         "kernel": read_text(paths.proc("sys/kernel/osrelease"), 100),
         "firmware": "uefi" if paths.sys("firmware/efi").is_dir() else "bios",
     }
@@ -91,16 +92,3 @@ def _disks(paths: Paths) -> list[dict[str, Any]]:
         entry = {"name": disk.name, "bytes": sectors * 512, "model": model, "serial": serial}
         found.append({name: value for name, value in entry.items() if value})
     return found[:_MOST]
-
-
-def _accelerators(paths: Paths) -> list[dict[str, str]]:
-    found = []
-    for device in sorted(paths.sys("bus/pci/devices").glob("*")):
-        kind = read_text(device / "class", 16)
-        if kind.startswith(_ACCELERATOR_CLASSES):
-            found.append({"address": device.name, "vendor": _id(device / "vendor"), "device": _id(device / "device")})
-    return found[:_MOST]
-
-
-def _id(path: Path) -> str:
-    return read_text(path, 16)

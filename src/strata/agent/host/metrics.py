@@ -6,13 +6,13 @@ import os
 
 from ..files import read_number, read_text
 from ..paths import Paths
+from .nvml import Nvml, load
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 _MOST_DOMAINS = 64
-_MOST_GPUS = 64
 
 
 def meminfo(paths: Paths) -> dict[str, int]:
@@ -31,7 +31,7 @@ class Metrics:
 
     def __init__(self, paths: Paths) -> None:
         self._paths = paths
-        self._nvml = _Nvml(paths)
+        self._nvml = Nvml(load(paths))
         self._domains = self._energy_domains()
 
     def read(self) -> dict[str, Any]:
@@ -52,7 +52,7 @@ class Metrics:
             values["energy_range_j"] = {
                 name: (read_number(path + "/max_energy_range_uj") or 0) / 1e6 for name, path in self._domains
             }
-        gpus = self._nvml.read()
+        gpus = self._nvml.figures()
         if gpus:
             values["gpus"] = gpus
         return values
@@ -74,43 +74,3 @@ class Metrics:
                 name = f"{name}-{pieces[1]}"
             found.append((name, str(top / entry)))
         return found[:_MOST_DOMAINS]
-
-
-class _Nvml:
-    """NVIDIA's management library by ctypes, where the machine has it; absent otherwise."""
-
-    def __init__(self, paths: Paths) -> None:
-        self._library: Any = None
-        if not (paths.root / "proc/driver/nvidia/version").exists():
-            return
-        import ctypes
-
-        try:
-            library = ctypes.CDLL("libnvidia-ml.so.1")
-        except OSError:
-            return
-        if library.nvmlInit_v2() == 0:
-            self._library = library
-
-    def read(self) -> list[dict[str, float]]:
-        if self._library is None:
-            return []
-        import ctypes
-
-        count = ctypes.c_uint()
-        if self._library.nvmlDeviceGetCount_v2(ctypes.byref(count)):
-            return []
-        gpus = []
-        for index in range(min(count.value, _MOST_GPUS)):
-            handle = ctypes.c_void_p()
-            values: dict[str, float] = {"index": index}
-            if self._library.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle)) == 0:
-                power, energy, heat = ctypes.c_uint(), ctypes.c_ulonglong(), ctypes.c_uint()
-                if self._library.nvmlDeviceGetPowerUsage(handle, ctypes.byref(power)) == 0:
-                    values["power_w"] = power.value / 1e3
-                if self._library.nvmlDeviceGetTotalEnergyConsumption(handle, ctypes.byref(energy)) == 0:
-                    values["energy_j"] = energy.value / 1e3
-                if self._library.nvmlDeviceGetTemperature(handle, 0, ctypes.byref(heat)) == 0:
-                    values["temperature_c"] = heat.value
-            gpus.append(values)
-        return gpus

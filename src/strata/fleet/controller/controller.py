@@ -23,7 +23,7 @@ import numpy as np
 from strata.core.column import Column, Indices
 from strata.core.driver import Batch, Driver
 from strata.core.errors import StrataError
-from strata.core.model import Model
+from strata.core.model import Budget, Model
 from strata.core.state import STATES, Outcome, State
 from strata.engine.effects import Change, Done, Effects, Input, Told
 from strata.engine.explain import states
@@ -212,6 +212,12 @@ class Controller:
     def leads_first(self) -> bool:
         """Whether this process does what only one of all controllers does: it leads the first shard."""
         return 0 in self.leadership.epochs and self.clock.now() < self.leadership.valid_until
+
+    def set_budget(self, budget: Budget) -> None:
+        """Go by other numbers of a budget of the model from now on."""
+        self.engine.admission.budgets.set_numbers(budget)
+        self._takeover.divide()
+        self.wake()
 
     def renew_goal(self, nodes: Indices) -> None:
         """What is wanted of these has its name still, and stands for something else now."""

@@ -53,6 +53,7 @@ class ShardTakeover:
         self._settings = settings
         self._clock = clock
         self._metrics = metrics
+        self._metrics.shards.set(settings.shards)
         self._wake = wake
         self._astray: set[str] = set()
         self.leadership = Leadership(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time as clock
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -18,8 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from strata.core.errors import BadRequest, Compacted, Corrupt, Unavailable
-from strata.fleet.history.file import HistoryFile
-from strata.fleet.history.records import HistoryPage, TransitionView
+from strata.core.nodeset import fold
+from strata.fleet.history.file import ChangeRow, HistoryFile
+from strata.fleet.history.records import HistoryPage, ManyHistory, ManyTransition, TransitionView
 from strata.fleet.history.transitions import Transition
 from strata.store.side_file import FileThread
 
@@ -77,6 +78,29 @@ class History:
             for _, time, variable, old, new, source, cause in rows[:limit]
         )
         return HistoryPage(items=items, next=str(rows[limit - 1][0]) if len(rows) > limit else None)
+
+    async def of_nodes(
+        self, names: Mapping[int, str], *, since: float | None = None, until: float | None = None, limit: int = 100
+    ) -> ManyHistory:
+        """Changes of several nodes (uid → name), newest first; one that several had together is told once."""
+        low = float("-inf") if since is None else since
+        high = float("inf") if until is None else until
+
+        def look(file: HistoryFile) -> dict[int, tuple[ChangeRow, list[str]]]:
+            found: dict[int, tuple[ChangeRow, list[str]]] = {}
+            for uid, name in names.items():
+                for row in file.of_node(uid, low, high, None, limit):
+                    found.setdefault(row[0], (row, []))[1].append(name)
+            return found
+
+        found = await self._reader.run(look)
+        items = [
+            ManyTransition(time=time, variable=variable, old=old, new=new, source=source, cause=cause, nodes=fold(whom))
+            for (_, time, variable, old, new, source, cause), whom in (
+                found[seq] for seq in sorted(found, reverse=True)[:limit]
+            )
+        ]
+        return ManyHistory(items=tuple(items))
 
     async def state_at(self, uid: int, time: float) -> dict[str, str]:
         """The value of every variable at a past time; a variable of which nothing was known by then is left out.

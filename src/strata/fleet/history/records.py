@@ -25,6 +25,19 @@ class HistoryPage(Out, frozen=True, kw_only=True):
     next: str | None
 
 
+class ManyTransition(TransitionView, frozen=True, kw_only=True):
+    """One change of one fact, of several nodes at once."""
+
+    nodes: str
+    """Folded."""
+
+
+class ManyHistory(Out, frozen=True, kw_only=True):
+    """Changes of several nodes, newest first."""
+
+    items: tuple[ManyTransition, ...]
+
+
 class PastView(Out, frozen=True, kw_only=True):
     """The facts of a node as they were at ``time``."""
 

@@ -8,7 +8,7 @@ ROOM = Room(
     services=("strata.fleet.nodes.service:NodeService",),
     routes=("strata.fleet.nodes.routes.nodes", "strata.fleet.nodes.routes.state"),
     commands={
-        "The fleet": {"node": f"{_LOOK}:node"},
+        "The fleet": {"node": f"{_LOOK}:node", "ssh": "strata.fleet.nodes.commands.ssh:ssh"},
         "Looking": {
             "node list": f"{_LOOK}:list_",
             "node show": f"{_LOOK}:show",

@@ -166,3 +166,26 @@ class WhyView(Out, frozen=True, kw_only=True):
     lines: tuple[str, ...] = ()
     next: NextStep | None = None
     blocked_by: tuple[Blocker, ...] = ()
+
+
+class WhyGroup(Out, frozen=True, kw_only=True):
+    """Nodes of which the same is to be said."""
+
+    nodes: str
+    """Folded."""
+    count: int
+    state: State
+    summary: str
+    lines: tuple[str, ...] = ()
+    next: NextStep | None = None
+    """Of the one among them whose turn comes first."""
+    blocked_by: tuple[Blocker, ...] = ()
+
+
+class WhyManyView(Out, frozen=True, kw_only=True):
+    """Why nodes are not at their goals: those that are not, by reason, the most first; then the others."""
+
+    items: tuple[WhyGroup, ...]
+    total: int
+    unasked: int = 0
+    """Nodes that are not at their goal and were left out, because they are too many."""

@@ -11,16 +11,16 @@ import msgspec
 import numpy as np
 
 from strata.core.distinct import distinct
-from strata.core.errors import StrataError, Unavailable
+from strata.core.errors import BadRequest, StrataError, Unavailable
 from strata.core.model import UNKNOWN
 from strata.core.nodeset import fold
 from strata.core.state import STATES, State
-from strata.engine.explain import states
+from strata.engine.explain import Blocker, states
 from strata.fleet.access.principal import Principal
 from strata.fleet.columns import Indices
 from strata.fleet.fleet import Fleet
 from strata.fleet.history.history import History
-from strata.fleet.history.records import HistoryPage, PastView
+from strata.fleet.history.records import HistoryPage, ManyHistory, PastView
 from strata.fleet.nodes.encoded import EncodedNodes
 from strata.fleet.nodes.records import (
     EncodedNode,
@@ -30,12 +30,21 @@ from strata.fleet.nodes.records import (
     NodeQuery,
     NodeSpec,
     NodeView,
+    WhyGroup,
+    WhyManyView,
     WhyView,
 )
 from strata.fleet.nodes.results import NodeResult
 
 _BREATH = 500
 """Nodes of a page between two pauses: others want an answer, too."""
+_BREATH_WHY = 20
+MOST_WHY = 2000
+"""Nodes that are explained in one request, each by itself."""
+MOST_PASTS = 1000
+"""Nodes whose past is looked up in one request."""
+_THERE: dict[State, str] = {"ready": "It is at its goal.", "unmanaged": "Nothing is wanted of it."}
+"""States of which little has to be explained."""
 _numbers = re.compile(r"\d+").findall
 
 
@@ -70,15 +79,15 @@ class NodeService:
         part, following = self._fleet.view.page(self._fleet.view.order(nodes, query.sort), query.after, query.limit)
         return part, following, len(nodes)
 
-    async def _in_pieces(self, nodes: Indices) -> AsyncIterator[Indices]:
+    async def _in_pieces(self, nodes: Indices, size: int = _BREATH) -> AsyncIterator[Indices]:
         """A page in pieces, with a pause between two. A node that is gone by then, or whose place another has taken,
         is left out."""
         uids = self._fleet.registry.uids[nodes]
-        for start in range(0, len(nodes), _BREATH):
-            piece = nodes[start : start + _BREATH]
+        for start in range(0, len(nodes), size):
+            piece = nodes[start : start + size]
             if start:
                 await asyncio.sleep(0)
-                piece = piece[self._fleet.registry.uids[piece] == uids[start : start + _BREATH]]
+                piece = piece[self._fleet.registry.uids[piece] == uids[start : start + size]]
             yield piece
 
     async def nodes_folded(self, who: Principal, select: str, state: State | None) -> FoldedView:
@@ -171,25 +180,81 @@ class NodeService:
             ),
         )
 
+    async def why_many(self, who: Principal, select: str) -> WhyManyView:
+        """Why the selected nodes are not at their goals; those of which the same is to be said come together."""
+        nodes = self._fleet.view.order(self._fleet.seen(who, select), "name")
+        found = states(self._fleet.controller.engine, nodes)
+        there = np.isin(found, [STATES.index(state) for state in _THERE])
+        order = np.argsort(there, kind="stable")
+        asked, rest = order[:MOST_WHY], order[MOST_WHY:]
+        same: dict[tuple[State, str, tuple[str, ...], tuple[Blocker, ...]], list[WhyView]] = {}
+        async for few in self._in_pieces(nodes[asked], _BREATH_WHY):
+            for name in self._fleet.view.names(few):
+                said = await self.why(who, name)
+                lines = tuple(line.replace(name, "it") for line in said.lines)
+                blockers = tuple(
+                    msgspec.structs.replace(one, name="") if one.name == name else one for one in said.blocked_by
+                )
+                same.setdefault((said.state, said.summary.replace(name, "it"), lines, blockers), []).append(said)
+        items = [_why_group(*key, views) for key, views in same.items()]
+        items.sort(key=lambda group: (group.state in _THERE, -group.count))
+        for state in _THERE:
+            names = self._fleet.view.names(nodes[rest[found[rest] == STATES.index(state)]])
+            if names:
+                items.append(WhyGroup(nodes=fold(names), count=len(names), state=state, summary=_THERE[state]))
+        return WhyManyView(items=tuple(items), total=len(nodes), unasked=int((~there[rest]).sum()))
+
+    async def history_many(
+        self, who: Principal, select: str, since: float | None, until: float | None, limit: int
+    ) -> ManyHistory:
+        """What happened to the selected nodes, newest first."""
+        nodes = self._fleet.seen(who, select)
+        if len(nodes) > MOST_PASTS:
+            raise BadRequest(
+                f"{len(nodes)} nodes; at most {MOST_PASTS} are looked up together", where="select",
+                hint="select fewer nodes",
+            )  # fmt: skip
+        history = await self._history(select)
+        uids = self._fleet.registry.uids[nodes].tolist()
+        names = dict(zip(uids, self._fleet.view.names(nodes), strict=True))
+        return await history.of_nodes(names, since=since, until=until, limit=limit)
+
     async def history(
         self, who: Principal, name: str, since: float | None, until: float | None, limit: int, after: str
     ) -> HistoryPage:
         """Its past, newest first."""
-        uid, history = self._past_of(who, name)
-        with contextlib.suppress(StrataError):  # what is written can be read while the store takes nothing more
-            await self._fleet.controller.recorder.flush()
+        uid, history = self._uid(who, name), await self._history(name)
         return await history.of_node(uid, since=since, until=until, limit=limit, before=after or None)
 
     async def past(self, who: Principal, name: str, time: float) -> PastView:
         """Its facts at a time."""
-        uid, history = self._past_of(who, name)
+        uid, history = self._uid(who, name), await self._history(name)
         state = await history.state_at(uid, time)
         facts = {variable: state.get(variable, "unknown") for variable in self._fleet.controller.model.variables}
         return PastView(node=name, time=time, facts=facts)
 
-    def _past_of(self, who: Principal, name: str) -> tuple[int, History]:
-        uid = int(self._fleet.registry.uids[self._fleet.index(who, name)])
-        history = self._fleet.controller.recorder.history
-        if history is None:
-            raise Unavailable("no history is kept here", where=name)
-        return uid, history
+    def _uid(self, who: Principal, name: str) -> int:
+        return int(self._fleet.registry.uids[self._fleet.index(who, name)])
+
+    async def _history(self, where: str) -> History:
+        recorder = self._fleet.controller.recorder
+        if recorder.history is None:
+            raise Unavailable("no history is kept here", where=where[:80])
+        with contextlib.suppress(StrataError):  # what is written can be read while the store takes nothing more
+            await recorder.flush()
+        return recorder.history
+
+
+def _why_group(
+    state: State, summary: str, lines: tuple[str, ...], blocked_by: tuple[Blocker, ...], views: Sequence[WhyView]
+) -> WhyGroup:
+    steps = [view.next for view in views if view.next is not None]
+    return WhyGroup(
+        nodes=fold(view.node for view in views),
+        count=len(views),
+        state=state,
+        summary=summary,
+        lines=lines,
+        next=min(steps, key=lambda step: float("inf") if step.when is None else step.when, default=None),
+        blocked_by=blocked_by,
+    )

@@ -11,7 +11,7 @@ from strata.cli import exits
 from strata.cli.listing import json_option
 from strata.cli.output import Column, many, state_colour
 from strata.cli.session import Session, pass_session
-from strata.cli.words import complete_select, no_blank, select_help, split, wanted
+from strata.cli.words import complete_set, no_blank, select_help, split, wanted
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument(
-    "words", nargs=-1, metavar="[SELECT] [VARIABLE=VALUE]...", callback=no_blank, shell_complete=complete_select
+    "words", nargs=-1, metavar="[SELECT] [VARIABLE=VALUE]...", callback=no_blank, shell_complete=complete_set
 )
 @click.option(
     "-f",

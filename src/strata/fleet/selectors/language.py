@@ -4,7 +4,7 @@ A selector is terms joined by spaces; a node must meet all of them. ``!`` before
 
 =====================  =====================================================================
 ``*``                  every node
-``n[1-4,7],@a!@b``     a nodeset: ``,`` or, ``!`` but not, ``&`` and, ``^`` one of; left to right
+``n[1-4,7],@a!@b``     a nodeset: ``,`` or, ``!`` but not, ``&`` and, ``^`` one of; left to right; ``n7`` is ``n007``
 ``@compute``           the members of a group
 ``n1*``                names that match (``*`` any text, ``?`` any character)
 ``label:rack=7``       has the label (``label:rack``: whatever its value)

@@ -18,7 +18,7 @@ from strata.core.model import UNKNOWN
 from strata.core.state import STATES
 from strata.core.xname import parse as parse_xname
 from strata.fleet.columns import Mask
-from strata.fleet.nodes.unknown import unknown_nodes
+from strata.fleet.nodes.unknown import find_unpadded, unknown_nodes
 from strata.fleet.selectors.selectable import Selectable, StateView
 
 
@@ -148,12 +148,14 @@ def matching(pattern: str) -> Term:
 
 
 def named(names: Sequence[str]) -> Term:
-    """Nodes by their names."""
+    """Nodes by their names; ``n7`` is ``n0007`` where there is no ``n7``."""
 
     def by_name(context: Context) -> Mask:
         fleet = context.fleet
         found = context.none()
         places = np.fromiter((fleet.find(name) for name in names), dtype=np.int64, count=len(names))
+        for at in np.flatnonzero(places < 0).tolist():
+            places[at] = find_unpadded(fleet, names[at])
         if context.strict and (places < 0).any():
             missing = [names[at] for at in np.flatnonzero(places < 0)[:5].tolist()]
             more = int((places < 0).sum()) - len(missing)

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from strata.core.room import Room
 
+_POWER = "strata.hardware.bmc.commands.power"
+
 ROOM = Room(
     routes=("strata.hardware.bmc.routes",),
     commands={
+        "The hardware": {"power": f"{_POWER}:power"},
+        "Switching": {
+            "power on": f"{_POWER}:on",
+            "power off": f"{_POWER}:off",
+            "power cycle": f"{_POWER}:cycle",
+            "power nmi": f"{_POWER}:nmi",
+            "power status": f"{_POWER}:status",
+        },
         "Through the BMCs": {
             "hardware bmc": "strata.hardware.bmc.commands.bmc:bmc",
-            "hardware power": "strata.hardware.bmc.commands.bmc:power",
             "hardware boot": "strata.hardware.bmc.commands.bmc:boot",
             "hardware media": "strata.hardware.bmc.commands.bmc:media",
             "hardware identify": "strata.hardware.bmc.commands.bmc:identify",

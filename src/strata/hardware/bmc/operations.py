@@ -257,7 +257,7 @@ def _why(error: StrataError) -> str:
     return f"not known whether it was done: {error}" if isinstance(error, OutcomeUnknown) else str(error)
 
 
-def many_outcome(done: Sequence[str], failed: Mapping[str, str]) -> ManyOutcome:
+def many_outcome(done: Sequence[str], failed: Mapping[str, str], revision: int = 0) -> ManyOutcome:
     """What became of a request for many nodes; those that failed for the same reason come together."""
     by_reason: dict[str, list[str]] = defaultdict(list)
     for name, reason in failed.items():
@@ -267,4 +267,5 @@ def many_outcome(done: Sequence[str], failed: Mapping[str, str]) -> ManyOutcome:
         done_count=len(done),
         failed=tuple(Failed(nodes=fold(names), reason=reason) for reason, names in by_reason.items()),
         failed_count=len(failed),
+        revision=revision,
     )

@@ -6,6 +6,7 @@ a value that the BMC did not give, or that cannot be true, is None with a reason
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Literal, Protocol
 
@@ -235,9 +236,9 @@ class Bmc(Protocol):
         """Change those that are not None."""
         raise not_offered(self, "time and log servers")
 
-    def console(self) -> AsyncIterator[bytes]:
-        """What the node's serial console prints, until ``aclose()``; an empty piece first says that it is open. Raises
-        when it cannot be had or breaks off."""
+    def console(self, keys: asyncio.Queue[bytes] | None = None) -> AsyncIterator[bytes]:
+        """What the node's serial console prints, until ``aclose()``; an empty piece first says that it is open. What is
+        put into ``keys`` is typed there. Raises when it cannot be had or breaks off."""
         raise not_offered(self, "a console")
 
 

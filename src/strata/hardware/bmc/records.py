@@ -101,6 +101,8 @@ class ManyOutcome(Out, frozen=True, kw_only=True):
     done_count: int
     failed: tuple[Failed, ...] = ()
     failed_count: int = 0
+    revision: int = 0
+    """The revision of the store that has it, where it became a desire."""
 
 
 Many = ManyOutcome | Operation

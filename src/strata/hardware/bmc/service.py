@@ -75,7 +75,7 @@ class BmcService:
             return result
         failed = {one.node: one.error or "refused" for one in result.results if not one.ok}
         done = [one.node for one in result.results if one.ok]
-        return many_outcome(done, failed)
+        return many_outcome(done, failed, result.revision)
 
     async def boot(self, who: Principal, select: str, boot: Boot) -> Many:
         """Set the boot override."""

@@ -8,10 +8,10 @@ ROOM = Room(
     routes=("strata.hardware.consoles.routes",),
     commands={
         "The hardware": {
-            "console": "strata.hardware.consoles.commands:console",
+            "console": "strata.hardware.consoles.commands.console:console",
         },
         "Through the BMCs": {
-            "hardware console": "strata.hardware.consoles.commands:console",
+            "hardware console": "strata.hardware.consoles.commands.console:console",
         },
     },
 )

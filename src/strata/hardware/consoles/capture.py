@@ -15,8 +15,8 @@ from typing import Literal
 import msgspec
 
 from strata.core.driver import Batch
-from strata.core.errors import DeviceError, NotOffered, StrataError
-from strata.fleet.tasks import all_cancelled
+from strata.core.errors import DeviceError, NotOffered, StrataError, Unavailable
+from strata.fleet.tasks import all_cancelled, cancelled
 from strata.hardware.bmc.protocol import Bmc
 from strata.hardware.consoles.log import ConsoleLog
 from strata.hardware.consoles.text import Lines, clean
@@ -27,6 +27,10 @@ Way = Literal["redfish", "ipmi", "socket", "none"]
 _WAYS: Mapping[str, Way] = {"http": "redfish", "https": "redfish", "ipmi": "ipmi", "unix": "socket"}
 
 
+_TYPED = 256
+"""Pieces that may wait to be typed."""
+_TAPPED = 1024
+"""Pieces that may wait for whoever watches."""
 _BREATH = 1000
 """Nodes that are looked at before anybody else gets a turn."""
 
@@ -93,6 +97,10 @@ class ConsoleCapture:
         self._pauses: dict[str, asyncio.Event] = {}
         """Nodes whose console is not tried now; set to have it tried."""
         self._status: dict[str, Status] = {}
+        self._keys: dict[str, asyncio.Queue[bytes]] = {}
+        """Consoles that are open: what is typed at them."""
+        self._taps: dict[str, set[asyncio.Queue[bytes]]] = {}
+        """Who sees every piece of a console as it comes."""
         self._turn: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -110,6 +118,34 @@ class ConsoleCapture:
     def status(self, node: str) -> Status | None:
         """How the node's console is captured; None: it is not."""
         return self._status.get(node)
+
+    def type(self, node: str, data: bytes) -> None:
+        """Type at the node's console. ``Unavailable``: it is not open here, or takes nothing any more."""
+        keys = self._keys.get(node)
+        if keys is None or not self._status[node].connected:
+            status = self._status.get(node)
+            raise Unavailable(
+                f"its console is not open{f': {status.trouble}' if status and status.trouble else ' here'}",
+                where=node,
+                hint="strata console --list shows which are",
+            )
+        try:
+            keys.put_nowait(data)
+        except asyncio.QueueFull:
+            raise Unavailable("its console does not take what is typed", where=node, hint="wait") from None
+
+    async def pieces(self, node: str) -> AsyncIterator[bytes]:
+        """What the console prints from now on, byte for byte. Who does not keep up misses some."""
+        tap: asyncio.Queue[bytes] = asyncio.Queue(_TAPPED)
+        self._taps.setdefault(node, set()).add(tap)
+        try:
+            while True:
+                yield await tap.get()
+        finally:
+            taps = self._taps[node]
+            taps.discard(tap)
+            if not taps:
+                del self._taps[node]
 
     def refresh(self) -> None:
         """Look now which nodes there are."""
@@ -263,12 +299,17 @@ class ConsoleCapture:
             stack.callback(pen.end)
             await self._own_turn(node)
             async with self._opening:
+                keys: asyncio.Queue[bytes] = asyncio.Queue(_TYPED)
                 if address.startswith("unix:"):
                     reader, writer = await asyncio.open_unix_connection(address.removeprefix("unix:"))
                     stack.callback(writer.close)
+                    typing = asyncio.create_task(_type(writer, keys), name=f"keys of {node}")
+                    stack.push_async_callback(cancelled, typing)
                     pieces = _pieces(reader)
                 else:
-                    pieces = self._bmc(address).console()
+                    pieces = self._bmc(address).console(keys)
+                self._keys[node] = keys
+                stack.callback(self._forget_keys, node, keys)
                 stack.push_async_callback(_closed, pieces)
                 first = asyncio.ensure_future(anext(pieces))
                 stack.push_async_callback(_cancelled, first)
@@ -281,7 +322,14 @@ class ConsoleCapture:
                 return
             async for piece in pieces:
                 pen.write(piece)
+                for tap in self._taps.get(node, ()):
+                    if not tap.full():
+                        tap.put_nowait(piece)
                 yield None
+
+    def _forget_keys(self, node: str, keys: asyncio.Queue[bytes]) -> None:
+        if self._keys.get(node) is keys:
+            del self._keys[node]
 
     def _note(self, node: str, text: str) -> None:
         self._log.append(node, "strata", [clean(text)])
@@ -323,6 +371,12 @@ async def _closed(pieces: AsyncIterator[bytes]) -> None:
 async def _cancelled(future: asyncio.Future[bytes]) -> None:
     future.cancel()
     await asyncio.wait([future])
+
+
+async def _type(writer: asyncio.StreamWriter, keys: asyncio.Queue[bytes]) -> None:
+    while True:
+        writer.write(await keys.get())
+        await writer.drain()
 
 
 async def _pieces(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:

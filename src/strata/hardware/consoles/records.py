@@ -1,10 +1,12 @@
-"""What the API shows of what consoles print."""
+"""What the API shows of what consoles print, and takes that is typed at them."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from strata.core.texts import Out
+from msgspec import Meta
+
+from strata.core.texts import In, Out
 
 
 class ConsoleLine(Out, frozen=True, kw_only=True):
@@ -27,6 +29,19 @@ class ConsoleView(Out, frozen=True, kw_only=True):
     lines: int
     bytes: int
     last: float | None
+
+
+class ConsoleKeys(In, frozen=True, kw_only=True):
+    """What is typed at a console."""
+
+    data: Annotated[bytes, Meta(min_length=1, max_length=4096)]
+    """In base64, byte for byte: a newline is a carriage return (DQ==)."""
+
+
+class ConsolePiece(Out, frozen=True, kw_only=True):
+    """What a console printed, in base64, byte for byte."""
+
+    data: bytes
 
 
 class ConsoleQuery(Out, frozen=True, kw_only=True):

@@ -1,11 +1,11 @@
-"""Consoles: what nodes printed and print. Nothing can be typed at them here."""
+"""Consoles: what nodes printed and print, and what is typed at them."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from litestar import get
-from litestar.params import PathParameter, QueryParameter
+from litestar import get, post
+from litestar.params import JSONBody, PathParameter, QueryParameter
 from litestar.response import Stream
 
 from strata.api import sse
@@ -13,7 +13,14 @@ from strata.api.http import AnyRequest, finite
 from strata.api.rights import answers, needs
 from strata.api.services import Asked, NodePath, Select, Time, Watchers
 from strata.core.texts import PLAIN, Out
-from strata.hardware.consoles.records import ConsoleHits, ConsoleLine, ConsoleQuery, ConsoleView
+from strata.hardware.consoles.records import (
+    ConsoleHits,
+    ConsoleKeys,
+    ConsoleLine,
+    ConsolePiece,
+    ConsoleQuery,
+    ConsoleView,
+)
 from strata.hardware.consoles.service import ConsoleService
 
 _TAG = "consoles"
@@ -21,6 +28,7 @@ _STREAM = (
     "Events: `id` is a line's number to resume after, `event` is line or compacted (read the last lines again, then "
     "follow from there); `data` is JSON."
 )
+_RAW = "Events: `event` is piece; `data` is JSON, with bytes in base64."
 
 Dump = Annotated[
     str,
@@ -57,6 +65,13 @@ class FollowedLine(Out, frozen=True, kw_only=True):
     data: str
     id: str = ""
     """The line's number."""
+
+
+class RawPiece(Out, frozen=True, kw_only=True):
+    """One event of the stream, field by field."""
+
+    event: Literal["piece"]
+    data: str
 
 
 @get("/v1/consoles", tags=[_TAG], **needs("read", "console", 404))
@@ -124,6 +139,25 @@ async def follow_console(
     return sse.stream(batches, ask.of(Watchers), lambda line: sse.event(line.id, "line", line))
 
 
+@get(
+    "/v1/nodes/{name:str}/console/raw",
+    tags=[_TAG],
+    media_type="text/event-stream",
+    **needs("read", "console", 404, also={200: answers(RawPiece, _RAW, "text/event-stream")}),
+)
+async def watch_console(ask: Asked, name: NodePath) -> Stream:
+    """What it prints from now on, byte for byte: for terminals."""
+    ask.of(Watchers).check_room()
+    pieces = await ask.of(ConsoleService).pieces(ask.who, name)
+    return sse.stream(pieces, ask.of(Watchers), lambda piece: sse.event(0, "piece", ConsolePiece(data=piece)))
+
+
+@post("/v1/nodes/{name:str}/console/keys", tags=[_TAG], status_code=204, **needs("change", "console", 404, body=True))
+async def type_console(ask: Asked, name: NodePath, data: JSONBody[ConsoleKeys]) -> None:
+    """Type at it, as far as it is open: nobody says whether the node took notice."""
+    await ask.of(ConsoleService).type(ask.who, name, data.data)
+
+
 @get("/v1/nodes/{name:str}/console/dumps", tags=[_TAG], **needs("read", "console", 404))
 async def list_dumps(ask: Asked, name: NodePath) -> ConsoleDumps:
     """The excerpts that are kept of a node's kernel troubles."""
@@ -136,4 +170,13 @@ async def show_dump(ask: Asked, name: NodePath, dump: Dump) -> ConsoleLines:
     return ConsoleLines(items=tuple(await ask.of(ConsoleService).dump(ask.who, name, dump)))
 
 
-HANDLERS = [list_consoles, search_consoles, show_console, follow_console, list_dumps, show_dump]
+HANDLERS = [
+    list_consoles,
+    search_consoles,
+    show_console,
+    follow_console,
+    watch_console,
+    type_console,
+    list_dumps,
+    show_dump,
+]

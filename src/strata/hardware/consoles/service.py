@@ -14,6 +14,8 @@ from strata.hardware.consoles.log import ConsoleLog
 from strata.hardware.consoles.records import ConsoleHit, ConsoleHits, ConsoleLine, ConsoleQuery, ConsoleView
 from strata.hardware.consoles.search import ConsoleSearch
 
+AUDIT_EVERY = 60.0
+"""Seconds after which it is noted again that somebody types."""
 _BREATH = 5000
 """Nodes of a listing between two pauses: the fleet is not described in one go."""
 
@@ -26,6 +28,8 @@ class ConsoleService:
         self._log = log
         self._search = search
         self._capture = capture
+        self._typed: dict[tuple[str, str], float] = {}
+        """Who typed at whose console, and when that was last noted."""
 
     async def consoles(self, who: Principal, select: str) -> Sequence[ConsoleView]:
         """Which consoles are captured, and how well."""
@@ -66,6 +70,29 @@ class ConsoleService:
                 if self._fleet.find(who, node) < 0:
                     return
                 yield _shown(batch)
+
+    async def type(self, who: Principal, node: str, data: bytes) -> None:
+        """Type at its console. That somebody does is in the audit log, once in a while; what, is not: it may be a
+        password."""
+        self._fleet.index(who, node)
+        now = asyncio.get_running_loop().time()
+        if now - self._typed.get((who.name, node), -AUDIT_EVERY) >= AUDIT_EVERY:
+            await self._fleet.ledger.commit(who.name, "console.type", node, [])
+            self._typed = {whom: at for whom, at in self._typed.items() if now - at < AUDIT_EVERY}
+            self._typed[who.name, node] = now
+        self._capture.type(node, data)
+
+    async def pieces(self, who: Principal, node: str) -> AsyncIterator[Sequence[bytes]]:
+        """What it prints from now on, byte for byte, until the caller may not see the node any more."""
+        self._fleet.index(who, node)
+        return self._tapped(who, node)
+
+    async def _tapped(self, who: Principal, node: str) -> AsyncIterator[Sequence[bytes]]:
+        async with aclosing(self._capture.pieces(node)) as pieces:  # type: ignore[type-var]
+            async for piece in pieces:
+                if self._fleet.find(who, node) < 0:
+                    return
+                yield (piece,)
 
     async def dumps(self, who: Principal, node: str) -> Sequence[str]:
         """The excerpts that are kept."""

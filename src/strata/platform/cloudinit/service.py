@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from strata.core.errors import NotFound
 from strata.core.node import Node
@@ -17,7 +18,7 @@ from strata.provisioning.boot.service import BootService
 from strata.provisioning.networks import Networks
 from strata.store.records import Records
 
-KIND = "cloud-init"
+KIND: Literal["cloud-init"] = "cloud-init"
 _NOTHING = Answer(b"cloud-init asks for meta-data, user-data, vendor-data and network-config\n", 404)
 
 
@@ -76,7 +77,7 @@ class CloudInitService:
 
     # what the configuration says
 
-    def said(self, record: CloudInit) -> CloudInit:
+    def said(self, name: str, record: CloudInit) -> CloudInit:
         """What the repository would say of a record."""
         return record
 

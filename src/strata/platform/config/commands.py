@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,13 +14,13 @@ from strata.cli.output import Column, many
 from strata.cli.reading import read_text
 from strata.cli.session import Session, pass_session
 from strata.cli.times import when
-from strata.cli.words import complete_node
+from strata.cli.words import complete_node, items, segment
 from strata.platform.delivery.commands import drift, render
 
 if TYPE_CHECKING:
     from strata.cli.client import Client, Json
     from strata.platform.config.importing import ForeignSite
-    from strata.platform.config.records import Configuration
+    from strata.platform.config.records import Configuration, KeptKind, Way
     from strata.platform.config.repository import Repository
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -44,6 +44,19 @@ def _revision(function: F) -> F:
     branch = click.option("--branch", default="", metavar="NAME", help="As that branch has it, not as the files are.")
     commit = click.option("--commit", default="", metavar="COMMIT", help="As that commit has it.")
     return branch(commit(function))
+
+
+def _waves(function: F) -> F:
+    """``--rollout`` and ``--at-once``: not as the repository's rollout-policy says."""
+    waves = click.option("--rollout", is_flag=True, help="In waves, with a canary, gates and a way back.")
+    at_once = click.option("--at-once", is_flag=True, help="All nodes at the same time, whatever the rollout-policy.")
+    return waves(at_once(function))
+
+
+def _way(rollout: bool, at_once: bool) -> Way:
+    if rollout and at_once:
+        raise click.UsageError("--rollout and --at-once exclude each other")
+    return "rollout" if rollout else "at-once" if at_once else "policy"
 
 
 @click.group("config")
@@ -95,9 +108,10 @@ def import_(
 ) -> None:
     """Write what is there already into DIRECTORY, as a repository.
 
-    Of the running service: nodes, groups, desire documents and personalities; not overlays, and not what was set on
-    nodes themselves ('strata node set'). Applied as it is, it changes nothing of those. Of another tool's files: nodes
-    and groups; IMPORTED.md says what has no place here.
+    Of the running service: nodes, groups, desire documents, personalities, cloud-init documents, flows, the stages of
+    the system, health checks and their policy, boot profiles, power policies and budgets; not overlays, not secrets,
+    and not what was set on nodes themselves ('strata node set'). Applied as it is, it changes nothing of those. Of
+    another tool's files: nodes and groups; IMPORTED.md says what has no place here.
 
     \b
     Example: strata config import site --system prod
@@ -140,9 +154,9 @@ def _foreign(warewulf: Path | None, slurm: Path | None, hosts: Path) -> tuple[Fo
 
 def _held(session: Session, system: str) -> dict[str, str]:
     """Path → text of what the running service holds."""
-    from strata.cli.words import items
     from strata.core.errors import Unavailable
     from strata.platform.config.importing import files
+    from strata.platform.config.kept import KEPT
     from strata.platform.config.records import NODE_FIELDS
 
     client = session.client
@@ -152,7 +166,26 @@ def _held(session: Session, system: str) -> dict[str, str]:
     except Unavailable:
         personalities = []  # of a service without the provisioning layer
     groups, desires = items(client.get("/v1/groups")), items(client.get("/v1/documents"))
-    return files(system, nodes, groups, desires, personalities)
+    kept = {kind: found for kind in KEPT if (found := _kept(client, kind))}
+    return files(system, nodes, groups, desires, personalities, kept)
+
+
+def _kept(client: Client, kind: KeptKind) -> list[Mapping[str, Any]]:
+    """What a room of the service keeps, as it stands in files; nothing where it has no such room."""
+    from strata.core.errors import NotFound, Unavailable
+    from strata.platform.config.kept import KEPT
+
+    room = KEPT[kind]
+    if not room.listed:
+        return []
+    try:
+        found = client.get(room.listed)
+        listed = items(found) if "items" in found else [found]
+        if room.apart:
+            listed = [client.get(f"{room.listed}/{segment(item['name'])}") for item in listed]
+    except (NotFound, Unavailable):
+        return []
+    return [said for item in listed if (said := room.written(item)) is not None]
 
 
 @config.command()
@@ -167,9 +200,12 @@ def check(session: Session, directory: Path, system: str, branch: str, commit: s
     \b
     Example: strata config check site --system test
     """
+    from strata.platform.config.records import FIELDS
+
     found = _read(directory, system, branch, commit)
     counts = {kind: len(getattr(found, kind)) for kind in ("nodes", "groups", "desires", "personalities", "overlays")}
-    words = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+    counts |= {field: count for field in FIELDS.values() if (count := len(getattr(found, field)))}
+    words = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in counts.items())
     of = f" for system {found.system}" if found.system else ""
     session.out.answer(as_json, {"system": found.system, **counts}, f"sound{of}: {words}")
 
@@ -228,9 +264,19 @@ def show(
 @_DIR
 @_SYSTEM
 @_revision
+@_waves
 @ls.json_option
 @pass_session
-def plan(session: Session, directory: Path, system: str, branch: str, commit: str, as_json: bool) -> None:
+def plan(
+    session: Session,
+    directory: Path,
+    system: str,
+    branch: str,
+    commit: str,
+    rollout: bool,
+    at_once: bool,
+    as_json: bool,
+) -> None:
     """Show what applying the repository would change, and what would then be done to nodes. Changes nothing.
 
     Without --branch or --commit: the files as they are. Exit code 3 if some nodes could not get there, or if a brake
@@ -245,7 +291,9 @@ def plan(session: Session, directory: Path, system: str, branch: str, commit: st
     from strata.core.errors import BadRequest
 
     repository = _repository(directory, system, branch, commit)
-    body = msgspec.json.encode(repository.configuration(unchecked=True))
+    body = msgspec.json.encode(
+        {"configuration": repository.configuration(unchecked=True), "way": _way(rollout, at_once)}
+    )
     try:
         found = session.client.request("POST", "/v1/config/plan", body=body).body
     except BadRequest:
@@ -259,28 +307,44 @@ def plan(session: Session, directory: Path, system: str, branch: str, commit: st
 @_SYSTEM
 @_revision
 @click.option("--remove-most", is_flag=True, help="Also if it removes much of what came from the repository.")
+@_waves
 @ls.json_option
 @pass_session
 def apply(
-    session: Session, directory: Path, system: str, branch: str, commit: str, remove_most: bool, as_json: bool
+    session: Session,
+    directory: Path,
+    system: str,
+    branch: str,
+    commit: str,
+    remove_most: bool,
+    rollout: bool,
+    at_once: bool,
+    as_json: bool,
 ) -> None:
     """Apply what is committed in DIRECTORY: all of it, or nothing. Applying twice changes nothing the second time.
 
     Of a git repository that is HEAD, or --branch or --commit; refused while files differ from it. What is no more in
     the repository is removed if it came from it, and only then.
 
+    Where the repository has a rollout-policy, or with --rollout, what nodes are wanted to be reaches them in waves, and
+    the commit is applied when all are through: 'strata rollout list' and 'strata config status' show it. Where too many
+    fail they go back, and it is not applied.
+
     \b
     Example: strata config apply site
+             strata config apply site --rollout
     """
     if branch and commit:
         raise click.UsageError("--branch and --commit exclude each other")
-    done = applied(session.client, directory, system, commit or branch, remove_most=remove_most)
+    way = _way(rollout, at_once)
+    done = applied(session.client, directory, system, commit or branch, remove_most=remove_most, way=way)
     if as_json:
         session.out.json(done)
         return
     _show_changes(session, done["changes"])
     of = f" of {done['commit'][:12]}" if done["commit"] else ""
-    session.out.line(f"{many(len(done['changes']), 'change')}{of} applied, {done['unchanged']} unchanged")
+    how = f"reach nodes by rollout {', '.join(done['rollouts'])}" if done["rollouts"] else "applied"
+    session.out.line(f"{many(len(done['changes']), 'change')}{of} {how}, {done['unchanged']} unchanged")
 
 
 @config.command()
@@ -412,7 +476,13 @@ def look(session: Session, as_json: bool) -> None:
 
 
 def applied(
-    client: Client, directory: Path, system: str = "", revision: str = "", *, remove_most: bool = False
+    client: Client,
+    directory: Path,
+    system: str = "",
+    revision: str = "",
+    *,
+    remove_most: bool = False,
+    way: Way = "policy",
 ) -> Json:
     """Have the service apply what is committed in a directory: what it then says."""
     import msgspec
@@ -420,7 +490,7 @@ def applied(
     from strata.platform.config.reading import committed, read_repository
 
     found = read_repository(directory, revision or committed(directory), system).configuration()
-    order = msgspec.json.encode({"configuration": found, "remove_most": remove_most})
+    order = msgspec.json.encode({"configuration": found, "remove_most": remove_most, "way": way})
     done: Json = client.request("POST", "/v1/config/apply", body=order).body
     return done
 
@@ -445,7 +515,7 @@ def _repository(directory: Path, system: str, branch: str, commit: str) -> Repos
 
 def _show_plan(session: Session, found: Json, as_json: bool) -> int:
     stuck = [one for one in found["classes"] if one["status"] == "unreachable"]
-    code = exits.UNREACHABLE if stuck or found["refused"] else 0
+    code = exits.UNREACHABLE if stuck or found["refused"] or found["rollout_refused"] else 0
     if as_json:
         session.out.json(found)
         return code
@@ -460,8 +530,14 @@ def _show_plan(session: Session, found: Json, as_json: bool) -> int:
         session.out.line(f"disrupts {many(found['disrupted'], 'node')}: {found['disrupts']}", colour="yellow")
     if found["seconds"]:
         session.out.line(f"takes about {found['seconds']:g} s per node, and the waiting of budgets and running jobs")
+    for one in found["rollouts"]:
+        values = " ".join(f"{name}={'|'.join(given)}" for name, given in one["set"].items())
+        waves = ", ".join(map(str, one["waves"][:10])) + (", ..." if one["waves"][10:] else "")
+        session.out.line(f"in waves of {waves} nodes: {values} on {one['nodeset']} (rollout {one['name']})")
     if found["refused"]:
         session.out.line(f"would be refused: {found['refused']} (--remove-most)", colour="red")
+    if found["rollout_refused"]:
+        session.out.line(f"would be refused: {found['rollout_refused']} (--at-once)", colour="red")
     return code
 
 
@@ -507,5 +583,13 @@ def _show_status(session: Session, found: Json, as_json: bool) -> None:
             ("pending", found["pending"][:12] or "-"),
             ("waits for", found["waits_for"] or "-"),
             ("error", found["error"] or "-"),
+            ("rolling", _rolling(found["rolling"])),
         )
     )
+
+
+def _rolling(found: Json | None) -> str:
+    if found is None:
+        return "-"
+    how = found["failed"] or f"waits for {found['waits_for']}"
+    return f"{found['commit'][:12] or 'files'} ({', '.join(found['rollouts'])}): {how}"

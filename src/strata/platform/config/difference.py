@@ -21,7 +21,17 @@ from strata.fleet.nodes.interfaces import with_known_addresses
 from strata.fleet.nodes.records import NodeSpec
 from strata.fleet.registry.registry import Registry
 from strata.fleet.registry.whole_edits import GroupMembers, WholeEdit
-from strata.platform.config.records import Action, Applied, ConfigChange, Configuration, Kind, Named, NodeEntry
+from strata.platform.config.kept import KEPT
+from strata.platform.config.records import (
+    Action,
+    Applied,
+    ConfigChange,
+    Configuration,
+    KeptKind,
+    Kind,
+    Named,
+    NodeEntry,
+)
 from strata.platform.config.repository import expanded
 from strata.platform.delivery.records import Overlays, revision_of
 from strata.provisioning.personalities.records import Personality
@@ -39,7 +49,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     edit: WholeEdit
     personalities: Mapping[str, Personality | None]
     """None: it goes."""
-    kept: Mapping[str, Mapping[str, Named | None]]
+    kept: Mapping[KeptKind, Mapping[str, Named | None]]
     """The same of what rooms of their own keep, by kind."""
     changes: tuple[ConfigChange, ...]
     unchanged: int
@@ -72,7 +82,7 @@ async def difference(
     registry: Registry,
     personalities: Mapping[str, Personality],
     overlays: Overlays,
-    kept: Mapping[str, Mapping[str, Named]],
+    kept: Mapping[KeptKind, Mapping[str, Named]],
     configuration: Configuration,
     applied: Applied,
     author: str,
@@ -113,10 +123,10 @@ async def difference(
     found, alike = _overlays(overlays, configuration)
     changes += found
     same += alike
-    others: dict[str, Mapping[str, Named | None]] = {}
+    others: dict[KeptKind, Mapping[str, Named | None]] = {}
     for kind, wanted in configuration.kept.items():
         others[kind], found, alike = _edits(
-            kind, kept.get(kind, {}), wanted, applied.kept.get(kind, ()), configuration, lambda one: one.select[:200]
+            kind, kept.get(kind, {}), wanted, applied.kept.get(kind, ()), configuration, KEPT[kind].words
         )
         changes += found
         same += alike

@@ -22,10 +22,10 @@ from strata.core.texts import (
     WantedMap,
     check_wanted,
 )
-from strata.platform.cloudinit.records import DataText, Priority, PublicKeys
+from strata.core.units import Seconds, seconds
+from strata.platform.config.kept import KEPT
 from strata.platform.config.records import MEMBERS, NodeEntry
 from strata.platform.delivery.records import Entries, Policy
-from strata.platform.secrets.records import AgeText, Owner, SecretNameText, VaultPlace
 from strata.provisioning.personalities.records import Member, NameText
 
 
@@ -106,32 +106,6 @@ class OverlayDocument(Entries, frozen=True, kw_only=True, omit_defaults=True):
     absent: bool = False
 
 
-class CloudInitDocument(In, frozen=True, kw_only=True):
-    """What is said to cloud-init of nodes. Without ``priority``: by layer, and the narrower selection wins."""
-
-    kind: Literal["cloud-init"]
-    name: DocumentNameText
-    select: SelectText | UnsetType = UNSET
-    priority: Priority | UnsetType = UNSET
-    user_data: DataText | UnsetType = UNSET
-    vendor_data: DataText | UnsetType = UNSET
-    ssh_keys: PublicKeys | UnsetType = UNSET
-    absent: bool = False
-
-
-class SecretDocument(In, frozen=True, kw_only=True):
-    """A secret of nodes: whom it is for, and its value, encrypted with age for the service, or in a Vault."""
-
-    kind: Literal["secret"]
-    name: SecretNameText
-    select: SelectText | UnsetType = UNSET
-    age: AgeText | UnsetType = UNSET
-    vault: VaultPlace | UnsetType = UNSET
-    uid: Owner | UnsetType = UNSET
-    gid: Owner | UnsetType = UNSET
-    absent: bool = False
-
-
 _MODE = re.compile(r"0o?[0-7]{3,4}\Z")
 KINDS: Mapping[str, type[msgspec.Struct]] = {
     "defaults": DefaultsDocument,
@@ -141,14 +115,13 @@ KINDS: Mapping[str, type[msgspec.Struct]] = {
     "desire": DesireDocument,
     "personality": PersonalityDocument,
     "overlay": OverlayDocument,
-    "cloud-init": CloudInitDocument,
-    "secret": SecretDocument,
+    **{kind: kept.document for kind, kept in KEPT.items()},
 }
 
 
-def _no_hook(kind: type[Any], value: Any) -> Any:
-    """For ``Document.read``: there is nothing in these that msgspec does not know."""
-    raise NotImplementedError(kind)
+def _hook(kind: type[Any], value: Any) -> Any:
+    """For ``Document.read``: what msgspec does not know are times."""
+    return seconds(str(value))
 
 
 def read(document: Document) -> Any:
@@ -163,7 +136,7 @@ def read(document: Document) -> Any:
     if kind == "personality":
         document = document.saying(copy.deepcopy(found))
         _octal(document)
-    return document.read(KINDS[kind], _no_hook)
+    return document.read(KINDS[kind], _hook)
 
 
 def _octal(document: Document) -> None:
@@ -184,10 +157,16 @@ def _octal(document: Document) -> None:
 
 def schema() -> dict[str, Any]:
     """One JSON Schema for all files of a repository: what editors check and complete by."""
-    kinds, parts = msgspec.json.schema_components(KINDS.values(), ref_template="#/$defs/{name}")
+    kinds, parts = msgspec.json.schema_components(KINDS.values(), schema_hook=_times, ref_template="#/$defs/{name}")
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Strata configuration",
         "anyOf": list(kinds),
         "$defs": parts,
     }
+
+
+def _times(kind: type[Any]) -> dict[str, Any]:
+    if kind is not Seconds:
+        raise NotImplementedError(kind)
+    return {"type": ["string", "number"], "examples": ["90s", "10m", "1h30m"]}

@@ -97,7 +97,7 @@ def _kept(repository: Repository, configuration: Configuration, registry: Regist
     scopes, found = Scopes(registry), []
     for kind, said in configuration.kept.items():
         for name, one in said.items():
-            if scopes.has(one.select, index):
+            if (select := getattr(one, "select", "")) and scopes.has(select, index):
                 layer, place = repository.said_by(kind, name)
                 found.append(Origin(field=kind, value=name, layer=layer, place=place))
     return found

@@ -15,7 +15,8 @@ import yaml
 from strata.core.errors import Refused
 from strata.core.node import Node
 from strata.core.nodeset import fold
-from strata.platform.config.records import NODE_FIELDS
+from strata.platform.config.kept import KEPT
+from strata.platform.config.records import NODE_FIELDS, KeptKind
 
 Item = Mapping[str, Any]
 _OWN = {name: getattr(Node(name="n", uid=0), name) for name in NODE_FIELDS}
@@ -75,8 +76,9 @@ def files(
     groups: Iterable[Item],
     desires: Iterable[Item],
     personalities: Iterable[Item],
+    kept: Mapping[KeptKind, Iterable[Item]] = {},
 ) -> dict[str, str]:
-    """Path → text, of what the API lists."""
+    """Path → text, of what the API lists. ``kept``: as it stands in files already."""
     folder = f"systems/{system}"
     found = {
         f"{folder}/nodes.yaml": _nodes(nodes),
@@ -86,6 +88,15 @@ def files(
             "personality", map(_octal, personalities), ("name", "description", "members")
         ),
     }
+    for kind, items in kept.items():
+        said = []
+        for item in items:
+            if apart := KEPT[kind].apart:
+                source = f"{kind}/{item['name']}.yaml"
+                found[f"{folder}/files/{source}"] = item[apart]
+                item = {**{name: value for name, value in item.items() if name != apart}, "source": source}
+            said.append({name: value for name, value in item.items() if value not in ("", None, [], {})})
+        found[f"{folder}/{kind}.yaml"] = "---\n".join(_document({"kind": kind, **item}) for item in said)
     return {path: text for path, text in found.items() if text}
 
 
@@ -114,8 +125,13 @@ def _documents(kind: str, items: Iterable[Item], fields: tuple[str, ...]) -> str
     made = []
     for item in items:
         said = {"kind": kind, **{name: _bare(item[name]) for name in fields if item[name] not in ("", None)}}
-        made.append(yaml.dump(said, Dumper=_dumper(), sort_keys=False, allow_unicode=True, width=120))
+        made.append(_document(said))
     return "---\n".join(made)
+
+
+def _document(said: Item) -> str:
+    text: str = yaml.dump(dict(said), Dumper=_dumper(), sort_keys=False, allow_unicode=True, width=120)
+    return text
 
 
 def _bare(value: Any) -> Any:

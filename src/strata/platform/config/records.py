@@ -9,12 +9,19 @@ import msgspec
 from msgspec import UNSET, Meta
 
 from strata.core.texts import PLAIN, GroupNameText, In, NoteText, Out
+from strata.fleet.budgets.records import BudgetEntry
 from strata.fleet.desires.records import DocumentSpec
 from strata.fleet.nodes.records import NodePatch, NodeStatement
 from strata.fleet.plans.records import PlanClass
 from strata.platform.cloudinit.records import CloudInit
 from strata.platform.delivery.records import OverlaysIn
+from strata.platform.flows.records import FlowEntry, SystemEntry
+from strata.platform.health.records import CheckEntry, HealthPolicyEntry
+from strata.platform.playbooks.records import PlaybookEntry
+from strata.platform.rollouts.records import RolloutPolicy, RolloutSpec
 from strata.platform.secrets.records import SecretEntry
+from strata.power.policies.records import PolicyEntry
+from strata.provisioning.boot.records import ProfileEntry
 from strata.provisioning.personalities.records import Personality
 
 MOST_NODES = 250_000
@@ -47,9 +54,33 @@ class GroupEntry(In, frozen=True, kw_only=True):
     description: NoteText = ""
 
 
-Named = CloudInit | SecretEntry
+Named = (
+    CloudInit
+    | SecretEntry
+    | FlowEntry
+    | SystemEntry
+    | CheckEntry
+    | HealthPolicyEntry
+    | ProfileEntry
+    | PolicyEntry
+    | BudgetEntry
+    | RolloutPolicy
+    | PlaybookEntry
+)
 """What the configuration says for a room to keep."""
-KeptKind = Literal["cloud-init", "secret"]
+KeptKind = Literal[
+    "cloud-init",
+    "secret",
+    "flow",
+    "system",
+    "health-check",
+    "health-policy",
+    "boot-profile",
+    "power-policy",
+    "budget",
+    "rollout-policy",
+    "playbook",
+]
 
 
 class Configuration(In, frozen=True, kw_only=True):
@@ -66,20 +97,42 @@ class Configuration(In, frozen=True, kw_only=True):
     cloud_inits: Annotated[tuple[CloudInit, ...], Meta(max_length=1000)] = ()
     secrets: Annotated[tuple[SecretEntry, ...], Meta(max_length=1000)] = ()
     """Encrypted: what is in them is for the service alone."""
+    flows: Annotated[tuple[FlowEntry, ...], Meta(max_length=1000)] = ()
+    systems: Annotated[tuple[SystemEntry, ...], Meta(max_length=1)] = ()
+    health_checks: Annotated[tuple[CheckEntry, ...], Meta(max_length=1000)] = ()
+    health_policies: Annotated[tuple[HealthPolicyEntry, ...], Meta(max_length=1)] = ()
+    boot_profiles: Annotated[tuple[ProfileEntry, ...], Meta(max_length=1000)] = ()
+    power_policies: Annotated[tuple[PolicyEntry, ...], Meta(max_length=100)] = ()
+    budgets: Annotated[tuple[BudgetEntry, ...], Meta(max_length=1000)] = ()
+    rollout_policies: Annotated[tuple[RolloutPolicy, ...], Meta(max_length=1)] = ()
+    playbooks: Annotated[tuple[PlaybookEntry, ...], Meta(max_length=1000)] = ()
     places: Annotated[Mapping[str, Annotated[str, Meta(max_length=4096)]], Meta(max_length=30_000)] = {}
     """``group/gpu`` → where it is written, for what is said of it later."""
 
     @property
     def kept(self) -> Mapping[KeptKind, Mapping[str, Named]]:
         """What rooms of their own keep: kind → name → what is said."""
-        return {
-            "cloud-init": {one.name: one for one in self.cloud_inits},
-            "secret": {one.name: one for one in self.secrets},
-        }
+        return {kind: {one.name: one for one in getattr(self, field)} for kind, field in FIELDS.items()}
 
     def place(self, kind: str, name: str) -> str:
         """Where something is written, as far as it is known."""
         return self.places.get(f"{kind}/{name}", f"{kind} {name}")
+
+
+FIELDS: Mapping[KeptKind, str] = {
+    "cloud-init": "cloud_inits",
+    "secret": "secrets",
+    "flow": "flows",
+    "system": "systems",
+    "health-check": "health_checks",
+    "health-policy": "health_policies",
+    "boot-profile": "boot_profiles",
+    "power-policy": "power_policies",
+    "budget": "budgets",
+    "rollout-policy": "rollout_policies",
+    "playbook": "playbooks",
+}
+"""Kinds that rooms of their own keep → the field of a configuration."""
 
 
 class Applied(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +153,7 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
     """Kind → names, of what rooms of their own keep."""
 
 
-Kind = Literal["node", "group", "desire", "personality", "overlay", "cloud-init", "secret"]
+Kind = Literal["node", "group", "desire", "personality", "overlay"] | KeptKind
 Action = Literal["created", "changed", "removed"]
 
 
@@ -114,6 +167,17 @@ class ConfigChange(Out, frozen=True, kw_only=True):
     count: int = 1
     detail: str = ""
     place: str = ""
+
+
+class CommitRollout(Out, frozen=True, kw_only=True):
+    """A part of a commit that reaches its nodes in waves."""
+
+    name: str
+    nodes: int
+    nodeset: str
+    set: Mapping[str, tuple[str, ...]]
+    waves: tuple[int, ...]
+    """How many nodes each has."""
 
 
 class ConfigPlan(Out, frozen=True, kw_only=True):
@@ -139,6 +203,21 @@ class ConfigPlan(Out, frozen=True, kw_only=True):
     """Nodes that would be forgotten."""
     refused: str = ""
     """The brake that stops an apply without ``remove_most``; empty: none does."""
+    rollouts: tuple[CommitRollout, ...] = ()
+    """It would go in waves: nodes first, and the rest when all have it. Empty: at once."""
+    rollout_refused: str = ""
+    """Why it cannot go in waves, though it should."""
+
+
+Way = Literal["policy", "rollout", "at-once"]
+"""How a commit reaches nodes: as the repository's ``rollout-policy`` says; in waves; or all at once."""
+
+
+class PlanOrder(In, frozen=True, kw_only=True):
+    """Say what the configuration would change, and how that would reach nodes."""
+
+    configuration: Configuration
+    way: Way = "policy"
 
 
 class ApplyOrder(In, frozen=True, kw_only=True):
@@ -146,6 +225,37 @@ class ApplyOrder(In, frozen=True, kw_only=True):
 
     configuration: Configuration
     remove_most: bool = False
+    way: Way = "policy"
+
+
+class RollingCommit(msgspec.Struct, frozen=True, kw_only=True):
+    """A commit that reaches its nodes in waves, as it is kept. It is applied when they are through."""
+
+    commit: str
+    system: str
+    author: str
+    time: float
+    remove_most: bool
+    rollouts: Mapping[str, RolloutSpec]
+    parts: int
+    """Into how many records its configuration is divided."""
+    failed: str = ""
+    """Why it was not applied: its rollouts went back."""
+
+
+class ConfigurationPart(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of a configuration that waits, compressed."""
+
+    data: bytes
+
+
+class RollingView(Out, frozen=True, kw_only=True):
+    """A commit on its way."""
+
+    commit: str
+    rollouts: tuple[str, ...]
+    waits_for: str
+    failed: str
 
 
 class ConfigDone(Out, frozen=True, kw_only=True):
@@ -156,6 +266,8 @@ class ConfigDone(Out, frozen=True, kw_only=True):
     changes: tuple[ConfigChange, ...]
     unchanged: int
     revision: int
+    rollouts: tuple[str, ...] = ()
+    """The rollouts that have begun for it: the changes are applied when they are through. Empty: they are applied."""
 
 
 Policy = Literal["manual", "window", "auto"]
@@ -218,6 +330,8 @@ class ConfigStatus(Out, frozen=True, kw_only=True):
     """What it waits for."""
     error: str = ""
     """Why the newest commit cannot be applied, or the branch not be read."""
+    rolling: RollingView | None = None
+    """A commit that reaches its nodes in waves, or did not."""
 
 
 class Approval(In, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ wins, and of two that are equally narrow the later layer. Pure: files come in as
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import itertools
 import re
@@ -18,6 +19,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from strata.core.errors import BadRequest, NotFound
+from strata.core.input.forms import in_words
 from strata.core.input.yamltree import Document, documents
 from strata.core.nodeset import expand
 from strata.core.texts import wanted_values
@@ -25,8 +27,6 @@ from strata.fleet.desires.records import DocumentSpec
 from strata.fleet.nodes.edits import Claimed, checked_node
 from strata.fleet.nodes.records import NodeSpec
 from strata.fleet.selectors.language import parse
-from strata.platform.cloudinit.records import CloudInit
-from strata.platform.cloudinit.records import check as check_cloud_init
 from strata.platform.config.documents import (
     DefaultsDocument,
     DesireDocument,
@@ -36,11 +36,19 @@ from strata.platform.config.documents import (
     OverlayDocument,
     read,
 )
-from strata.platform.config.records import NODE_FIELDS, Configuration, GroupEntry, NodeEntry, Origin
+from strata.platform.config.kept import KEPT, Left
+from strata.platform.config.records import (
+    FIELDS,
+    NODE_FIELDS,
+    Configuration,
+    GroupEntry,
+    KeptKind,
+    Named,
+    NodeEntry,
+    Origin,
+)
 from strata.platform.delivery.reading import resolved
 from strata.platform.delivery.records import CURRENT, VARIABLE, Overlay, revision_of
-from strata.platform.secrets.records import SecretEntry
-from strata.platform.secrets.records import check as check_secret
 from strata.provisioning.personalities.records import Personality, check
 
 MOST_FILES = 10_000
@@ -100,8 +108,7 @@ class Repository:
             "desire": {},
             "personality": {},
             "overlay": {},
-            "cloud-init": {},
-            "secret": {},
+            **{kind: {} for kind in KEPT},
         }
         self._files = files
         for rank, paths in enumerate(layers):
@@ -121,7 +128,8 @@ class Repository:
         overlays = self._overlays()
         desires = self._desires(revision_of(overlays))
         personalities = self._personalities()
-        cloud_inits, secrets = self._cloud_inits(), self._secrets()
+        kept: dict[str, Any] = {FIELDS[kind]: tuple(self._kept(kind)) for kind in KEPT}
+        _check_one_runs(kept["power_policies"], self.said_by)
         places = {
             f"{kind}/{name}": said[-1][1].place("name")
             for kind, found in self._named.items()
@@ -135,9 +143,8 @@ class Repository:
             desires=tuple(desires),
             personalities=tuple(personalities),
             overlays=overlays,
-            cloud_inits=tuple(cloud_inits),
-            secrets=tuple(secrets),
             places=places,
+            **kept,
         )
 
     def explain(self, node: str) -> list[Origin]:
@@ -349,7 +356,8 @@ class Repository:
 
     def _personalities(self) -> list[Personality]:
         found = []
-        for name, (_, fields, place) in self._left("personality").items():
+        for name, (_, fields, document) in self._left("personality").items():
+            place = document.place("name")
             if "members" not in fields:
                 raise BadRequest("a personality has members", where=place)
             personality = Personality(name=name, **fields)
@@ -358,32 +366,20 @@ class Repository:
             found.append(personality)
         return found
 
-    def _cloud_inits(self) -> list[CloudInit]:
-        found = []
-        for name, (rank, fields, place) in self._left("cloud-init").items():
-            select = fields.pop("select", "*")
+    def _kept(self, kind: KeptKind) -> Iterator[Named]:
+        """What rooms of their own are to keep."""
+        for name, (rank, fields, document) in self._left(kind).items():
+            place = document.place("name")
+            priority = functools.partial(_priority, rank=rank, place=place)
             with _placed(place):
-                if "priority" not in fields:
-                    fields["priority"] = _priority(select, rank, place)
-                document = CloudInit(name=name, select=select, **fields)
-                check_cloud_init(document, f"cloud-init {name}")
-            found.append(document)
-        return found
+                try:
+                    yield KEPT[kind].entry(Left(name, fields, document, priority, self._text_of))
+                except msgspec.ValidationError as error:
+                    raise BadRequest(in_words(str(error)), where=place) from None
 
-    def _secrets(self) -> list[SecretEntry]:
-        found = []
-        for name, (_, fields, place) in self._left("secret").items():
-            if "select" not in fields:
-                raise BadRequest("a secret says whom it is for: select", where=place)
-            entry = SecretEntry(name=name, **fields)
-            with _placed(place):
-                check_secret(entry, f"secret {name}")
-            found.append(entry)
-        return found
-
-    def _left(self, kind: str) -> dict[str, tuple[int, dict[str, Any], str]]:
+    def _left(self, kind: str) -> dict[str, tuple[int, dict[str, Any], Document]]:
         """What the layers leave of each document of a kind, field by field, the later over the earlier: name → the rank
-        of the last that says something, the fields, and the place."""
+        of the last that says something, the fields, and that document."""
         found = {}
         for name, said in sorted(self._named[kind].items()):
             merged: dict[str, Any] = {}
@@ -396,7 +392,7 @@ class Repository:
                     if field not in ("kind", "name", "absent") and (value := getattr(document, field)) is not UNSET:
                         merged[field] = value
             if not gone:
-                found[name] = rank, merged, said[-1][1].place("name")
+                found[name] = rank, merged, said[-1][1]
         return found
 
 
@@ -406,9 +402,20 @@ def _placed(place: str) -> Iterator[None]:
     try:
         yield
     except BadRequest as error:
-        if error.where == place:
-            raise
+        if error.where.partition(",")[0] == place.partition(",")[0]:
+            raise  # it knows its place in the same file
         raise BadRequest(f"{error.where}: {error.detail}", where=place, hint=error.hint) from None
+
+
+def _check_one_runs(policies: Iterable[Any], said_by: Callable[[str, str], tuple[str, str]]) -> None:
+    """Raise unless at most one power policy is said to run."""
+    running = [one.name for one in policies if one.enabled]
+    if len(running) > 1:
+        raise BadRequest(
+            f"{running[0]} is said to run, too; one power policy does",
+            where=said_by("power-policy", running[1])[1],
+            hint="enabled: false, for all but one",
+        )
 
 
 def systems(files: Iterable[str]) -> list[str]:

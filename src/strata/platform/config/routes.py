@@ -13,8 +13,8 @@ from strata.platform.config.records import (
     ConfigDone,
     ConfigPlan,
     ConfigStatus,
-    Configuration,
     Pause,
+    PlanOrder,
     WatchSpec,
 )
 from strata.platform.config.service import ConfigService
@@ -29,15 +29,16 @@ async def config_status(ask: Asked) -> ConfigStatus:
 
 
 @post("/v1/config/plan", tags=[_TAG], status_code=200, **needs("read", "config", 404, 409, body=True))
-async def plan_config(ask: Asked, data: JSONBody[Configuration]) -> ConfigPlan:
-    """What applying a configuration would change, and what would then be done to nodes. Changes nothing."""
-    return await ask.of(ConfigService).plan(ask.who, data)
+async def plan_config(ask: Asked, data: JSONBody[PlanOrder]) -> ConfigPlan:
+    """What applying a configuration would change, what would then be done to nodes, and whether in waves. Changes
+    nothing."""
+    return await ask.of(ConfigService).plan(ask.who, data.configuration, data.way)
 
 
 @post("/v1/config/apply", tags=[_TAG], status_code=200, **needs("change", "config", 404, 409, body=True))
 async def apply_config(ask: Asked, data: JSONBody[ApplyOrder]) -> ConfigDone:
-    """Make the fleet's description be what a configuration says."""
-    return await ask.of(ConfigService).apply(ask.who, data.configuration, remove_most=data.remove_most)
+    """Make the fleet's description be what a configuration says; or begin to, where nodes are to get there in waves."""
+    return await ask.of(ConfigService).apply(ask.who, data.configuration, remove_most=data.remove_most, way=data.way)
 
 
 @get("/v1/config/pending", tags=[_TAG], **needs("read", "config", 404, 409))

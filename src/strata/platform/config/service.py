@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import msgspec
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from strata.core.errors import BadRequest, Conflict, NotFound, Refused, Unavailable
 from strata.core.nodeset import expand, fold
 from strata.fleet.access.principal import Principal
+from strata.fleet.budgets.service import BudgetService
 from strata.fleet.columns import Indices
 from strata.fleet.desires.documents import ValueSet, checked
 from strata.fleet.fleet import Fleet
@@ -19,6 +20,7 @@ from strata.fleet.registry.registry import Registry
 from strata.fleet.registry.whole_edits import Prepared
 from strata.platform.config.difference import Difference, both, difference
 from strata.platform.config.foresight import foreseen
+from strata.platform.config.lower import PowerPolicyKeeper, ProfileKeeper, RolloutPolicyKeeper
 from strata.platform.config.records import (
     Applied,
     Approval,
@@ -27,14 +29,22 @@ from strata.platform.config.records import (
     ConfigPlan,
     ConfigStatus,
     Configuration,
+    KeptKind,
     Named,
     Pause,
+    RollingView,
     WatchSpec,
+    Way,
 )
+from strata.platform.config.rolling import Outlook, RollingCommits
 from strata.platform.config.watcher import Watcher
+from strata.platform.controllers import PlatformControllers
 from strata.platform.delivery.records import VARIABLE as CONFIG
 from strata.platform.delivery.records import revision_of
 from strata.platform.delivery.service import DeliveryService
+from strata.platform.rollouts.service import RolloutService
+from strata.power.policies.records import PolicyRecords
+from strata.provisioning.boot.profiles import Profiles
 from strata.provisioning.personalities.records import Personality
 from strata.provisioning.personalities.resolve import Personalities
 from strata.provisioning.personalities.service import VARIABLE
@@ -52,11 +62,24 @@ class Keeper(Protocol):
 
     records: Records[Any]
 
-    def said(self, record: Any) -> Named:
+    def said(self, name: str, record: Any) -> Named:
         """What the repository would say of a record."""
 
     def made(self, spec: Any, author: str) -> Any:
         """The record of what the repository says; ``BadRequest`` where it cannot be."""
+
+
+class KeeperTogether(Keeper, Protocol):
+    """One whose documents have something to do with each other."""
+
+    def together(self, edits: Mapping[str, Any]) -> None:
+        """Raise where these edits (None: it goes) cannot all be."""
+
+
+class KeeperWanted(Keeper, Protocol):
+    """One whose documents are wanted of nodes by their names."""
+
+    variable: str
 
 
 class ConfigService:
@@ -72,18 +95,22 @@ class ConfigService:
             prefix="config/applied/",
             listed_by="strata config status",
         )
-        self.keepers: dict[str, Keeper] = {}
+        self.keepers: dict[KeptKind, Keeper] = {}
         """Rooms by the kind of document that they keep."""
         self._watcher = Watcher(fleet, self)
+        self._rolling = RollingCommits(fleet, self)
 
     async def start(self) -> None:
         """Load what was applied; follow the branch once the fleet runs."""
         await self._applied.start()
         await self._watcher.load()
+        await self._rolling.load()
         self._fleet.begin(self._watcher.start)
+        self._fleet.begin(self._rolling.start)
 
     async def stop(self) -> None:
         """Follow no more."""
+        await self._rolling.stop()
         await self._watcher.stop()
         await self._applied.stop()
 
@@ -103,36 +130,48 @@ class ConfigService:
             author=applied.author,
             time=applied.time or None,
             nodes=sum(len(expand(names)) for names in applied.nodes.values()),
-            **self._watcher.shown(),
+            rolling=self._rolling.shown(),
+            **self._watcher.shown(self._missing()),
         )
 
-    async def plan(self, who: Principal, configuration: Configuration) -> ConfigPlan:
+    async def plan(self, who: Principal, configuration: Configuration, way: Way = "policy") -> ConfigPlan:
         """What applying it would change. Changes nothing."""
         self._fleet.need_whole_fleet(who, "a configuration")
         found, prepared = await self._prepared(configuration, who.name)
-        moved = found.applied.overlays != self.applied.overlays
-        after = await self._after(prepared, whole=bool(found.personalities) or moved)
-        self._check_unwanted(found, after)
-        configured = await self._trial_overlays(configuration, after)
-        nodes, goals = _moved(self._fleet.registry, after, configured)
-        report = self._fleet.of(PlanService).report(nodes, goals)
-        switched = self._switched(found, after)
-        lost = [one.nodeset for one in report.classes if any(step.destructive for step in one.steps)]
-        disrupted = sorted({name for names in (*lost, *switched.values()) for name in expand(names)})
+        outlook = await self._outlook(configuration, found, prepared)
+        rolled = self._rolling.outline(configuration, found, outlook, way)
         return ConfigPlan(
             commit=configuration.commit,
             system=configuration.system,
-            changes=tuple(_counted(change, switched) for change in found.changes),
+            changes=tuple(_counted(change, outlook.switched) for change in found.changes),
             unchanged=found.unchanged,
-            nodes=len(nodes),
-            classes=report.classes,
-            totals=report.totals,
-            disrupts=fold(disrupted),
-            disrupted=len(disrupted),
-            seconds=max((one.cost for one in report.classes), default=0.0),
+            nodes=len(outlook.nodes),
+            classes=outlook.report.classes,
+            totals=outlook.report.totals,
+            disrupts=fold(outlook.disrupted),
+            disrupted=len(outlook.disrupted),
+            seconds=max((one.cost for one in outlook.report.classes), default=0.0),
             removes=len(found.edit.no_nodes),
             refused=self._brake(found),
+            rollouts=rolled.shown,
+            rollout_refused=rolled.refused,
         )
+
+    def _missing(self) -> str:
+        """Why nobody follows a branch; empty: somebody does."""
+        others = self._fleet.services.find(PlatformControllers)
+        return others.missing if others is not None else ""
+
+    @property
+    def followed_url(self) -> str:
+        """The address of the repository whose branch is followed; empty: none is."""
+        followed = self._watcher.followed
+        return followed.spec.url if followed is not None else ""
+
+    def on_its_way(self, commit: str) -> RollingView | None:
+        """How a commit fares that reaches its nodes in waves; None: it does not."""
+        found = self._rolling.shown()
+        return found if found is not None and found.commit == commit else None
 
     async def pending(self, who: Principal) -> ConfigPlan:
         """What the commit that waits would change."""
@@ -140,16 +179,37 @@ class ConfigService:
 
     # doing
 
-    async def apply(self, who: Principal, configuration: Configuration, *, remove_most: bool = False) -> ConfigDone:
+    async def apply(
+        self, who: Principal, configuration: Configuration, *, remove_most: bool = False, way: Way = "policy"
+    ) -> ConfigDone:
         """Make the fleet's description be what the configuration says, all of it or nothing where the store takes it in
-        one transaction. Doing it twice is the same as once."""
+        one transaction; or begin to, where nodes are to get there in waves. Doing it twice is the same as once."""
         self._fleet.need_whole_fleet(who, "a configuration")
+        await self._rolling.free(who, configuration)
+        return await self._apply(who, configuration, remove_most=remove_most, way=way)
+
+    async def say(self, who: Principal, configuration: Configuration, *, remove_most: bool) -> ConfigDone:
+        """Apply what all nodes have got in waves."""
+        return await self._apply(who, configuration, remove_most=remove_most, way="at-once")
+
+    async def _apply(self, who: Principal, configuration: Configuration, *, remove_most: bool, way: Way) -> ConfigDone:
         for _ in range(_ATTEMPTS):
             found, prepared = await self._prepared(configuration, who.name)
             if (no := self._brake(found)) and not remove_most:
                 raise Refused(no, by="remove-most", where=f"commit {configuration.commit[:12] or 'none'}", hint=_REALLY)
+            if self._rolling.concerns(configuration, way):
+                outlook = await self._outlook(configuration, found, prepared)
+                rolled = self._rolling.outline(configuration, found, outlook, way)
+                if rolled.refused:
+                    where = f"commit {configuration.commit[:12] or 'none'}"
+                    raise Refused(rolled.refused, by="rollout-policy", where=where, hint=_AT_ONCE)
+                if rolled.specs:
+                    await self._keep_overlays(who, configuration)
+                    await self._rolling.begin(who, configuration, found, rolled.specs, remove_most=remove_most)
+                    done = self._done(configuration, found, self._applied.revision(NAME))
+                    return msgspec.structs.replace(done, rollouts=tuple(rolled.specs))
             applied = self.applied
-            gone = any(personality is None for personality in found.personalities.values())
+            gone = bool(self._gone(found))
             moved = found.applied.overlays != applied.overlays
             if gone or moved or (configuration.overlays and found.changes):
                 after = await self._after(prepared, whole=gone or moved)
@@ -198,15 +258,27 @@ class ConfigService:
 
     # parts
 
+    def _meet(self) -> None:
+        """Take in the rooms that know nothing of repositories, whichever are open here."""
+        if (budgets := self._fleet.services.find(BudgetService)) is not None:
+            self.keepers["budget"] = budgets
+        if (profiles := self._fleet.services.find(Profiles)) is not None:
+            self.keepers["boot-profile"] = ProfileKeeper(profiles)
+        if (policies := self._fleet.services.find(PolicyRecords)) is not None:
+            self.keepers["power-policy"] = PowerPolicyKeeper(policies, self._fleet.controller.clock.wall)
+        if (rollouts := self._fleet.services.find(RolloutService)) is not None:
+            self.keepers["rollout-policy"] = RolloutPolicyKeeper(rollouts.policies)
+
     async def _prepared(self, configuration: Configuration, who: str) -> tuple[Difference, Prepared]:
         """What differs, checked, and what would be written for it."""
         author = f"git:{configuration.commit[:12]}" if configuration.commit else who
+        self._meet()
         for attempt in range(_ATTEMPTS):
             await self._applied.fetch(NAME)
             delivery = self._delivery()
             overlays = delivery.overlays(self.applied.overlays) if delivery is not None else ()
             kept = {
-                kind: {name: keeper.said(record) for name, record in keeper.records.all.items()}
+                kind: {name: keeper.said(name, record) for name, record in keeper.records.all.items()}
                 for kind, keeper in self.keepers.items()
             }
             found = await difference(
@@ -235,10 +307,7 @@ class ConfigService:
             "changes": [f"{change.kind} {change.action} {change.name[:200]}" for change in found.changes[:100]],
         }
         target = configuration.commit or "files"
-        revision_wanted = revision_of(configuration.overlays)
-        if configuration.overlays or any(revision_wanted in one.set.get(CONFIG, ()) for one in configuration.desires):
-            # Before anything wants it. Where we die in between, nobody does, and it is forgotten some time.
-            await self._fleet.of(DeliveryService).keep(who.name, configuration.overlays, configuration.commit)
+        await self._keep_overlays(who, configuration)
         ops: list[Op] = []
         expect: dict[str, int] = {}
         for name, personality in found.personalities.items():
@@ -260,6 +329,48 @@ class ConfigService:
         whole = prepared.with_([*ops, op], {**expect, **revision})
         return await edits.commit_prepared(whole, who.name, "config.apply", target, detail)
 
+    async def _keep_overlays(self, who: Principal, configuration: Configuration) -> None:
+        """Before anything wants them. Where we die in between, nobody does, and they are forgotten some time."""
+        revision = revision_of(configuration.overlays)
+        if configuration.overlays or any(revision in one.set.get(CONFIG, ()) for one in configuration.desires):
+            await self._fleet.of(DeliveryService).keep(who.name, configuration.overlays, configuration.commit)
+
+    async def add_personalities(self, who: Principal, found: Difference) -> None:
+        """Write the personalities that are new, and that they came from the repository: nobody wants them yet."""
+        new = {
+            name: one
+            for name, one in found.personalities.items()
+            if one is not None and name not in self._personalities()
+        }
+        if not new:
+            return
+        ops: list[Op] = []
+        expect: dict[str, int] = {}
+        names = tuple(dict.fromkeys((*self.applied.personalities, *new)))
+        rows = [self._sets().records.prepared(name, one) for name, one in new.items()]
+        rows.append(self._applied.prepared(NAME, msgspec.structs.replace(self.applied, personalities=names)))
+        for op, revision in rows:
+            ops.append(op)
+            expect.update(revision)
+        await self._fleet.ledger.commit(who.name, "config.begin", ", ".join(new)[:500], ops, expect)
+        await self._applied.fetch(NAME)
+        for name in new:
+            await self._sets().records.fetch(name)
+        await self._sets().settled()
+
+    async def _outlook(self, configuration: Configuration, found: Difference, prepared: Prepared) -> Outlook:
+        """What would be wanted of nodes after an apply, and what would be done to them for it."""
+        moved = found.applied.overlays != self.applied.overlays
+        after = await self._after(prepared, whole=bool(found.personalities) or bool(self._gone(found)) or moved)
+        self._check_unwanted(found, after)
+        configured = await self._trial_overlays(configuration, after)
+        nodes, goals = _moved(self._fleet.registry, after, configured)
+        report = self._fleet.of(PlanService).report(nodes, goals)
+        switched = self._switched(found, after)
+        lost = [one.nodeset for one in report.classes if any(step.destructive for step in one.steps)]
+        disrupted = sorted({name for names in (*lost, *switched.values()) for name in expand(names)})
+        return Outlook(nodes, goals, report, switched, disrupted, configured)
+
     async def _settled(self, found: Difference, revision: int) -> None:
         await self._applied.fetch(NAME)
         if found.personalities:
@@ -273,10 +384,12 @@ class ConfigService:
         if (delivery := self._delivery()) is not None:
             await delivery.tidy("strata")
 
-    def _made(self, found: Difference, configuration: Configuration, author: str) -> dict[str, dict[str, Any]]:
+    def _made(self, found: Difference, configuration: Configuration, author: str) -> dict[KeptKind, dict[str, Any]]:
         """What rooms are to keep: kind → name → record (None: it goes)."""
-        made: dict[str, dict[str, Any]] = {}
+        made: dict[KeptKind, dict[str, Any]] = {}
         for kind, edits in found.kept.items():
+            if edits and hasattr(keeper := self._keeper(kind), "together"):
+                cast("KeeperTogether", keeper).together(edits)
             for name, spec in edits.items():
                 try:
                     record = None if spec is None else self._keeper(kind).made(spec, author)
@@ -286,7 +399,7 @@ class ConfigService:
                 made.setdefault(kind, {})[name] = record
         return made
 
-    def _keeper(self, kind: str) -> Keeper:
+    def _keeper(self, kind: KeptKind) -> Keeper:
         keeper = self.keepers.get(kind)
         if keeper is None:
             raise Unavailable(f"this service keeps no documents of the kind {kind}", where="config")
@@ -320,6 +433,8 @@ class ConfigService:
         """That every desire is one that this fleet can have."""
         edits = self._fleet.edits
         ours = {(VARIABLE, personality.name) for personality in configuration.personalities}
+        for kind, keeper in self._wanted_keepers():
+            ours |= {(keeper.variable, name) for name in configuration.kept[kind]}
         ours.add((CONFIG, revision_of(configuration.overlays)))
         for name, document in found.edit.documents.items():
             if document is None:
@@ -335,21 +450,32 @@ class ConfigService:
                 raise BadRequest(f"{error.where}: {error.detail}", where=place, hint=error.hint) from None
 
     def _check_unwanted(self, found: Difference, after: Registry) -> None:
-        """That no personality goes which a node is then still wanted to have."""
-        for name, personality in found.personalities.items():
-            if personality is None and (names := _wanting(after, name)):
+        """That nothing goes which a node is then still wanted to have."""
+        for kind, variable, name in self._gone(found):
+            if names := _wanting(after, variable, name):
                 raise Refused(
                     f"{len(names)} nodes are still wanted to have it: {fold(names)[:200]}",
                     by="desires",
-                    where=f"personality {name}",
+                    where=f"{kind} {name}",
                     hint="take the desire away in the same commit, or before",
                 )
+
+    def _gone(self, found: Difference) -> list[tuple[str, str, str]]:
+        """What goes of what nodes can be wanted to have: kind, variable and name."""
+        gone = [("personality", VARIABLE, name) for name, one in found.personalities.items() if one is None]
+        for kind, keeper in self._wanted_keepers():
+            edits = found.kept.get(kind, {})
+            gone += [(kind, keeper.variable, name) for name, one in edits.items() if one is None]
+        return gone
+
+    def _wanted_keepers(self) -> list[tuple[KeptKind, KeeperWanted]]:
+        return [(kind, cast("KeeperWanted", one)) for kind, one in self.keepers.items() if hasattr(one, "variable")]
 
     def _switched(self, found: Difference, after: Registry) -> Mapping[str, str]:
         """Personality that is another now → the nodes that are wanted to have it."""
         there = self._personalities()
         return {
-            name: fold(_wanting(after, name))
+            name: fold(_wanting(after, VARIABLE, name))
             for name, personality in found.personalities.items()
             if personality is not None and name in there
         }
@@ -379,6 +505,7 @@ class ConfigService:
         return self._fleet.of(Personalities)
 
 
+_AT_ONCE = "look at it with 'strata config plan'; --at-once applies it to all nodes at the same time"
 _REALLY = "look at it with 'strata config plan'; if it is meant, apply with --remove-most"
 
 
@@ -388,10 +515,10 @@ def _counted(change: ConfigChange, switched: Mapping[str, str]) -> ConfigChange:
     return msgspec.structs.replace(change, count=len(expand(switched[change.name])))
 
 
-def _wanting(registry: Registry, personality: str) -> list[str]:
-    if VARIABLE not in registry.model.variables:
+def _wanting(registry: Registry, variable: str, name: str) -> list[str]:
+    if variable not in registry.model.variables:
         return []
-    return [registry.names[index] for index in np.flatnonzero(registry.wanted(VARIABLE, personality)).tolist()]
+    return [registry.names[index] for index in np.flatnonzero(registry.wanted(variable, name)).tolist()]
 
 
 def _moved(now: Registry, after: Registry, configured: frozenset[str]) -> tuple[Indices, dict[str, list[ValueSet]]]:

@@ -19,10 +19,11 @@ from strata.core.host.local_zone import LOCAL
 from strata.fleet.access.principal import Principal
 from strata.fleet.fleet import Fleet
 from strata.fleet.recurring import Recurring
-from strata.platform.config.git import Mirror, check_url
+from strata.platform.config.git import Mirror, Reach, check_url
 from strata.platform.config.reading import configuration_of
 from strata.platform.config.records import Approval, Configuration, Followed, WatchSpec, WatchView
 from strata.platform.config.windows import parse as parse_window
+from strata.platform.settings import PlatformSettings
 from strata.store.records import Records
 
 if TYPE_CHECKING:
@@ -63,7 +64,9 @@ class Watcher:
             prefix="config/watch/",
             changed=lambda *_: self._changed(),
         )
-        self._mirror = Mirror(fleet.settings.state_dir / "config")
+        settings = fleet.section(PlatformSettings)
+        reach = Reach(ssh_config=settings.ssh_config, ca=settings.git_ca)
+        self._mirror = Mirror(fleet.settings.state_dir / "config", reach=reach)
         self._state = _State()
         self._looking = asyncio.Lock()
         self._turn = Recurring("configuration", self._round, self._pause_s, trouble="the branch cannot be followed")
@@ -86,8 +89,8 @@ class Watcher:
         """The branch, if there is one."""
         return self._records.find(NAME)
 
-    def shown(self) -> dict[str, Any]:
-        """What the status says of it."""
+    def shown(self, missing: str = "") -> dict[str, Any]:
+        """What the status says of it. ``missing``: why nobody looks at it."""
         followed, state = self.followed, self._state
         if followed is None:
             return {}
@@ -98,7 +101,7 @@ class Watcher:
             "looked": state.looked,
             "pending": state.seen if waits and not state.error else "",
             "waits_for": state.waits_for if waits else "",
-            "error": state.error,
+            "error": missing or state.error,
         }
 
     def pending(self) -> Configuration:
@@ -193,15 +196,23 @@ class Watcher:
         if (applied.commit, applied.system) == (configuration.commit, configuration.system):
             self._note("")
             return
+        approved = followed.approved == configuration.commit
+        rolling = self._service.on_its_way(configuration.commit)
+        if rolling is not None and not (rolling.failed and approved):
+            self._state.waits_for = f"approval: {rolling.failed}" if rolling.failed else rolling.waits_for
+            self._note("")
+            return
         try:
             plan = await self._service.plan(SELF, configuration)
-            approved = followed.approved == configuration.commit
             self._state.waits_for = await self._waits_for(followed, applied.commit, configuration.commit)
             if not self._state.waits_for and plan.refused and not (approved and followed.remove_most):
                 self._state.waits_for = f"approval with --remove-most: {plan.refused}"
             if not self._state.waits_for:
                 done = await self._service.apply(SELF, configuration, remove_most=followed.remove_most and approved)
-                log.info("configuration applied", extra={"commit": done.commit[:12], "changes": len(done.changes)})
+                words = "configuration is rolled out" if done.rollouts else "configuration applied"
+                log.info(words, extra={"commit": done.commit[:12], "changes": len(done.changes)})
+                if done.rollouts and approved:
+                    await self._replace(SELF, "begin", approved="", remove_most=False)  # a second try needs another one
             self._note("")
         except (BadRequest, Conflict, Refused, NotFound) as error:
             self._note(f"commit {configuration.commit[:12]}: {error}")

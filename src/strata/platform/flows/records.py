@@ -101,6 +101,12 @@ class FlowSpec(In, frozen=True, kw_only=True, omit_defaults=True):
     description: NoteText = ""
 
 
+class FlowEntry(FlowSpec, frozen=True, kw_only=True, omit_defaults=True):
+    """The same, with its name: as the repository says it."""
+
+    name: FlowName
+
+
 def check(steps: Sequence[FlowStep], place: Mapping[str, str] | None = None) -> None:
     """Raise ``BadRequest`` unless each step does just one thing. ``place``: where each is written."""
     seen: set[str] = set()
@@ -213,6 +219,12 @@ class SystemSpec(In, frozen=True, kw_only=True):
     """What a whole system is made of."""
 
     stages: Annotated[tuple[Stage, ...], Meta(min_length=1, max_length=MOST_STEPS)]
+
+
+class SystemEntry(SystemSpec, frozen=True, kw_only=True):
+    """The same, as the repository says it; there is one."""
+
+    name: Literal["stages"] = "stages"
 
 
 class SystemRun(In, frozen=True, kw_only=True):

@@ -15,8 +15,10 @@ from strata.fleet.operations.records import Operation, OperationRow
 from strata.fleet.plans.service import PlanService
 from strata.fleet.registry.editor import folded
 from strata.fleet.selectors.language import parse
+from strata.platform.config.service import ConfigService
 from strata.platform.flows.records import (
     Flow,
+    FlowEntry,
     FlowPlan,
     FlowRun,
     FlowSpec,
@@ -40,22 +42,24 @@ class FlowService:
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self._flows = Records(fleet.store, fleet.ledger, Flow, kind="flow", listed_by="strata flow list")
+        self.records = Records(fleet.store, fleet.ledger, Flow, kind="flow", listed_by="strata flow list")
         self.runner = FlowRunner(fleet)
 
     async def start(self) -> None:
         """Load them, and follow their changes."""
-        await self._flows.start()
+        await self.records.start()
+        if (config := self._fleet.services.find(ConfigService)) is not None:
+            config.keepers["flow"] = self
 
     async def stop(self) -> None:
         """Follow no more."""
-        await self._flows.stop()
+        await self.records.stop()
 
     # -- flows
 
     async def all(self, who: Principal) -> Sequence[FlowView]:
         """All flows, by name."""
-        return [self._view(name) for name, _ in self._flows.sorted]
+        return [self._view(name) for name, _ in self.records.sorted]
 
     async def one(self, who: Principal, name: str) -> FlowView:
         """One of them."""
@@ -66,13 +70,24 @@ class FlowService:
         self._fleet.need_whole_fleet(who, "a flow")
         self.check(spec.steps)
         detail = {"steps": [f"{step.name}: {step.does}"[:200] for step in spec.steps]}
-        await self._flows.put(who.name, name, Flow(spec=spec, author=who.name), expected=expected, detail=detail)
+        await self.records.put(who.name, name, Flow(spec=spec, author=who.name), expected=expected, detail=detail)
         return self._view(name)
 
     async def delete(self, who: Principal, name: str, expected: int | None = None) -> None:
         """Forget a flow. Runs that are under way go on."""
         self._fleet.need_whole_fleet(who, "a flow")
-        await self._flows.delete(who.name, name, expected=expected)
+        await self.records.delete(who.name, name, expected=expected)
+
+    # -- what the configuration says
+
+    def said(self, name: str, record: Flow) -> FlowEntry:
+        """What the repository would say of a record."""
+        return FlowEntry(name=name, steps=record.spec.steps, description=record.spec.description)
+
+    def made(self, spec: FlowEntry, author: str) -> Flow:
+        """The record of what is said; ``BadRequest`` where this fleet cannot have it."""
+        self.check(spec.steps)
+        return Flow(spec=FlowSpec(steps=spec.steps, description=spec.description), author=author)
 
     # -- runs
 
@@ -179,7 +194,7 @@ class FlowService:
         return row.shown()
 
     def _steps(self, name: str, request: FlowRun) -> tuple[FlowStep, ...]:
-        steps = self._flows.get(name).spec.steps
+        steps = self.records.get(name).spec.steps
         if not request.start:
             return steps
         known = [step.name for step in steps]
@@ -188,13 +203,13 @@ class FlowService:
         return steps[known.index(request.start) :]
 
     def _view(self, name: str) -> FlowView:
-        flow = self._flows.get(name)
+        flow = self.records.get(name)
         return FlowView(
             name=name,
             description=flow.spec.description,
             steps=flow.spec.steps,
             author=flow.author,
-            revision=self._flows.revision(name),
+            revision=self.records.revision(name),
         )
 
 

@@ -9,11 +9,13 @@ from strata.core.nodeset import fold
 from strata.fleet.access.principal import Principal
 from strata.fleet.fleet import Fleet
 from strata.fleet.operations.records import Operation
+from strata.platform.config.service import ConfigService
 from strata.platform.flows.records import (
     FlowPlan,
     FlowStep,
     Stage,
     StageState,
+    SystemEntry,
     SystemRun,
     SystemSpec,
     SystemStatus,
@@ -33,19 +35,21 @@ class SystemFlows:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         self._flows = fleet.of(FlowService)
-        self._specs = Records(fleet.store, fleet.ledger, SystemSpec, kind="system", listed_by="strata system status")
+        self.records = Records(fleet.store, fleet.ledger, SystemSpec, kind="system", listed_by="strata system status")
 
     async def start(self) -> None:
         """Load them, and follow their changes."""
-        await self._specs.start()
+        await self.records.start()
+        if (config := self._fleet.services.find(ConfigService)) is not None:
+            config.keepers["system"] = self
 
     async def stop(self) -> None:
         """Follow no more."""
-        await self._specs.stop()
+        await self.records.stop()
 
     async def show(self, who: Principal) -> SystemSpec:
         """The stages, as they were put."""
-        found = self._specs.find(NAME)
+        found = self.records.find(NAME)
         if found is None:
             raise NotFound("nobody has said what the system is made of", where="system", hint="strata system put FILE")
         return found
@@ -53,10 +57,18 @@ class SystemFlows:
     async def put(self, who: Principal, spec: SystemSpec) -> SystemSpec:
         """Say what the system is made of."""
         self._fleet.need_whole_fleet(who, "the system")
+        detail = {"stages": [stage.name for stage in spec.stages]}
+        return await self.records.put(who.name, NAME, self.made(spec, who.name), detail=detail)
+
+    def said(self, name: str, record: SystemSpec) -> SystemEntry:
+        """What the repository would say of a record."""
+        return SystemEntry(stages=record.stages)
+
+    def made(self, spec: SystemSpec, author: str) -> SystemSpec:
+        """The record of what is said; ``BadRequest`` where this fleet cannot have it."""
         stages = ordered(spec.stages)
         self._flows.check([*_starts(stages), *_stops(stages)])
-        detail = {"stages": [stage.name for stage in stages]}
-        return await self._specs.put(who.name, NAME, spec, detail=detail)
+        return SystemSpec(stages=spec.stages)
 
     async def status(self, who: Principal) -> SystemStatus:
         """How each stage is."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from strata.core.errors import BadRequest
-from strata.core.input.yamltree import Document, documents
+from strata.core.input.forms import in_words
+from strata.core.input.yamltree import Document, documents, told
 from strata.core.units import Seconds, seconds
 from strata.platform.health.records import CheckName, CheckSpec, check
 
@@ -35,10 +37,15 @@ def read_checks(text: str, source: str) -> dict[str, CheckSpec]:
 def _read(document: Document) -> tuple[str, CheckSpec]:
     written = document.read(WrittenCheck, lambda kind, value: seconds(str(value)))
     values: dict[str, Any] = {name: getattr(written, name) for name in CheckSpec.__struct_fields__}
-    values |= {name: float(values[name]) for name in ("every", "timeout", "most")}
+    return written.name, plain_check(document, values)
+
+
+def plain_check(document: Document, values: Mapping[str, Any]) -> CheckSpec:
+    """The check that a document comes to."""
+    plain = {name: float(value) if isinstance(value, Seconds) else value for name, value in values.items()}
     try:
-        spec = msgspec.convert(values, CheckSpec)
+        spec = msgspec.convert(plain, CheckSpec)
     except msgspec.ValidationError as error:  # a time beyond its bounds: the one thing that was not checked yet
-        said, _, path = str(error).partition(" - at `$.")
-        raise BadRequest(said, where=document.place(path.rstrip("`"))) from None
-    return written.name, check(spec, document.place(""))
+        said, path = told(error)
+        raise BadRequest(in_words(said), where=document.place(path)) from None
+    return check(spec, document.place(""))

@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from strata.core.errors import BadRequest
 from strata.core.texts import NAME, In, NoteText, Out, SelectText
+from strata.platform.scopes import check_scope
 
 Kind = Literal["script", "filesystem", "memory", "accelerators", "network", "time", "machine"]
 Severity = Literal["warning", "critical"]
@@ -42,7 +43,8 @@ class CheckSpec(In, frozen=True, kw_only=True, omit_defaults=True):
     kind: Kind
     """``script``: a command of the site; it passes with exit status 0, and else its last line says why.
     ``filesystem``: mounted, writable, not full. ``memory``: as much as expected, no ECC errors. ``accelerators``: all
-    there, with all their lanes. ``network``: the link is up and as fast as expected. ``time``: the clock is right.
+    there, with all their lanes, without memory errors, not slowed down. ``network``: the link is up and as fast as
+    expected. ``time``: the clock is right.
     ``machine``: whatever the agent finds wrong by itself."""
     select: SelectText = "*"
     severity: Severity = "critical"
@@ -83,6 +85,12 @@ class CheckSpec(In, frozen=True, kw_only=True, omit_defaults=True):
         return {"name": name, **{field: getattr(self, field) for field in own}}
 
 
+class CheckEntry(CheckSpec, frozen=True, kw_only=True, omit_defaults=True):
+    """The same, with its name: as the repository says it."""
+
+    name: CheckName
+
+
 def check(spec: CheckSpec, where: str) -> CheckSpec:
     """The same, if it makes sense; else ``BadRequest``."""
     takes = {*_ANY, *FIELDS[spec.kind]}
@@ -94,6 +102,7 @@ def check(spec: CheckSpec, where: str) -> CheckSpec:
         raise BadRequest("a script check has either a script or a command", where=where)
     if spec.timeout > spec.every:
         raise BadRequest(f"timeout ({spec.timeout:g} s) is longer than every ({spec.every:g} s)", where=where)
+    check_scope(spec.select, where)
     return spec
 
 
@@ -175,6 +184,12 @@ class HealthPolicy(In, frozen=True, kw_only=True):
     fail."""
     steady: Annotated[float, Meta(ge=10, le=3000)] = 120.0
     """Seconds for which a node that was repaired must be well before it counts as well."""
+
+
+class HealthPolicyEntry(HealthPolicy, frozen=True, kw_only=True):
+    """The same, as the repository says it; there is one."""
+
+    name: Literal["policy"] = "policy"
 
 
 class Repaired(msgspec.Struct, frozen=True, kw_only=True):

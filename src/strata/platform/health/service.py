@@ -27,8 +27,10 @@ from strata.fleet.fleet import Fleet
 from strata.fleet.recurring import Recurring
 from strata.fleet.selectors.language import parse
 from strata.hardware.events.hub import EventHub
+from strata.platform.config.service import ConfigService
 from strata.platform.health.driver import NAME, HealthDriver
 from strata.platform.health.judge import Judge
+from strata.platform.health.keepers import CheckKeeper, PolicyKeeper
 from strata.platform.health.nodes import AgentNodes, Nodes, SimulatedNodes
 from strata.platform.health.records import (
     MOST_CHECKS,
@@ -115,6 +117,9 @@ class HealthService:
         """Load the checks and what was done; weigh once the fleet runs."""
         for records in (self._policies, self._log, self._checks):
             await records.start()
+        if (config := self._fleet.services.find(ConfigService)) is not None:
+            config.keepers["health-check"] = CheckKeeper(self._checks)
+            config.keepers["health-policy"] = PolicyKeeper(self._policies)
         if self.driver is None:
             return
         self._fleet.drive(self.driver)
@@ -160,9 +165,6 @@ class HealthService:
         where = f"health-check {name}"
         self._fleet.need_whole_fleet(who, "a health check")
         check(spec, where)
-        if not parse(spec.select).static:
-            hint = "select by nodeset, group, label, role, arch or location"
-            raise BadRequest("a check cannot select by state or fact", where=where, hint=hint)
         if name not in self._checks.all and len(self._checks.all) >= MOST_CHECKS:
             raise BadRequest(f"there are {MOST_CHECKS} checks already", where=where, hint="a script can check several")
         detail = {"kind": spec.kind, "select": spec.select[:200], "severity": spec.severity}

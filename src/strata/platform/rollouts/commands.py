@@ -187,6 +187,24 @@ def simulate(session: Session, /, failures: float | None, seed: int, as_json: bo
 
 @select_help
 @rollout.command()
+@ls.json_option
+@pass_session
+def policy(session: Session, as_json: bool) -> None:
+    """Show how commits of the configuration reach nodes in waves, as the repository says it (kind: rollout-policy).
+
+    \b
+    Example: strata rollout policy
+    """
+    found = session.client.get("/v1/rollout-policy")
+    if as_json:
+        session.out.json(found)
+    else:
+        session.out.fields(
+            (name, value if isinstance(value, str | float) else str(value)) for name, value in found.items()
+        )
+
+
+@rollout.command()
 @click.argument("name")
 @_described
 @click.option("--wait", "follow", is_flag=True, help="Stay until it has ended, or stands still.")

@@ -37,16 +37,9 @@ State = Literal[
 ENDED: frozenset[State] = frozenset(("done", "rolled-back", "aborted"))
 
 
-class RolloutSpec(In, frozen=True, kw_only=True):
-    """What is to be changed, on which nodes, and how carefully."""
+class RolloutManner(In, frozen=True, kw_only=True):
+    """How carefully many nodes are changed."""
 
-    select: SelectText | None = None
-    """The nodes, as they are when it starts. None: those that ``document`` selects."""
-    set: WantedMap
-    """What is wanted of them."""
-    document: DocumentNameText | None = None
-    """The desire document that says it in the end; the nodes themselves say it only meanwhile. None: the nodes go on
-    saying it, as after ``strata node set``."""
     waves: Annotated[tuple[AmountText, ...], Meta(min_length=1, max_length=100)] = ("1", "10%", "100%")
     """How many nodes each wave takes, of those of its stage (``order``); the last is repeated until all have had
     their turn. The first is the canary."""
@@ -73,10 +66,31 @@ class RolloutSpec(In, frozen=True, kw_only=True):
     when: When = "now"
     """``now``: nodes are drained in their turn, and changed when their last job has ended. ``job-end``: no node is
     drained while a job runs on it. ``next-reboot``: a node is changed when it is down, whoever took it there."""
+
+
+class RolloutSpec(RolloutManner, frozen=True, kw_only=True):
+    """What is to be changed, on which nodes, and how carefully."""
+
+    select: SelectText | None = None
+    """The nodes, as they are when it starts. None: those that ``document`` selects."""
+    set: WantedMap
+    """What is wanted of them."""
+    document: DocumentNameText | None = None
+    """The desire document that says it in the end; the nodes themselves say it only meanwhile. None: the nodes go on
+    saying it, as after ``strata node set``."""
     note: NoteText = ""
 
     def __post_init__(self) -> None:
         check_wanted(self.set)
+
+
+class RolloutPolicy(RolloutManner, frozen=True, kw_only=True):
+    """How a commit of the configuration reaches nodes: as the repository says it; there is one."""
+
+    name: Literal["commits"] = "commits"
+    commits: Literal["disruptive", "all"] = "disruptive"
+    """Which commits go in waves: those that take something away from nodes (power, the running image, jobs), or all of
+    which nodes are changed."""
 
 
 class Before(msgspec.Struct, frozen=True, kw_only=True):

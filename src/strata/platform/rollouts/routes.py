@@ -11,7 +11,14 @@ from strata.api.rights import needs
 from strata.api.services import Asked
 from strata.core.texts import NAME, Out
 from strata.platform.rollouts.likeness import Twin
-from strata.platform.rollouts.records import AbortRequest, PauseRequest, RolloutPlan, RolloutSpec, RolloutView
+from strata.platform.rollouts.records import (
+    AbortRequest,
+    PauseRequest,
+    RolloutPlan,
+    RolloutPolicy,
+    RolloutSpec,
+    RolloutView,
+)
 from strata.platform.rollouts.service import RolloutService
 
 _TAG = "rollouts"
@@ -29,6 +36,12 @@ class Rollouts(Out, frozen=True, kw_only=True):
 async def list_rollouts(ask: Asked) -> Rollouts:
     """All rollouts, those that have ended too, the newest first."""
     return Rollouts(items=tuple(await ask.of(RolloutService).all(ask.who)))
+
+
+@get("/v1/rollout-policy", tags=[_TAG], **needs("read", "rollout", 404))
+async def show_rollout_policy(ask: Asked) -> RolloutPolicy:
+    """How commits of the configuration reach nodes in waves: what the repository says of it."""
+    return await ask.of(RolloutService).policy(ask.who)
 
 
 @get("/v1/rollouts/{name:str}", tags=[_TAG], **needs("read", "rollout", 404))
@@ -82,4 +95,5 @@ HANDLERS = [
     abort_rollout,
     plan_rollout,
     twin_for_rollout,
+    show_rollout_policy,
 ]

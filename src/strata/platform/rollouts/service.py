@@ -19,7 +19,9 @@ from strata.fleet.desires.documents import ValueSet
 from strata.fleet.fleet import Fleet
 from strata.fleet.plans.records import StepView
 from strata.fleet.plans.service import PlanService
+from strata.fleet.recurring import Recurring
 from strata.fleet.registry.editor import encode
+from strata.platform.controllers import PlatformControllers
 from strata.platform.rollouts import course
 from strata.platform.rollouts.conductor import Conductor, limit_key
 from strata.platform.rollouts.learnt import Lessons
@@ -32,6 +34,7 @@ from strata.platform.rollouts.records import (
     Rollout,
     RolloutEvent,
     RolloutPlan,
+    RolloutPolicy,
     RolloutSpec,
     RolloutView,
     State,
@@ -47,6 +50,8 @@ from strata.store.records import Records
 REST = "the rest"
 ALL = "the rollout"
 _ATTEMPTS = 5
+_SAVE = 60.0
+"""Seconds of learning that a crash may cost."""
 
 
 class Prepared(NamedTuple):
@@ -72,18 +77,27 @@ class RolloutService:
             listed_by="strata rollout list",
             changed=lambda *_: self.conductor.soon(),
         )
+        self.policies = Records(fleet.store, fleet.ledger, RolloutPolicy, kind="rollout-policy")
+        """How commits reach nodes: what the configuration that was last applied says of it."""
         self.conductor = Conductor(fleet, self._records)
-        self._lessons = Lessons(fleet.controller)
+        self._lessons = Lessons(fleet.controller, fleet.settings.state_dir / "learnt.json")
+        self._learning = Recurring("lessons", self._lessons.save, lambda: _SAVE, trouble="what was learnt is not kept")
 
     async def start(self) -> None:
         """Load them; carry them on once the fleet runs."""
         await self._records.start()
+        await self.policies.start()
+        self._lessons.load()
         self._fleet.begin(self.conductor.start)
+        self._fleet.begin(self._learning.start)
         self._fleet.forgets.append(self._forget)
 
     async def stop(self) -> None:
         """Carry on no more. The nodes go on to what is wanted of them."""
         await self.conductor.stop()
+        await self._learning.stop()
+        await self._lessons.save()
+        await self.policies.stop()
         await self._records.stop()
 
     # asking
@@ -96,6 +110,18 @@ class RolloutService:
     async def one(self, who: Principal, name: str) -> RolloutView:
         """One of them."""
         return self._view(name, self._get(who, name))
+
+    async def policy(self, who: Principal) -> RolloutPolicy:
+        """How commits of the configuration reach nodes."""
+        found = next(iter(self.policies.all.values()), None)
+        if found is None:
+            hint = "a document 'kind: rollout-policy' in the repository says how commits reach nodes in waves"
+            raise NotFound("commits reach all nodes at once", where="rollout-policy", hint=hint)
+        return found
+
+    def find(self, name: str) -> Rollout | None:
+        """One as it is kept, or None."""
+        return self._records.find(name)
 
     def kept(self, name: str) -> Rollout:
         """One as it is kept."""
@@ -349,7 +375,9 @@ class RolloutService:
     def _waits_for(self, name: str) -> str:
         if self._fleet.controller.leads_first:
             return self.conductor.waits.get(name, "its turn to be looked at")
-        return "something that the controller which carries it on can tell"
+        others = self._fleet.services.find(PlatformControllers)
+        missing = others.missing if others is not None else ""
+        return missing or "something that the controller which carries it on can tell"
 
     def _get(self, who: Principal, name: str) -> Rollout:
         rollout = self._records.get(name)

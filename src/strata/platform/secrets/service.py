@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -31,7 +32,7 @@ from strata.platform.secrets.vault import Vault
 from strata.platform.settings import PlatformSettings
 from strata.store.records import Records
 
-KIND = "secret"
+KIND: Literal["secret"] = "secret"
 
 
 class SecretService:
@@ -129,7 +130,7 @@ class SecretService:
 
     # what the configuration says
 
-    def said(self, record: Secret) -> SecretEntry:
+    def said(self, name: str, record: Secret) -> SecretEntry:
         """What the repository would say of a record."""
         return record.spec
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from strata.hardware.inventory.records import Component
-from strata.provisioning.agents.records import HostHardware
+from strata.provisioning.agents.records import HostCard, HostHardware
 from strata.schedulers.slurm.conf import Gpus, Hardware
+from strata.schedulers.slurm.hostlists import in_order
 
 KINDS = frozenset(("processor", "memory", "accelerator"))
 """Parts that count."""
@@ -33,7 +35,7 @@ def of_host(told: HostHardware) -> Hardware | None:
     shape = {"sockets": sockets, "cores": cores // sockets, "threads": threads // cores}
     if cores % sockets or threads % cores:  # cores that differ: so many of one thread each
         shape = {"sockets": 1, "cores": threads, "threads": 1}
-    return Hardware(**shape, memory=rounded(memory), gpus=_gpus({("nvidia", ""): _nvidia(told)}))
+    return Hardware(**shape, memory=rounded(memory), gpus=_told(told.accelerators))
 
 
 def of_parts(parts: Iterable[Component]) -> Hardware | None:
@@ -60,8 +62,8 @@ def of_parts(parts: Iterable[Component]) -> Hardware | None:
 
 
 def together(host: Hardware | None, parts: Hardware | None) -> Hardware | None:
-    """The kernel's word counts; a BMC knows what its accelerators are called."""
-    if host is None or parts is None or not parts.gpus:
+    """The kernel's word counts; a BMC knows what accelerators are called whose driver does not run."""
+    if host is None or parts is None or not parts.gpus or any(gpus.type for gpus in host.gpus):
         return host or parts
     return Hardware(sockets=host.sockets, cores=host.cores, threads=host.threads, memory=host.memory, gpus=parts.gpus)
 
@@ -94,8 +96,18 @@ def _devices(make: str, count: int) -> str:
     return f"{path}{first}" if count == 1 else f"{path}[{first}-{first + count - 1}]"
 
 
-def _nvidia(told: HostHardware) -> int:
-    return sum(card.vendor == _NVIDIA for card in told.accelerators)
+def _told(cards: Iterable[HostCard]) -> tuple[Gpus, ...]:
+    """What the node's drivers say: each model with its devices. Until they run, NVIDIA's are counted."""
+    running = tuple((card.make, card.name, card.devices[0]) for card in cards if card.make and card.devices)
+    return _running(running) or _gpus({("nvidia", ""): sum(card.vendor == _NVIDIA for card in cards)})
+
+
+@lru_cache(maxsize=256)  # nodes of one kind tell the same
+def _running(cards: tuple[tuple[str, str, str], ...]) -> tuple[Gpus, ...]:
+    models: dict[tuple[str, str], list[str]] = {}
+    for make, name, device in cards:
+        models.setdefault((make, _word(name)), []).append(device)
+    return tuple(Gpus(count=len(files), type=model, files=in_order(files)) for (_, model), files in models.items())
 
 
 def _whole(part: Component, name: str) -> int:

@@ -8,10 +8,10 @@ ROOM = Room(
     routes=("strata.power.accounting.routes",),
     commands={
         "Jobs": {
-            "power job": "strata.power.accounting.commands:job",
-            "power jobs": "strata.power.accounting.commands:jobs",
-            "power record": "strata.power.accounting.commands:record",
-            "power import": "strata.power.accounting.commands:import_",
+            "energy job": "strata.power.accounting.commands:job",
+            "energy jobs": "strata.power.accounting.commands:jobs",
+            "energy record": "strata.power.accounting.commands:record",
+            "energy import": "strata.power.accounting.commands:import_",
         }
     },
 )

@@ -1,4 +1,4 @@
-"""``strata power job``, ``jobs``, ``record`` and ``import``: when and where jobs ran, and what they used."""
+"""``strata energy job``, ``jobs``, ``record`` and ``import``: when and where jobs ran, and what they used."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def jobs(session: Session, user: str, since: float, running: bool, limit: int, v
     """List jobs and what they used. The figures of a job are there some minutes after its end.
 
     \b
-    Example: strata power jobs --user ada --sort -energy
+    Example: strata energy jobs --user ada --sort -energy
     """
     asked = {"user": user, "since": f"{since:.0f}", "running": running or None, "limit": limit}
     ls.show(session, JOBS, items(session.client.get("/v1/power/jobs", asked)), view)
@@ -65,8 +65,8 @@ def job(session: Session, job: str, apid: str, each: bool, as_json: bool) -> Non
     """Show what a job used: energy, average, maximum, the spread over its nodes, against earlier runs.
 
     \b
-    Example: strata power job 4711
-             strata power job 4711 --nodes
+    Example: strata energy job 4711
+             strata energy job 4711 --nodes
     """
     found = session.client.get(f"/v1/power/jobs/{segment(job)}", {"apid": apid})
     if as_json:
@@ -183,8 +183,8 @@ def record_job(
     """Tell that a job starts, ends, is suspended or resumed: for prologs and epilogs.
 
     \b
-    Example: strata power record job start --job 4711 --user ada --name cfd --nodes n[1-64]
-             strata power record job end --job 4711
+    Example: strata energy record job start --job 4711 --user ada --name cfd --nodes n[1-64]
+             strata energy record job end --job 4711
     """
     if what == "start" and not nodes and not apid:
         raise click.UsageError("a job starts on nodes: give --nodes")
@@ -213,9 +213,9 @@ def import_(session: Session, file: IO[str], as_json: bool) -> None:
     """Take runs of jobs from Slurm's accounting: ``sacct --json``, or ``sacct -P`` with a heading.
 
     \b
-    Example: strata power import runs.json
-             sacct -a -S now-1day --json | strata power import
-             sacct -a -P -o JobIDRaw,User,JobName,NodeList,Start,End,Suspended,State | strata power import
+    Example: strata energy import runs.json
+             sacct -a -S now-1day --json | strata energy import
+             sacct -a -P -o JobIDRaw,User,JobName,NodeList,Start,End,Suspended,State | strata energy import
     """
     from strata.power.accounting.sacct import read
 

@@ -150,7 +150,7 @@ class PowerJobs:
         runs = [run for run in await self._intervals.find(job, apid) if self._visible(who, run)]
         if not runs:
             what = f"application {apid!r} of job {job!r}" if apid else f"job {job!r}"
-            raise NotFound(f"nobody told of {what}", where="job", hint="strata power jobs lists those that are known")
+            raise NotFound(f"nobody told of {what}", where="job", hint="strata energy jobs lists those that are known")
         run, now = runs[0], self._now()
         spans = run.spans(now)
         used = await self._used(run, spans)

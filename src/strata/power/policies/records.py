@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from strata.core.errors import Conflict
-from strata.core.texts import PLAIN, In, Out
+from strata.core.texts import NAME, PLAIN, In, Out
 from strata.power.policies.policy import Policy, parse
 from strata.store.audit import Ledger
 from strata.store.protocol import Store
@@ -119,6 +119,13 @@ class PolicySpec(In, frozen=True, kw_only=True):
     without_simulation: _Reason = ""
 
 
+class PolicyEntry(PolicySpec, frozen=True, kw_only=True):
+    """A document with its name, and whether it runs: as the repository says it."""
+
+    name: Annotated[str, Meta(pattern=NAME, max_length=63)]
+    enabled: bool = False
+
+
 class SimulationSpec(In, frozen=True, kw_only=True):
     """That a document was simulated, and what came of it."""
 
@@ -134,28 +141,28 @@ class PolicyRecords:
 
     def __init__(self, store: Store, ledger: Ledger) -> None:
         kind, listed_by = "power-policy", "strata power policy list"
-        self._policies = Records(store, ledger, PolicyRecord, kind=kind, prefix="power/policy/", listed_by=listed_by)
+        self.records = Records(store, ledger, PolicyRecord, kind=kind, prefix="power/policy/", listed_by=listed_by)
         self._simulations = Records(store, ledger, Simulation, kind=kind, prefix="power/simulated/")
-        self.get = self._policies.get
+        self.get = self.records.get
         self.simulation = self._simulations.find
         """The newest simulation of a content, by its digest."""
 
     async def start(self) -> None:
-        await self._policies.start()
+        await self.records.start()
         await self._simulations.start()
 
     async def stop(self) -> None:
-        await self._policies.stop()
+        await self.records.stop()
         await self._simulations.stop()
 
     @property
     def policies(self) -> list[PolicyRecord]:
-        return [record for _, record in self._policies.sorted]
+        return [record for _, record in self.records.sorted]
 
     @property
     def enabled(self) -> PolicyRecord | None:
         """The one that runs."""
-        return next((one for one in self._policies.all.values() if one.enabled), None)
+        return next((one for one in self.records.all.values() if one.enabled), None)
 
     async def put(self, record: PolicyRecord) -> PolicyRecord:
         """Create or replace. One that is enabled stays enabled, with its new content."""
@@ -164,7 +171,7 @@ class PolicyRecords:
             return msgspec.structs.replace(record, enabled=before is not None and before.enabled)
 
         detail = {"digest": record.digest, "unsimulated": record.unsimulated}
-        await self._policies.change(record.author, record.name, kept, detail=detail)
+        await self.records.change(record.author, record.name, kept, detail=detail)
         return self.get(record.name)
 
     async def enable(self, author: str, name: str, now: float) -> PolicyRecord:
@@ -179,7 +186,7 @@ class PolicyRecords:
                 if record.enabled != (one == name)
             }
 
-        await self._policies.change_all(author, name, switched, action="enable")
+        await self.records.change_all(author, name, switched, action="enable")
         return self.get(name)
 
     async def disable(self, author: str, name: str, now: float) -> PolicyRecord:
@@ -188,7 +195,7 @@ class PolicyRecords:
         def off(before: PolicyRecord | None) -> PolicyRecord:
             return msgspec.structs.replace(before or self.get(name), enabled=False, author=author, time=now)
 
-        await self._policies.change(author, name, off, action="disable")
+        await self.records.change(author, name, off, action="disable")
         return self.get(name)
 
     async def delete(self, author: str, name: str) -> None:
@@ -198,7 +205,7 @@ class PolicyRecords:
                 hint = f"disable it first: strata power policy disable {name}"
                 raise Conflict("it runs", where=f"power policy {name}", hint=hint)
 
-        await self._policies.change(author, name, gone, action="delete")
+        await self.records.change(author, name, gone, action="delete")
 
     async def note_simulation(self, found: Simulation) -> None:
         detail = {"nodes": found.nodes, "limit_w": found.limit_w, "peak_w": found.peak_w}

@@ -8,9 +8,9 @@ ROOM = Room(
     routes=("strata.power.telemetry.routes",),
     commands={
         "What is drawn": {
-            "power show": "strata.power.telemetry.commands:show",
-            "power top": "strata.power.telemetry.commands:top",
-            "power history": "strata.power.telemetry.commands:history",
+            "energy show": "strata.power.telemetry.commands:show",
+            "energy top": "strata.power.telemetry.commands:top",
+            "energy history": "strata.power.telemetry.commands:history",
         }
     },
 )

@@ -1,4 +1,4 @@
-"""``strata power show``, ``top`` and ``history``: what nodes, cabinets and the machine draw."""
+"""``strata energy show``, ``top`` and ``history``: what nodes, cabinets and the machine draw."""
 
 from __future__ import annotations
 
@@ -81,9 +81,9 @@ def show(session: Session, select: tuple[str, ...], view: ls.Listing) -> None:
     """Show what nodes draw now; without SELECT, the machine and its cabinets.
 
     \b
-    Example: strata power show
-             strata power show n[1-4]
-             strata power show @gpu --sort -power
+    Example: strata energy show
+             strata energy show n[1-4]
+             strata energy show @gpu --sort -power
     """
     if select:
         found = session.client.pages("/v1/power/nodes", {"select": " ".join(select)})
@@ -121,8 +121,8 @@ def top(session: Session, select: tuple[str, ...], count: int, by: str, lowest: 
     """Show the nodes that draw the most.
 
     \b
-    Example: strata power top -n 20
-             strata power top @gpu --by temperature
+    Example: strata energy top -n 20
+             strata energy top @gpu --by temperature
     """
     order = by if lowest else f"-{by}"
     found = session.client.get("/v1/power/nodes", {"select": " ".join(select) or "*", "sort": order, "limit": count})
@@ -167,11 +167,11 @@ def history(
     """Show how a metric went: of all selected nodes together, or of each.
 
     \b
-    Example: strata power history
-             strata power history n[1-4] --each --since 10m
-             strata power history @gpu --metric temperature --plot gpu.svg
-             strata power history '*' --since 7d --step 1h --csv
-             strata power history '*' --since 1h --parquet power.parquet
+    Example: strata energy history
+             strata energy history n[1-4] --each --since 10m
+             strata energy history @gpu --metric temperature --plot gpu.svg
+             strata energy history '*' --since 7d --step 1h --csv
+             strata energy history '*' --since 1h --parquet power.parquet
     """
     from strata.power.telemetry import plot as draw
 

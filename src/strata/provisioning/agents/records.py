@@ -61,10 +61,19 @@ class HostCpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HostCard(msgspec.Struct, frozen=True, kw_only=True):
-    """A card that computes or shows something."""
+    """An accelerator."""
 
+    address: Annotated[str, Meta(max_length=32)] = ""
     vendor: Annotated[str, Meta(max_length=16)] = ""
     """Of the PCI device: ``0x10de``."""
+    make: Annotated[str, Meta(max_length=32)] = ""
+    """``nvidia``, ``amd``, ``intel``, or what a rule of the site calls it. Empty: nobody knows."""
+    name: Annotated[str, Meta(max_length=96)] = ""
+    """As its driver calls it: ``NVIDIA H200``."""
+    id: Annotated[str, Meta(max_length=96)] = ""
+    memory_bytes: Annotated[int, Meta(ge=0, le=1 << 62)] = 0
+    devices: Annotated[tuple[Annotated[str, Meta(max_length=64)], ...], Meta(max_length=16)] = ()
+    """The one by which jobs get it comes first. None: its driver does not run."""
 
 
 class HostHardware(msgspec.Struct, frozen=True, kw_only=True):

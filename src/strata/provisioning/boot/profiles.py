@@ -77,26 +77,26 @@ class Profiles:
         """``minos``: from ``latest`` or a digest, and an architecture (empty: whichever the digest is for), to the
         digest of a minimal OS that is there; ``NotFound``, and ``Refused`` where it is for another architecture."""
         self._minos = minos
-        self._records = Records(
+        self.records = Records(
             store, ledger, Profile, kind="boot-profile", prefix=PREFIX, listed_by="strata boot profile list"
         )
 
     async def start(self) -> None:
         """Load the profiles and follow them."""
-        await self._records.start()
+        await self.records.start()
 
     async def stop(self) -> None:
         """End the watch."""
-        await self._records.stop()
+        await self.records.stop()
 
     @property
     def all(self) -> Mapping[str, Profile]:
         """Every profile by its name."""
-        return {DEFAULT: Profile(), **self._records.all}
+        return {DEFAULT: Profile(), **self.records.all}
 
     def get(self, name: str) -> Profile:
         """One profile."""
-        return self._records.get(name) if name != DEFAULT else self._records.find(DEFAULT) or Profile()
+        return self.records.get(name) if name != DEFAULT else self.records.find(DEFAULT) or Profile()
 
     def parameters(self, name: str) -> str:
         """The whole command line of a profile."""
@@ -110,7 +110,7 @@ class Profiles:
 
     def is_by_medium(self, name: str) -> bool:
         """Whether nodes boot the profile from a medium only; of one that is not there, no."""
-        found = self._records.find(name)
+        found = self.records.find(name)
         return found is not None and found.method == "media"
 
     def label(self, name: str, arch: str) -> str:
@@ -121,10 +121,15 @@ class Profiles:
 
     def revision(self, name: str) -> int:
         """The store's revision of a profile; 0: nobody changed it yet."""
-        return self._records.revision(name)
+        return self.records.revision(name)
 
     async def put(self, name: str, profile: Profile, author: str, expected: int | None = None) -> None:
         """Create or replace; ``expected`` is the revision that it must have."""
+        self.check(name, profile)
+        await self.records.put(author, name, profile, expected=expected, detail=msgspec.to_builtins(profile))
+
+    def check(self, name: str, profile: Profile) -> None:
+        """Raise ``BadRequest`` for a profile that nodes could not boot by."""
         if not _NAME.match(name):
             raise BadRequest(
                 "a profile's name is 1 to 63 letters, digits, '-', '_' and '.', such as debug", where=repr(name)[:80]
@@ -140,7 +145,6 @@ class Profiles:
             except NotFound as error:  # nodes would have nothing to boot
                 raise BadRequest(error.detail, where=f"minos {profile.minos}", hint="strata minos list") from None
         check_parameters(profile.parameters)
-        await self._records.put(author, name, profile, expected=expected, detail=msgspec.to_builtins(profile))
 
     async def delete(self, name: str, author: str, *, users: int = 0, expected: int | None = None) -> None:
         """Remove a profile that nobody wants. ``users``: the nodes that do."""
@@ -154,4 +158,4 @@ class Profiles:
                 where=name,
                 hint=f"strata node list want:minos={name} shows them",
             )
-        await self._records.delete(author, name, expected=expected)
+        await self.records.delete(author, name, expected=expected)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from strata.core.texts import In, NoteText, Out
+from strata.core.texts import NAME, In, NoteText, Out
 from strata.provisioning.minos.artefacts import LATEST
 
 Method = Literal["ipxe", "http", "media"]
@@ -29,6 +29,7 @@ ParametersText = Annotated[
         description="Kernel parameters, over those of the profile `default`; `-name` removes one. Never a secret.",
     ),
 ]
+ProfileName = Annotated[str, Meta(pattern=NAME, max_length=63)]
 
 
 class Profile(In, frozen=True, kw_only=True, omit_defaults=True):
@@ -38,6 +39,12 @@ class Profile(In, frozen=True, kw_only=True, omit_defaults=True):
     parameters: ParametersText = ""
     method: Method = "ipxe"
     description: NoteText = ""
+
+
+class ProfileEntry(Profile, frozen=True, kw_only=True, omit_defaults=True):
+    """The same, with its name: as the repository says it."""
+
+    name: ProfileName
 
 
 class ProfileView(Profile, frozen=True, kw_only=True, omit_defaults=False, forbid_unknown_fields=False):

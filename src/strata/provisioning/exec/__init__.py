@@ -6,5 +6,8 @@ from strata.core.room import Room
 
 ROOM = Room(
     routes=("strata.provisioning.exec.routes",),
-    commands={"Their agents": {"node exec": "strata.provisioning.exec.commands:exec_"}},
+    commands={
+        "Their agents": {"node exec": "strata.provisioning.exec.commands:exec_"},
+        "The fleet": {"cp": "strata.provisioning.exec.commands:cp"},
+    },
 )

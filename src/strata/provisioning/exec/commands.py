@@ -1,8 +1,11 @@
-"""``strata node exec``: run a command on nodes, through their agents."""
+"""``strata node exec`` and ``strata cp``: run a command on nodes, copy a file to them, through their agents."""
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -17,6 +20,13 @@ from strata.cli.words import complete_select, select_help
 if TYPE_CHECKING:
     from strata.cli.client import Json
 
+MOST_COPIED = 2**20
+"""Bytes of a file that is copied to nodes: each gets them in one message."""
+# A file is not there before all of it is: a reader never sees a part, and a full disk leaves the old one.
+_RECEIVE = """
+set -e; part=$1.part.$$; trap 'rm -f "$part"' EXIT
+cat > "$part"; [ "$(wc -c < "$part")" -eq "$3" ]; chmod "$2" "$part"; mv -f "$part" "$1"; trap - EXIT
+"""
 _WAIT = 10  # seconds that the service holds a question for more results
 
 
@@ -51,6 +61,11 @@ def exec_(
     if minos and member:
         raise click.UsageError("--minos and --member exclude each other")
     request = {"select": select, "argv": list(argv), "where": "minos" if minos else member, "timeout": timeout}
+    run_on_nodes(session, request, stream=stream, as_json=as_json)
+
+
+def run_on_nodes(session: Session, request: Json, *, stream: bool = False, as_json: bool = False) -> None:
+    """Have it run, show what comes, and leave with what came of it."""
     run: Json = session.client.request("POST", "/v1/exec", body=request).body
     results: list[Json] = []
     interrupted = False
@@ -116,3 +131,54 @@ def _failures(session: Session, results: Iterable[Json], *, quiet: bool) -> int:
 
 
 select_help(exec_)
+
+
+@click.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
+@click.argument("to", metavar="SELECT:PATH")
+@click.option("--mode", default="", metavar="OCTAL", help="Its permissions. Default: those of FILE; 644 for '-'.")
+@click.option("--minos", is_flag=True, help="Into the minimal OS, beside the personality.")
+@click.option("--member", default="", help="Into this member of the personality [default: its first].")
+@click.option("--timeout", type=DURATION, default="60s", show_default=True, help="How long it may take on a node.")
+@ls.json_option
+@pass_session
+def cp(
+    session: Session, file: Path, to: str, mode: str, minos: bool, member: str, timeout: float, as_json: bool
+) -> None:
+    """Copy a file to nodes, through their agents. It is there whole or not at all, and lasts until the node is booted
+    anew; what is to stay belongs in the configuration ('strata config').
+
+    \b
+    Example: strata cp motd @compute:/etc/motd
+             strata cp fix.sh 'n[1-4]:/root/fix.sh' --mode 755
+    """
+    import base64
+
+    if minos and member:
+        raise click.UsageError("--minos and --member exclude each other")
+    select, colon, path = to.partition(":/")
+    if not colon or not select:
+        raise click.UsageError(f"{to!r} is not SELECT:/PATH, such as @compute:/etc/motd")
+    if mode and not re.fullmatch(r"[0-7]{3,4}", mode):
+        raise click.UsageError(f"--mode takes octal permissions such as 644, not {mode!r}")
+    if str(file) == "-":
+        data, mode = sys.stdin.buffer.read(MOST_COPIED + 1), mode or "644"
+    else:
+        with file.open("rb") as source:
+            data = source.read(MOST_COPIED + 1)
+        mode = mode or f"{file.stat().st_mode & 0o777:o}"
+    if len(data) > MOST_COPIED:
+        raise click.UsageError(
+            f"{file}: more than {MOST_COPIED >> 10} KiB; put it into an image, or fetch it from nodes"
+        )
+    request = {
+        "select": select,
+        "argv": ["/bin/sh", "-c", _RECEIVE, "cp", f"/{path}", mode, str(len(data))],
+        "where": "minos" if minos else member,
+        "timeout": timeout,
+        "stdin": base64.b64encode(data).decode(),
+    }
+    run_on_nodes(session, request, as_json=as_json)
+
+
+select_help(cp)

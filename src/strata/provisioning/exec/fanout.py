@@ -7,6 +7,7 @@ command, here and there.
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
@@ -37,6 +38,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...]
     where: str
     timeout: Annotated[float, Meta(gt=0, le=3600)]
+    stdin: bytes = b""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +67,8 @@ _line = msgspec.json.Decoder(_Line).decode
 async def on_agents(hub: Hub, names: Sequence[str], order: Order) -> AsyncIterator[Answer]:
     """Have it run by the agents that are attached here."""
     body: dict[str, Any] = {"argv": list(order.argv), "where": order.where}
+    if order.stdin:
+        body["stdin"] = base64.b64encode(order.stdin).decode()
     ended: asyncio.Queue[Command] = asyncio.Queue()
     running: set[Command] = set()
     try:

@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from strata.core.texts import In, Out, SelectText
 
+MOST_STDIN = 2**20
 ArgvText = Annotated[str, Meta(max_length=4096, pattern=r"^[^\u0000]*$")]
 
 
@@ -19,6 +20,8 @@ class ExecRequest(In, frozen=True, kw_only=True):
     argv: Annotated[tuple[ArgvText, ...], Meta(min_length=1, max_length=256)]
     where: Annotated[str, Meta(pattern=r"^([a-z0-9][a-z0-9_.-]{0,62})?$(?!\n)", max_length=63)] = ""
     timeout: Annotated[float, Meta(gt=0, le=3600)] = 60.0
+    stdin: Annotated[bytes, Meta(max_length=MOST_STDIN)] = b""
+    """What it reads on its standard input, in base64: at most 1 MiB. It is not kept, and not in the audit log."""
 
 
 class ExecResult(Out, frozen=True, kw_only=True):

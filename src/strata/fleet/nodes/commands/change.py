@@ -13,7 +13,17 @@ from strata.cli.listing import json_option
 from strata.cli.output import counts, fold, many
 from strata.cli.session import Session, pass_session
 from strata.cli.times import DURATION
-from strata.cli.words import complete_select, interfaces, no_blank, pairs, segment, select_help, split, wanted
+from strata.cli.words import (
+    complete_select,
+    complete_set,
+    interfaces,
+    no_blank,
+    pairs,
+    segment,
+    select_help,
+    split,
+    wanted,
+)
 
 if TYPE_CHECKING:
     from strata.cli.client import Client, Json
@@ -32,7 +42,7 @@ _FLEETING = re.compile(r"(^|[\s!])(state|fact|want):")
     required=True,
     metavar="SELECT VARIABLE=VALUE...",
     callback=no_blank,
-    shell_complete=complete_select,
+    shell_complete=complete_set,
 )
 @click.option("--unset", multiple=True, metavar="VARIABLE", help="Take the node's own desire back.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done, by class of nodes.")

@@ -213,29 +213,40 @@ def _variable(name: str, fact: Json | None, want: Json | None) -> tuple[str, ...
     )
 
 
+@select_help
 @click.command()
-@click.argument("name", shell_complete=complete_node)
+@click.argument("select", nargs=-1, required=True, metavar="SELECT", callback=no_blank, shell_complete=complete_select)
 @ls.json_option
 @pass_session
-def why(session: Session, name: str, as_json: bool) -> None:
-    """Say in plain words why a node isn't at its goal, and what comes next.
+def why(session: Session, select: tuple[str, ...], as_json: bool) -> None:
+    """Say in plain words why nodes aren't at their goals, and what comes next. Nodes with the same reason come
+    together.
 
     \b
-    Example: strata node why n0042
+    Example: strata node why n42
+             strata node why @compute
     """
-    answer: Json = session.client.get(f"/v1/nodes/{segment(name)}/why")
+    answer: Json = session.client.get("/v1/why", {"select": " ".join(select)})
     if as_json:
         session.out.json(answer)
         return
     out = session.out
-    out.line(f"{answer['node']} is {answer['state']}: {answer['summary']}", colour=state_colour(answer["state"]))
-    for line in answer.get("lines", ()):
-        out.line(f"  {line}")
-    for blocker in answer.get("blocked_by", ()):
-        out.line(f"  held up by {blocker['kind']} {blocker['name']}: {blocker['detail']}")
-    following = answer.get("next")
-    if following:
-        out.line(f"  next: {_next(following)}")
+    for group in answer["items"]:
+        verb = "is" if group["count"] == 1 else "are"
+        number = f" ({group['count']})" if group["count"] > 1 else ""
+        out.line(
+            f"{group['nodes']}{number} {verb} {group['state']}: {group['summary']}", colour=state_colour(group["state"])
+        )
+        for line in group["lines"]:
+            out.line(f"  {line}")
+        for blocker in group["blocked_by"]:
+            out.line(f"  held up by {' '.join(filter(None, (blocker['kind'], blocker['name'])))}: {blocker['detail']}")
+        if group["next"]:
+            out.line(f"  next: {_next(group['next'])}")
+    if not answer["total"]:
+        out.note(f"no node is all of this: {' '.join(select)}; a comma between names means any of them: n1,n2")
+    if answer["unasked"]:
+        out.note(f"{many(answer['unasked'], 'node')} more are not at their goal: select fewer to see why")
 
 
 def _next(following: Json) -> str:
@@ -298,6 +309,7 @@ def _show_plan(session: Session, answer: Json) -> None:
 
 HISTORY = (
     ls.Field("time", lambda item: when(item["time"]), key=lambda item: item["time"]),
+    ls.plain("nodes"),
     ls.plain("variable"),
     ls.plain("old"),
     ls.plain("new"),
@@ -306,46 +318,50 @@ HISTORY = (
 )
 
 
+@select_help
 @click.command()
-@click.argument("name", shell_complete=complete_node)
+@click.argument("select", nargs=-1, required=True, metavar="SELECT", callback=no_blank, shell_complete=complete_select)
 @click.option("--since", type=WHEN, help="From when: 1h (an hour ago), or a date.")
 @click.option("--until", type=WHEN, help="Until when.")
-@click.option("--at", "at", type=WHEN, help="Only the state at that time.")
-@click.option("--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="Most changes, the newest.")
+@click.option("--at", "at", type=WHEN, help="Only the state of one node at that time.")
+@click.option(
+    "--limit", type=click.IntRange(1, 10_000), default=1000, show_default=True, help="Most changes, the newest."
+)
 @ls.listing(HISTORY, sort="time")
 @pass_session
 def history(
     session: Session,
-    name: str,
+    select: tuple[str, ...],
     since: float | None,
     until: float | None,
     at: float | None,
     limit: int,
     view: ls.Listing,
 ) -> None:
-    """Show how a node's facts changed and what people did about it, or what the facts were at some time.
+    """Show how nodes' facts changed and what people did about it, or what the facts of one were at some time.
 
     \b
-    Example: strata node history n0042 --since 1h
+    Example: strata node history n42 --since 1h
+             strata node history 'n[1-4]' --match variable=power
              strata node history n0042 --at '2026-01-31 12:00'
     """
-    path = f"/v1/nodes/{segment(name)}"
     if at is not None:
         if since is not None or until is not None:
             raise click.UsageError("--at is one moment: leave out --since and --until")
+        if len(select) != 1:
+            raise click.UsageError("--at shows one node: name one")
         if at > time.time():
             raise click.UsageError("--at is in the future; 'strata node plan' shows what would be done")
-        then: Any = session.client.get(f"{path}/at", {"time": f"{at:.3f}"})
+        then: Any = session.client.get(f"/v1/nodes/{segment(select[0])}/at", {"time": f"{at:.3f}"})
         if view.json:
             session.out.json(then)
         else:
             session.out.line(f"{then['node']} at {when(then['time'])}")
             session.out.table([Column("variable"), Column("was")], list(then["facts"].items()))
         return
-    params = {"since": _seconds(since), "until": _seconds(until)}
+    params = {"select": " ".join(select), "since": _seconds(since), "until": _seconds(until), "limit": limit}
     # The service gives the newest first; times may be equal, so that sorting alone would not restore the order.
-    changes = [*session.client.pages(f"{path}/history", params, limit=limit)][::-1]
-    ls.show(session, HISTORY, changes, view)
+    ls.show(session, HISTORY, session.client.get("/v1/history", params)["items"][::-1], view)
 
 
 def _seconds(moment: float | None) -> str | None:

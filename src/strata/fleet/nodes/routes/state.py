@@ -10,11 +10,11 @@ from litestar.params import QueryParameter
 
 from strata.api.http import finite, seal, unseal
 from strata.api.rights import needs
-from strata.api.services import Asked, Cursor, Limit, NodePath, Time
+from strata.api.services import Asked, Cursor, Limit, NodePath, Select, Time
 from strata.core.errors import BadRequest
 from strata.core.texts import PLAIN
-from strata.fleet.history.records import HistoryPage, PastView
-from strata.fleet.nodes.records import WhyView
+from strata.fleet.history.records import HistoryPage, ManyHistory, PastView
+from strata.fleet.nodes.records import WhyManyView, WhyView
 from strata.fleet.nodes.service import NodeService
 from strata.fleet.plans.records import PlanView
 from strata.fleet.plans.service import PlanService
@@ -48,6 +48,22 @@ async def why(ask: Asked, name: NodePath) -> WhyView:
     return await ask.of(NodeService).why(ask.who, name)
 
 
+@get("/v1/why", tags=[_TAG], **needs("read", "node", 404))
+async def why_many(ask: Asked, select: Select = "*") -> WhyManyView:
+    """Why nodes are not at their goals: nodes of which the same is to be said come together."""
+    return await ask.of(NodeService).why_many(ask.who, select)
+
+
+@get("/v1/history", tags=[_TAG], **needs("read", "node", 404, 410))
+async def history_many(
+    ask: Asked, select: Select, since: Time = None, until: Time = None, limit: Limit = 1000
+) -> ManyHistory:
+    """The changes of several nodes' facts, newest first: one that several had together is told once."""
+    return await ask.of(NodeService).history_many(
+        ask.who, select, finite(since, "since"), finite(until, "until"), limit
+    )
+
+
 @get("/v1/nodes/{name:str}/plan", tags=[_TAG], **needs("read", "node", 404))
 async def plan(ask: Asked, name: NodePath, wishes: Wishes = None) -> PlanView:
     """The way to its goal, or to the one given."""
@@ -77,4 +93,4 @@ async def past(ask: Asked, name: NodePath, time: Annotated[float, QueryParameter
     return await ask.of(NodeService).past(ask.who, name, time)
 
 
-HANDLERS = [why, plan, history, past]
+HANDLERS = [why, why_many, plan, history, history_many, past]

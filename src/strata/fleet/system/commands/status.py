@@ -9,7 +9,7 @@ import click
 
 from strata import __version__
 from strata.cli.listing import json_option
-from strata.cli.output import STATE_ORDER, Column, many, state_colour
+from strata.cli.output import many
 from strata.cli.session import Session, pass_session
 from strata.cli.times import span
 
@@ -21,16 +21,18 @@ if TYPE_CHECKING:
 @json_option
 @pass_session
 def status(session: Session, as_json: bool) -> None:
-    """Show the fleet at a glance: nodes by state, the engine's queue, who leads.
+    """Show the fleet at a glance: nodes by state, trouble, alerts, brakes, who leads.
 
     \b
     Example: strata status
     """
-    found: Json = session.client.get("/v1/status")
+    from strata.cli.glance import glance
+
     if as_json:
-        session.out.json(found)
+        session.out.json(session.client.get("/v1/status"))
         return
-    out = session.out
+    seen = glance(session.client)
+    found, out = seen.status, session.out
     leaders: dict[str, int] = {}
     for shard in found["shards"]:
         leader = shard["leader"] or "nobody"
@@ -39,8 +41,7 @@ def status(session: Session, as_json: bool) -> None:
     old = f"; what is shown of them is as of {span(time.time() - as_of)} ago" if as_of else ""
     out.fields(
         (
-            *(("trouble", trouble) for trouble in found["troubles"]),
-            ("nodes", found["nodes"]),
+            *seen.lines(),
             ("not looked after", f"{many(unled, 'node')}{old}" if unled else ""),
             ("brakes", f"{many(found['freezes'], 'freeze')}, {many(found['holds'], 'hold')}"),
             *((("canaries", canaries),) if (canaries := _canaries(found)) else ()),
@@ -51,11 +52,6 @@ def status(session: Session, as_json: bool) -> None:
             ("revision", found["revision"]),
         )
     )
-    by_state: dict[str, int] = found["by_state"]
-    rows = [(state, by_state[state]) for state in STATE_ORDER if by_state.get(state)]
-    if rows:
-        out.line()
-        out.table([Column("state", state_colour), Column("nodes", right=True)], rows)
 
 
 def _canaries(found: Json) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
 import click
@@ -10,7 +9,7 @@ import click
 from strata.cli import exits
 from strata.cli import listing as ls
 from strata.cli.options import Between
-from strata.cli.output import Column, many
+from strata.cli.output import Column, counts, many
 from strata.cli.session import Session, pass_session
 from strata.cli.words import complete_node, complete_select, items, no_blank, segment, select_help
 
@@ -22,7 +21,6 @@ SELECT = click.argument(
 )
 NODE = click.argument("node", metavar="NODE", shell_complete=complete_node)
 
-ACTIONS = ("on", "off", "graceful-off", "cycle", "graceful-restart", "nmi")
 TARGETS = ("none", "pxe", "http", "media", "disk", "setup")
 
 
@@ -30,23 +28,53 @@ def number(value: object) -> str:
     return "-" if value is None else f"{value:g}" if isinstance(value, int | float) else str(value)
 
 
-def send(session: Session, path: str, body: Json, done: str, *, as_json: bool, hint: str = "") -> None:
-    """Ask for something on many nodes and tell what became of it, and then ``hint``; exit code 1 where some failed."""
+def send(
+    session: Session,
+    path: str,
+    body: Json,
+    done: str,
+    *,
+    as_json: bool,
+    hint: str = "",
+    wait: float | None = None,
+) -> None:
+    """Ask for something on many nodes and tell what became of it, and then ``hint``; exit code 1 where some failed.
+
+    ``wait``: seconds to follow it, and then the nodes until none moves; None: not at all."""
     reply = session.client.request("POST", path, body=body)
-    answer = reply.body
+    answer, tracked = reply.body, reply.status == 202
+    if tracked and wait is not None:
+        from strata.cli.progress import wait_operation
+
+        answer = wait_operation(session.client, answer, session.out)
     if as_json:
         session.out.json(answer)
-    elif reply.status == 202:
+    elif tracked and wait is None:
         session.out.line(f"accepted as operation {answer['id']}: {many(answer['total'], 'node')}")
         session.out.note(f"strata operation wait {answer['id']} shows how far it is")
-    else:
+    elif not tracked:
         if answer["done_count"]:
             session.out.line(f"{done}: {answer['done']} ({many(answer['done_count'], 'node')})")
             if hint:
                 session.out.note(hint)
         for failed in answer["failed"]:
             session.out.note(f"{failed['nodes']}: {failed['reason']}")
-    exits.leave(exits.ERROR if reply.status != 202 and answer["failed_count"] else 0)
+    failures = (answer["failed"] if wait is not None else 0) if tracked else answer["failed_count"]
+    reached = 0
+    if wait is not None and (tracked or answer["done_count"]):
+        reached = _arrival(session, body["select"] if tracked else answer["done"], answer.get("revision", 0), wait)
+    exits.leave(reached or (exits.ERROR if failures else 0))
+
+
+def _arrival(session: Session, select: str, revision: int, timeout: float) -> int:
+    """Follow nodes until none moves; the exit code."""
+    from strata.cli import converge
+
+    found = converge.wait(session.client, select, session.out, timeout=timeout, revision=revision)
+    code = converge.verdict(found)
+    if code:
+        session.out.note(f"not all got there: {counts(found)}; strata node why NODE says why")
+    return code
 
 
 @click.command()
@@ -86,28 +114,6 @@ def _boot_text(boot: Json | None) -> str:
     if boot.get("target") in (None, "none"):
         return "as the firmware says"
     return f"{boot['target']} {'once' if boot['once'] else 'from now on'} {boot.get('uri', '')}".strip()
-
-
-@select_help
-@click.command()
-@SELECT
-@click.argument("action", type=click.Choice(ACTIONS))
-@click.option("--force", is_flag=True, help="Cycle or interrupt it even if it is frozen or has jobs.")
-@ls.json_option
-@pass_session
-def power(session: Session, select: tuple[str, ...], action: str, force: bool, as_json: bool) -> None:
-    """Switch nodes. On and off become desires that Strata fulfils with its brakes; the rest is done at once.
-
-    \b
-    Example: strata hardware power n[1-4] on
-             strata hardware power n7 cycle
-             strata hardware power n7 nmi --force
-    """
-    body = {"select": " ".join(select), "action": action, "force": force}
-    wish = action in ("on", "off", "graceful-off")
-    done = f"wanted {action}" if wish else f"told to {action}"
-    hint = f"it stays wanted until: strata node set {shlex.join(select)} --unset power" if wish else ""
-    send(session, "/v1/bmc/power", body, done, as_json=as_json, hint=hint)
 
 
 @select_help

@@ -15,6 +15,7 @@ from typing import Any
 
 from strata.core.errors import BadRequest, DeviceError, NotFound, NotOffered, OutcomeUnknown, Unavailable
 from strata.core.state import Fence
+from strata.fleet.tasks import cancelled
 from strata.hardware.bmc.ipmi import records
 from strata.hardware.bmc.ipmi.client import IpmiClient
 from strata.hardware.bmc.ipmi.session import APP, Refusal, Session
@@ -267,9 +268,9 @@ class IpmiBmc(Bmc):
 
     # -- the console
 
-    def console(self) -> AsyncIterator[bytes]:
+    def console(self, keys: asyncio.Queue[bytes] | None = None) -> AsyncIterator[bytes]:
         """Serial over LAN."""
-        return serial_console(self._client, self.address)
+        return serial_console(self._client, self.address, keys)
 
 
 def _version(device: Any) -> str:
@@ -281,6 +282,10 @@ _ENCRYPT_AND_AUTHENTICATE = bytes((0xC0, 0, 0, 0))
 _QUEUED = 64
 """Chunks that may wait for their reader. Beyond that they are not acknowledged, and the BMC holds them back."""
 _KEEP_ALIVE = 20.0
+_TYPED = 64
+"""Bytes that are typed in one payload: every BMC takes as many."""
+_TYPED_TRIES = 5
+_TYPED_PATIENCE = 0.5
 _WORDS = {
     0x80: ("somebody else has it open", "close the other console, or wait a minute"),
     0x81: ("serial over LAN is switched off", "switch it on in the BMC's settings"),
@@ -289,11 +294,12 @@ _WORDS = {
 }
 
 
-async def serial_console(client: IpmiClient, address: str) -> AsyncIterator[bytes]:
+async def serial_console(client: IpmiClient, address: str, keys: asyncio.Queue[bytes] | None) -> AsyncIterator[bytes]:
     """Bytes as they come; none at first: it is open. Raises ``DeviceError`` when it cannot be had, or breaks off."""
     session = await client.fresh(address)
     feed = _Feed(session)
     active = False
+    typing: asyncio.Task[None] | None = None
     try:
         try:
             await session.ask(APP, 0x48, _SOL_INSTANCE + _ENCRYPT_AND_AUTHENTICATE)
@@ -301,6 +307,8 @@ async def serial_console(client: IpmiClient, address: str) -> AsyncIterator[byte
             words, hint = _WORDS.get(refusal.code, (str(refusal), ""))
             raise DeviceError(words, node=address, request="serial over LAN", hint=hint) from refusal
         active = True
+        if keys is not None:
+            typing = asyncio.create_task(feed.type(keys), name="keys of a console")
         yield b""
         while True:
             try:
@@ -310,6 +318,8 @@ async def serial_console(client: IpmiClient, address: str) -> AsyncIterator[byte
                 await session.ask(APP, 0x01)
     finally:
         session.serial = None
+        if typing is not None:
+            await cancelled(typing)
         try:
             if active and session.open:
                 # Lost or refused, it is over: the BMC forgets by itself.
@@ -329,6 +339,10 @@ class _Feed:
         self._last = 0
         self._size = 0
         self._ended = False
+        self._sent = 0
+        """The number of what was typed last."""
+        self._taken = asyncio.Event()
+        self._accepted = 0
         session.serial = self._take
 
     async def next(self) -> bytes:
@@ -339,9 +353,32 @@ class _Feed:
             raise DeviceError("the BMC ended the console", node=self._session.name)
         return chunk
 
+    async def type(self, keys: asyncio.Queue[bytes]) -> None:
+        """Send what is typed, a piece at a time: the next when the BMC has taken the one before. One that it does not
+        take is sent again a few times, with the same number, and then lost, as on any serial line."""
+        while True:
+            rest = await keys.get()
+            tries = 0
+            while rest and tries < _TYPED_TRIES:
+                self._sent = self._sent % 15 + 1
+                piece = rest[:_TYPED]
+                self._taken.clear()
+                self._accepted = 0
+                for _ in range(_TYPED_TRIES):
+                    self._session.send_serial(bytes((self._sent, 0, 0, 0)) + piece)
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(_TYPED_PATIENCE):
+                            await self._taken.wait()
+                            break
+                tries = 0 if self._accepted else tries + 1
+                rest = rest[self._accepted :]
+
     def _take(self, payload: bytes) -> None:
         if len(payload) < 4:
             return
+        if self._sent and payload[1] & 0x0F == self._sent and not self._taken.is_set():
+            self._accepted = min(payload[2], _TYPED)
+            self._taken.set()
         sequence, status, text = payload[0] & 0x0F, payload[3], payload[4:]
         if status & 0x10 and not self._ended:
             self._ended = True

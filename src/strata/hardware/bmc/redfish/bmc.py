@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import math
 from collections.abc import AsyncIterator, Mapping, Sequence
 from urllib.parse import urlsplit
@@ -10,6 +12,7 @@ import aiohttp
 
 from strata.core.errors import BadRequest, DeviceError, NotOffered
 from strata.core.state import Fence
+from strata.fleet.tasks import cancelled
 from strata.hardware.bmc.protocol import (
     Bios,
     Boot,
@@ -36,17 +39,31 @@ from strata.hardware.bmc.redfish.power import powered, read_power, switch_power
 from strata.hardware.bmc.redfish.sensors import number, read_sensors
 
 
-async def read_console(client: RedfishClient, target: Target) -> AsyncIterator[bytes]:
+async def read_console(
+    client: RedfishClient, target: Target, keys: asyncio.Queue[bytes] | None
+) -> AsyncIterator[bytes]:
     """What the console prints, until closed; an empty piece first. Raises ``DeviceError`` when it breaks off."""
     path = await _where(client, target)
     async with client.socket(target.address, path) as socket:
-        yield b""
-        async for message in socket:
-            if message.type is aiohttp.WSMsgType.BINARY:
-                yield message.data
-            elif message.type is aiohttp.WSMsgType.TEXT:
-                yield message.data.encode()
+        typing = asyncio.create_task(_type(socket, keys), name="keys of a console") if keys is not None else None
+        try:
+            yield b""
+            async for message in socket:
+                if message.type is aiohttp.WSMsgType.BINARY:
+                    yield message.data
+                elif message.type is aiohttp.WSMsgType.TEXT:
+                    yield message.data.encode()
+        finally:
+            if typing is not None:
+                await cancelled(typing)
     raise DeviceError("the console broke off", node=target.bmc.base)
+
+
+async def _type(socket: aiohttp.ClientWebSocketResponse, keys: asyncio.Queue[bytes]) -> None:
+    # A socket that is closed tells its reader; nobody waits here.
+    with contextlib.suppress(aiohttp.ClientError, OSError):
+        while True:
+            await socket.send_bytes(await keys.get())
 
 
 async def _where(client: RedfishClient, target: Target) -> str:
@@ -181,5 +198,5 @@ class RedfishBmc:
     async def set_settings(self, settings: ServiceSettings) -> None:
         await settings_.write_settings(self._client, self._target, settings)
 
-    def console(self) -> AsyncIterator[bytes]:
-        return read_console(self._client, self._target)
+    def console(self, keys: asyncio.Queue[bytes] | None = None) -> AsyncIterator[bytes]:
+        return read_console(self._client, self._target, keys)

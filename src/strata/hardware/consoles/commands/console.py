@@ -39,6 +39,7 @@ FIELDS = (
 @click.option(
     "--limit", type=click.IntRange(1, 1000), default=100, show_default=True, help="With --search: most lines."
 )
+@click.option("--type", "typing", is_flag=True, help="Also type at it: an interactive terminal. '~.' ends it.")
 @click.option("--list", "list_", is_flag=True, help="Show how consoles are captured.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON; when following, one object on a line.")
 @pass_session
@@ -53,13 +54,15 @@ def console(
     since: float | None,
     until: float | None,
     limit: int,
+    typing: bool,
     list_: bool,
     as_json: bool,
 ) -> None:
-    """Follow a node's console until interrupted, search many, or list them. It shows; it does not type.
+    """Follow a node's console until interrupted, type at it, search many, or list them.
 
     \b
     Example: strata console n0042
+             strata console n0042 --type
              strata console n0042 --lines 500 --no-follow
              strata console --search 'Kernel panic' @compute --since 1d
              strata console --list @compute
@@ -73,6 +76,10 @@ def console(
         _search(session, {**query, **times}, as_json)
     elif len(select) != 1:
         raise click.UsageError("name one node; several can be searched (--search TEXT) and listed (--list)")
+    elif typing:
+        from strata.hardware.consoles.commands.terminal import interact
+
+        interact(session, select[0])
     elif dump:
         _print(session, _kept(session, select[0], dump), as_json)
     elif no_follow:

@@ -1,0 +1,67 @@
+"""``strata`` alone: what one can do next, given how this machine and its fleet are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from strata.cli.glance import Glance, glance
+from strata.core.errors import Denied, Unauthenticated, Unavailable
+
+if TYPE_CHECKING:
+    from strata.cli.session import Session
+
+Step = tuple[str, str]
+"""What to type, and what comes of it."""
+
+NOBODY_HERE: tuple[Step, ...] = (
+    ("strata up --simulated", "a simulated fleet of 256 nodes on this machine"),
+    ("strata up", "four virtual machines that boot over their network (as root)"),
+    ("strata serve --help", "run the service for a machine of your own"),
+    ("strata --url https://HOST:8443 --token-file FILE status", "ask a service elsewhere"),
+)
+
+
+def show_next_steps(session: Session) -> None:
+    """Say how things are, and what can be done about it."""
+    out = session.out
+    try:
+        seen = glance(session.connect(session.url, timeout=5.0))
+    except (Denied, Unauthenticated) as error:
+        out.line(f"Strata answers at {session.url}, but does not know you: {error}")
+        steps: tuple[Step, ...] = (("strata --token-file FILE status", "ask with a token of yours"),)
+    except (Unavailable, OSError) as error:
+        where = "on this machine" if session.local else f"at {session.url}"
+        out.line(f"No Strata answers {where}.")
+        if not session.local:
+            out.note(error)
+        steps = NOBODY_HERE
+    else:
+        out.fields(seen.lines())
+        steps = tuple(_after(seen))
+    out.line()
+    out.line("Next:")
+    width = max(len(command) for command, _ in steps)
+    for command, outcome in (*steps, ("strata --help", "everything that can be done")):
+        out.line(f"  {command:<{width}}  {outcome}")
+
+
+def _after(seen: Glance) -> Iterator[Step]:
+    by_state = seen.status["by_state"]
+    if not seen.status["nodes"]:
+        yield "strata hardware discover --help", "find machines by their BMCs, and adopt them"
+        yield "strata config init site", "describe the machine in git"
+        return
+    if seen.alerts:
+        yield "strata alert list", "what somebody should look after"
+    for state in ("faulted", "unreachable"):
+        if by_state.get(state):
+            yield f"strata node why state:{state}", "why they do not get there"
+    if by_state.get("held") or by_state.get("frozen"):
+        yield "strata freeze --help", "who stopped automation, and how it goes on"
+    if by_state.get("converging") or by_state.get("waiting"):
+        yield "strata top", "watch them come up"
+    if by_state.get("unmanaged") == seen.status["nodes"]:
+        yield "strata node set '*' power=on --wait", "say what they should be"
+    yield "strata node list", "all nodes"
+    yield "strata config show --help", "what is wanted, and who said so"

@@ -1,0 +1,11 @@
+"""Budgets: how much may happen at once, with the site's own numbers in the place of those that the model declares."""
+
+from strata.core.room import Room
+
+_HERE = "strata.fleet.budgets"
+
+ROOM = Room(
+    services=(f"{_HERE}.service:BudgetService",),
+    routes=(f"{_HERE}.routes",),
+    commands={"Brakes": {"budget": f"{_HERE}.commands:budget"}},
+)

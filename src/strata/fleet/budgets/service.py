@@ -1,0 +1,106 @@
+"""Requests about budgets; and the site's numbers, put into force on every controller as soon as they are known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from strata.core.errors import BadRequest, NotFound
+from strata.core.model import LIMITS, Budget
+from strata.fleet.access.principal import Principal
+from strata.fleet.budgets.records import (
+    NUMBERS,
+    BudgetEntry,
+    BudgetNumbers,
+    BudgetSpec,
+    BudgetView,
+    declared,
+    with_numbers,
+)
+from strata.fleet.fleet import Fleet
+from strata.store.records import Records
+
+KIND = "budget"
+
+
+class BudgetService:
+    """The budgets of this fleet. ``start``, then ``stop``."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self.records = Records(
+            fleet.store,
+            fleet.ledger,
+            BudgetNumbers,
+            kind=KIND,
+            listed_by="strata budget list",
+            changed=lambda name, _: self._in_force(name),
+        )
+
+    async def start(self) -> None:
+        """Load the site's numbers, and follow their changes."""
+        await self.records.start()
+
+    async def stop(self) -> None:
+        """Follow no more. What is in force stays."""
+        await self.records.stop()
+
+    async def all(self, who: Principal) -> Sequence[BudgetView]:
+        """All budgets that have numbers, by name."""
+        return [self._view(budget) for _, budget in sorted(self._budgets.items())]
+
+    async def one(self, who: Principal, name: str) -> BudgetView:
+        """One of them."""
+        if name not in self._budgets:
+            raise NotFound(f"no such budget: {name}", where=KIND, hint="list them with: strata budget list")
+        return self._view(self._budgets[name])
+
+    async def put(self, who: Principal, name: str, spec: BudgetSpec) -> BudgetView:
+        """Give a budget other numbers than the model declares."""
+        self._fleet.need_whole_fleet(who, "a budget")
+        record = self.made(BudgetEntry(name=name, **{number: getattr(spec, number) for number in NUMBERS}), who.name)
+        await self.records.put(who.name, name, record, detail=msgspec.to_builtins(record.spec))
+        return self._view(self._budgets[name])
+
+    async def delete(self, who: Principal, name: str) -> None:
+        """Go back to the numbers that the model declares."""
+        self._fleet.need_whole_fleet(who, "a budget")
+        await self.records.delete(who.name, name)
+
+    # what the configuration says
+
+    def said(self, name: str, record: BudgetNumbers) -> BudgetEntry:
+        """What the repository would say of a record."""
+        return BudgetEntry(name=name, **{number: getattr(record.spec, number) for number in NUMBERS})
+
+    def made(self, spec: BudgetEntry, author: str) -> BudgetNumbers:
+        """The record of what is said; ``BadRequest`` where this fleet cannot have it."""
+        with_numbers(self._fleet.controller.model, spec.name, spec)
+        return BudgetNumbers(spec=BudgetSpec(**{number: getattr(spec, number) for number in NUMBERS}), author=author)
+
+    # parts
+
+    @property
+    def _budgets(self) -> dict[str, Budget]:
+        return {name: one for name, one in self._fleet.controller.model.budgets.items() if one.per != LIMITS}
+
+    def _now(self, name: str) -> Budget:
+        """A budget as it is in force. Numbers that it cannot have, as of another version of the model, do not count."""
+        record = self.records.find(name)
+        if record is None:
+            return self._budgets[name]
+        try:
+            return with_numbers(self._fleet.controller.model, name, record.spec)
+        except BadRequest:
+            return self._budgets[name]
+
+    def _in_force(self, name: str) -> None:
+        if name in self._budgets:
+            self._fleet.controller.set_budget(self._now(name))
+
+    def _view(self, budget: Budget) -> BudgetView:
+        record = self.records.find(budget.name)
+        now = self._now(budget.name)
+        author = record.author if record is not None else ""
+        return BudgetView.of(now, declared=declared(budget), author=author)

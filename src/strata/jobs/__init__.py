@@ -1,0 +1,1 @@
+"""Applications: portable jobs, containers, accelerators."""

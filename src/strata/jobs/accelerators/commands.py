@@ -1,0 +1,176 @@
+"""``strata accelerator``: the accelerators of nodes; and those of the machine that it runs on, without a service."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from strata.cli import exits
+from strata.cli import listing as ls
+from strata.cli.session import Session, pass_session
+from strata.cli.words import items
+
+if TYPE_CHECKING:
+    from strata.cli.client import Json
+    from strata.jobs.accelerators.records import Found
+
+FIELDS = (
+    ls.plain("make"),
+    ls.Field("name", lambda item: item["name"] or "-"),
+    ls.Field("memory", lambda item: _gib(item), key=lambda item: item["memory_bytes"], right=True),
+    ls.number("each"),
+    ls.Field("driver", lambda item: "runs" if item["running"] else "does not run"),
+    ls.number("count"),
+    ls.plain("nodes"),
+)
+HERE = (
+    ls.plain("device"),
+    ls.Field("name", lambda item: item.get("name") or "-"),
+    ls.Field("memory", lambda item: _gib(item), key=lambda item: item.get("memory_bytes", 0), right=True),
+    ls.Field("address", lambda item: item.get("address") or "-"),
+    ls.Field("files", lambda item: " ".join(item.get("devices") or ()) or "driver does not run"),
+    ls.Field("id", lambda item: item.get("id") or "-", shown=False),
+)
+HEALTH = (ls.plain("device"), ls.Field("problem", lambda item: item["problem"] or "ok"))
+
+_root = click.option(
+    "--root",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    default="/",
+    show_default=True,
+    help="The tree to look at: this machine's, or that of another.",
+)
+
+
+def _gib(item: Json) -> str:
+    size = item.get("memory_bytes") or 0
+    return f"{size / 2**30:.0f} GiB" if size else "-"
+
+
+@click.group("accelerator")
+def accelerator() -> None:
+    """GPUs, other accelerators and fast networks: of this machine, and of nodes."""
+
+
+@accelerator.command("list")
+@_root
+@ls.listing(HERE)
+@pass_session
+def list_(session: Session, root: Path, view: ls.Listing) -> None:
+    """What this machine has, by the names that containers are given them by. Asks no service.
+
+    \b
+    Example: strata accelerator list
+    """
+    ls.show(session, HERE, [{"device": one.cdi, **_plain(one)} for one in _detect(root).devices], view)
+
+
+@accelerator.command("health")
+@_root
+@ls.listing(HEALTH)
+@pass_session
+def health(session: Session, root: Path, view: ls.Listing) -> None:
+    """What is wrong with what this machine has: memory errors, throttling, lost lanes. Asks no service.
+
+    Exit status 1 where something is.
+
+    \b
+    Example: strata accelerator health
+    """
+    found = _detect(root)
+    rows: list[Json] = [{"device": one.cdi, "problem": "; ".join(found.wrong_with(one))} for one in found.devices]
+    ls.show(session, HEALTH, rows, view)
+    if found.problems:
+        exits.leave(exits.ERROR)
+
+
+@accelerator.command("cdi")
+@_root
+@click.option(
+    "--into",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write a file for each kind of device into this folder (/var/run/cdi), instead of printing them.",
+)
+@ls.json_option
+@pass_session
+def cdi(session: Session, root: Path, into: Path | None, as_json: bool) -> None:
+    """Specifications for the Container Device Interface, by which podman and others give devices to containers.
+
+    They name the files of the driver that runs now: write them again when a driver was changed.
+
+    \b
+    Example: strata accelerator cdi --into /var/run/cdi
+    """
+    import json
+
+    from strata.jobs.accelerators.cdi import file_name, specifications
+
+    made = specifications(_detect(root))
+    if into is None:
+        session.out.json(made)
+        return
+    into.mkdir(parents=True, exist_ok=True)
+    for one in made:
+        fresh = into / f".{file_name(one)}.part"
+        fresh.write_text(json.dumps(one, indent=1) + "\n", encoding="utf-8")
+        fresh.replace(into / file_name(one))
+    paths = [str(into / file_name(one)) for one in made]
+    session.out.answer(as_json, {"written": paths}, "\n".join(f"wrote {path}" for path in paths) or "nothing found")
+
+
+@accelerator.command("confine")
+@click.argument("pid", type=click.IntRange(1))
+@click.option("--device", "devices", multiple=True, metavar="NAME", help="Default: what the process's variables say.")
+@ls.json_option
+@pass_session
+def confine(session: Session, pid: int, devices: tuple[str, ...], as_json: bool) -> None:
+    """Let a process, and all that it starts, open no accelerators but those that it was given (as root).
+
+    For the prolog of a scheduler that does not do it itself; Slurm does.
+
+    \b
+    Example: strata accelerator confine 4711 --device nvidia.com/gpu=0
+    """
+    from strata.core.errors import NotFound
+    from strata.jobs.accelerators.assignment import choose, given
+    from strata.jobs.accelerators.confinement import confine as keep_to
+
+    found = _detect(Path("/"))
+    if devices:
+        assigned = choose(found, devices)
+    else:
+        try:
+            told = Path(f"/proc/{pid}/environ").read_bytes().decode("utf-8", "replace").split("\0")
+        except FileNotFoundError:
+            raise NotFound("there is no such process", where=f"process {pid}") from None
+        assigned = given(found, dict(word.partition("=")[::2] for word in told))
+    group = keep_to(pid, found, assigned)
+    kept = [one.cdi for one in assigned.accelerators]
+    said = f"process {pid} may use {', '.join(kept) or 'no accelerator'}"
+    session.out.answer(as_json, {"pid": pid, "devices": kept, "group": str(group)}, said)
+
+
+@accelerator.command("nodes")
+@ls.listing(FIELDS)
+@pass_session
+def nodes(session: Session, view: ls.Listing) -> None:
+    """The accelerators of nodes as their agents told, by model.
+
+    \b
+    Example: strata accelerator nodes
+    """
+    ls.show(session, FIELDS, items(session.client.get("/v1/accelerators")), view)
+
+
+def _detect(root: Path) -> Found:
+    from strata.jobs.accelerators.detection import detect
+
+    return detect(root)
+
+
+def _plain(one: object) -> Json:
+    import msgspec
+
+    return msgspec.to_builtins(one)  # type: ignore[no-any-return]

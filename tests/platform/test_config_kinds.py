@@ -1,0 +1,235 @@
+"""What rooms of their own keep (flows, checks, profiles, policies, budgets) in a repository: read, planned, applied,
+taken back, and written from a running service."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from test_config_service import apply, at_head, plan, said
+
+from strata.cli import main
+from strata.core.errors import BadRequest, Refused
+from strata.daemon.running import running
+from strata.daemon.settings import Settings
+from strata.fleet.access.principal import LOCAL_ADMIN
+from strata.fleet.budgets.records import BudgetSpec
+from strata.fleet.budgets.service import BudgetService
+from strata.fleet.fleet import Fleet
+from strata.fleet.settings import ListenSettings
+from strata.hardware.settings import HardwareSettings
+from strata.platform.config.documents import KINDS, schema
+from strata.platform.config.explain import explain
+from strata.platform.config.kept import KEPT
+from strata.platform.config.reading import read_repository
+from strata.platform.config.records import FIELDS
+from strata.platform.config.service import ConfigService
+from strata.platform.flows.records import FlowSpec, FlowStep
+from strata.platform.flows.service import FlowService
+from strata.platform.flows.system import SystemFlows
+from strata.platform.health.service import HealthService
+from strata.power.policies.records import PolicyRecords, PolicySpec
+from strata.power.policies.service import PolicyService
+from strata.provisioning.boot.profiles import Profiles
+from support.site_repository import SiteRepository, small_site
+
+POLICY = "name: night\nlimit: 100kW  # by contract\n"
+FILES = {
+    "site/kinds.yaml": """kind: flow
+name: evening
+steps:
+  - {name: "off", nodes: "@compute", set: {power: off}, timeout: 10m}
+---
+kind: system
+stages:
+  - {name: compute, nodes: "@compute", timeout: 30m}
+---
+kind: health-check
+name: scratch
+check: filesystem
+select: "@compute"
+path: /scratch
+every: 2m
+---
+kind: health-policy
+repairs: [reboot]
+---
+kind: boot-profile
+name: debug
+parameters: loglevel=7
+---
+kind: power-policy
+name: night
+source: power/night.yaml
+enabled: true
+without_simulation: the vendor did
+---
+kind: budget
+name: disruption
+percent: 5
+""",
+    "site/files/power/night.yaml": POLICY,
+}
+MADE = {
+    ("flow", "evening"),
+    ("system", "stages"),
+    ("health-check", "scratch"),
+    ("health-policy", "policy"),
+    ("boot-profile", "debug"),
+    ("power-policy", "night"),
+    ("budget", "disruption"),
+}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> SiteRepository:
+    return small_site(tmp_path / "site")
+
+
+def whole(directory: Path, port: int = 0) -> Settings:
+    return Settings(
+        state_dir=directory / "state",
+        controller_id="c1",
+        layers=("hardware", "provisioning", "power", "platform"),
+        listen=ListenSettings(tls=False, port=port),
+        hardware=HardwareSettings(poll=False, consoles=False),
+    )
+
+
+def held(fleet: Fleet) -> set[tuple[str, str]]:
+    keepers = fleet.of(ConfigService).keepers
+    return {(kind, name) for kind, keeper in keepers.items() for name in keeper.records.all}
+
+
+def disruption(fleet: Fleet) -> float | None:
+    budgets = fleet.controller.engine.admission.budgets
+    return budgets._meters["disruption"].budget.percent
+
+
+def test_every_kind_has_a_schema_and_a_field_of_the_configuration() -> None:
+    assert KEPT.keys() == FIELDS.keys() <= KINDS.keys()
+    kinds = {
+        part["properties"]["kind"]["enum"][0] for part in schema()["$defs"].values() if "kind" in part["properties"]
+    }
+    assert KINDS.keys() <= kinds
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "words"),
+    [
+        ("kind: flow\nname: f\nsteps:\n  - {name: a, set: {power: off}, timeout: soon}\n", "line 4, column 43", "soon"),
+        ("kind: flow\nname: f\nsteps:\n  - {name: a}\n", "line 4, column 5", "one thing"),
+        ("kind: flow\nname: f\n", "line 2, column 7", "has steps"),
+        ("kind: health-check\nname: h\ncheck: disc\n", "line 3, column 8", "disc"),
+        ("kind: health-check\nname: h\ncheck: time\nevery: 1s\n", "line 4, column 8", "at least"),
+        ("kind: health-check\nname: h\ncheck: time\nselect: state:ready\n", "line 1, column 1", "cannot select by"),
+        ("kind: health-policy\nrepairs: [kick]\n", "line 2, column 11", "kick"),
+        ("kind: boot-profile\nname: p\nparameters: password=x\n", "line 2, column 7", "secret"),
+        ("kind: power-policy\nname: p\nsource: no.yaml\n", "line 3, column 9", "no files/no.yaml"),
+        ("kind: power-policy\nname: p\ntext: 'limit: much'\n", "line 2, column 7", "much"),
+        ("kind: budget\nname: disruption\npercent: 120\n", "line 3, column 10", "at most 100"),
+        ("kind: budget\nname: disruption\nmost: 1\n", "line 3, column 1", "unknown"),
+        ("kind: system\nstages: []\n", "line 2, column 9", "empty"),
+    ],
+)
+def test_what_is_wrong_with_a_document_is_said_with_line_and_column(
+    site: SiteRepository, text: str, place: str, words: str
+) -> None:
+    site.write({"site/new.yaml": text})
+    with pytest.raises(BadRequest) as error:
+        read_repository(site.directory).configuration()
+    assert f"site/new.yaml, {place}" in str(error.value)
+    assert words in str(error.value)
+
+
+def test_a_later_layer_says_otherwise_and_two_running_policies_are_an_error(site: SiteRepository) -> None:
+    other = "kind: health-check\nname: scratch\nevery: 5m\n---\nkind: budget\nname: disruption\nabsent: true\n"
+    site.write({**FILES, "systems/prod/more.yaml": other})
+    found = read_repository(site.directory).configuration()
+    (check,) = found.health_checks
+    assert (check.kind, check.path, check.every) == ("filesystem", "/scratch", 300.0)
+    assert found.budgets == ()
+    assert found.power_policies[0].text == POLICY, "as it stands in the file: its digest is what was simulated"
+    second = "kind: power-policy\nname: zday\ntext: 'limit: 1MW'\nenabled: true\n"
+    site.write({"systems/prod/more.yaml": second})
+    with pytest.raises(BadRequest, match=r"systems/prod/more.yaml, line 2, column 7: night is said to run"):
+        read_repository(site.directory).configuration()
+
+
+def test_explain_says_which_checks_are_for_a_node(site: SiteRepository) -> None:
+    site.write(FILES)
+    found = [origin for origin in explain(read_repository(site.directory), "n1") if origin.field == "health-check"]
+    assert [(origin.value, origin.layer) for origin in found] == [("scratch", "site")]
+
+
+@pytest.mark.slow
+@pytest.mark.server
+async def test_all_kinds_are_planned_applied_imported_and_taken_back(tmp_path: Path, site: SiteRepository) -> None:
+    async with running(whole(tmp_path)) as fleet:
+        await apply(fleet, at_head(site))
+        by_hand = FlowSpec(steps=(FlowStep(name="a", set={"power": "on"}),))
+        await fleet.of(FlowService).put(LOCAL_ADMIN, "mine", by_hand)
+        before = held(fleet)
+        site.commit(FILES)
+        planned = await plan(fleet, at_head(site))
+        assert {(kind, name) for kind, name, _ in said(planned)} == MADE
+        assert {change.place.partition(",")[0] for change in planned.changes} == {"site/kinds.yaml"}
+        assert held(fleet) == before, "a plan changes nothing"
+        done = await apply(fleet, at_head(site))
+        assert said(done) == said(planned)
+        assert held(fleet) == before | MADE
+        assert fleet.of(Profiles).get("debug").parameters == "loglevel=7"
+        assert fleet.of(PolicyRecords).enabled is not None
+        assert (await fleet.of(SystemFlows).show(LOCAL_ADMIN)).stages[0].timeout == 1800
+        assert fleet.of(HealthService).policy.repairs == ("reboot",)
+        assert disruption(fleet) == 5
+        assert (await apply(fleet, at_head(site))).changes == ()
+
+        folder = tmp_path / "imported"
+        socket = ["--url", f"unix:{fleet.settings.admin_socket}"]
+        assert await asyncio.to_thread(main.run, [*socket, "config", "import", str(folder), "--system", "prod"]) == 0
+        text = (folder / "systems/prod/files/power-policy/night.yaml").read_text(encoding="utf-8")
+        assert text == POLICY
+        imported = await plan(fleet, read_repository(folder).configuration())
+        # Without boot networks nobody answers for boot profiles.
+        assert [one for one in said(imported) if one[0] in KEPT] == [("boot-profile", "debug", "removed")]
+
+        site.git("revert", "--no-edit", "HEAD")
+        gone = await apply(fleet, at_head(site), remove_most=True)
+        assert {(kind, name, action) for kind, name, action in said(gone)} == {(*one, "removed") for one in MADE}
+        assert held(fleet) == before, "what somebody put by hand stays"
+        assert disruption(fleet) == 10
+
+
+@pytest.mark.slow
+@pytest.mark.server
+async def test_the_gates_of_a_room_hold_for_the_repository_too(tmp_path: Path, site: SiteRepository) -> None:
+    async with running(whole(tmp_path)) as fleet:
+        policy = "kind: power-policy\nname: night\nsource: power/night.yaml\n"
+        site.commit({"site/power.yaml": policy, "site/files/power/night.yaml": POLICY})
+        with pytest.raises(Refused, match="was not simulated"):
+            await plan(fleet, at_head(site))
+        running_one = PolicySpec(text="limit: 1MW\n", without_simulation="old")
+        await fleet.of(PolicyService).put(LOCAL_ADMIN, "old", running_one)
+        await fleet.of(PolicyService).enable(LOCAL_ADMIN, "old")
+        site.commit({"site/power.yaml": policy + "enabled: true\nwithout_simulation: new\n"})
+        with pytest.raises(Refused, match="old runs"):
+            await apply(fleet, at_head(site))
+        profile = "kind: boot-profile\nname: debug\n---\nkind: desire\nname: d\nselect: n1\nset: {minos: debug}\n"
+        site.commit({"site/power.yaml": profile})
+        await apply(fleet, at_head(site))
+        site.commit({"site/power.yaml": profile[profile.index("---") :]})
+        with pytest.raises(Refused, match="still wanted to have it: n1"):
+            await apply(fleet, at_head(site))
+        site.commit({"site/power.yaml": "kind: budget\nname: bmc-rate\npercent: 5\n"})
+        with pytest.raises(BadRequest, match=r"site/power.yaml, line 2.*it has no percent"):
+            await plan(fleet, at_head(site))
+        budgets = fleet.of(BudgetService)
+        await budgets.put(LOCAL_ADMIN, "disruption", BudgetSpec(percent=3))
+        assert [(one.percent, one.author) for one in await budgets.all(LOCAL_ADMIN) if one.percent] == [
+            (3, LOCAL_ADMIN.name)
+        ]
+        assert disruption(fleet) == 3
+        await budgets.delete(LOCAL_ADMIN, "disruption")
+        assert disruption(fleet) == 10
