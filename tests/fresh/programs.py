@@ -40,6 +40,7 @@ STARTED = frozenset(
         "cpio",
         "crun",
         "curl",
+        "dask-scheduler",
         "dhcping",
         "docker-registry",
         "dot",
