@@ -47,8 +47,8 @@ FORMS = {
     r"^#![^\u0000]*": "a script begins with #! and the program that reads it, such as #!/bin/sh",
     r"^/[^\u0000-\u001f\u007f-\u009f\u2028\u2029]*": "a path begins with '/', and is one line, such as /home/ada",
     r"^[0-9a-z]{12}": "a job's id is 12 letters and digits, as 'strata job list' shows it",
-    r"^[A-Za-z0-9_][A-Za-z0-9_.:@+-]{0,127}": "must be 1 to 128 letters, digits, '-', '_', '.', ':', '@' and '+', first "
-    "a letter, digit or '_', such as debug",
+    r"^[A-Za-z0-9_][A-Za-z0-9_.:@+-]{0,127}": "must be 1 to 128 letters, digits, '-', '_', '.', ':', '@' and '+', "
+    "first a letter, digit or '_', such as debug",
     r"^[A-Za-z0-9_][A-Za-z0-9_.@-]{0,62}": "an account is 1 to 63 letters, digits, '-', '_', '.' and '@', such as ada",
     r"^[\u0021-\u007e]{1,128}": "a key is 1 to 128 ASCII characters without blanks, such as run-2026-11-16",
     # playbooks
