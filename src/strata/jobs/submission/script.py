@@ -1,6 +1,7 @@
 """The script of a job, made of its document: staging, retries, and a record of its end. Pure.
 
-It is POSIX shell, the same for every scheduler. Whatever the document says is quoted, or comes in a here-document.
+It is POSIX shell, the same for every scheduler. Whatever the document says is quoted, or comes in a here-document;
+its environment is the scheduler's to set.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ def script_of(document: JobDocument, folder: str, *, tell_end: bool) -> str:
     """The whole script. ``folder``: the job's own, on the machine where it runs. ``tell_end``: whether it is to write
     down its end, as its scheduler may not tell of it."""
     if not (tell_end or document.retries or document.stage_in or document.stage_out):
-        if document.script is not None and not document.arguments and not document.env:
+        if document.script is not None and not document.arguments:
             return document.script
         if document.script is None:
-            return "\n".join(("#!/bin/sh", *_exports(document), f"exec {_command(document)}")) + "\n"
+            return f"#!/bin/sh\nexec {_command(document)}\n"
     run, prepared = _run(document)
     lines = [
         "#!/bin/sh",
@@ -30,7 +31,6 @@ def script_of(document: JobDocument, folder: str, *, tell_end: bool) -> str:
         f'strata_end="$strata_folder/{END}{".$STRATA_ARRAY_INDEX" if document.array else ""}"',
         "strata_began=$(date +%s)",
         'mkdir -p -m 700 "$strata_folder"',
-        *_exports(document),
         *prepared,
         "strata_status=0",
         *_copies(document.stage_in, "if [ $strata_status = 0 ]; then", "cannot be copied in"),
@@ -49,10 +49,6 @@ def script_of(document: JobDocument, folder: str, *, tell_end: bool) -> str:
         "exit $strata_status",
     ]
     return "\n".join(lines) + "\n"
-
-
-def _exports(document: JobDocument) -> list[str]:
-    return [f"export {name}={shlex.quote(value)}" for name, value in document.env.items()]
 
 
 def _command(document: JobDocument) -> str:
