@@ -40,6 +40,7 @@ STARTED = frozenset(
         "cpio",
         "crun",
         "curl",
+        "dask-scheduler",
         "dhcping",
         "docker-registry",
         "dot",
@@ -213,6 +214,7 @@ COMPUTED: dict[str, tuple[str, ...]] = {
         "srun",
         "ssh",
     ),
+    "tests/jobs/test_environments.py::own_service": ("prlimit", "setpriv"),  # and Python
     "tests/cli/test_cli_exec.py::_receive": ("sh",),
     "tests/agent/agent_process.py::inside": ("kill", "nsenter", "pgrep", "ps", "umount"),
     "tests/agent/agent_process.py::start": ("nsenter",),
