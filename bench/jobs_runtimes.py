@@ -2,8 +2,8 @@
 
 Util-linux's ``unshare`` with a user and a mount namespace and the image as its root is the least that a container can
 be: what a runtime takes (``RUNTIME_start_ms``) is told as a ratio to it. The native one has a part of its own. A shell
-that is the user starts ``true`` ten times in a row (podman, runc and udocker: once); medians of such rows, in turns with
-``unshare``, so that a machine that is busy for a while slows all of them down.
+that is the user starts ``true`` ten times in a row (podman, runc and udocker: once); medians of such rows, in turns
+with ``unshare``, so that a machine that is busy for a while slows all of them down.
 """
 
 from __future__ import annotations
