@@ -6,6 +6,7 @@ PY := .venv/bin/python
 # All that the code, the tests and the benchmarks start, beside what Debian requires; tests/fresh holds them to it.
 PACKAGES := python3-venv nginx-light etcd-server etcd-client graphviz ipmitool curl openssl \
   postgresql slurmctld slurmd slurm-wlm-basic-plugins slurm-client munge slurmdbd mariadb-server \
+  python3-distributed \
   gridengine-master gridengine-exec gridengine-client \
   qemu-system-x86 seabios ovmf ipxe-qemu iproute2 xorriso \
   ipxe mtools grub-common grub-pc-bin grub-efi-amd64-bin cpio wrk \

@@ -25,7 +25,7 @@ from strata.jobs.containers.execution import adopt_orphans, end_orphans, write_f
 from strata.jobs.containers.records import Ready
 from strata.jobs.containers.runtimes import RUNTIMES, require
 
-_USER = 70_001
+_USER = 70_003
 _AS_USER = ("setpriv", f"--reuid={_USER}", f"--regid={_USER}", "--clear-groups") if os.geteuid() == 0 else ()
 _ROW = 'i=0; while [ $i -lt "$0" ]; do i=$((i+1)); "$@" || exit 1; done'
 _SLOW = ("podman", "udocker", "runc")

@@ -17,7 +17,11 @@ from typing import Any
 
 import pytest
 
+from strata.cli.session import Session
+from strata.cli.up import image as up_image
 from strata.cli.up import slurm as up_slurm
+from strata.fleet.settings import admin_socket
+from strata.virtual.qemu import network
 from support import virtual_cluster
 from support.virtual_cluster import Cluster
 
@@ -27,12 +31,16 @@ ONE, TWO = "n0001", "n0002"
 BOTH = (ONE, TWO)
 CHANGE = 400.0
 """Seconds that a change of both nodes may take beside other tests; alone it takes a fifth of that."""
+DASK = Path(__file__).parents[2] / "docs/how-to/examples/dask"
 BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
 
 
 @pytest.fixture(scope="module")
 def up() -> Iterator[tuple[Cluster, str]]:
-    with virtual_cluster.virtual_cluster("--nodes", "2", "--uefi", "0", "--timeout", "8m") as (cluster, said):
+    with virtual_cluster.virtual_cluster("--nodes", "2", "--uefi", "0", "--accounting", "--timeout", "8m") as (
+        cluster,
+        said,
+    ):
         yield cluster, said.out
 
 
@@ -65,6 +73,11 @@ class Jobs:
         """Node → what Slurm says of it."""
         lines = self._said(["sinfo", "-h", "-N", "-o", "%N %T"]).splitlines()
         return dict(line.split() for line in lines)  # type: ignore[misc]
+
+    def accounts(self) -> dict[str, str]:
+        """Job → how it ended, as slurmdbd keeps it."""
+        said = self._said(["sacct", "-n", "-X", "-P", "-o", "jobidraw,state"])
+        return dict(line.split("|") for line in said.splitlines())  # type: ignore[misc]
 
     def reason(self, node: str) -> str:
         """Why it is drained."""
@@ -195,6 +208,13 @@ def test_a_new_image_rolls_through_while_jobs_run_and_none_is_lost(cluster: Clus
     assert {node: cluster.sh(node, BOOT_ID) for node in BOTH} == boots
 
 
+def test_sacct_knows_what_became_of_every_job(cluster: Cluster, jobs: Jobs):
+    ended = jobs.ended()
+
+    assert len(ended) > 10
+    cluster.eventually("all are there", lambda: {*ended.items()} <= {*jobs.accounts().items()}, CHANGE)
+
+
 def test_a_broken_image_stops_at_the_canary_and_is_taken_back_while_jobs_run(
     cluster: Cluster, jobs: Jobs, tmp_path: Path
 ):
@@ -229,29 +249,58 @@ def test_a_broken_image_stops_at_the_canary_and_is_taken_back_while_jobs_run(
     assert srun(cluster) == list(BOTH)
 
 
-def test_nodes_move_to_another_personality_and_back_without_a_reboot(cluster: Cluster, jobs: Jobs, tmp_path: Path):
+COMPUTE = """
+import socket, sys
+from distributed import Client
+
+client = Client(sys.argv[1], timeout=120)
+client.wait_for_workers(2, timeout=300)
+squares = client.gather(client.map(lambda number: number * number, range(100)))
+print(sum(squares), *sorted(client.run(socket.gethostname).values()))
+"""
+
+
+def make_dask(cluster: Cluster) -> None:
+    """The image, built once for all runs of this test, as those of ``strata up`` are."""
+    session = Session(url=f"unix:{admin_socket(cluster.state)}")
+    try:
+        up_image.make(session.out, session.client, up_image.Image("dask", DASK / "recipe.yaml"))
+    finally:
+        session.close()
+
+
+@contextlib.contextmanager
+def dask_scheduler(cluster: Cluster) -> Iterator[str]:
+    """Where it is: beside the service."""
+    address = f"tcp://{cluster.described.server}:8786"
+    prefix = network.prefix_of(cluster.described.namespace)
+    with subprocess.Popen(
+        [*prefix, "dask-scheduler", "--host", address, "--no-dashboard"], stderr=subprocess.DEVNULL
+    ) as process:
+        try:
+            yield address
+        finally:
+            process.terminate()
+
+
+def test_nodes_move_from_slurm_to_dask_and_back_without_a_reboot(cluster: Cluster, jobs: Jobs):
     boots = {node: cluster.sh(node, BOOT_ID) for node in BOTH}
-    web = {
-        "name": "system",
-        "release": "slurm:1",
-        "argv": ["/bin/busybox", "httpd", "-f", "-p", "8080", "-h", "/etc"],
-        "ready": {"kind": "tcp", "port": 8080},
-    }
-    put(cluster, tmp_path, "web", web)
+    make_dask(cluster)
+    cluster.strata("personality", "put", DASK / "personality.yaml")
 
-    cluster.strata("node", "set", ",".join(BOTH), "image=web", "workload=out")
+    with dask_scheduler(cluster) as address:
+        cluster.strata("node", "set", ",".join(BOTH), "image=dask", "workload=out")
 
-    moved = {"image": "web", "workload": "out"}
-    cluster.eventually("both serve pages", lambda: all(_has(cluster, node, moved) for node in BOTH), CHANGE)
-    addresses = {node.name: node.address for node in cluster.described.nodes}
-    for node in BOTH:
-        assert cluster.inside("curl", "-sf", "-m", "60", f"http://{addresses[node]}:8080/motd").out == "second"
-    assert all("drain" in state for state in jobs.states().values())
+        moved = {"image": "dask", "workload": "out"}
+        cluster.eventually("both are Dask's", lambda: all(_has(cluster, node, moved) for node in BOTH), CHANGE)
+        assert all("drain" in state for state in jobs.states().values())
+        computed = cluster.inside("/usr/bin/python3", "-c", COMPUTE, address, limit=CHANGE)
+        assert computed.out.split() == ["328350", *BOTH], computed
 
-    cluster.strata("node", "set", ",".join(BOTH), "--unset", "image", "--unset", "workload")
+        cluster.strata("node", "set", ",".join(BOTH), "--unset", "image", "--unset", "workload")
 
-    back = {"image": "slurm", "workload": "in"}
-    cluster.eventually("both are Slurm's again", lambda: all(_has(cluster, node, back) for node in BOTH), CHANGE)
+        back = {"image": "slurm", "workload": "in"}
+        cluster.eventually("both are Slurm's again", lambda: all(_has(cluster, node, back) for node in BOTH), CHANGE)
     wait_idle(cluster, jobs)
     assert srun(cluster) == list(BOTH)
     assert {node: cluster.sh(node, BOOT_ID) for node in BOTH} == boots
