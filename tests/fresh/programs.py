@@ -214,7 +214,6 @@ COMPUTED: dict[str, tuple[str, ...]] = {
         "srun",
         "ssh",
     ),
-    "tests/jobs/test_environments.py::own_service": ("prlimit", "setpriv"),  # and Python
     "tests/cli/test_cli_exec.py::_receive": ("sh",),
     "tests/agent/agent_process.py::inside": ("kill", "nsenter", "pgrep", "ps", "umount"),
     "tests/agent/agent_process.py::start": ("nsenter",),

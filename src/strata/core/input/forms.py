@@ -43,14 +43,6 @@ FORMS = {
     r"^(fleet|(group|node):[A-Za-z0-9][A-Za-z0-9_.-]{0,62})": "must be fleet, group:NAME or node:NAME, such as "
     "group:compute",
     r"^[A-Za-z0-9]*": "a location is letters and digits alone, such as x1000c0s3b0n1",
-    # jobs
-    r"^#![^\u0000]*": "a script begins with #! and the program that reads it, such as #!/bin/sh",
-    r"^/[^\u0000-\u001f\u007f-\u009f\u2028\u2029]*": "a path begins with '/', and is one line, such as /home/ada",
-    r"^[0-9a-z]{12}": "a job's id is 12 letters and digits, as 'strata job list' shows it",
-    r"^[A-Za-z0-9_][A-Za-z0-9_.:@+-]{0,127}": "must be 1 to 128 letters, digits, '-', '_', '.', ':', '@' and '+', "
-    "first a letter, digit or '_', such as debug",
-    r"^[A-Za-z0-9_][A-Za-z0-9_.@-]{0,62}": "an account is 1 to 63 letters, digits, '-', '_', '.' and '@', such as ada",
-    r"^[\u0021-\u007e]{1,128}": "a key is 1 to 128 ASCII characters without blanks, such as run-2026-11-16",
     # playbooks
     r"^[A-Za-z0-9_][A-Za-z0-9_./-]*\.ya?ml": "must be the path of a playbook, such as plays/base.yaml",
     r"^([0-9a-f]{40}|[0-9a-f]{64})": f"a commit is named in full: 40 or 64 digits ({_HEX})",
@@ -69,7 +61,6 @@ FORMS = {
     r"^[0-9.]{0,15}": "must be an IPv4 address, such as 10.77.0.15",
     r"^[A-Za-z0-9_][A-Za-z0-9_.@:-]{0,254}": "must be HOST or USER@HOST, such as strata@login1",
     r"^https?://[^\u0000-\u0020]+": "must be an address such as https://chat.example/hook",
-    r"^([A-Za-z0-9][A-Za-z0-9_.:-]{0,254})?": "must be a host name or an address, such as 10.77.0.1; or empty",
     # numbers that Strata or others made up
     r"^[0-9a-f]{16}": f"an id is 16 of {_HEX}, such as 0123456789abcdef",
     r"^[0-9a-f.]{16,64}": f"an id is {_HEX} and '.', as the list shows it, such as 0123456789abcdef",
