@@ -57,6 +57,7 @@ ROOMS = (
     "platform.flows",
     "platform.rollouts",
     "platform.playbooks",
+    "platform.sources",
     "jobs.containers",
     "jobs.projects",
     "jobs.submission",

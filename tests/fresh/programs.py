@@ -243,6 +243,7 @@ COMPUTED: dict[str, tuple[str, ...]] = {
     "src/strata/jobs/containers/execution.py::execute": ("bwrap", "ch-run"),
     "src/strata/jobs/containers/runtimes/__init__.py::require": ("bwrap", "ch-run", "crun", "podman", "runc"),
     "tests/jobs/container_support.py::strata": ("setpriv",),
+    "tests/jobs/test_environments.py::own_service": ("setpriv",),
     "src/strata/platform/config/git.py::_git": ("git",),
     "src/strata/platform/config/git.py::_guarded": ("git", "prlimit", "setpriv"),
     "src/strata/provisioning/worker.py::ask": ("prlimit", "setpriv", "unshare"),

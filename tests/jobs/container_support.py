@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,6 @@ APPLETS = (
     "tr",
     "true",
 )
-LIMITS = ("setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "--no-new-privs")
 
 
 def layout(into: Path, *layers: bytes, config: dict[str, Any] | None = None) -> Path:
@@ -69,16 +68,21 @@ def small_image(into: Path) -> Path:
     return layout(into, system, config=said)
 
 
-def give(path: Path) -> Path:
+def becoming(user: int) -> tuple[str, ...]:
+    """What stands before a command to run it as somebody else, for good."""
+    return ("setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "--no-new-privs")
+
+
+def give(path: Path, user: int = USER) -> Path:
     """Let it be the user's, with all that is in it."""
     for name, folders, files in os.walk(path):
         for one in (name, *(f"{name}/{entry}" for entry in (*folders, *files))):
-            os.chown(one, USER, USER, follow_symlinks=False)
+            os.chown(one, user, user, follow_symlinks=False)
     return path
 
 
 def strata(
-    home: Path, *words: str, env: Mapping[str, str] | None = None, limits: Sequence[str] = LIMITS
+    home: Path, *words: str, env: Mapping[str, str] | None = None, user: int = USER
 ) -> subprocess.CompletedProcess[str]:
     """The command, as that user."""
     told = {
@@ -90,7 +94,7 @@ def strata(
         **(env or {}),
     }
     return subprocess.run(
-        [*limits, sys.executable, "-m", "strata.cli", *words],
+        [*becoming(user), sys.executable, "-m", "strata.cli", *words],
         env=told,
         capture_output=True,
         text=True,

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from container_support import LIMITS, give, small_image, strata
+from container_support import USER, becoming, give, small_image, strata
 
 from strata.core.errors import BadRequest, Conflict, Denied, NotFound, Refused
 from strata.fleet.access.principal import Principal
@@ -44,6 +44,8 @@ BASE = EnvironmentSpec(
     defaults={"cores": 4},
     test=("true",),
 )
+OWNER = USER + 1
+"""Not the user of other tests, who see to it that nothing of theirs is left."""
 DIGEST = f"sha256:{'a' * 64}"
 
 
@@ -98,11 +100,11 @@ def own_service(open_dir: Path) -> Iterator[Path]:
     home, log_file = open_dir / "home", open_dir / "log"
     home.mkdir()
     small_image(home / "image")
-    give(home)
+    give(home, OWNER)
     command = [sys.executable, "-m", "strata.cli", "serve", "jobs", "--config", os.devnull, "--listen", "127.0.0.1:0"]
     told = {"PATH": os.environ["PATH"], "HOME": str(home), "STRATA_STATE": str(home / "s")}
     with log_file.open("wb") as log:
-        process = subprocess.Popen([*LIMITS, *command], env=told, stdout=log, stderr=log, cwd="/")
+        process = subprocess.Popen([*becoming(OWNER), *command], env=told, stdout=log, stderr=log, cwd="/")
     try:
         deadline = time.monotonic() + 120
         while not (home / "s/url").exists():
@@ -118,7 +120,7 @@ def own_service(open_dir: Path) -> Iterator[Path]:
 @pytest.mark.server
 def test_an_environment_is_put_tested_promoted_used_and_derived_by_commands(own_service: Path) -> None:
     def said(*words: str, status: int = 0) -> str:
-        done = strata(own_service, "environment", *words, env={"STRATA_STATE": str(own_service / "s")})
+        done = strata(own_service, "environment", *words, env={"STRATA_STATE": str(own_service / "s")}, user=OWNER)
         assert done.returncode == status, (words, done.stdout, done.stderr)
         return done.stdout + done.stderr
 

@@ -9,6 +9,7 @@ STREAMS = (
     "/v1/machine/follow",
     "/v1/hardware/events/follow",
     "/v1/nodes/{name}/console/follow",
+    "/v1/nodes/{name}/console/raw",
     "/v1/jobs/events",
     "/v1/jobs/{job}/log/follow",
     "/redfish/v1/EventService/SSE",

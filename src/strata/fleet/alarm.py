@@ -32,6 +32,7 @@ AlarmKind = Literal[
     "health-repair",
     "rollout",
     "playbook",
+    "image-source",
     "disk-full",
 ]
 OCCURRENCES: frozenset[AlarmKind] = frozenset(

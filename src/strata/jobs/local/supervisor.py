@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import json
 import os
 import signal
@@ -39,6 +40,8 @@ def main() -> None:
     """Take orders until there are no more."""
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.freeze()  # what is here is shared with all supervisors, and must not be written to
+    gc.disable()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # supervisors say how they end by their files
     for line in sys.stdin.buffer:
         order = json.loads(line)

@@ -116,7 +116,7 @@ def job() -> None:
 @click.option("--queue", help="Which queue. Default: Strata chooses.")
 @click.option("--project", help="Whose budget it goes on.")
 @click.option("--account", help="Run it as this account (administrators).")
-@click.option("--key", metavar="KEY", help="Submitted again with the same key, it is the same job.")
+@click.option("--once", "key", metavar="KEY", help="Submitted again with the same key, it is the same job.")
 @click.option("--explain", is_flag=True, help="Say where it would go and why; submit nothing.")
 @click.option("--wait", is_flag=True, help="Stay until it has ended; print what it printed, and end as it did.")
 @ls.json_option

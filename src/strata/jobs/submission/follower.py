@@ -36,6 +36,8 @@ AGAIN = 30.0
 """Seconds after which somebody's wish to end a job is told again to a scheduler that did not hear it."""
 _FORGET = 500
 """Ended jobs that are forgotten at one time."""
+_TURN = 200
+"""Jobs that are looked at before others have a turn."""
 _ENDS = 200
 """Files that one command reads."""
 _TASK = re.compile(r"[_.\[(]")
@@ -143,7 +145,9 @@ class JobFollower:
         seen = _grouped(jobs, look.jobs)
         changed: dict[str, Job] = {}
         unsure: list[tuple[Job, Task]] = []
-        for job in jobs:
+        for number, job in enumerate(jobs):
+            if number % _TURN == 0:
+                await asyncio.sleep(0)  # others have their turn
             found = seen.get(job.id)
             if found is None and not job.there:
                 await self._not_there(target, job, look)

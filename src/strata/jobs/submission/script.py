@@ -1,6 +1,7 @@
 """The script of a job, made of its document: staging, retries, and a record of its end. Pure.
 
-It is POSIX shell, the same for every scheduler. Whatever the document says is quoted, or comes in a here-document.
+It is POSIX shell, the same for every scheduler. Whatever the document says is quoted, or comes in a here-document;
+its environment is the scheduler's to set.
 """
 
 from __future__ import annotations
@@ -23,11 +24,10 @@ def script_of(document: JobDocument, folder: str, *, tell_end: bool, strata: Seq
     down its end, as its scheduler may not tell of it. ``strata``: what runs our command there."""
     plain = document.container is None and not document.modules
     if not (tell_end or document.retries or document.stage_in or document.stage_out):
-        if document.script is not None and not document.arguments and not document.env and plain:
+        if document.script is not None and not document.arguments and plain:
             return document.script
         if document.script is None:
-            begun = (*_exports(document), *_modules(document))
-            return "\n".join(("#!/bin/sh", *begun, f"exec {_command(document, strata)}")) + "\n"
+            return "\n".join(("#!/bin/sh", *_modules(document), f"exec {_command(document, strata)}")) + "\n"
     run, prepared = _run(document, strata)
     lines = [
         "#!/bin/sh",
@@ -35,7 +35,6 @@ def script_of(document: JobDocument, folder: str, *, tell_end: bool, strata: Seq
         f'strata_end="$strata_folder/{END}{".$STRATA_ARRAY_INDEX" if document.array else ""}"',
         "strata_began=$(date +%s)",
         'mkdir -p -m 700 "$strata_folder"',
-        *_exports(document),
         *_modules(document),
         *prepared,
         "strata_status=0",
@@ -55,10 +54,6 @@ def script_of(document: JobDocument, folder: str, *, tell_end: bool, strata: Seq
         "exit $strata_status",
     ]
     return "\n".join(lines) + "\n"
-
-
-def _exports(document: JobDocument) -> list[str]:
-    return [f"export {name}={shlex.quote(value)}" for name, value in document.env.items()]
 
 
 def _modules(document: JobDocument) -> list[str]:

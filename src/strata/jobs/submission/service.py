@@ -327,7 +327,7 @@ class JobService:
             name=document.name or f"strata-{ident}",
             script=script_of(document, folder, tell_end=not target.local, strata=_HERE if target.local else _THERE),
             account=account.name,
-            env={"STRATA_JOB_ID": ident},
+            env={**document.env, "STRATA_JOB_ID": ident},
             workdir=document.workdir or account.home,
             stdin=document.stdin,
             stdout=_output(document, folder),

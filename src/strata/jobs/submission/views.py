@@ -94,8 +94,11 @@ def moved(task: Task, seen: JobSeen) -> Task:
     """The task as its scheduler sees it now. One that has ended stays as it ended."""
     if task.state == "ended":
         return task
-    status, signal = both(seen.status, seen.signal)
     over = seen.state == "ended"
+    same = (seen.state, seen.began, seen.id, seen.reason) == (task.state, task.began, task.there, task.reason)
+    if same and not over and seen.nodes in ((), task.nodes):
+        return task  # as most are, most of the time
+    status, signal = both(seen.status, seen.signal)
     return msgspec.structs.replace(
         task,
         state=seen.state,
@@ -151,7 +154,9 @@ def closed(task: Task, wrote: tuple[int, float, float] | None, *, cancelled: boo
 
 def differ(before: Sequence[Task], after: Sequence[Task]) -> bool:
     """Whether anything changed that is worth keeping: not the words for which something waits."""
-    return any(old is not new and _kept(old) != _kept(new) for old, new in zip(before, after, strict=True))
+    return before != after and any(
+        old is not new and _kept(old) != _kept(new) for old, new in zip(before, after, strict=True)
+    )
 
 
 def _kept(task: Task) -> Task:

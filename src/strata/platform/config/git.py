@@ -361,7 +361,7 @@ def _unreachable(said: str, url: str) -> Unavailable:
             where=url,
             hint=f"add the key that its administrators publish to known_hosts of {login}: compare it with ssh-keyscan",
         )
-    if "Permission denied" in said:
+    if "Permission denied (" in said:  # ssh's; git's own, of files, is another thing
         return Unavailable(
             "the host lets nobody in by the keys that it was shown",
             where=url,

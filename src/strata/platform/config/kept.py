@@ -31,6 +31,8 @@ from strata.platform.playbooks.records import check as check_playbook
 from strata.platform.rollouts.records import RolloutPolicy
 from strata.platform.secrets.records import SecretEntry
 from strata.platform.secrets.records import check as check_secret
+from strata.platform.sources.records import SourceEntry
+from strata.platform.sources.records import check as check_source
 from strata.power.policies.policy import parse as parse_policy
 from strata.power.policies.records import PolicyEntry
 from strata.provisioning.boot.profiles import check_parameters
@@ -52,6 +54,8 @@ class Left(NamedTuple):
     """What a selection counts for, where the document itself does not say."""
     text: Callable[[str], tuple[str, str] | None]
     """A file of ``files/``: its path and what is in it."""
+    folder: Callable[[str], Mapping[str, str]]
+    """The files of a folder of ``files/``: path in it → what is in it."""
 
     def need(self, field: str, words: str) -> None:
         """Raise ``BadRequest`` unless a field is said."""
@@ -151,6 +155,17 @@ def _timed(left: Left, kind: type[_T], **more: str) -> _T:
     except msgspec.ValidationError as error:  # a time beyond its bounds: the one thing that was not checked yet
         words, path = told(error)
         raise BadRequest(in_words(words), where=left.document.place(path)) from None
+
+
+def _image(left: Left) -> SourceEntry:
+    left.need("image", "names the tag that it is to be had by: image")
+    recipe = left.fields.pop("recipe", "")
+    files = left.folder(recipe.rstrip("/")) if recipe else {}
+    if recipe and not files:
+        raise BadRequest(f"there is no folder files/{recipe[:_SHOWN]}", where=left.document.place("recipe"))
+    found = SourceEntry(name=left.name, files=files, **left.fields)
+    check_source(found, f"image {left.name}")
+    return found
 
 
 def _playbook(left: Left) -> PlaybookEntry:
@@ -259,6 +274,16 @@ KEPT: Mapping[KeptKind, Kept] = {
         words=lambda one: f"{one.commits} commits: waves {', '.join(one.waves)}",
         listed="/v1/rollout-policy",
     ),
-    "playbook": Kept(document("playbook", PlaybookEntry, timeout=Seconds), _playbook),
+    "playbook": Kept(
+        document("playbook", PlaybookEntry, timeout=Seconds),
+        _playbook,
+        listed="/v1/playbooks",
+        written=_of("name", "select", "path", "commit", "url", "vars", "batch", "timeout"),
+    ),
+    "image": Kept(
+        document("image", SourceEntry, files=None, recipe=str),
+        _image,
+        words=lambda one: f"{one.image} from {one.registry or 'a recipe'}"[:_SHOWN],
+    ),
 }
 """Every kind that a room of its own keeps."""

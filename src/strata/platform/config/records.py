@@ -20,6 +20,7 @@ from strata.platform.health.records import CheckEntry, HealthPolicyEntry
 from strata.platform.playbooks.records import PlaybookEntry
 from strata.platform.rollouts.records import RolloutPolicy, RolloutSpec
 from strata.platform.secrets.records import SecretEntry
+from strata.platform.sources.records import SourceEntry
 from strata.power.policies.records import PolicyEntry
 from strata.provisioning.boot.records import ProfileEntry
 from strata.provisioning.personalities.records import Personality
@@ -66,6 +67,7 @@ Named = (
     | BudgetEntry
     | RolloutPolicy
     | PlaybookEntry
+    | SourceEntry
 )
 """What the configuration says for a room to keep."""
 KeptKind = Literal[
@@ -80,6 +82,7 @@ KeptKind = Literal[
     "budget",
     "rollout-policy",
     "playbook",
+    "image",
 ]
 
 
@@ -106,6 +109,7 @@ class Configuration(In, frozen=True, kw_only=True):
     budgets: Annotated[tuple[BudgetEntry, ...], Meta(max_length=1000)] = ()
     rollout_policies: Annotated[tuple[RolloutPolicy, ...], Meta(max_length=1)] = ()
     playbooks: Annotated[tuple[PlaybookEntry, ...], Meta(max_length=1000)] = ()
+    images: Annotated[tuple[SourceEntry, ...], Meta(max_length=200)] = ()
     places: Annotated[Mapping[str, Annotated[str, Meta(max_length=4096)]], Meta(max_length=30_000)] = {}
     """``group/gpu`` → where it is written, for what is said of it later."""
 
@@ -131,6 +135,7 @@ FIELDS: Mapping[KeptKind, str] = {
     "budget": "budgets",
     "rollout-policy": "rollout_policies",
     "playbook": "playbooks",
+    "image": "images",
 }
 """Kinds that rooms of their own keep → the field of a configuration."""
 

@@ -100,6 +100,9 @@ class PlaybookView(Out, frozen=True, kw_only=True):
     url: str
     commit: str
     path: str
+    vars: Mapping[str, str]
+    batch: int
+    timeout: float
     nodes: int
     done: int
     failing: int

@@ -77,12 +77,17 @@ export async function listen<T>(path: string, query: Query, listener: Listener<T
   }
 }
 
+/** Milliseconds without a word (the service says something every 15 s) after which a stream is taken for dead. */
+const SILENCE = 60_000;
+
 async function* events(reply: Response): AsyncGenerator<{ data: string; id: string }> {
   if (!reply.body) return;
   const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
+    const silent = setTimeout(() => void reader.cancel(), SILENCE);
     const { value, done } = await reader.read();
+    clearTimeout(silent);
     if (done) return;
     rest += value;
     const blocks = rest.split("\n\n");

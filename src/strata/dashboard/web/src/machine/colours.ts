@@ -33,6 +33,27 @@ const STEP = /^(-?[\d.]+)–/;
 export interface Look {
   colour: string;
   letter: string;
+  /** Black or white, whichever is read better on the colour. */
+  ink: string;
+}
+
+function ink(colour: string): string {
+  const part = (from: number): number => (parseInt(colour.slice(from, from + 2), 16) / 255) ** 2.2;
+  return 0.2126 * part(1) + 0.7152 * part(3) + 0.0722 * part(5) > 0.18 ? "#000" : "#fff";
+}
+
+/** A badge in a value's colours. (By script: the page's policy forbids styles in attributes.) */
+export function painted(look: Look): (box: HTMLElement | null) => void {
+  return (box) => {
+    box?.style.setProperty("background", look.colour);
+    box?.style.setProperty("color", look.ink);
+  };
+}
+
+/** Values in the order of a legend: steps from little to much, all others as they are. */
+export function ordered(counts: [string, number][]): [string, number][] {
+  const first = (word: string): number => Number(STEP.exec(word)?.[1] ?? Infinity);
+  return counts.some(([word]) => STEP.test(word)) ? [...counts].sort(([one], [other]) => first(one) - first(other)) : counts;
 }
 
 /** A look for each word of a column; no two words have the same letter while there are letters. */
@@ -44,11 +65,13 @@ export function looks(words: readonly string[]): Look[] {
     const step = STEP.exec(word);
     if (step) {
       const place = steps.indexOf(Number(step[1]));
-      return { colour: RAMP[Math.round((place * (RAMP.length - 1)) / Math.max(steps.length - 1, 1))]!, letter: String(place % 10) };
+      const colour = RAMP[Math.round((place * (RAMP.length - 1)) / Math.max(steps.length - 1, 1))]!;
+      return { colour, letter: String(place % 10), ink: ink(colour) };
     }
     const letter = [...(word || "–").toUpperCase(), ..."ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"].find((one) => !taken.has(one)) ?? "?";
     taken.add(letter);
-    return { colour: KNOWN[word] ?? OTHERS[next++ % OTHERS.length]!, letter };
+    const colour = KNOWN[word] ?? OTHERS[next++ % OTHERS.length]!;
+    return { colour, letter, ink: ink(colour) };
   });
 }
 

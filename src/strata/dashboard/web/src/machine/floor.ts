@@ -181,9 +181,10 @@ export class Floor {
         const position = layout.at(x, y);
         if (position < 0) continue;
         const [middle, centre] = [(x + 0.5 - this.left) * this.scale, (y + 0.5 - this.top) * this.scale];
-        context.fillStyle = "#fff";
+        const look = found[this.column!.codes[position]!]!;
+        context.fillStyle = look.ink;
         context.font = `bold ${Math.min(28, this.scale * 0.5)}px system-ui, sans-serif`;
-        context.fillText(found[this.column!.codes[position]!]!.letter, middle, named ? centre - this.scale * 0.12 : centre);
+        context.fillText(look.letter, middle, named ? centre - this.scale * 0.12 : centre);
         if (!named) continue;
         context.font = "11px system-ui, sans-serif";
         context.fillText(this.machine!.names[position]!, middle, centre + this.scale * 0.3, this.scale - 4);

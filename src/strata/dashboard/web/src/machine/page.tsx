@@ -7,7 +7,7 @@ import { Failure } from "../ui/parts";
 import { DOING, STATE, live, type Machine } from "./fleet";
 import { Floor } from "./floor";
 import { byGroup, byPlace } from "./layout";
-import { looks } from "./colours";
+import { looks, ordered, painted } from "./colours";
 import { measurable, useMeasured } from "./measured";
 import { unfold } from "./nodeset";
 import { Replay } from "./replay";
@@ -77,7 +77,7 @@ export function MachinePage() {
   }, []);
 
   if (!now) return <p aria-busy={!trouble}>{trouble || "Looking at the machine …"}</p>;
-  const counts = column?.counts() ?? [];
+  const counts = ordered(column?.counts() ?? []);
   const found = column ? looks(column.words) : [];
   const choices = [...(shownMachine?.columns.keys() ?? []), ...(past ? [] : measurable())];
   const at = pointed >= 0 && shownMachine ? shownMachine.names[pointed] : undefined;
@@ -158,7 +158,7 @@ export function MachinePage() {
           return (
             <li key={word} data-value={word} data-count={count}>
               <button type="button" class="plain" onClick={() => choose(columnName, word, setSearch, find)}>
-                <span class="swatch" ref={(box) => box?.style.setProperty("background", look.colour)}>
+                <span class="swatch" ref={painted(look)}>
                   {look.letter}
                 </span>{" "}
                 {word || "none"} <strong>{count}</strong>

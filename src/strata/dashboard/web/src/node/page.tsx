@@ -2,7 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { useSignal } from "../signal";
 import { live, STATE } from "../machine/fleet";
-import { looks } from "../machine/colours";
+import { looks, painted } from "../machine/colours";
 import { may } from "../session";
 import { runs } from "../status";
 import { Failure, Table, Time, span } from "../ui/parts";
@@ -95,7 +95,7 @@ export function StateBadge({ state }: { state: string }) {
   const known = live.machine.value?.columns.get(STATE)?.words ?? [];
   const look = looks([...new Set([...known, state])])[[...new Set([...known, state])].indexOf(state)]!;
   return (
-    <span class="badge" data-testid="state" ref={(box) => box?.style.setProperty("background", look.colour)}>
+    <span class="badge" data-testid="state" ref={painted(look)}>
       {state}
     </span>
   );
@@ -146,7 +146,7 @@ function FactTable({ node }: { node: Node }) {
 }
 
 function History({ path, stamp }: { path: string; stamp: string }) {
-  const history = useAsked<{ items: Transition[] }>(`${path}/history`, { limit: 200 });
+  const history = useAsked<{ items: Transition[] }>(`${path}/history`, { limit: 200 }, 5000);
   useEffect(() => history.again(), [stamp]);
   if (!history.value) return <Failure problem={history.problem} />;
   return (

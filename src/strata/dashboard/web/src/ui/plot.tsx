@@ -20,6 +20,7 @@ export function Plot({ times, lines, unit, label }: { times: number[]; lines: Li
         width: Math.max(place.clientWidth, 200),
         height: 220,
         series: [{}, ...lines.map((line) => ({ label: line.label, stroke: line.colour, width: 2 }))],
+        scales: { y: { range: (_, __, most) => [0, (most || 1) * 1.05] } },
         axes: [axis, { ...axis, size: 70, label: unit }],
       },
       [times, ...lines.map((line) => line.values)],
