@@ -157,7 +157,7 @@ COMPUTED: dict[str, tuple[str, ...]] = {
     "src/strata/api/nginx.py::_check": ("nginx",),
     "src/strata/cli/up/accounting.py::check_host": ("mariadb-install-db", "mariadbd"),
     "src/strata/cli/up/background.py::start": ("mariadbd", "munged", "nsenter"),
-    "src/strata/cli/up/slurm.py::_asks": ("munge", "sinfo"),
+    "src/strata/cli/up/slurm.py::_asks": ("munge", "sacctmgr", "sinfo"),
     "src/strata/cli/up/slurm.py::check_host": ("munged", "slurmctld", "srun"),
     "src/strata/jobs/local/supervisor.py::_become_job": (),  # what users run
     # What a site's own model names; what workload managers are asked by; what reads the logs of jobs.
