@@ -5,24 +5,31 @@ SHELL := /bin/bash
 PY := .venv/bin/python
 # All that the code, the tests and the benchmarks start, beside what Debian requires; tests/fresh holds them to it.
 PACKAGES := python3-venv nginx-light etcd-server etcd-client graphviz ipmitool curl openssl \
-  postgresql slurmctld slurmd slurm-wlm-basic-plugins slurm-client munge \
+  postgresql slurmctld slurmd slurm-wlm-basic-plugins slurm-client munge slurmdbd mariadb-server \
+  python3-distributed \
   gridengine-master gridengine-exec gridengine-client \
   qemu-system-x86 seabios ovmf ipxe-qemu iproute2 xorriso \
   ipxe mtools grub-common grub-pc-bin grub-efi-amd64-bin cpio wrk \
   squashfs-tools mmdebstrap zstd buildah docker-registry busybox-static crun \
+  charliecloud bubblewrap podman runc proot uidmap \
   gcc libc6-dev libslurm-dev libopenmpi3 libpmix-dev \
   tftpd-hpa radvd kea-admin kea-dhcp4-server dhcping openssh-client openssh-server procps git cloud-init \
-  prometheus
+  prometheus \
+  chromium
 # While it is there, Debian starts no daemon that it installs, and sets up no Grid Engine: we start our own, elsewhere.
 NO_START := /usr/sbin/policy-rc.d
+WEB := src/strata/dashboard/web
+WEB_FILES := $(shell find $(WEB) -type f -not -path '*/node_modules/*')
+# Node.js is a wheel in .venv, and is found there by npm's own scripts too. What is installed runs nothing by itself.
+NPM := PATH="$(CURDIR)/.venv/bin:$$PATH" npm --prefix $(WEB) --loglevel=error --no-audit --no-fund --ignore-scripts
 SEEDS ?= 1000
 SEED ?= 1
 NODES ?= 256
 
 .DEFAULT_GOAL := help
-.PHONY: help packages native setup up up-simulated down
+.PHONY: help packages native dashboard setup up up-simulated down
 .PHONY: test test-fast test-late test-fresh test-deb lint sim bench
-.PHONY: docs deb lock clean
+.PHONY: docs pictures deb lock clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -48,7 +55,16 @@ packages:
 native: packages  ## Build the container runner and what schedulers load of it, where the sources are newer
 	@$(MAKE) -s -C src/strata/jobs/native
 
-setup: packages .venv/.ready native  ## Install Debian packages, make .venv, build the C programs
+$(WEB)/node_modules/.package-lock.json: $(WEB)/package.json $(WEB)/package-lock.json .venv/.ready
+	$(NPM) ci
+	@touch $@
+
+src/strata/dashboard/static/index.html: $(WEB)/node_modules/.package-lock.json $(WEB_FILES)
+	$(NPM) run build
+
+dashboard: src/strata/dashboard/static/index.html  ## Build the dashboard's files, where its sources are newer
+
+setup: packages .venv/.ready native dashboard  ## Install Debian packages, make .venv, build the C programs and the dashboard
 
 up: setup  ## Start Strata here with four virtual machines and a Slurm on them (as root), and show where to look
 	.venv/bin/strata up --virtual
@@ -96,9 +112,10 @@ bench: setup  ## Benchmarks; each prints one JSON object
 	$(PY) bench/telemetry.py --json
 	$(PY) bench/policy.py --json
 	$(PY) bench/workload.py --json
+	$(PY) bench/jobs.py --json
 	$(PY) bench/boot.py --json
 	$(PY) bench/config.py --json
-	$(PY) bench/jobs.py --json
+	$(PY) bench/dashboard.py --json
 
 deb: setup  ## Make the Debian package, in dist
 	$(PY) deploy/deb.py --out dist
@@ -106,15 +123,21 @@ deb: setup  ## Make the Debian package, in dist
 test-deb: setup  ## Install that package on a Debian 12 that has nothing yet, and bring a simulated fleet up with it (as root)
 	$(PY) tests/fresh/package.py $(if $(KEEP),--keep "$(KEEP)")
 
+pictures: setup  ## Make the pictures of the dashboard in the documentation
+	STRATA_PICTURES=docs/pictures .venv/bin/pytest -q tests/dashboard/test_dashboard.py
+
 docs: setup  ## Make the reference pages from the code
 	$(PY) docs/generate.py
 
 lock: setup  ## Pin the newest versions that pyproject.toml allows, with hashes
 	.venv/bin/pip-compile -q --extra dev --extra postgres --extra ipmi --extra plot --extra delivery --extra secrets \
-	  --extra vault --generate-hashes \
+	  --extra vault \
+	  --extra oidc \
+	  --extra playbooks \
+	  --generate-hashes \
 	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-annotate --strip-extras --allow-unsafe \
 	  --no-header -o requirements.lock pyproject.toml
 
 clean:  ## Remove what was built here
-	rm -rf src/strata/jobs/native/built dist
+	rm -rf src/strata/jobs/native/built dist src/strata/dashboard/static $(WEB)/node_modules
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

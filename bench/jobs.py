@@ -1,4 +1,4 @@
-"""What it costs to start a job's program in a container.
+"""What jobs cost: to start their programs in containers, to run them on this machine, to list them.
 
     .venv/bin/python bench/jobs.py --json
 
@@ -6,6 +6,10 @@
 not root: by itself (``bare_ms``), by ``unshare -rm`` and ``chroot`` (``unshare_ms``), by ``strata-run`` (``native_ms``)
 also with a PID namespace (``native_pid_ms``), and with a bind that the image has no place for, so that it needs a layer
 (``native_layer_ms``). Medians, from the start to the end of the process; ``native_ratio_to_unshare`` is of two of them.
+
+``runtimes``: the same by every runtime that is here; ``RUNTIME_ratio_to_unshare`` is what each takes of the least.
+
+``local``, ``list``: see ``bench/jobs_service.py``.
 """
 
 from __future__ import annotations
@@ -15,9 +19,12 @@ import os
 import shutil
 import statistics
 import time
+from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from jobs_runtimes import ratios
+from jobs_service import listed, local
 from measure import Figures, arguments, main, say, scratch, show
 
 from strata.jobs.native import program
@@ -30,6 +37,8 @@ def run() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--rounds", type=int, default=300, help="starts of each kind")
     parser.add_argument("--only", choices=tuple(PARTS), action="append", help="a part; all of them otherwise")
+    parser.add_argument("--jobs", type=int, default=1000, help="jobs that are run on this machine")
+    parser.add_argument("--listed", type=int, default=10_000, help="jobs that are listed")
     options = parser.parse_args()
     figures: Figures = {"rounds": options.rounds}
     for name, part in PARTS.items():
@@ -37,7 +46,7 @@ def run() -> None:
             say(f"{name} ...", quiet=options.json)
             with scratch() as directory:
                 directory.chmod(_EVERYBODY)
-                figures |= part(directory, options.rounds)
+                figures |= part(directory, options)
     show(figures, as_json=options.json)
 
 
@@ -60,7 +69,12 @@ def native(directory: Path, rounds: int) -> Figures:
     return {**medians, "native_ratio_to_unshare": medians["native_ms"] / medians["unshare_ms"]}
 
 
-PARTS: Mapping[str, Callable[[Path, int], Figures]] = {"native": native}
+PARTS: Mapping[str, Callable[[Path, Namespace], Figures]] = {
+    "native": lambda directory, options: native(directory, options.rounds),
+    "runtimes": lambda directory, options: ratios(directory, options.rounds),
+    "local": lambda directory, options: local(directory, options.jobs),
+    "list": lambda directory, options: listed(directory, options.listed),
+}
 """By name; each gets a directory that everybody can look into, and says its figures."""
 
 

@@ -345,6 +345,7 @@ def _settings(
 
 def _setting_kind(kind: Any) -> str:
     """A type in the words of the file."""
+    from strata.core.section import Section
     from strata.core.units import Seconds, Watts
 
     if get_origin(kind) is Literal:
@@ -353,6 +354,8 @@ def _setting_kind(kind: Any) -> str:
         return f"list of {_setting_kind(get_args(kind)[0])}"
     if get_args(kind):  # X | None
         return _setting_kind(get_args(kind)[0])
+    if isinstance(kind, type) and issubclass(kind, Section):
+        return ", ".join(map(code, kind.__struct_fields__))
     names = {Seconds: "duration", Watts: "power", Path: "path", bool: "`true`, `false`", str: "text"}
     return names.get(kind, "whole number" if kind is int else "number")
 

@@ -6,6 +6,8 @@ addresses of 127/8; nobody hands those out.
 
 from __future__ import annotations
 
+import os
+import pwd
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -29,6 +31,7 @@ from strata.hardware.discovery import discover, sweep
 from strata.hardware.events.hub import EventHub
 from strata.hardware.layer import Reach, open_hardware
 from strata.hardware.settings import HardwareSettings
+from strata.jobs.accounts import LocalAccounts
 from strata.platform.config.git import Mirror
 from strata.platform.layer import open_platform
 from strata.power.layer import open_power
@@ -38,6 +41,11 @@ from strata.provisioning.images import registry
 from strata.provisioning.images.shelf import Shelf
 from strata.provisioning.layer import open_provisioning
 from strata.rooms import open_services
+from strata.schedulers.runner import Account
+
+_REAL = pwd.getpwnam("nobody") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
+ANN = Account(name=_REAL.pw_name, uid=_REAL.pw_uid, gid=_REAL.pw_gid, home="/nonexistent", shell="/bin/sh")
+"""The only account that jobs may run as."""
 
 
 class _OneHost(RedfishClient):
@@ -155,6 +163,9 @@ async def loopback_layers(fleet: Fleet, server: str) -> AsyncIterator[None]:
         await open_power(fleet)
         await open_platform(fleet)
         await open_services(fleet, "platform")
+        # Nobody who asks has an account: what a fuzzer makes up is not run.
+        fleet.put(LocalAccounts({}, 1000, look_up={ANN.name: ANN}.get, own=0))
+        await open_services(fleet, "jobs")
         await fleet.start()
         hub = fleet.of(EventHub)
         assert hub.webhooks._http is not None

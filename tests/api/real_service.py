@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import msgspec
 from api_support import Impatient, Message, Receive, Send, Service, made_fleet
-from loopback_reach import loopback_layers, write_networks
+from loopback_reach import ANN, loopback_layers, write_networks
 from route_table import Clock
 
 from strata.api.services import Limits
@@ -34,6 +34,8 @@ from strata.hardware.credentials.service import BmcCredentialService
 from strata.hardware.events.hub import EventHub
 from strata.hardware.events.records import HardwareEvent
 from strata.hardware.settings import HardwareSettings
+from strata.jobs.submission.records import Job, JobDocument, Task
+from strata.jobs.submission.service import JobService
 from strata.provisioning.directory import Directory
 from strata.provisioning.settings import ProvisioningSettings, minos_dir
 from strata.virtual.bmc.server import SIMULATED_ACCOUNT, BmcServer
@@ -69,6 +71,8 @@ class RealService(Service):
         self.bmcs = bmcs
         self.job = ""
         """The id of a job that is over."""
+        self.user_job = "4k2j9x0qv7m1"
+        """The id of somebody's job that has ended."""
         self.discovery = ""
         """The id of a discovery that is over, once there was one."""
         self.dump = ""
@@ -196,6 +200,22 @@ async def _furnish(real: RealService) -> None:
         )
         assert job.status_code == 202, job.text
     real.job = job.json()["id"]
+    over = Task(index=None, state="ended", outcome="failed", status=3, began=1.0, ended=2.0)
+    ran = Job(
+        id=real.user_job,
+        document=JobDocument(command="false"),
+        owner="ann",
+        account=ANN.name,
+        submitted=1.0,
+        target="local",
+        kind="local",
+        controller="test",
+        there=real.user_job,
+        tasks=(over,),
+        folder="/nonexistent",
+        stdout="/nonexistent/out",
+    )
+    await real.of(JobService).records.put("ann", ran.id, ran)
     await real.service.operations.wait(real.job)
 
 

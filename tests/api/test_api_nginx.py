@@ -202,7 +202,8 @@ async def test_every_stream_passes_and_none_can_be_asked_for_its_head(tmp_path: 
 
 
 async def _hear(site: Site, path: str) -> None:
-    where = path.format(name="n00001")
+    where = path.format(name="n00001", job=getattr(site.service, "user_job", ""))
+    where += "?all=true" if path == "/v1/jobs/events" else ""
     async with site.client(Authorization=f"Bearer {await site.service.token('operator')}") as client:
         assert (await client.head(where)).status_code == 405
         async with client.stream("GET", where, headers={"Last-Event-ID": "0"}) as answer:

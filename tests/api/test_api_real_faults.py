@@ -88,7 +88,7 @@ async def test_no_get_changes_anything(real: RealService, client: httpx.AsyncCli
         "/v1/boot/profiles/": PROFILE,
         "/v1/boot/media/": medium,
     }
-    jobs = {"/v1/hardware/discover/": real.discovery, "/v1/exec/": ids.run}
+    jobs = {"/v1/jobs/": real.user_job, "/v1/hardware/discover/": real.discovery, "/v1/exec/": ids.run}
     needed = {
         "/v1/nodes/{name}/at": {"time": "1"},
         "/v1/bmc/sensors": {"select": "*"},

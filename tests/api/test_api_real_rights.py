@@ -205,7 +205,10 @@ def still(part: Any) -> Any:
     """An answer without what passes with time."""
     if isinstance(part, dict):
         return {key: still(value) for key, value in part.items() if key not in BESIDE_THE_FLEET}
-    return [still(item) for item in part] if isinstance(part, list) else part
+    if isinstance(part, list):
+        passing = (isinstance(item, dict) and item.get("variable") in BESIDE_THE_FLEET for item in part)
+        return [still(item) for item, passes in zip(part, passing, strict=True) if not passes]
+    return part
 
 
 def differing(one: Any, other: Any, place: str = "") -> list[str]:

@@ -76,6 +76,7 @@ PATH = {
     "frozen": ["fleet", "group:service", "group:absent", "node:n00001", "node:absent"],
     "operation": ["0" * 17],
     "job": ["0" * 17],
+    "/v1/jobs job": ["0" * 12, "4k2j9x0qv7m1"],
     "ident": ["0" * 16],
     "dump": ["1-2", "2-1", "7-9"],
     "token": ["0" * 57],

@@ -12,10 +12,10 @@ from strata.api.rights import needs, require_rights
 from strata.fleet.access.principal import KINDS, LOCAL_ADMIN, RIGHTS, ROLES, VERBS, Principal, Right
 
 
-def test_only_health_readiness_and_what_controllers_reach_by_a_secret_path_are_public() -> None:
+def test_only_health_readiness_how_to_log_in_and_what_is_reached_by_a_secret_path_are_public() -> None:
     # The inbox and boot media have a credential of their own: a name in the path that nobody can guess.
     inbox, media = ("POST", "/v1/hardware/events/in/{token}"), ("GET", "/v1/boot/media/{name}")
-    assert {("GET", "/v1/health"), ("GET", "/v1/ready"), inbox, media} == PUBLIC
+    assert {("GET", "/v1/health"), ("GET", "/v1/ready"), ("GET", "/v1/auth/oidc"), inbox, media} == PUBLIC
 
 
 async def test_the_admin_socket_is_the_local_administrator_unless_a_token_says_otherwise(

@@ -54,6 +54,7 @@ class FakeServer:
         self.audit_verdict: Json = {"ok": True, "count": 0, "first_bad": None, "reason": ""}
         self.store_check: Json = {"ok": True, "problems": [], "revision": 7}
         self.log_level = "info"
+        self.login_way: Json = {}
         self.canaries: list[Json] = []
         self.troubles: list[str] = []
         self.job_above = 1000
@@ -621,6 +622,7 @@ ROUTES: list[tuple[str, str, str, Callable[[FakeServer, Call], Any]]] = [
     ("POST", "/v1/auth/certificates", "", issue_certificate),
     ("DELETE", "/v1/auth/certificates/([^/]+)", "", lambda fake, call: (204, None)),
     ("GET", "/v1/auth/whoami", "", lambda fake, call: WHO),
+    ("GET", "/v1/auth/oidc", "", lambda fake, call: fake.login_way),
     ("GET", "/v1/audit", "since limit cursor", lambda fake, call: _page(fake, call, fake.audit)),
     ("GET", "/v1/audit/verify", "", lambda fake, call: fake.audit_verdict),
     ("POST", "/v1/store/backup", "", lambda fake, call: (201, BACKUP)),

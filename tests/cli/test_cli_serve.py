@@ -18,7 +18,9 @@ from strata.daemon.layers import LAYER_NAMES, chosen
 from strata.daemon.settings import Settings, SimulatedSettings
 from strata.engine import settings as engine
 from strata.fleet import settings as s
+from strata.fleet.access.oidc import settings as oidc
 from strata.hardware import settings as hardware
+from strata.jobs import settings as jobs
 from strata.platform import settings as platform
 from strata.power import settings as power
 from strata.provisioning import settings as provisioning
@@ -116,7 +118,7 @@ def test_every_setting_says_what_it_is() -> None:
     import inspect
 
     found = {}
-    for module in (s, hardware, provisioning, power, platform, daemon, engine):
+    for module in (s, oidc, hardware, provisioning, power, platform, jobs, daemon, engine):
         tree = ast.parse(inspect.getsource(module))
         for struct in (node for node in tree.body if isinstance(node, ast.ClassDef) and "Settings" in node.name):
             fields = [*struct.body, None]

@@ -74,7 +74,7 @@ def _without_none(data: Any) -> Any:
         (
             "layers: [power, wings]\n",
             "line 1, column 17: layers[1]",
-            "'wings' is none of: hardware, platform, power",
+            "'wings' is none of: hardware, jobs, platform, power",
         ),
         ("leadership:\n  renew_every: 6s\n", "line 2, column 16: leadership.renew_every", "half of the lease"),
         ("power:\n  limit: 1MW\n  band: 2MW\n", "line 3, column 9: power.band", "not above the limit"),

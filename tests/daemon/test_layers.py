@@ -67,7 +67,7 @@ async def test_hardware_alone_neither_measures_nor_asks_for_power(
     told = settings(short_dir, "hardware")
     async with running(told) as fleet:
         assert POWER_ROOM not in fleet.controller.model.guards
-        code = await asyncio.to_thread(main.run, ["--url", f"unix:{told.admin_socket}", "power", "show"])
+        code = await asyncio.to_thread(main.run, ["--url", f"unix:{told.admin_socket}", "energy", "show"])
         assert code != 0
         assert "(the power layer)" in capfd.readouterr().err
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from strata.core.errors import BadRequest
 from strata.core.model import Guard, Layer, Model, Mutation, Variable, values
 from strata.engine.planner import Plan, Planner, classify
+from strata.engine.table import VariableColumns
 from strata.hardware.model import LAYER as HARDWARE
 from strata.platform.model import LAYER as PLATFORM
 from strata.provisioning.model import LAYER as PROVISIONING
@@ -326,3 +328,20 @@ def test_a_class_that_was_met_before_is_looked_up_and_not_searched_for(planner: 
     with counted() as work:
         planner.plan(facts, desires)
     assert work.calls < 20
+
+
+def test_a_node_without_a_configuration_lacks_one_from_the_moment_that_one_is_wanted(planner: Planner) -> None:
+    place = list(MODEL.variables).index("config")
+    facts, _ = classify(MODEL, RUNNING | {"config": "none"}, {"config": ["c1"]})
+    assert facts[place] == "absent"
+    assert planner.plan_named(RUNNING | {"workload": "out", "config": "none"}, READY).steps == (
+        "configure",
+        "join-workload",
+    )
+    column = VariableColumns(MODEL.variables["config"], 3)
+    column.fact[:] = column.word_code("none")
+    column.goal[1:] = [column.goal_code(["c1"]), column.goal_code(["none"])]
+    symbols = [column.fact_class(code).symbol for code in column.fact_classes(np.arange(3)).tolist()]
+    assert symbols == ["other", "absent", "wanted"], "as the engine sees many nodes at once"
+    unwanted = {"image": ["v2"], "workload": ["in"]}
+    assert planner.plan_named(RUNNING | {"workload": "out", "config": "none"}, unwanted).steps == ("join-workload",)

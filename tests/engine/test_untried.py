@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pytest
 
 from strata.core.column import Column
@@ -75,6 +76,17 @@ def test_it_is_tried_again_seldom_by_itself_and_at_once_when_something_else_is_w
     fleet.engine.renew_goal(fleet.nodes, fleet.now)
     fleet.converge(60)
     assert "last trouble" not in " ".join(fleet.why(0).lines)
+
+
+@pytest.mark.slow
+def test_another_step_that_comes_first_by_now_does_not_wait_for_what_was_not_tried(fleet: PureFleet) -> None:
+    waits = fleet.engine.progress.not_before - fleet.now
+    node = int(np.argmax(waits))
+    assert waits[node] > 60
+    fleet.sim.put(np.array([node]), now=fleet.now, power="off", os="down")
+    fleet.engine.facts.schedule_look(np.array([node]), None, fleet.now)
+    fleet.run(30)
+    assert fleet.history(node, "power")[-1] == "on", "it is switched on at once"
 
 
 @pytest.mark.slow

@@ -50,6 +50,11 @@ class Machine:
             (folder / NATIVE / "built" / name).touch()
         (folder / ".venv").mkdir()
         (folder / ".venv/.ready").touch()
+        web = folder / "src/strata/dashboard/web"
+        (web / "node_modules").mkdir(parents=True)
+        (folder / "src/strata/dashboard/static").mkdir()
+        for name in ("package.json", "package-lock.json", "node_modules/.package-lock.json", "../static/index.html"):
+            (web / name).touch()  # built already, and newer than what it is built from
 
     def has(self, **states: str) -> None:
         """All packages, but those that are said to be in another state; an empty one: never heard of."""

@@ -1,8 +1,10 @@
-"""Fixtures of the native runner's tests."""
+"""Fixtures of the job layer's tests."""
 
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,3 +41,12 @@ def users_folder(folder: Path) -> Path:
 def image(runner: Path, folder: Path) -> Path:
     """A small one."""
     return native.small_image(folder / "image")
+
+
+@pytest.fixture
+def open_dir() -> Iterator[Path]:
+    """A directory that other accounts may go through. pytest closes its own to them, whenever one starts."""
+    directory = Path(tempfile.mkdtemp(prefix="jobs-"))
+    directory.chmod(0o711)
+    yield directory
+    shutil.rmtree(directory, ignore_errors=True)

@@ -29,9 +29,13 @@ from strata.platform.flows.records import FlowSpec, FlowStep
 from strata.platform.flows.service import FlowService
 from strata.platform.flows.system import SystemFlows
 from strata.platform.health.service import HealthService
+from strata.platform.sources import service as source_service
+from strata.platform.sources.service import SourceService
 from strata.power.policies.records import PolicyRecords, PolicySpec
 from strata.power.policies.service import PolicyService
 from strata.provisioning.boot.profiles import Profiles
+from strata.provisioning.images.repository import Images
+from support.platform_fleet import until
 from support.site_repository import SiteRepository, small_site
 
 POLICY = "name: night\nlimit: 100kW  # by contract\n"
@@ -65,6 +69,17 @@ source: power/night.yaml
 enabled: true
 without_simulation: the vendor did
 ---
+kind: rollout-policy
+soak: 10m
+---
+kind: playbook
+name: base
+select: "@compute"
+url: /nowhere
+path: base.yaml
+commit: 4f0c1d2e3a4b5c6d7e8f90123456789abcdef012
+vars: {greeting: hello}
+---
 kind: budget
 name: disruption
 percent: 5
@@ -78,6 +93,8 @@ MADE = {
     ("health-policy", "policy"),
     ("boot-profile", "debug"),
     ("power-policy", "night"),
+    ("rollout-policy", "commits"),
+    ("playbook", "base"),
     ("budget", "disruption"),
 }
 
@@ -233,3 +250,61 @@ async def test_the_gates_of_a_room_hold_for_the_repository_too(tmp_path: Path, s
         assert disruption(fleet) == 3
         await budgets.delete(LOCAL_ADMIN, "disruption")
         assert disruption(fleet) == 10
+
+
+RECIPE = """from: scratch
+files:
+  - {path: /etc/motd, content: hello}
+  - {path: /serve, source: serve.sh, mode: "0755"}
+argv: [/serve]
+"""
+IMAGE = "kind: image\nname: tiny-1\nimage: tiny:1\nrecipe: images/tiny\n"
+PERSONALITY = "---\nkind: personality\nname: web\nmembers: [{name: system, release: 'tiny:1'}]\n"
+
+
+@pytest.mark.slow
+@pytest.mark.server
+async def test_an_image_is_made_of_what_the_repository_says_before_a_personality_has_it(
+    tmp_path: Path, site: SiteRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_service, "EVERY", 0.2)
+    files = {"site/files/images/tiny/recipe.yaml": RECIPE, "site/files/images/tiny/serve.sh": "#!/bin/sh\n"}
+    async with running(whole(tmp_path)) as fleet:
+        site.commit({**files, "site/images.yaml": IMAGE + PERSONALITY})
+        planned = await plan(fleet, at_head(site))
+        assert {("image", "tiny-1", "created"), ("personality", "web", "created")} <= set(said(planned))
+        with pytest.raises(Refused, match="tiny:1 is being made"):
+            await apply(fleet, at_head(site))
+        assert fleet.of(ConfigService).applied.commit == "", "all the rest waits"
+        sources = fleet.of(SourceService)
+        await until(lambda: sources._view(sources.records.get("tiny-1")).state in ("made", "failed"))
+        assert sources._view(sources.records.get("tiny-1")).state == "made", await sources.all(LOCAL_ADMIN)
+        done = await apply(fleet, at_head(site))
+        assert ("personality", "web", "created") in said(done)
+        assert (await apply(fleet, at_head(site))).changes == ()
+
+        site.commit({"site/files/images/tiny/serve.sh": "#!/bin/true\n"})
+        with pytest.raises(Refused, match=r"tiny:1 is made of something else already.*tag of its own"):
+            await plan(fleet, at_head(site))
+        gone = "kind: image\nname: tiny-2\nimage: tiny:2\nregistry: 127.0.0.1:1/nothing:here\n"
+        site.commit({"site/images.yaml": gone + PERSONALITY})
+        await apply(fleet, at_head(site))
+        await until(lambda: sources._view(sources.records.get("tiny-2")).state == "failed")
+        assert "tiny-1" not in sources.records.all
+        assert "tiny" in fleet.of(Images).catalogue.names, "an image that nodes may run does not go with its recipe"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("image: tiny\nrecipe: images/tiny\n", "names a tag"),
+        ("image: tiny:1\n", "either from a registry or from a recipe"),
+        ("image: tiny:1\nrecipe: images/none\n", "4, column 9: there is no folder"),
+        ("image: tiny:1\nrecipe: images/bad\n", "neither recipe.yaml nor Containerfile"),
+    ],
+)
+def test_what_no_image_can_be_made_of_is_said_with_its_place(site: SiteRepository, text: str, words: str) -> None:
+    site.write({"site/files/images/bad/serve.sh": "#!/bin/sh\n", "site/files/images/tiny/recipe.yaml": RECIPE})
+    site.write({"site/i.yaml": f"kind: image\nname: t\n{text}"})
+    with pytest.raises(BadRequest, match=rf"site/i.yaml, line.*{words}"):
+        read_repository(site.directory).configuration()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from strata.power.series.codec import decode_summary, encode_summary
 from strata.power.series.downsample import FIELDS, ROW, Fold
+from strata.power.series.ends import Ends
 from strata.power.series.query import energy_of
 from strata.power.series.records import METRICS, Energy
 
@@ -72,6 +73,7 @@ def told(start: float, end: float, powers: Fold | None = None, counters: Fold | 
         end,
         counters or Fold(ENERGY, 1, HOLD, start, end),
         powers or Fold(POWER, 1, HOLD, start, end),
+        Ends.unknown(1),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from strata.power.series.records import Energy, Samples
@@ -13,6 +14,7 @@ from strata.power.series.series import Series
 from support.metered import HOLD, Metered, verdicts
 
 BEGIN = 1_699_999_200.0
+Array = npt.NDArray[np.float64]
 KWH = 3.6e6
 ONE = np.array([1])
 
@@ -76,6 +78,41 @@ async def test_a_fine_counter_is_better_than_power_over_a_long_time(series: Seri
     assert abs(found.joules[0] - (joules[1100] - joules[100])) <= found.error[0] <= 2000
 
 
+async def drawn(series: Series, watts: Array, step: float, job: tuple[int, int]) -> tuple[Energy, float]:
+    """Each power is drawn for the ten seconds before a look at it; what a job between two looks is said to have used,
+    and what it did."""
+    used = np.cumsum(watts * 10.0)
+    batch = [told("energy", 10.0 * look, float(np.floor(joules / step) * step)) for look, joules in enumerate(used)]
+    batch += [told("power", 10.0 * look, float(value)) for look, value in enumerate(watts)]
+    await series.append(batch)
+    found = await series.energy(ONE, BEGIN + 10.0 * job[0], BEGIN + 10.0 * job[1])
+    return found, float(used[job[1]] - used[job[0]])
+
+
+@pytest.mark.slow
+async def test_a_coarse_counter_is_as_exact_as_the_looks_at_which_it_steps(series: Series) -> None:
+    watts = np.random.default_rng(1).choice([100.0, 900.0], 1200)
+    found, truth = await drawn(series, watts, 0.1 * KWH, (100, 1100))
+    assert found.counted[0]
+    assert abs(found.joules[0] - truth) <= found.error[0] <= 40_000, "a ninth of its step, and a fifth of what power is"
+
+
+async def test_a_coarse_counter_that_waits_while_its_node_is_idle_is_believed(series: Series) -> None:
+    rng = np.random.default_rng(2)
+    watts = np.concatenate([rng.choice([300.0, 1500.0], 150), np.full(30, 90.0), rng.choice([300.0, 1500.0], 150)])
+    found, truth = await drawn(series, watts, 0.01 * KWH, (20, 310))
+    assert found.counted[0]
+    assert abs(found.joules[0] - truth) <= found.error[0] <= 25_000
+
+
+async def test_power_that_changes_seldom_is_not_taken_to_be_told_in_steps_of_its_changes(series: Series) -> None:
+    watts = np.repeat([250.0, 700.0, 250.0, 700.0], 30)
+    batch = [told("power", 10.0 * look, float(value)) for look, value in enumerate(watts)]
+    await series.append(batch)
+    found = await series.energy(ONE, BEGIN + 100, BEGIN + 1100)
+    assert found.error[0] <= 0.05 * found.joules[0]
+
+
 async def test_a_counter_that_stands_still_does_not_make_a_job_free(series: Series) -> None:
     found = await run(series, [5 * KWH] * 200)
     assert found.joules[0] == pytest.approx(60_000, rel=0.01)
@@ -117,12 +154,16 @@ async def test_a_counter_that_is_brought_up_to_date_now_and_then_has_steps_of_th
 
 
 @pytest.mark.slow
-async def test_the_truth_is_within_the_stated_error_and_that_is_not_a_multiple_of_the_real_one(series: Series) -> None:
-    world = Metered(each=4, seconds=9000, seed=3)
+async def test_the_truth_is_within_the_stated_error_of_99_of_100_and_that_is_at_most_three_times_the_real_one(
+    series: Series,
+) -> None:
+    # A seed to which nothing was fitted (docs/decisions/0084): change it, and it still is.
+    world = Metered(each=20, seconds=18_000, seed=301)
     for batch in world.samples():
         await series.append(batch)
-    found = await verdicts(series, world, 600)
+    found = await verdicts(series, world, 800)
     real = np.array([abs(one.told - one.truth) for one in found])
     stated = np.array([one.error for one in found])
-    assert (real <= stated).mean() >= 0.97, "of ten thousand it is 0.99 (bench/energy.py)"
-    assert stated.mean() <= 4 * real.mean()
+    assert len(found) >= 4500
+    assert (real <= stated).mean() >= 0.99
+    assert stated.mean() <= 3.0 * real.mean()

@@ -18,21 +18,18 @@ from strata.api.app import create_app
 from strata.core.errors import BadRequest, Denied, NotFound
 from strata.fleet.access.credentials import Authenticator
 from strata.fleet.access.principal import LOCAL_ADMIN, Principal
-from strata.fleet.fleet import Fleet as RunningFleet
-from strata.fleet.nodes.view import FleetView
 from strata.power.accounting.intervals import Intervals
 from strata.power.accounting.records import JobEvent, JobsTaken, JobsTold, Run, Summary
 from strata.power.accounting.service import PowerJobs
 from strata.power.policies.policy import parse
-from strata.power.policies.records import PolicyRecords
 from strata.power.policies.service import PolicyService
 from strata.power.queue.service import PowerQueue
 from strata.power.series.records import Samples
 from strata.power.series.series import Series
-from strata.power.telemetry.columns import PowerColumns
 from strata.power.telemetry.service import PowerService
 from strata.store.audit import Ledger
-from support.registry_support import Fleet, a_fleet, spec
+from support.power_bench import PowerBench
+from support.registry_support import a_fleet, spec
 from support.rooms import api_services
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "docs" / "how-to" / "examples").glob("*.yaml"))
@@ -40,42 +37,8 @@ NOW = 1_800_000_000.0
 SCOPED = Principal(name="slurm", role="workload-manager", scope=("mine",))
 
 
-class Clock:
-    def wall(self) -> float:
-        return NOW
-
-
-class Standing:
-    """What a service needs of a controller."""
-
-    clock = Clock()
-    considered = 0
-
-
-class Bench:
+class Bench(PowerBench):
     """n1 and n2 are in the cabinet x1000 and in the group ``mine``; n3 is in x1001; n4 is nowhere."""
-
-    def __init__(self, fleet: Fleet, series: Series, intervals: Intervals) -> None:
-        self.fleet = fleet
-        self.series = series
-        self.intervals = intervals
-        nodes = RunningFleet.__new__(RunningFleet)
-        nodes.registry = fleet.registry
-        nodes.controller = Standing()  # type: ignore[assignment]
-        view = FleetView.__new__(FleetView)
-        view._registry = fleet.registry
-        view._ranked = (0, np.zeros(0, dtype=np.int64))  # type: ignore[assignment]
-        nodes.view = view
-        nodes.store, nodes.ledger = fleet.store, Ledger(fleet.store)
-        self.power = PowerService(nodes, series, lambda: 10.0)
-        self.columns = PowerColumns()
-        self.jobs = PowerJobs(nodes, series, intervals, lambda: 10.0, self.columns)
-        self.queue = PowerQueue(nodes)
-        self.book = PolicyRecords(fleet.store, nodes.ledger)
-        self.policies = PolicyService(nodes, self.book, None)  # type: ignore[arg-type]
-
-    def uid(self, name: str) -> int:
-        return self.fleet.registry.node(name).uid
 
     async def steady(self, start: float, end: float, **watts: float) -> None:
         """Each node draws so much, measured every 10 s, its counter with it."""
@@ -123,7 +86,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
         await series.start()
         intervals = Intervals(tmp_path / "jobs.db")
         await intervals.start()
-        yield Bench(fleet, series, intervals)
+        yield Bench(fleet, series, intervals, lambda: NOW)
         await intervals.stop()
         await series.close()
 
@@ -357,7 +320,7 @@ async def test_the_figures_that_were_kept_outlive_the_samples(bench: Bench, tmp_
     before = await bench.jobs.job(LOCAL_ADMIN, "7", "")
     other = Series.in_file(tmp_path / "other.db", clock=lambda: NOW)
     await other.start()
-    after = await Bench(bench.fleet, other, bench.intervals).jobs.job(LOCAL_ADMIN, "7", "")
+    after = await Bench(bench.fleet, other, bench.intervals, lambda: NOW).jobs.job(LOCAL_ADMIN, "7", "")
     assert before.joules == pytest.approx(400_000)
     for name in ("joules", "known", "error", "average", "seconds", "unmeasured"):
         assert getattr(after, name) == getattr(before, name), name

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import grp
 import itertools
-import os
 import pwd
 import shlex
-import shutil
-import subprocess
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,7 +13,7 @@ import pytest
 from strata.core.errors import BadRequest, DeviceError, Refused, Unavailable
 from strata.schedulers.members import members, read
 from strata.schedulers.runner import Account, Place, Runner, switch, words
-from support.slurm import free_port
+from support.ssh_server import sshd
 
 REASON = 'Reason=it\'s $(reboot) `reboot`; "x" | y\n&'
 
@@ -117,39 +111,3 @@ async def test_a_host_is_spoken_to_by_ssh_only_if_its_key_is_the_one_that_is_kno
             (tmp_path / "known").write_text(text, encoding="utf-8")
             with pytest.raises(DeviceError, match="Host key verification failed"):
                 await runner.run("true")
-
-
-@contextmanager
-def sshd(directory: Path) -> Iterator[Path]:
-    """A real sshd on loopback, and the configuration by which it is ``cluster-login``. That says not to check host
-    keys, as many do."""
-    for name in ("host", "user"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(directory / name)], check=True)
-    port, login = free_port(), pwd.getpwuid(os.getuid()).pw_name
-    (directory / "sshd").write_text(
-        f"Port {port}\nListenAddress 127.0.0.1\nHostKey {directory}/host\nAuthorizedKeysFile {directory}/user.pub\n"
-        "StrictModes no\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin prohibit-password\n",
-        encoding="utf-8",
-    )
-    key = (directory / "host.pub").read_text(encoding="utf-8")
-    (directory / "known").write_text(f"cluster-login {key}", encoding="utf-8")
-    config = directory / "ssh"
-    config.write_text(
-        f"Host cluster-login\nHostName 127.0.0.1\nHostKeyAlias cluster-login\nPort {port}\nUser {login}\n"
-        f"IdentityFile {directory}/user\nUserKnownHostsFile {directory}/known\nStrictHostKeyChecking no\n",
-        encoding="utf-8",
-    )
-    Path("/run/sshd").mkdir(exist_ok=True)
-    with (directory / "log").open("wb") as log:
-        program = shutil.which("sshd", path="/usr/sbin")  # it starts itself anew, and has to know where it is
-        assert program, "sshd is missing: install the Debian package openssh-server"
-        process = subprocess.Popen([program, "-D", "-e", "-f", str(directory / "sshd")], stderr=log)
-    try:
-        for _ in range(300):
-            if b"Server listening" in (directory / "log").read_bytes():
-                break
-            time.sleep(0.05)
-        yield config
-    finally:
-        process.terminate()
-        process.wait()

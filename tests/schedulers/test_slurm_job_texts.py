@@ -175,7 +175,8 @@ def test_how_long_slurm_remembers_is_read_from_its_configuration() -> None:
     assert job_replies.memory("AccountingStorageType   = (null)\nMinJobAge = 2 sec\n") == (2.0, False)
 
 
-# Written by hand, with the fields of Slurm 24.05 as scontrol(1) names them. What 22.05 says: test_slurm_jobs.
+# In the form in which Owens of OSC says it (OSC/ood_core, spec/fixtures/output/slurm/owens_partitions.txt), with the
+# fields that scontrol(1) of 24.05 adds; the values are ours. What 22.05 says: test_slurm_jobs.
 PARTITIONS = """\
 PartitionName=cpu AllowGroups=ALL AllowAccounts=ALL DenyAccounts=guests AllowQos=ALL AllocNodes=ALL Default=YES \
 QoS=N/A DefaultTime=01:00:00 DisableRootJobs=NO ExclusiveUser=NO ExclusiveTopo=NO GraceTime=0 Hidden=NO \

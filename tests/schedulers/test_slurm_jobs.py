@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import grp
+import os
+import pwd
 import shutil
+import stat
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from strata.core.errors import BadRequest, Denied, Unavailable
-from strata.schedulers.jobs import Array, Resources
+from strata.schedulers.jobs import Accelerators, Array, Resources
 from strata.schedulers.runner import Place, Runner
 from strata.schedulers.slurm.jobs import SlurmJobs
 from support.job_scheduler_contract import Site, keeps_the_contract
@@ -82,3 +87,71 @@ async def test_what_waits_in_slurm_says_why_and_nobody_touches_the_jobs_of_other
         real.stop()
         with pytest.raises(Unavailable):
             await adapter.submit(found.work("#!/bin/sh\n"))
+
+
+@pytest.mark.server
+@pytest.mark.slow
+async def test_accelerators_reservations_permissions_and_failed_nodes_of_slurm() -> None:
+    group = grp.getgrgid(pwd.getpwnam(ACCOUNT).pw_gid).gr_name
+    more = f"""{MORE}
+GresTypes=gpu
+PartitionName=theirs Nodes=ALL AllowGroups={group} MaxTime=1:00:00 MaxNodes=1
+PartitionName=closed Nodes=ALL State=DOWN
+"""
+    with tempfile.TemporaryDirectory(prefix="slurm-jobs-") as name:
+        directory = Path(name)
+        directory.chmod(0o755)
+        folder = directory / "jobs"
+        folder.mkdir()
+        shutil.chown(folder, ACCOUNT)
+        real = Slurm(directory, "", more, real=("n1",))
+        for number in range(2):
+            os.mknod(directory / f"gpu{number}", stat.S_IFCHR | 0o666, os.makedev(1, 3))
+        (directory / "gres.conf").write_text(f"Name=gpu Type=h200 File={directory}/gpu[0-1]\n", encoding="utf-8")
+        text = real.config.read_text(encoding="utf-8")
+        real.config.write_text(text.replace("NodeName=n1 ", "NodeName=n1 Gres=gpu:h200:2 "), encoding="utf-8")
+        real.start()
+        try:
+            real.start_nodes()
+            await real.until_state("n1", "idle")
+            found = Site(SlurmJobs(Runner(Place(env=real.env))), ACCOUNT, folder)
+            await shown_by_slurm(real, found)
+        finally:
+            await asyncio.to_thread(real.stop_nodes)
+            await asyncio.to_thread(real.stop)
+
+
+async def shown_by_slurm(real: Slurm, found: Site) -> None:
+    queues = {queue.name: queue for queue in await found.scheduler.queues()}
+    assert queues["all"].accelerators == {"h200": 2}
+    theirs = queues["theirs"]
+    assert theirs.accounts is not None and ACCOUNT in theirs.accounts and OTHER not in theirs.accounts
+    assert (theirs.most_time, theirs.most_nodes, queues["closed"].open) == (3600, 1, False)
+
+    def asks(count: int) -> Resources:
+        return Resources(accelerators=Accelerators(count=count, type="h200"))
+
+    given, _ = await found.done("#!/bin/sh\nscontrol show job $SLURM_JOB_ID | grep -c gpu:h200:2\n", resources=asks(2))
+    assert found.out(given).strip().isdigit() and found.out(given) != "0\n"
+    with pytest.raises(BadRequest):
+        await found.scheduler.submit(found.work("#!/bin/sh\n", resources=asks(3)))
+
+    await real.run(
+        *("scontrol", "create", "reservation", "ReservationName=ours", "StartTime=now", "Duration=60"),
+        *("Nodes=n1", f"Users={ACCOUNT}"),
+    )
+    outside = found.work("#!/bin/sh\ntrue\n")
+    await found.scheduler.submit(outside)
+    _, (inside,) = await found.done("#!/bin/sh\ntrue\n", reservation="ours", resources=Resources(time=60))
+    assert inside.outcome == "done"
+    (waits,) = await found.of(outside)
+    assert (waits.state, bool(waits.reason)) == ("waiting", True)
+    await found.scheduler.cancel(ACCOUNT, [waits.id])
+
+    runs = found.work("#!/bin/sh\nsleep 600\n", reservation="ours", resources=Resources(time=60))
+    await found.scheduler.submit(runs)
+    await found.until(runs, lambda seen: [job.state for job in seen] == ["running"], "it runs")
+    real.stop_node("n1")
+    await real.run("scontrol", "update", "NodeName=n1", "State=DOWN", "Reason=it is gone")
+    (lost,) = await found.ended(runs)
+    assert (lost.outcome, lost.reason) == ("node-failed", "a node that it ran on failed")

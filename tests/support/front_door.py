@@ -43,7 +43,9 @@ class OpenDoor:
 
 
 @contextlib.asynccontextmanager
-async def front_door(services: Services, directory: Path, *, body: int = 64 * 2**20) -> AsyncIterator[OpenDoor]:
+async def front_door(
+    services: Services, directory: Path, *, body: int = 64 * 2**20, dashboard: Path | None = None
+) -> AsyncIterator[OpenDoor]:
     """Open for as long as the block lasts. ``directory`` has a short name: sockets are in it."""
     server = ApiServer(services, directory / "admin.sock", directory / "web" / "front.sock")
     authority = Authority.open(directory / "ca")
@@ -59,6 +61,7 @@ async def front_door(services: Services, directory: Path, *, body: int = 64 * 2*
         key=key,
         ca=authority.certificate_path,
         body=body,
+        dashboard=dashboard,
     )
     nginx = Nginx(door)
     async with contextlib.AsyncExitStack() as parts:

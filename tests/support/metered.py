@@ -1,11 +1,13 @@
 """Nodes with energy counters as BMCs have them, looked at as the collector does it; and what they really used.
 
-Every node does one job after the other: at a steady power, in phases, or to and fro faster than anybody looks. The
-truth is kept for every tenth of a second.
+Groups of nodes that have one of each kind of counter do one job after the other; in each job every node works in a way
+of its own: at a steady power, in phases, or to and fro faster than anybody looks. The truth is kept for every tenth of
+a second.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -14,7 +16,7 @@ import numpy.typing as npt
 
 from strata.power.series.records import Energy, Samples
 from strata.power.series.series import Series
-from strata.virtual.meters import Meter
+from strata.virtual.meters import METERS, MIXED, kinds_of
 
 Array = npt.NDArray[np.float64]
 
@@ -24,73 +26,71 @@ TICK = 0.1
 EVERY = 10.0
 """Seconds between two looks at a node."""
 HOLD = 66.0
-KWH = 3.6e6
-
-KINDS = {
-    "0.1 kWh": Meter(step=0.1 * KWH, begins=12_345.6 * KWH),
-    "0.01 kWh": Meter(step=0.01 * KWH, begins=512.34 * KWH),
-    "0.001 kWh": Meter(step=0.001 * KWH, begins=99.999 * KWH),
-    "stuck": Meter(step=0.001 * KWH, begins=5 * KWH),
-    "wrapping": Meter(step=0.001 * KWH, ends=0.4 * KWH),
-    "silent": Meter(step=0.001 * KWH, begins=7 * KWH),
-}
-"""A stuck counter stands still from some time on; a wrapping one begins anew at an end that nobody knows; a silent BMC
-tells nothing at all for some minutes now and then."""
+KINDS = {kind: METERS[kind] for kind in kinds_of(MIXED)}
 
 
 class Job(NamedTuple):
-    """A window of one node."""
+    """A window of one group."""
 
-    node: int
+    nodes: list[int]
     start: float
     end: float
 
 
 class Metered:
-    """``each`` nodes of every kind for ``seconds``."""
+    """``each`` nodes of every kind for ``seconds``: so many groups."""
 
     def __init__(self, each: int, seconds: float, seed: int) -> None:
         self.random = np.random.default_rng(seed)
-        self.kinds = [kind for kind in KINDS for _ in range(each)]
+        self.kinds = [kind for _ in range(each) for kind in KINDS]
         self.uids = np.arange(1, len(self.kinds) + 1, dtype=np.int64)
         self.seconds = seconds
         self._ticks = round(seconds / TICK)
-        self.watts = [self._load() for _ in self.kinds]
+        self._starts = [self._schedule() for _ in range(each)]
+        self.watts = [self._load(jobs) for jobs in self._starts for _ in KINDS]
         self.joules = [np.concatenate([[0.0], np.cumsum(watts) * TICK]) for watts in self.watts]
         self.looks = [self._looked() for _ in self.kinds]
-        self.quiet = [self._silences() if kind == "silent" else np.empty((0, 2)) for kind in self.kinds]
+        self.quiet = [self._silences() if KINDS[kind].quiet else np.empty((0, 2)) for kind in self.kinds]
 
-    def _load(self) -> Array:
-        """One job after the other: idle for a while, then one of three ways to work."""
+    def _schedule(self) -> list[tuple[int, int]]:
+        """When the jobs of a group begin and end, in ticks."""
+        found, at = [], 0
+        while at < self._ticks:
+            begin = at + int(self.random.exponential(300) / TICK)
+            at = begin + int(self.random.exponential(3000) / TICK)
+            found.append((min(begin, self._ticks), min(at, self._ticks)))
+        return found
+
+    def _load(self, jobs: list[tuple[int, int]]) -> Array:
+        """What a node draws: idle for a while, then one of three ways to work."""
         found = np.empty(self._ticks)
         at = 0
-        while at < self._ticks:
-            idle, busy = int(self.random.exponential(300) / TICK), int(self.random.exponential(3000) / TICK)
-            found[at : at + idle] = self.random.uniform(80, 140)
-            at += idle
-            found[at : at + busy] = self._work(len(found[at : at + busy]))
-            at += busy
+        for begin, end in jobs:
+            found[at:begin] = self.random.uniform(80, 140)
+            found[begin:end] = self.random.uniform(200, 1400) * self._work(end - begin)
+            at = end
         ticks = np.arange(self._ticks)
         noise = np.interp(ticks, ticks[::50], self.random.normal(0, self.random.uniform(0.5, 4), len(ticks[::50])))
         return np.maximum(0.0, found + noise)
 
     def _work(self, ticks: int) -> Array:
-        level, way = self.random.uniform(200, 1400), self.random.integers(4)
+        """Parts of a node's full power."""
+        way = self.random.integers(4)
         if way < 2:
-            return np.full(ticks, level)
+            return np.ones(ticks)
         if way == 2:
-            return self._turns(ticks, self.random.exponential(300, ticks // 1000 + 60), level, 0.4, 1.0)
+            return self._turns(ticks, self.random.exponential(300, ticks // 1000 + 60), 0.4, 1.0)
         mean, low = self.random.uniform(5.0, 60.0), self.random.uniform(0.5, 0.9)
         turns = self.random.exponential(mean, int(2 * ticks * TICK / mean) + 60)
-        return self._turns(ticks, turns, level, low, low)
+        return self._turns(ticks, turns, low, low)
 
-    def _turns(self, ticks: int, seconds: Array, level: float, low: float, high: float) -> Array:
+    def _turns(self, ticks: int, seconds: Array, low: float, high: float) -> Array:
         """Full power and some of it by turns, or another power each time."""
         lengths = np.maximum(1, (seconds / TICK).astype(int))
         parts = self.random.uniform(low, high, len(lengths))
         if low == high:
             parts[::2] = 1.0
-        found = np.repeat(level * parts, lengths)
+        found = np.repeat(parts, lengths)
         return np.resize(found, ticks)
 
     def _looked(self) -> Array:
@@ -137,8 +137,8 @@ class Metered:
         rows: list[tuple[float, int, float, float]] = []
         for node, kind in enumerate(self.kinds):
             times, meter = self._seen(node), KINDS[kind]
-            shown = meter.shows(self._used_until(node, times), times)
-            if kind == "stuck":
+            shown = meter.shows(self._used_until(node, times))
+            if math.isfinite(meter.sticks):
                 stops = self.random.uniform(0, self.seconds / 2)
                 shown = np.where(times < stops, shown, shown[np.searchsorted(times, stops)])
             power = np.round(self.watts[node][np.minimum((times / TICK).astype(int), self._ticks - 1)])
@@ -162,17 +162,18 @@ class Metered:
         yield batch
 
     def jobs(self, count: int) -> list[Job]:
-        """Windows of a minute to four hours, most of them short; every other one begins when a node begins to work."""
+        """Windows of a minute to four hours, most of them short; every other one begins when a group begins to work."""
         found = []
+        size = len(KINDS)
         for turn in range(count):
-            node = int(self.random.integers(len(self.kinds)))
+            group = int(self.random.integers(len(self._starts)))
             length = float(np.exp(self.random.uniform(np.log(60), np.log(min(14_400, self.seconds - 300)))))
             start = float(self.random.uniform(120, self.seconds - length - 120))
             if turn % 2:
-                jumps = np.flatnonzero(np.abs(np.diff(self.watts[node])) > 60) * TICK
-                later = jumps[(jumps > 120) & (jumps < self.seconds - length - 120)]
+                begins = np.array([begin * TICK for begin, _ in self._starts[group]])
+                later = begins[(begins > 120) & (begins < self.seconds - length - 120)]
                 start = float(self.random.choice(later)) if len(later) else start
-            found.append(Job(node, start, start + length))
+            found.append(Job(list(range(size * group, size * (group + 1))), start, start + length))
         return found
 
 
@@ -188,21 +189,24 @@ class Verdict(NamedTuple):
 
 
 async def verdicts(series: Series, world: Metered, count: int) -> list[Verdict]:
-    """Ask for that many jobs."""
+    """Ask for so many jobs, and judge what is told of each node. Of one of which nothing is known, nothing is told."""
     found = []
     for job in world.jobs(count):
-        uids = world.uids[job.node : job.node + 1]
-        used: Energy = await series.energy(uids, BEGIN + job.start, BEGIN + job.end)
-        counted, known = bool(used.counted[0]), float(used.known[0])
-        truth, length = world.used(job.node, job.start, job.end), job.end - job.start
-        if known < 0.9999:
-            # A look may be told to be some tenths of a second earlier than it was: which side of an end it is on is
-            # seen from the time that is known.
-            parts = [
-                world.known(job.node, job.start + late, job.end + later, counted=counted)
-                for late in (0.0, 1.0)
-                for later in (0.0, 1.0)
-            ]
-            truth, _ = min(parts, key=lambda part: abs(part[1] - known * length))
-        found.append(Verdict(world.kinds[job.node], float(used.joules[0]), truth, float(used.error[0]), known, counted))
+        used = await series.energy(world.uids[job.nodes], BEGIN + job.start, BEGIN + job.end)
+        found += [_judged(world, job, used, place) for place in np.flatnonzero(used.known > 0).tolist()]
     return found
+
+
+def _judged(world: Metered, job: Job, used: Energy, place: int) -> Verdict:
+    node, counted, known = job.nodes[place], bool(used.counted[place]), float(used.known[place])
+    truth, length = world.used(node, job.start, job.end), job.end - job.start
+    if known < 0.9999:
+        # A look may be told to be some tenths of a second earlier than it was: which side of an end it is on is seen
+        # from the time that is known.
+        parts = [
+            world.known(node, job.start + late, job.end + later, counted=counted)
+            for late in (0.0, 1.0)
+            for later in (0.0, 1.0)
+        ]
+        truth, _ = min(parts, key=lambda part: abs(part[1] - known * length))
+    return Verdict(world.kinds[node], float(used.joules[place]), truth, float(used.error[place]), known, counted)

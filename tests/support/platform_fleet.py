@@ -29,13 +29,15 @@ async def platform_fleet(
     *rooms: Callable[[OpenFleet], Any],
     put: Sequence[Any] = (),
     fakes: Mapping[type[Any], Any] | None = None,
+    sim: SimNodes | None = None,
 ) -> AsyncIterator[OpenFleet]:
     """``rooms``: what makes services, each put and started. ``put``: what they find there; ``fakes``: the same, by the
-    type that each stands in for."""
+    type that each stands in for. ``sim``: nodes that have the names of ``nodes``; without, whatever is done to them
+    fails."""
     settings = Settings(state_dir=directory / "state", controller_id="c1")
     settings.state_dir.mkdir()
     store = MemoryStore()
-    sim = SimNodes(len(nodes), timing=Timing(scale=0))
+    sim = sim or SimNodes(len(nodes), timing=Timing(scale=0))
     controller = Controller(
         store,
         BUILT_IN,

@@ -6,7 +6,9 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import shlex
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,7 +17,11 @@ from typing import Any
 
 import pytest
 
+from strata.cli.session import Session
+from strata.cli.up import image as up_image
 from strata.cli.up import slurm as up_slurm
+from strata.fleet.settings import admin_socket
+from strata.virtual.qemu import network
 from support import virtual_cluster
 from support.virtual_cluster import Cluster
 
@@ -25,12 +31,16 @@ ONE, TWO = "n0001", "n0002"
 BOTH = (ONE, TWO)
 CHANGE = 400.0
 """Seconds that a change of both nodes may take beside other tests; alone it takes a fifth of that."""
+DASK = Path(__file__).parents[2] / "docs/how-to/examples/dask"
 BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
 
 
 @pytest.fixture(scope="module")
 def up() -> Iterator[tuple[Cluster, str]]:
-    with virtual_cluster.virtual_cluster("--nodes", "2", "--uefi", "0", "--timeout", "8m") as (cluster, said):
+    with virtual_cluster.virtual_cluster("--nodes", "2", "--uefi", "0", "--accounting", "--timeout", "8m") as (
+        cluster,
+        said,
+    ):
         yield cluster, said.out
 
 
@@ -63,6 +73,15 @@ class Jobs:
         """Node → what Slurm says of it."""
         lines = self._said(["sinfo", "-h", "-N", "-o", "%N %T"]).splitlines()
         return dict(line.split() for line in lines)  # type: ignore[misc]
+
+    def accounts(self) -> dict[str, str]:
+        """Job → how it ended, as slurmdbd keeps it."""
+        said = self._said(["sacct", "-n", "-X", "-P", "-o", "jobidraw,state"])
+        return dict(line.split("|") for line in said.splitlines())  # type: ignore[misc]
+
+    def reason(self, node: str) -> str:
+        """Why it is drained."""
+        return self._said(["sinfo", "-h", "-n", node, "-o", "%E"]).strip()
 
     def _said(self, command: list[str]) -> str:
         done = subprocess.run(command, env=self._environment, capture_output=True, text=True, timeout=120, check=False)
@@ -189,6 +208,13 @@ def test_a_new_image_rolls_through_while_jobs_run_and_none_is_lost(cluster: Clus
     assert {node: cluster.sh(node, BOOT_ID) for node in BOTH} == boots
 
 
+def test_sacct_knows_what_became_of_every_job(cluster: Cluster, jobs: Jobs):
+    ended = jobs.ended()
+
+    assert len(ended) > 10
+    cluster.eventually("all are there", lambda: {*ended.items()} <= {*jobs.accounts().items()}, CHANGE)
+
+
 def test_a_broken_image_stops_at_the_canary_and_is_taken_back_while_jobs_run(
     cluster: Cluster, jobs: Jobs, tmp_path: Path
 ):
@@ -223,32 +249,199 @@ def test_a_broken_image_stops_at_the_canary_and_is_taken_back_while_jobs_run(
     assert srun(cluster) == list(BOTH)
 
 
-def test_nodes_move_to_another_personality_and_back_without_a_reboot(cluster: Cluster, jobs: Jobs, tmp_path: Path):
+COMPUTE = """
+import socket, sys
+from distributed import Client
+
+client = Client(sys.argv[1], timeout=120)
+client.wait_for_workers(2, timeout=300)
+squares = client.gather(client.map(lambda number: number * number, range(100)))
+print(sum(squares), *sorted(client.run(socket.gethostname).values()))
+"""
+
+
+def make_dask(cluster: Cluster) -> None:
+    """The image, built once for all runs of this test, as those of ``strata up`` are."""
+    session = Session(url=f"unix:{admin_socket(cluster.state)}")
+    try:
+        up_image.make(session.out, session.client, up_image.Image("dask", DASK / "recipe.yaml"))
+    finally:
+        session.close()
+
+
+@contextlib.contextmanager
+def dask_scheduler(cluster: Cluster) -> Iterator[str]:
+    """Where it is: beside the service."""
+    address = f"tcp://{cluster.described.server}:8786"
+    prefix = network.prefix_of(cluster.described.namespace)
+    with subprocess.Popen(
+        [*prefix, "dask-scheduler", "--host", address, "--no-dashboard"], stderr=subprocess.DEVNULL
+    ) as process:
+        try:
+            yield address
+        finally:
+            process.terminate()
+
+
+def test_nodes_move_from_slurm_to_dask_and_back_without_a_reboot(cluster: Cluster, jobs: Jobs):
     boots = {node: cluster.sh(node, BOOT_ID) for node in BOTH}
-    web = {
-        "name": "system",
-        "release": "slurm:1",
-        "argv": ["/bin/busybox", "httpd", "-f", "-p", "8080", "-h", "/etc"],
-        "ready": {"kind": "tcp", "port": 8080},
-    }
-    put(cluster, tmp_path, "web", web)
+    make_dask(cluster)
+    cluster.strata("personality", "put", DASK / "personality.yaml")
 
-    cluster.strata("node", "set", ",".join(BOTH), "image=web", "workload=out")
+    with dask_scheduler(cluster) as address:
+        cluster.strata("node", "set", ",".join(BOTH), "image=dask", "workload=out")
 
-    moved = {"image": "web", "workload": "out"}
-    cluster.eventually("both serve pages", lambda: all(_has(cluster, node, moved) for node in BOTH), CHANGE)
-    addresses = {node.name: node.address for node in cluster.described.nodes}
-    for node in BOTH:
-        assert cluster.inside("curl", "-sf", "-m", "60", f"http://{addresses[node]}:8080/motd").out == "second"
-    assert all("drain" in state for state in jobs.states().values())
+        moved = {"image": "dask", "workload": "out"}
+        cluster.eventually("both are Dask's", lambda: all(_has(cluster, node, moved) for node in BOTH), CHANGE)
+        assert all("drain" in state for state in jobs.states().values())
+        computed = cluster.inside("/usr/bin/python3", "-c", COMPUTE, address, limit=CHANGE)
+        assert computed.out.split() == ["328350", *BOTH], computed
 
-    cluster.strata("node", "set", ",".join(BOTH), "--unset", "image", "--unset", "workload")
+        cluster.strata("node", "set", ",".join(BOTH), "--unset", "image", "--unset", "workload")
 
-    back = {"image": "slurm", "workload": "in"}
-    cluster.eventually("both are Slurm's again", lambda: all(_has(cluster, node, back) for node in BOTH), CHANGE)
+        back = {"image": "slurm", "workload": "in"}
+        cluster.eventually("both are Slurm's again", lambda: all(_has(cluster, node, back) for node in BOTH), CHANGE)
     wait_idle(cluster, jobs)
     assert srun(cluster) == list(BOTH)
     assert {node: cluster.sh(node, BOOT_ID) for node in BOTH} == boots
+
+
+# -- what nodes have, and how they are
+
+
+def test_a_file_that_somebody_edits_on_a_node_is_seen_and_corrected_by_policy(cluster: Cluster, jobs: Jobs):
+    site = cluster.state / "site"
+    files = [
+        {"path": "/etc/where", "template": "on {{ node.name }}\n", "drift": "correct"},
+        {"path": "/etc/kept", "content": "ours\n", "drift": "report"},
+    ]
+    (site / "site/overlay.yaml").write_text(json.dumps({"kind": "overlay", "name": "where", "files": files}))
+    desires = site / "site/desires.yaml"
+    desires.write_text(desires.read_text().replace("personality: active", "personality: active, config: current"))
+    for words in (("add", "--all"), ("-c", "user.name=a", "-c", "user.email=a@localhost", "commit", "-qm", "Deliver")):
+        subprocess.run(["git", "-C", site, *words], check=True, timeout=60)
+
+    cluster.strata("config", "apply", site)
+
+    cluster.eventually(
+        "both have it", lambda: all(_file(cluster, node, "where") == f"on {node}" for node in BOTH), CHANGE
+    )
+    cluster.eventually("all is as wanted", lambda: cluster.is_ready(*BOTH), CHANGE)
+    began = time.time()
+
+    cluster.sh(ONE, "echo mine >/etc/where; echo mine >/etc/kept")
+
+    cluster.eventually("it is corrected", lambda: _file(cluster, ONE, "where") == f"on {ONE}", CHANGE)
+    cluster.wait_alert("/etc/kept", node=ONE, since=began, limit=CHANGE)
+    assert _file(cluster, ONE, "kept") == "mine", "what is only reported is left alone"
+    drifted = [(one["node"], one["where"], one["corrected"]) for one in cluster.json("config", "drift")]
+    assert sorted(drifted) == [(ONE, "/etc/kept", False), (ONE, "/etc/where", True)]
+    cluster.sh(ONE, "echo ours >/etc/kept")
+    cluster.eventually("nothing differs", lambda: "/etc/kept" not in cluster.strata("config", "drift").out, CHANGE)
+    wait_idle(cluster, jobs)
+
+
+def test_a_secret_is_on_its_node_alone_and_a_new_value_gets_there(cluster: Cluster, tmp_path: Path):
+    def give(command: str, value: str, *options: str) -> None:
+        (tmp_path / value).write_text(value)
+        cluster.strata("secret", command, "canary", "--file", tmp_path / value, *options)
+
+    def on(node: str) -> str:
+        return cluster.sh(node, "cat /run/secrets/canary 2>/dev/null || true")
+
+    give("put", "first-value", "--select", ONE)
+    cluster.eventually("it has it", lambda: on(ONE) == "first-value", CHANGE)
+    give("rotate", "second-value")
+    cluster.eventually("it has the new one", lambda: on(ONE) == "second-value", CHANGE)
+    cluster.eventually(
+        "that is known", lambda: cluster.json("secret", "status", "canary")["counts"]["current"] == 1, CHANGE
+    )
+    assert on(TWO) == ""
+    for path in ("serve.log", "slurm/slurmctld.log"):
+        assert "-value" not in (cluster.state / path).read_text(errors="replace")
+    cluster.strata("secret", "delete", "canary")
+    cluster.eventually("it is gone", lambda: on(ONE) == "", CHANGE)
+
+
+def test_a_node_that_fails_a_check_is_drained_in_slurm_and_returned_when_it_passes(
+    cluster: Cluster, jobs: Jobs, tmp_path: Path
+):
+    check = {
+        "name": "scratch",
+        "kind": "script",
+        "script": "test ! -e /tmp/broken || { echo the scratch is broken; exit 1; }",
+        "select": "@compute",
+        "every": "5s",
+        "timeout": "5s",
+        "tries": 1,
+        "passes": 1,
+    }
+    (tmp_path / "check.yaml").write_text(json.dumps(check))
+    cluster.strata("health", "put", tmp_path / "check.yaml")
+    cluster.strata("health", "policy", "--repair", "none", "--most", "60")
+    cluster.strata("node", "set", "@compute", "health=ok")
+    wait_idle(cluster, jobs)
+
+    cluster.sh(ONE, "touch /tmp/broken")
+
+    cluster.eventually("it is drained", lambda: jobs.states() == {ONE: "drained", TWO: "idle"}, CHANGE)
+    assert "the scratch is broken" in jobs.reason(ONE)
+    assert cluster.strata("virtual", "run", "--", "srun", "-N1", "hostname").out.split() == [TWO]
+
+    cluster.sh(ONE, "rm /tmp/broken")
+
+    wait_idle(cluster, jobs)
+    assert srun(cluster) == list(BOTH)
+    cluster.strata("node", "set", "@compute", "--unset", "health")
+    cluster.strata("health", "delete", "scratch")
+
+
+# -- power
+
+
+def test_idle_nodes_go_off_and_a_job_brings_them_back_through_capmc_and_through_our_programs(
+    cluster: Cluster, jobs: Jobs
+):
+    programs = cluster.state / up_slurm.FOLDER / up_slurm.PROGRAMS
+    cluster.strata("up", "--idle-off", "5s")
+    by_capmc(cluster, programs / "strata-slurm-suspend", "node_off")
+    by_capmc(cluster, programs / "strata-slurm-resume", "node_reinit")
+
+    cluster.eventually("both are off", lambda: {cluster.qemu(node) for node in BOTH} == {0}, CHANGE)
+    cluster.eventually("Slurm knows", lambda: set(jobs.states().values()) == {"idle~"}, CHANGE)
+    log = cluster.state / up_slurm.FOLDER / "programs.log"
+    assert f"suspend {TWO}: {TWO}" in log.read_text() and ONE not in log.read_text()
+
+    began = time.time()
+    found = cluster.strata("virtual", "run", "--", "srun", "-N2", "hostname", limit=CHANGE).out.split()
+
+    assert sorted(found) == list(BOTH)
+    assert f"resume {TWO}: {TWO}" in log.read_text()
+    assert {"power-on", "boot"} <= set(steps(cluster, ONE, began)) & set(steps(cluster, TWO, began))
+    cluster.strata("up", "--idle-off", "0s")
+    cluster.eventually("both stay", lambda: cluster.is_ready(*BOTH), CHANGE)
+    wait_idle(cluster, jobs)
+
+
+def by_capmc(cluster: Cluster, program: Path, call: str) -> None:
+    """Have the first node switched as Slurm's own programs for CAPMC do, and the other by the program that is there."""
+    ours = program.with_suffix(".ours")
+    program.rename(ours)
+    capmc = shlex.join([sys.executable, "-c", "from strata.capmc_cli.capmc import main; main()", call, "-n", "1"])
+    conf = up_slurm.environment(cluster.state)["SLURM_CONF"]
+    program.write_text(
+        f"""#!/bin/sh
+for node in $(SLURM_CONF={conf} scontrol show hostnames "$1"); do
+  if [ "$node" = "{ONE}" ]; then OS_SERVICE_URL=unix:{cluster.state}/admin.sock {capmc}; else {ours} "$node"; fi
+done
+"""
+    )
+    program.chmod(0o700)
+
+
+def _file(cluster: Cluster, node: str, name: str) -> str:
+    """A file in /etc of a node; empty: it has none."""
+    return cluster.sh(node, f"cat /etc/{name} 2>/dev/null || true").strip()
 
 
 def _personality(cluster: Cluster, node: str) -> str:

@@ -29,6 +29,7 @@ from strata.core.errors import BadRequest, Denied, StrataError, Unauthenticated
 from strata.core.logs import request_id
 from strata.core.node import check_node_name
 from strata.fleet.access.credentials import Authenticator
+from strata.fleet.access.oidc.tokens import UnknownKey
 from strata.fleet.access.principal import LOCAL_ADMIN, Principal, Right
 from strata.fleet.metrics import Metrics
 from strata.fleet.nodes.service import NodeService
@@ -153,6 +154,8 @@ class Front:
                 await self._not_nginx(method, ident, began, send)
                 return
             who = Unauthenticated("a credential was given twice") if twice else self._who(given)
+            if isinstance(who, UnknownKey):
+                who = await self._who_now(given)
             reads = method in ("GET", "HEAD")
             if not reads:
                 receive = held.of(in_time(receive, self._limits.body_time, self._limits.body_rate))
@@ -191,6 +194,12 @@ class Front:
             return self._authenticator.certificate(*_shown(given))
         except Unauthenticated as error:
             return error
+
+    async def _who_now(self, given: dict[bytes, bytes]) -> Principal | Unauthenticated:
+        """Who asks, once the keys of the provider whose token was shown have been fetched again."""
+        if self._authenticator.oidc is not None:
+            await self._authenticator.oidc.refresh()
+        return self._who(given)
 
     def _controller(self, given: dict[bytes, bytes], twice: bool) -> str | Unauthenticated:
         """Which controller asks. Only what nginx says of a certificate counts; nobody on this machine is one."""

@@ -89,6 +89,7 @@ class Nginx:
             account=f"{account.pw_name} {grp.getgrgid(account.pw_gid).gr_name}" if account is not None else "",
             upstream=self._handed(door.upstream.parent, account) / door.upstream.name,
             images=door.images and self._handed(door.images, account),
+            dashboard=door.dashboard and self._handed(door.dashboard, account),
             media=door.media and self._handed(door.media, account),
             boot_root=door.boot and self._handed(door.boot.root, account),
         )

@@ -133,6 +133,9 @@ class FrontDoor(msgspec.Struct, frozen=True, kw_only=True):
     media: Path | None = None
     """Folder of boot media, which controllers fetch by addresses that nobody can guess; None: there are none."""
 
+    dashboard: Path | None = None
+    """Folder of the dashboard's files; None: they were not built, and the front page says so."""
+
     def __repr__(self) -> str:
         return f"FrontDoor({self.host}:{self.port})"
 
@@ -155,6 +158,7 @@ def config_text(door: FrontDoor) -> str:
     bulk = "\n".join(_bulk(path, size) for path, size in _bodies(door))
     media = _media(door.media) if door.media else ""
     images = _images(door.images) if door.images else ""
+    dashboard = _dashboard(door.dashboard) if door.dashboard else _NO_DASHBOARD
     boot = door.boot.block(door.boot_root or door.boot.root) if door.boot else ""
     return f"""# Written by strata at every start: changes here are lost.
 daemon off;
@@ -244,6 +248,8 @@ http {{
       }}
       proxy_pass http://strata;
     }}
+{dashboard}
+{_WHOLE_MACHINE}
 {media}
 {images}
 {streams}
@@ -305,6 +311,51 @@ def _images(folder: Path) -> str:
       open_file_cache max=256 inactive=60s;
       add_header Strict-Transport-Security "max-age=31536000" always;
       add_header Cache-Control "private, max-age=31536000, immutable";
+    }}"""
+
+
+# Columns of many nodes have much that repeats, and nothing that is secret.
+_WHOLE_MACHINE = """    location ~ ^/v1/(machine|machine/history|power/machine)$ {
+      gzip on;
+      gzip_comp_level 1;
+      gzip_types application/json;
+      proxy_pass http://strata;
+    }"""
+
+_DASHBOARD_HEADERS = """add_header Strict-Transport-Security "max-age=31536000" always;
+      add_header Content-Security-Policy "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'" always;
+      add_header X-Content-Type-Options nosniff always;
+      add_header X-Frame-Options DENY always;
+      add_header Referrer-Policy no-referrer always;
+      add_header Cross-Origin-Opener-Policy same-origin always;
+      gzip on;
+      gzip_types text/css text/javascript;"""
+
+_DASHBOARD_TYPES = "types { text/html html; text/css css; text/javascript js; image/svg+xml svg; }"
+
+_NO_DASHBOARD = """    location = / {
+      default_type text/plain;
+      return 404 'The dashboard was not built in this installation: make dashboard. The API is below /v1/.\\n';
+    }"""
+
+
+def _dashboard(folder: Path) -> str:
+    """The page is looked at anew each time; what it needs is named for its content, and never changes."""
+    return f"""    location = / {{
+      rewrite ^ /index.html last;
+    }}
+    location = /index.html {{
+      root {_path(folder)};
+      {_DASHBOARD_TYPES}
+      add_header Cache-Control "no-cache";
+      {_DASHBOARD_HEADERS}
+    }}
+    location /assets/ {{
+      root {_path(folder)};
+      {_DASHBOARD_TYPES}
+      add_header Cache-Control "public, max-age=31536000, immutable";
+      {_DASHBOARD_HEADERS}
     }}"""
 
 

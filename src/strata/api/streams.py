@@ -6,8 +6,12 @@ import re
 
 STREAMS = (
     "/v1/watch",
+    "/v1/machine/follow",
     "/v1/hardware/events/follow",
     "/v1/nodes/{name}/console/follow",
+    "/v1/nodes/{name}/console/raw",
+    "/v1/jobs/events",
+    "/v1/jobs/{job}/log/follow",
     "/redfish/v1/EventService/SSE",
 )
 """As templates. A route that is missing here would be buffered: a test compares this with the routes."""

@@ -68,16 +68,22 @@ class Session:
             self._client = self.connect(self.url)
         return self._client
 
-    def connect(self, url: str, *, timeout: float = 60.0) -> Client:
-        """A client for ``url`` with this session's credentials, closed with the session."""
+    def connect(self, url: str, *, timeout: float = 60.0, anonymous: bool = False) -> Client:
+        """A client for ``url`` with this session's credentials (or as nobody), closed with the session."""
         from strata.cli.client import Client
         from strata.cli.transport import Credentials, Endpoint, check_token, read_token
 
         token = ""
-        if self._token_file is not None:
+        if anonymous:
+            pass
+        elif self._token_file is not None:
             token = read_token(self._token_file)
         elif os.environ.get("STRATA_TOKEN"):
             token = check_token(os.environ["STRATA_TOKEN"].strip(), where="STRATA_TOKEN")
+        elif self._cert is None and not self.local:
+            from strata.cli.logins import token_for
+
+            token = token_for(url)
         credentials = Credentials(token=token, cert=self._cert, key=self._key, ca=self._ca)
         client = Client(Endpoint(url), credentials, timeout=timeout, trace=self._trace if self.verbose else None)
         self._opened.append(client)

@@ -63,6 +63,9 @@ class Variable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     other way round too: this one is lost with every other value of what it proves."""
     observer: str = ""
     """The driver that can look. Empty: nobody looks, the fact only arrives (from an agent, say)."""
+    nothing: str = ""
+    """Open variables only: the value that says that there is nothing, and nothing is wanted (``none``). Where another
+    is wanted it is the same as absent, from the moment that it is. Empty: there is no such value."""
     canary: bool = False
     """Open variables only: a value with which no node is ready yet is tried on one node, and the others that want it
     wait until that one is ready."""
@@ -313,6 +316,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
             where = f"variable {variable.name}"
             if variable.open == bool(variable.values):
                 raise BadRequest("give either values or open: true", where=where)
+            if variable.nothing and not variable.open:
+                raise BadRequest("only an open variable has a value for nothing", where=where)
             if variable.canary and not variable.open:
                 raise BadRequest("only what can be anything has canaries: say open: true", where=where)
             reserved = {UNKNOWN, ANY, ""} & set(variable.values)

@@ -93,7 +93,7 @@ def parse(text: str, *, source: str, layers: Sequence[Layer] = (), always_extend
 def _variable(name: str, section: _Section) -> Variable:
     if isinstance(section.data, list):
         return Variable(name=name, values=section.words())
-    section.only("values", "open", "ages_out_after", "lost_when", "implies", "observer", "canary", "doc")
+    section.only("values", "open", "ages_out_after", "lost_when", "implies", "observer", "nothing", "canary", "doc")
     return Variable(
         name=name,
         values=section.sub("values").words(),
@@ -105,6 +105,7 @@ def _variable(name: str, section: _Section) -> Variable:
             for value, _ in section.sections("implies")
         },
         observer=section.scalar("observer", str, ""),
+        nothing=section.scalar("nothing", str, ""),
         canary=section.scalar("canary", bool, False),
         doc=section.scalar("doc", str, ""),
     )

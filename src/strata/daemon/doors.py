@@ -15,6 +15,7 @@ from strata.api.redfish.resources.push import EventPush
 from strata.api.server import ApiServer
 from strata.api.services import FrontSecret, Limits, Watchers
 from strata.daemon.address import reachable
+from strata.dashboard.files import published
 from strata.fleet.access.authority import Authority
 from strata.fleet.access.sealing import Seal
 from strata.fleet.fleet import Fleet
@@ -90,6 +91,7 @@ async def open_doors(fleet: Fleet) -> None:
         agent_body=EXCHANGE_MOST,
         media=media_dir(settings.state_dir) if networks is not None else None,
         images=images_dir(settings.state_dir) if agents is not None else None,
+        dashboard=published(settings.state_dir / "dashboard"),
     )
     nginx = Nginx(door)
     await nginx.start()

@@ -115,6 +115,7 @@ async def running(settings: Settings, way_out: Sequence[str] = ()) -> AsyncItera
             if not (simulated and layer.name == "provisioning"):  # the simulator answers for its nodes' agents
                 await layer.open(fleet)
                 await open_services(fleet, layer.name)
+                fleet.layers.append(layer.name)
             if simulated and layer.name == "hardware":
                 await open_simulated(fleet)
         for spec in specs:

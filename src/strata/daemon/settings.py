@@ -22,6 +22,7 @@ from strata.core.units import Watts, seconds, watts
 from strata.daemon.layers import LAYER_NAMES
 from strata.fleet.settings import FleetSettings
 from strata.hardware.settings import HardwareSettings
+from strata.jobs.settings import JobSettings
 from strata.platform.settings import PlatformSettings
 from strata.power.settings import PowerSettings
 from strata.provisioning.settings import ProvisioningSettings
@@ -70,6 +71,7 @@ class Settings(FleetSettings, frozen=True, kw_only=True):
     provisioning: ProvisioningSettings = ProvisioningSettings()
     power: PowerSettings = PowerSettings()
     platform: PlatformSettings = PlatformSettings()
+    jobs: JobSettings = JobSettings()
     simulated: SimulatedSettings = SimulatedSettings()
 
     def check(self) -> None:

@@ -252,6 +252,7 @@ class InFlight:
         doubling = np.maximum(progress.failures[nodes], progress.relapses[nodes]) - 1
         wait = np.minimum(self.settings.backoff * 2.0 ** np.clip(doubling, 0, 30), self.settings.longest_backoff)
         progress.not_before[nodes] = now + wait * self._random.uniform(0.5, 1.0, len(nodes))
+        progress.untried[nodes] = -1
         progress.touch(nodes, Urgency.NEWS)
         if reason is not None:
             progress.reasons.update(dict.fromkeys(nodes.tolist(), reason))
@@ -260,6 +261,16 @@ class InFlight:
         """What failed has been done, or need not be."""
         self.progress.failures[nodes] = 0
         self.progress.failed[nodes] = -1
+        self.progress.untried[nodes] = -1
+
+    def pass_over(self, nodes: Indices) -> None:
+        """Where something else comes next than what was not tried, nothing is in its way."""
+        progress = self.progress
+        nodes = nodes[(progress.untried[nodes] >= 0) & (progress.untried[nodes] != progress.next[nodes])]
+        progress.untried[nodes] = -1
+        progress.not_before[nodes] = 0
+        for node in nodes.tolist():
+            progress.reasons.pop(node, None)
 
     def overcome(self, nodes: Indices) -> None:
         """Where what failed has come about all the same, by itself or by somebody's hand, nothing is in the way."""
@@ -285,6 +296,7 @@ class InFlight:
             return
         progress = self.progress
         progress.fault[nodes] = True
+        progress.untried[nodes] = -1
         retry = self.settings.fault_retry
         progress.not_before[nodes] = now + retry * self._random.uniform(0.9, 1.1, len(nodes)) if retry else NEVER
         progress.touch(nodes, Urgency.NEWS)
@@ -397,7 +409,7 @@ class InFlight:
 
     def _leave_untried(self, number: int, nodes: Indices, now: float, said: dict[int, str]) -> None:
         """What the step needs is not there. Nobody failed: it is tried again after a long while, or as soon as the
-        owners want something else, by the same name or another."""
+        owners want something else, by the same name or another. Another step does not wait for it."""
         if not len(nodes):
             return
         self._end(nodes)
@@ -407,6 +419,7 @@ class InFlight:
         if self._touched[number]:
             self.facts.schedule_look(nodes, None, now)  # they were forgotten when it was about to begin
         self.progress.refused_by[nodes] = -1
+        self.progress.untried[nodes] = number
         self.progress.not_before[nodes] = now + self.settings.longest_backoff * self._random.uniform(
             0.5, 1.0, len(nodes)
         )

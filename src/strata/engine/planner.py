@@ -298,6 +298,8 @@ def classify(model: Model, facts: Mapping[str, str], desires: Mapping[str, Colle
     goals: list[frozenset[str] | None] = []
     for name, variable in model.variables.items():
         value, want = facts.get(name, UNKNOWN), desires.get(name)
+        if variable.nothing and value == variable.nothing and want is not None and value not in want:
+            value = ABSENT
         if variable.open and value not in (UNKNOWN, ABSENT):
             value = WANTED if want is not None and value in want else OTHER
         symbols.append(value)

@@ -80,6 +80,7 @@ _FIELDS: dict[str, tuple[str, float]] = {
     "meant_since": ("float64", -NEVER),  # since when its goals' names stand for what they do
     "failures": ("int32", 0),
     "failed": ("int32", -1),  # the mutation that failed last, by number
+    "untried": ("int32", -1),  # the mutation that it waits with because its driver did not try it, by number
     "relapses": ("int32", 0),
     "walked": ("int32", 0),  # steps that succeeded since the node was last at its goal, or that was another
     "landmark": ("int32", -1),  # the decision behind one of them
@@ -123,6 +124,7 @@ class Progress:
     meant_since: np.ndarray[tuple[int], np.dtype[np.float64]]
     failures: np.ndarray[tuple[int], np.dtype[np.int32]]
     failed: np.ndarray[tuple[int], np.dtype[np.int32]]
+    untried: np.ndarray[tuple[int], np.dtype[np.int32]]
     relapses: np.ndarray[tuple[int], np.dtype[np.int32]]
     walked: np.ndarray[tuple[int], np.dtype[np.int32]]
     landmark: np.ndarray[tuple[int], np.dtype[np.int32]]

@@ -266,6 +266,7 @@ class Engine:
         self.places.give_back(nodes[content])
         self.places.settle(nodes)
         self.in_flight.overcome(nodes[~content & (progress.epoch[nodes] > 0)])
+        self.in_flight.pass_over(nodes[kind == Kind.ACT])
         self._decided_act(nodes[kind == Kind.ACT], now)
         progress.wait[nodes[kind == Kind.STUCK]] = Wait.STUCK
         progress.wait[nodes[kind == Kind.LOOK]] = Wait.LOOKING

@@ -129,6 +129,9 @@ class VariableColumns:
             symbol = np.minimum(fact, 2)
             wanted = self.satisfied(nodes) & (self.goal[here] != 0) & (fact > 1)
             symbol[wanted] = 3
+            if self.variable.nothing:
+                nothing = fact == self.word_code(self.variable.nothing)
+                symbol[nothing & ~wanted & (self.goal[here] != 0)] = 1
         else:
             symbol = fact.copy()
         symbol[(fact == 0) & self.unseen[here]] = len(self.variable.symbols) + 1

@@ -31,6 +31,8 @@ AlarmKind = Literal[
     "health-check",
     "health-repair",
     "rollout",
+    "playbook",
+    "image-source",
     "disk-full",
 ]
 OCCURRENCES: frozenset[AlarmKind] = frozenset(

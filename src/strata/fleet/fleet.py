@@ -82,6 +82,8 @@ class Fleet:
         self.services.put(controller.metrics, Metrics)
         self.parts = AsyncExitStack()
         """Ends what was started, the last first."""
+        self.layers: list[str] = []
+        """The layers that were opened on it, lowest first."""
         self.reasons: list[Callable[[Principal, Node], Sequence[str]]] = []
         """Who else knows why a node is not at its goal: lines for a caller who asks."""
         self.details: list[Callable[[str], Mapping[str, str]]] = []

@@ -20,6 +20,7 @@ from strata.core.errors import BadRequest
 from strata.core.section import Section
 from strata.core.units import Seconds
 from strata.engine.settings import EngineSettings
+from strata.fleet.access.oidc.settings import OidcSettings
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["auto", "json", "text"]
@@ -150,6 +151,7 @@ class FleetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     engine: EngineSettings = EngineSettings()
     retention: RetentionSettings = RetentionSettings()
     logs: LogSettings = LogSettings()
+    oidc: OidcSettings = OidcSettings()
 
     def sections(self) -> Iterator[tuple[str, Section]]:
         """All sections with their names."""

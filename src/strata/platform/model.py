@@ -12,6 +12,7 @@ LAYER = Layer(
             ages_out_after=90,
             lost_when={"personality": values("idle", "error", "fatal")},
             observer="node",
+            nothing="none",
             doc="The configuration revision that is in force in the personality; none: there is none, none is wanted.",
         ),
         Variable(

@@ -22,8 +22,11 @@ class PlatformSettings(Section, frozen=True, kw_only=True):
     """How often each connected workload manager is asked about all its nodes. Default: 15 s; a question costs it as
     much as one ``sinfo`` and one ``squeue``."""
     ssh_config: Path | None = None
-    """The file that ssh reads (``ssh -F``) when a workload manager's commands are run on another host: accounts, keys,
-    known hosts. Default: none, the files of the account that the service runs as. Host keys are always checked."""
+    """The file that ssh reads (``ssh -F``) when a workload manager's commands are run on another host, a repository is
+    fetched or a playbook is run: accounts, keys, known hosts. Default: none, the files of the account that the service
+    runs as. Host keys are always checked."""
+    git_ca: Path | None = None
+    """Certificates by which https hosts of repositories are known (PEM). Default: none, those of the machine."""
 
     vault: str = ""
     """Address of the HashiCorp Vault that keeps some secrets of nodes (``https://vault.site.example:8200``). Default:
@@ -41,6 +44,11 @@ class PlatformSettings(Section, frozen=True, kw_only=True):
     commands: Mapping[str, tuple[str, ...]] = {}
     """Commands that steps of flows may run on the controller (``run``): name → program and arguments. They get the
     names of the step's nodes on standard input, a line each. Default: none."""
+    playbook_account: str = "nobody"
+    """The account that playbooks of the repository run as, where the service runs as root. Default: nobody."""
+    playbook_key: Path | None = None
+    """File (0600) with the private key by which playbooks log in to nodes. It is given to an ssh agent that lives as
+    long as one run; the account of the playbooks cannot read the file. Default: none."""
     rollout_checks: Mapping[str, tuple[str, ...]] = {}
     """The site's own checks of the waves of a rollout: a name and a command (words, no shell). It gets the nodes of the
     wave, folded, on standard input; a status other than 0 stops the rollout, and what it prints says why. Default:
@@ -54,8 +62,12 @@ class PlatformSettings(Section, frozen=True, kw_only=True):
         for name, command in self.rollout_checks.items():
             if not command or not all(command):
                 raise BadRequest("a command is one word or more", where=f"rollout_checks.{name}")
-        if self.ssh_config is not None and not self.ssh_config.is_file():
-            raise BadRequest(f"no such file: {self.ssh_config}", where="ssh_config")
+        if self.playbook_key is not None and not self.playbook_key.is_file():
+            raise BadRequest(f"no such file: {self.playbook_key}", where="playbook_key")
+        for name in ("ssh_config", "git_ca"):
+            path = getattr(self, name)
+            if path is not None and not path.is_file():
+                raise BadRequest(f"no such file: {path}", where=name)
         for name, command in self.commands.items():
             if not command or not command[0].startswith("/"):
                 raise BadRequest(f"{name}: begins with the path of a program, such as /usr/bin/mail", where="commands")

@@ -182,6 +182,10 @@ class Ability(msgspec.Struct, frozen=True, kw_only=True):
     queues: bool = True
 
 
+MOST_PAST = 7 * 86_400.0
+"""Seconds: how far back ended jobs are asked for at most. Whole histories are gigabytes."""
+
+
 class JobScheduler(Protocol):
     """Jobs of one cluster. All of it raises ``Unavailable`` where a command could not be run or did not end (what it
     was to do may have been done: look before trying again), and ``DeviceError`` where it failed or says what nobody
@@ -194,8 +198,8 @@ class JobScheduler(Protocol):
         ...
 
     async def jobs(self, ended_since: float) -> Sequence[JobSeen]:
-        """All jobs that have not ended, and those that ended since then, as far as the scheduler remembers. A fixed
-        number of questions, whatever the number of jobs."""
+        """All jobs that have not ended, and those that ended since then, as far as the scheduler remembers, and within
+        ``MOST_PAST``. A fixed number of questions, whatever the number of jobs."""
         ...
 
     async def cancel(self, account: str, ids: Sequence[str]) -> None:

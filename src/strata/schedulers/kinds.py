@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import cast
 
 from strata.core.errors import BadRequest
+from strata.schedulers.by_commands import ByCommands, Texts
 from strata.schedulers.jobs import JobScheduler
 from strata.schedulers.protocol import Scheduler
 from strata.schedulers.runner import Runner
@@ -20,6 +21,9 @@ KINDS = {
 SETTINGS = {
     "slurm": ("SLURM_CONF",),
     "gridengine": ("SGE_ROOT", "SGE_CELL", "SGE_QMASTER_PORT", "SGE_EXECD_PORT"),
+    "pbs": ("PBS_CONF_FILE", "PBS_SERVER"),
+    "lsf": ("LSF_ENVDIR", "LSF_SERVERDIR", "LSF_BINDIR", "LSF_LIBDIR"),
+    "htcondor": ("CONDOR_CONFIG",),
 }
 """Kind → what its commands find their cluster by. Nothing else of the environment can be set."""
 
@@ -32,12 +36,17 @@ def open_scheduler(kind: str, runner: Runner, mark: str) -> Scheduler:
 JOB_KINDS = {
     "slurm": "strata.schedulers.slurm.jobs:SlurmJobs",
     "gridengine": "strata.schedulers.gridengine.jobs:GridEngineJobs",
+    "pbs": "strata.schedulers.pbs.texts",
+    "lsf": "strata.schedulers.lsf.texts",
+    "htcondor": "strata.schedulers.htcondor.texts",
 }
-"""Kind → where its adapter for jobs is."""
+"""Kind → where its adapter for jobs is, or the texts that it speaks by."""
 
 
 def open_job_scheduler(kind: str, runner: Runner) -> JobScheduler:
     """The adapter for jobs of a kind, whose commands ``runner`` runs: what is done for somebody, as their account."""
+    if ":" not in JOB_KINDS.get(kind, ":"):
+        return ByCommands(runner, cast("Texts", importlib.import_module(JOB_KINDS[kind])))
     return cast("JobScheduler", _adapter(JOB_KINDS, kind)(runner))
 
 

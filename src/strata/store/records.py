@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from strata.core.errors import Conflict, NotFound
-from strata.store.audit import Ledger
+from strata.store.audit import MAX_BYTES, Ledger
 from strata.store.followed import Followed
 from strata.store.protocol import Delete, Op, Put, Store
 
@@ -200,6 +200,37 @@ class Records(Generic[R]):
                 self._followed.wrote(key, value, revision)
             return
         raise self._too_often(name)
+
+    async def note_all(self, records: Mapping[str, R | None]) -> set[str]:
+        """Replace (None: remove) many that are known here, in as few transactions as that takes. Not in the audit log:
+        for what was seen, and not asked for. Which of them somebody else had changed meanwhile; those stay as they
+        are."""
+        left: list[tuple[str, bytes | None, int]] = []
+        for name, record in records.items():
+            key = self._prefix + name
+            left.append((key, None if record is None else _encode(record), self.revision(name)))
+        failed: set[str] = set()
+        while left:
+            size, count = 0, 0
+            while count < min(len(left), self._store.max_ops) and (not count or size < MAX_BYTES):
+                size += len(left[count][1] or b"")
+                count += 1
+            part, left = left[:count], left[count:]
+            failed |= await self._note(part)
+        return failed
+
+    async def _note(self, part: Sequence[tuple[str, bytes | None, int]]) -> set[str]:
+        ops: list[Op] = [Delete(key) if value is None else Put(key, value) for key, value, _ in part]
+        try:
+            revision = await self._store.txn(ops, expect={key: known for key, _, known in part})
+        except Conflict:
+            if len(part) == 1:
+                return {part[0][0].removeprefix(self._prefix)}
+            half = len(part) // 2
+            return await self._note(part[:half]) | await self._note(part[half:])
+        for key, value, _ in part:
+            self._followed.wrote(key, value, revision)
+        return set()
 
     def _too_often(self, name: str) -> Conflict:
         detail = f"others kept changing it ({_ATTEMPTS} attempts)"

@@ -49,8 +49,21 @@ STATE_DIR = click.option(
 @click.option(
     "--slurm/--no-slurm", default=None, help="Virtual: with a Slurm whose jobs run on the nodes. The default."
 )
+@click.option("--accounting", is_flag=True, help="Virtual: with slurmdbd and a MariaDB, so that sacct knows the jobs.")
+@click.option(
+    "--idle-off",
+    type=DURATION,
+    metavar="TIME",
+    help="Virtual: Slurm switches nodes off that are idle for so long, and on for a job. 0s, the default: it does not.",
+)
 @click.option(
     "--feeds", is_flag=True, help="Simulated: with PDU outlets and chassis that feed the nodes, off at first."
+)
+@click.option(
+    "--meters",
+    metavar="KINDS",
+    help="Simulated: energy counters that nodes have by turns: fine, 0.1kWh, 0.01kWh, 0.001kWh, stuck, wrapping, "
+    "silent, or mixed for all but the first. Default: fine.",
 )
 @click.option("--seed", type=int, help="Simulated: draws the fleet. Default: 0.")
 @click.option(
@@ -71,7 +84,10 @@ def up(
     nodes: int | None,
     uefi: int | None,
     slurm: bool | None,
+    accounting: bool,
+    idle_off: float | None,
     feeds: bool,
+    meters: str | None,
     seed: int | None,
     time_scale: float | None,
     listen: str,
@@ -88,11 +104,16 @@ def up(
     \b
     Example: strata up
              strata up --simulated --nodes 1000
+             strata up --simulated --nodes 24 --meters mixed
     """
     from strata.cli.options import parse_listen
 
     if listen:
         parse_listen(listen)  # before anything is made
+    if meters:
+        from strata.virtual.meters import kinds_of
+
+        kinds_of(meters)
     directory = (state_dir or session.state_dir).absolute()
     with bg.locked(session.out, directory):
         there = _kept_kind(directory)  # after a 'down' that is still at work
@@ -103,9 +124,10 @@ def up(
             where=str(directory),
             hint="strata down --delete, or another --state-dir",
         )
-    if kind == "virtual" and (feeds or no_tls or listen or seed is not None or time_scale is not None):
+    if kind == "virtual" and (feeds or meters or no_tls or listen or seed is not None or time_scale is not None):
         raise BadRequest(
-            "--feeds, --seed, --time-scale, --listen and --no-tls are for simulated fleets", hint="add --simulated"
+            "--feeds, --meters, --seed, --time-scale, --listen and --no-tls are for simulated fleets",
+            hint="add --simulated",
         )
     kept = simulated.kept(directory)
     if kept is not None and nodes not in (None, kept.nodes):
@@ -114,8 +136,11 @@ def up(
             where=f"--nodes {nodes}",
             hint="leave --nodes out, or strata down --delete and begin anew",
         )
-    if kind != "virtual" and (uefi is not None or slurm is not None):
-        raise BadRequest("--uefi and --slurm are for virtual machines", hint="leave them out, or add --virtual")
+    if kind != "virtual" and (uefi is not None or slurm is not None or accounting or idle_off is not None):
+        raise BadRequest(
+            "--uefi, --slurm, --accounting and --idle-off are for virtual machines",
+            hint="leave them out, or add --virtual",
+        )
     began = time.time()
     suggestions: Sequence[str]
     wanted = False
@@ -123,7 +148,15 @@ def up(
         if kind == "virtual":
             from strata.cli.up import virtual as up_virtual
 
-            client = up_virtual.bring_up(session, directory, nodes=nodes, uefi=uefi, with_slurm=slurm)
+            client = up_virtual.bring_up(
+                session,
+                directory,
+                nodes=nodes,
+                uefi=uefi,
+                with_slurm=slurm,
+                accounting=accounting,
+                idle_off=idle_off,
+            )
             wanted = True
             found = up_virtual.follow(session, client, directory, began=began, timeout=timeout)
             job = up_virtual.prove(session, client, directory, found, max(60.0, timeout - (time.time() - began)))
@@ -135,6 +168,7 @@ def up(
                 kind,
                 nodes=kept.nodes if kept else nodes or 256,
                 feeds=kept.feeds if kept else feeds,
+                meters=meters or "fine",
                 seed=seed or 0,
                 time_scale=time_scale or 20.0,
                 listen=listen,
@@ -188,6 +222,7 @@ def _simulated(
     *,
     nodes: int,
     feeds: bool,
+    meters: str,
     seed: int,
     time_scale: float,
     listen: str,
@@ -205,6 +240,7 @@ def _simulated(
             options = bg.front_door(session, listen, no_tls)
             if kind == "simulated":
                 fleet = ["--nodes", str(nodes), "--seed", str(seed), "--scale", str(1 / time_scale)]
+                fleet += ["--meters", meters]
                 fleet += ["--pdus", "off"] if feeds else []
                 options += ["--simulated-feeds"] if feeds else []
                 options += ["--simulator", simulated.simulator(session, directory, fleet), "--simulated", str(nodes)]
@@ -287,6 +323,8 @@ def _stopped(session: Session, directory: Path, there: bool) -> bool:
         bg.SERVICE: "the service",
         bg.SIMULATOR: "the simulator",
         up_slurm.SLURMCTLD: "slurmctld",
+        up_slurm.SLURMDBD: "slurmdbd",
+        up_slurm.MARIADBD: "mariadbd",
         up_slurm.MUNGED: "munged",
     }
     found = {name: process for name in records if (process := ps.load(directory / name)) is not None}
@@ -328,7 +366,8 @@ def _say_where(
     out.line(headline)
     out.line(f"  socket  {admin_socket(directory)} (you are admin there)")
     if url:
-        out.line(f"  https   {url} (authority: {directory / 'ca' / 'ca.crt'}; a token: strata auth token create)")
+        authority = directory / "ca" / "ca.crt"
+        out.line(f"  https   {url} (dashboard, API; authority: {authority}; a token: strata auth token create)")
     for line in (*extra, f"log     {directory / bg.LOG}"):
         out.line(f"  {line}")
     if directory != default_state_dir():

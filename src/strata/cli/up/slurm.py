@@ -8,17 +8,22 @@ between the two. Nodes get theirs from slurmctld, and the key that all share as 
 from __future__ import annotations
 
 import base64
+import json
+import math
 import os
+import re
 import secrets
+import shlex
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from strata.cli.up import accounting, image
 from strata.cli.up import background as bg
-from strata.cli.up import image
 from strata.core.errors import NotFound, Unavailable
 from strata.core.host import process as ps
 from strata.virtual.qemu import network
@@ -33,14 +38,22 @@ FOLDER = "slurm"
 CONF = "slurm.conf"
 INSIDE = "inside"
 """Folder in it: the configuration that slurmctld and the nodes have."""
-MUNGED, SLURMCTLD = "munged.json", "slurmctld.json"
+MUNGED, SLURMCTLD, SLURMDBD, MARIADBD = "munged.json", "slurmctld.json", "slurmdbd.json", "mariadbd.json"
 """Files in the state directory: which processes they are."""
 KEY, SOCKET, JOBS = "munge.key", "munge.socket", "jobs.log"
+IDLE_OFF = "idle-off"
+"""File in the folder: after how many idle seconds Slurm switches a node off. None: it does not."""
+DATABASE = "db"
+"""Folder in it: the accounting. None: there is none."""
+PROGRAMS = "bin"
+"""Folder in it: what Slurm runs to have nodes switched."""
 SECRET = "munge"
 """What the key is called among the secrets of the nodes."""
 SET = NAME = "slurm"
 """The personality that nodes run, and what the workload manager is called."""
 PARTITION = "all"
+_OFF, _ON = 30, 900
+"""Seconds that a node may take to be off, and to be Slurm's again after it was switched on."""
 SLURMD_PORT = 6818
 _LIMIT = 60.0
 _POLL = 0.2
@@ -65,6 +78,7 @@ def start(directory: Path, chassis: Description) -> None:
     """Have munged and slurmctld run, with the nodes that the chassis has."""
     folder = directory / FOLDER
     _make_key(folder)
+    _write_programs(directory)
     _configure(folder, chassis)
     log = folder / "munged.log"
     command = [network.tool("munged", "munge"), "--foreground", "--num-threads=2"]
@@ -73,6 +87,8 @@ def start(directory: Path, chassis: Description) -> None:
     command += [f"--pid-file={folder / 'munged.pid'}", f"--seed-file={folder / 'munged.seed'}"]
     munged = _running(directory / MUNGED) or bg.start(directory / MUNGED, log, command)
     _until(munged, "munged", log, lambda: _asks(["munge", "--no-input", f"--socket={folder / SOCKET}"]))
+    if (folder / DATABASE).is_dir():
+        _start_accounting(directory, chassis)
     log = folder / "slurmctld.log"
     command = [*network.prefix_of(chassis.namespace), network.tool("slurmctld", "slurmctld"), "-D"]
     command += ["-f", str(folder / INSIDE / CONF)]
@@ -80,13 +96,41 @@ def start(directory: Path, chassis: Description) -> None:
     _until(slurmctld, "slurmctld", log, lambda: _asks(["sinfo", "--noheader"], environment(directory)))
 
 
+def _start_accounting(directory: Path, chassis: Description) -> None:
+    folder, database = directory / FOLDER, directory / FOLDER / DATABASE
+    accounting.make(database)
+    log = folder / "mariadbd.log"
+    mariadbd = _running(directory / MARIADBD) or bg.start(directory / MARIADBD, log, accounting.mariadbd(database))
+    _until(mariadbd, "mariadbd", log, (database / accounting.SOCKET).is_socket)
+    log = folder / "slurmdbd.log"
+    command = [*network.prefix_of(chassis.namespace), *accounting.slurmdbd(database, folder / INSIDE / CONF)]
+    slurmdbd = _running(directory / SLURMDBD) or bg.start(directory / SLURMDBD, log, command)
+    _until(slurmdbd, "slurmdbd", log, lambda: _asks(["sacctmgr", "show", "stats"], environment(directory)))
+
+
 def extend(directory: Path, chassis: Description) -> None:
-    """Let Slurm have the nodes that were added. Its controller learns of new ones at its start only; jobs go on."""
+    """Let Slurm have what its files say now. Its controller learns of new nodes at its start only; jobs go on."""
     running = ps.load(directory / SLURMCTLD)
     if running is not None:
         ps.stop(running, grace=bg.STOP_GRACE)
     start(directory, chassis)
     run(directory, chassis, "scontrol", "reconfigure")
+
+
+def keep_accounts(directory: Path, chassis: Description) -> None:
+    """From now on slurmdbd keeps what becomes of jobs."""
+    if not (directory / FOLDER / DATABASE).is_dir():
+        accounting.make(directory / FOLDER / DATABASE)
+        extend(directory, chassis)
+
+
+def save_power(directory: Path, chassis: Description, idle: float) -> None:
+    """From now on Slurm switches nodes off that were idle for so many seconds, and on for a job; 0: not any more."""
+    kept = directory / FOLDER / IDLE_OFF
+    before = _idle_off(directory / FOLDER)
+    kept.write_text(f"{math.ceil(idle)}\n", encoding="ascii")
+    if _idle_off(directory / FOLDER) != before:
+        extend(directory, chassis)
 
 
 def connect(client: Client, directory: Path) -> None:
@@ -136,7 +180,8 @@ def prove(directory: Path, chassis: Description, names: Sequence[str], timeout: 
     told = ["sinfo", "--noheader", "--Node", "--partition", PARTITION, "--format", "%N %T"]
     while True:
         states = dict(line.split() for line in run(directory, chassis, *told).splitlines())
-        ours = {name: states[name] for name in names if "drain" not in states.get(name, "drained")}
+        # Nor those that Slurm has switched off, or is about to.
+        ours = {name: states[name] for name in names if not re.search("drain|[~#!%]$", states.get(name, "drained"))}
         if not ours or {"allocated", "mixed"} & set(ours.values()):
             return ""
         if set(ours.values()) == {"idle"}:
@@ -193,6 +238,29 @@ def _make_key(folder: Path) -> None:
     part.replace(folder / KEY)
 
 
+def _write_programs(directory: Path) -> None:
+    """What Slurm runs as root here: Strata's programs, which speak to the service of this directory."""
+    from strata.fleet.settings import admin_socket
+
+    folder = directory / FOLDER
+    (folder / PROGRAMS).mkdir(mode=0o700, exist_ok=True)
+    where = {"url": f"unix:{admin_socket(directory)}", "workload": NAME, "log": str(folder / "programs.log")}
+    (folder / "strata.json").write_text(json.dumps(where), encoding="utf-8")
+    for action in ("resume", "suspend", "reboot"):
+        code = f"from strata.slurm_cli.power import {action}; {action}()"
+        words = [f"STRATA_SLURM_CONFIG={folder / 'strata.json'}", sys.executable, "-c", code]
+        program = folder / PROGRAMS / f"strata-slurm-{action}"
+        program.write_text(f'#!/bin/sh\nexec env {shlex.join(words)} "$@"\n', encoding="utf-8")
+        program.chmod(0o700)
+
+
+def _idle_off(folder: Path) -> int:
+    try:
+        return int((folder / IDLE_OFF).read_text(encoding="ascii"))
+    except FileNotFoundError:
+        return 0
+
+
 def _configure(folder: Path, chassis: Description) -> None:
     """Both configurations, as the nodes are now."""
     from strata.schedulers.slurm.conf import files
@@ -201,13 +269,15 @@ def _configure(folder: Path, chassis: Description) -> None:
     for place, address in ((folder / INSIDE, chassis.server), (folder, chassis.link.inside)):
         place.mkdir(mode=0o700, exist_ok=True)
         for name, text in files(_cluster(folder, chassis, address)).items():
+            (place / name).touch(mode=0o600)  # slurmdbd insists on that, for its own
             (place / name).write_text(text, encoding="utf-8")
 
 
 def _cluster(folder: Path, chassis: Description, address: str) -> Cluster:
     """The cluster for those who know slurmctld by this address."""
-    from strata.schedulers.slurm.conf import Cluster, Hardware, Nodes, Partition
+    from strata.schedulers.slurm.conf import Accounting, Cluster, Hardware, Nodes, Partition, Saving
 
+    idle, programs = _idle_off(folder), folder / PROGRAMS
     alike: dict[int, list[MachineDescription]] = {}
     for machine in chassis.nodes:
         alike.setdefault(machine.memory, []).append(machine)
@@ -221,13 +291,20 @@ def _cluster(folder: Path, chassis: Description, address: str) -> Cluster:
         for memory, machines in alike.items()
     )
     names = tuple(machine.name for machine in chassis.nodes)
+    host, secret = socket.gethostname().partition(".")[0], folder / DATABASE / accounting.SECRET
+    kept = Accounting(host=host, address=address, secret=str(secret), settings={"LogFile": ""})
     return Cluster(
         name="strata",
-        controllers=(f"{socket.gethostname().partition('.')[0]}({address})",),
+        controllers=(f"{host}({address})",),
+        accounting=kept if secret.parent.is_dir() else None,
         nodes=nodes,
         partitions=(Partition(name=PARTITION, names=names, settings={"Default": "YES", "MaxTime": "INFINITE"}),),
+        saving=Saving(after=idle, off=_OFF, on=_ON) if idle else None,
+        programs=str(programs),
         settings={
             "SlurmUser": "root",
+            "RebootProgram": str(programs / "strata-slurm-reboot"),
+            "SlurmctldParameters": "reboot_from_controller",
             "AuthInfo": f"socket={folder / SOCKET}",
             "StateSaveLocation": str(folder / "state"),
             "SlurmctldPidFile": str(folder / "slurmctld.pid"),

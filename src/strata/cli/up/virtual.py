@@ -11,7 +11,7 @@ from strata.cli.converge import state_counts, verdict
 from strata.cli.output import fold
 from strata.cli.up import background as bg
 from strata.cli.up import image, journey, site, slurm
-from strata.core.errors import Conflict, NotFound
+from strata.core.errors import BadRequest, Conflict, NotFound
 from strata.core.host import process as ps
 from strata.core.host.removal import remove_tree
 
@@ -103,10 +103,18 @@ def where(directory: Path) -> list[str]:
 
 
 def bring_up(
-    session: Session, directory: Path, *, nodes: int | None, uefi: int | None, with_slurm: bool | None
+    session: Session,
+    directory: Path,
+    *,
+    nodes: int | None,
+    uefi: int | None,
+    with_slurm: bool | None,
+    accounting: bool,
+    idle_off: float | None,
 ) -> Client:
     """The machines, and the service at work, which knows what they shall be. Where they are, and more are asked for,
-    those are added."""
+    those are added. ``idle_off``: seconds after which Slurm switches an idle one off; None: as it was."""
+    from strata.cli.up.accounting import check_host as check_accounting
     from strata.virtual.qemu.create import check_host
     from strata.virtual.qemu.create import start as start_chassis
     from strata.virtual.qemu.login import make_key
@@ -124,6 +132,10 @@ def bring_up(
     slurm_here = _has_slurm(directory, with_slurm)
     if slurm_here:
         slurm.check_host()
+    elif accounting or idle_off is not None:
+        raise BadRequest("there is no Slurm", where="--accounting, --idle-off", hint="leave --no-slurm out")
+    if accounting:
+        check_accounting()
     with bg.prepared(session.out, directory):
         client = bg.client_of(session, directory)
         if bg.running(session, client, directory, front=True) is not None:
@@ -150,6 +162,13 @@ def bring_up(
             image.make_set(client, login_key)
         site.describe(client, directory, _machine(chassis.nodes, _goal(directory)), "Say what they shall run")
         bg.set_up(directory, "virtual")
+    if accounting:
+        slurm.keep_accounts(directory, _described(directory))
+    if idle_off is not None:
+        slurm.save_power(directory, _described(directory), idle_off)
+    if idle_off == 0:  # nobody else would switch on what Slurm has switched off
+        off: Json = {"select": ",".join(_known(client, directory)), "unset": ["power"]}
+        client.request("POST", "/v1/desires", body=off)
     if nodes is not None and 0 < there < nodes:
         session.out.note(f"added {fold(add(client, directory, nodes - there, uefi or 0))}")
     return client

@@ -43,6 +43,9 @@ FORMS = {
     r"^(fleet|(group|node):[A-Za-z0-9][A-Za-z0-9_.-]{0,62})": "must be fleet, group:NAME or node:NAME, such as "
     "group:compute",
     r"^[A-Za-z0-9]*": "a location is letters and digits alone, such as x1000c0s3b0n1",
+    # playbooks
+    r"^[A-Za-z0-9_][A-Za-z0-9_./-]*\.ya?ml": "must be the path of a playbook, such as plays/base.yaml",
+    r"^([0-9a-f]{40}|[0-9a-f]{64})": f"a commit is named in full: 40 or 64 digits ({_HEX})",
     # images and boots
     r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}": f"a tag is {_NAME_RULE}, first a letter, digit or '_', such as 12.1",
     r"^[A-Za-z0-9][A-Za-z0-9:@._-]{0,140}": "must be NAME:TAG or NAME@SERIAL, such as debian:12 or debian@3",
@@ -71,6 +74,26 @@ FORMS = {
     r"^([A-Za-z0-9][A-Za-z0-9_.:+\[\]-]{0,63})?": "a job is named as the workload manager does, such as 4711 or 4711_3",
     r"^[0-9]{1,15}-[0-9]{1,15}": "must be two numbers as the answer before had them, such as 1700000000-42",
     r"^[A-Za-z0-9_-]{43}\.iso": "must be the name of a boot medium, as its node's BMC was told",
+    # jobs
+    r"^[0-9a-z]{12}": "a job is 12 of 0-9 and a-z, as the list shows it, such as 4f0k2m9x1c7d",
+    r"^#![^\u0000]*": "a script begins with #! and its interpreter, such as #!/bin/bash",
+    r"^/[^\u0000-\u001f\u007f-\u009f\u2028\u2029]*": "a path begins with '/', and is one line, such as /home/alice/run",
+    r"^[A-Za-z0-9_][A-Za-z0-9_.:@+-]{0,127}": "must be 1 to 128 letters, digits, '-', '_', '.', ':', '@' and '+', "
+    "first a letter, digit or '_', such as debug",
+    r"^[A-Za-z0-9_][A-Za-z0-9_.@-]{0,62}": "an account is up to 63 letters, digits, '-', '_', '.' and '@', such as bob",
+    r"^[\u0021-\u007e]{1,128}": "a key is 1 to 128 plain characters without blanks, such as run-2026-11",
+    r"^([A-Za-z0-9][A-Za-z0-9_.:-]{0,254})?": "must be a host or an address, such as head1; or it is empty",
+    # containers and environments
+    r"^/[^\u0000-\u001f\u007f:,]{0,1023}": "a path of a bind begins with '/', without ':' and ',', such as /scratch",
+    r"^(/[^\u0000-\u001f\u007f:,]{0,1023})?": "a path in a container begins with '/', without ':' and ',', such as "
+    "/work; or it is empty",
+    r"^[a-z0-9-]{0,32}": "a runtime is small letters, digits and '-', such as native",
+    r"^[A-Za-z0-9_][A-Za-z0-9_./+-]{0,127}": "a module is letters, digits, '-', '_', '.', '/' and '+', such as gcc",
+    r"^[a-z][a-z0-9_]{0,62}": "a field of a job is small letters, digits and '_', such as cores",
+    r"^([A-Za-z0-9][A-Za-z0-9_.-]{0,62}(@[1-9][0-9]{0,5})?)?": "an environment is NAME or NAME@VERSION, such as "
+    "pytorch@3; or it is empty",
+    r"^(sha256:[0-9a-f]{64})?": f"a digest is sha256: and 64 of {_HEX}; or it is empty",
+    r"^[A-Za-z0-9_.-]{0,255}": "a host is letters, digits, '-', '_' and '.', such as login1",
     # configuration
     r"^([0-9a-f]{40}|[0-9a-f]{64})?": f"a commit is 40 of {_HEX}, as 'git rev-parse HEAD' prints it",
     r"^[0-9a-f]{7,64}": f"a commit is 7 to 64 of {_HEX}, as 'strata config status' shows it",

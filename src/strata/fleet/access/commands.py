@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from strata.cli.client import Json
 
-ROLES = ("viewer", "operator", "admin", "node", "workload-manager")
+ROLES = ("viewer", "operator", "admin", "node", "workload-manager", "user")
 
 TOKENS = (
     ls.plain("id"),
@@ -76,21 +76,30 @@ def _limits(ttl: str) -> Callable[[ls.F], ls.F]:
 
 @token.command("create")
 @_limits("30d")
+@click.option("--name", help="Who holds it. Jobs run as the account of that name.")
 @click.option("--note", default="", help="What it is for.")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write it there (0600).")
 @ls.json_option
 @pass_session
 def create_token(
-    session: Session, role: str, scope: tuple[str, ...], ttl: float, note: str, output: Path | None, as_json: bool
+    session: Session,
+    role: str,
+    scope: tuple[str, ...],
+    ttl: float,
+    name: str | None,
+    note: str,
+    output: Path | None,
+    as_json: bool,
 ) -> None:
     """Make a token. It is printed once and kept nowhere; give -o FILE to keep it off the screen.
 
     \b
     Example: strata auth token create --role operator --scope gpu --ttl 7d -o operator.token
+             strata auth token create --role user --name alice -o alice.token
     """
     if output is not None:
         _refuse_existing(output)
-    body = {"role": role, "scope": list(scope), "ttl": int(ttl), "note": note}
+    body = {"role": role, "scope": list(scope), "ttl": int(ttl), "note": note, **({"name": name} if name else {})}
     made: Json = session.client.request("POST", "/v1/auth/tokens", body=body).body
     about: Json = made["view"]
     if output is not None:

@@ -19,6 +19,7 @@ import msgspec
 
 from strata.core.errors import BadRequest, Unauthenticated
 from strata.fleet.access.authority import CONTROLLER_UNIT
+from strata.fleet.access.oidc.tokens import OidcTokens
 from strata.fleet.access.principal import ROLES, Principal
 from strata.fleet.access.records import Certificate, NewToken, Revocation, Token, TokenRequest, TokenRow
 from strata.store.audit import Ledger
@@ -26,6 +27,8 @@ from strata.store.protocol import Store
 from strata.store.records import Records
 
 _TOKEN = re.compile(r"strata_([0-9a-f]{16})_([A-Za-z0-9_-]{43})\Z")
+_DOTS = 2
+"""In a token that a provider signed (a JWS). Ours have none."""
 _SERIAL = re.compile(r"[0-9A-F]{1,40}\Z")
 
 # As nginx prints it (RFC 2253, last first). Our CA writes exactly this shape, in characters that need no escape.
@@ -39,8 +42,17 @@ _GROUP = re.compile(r"OU=scope:([A-Za-z0-9_.-]+),")
 class Authenticator:
     """Checks credentials against the records in the store, and changes those."""
 
-    def __init__(self, store: Store, ledger: Ledger, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        store: Store,
+        ledger: Ledger,
+        *,
+        oidc: OidcTokens | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """``oidc``: tokens of a provider that are good here too."""
         self._clock = clock
+        self.oidc = oidc
         tokens = "strata auth token list"
         self._tokens = Records(store, ledger, TokenRow, kind="token", prefix="auth/token/", listed_by=tokens)
         self._certificates = Records(store, ledger, Certificate, kind="certificate", prefix="auth/certificate/")
@@ -50,15 +62,22 @@ class Authenticator:
         """Load all records, then follow their changes until ``stop``."""
         for records in (self._tokens, self._certificates, self._revoked):
             await records.start()
+        if self.oidc is not None:
+            await self.oidc.start()
 
     async def stop(self) -> None:
+        if self.oidc is not None:
+            await self.oidc.stop()
         for records in (self._tokens, self._certificates, self._revoked):
             await records.stop()
 
     # checking
 
     def token(self, text: str) -> Principal:
-        """Who holds this token; ``Unauthenticated`` if it is malformed, unknown, revoked or expired."""
+        """Who holds this token; ``Unauthenticated`` if it is malformed, unknown, revoked or expired; ``UnknownKey`` if
+        it may be good once the provider's keys have been fetched again."""
+        if self.oidc is not None and text.count(".") == _DOTS:
+            return self.oidc.principal(text)
         match = _TOKEN.match(text)
         if match is None:
             raise Unauthenticated("the bearer token is malformed", hint="a token looks like strata_<id>_<secret>")
@@ -80,7 +99,11 @@ class Authenticator:
         if record.expires <= self._clock():
             raise Unauthenticated("the bearer token has expired", hint="ask an administrator for a new one")
         return Principal(
-            name=f"token:{record.id}", role=record.role, scope=record.scope, via="token", credential=record.id
+            name=record.name or f"token:{record.id}",
+            role=record.role,
+            scope=record.scope,
+            via="token",
+            credential=record.id,
         )
 
     def certificate(self, verify: str, serial: str, subject: str) -> Principal:
@@ -133,8 +156,9 @@ class Authenticator:
             expires=now + request.ttl,
             author=who.name,
             note=request.note,
+            name=request.name or "",
         )
-        detail = {"role": row.role, "scope": list(row.scope), "expires": row.expires}
+        detail = {"name": row.name, "role": row.role, "scope": list(row.scope), "expires": row.expires}
         await self._tokens.put(who.name, ident, row, expected=0, action="mint", detail=detail)
         return NewToken(token=f"strata_{ident}_{secret}", view=row.shown())
 

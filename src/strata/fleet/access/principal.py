@@ -12,7 +12,7 @@ import msgspec
 
 from strata.core.errors import Denied
 
-Role = Literal["viewer", "operator", "admin", "node", "workload-manager"]
+Role = Literal["viewer", "operator", "admin", "node", "workload-manager", "user"]
 ROLES: tuple[Role, ...] = get_args(Role)
 
 Verb = Literal["read", "create", "change", "delete"]
@@ -23,6 +23,8 @@ KINDS = frozenset((
     "status", "metrics", "log-level", "self", "hardware", "bmc", "bmc-credential", "alert", "webhook", "boot",
     "console", "emergency", "exec", "image", "image-content", "personality", "power", "power-policy", "power-queue",
     "unknown-machine", "workload", "config", "secret", "health", "flow", "rollout", "slurm-files",
+    "environment", "project",
+    "job", "others-job",
 ))  # fmt: skip
 """What the table knows. A room may have a kind of its own; until the table says more, it is the administrators'."""
 
@@ -46,16 +48,20 @@ _LOOK = _rights(
     "node", "desire", "document", "hold", "freeze", "group", "operation", "model", "status", "metrics", "log-level",
     "self", "hardware", "bmc", "alert", "boot", "image", "personality", "power", "power-policy", "power-queue",
     "unknown-machine", "workload", "config", "health", "flow", "rollout", "slurm-files",
+    "environment", "project",
 )  # fmt: skip
 
 RIGHTS: dict[Role, frozenset[Right]] = {
     "viewer": _LOOK,
     "operator": _LOOK
-    | _rights(("create", "change", "delete"), "desire", "hold", "freeze", "operation", "rollout")
+    | _rights(("create", "change", "delete"), "desire", "hold", "freeze", "operation", "rollout", "environment")
     | _rights(("change",), "bmc", "alert", "power", "power-queue", "image", "console")
     | _rights(("create",), "emergency", "health", "flow")
     # What a command prints is for whoever may run one.
     | _rights(("create", "read", "delete"), "exec")
+    # Jobs of others are seen and ended by whoever runs the machine. What they hold stays their owners'.
+    | _rights(VERBS, "job")
+    | _rights(("read", "change", "delete"), "others-job")
     # What a console prints may hold secrets of the jobs on it: not for everybody who may look.
     # What an image holds, too.
     | _rights(("read",), "audit", "console", "emergency", "image-content"),
@@ -69,6 +75,8 @@ RIGHTS: dict[Role, frozenset[Right]] = {
     | _rights(("create", "delete"), "hold")
     | _rights(("change",), "power")
     | _rights(("read", "change"), "power-queue"),
+    # Somebody who runs jobs: their own, and nothing of the fleet.
+    "user": _rights(VERBS, "job", "environment") | _rights(("read",), "self", "project"),
 }
 """Which role may do what. The only place that says so."""
 
@@ -77,15 +85,15 @@ FLEET_WIDE: frozenset[Right] = (
         ("create", "change", "delete"),
         "node", "document", "group", "credential", "store", "log-level", "hardware", "bmc-credential", "webhook",
         "image", "personality", "boot",
-        "power-policy", "workload", "config",
+        "power-policy", "workload", "config", "project",
     )
     # Their checks may be run by whoever may change nodes; what is checked is said for all.
     | _rights(("change", "delete"), "health", "flow")
     # A cluster's files name all its nodes.
     | _rights(("read",), "audit", "credential", "store", "bmc-credential", "webhook", "metrics", "slurm-files")
     # A machine that nobody knows is in no group, nor is a job that waits.
-    # Whom secrets are for tells of all groups.
-    | _rights(VERBS, "unknown-machine", "power-queue", "secret")
+    # Whom secrets are for tells of all groups; so do jobs of others.
+    | _rights(VERBS, "unknown-machine", "power-queue", "secret", "others-job")
 )  # fmt: skip
 """Rights that reach beyond any group: a credential with a scope never has them."""
 
@@ -96,9 +104,12 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     role: Role
     scope: tuple[str, ...] = ()
-    via: Literal["socket", "token", "certificate", "password"] = "socket"
+    via: Literal["socket", "token", "certificate", "password", "oidc"] = "socket"
     credential: str = ""
-    """The token's id, the certificate's serial or the account: what one would revoke. Never a secret."""
+    """The token's id, the certificate's serial, the account or the provider's name of a person: what one would revoke.
+    Never a secret."""
+    account: str = ""
+    """Local account that a rule of an OpenID Connect provider gives them for their jobs; empty: none does."""
 
     def may(self, right: Right) -> bool:
         """Whether the table grants ``right``."""

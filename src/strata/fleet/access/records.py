@@ -10,6 +10,7 @@ from msgspec import Meta
 from strata.core.texts import GroupNameText, In, NoteText, Out
 from strata.fleet.access.principal import Role
 
+HolderName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.@-]{0,62}$(?!\n)", max_length=63)]
 _Groups = Annotated[tuple[GroupNameText, ...], Meta(max_length=100)]
 
 
@@ -17,6 +18,8 @@ class TokenRequest(In, frozen=True, kw_only=True):
     """A new bearer token: role, groups that it is limited to (none: all), seconds to live."""
 
     role: Role
+    name: HolderName | None = None
+    """Who holds it: the author of what is done with it, and whose account jobs run as. None: the token's own id."""
     scope: _Groups = ()
     ttl: Annotated[int, Meta(ge=1, le=10 * 365 * 86400)] = 30 * 86400
     note: NoteText = ""
@@ -32,6 +35,8 @@ class Token(Out, frozen=True, kw_only=True):
     expires: float
     author: str
     note: str = ""
+    name: str = ""
+    """Who holds it; empty: the token is known by its id."""
 
 
 class TokenRow(Token, frozen=True, kw_only=True):
@@ -58,7 +63,7 @@ class CertificateRequest(In, frozen=True, kw_only=True):
     """A new client certificate, either for the key in ``csr`` (PEM) or with a key made here for ``name``."""
 
     role: Role
-    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.@-]{0,62}$(?!\n)", max_length=63)]
+    name: HolderName
     csr: Annotated[str, Meta(max_length=20_000)] = ""
     scope: _Groups = ()
     ttl: Annotated[int, Meta(ge=1, le=365 * 86400)] = 86400
@@ -92,6 +97,13 @@ class Revocation(msgspec.Struct, frozen=True, kw_only=True):
     serial: str
     author: str
     since: float
+
+
+class LoginWay(Out, frozen=True, kw_only=True):
+    """How people log in: by which OpenID Connect provider, and as which of its clients."""
+
+    issuer: str
+    client: str
 
 
 class WhoView(Out, frozen=True, kw_only=True):

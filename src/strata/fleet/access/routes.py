@@ -5,8 +5,9 @@ from __future__ import annotations
 from litestar import delete, get, post
 from litestar.params import JSONBody
 
-from strata.api.rights import needs
+from strata.api.rights import needs, public
 from strata.api.services import Asked, SerialPath, TokenPath
+from strata.core.errors import NotFound
 from strata.core.texts import Out
 from strata.fleet.access.authority import Authority
 from strata.fleet.access.credentials import Authenticator
@@ -14,6 +15,7 @@ from strata.fleet.access.principal import RIGHTS
 from strata.fleet.access.records import (
     Certificate,
     CertificateRequest,
+    LoginWay,
     NewCertificate,
     NewToken,
     Token,
@@ -41,6 +43,17 @@ async def whoami(ask: Asked) -> WhoView:
     """Who you are, and what you may do."""
     rights = sorted(str(right) for right in RIGHTS[ask.who.role] if ask.who.may(right))
     return WhoView(name=ask.who.name, role=ask.who.role, scope=ask.who.scope, via=ask.who.via, rights=tuple(rights))
+
+
+@get("/v1/auth/oidc", tags=[_TAG], security=[{}], **public(404))
+async def login_way(ask: Asked) -> LoginWay:
+    """How people log in. Whoever asks has not yet done so."""
+    oidc = ask.of(Authenticator).oidc
+    if oidc is None:
+        raise NotFound(
+            "no OpenID Connect provider is set here", hint="use a token, or have oidc.issuer set in the configuration"
+        )
+    return LoginWay(issuer=oidc.settings.issuer, client=oidc.settings.audience)
 
 
 @post("/v1/auth/tokens", tags=[_TAG], **needs("create", "credential", 409, body=True))
@@ -103,6 +116,7 @@ async def revoke_certificate(ask: Asked, serial: SerialPath) -> None:
 
 HANDLERS = [
     whoami,
+    login_way,
     mint_token,
     list_tokens,
     revoke_token,

@@ -21,8 +21,11 @@ async def list_audit(
     since: Annotated[int, QueryParameter(ge=0, le=2**53, description="First sequence number.")] = 0,
     limit: Limit = 1000,
     cursor: Cursor = None,
+    newest: Annotated[bool, QueryParameter(description="The last ones, newest first, on one page.")] = False,
 ) -> AuditPage:
-    """Audit records, oldest first."""
+    """Audit records, oldest first; or the newest."""
+    if newest:
+        return AuditPage(items=tuple(await ask.of(AuditService).audit_latest(ask.who, limit)), next=None)
     page = await ask.of(AuditService).audit(ask.who, since, limit, unseal(cursor))
     return msgspec.structs.replace(page, next=seal(page.next))
 

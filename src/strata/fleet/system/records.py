@@ -73,5 +73,7 @@ class StatusView(Out, frozen=True, kw_only=True):
     """The states show everything that was said up to here."""
     unled: int = 0
     """Nodes that no controller looks after: nothing is done with them, and what is shown of them grows old."""
+    layers: tuple[str, ...] = ()
+    """Which layers run here: what belongs to others is answered with 503."""
     as_of: float | None = None
     """Up to when it is known what became of those."""

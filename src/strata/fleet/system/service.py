@@ -70,6 +70,7 @@ class SystemService:
             troubles=tuple(filter(None, (self.not_ready(), self._fleet.disk.trouble))),
             revision=controller.considered,
             unled=len(unled),
+            layers=tuple(self._fleet.layers),
             as_of=controller.clock.to_wall(controller.leadership.seen) if len(unled) else None,
         )
 

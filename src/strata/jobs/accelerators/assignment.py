@@ -20,6 +20,7 @@ _VARIABLES = {"nvidia": "CUDA_VISIBLE_DEVICES", "amd": "ROCR_VISIBLE_DEVICES", "
 _GIVEN = (
     ("SLURM_STEP_GPUS", ""),
     ("SLURM_JOB_GPUS", ""),
+    ("STRATA_ACCELERATORS", ""),
     ("SGE_HGR_gpu", ""),
     ("CUDA_VISIBLE_DEVICES", "nvidia"),
     ("ROCR_VISIBLE_DEVICES", "amd"),

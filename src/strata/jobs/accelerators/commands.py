@@ -120,6 +120,38 @@ def cdi(session: Session, root: Path, into: Path | None, as_json: bool) -> None:
     session.out.answer(as_json, {"written": paths}, "\n".join(f"wrote {path}" for path in paths) or "nothing found")
 
 
+@accelerator.command("confine")
+@click.argument("pid", type=click.IntRange(1))
+@click.option("--device", "devices", multiple=True, metavar="NAME", help="Default: what the process's variables say.")
+@ls.json_option
+@pass_session
+def confine(session: Session, pid: int, devices: tuple[str, ...], as_json: bool) -> None:
+    """Let a process, and all that it starts, open no accelerators but those that it was given (as root).
+
+    For the prolog of a scheduler that does not do it itself; Slurm does.
+
+    \b
+    Example: strata accelerator confine 4711 --device nvidia.com/gpu=0
+    """
+    from strata.core.errors import NotFound
+    from strata.jobs.accelerators.assignment import choose, given
+    from strata.jobs.accelerators.confinement import confine as keep_to
+
+    found = _detect(Path("/"))
+    if devices:
+        assigned = choose(found, devices)
+    else:
+        try:
+            told = Path(f"/proc/{pid}/environ").read_bytes().decode("utf-8", "replace").split("\0")
+        except FileNotFoundError:
+            raise NotFound("there is no such process", where=f"process {pid}") from None
+        assigned = given(found, dict(word.partition("=")[::2] for word in told))
+    group = keep_to(pid, found, assigned)
+    kept = [one.cdi for one in assigned.accelerators]
+    said = f"process {pid} may use {', '.join(kept) or 'no accelerator'}"
+    session.out.answer(as_json, {"pid": pid, "devices": kept, "group": str(group)}, said)
+
+
 @accelerator.command("nodes")
 @ls.listing(FIELDS)
 @pass_session

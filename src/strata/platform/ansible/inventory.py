@@ -34,6 +34,14 @@ def inventory(nodes: Sequence[Node], states: Sequence[str], groups: Mapping[str,
     return {**{name: {"hosts": of} for name, of in members.items()}, "_meta": {"hostvars": hosts}}
 
 
+def hosts_file(nodes: Sequence[Node], states: Sequence[str], groups: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """The same as a file that holds an inventory, for those who do not ask by ``--list``."""
+    listed = inventory(nodes, states, groups)
+    hosts = listed.pop("_meta")["hostvars"]
+    children: dict[str, Any] = {name: {"hosts": {one: {} for one in group["hosts"]}} for name, group in listed.items()}
+    return {"all": {"hosts": hosts, "children": children}}
+
+
 def group_names(names: Iterable[str]) -> list[str]:
     """What Ansible calls groups: letters, digits and ``_``. Two that would be called the same are told apart by a
     digest of their real names: a playbook must not reach the nodes of another group."""

@@ -108,10 +108,10 @@ def import_(
 ) -> None:
     """Write what is there already into DIRECTORY, as a repository.
 
-    Of the running service: nodes, groups, desire documents, personalities, cloud-init documents, flows, the stages of
-    the system, health checks and their policy, boot profiles, power policies and budgets; not overlays, not secrets,
-    and not what was set on nodes themselves ('strata node set'). Applied as it is, it changes nothing of those. Of
-    another tool's files: nodes and groups; IMPORTED.md says what has no place here.
+    Of the running service: nodes, groups, desire documents, personalities, and all that rooms of their own keep
+    (cloud-init documents, flows, checks, profiles, policies, playbooks, budgets); not overlays, secrets and recipes of
+    images, and not what was set on nodes themselves ('strata node set'). Applied as it is, it changes nothing of those.
+    Of another tool's files: nodes and groups; IMPORTED.md says what has no place here.
 
     \b
     Example: strata config import site --system prod

@@ -11,11 +11,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import pwd
 import re
+import shlex
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -26,9 +28,13 @@ from strata.fleet.child import find
 from strata.platform.config.repository import MOST_BYTES, MOST_FILES, is_configuration
 
 _INCOMING = "refs/strata/incoming"
+_COMPLAINT = 16 << 10
+"""Bytes of what git says when it fails."""
 _LISTING = 64 << 20
 """Bytes of the list of all files of a commit."""
-_SSH = "ssh -oBatchMode=yes -oConnectTimeout=20 -oPermitLocalCommand=no -oClearAllForwardings=yes"
+_SSH = (
+    "-oBatchMode=yes -oStrictHostKeyChecking=yes -oConnectTimeout=20 -oPermitLocalCommand=no -oClearAllForwardings=yes"
+)
 _KEPT = ("HOME", "SSH_AUTH_SOCK", "http_proxy", "https_proxy", "no_proxy", "HTTPS_PROXY", "NO_PROXY")
 _SETTINGS = (
     "core.hooksPath=/dev/null",
@@ -60,6 +66,22 @@ class FetchLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Of the largest file that a fetch may write."""
     kept: int = 1 << 30
     """Of all that is kept of the repository; more is thrown away and fetched anew."""
+
+
+class Reach(msgspec.Struct, frozen=True, kw_only=True):
+    """How hosts of repositories are known and logged in to."""
+
+    ssh_config: Path | None = None
+    """The file that ssh reads; None: those of the account."""
+    ca: Path | None = None
+    """Certificates by which https hosts are known; None: those of the machine."""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What git is told of it."""
+        own = f"-F {shlex.quote(str(self.ssh_config))} " if self.ssh_config is not None else ""
+        ca = {"GIT_SSL_CAINFO": str(self.ca)} if self.ca is not None else {}
+        return {"GIT_SSH_COMMAND": f"ssh {own}{_SSH}", **ca}
 
 
 def check_url(url: str) -> str:
@@ -94,8 +116,9 @@ def check_url(url: str) -> str:
 class Mirror:
     """What was fetched of a repository, in a bare one of our own."""
 
-    def __init__(self, directory: Path, limits: FetchLimits | None = None) -> None:
+    def __init__(self, directory: Path, limits: FetchLimits | None = None, reach: Reach | None = None) -> None:
         self.directory = directory / "mirror.git"
+        self._reach = reach or Reach()
         self._config = directory / "gitconfig"
         self._limits = limits or FetchLimits()
 
@@ -104,11 +127,24 @@ class Mirror:
         is more than the limits allow."""
         protocol = check_url(url)
         await asyncio.to_thread(self._make, url if protocol == "file" else "")
-        refspec = f"+refs/heads/{branch}:{_INCOMING}"
+        await self._fetch(url, protocol, f"+refs/heads/{branch}:{_INCOMING}")
+        return await asyncio.to_thread(commit_of, self.directory, _INCOMING)
+
+    async def _fetch(self, url: str, protocol: str, refspec: str) -> None:
         options = ("--quiet", "--force", "--no-tags", "--no-recurse-submodules", "--no-auto-maintenance")
         command = ("fetch", *options, "--no-write-fetch-head", "--", url, refspec)
-        await self._guarded(command, {**environment(protocol), "GIT_CONFIG_GLOBAL": str(self._config)}, url)
-        return await asyncio.to_thread(commit_of, self.directory, _INCOMING)
+        own = {"GIT_CONFIG_GLOBAL": str(self._config), **self._reach.environment}
+        await self._guarded(command, {**environment(protocol), **own}, url)
+
+    async def fetch_all(self, url: str) -> None:
+        """Get the newest of all branches, for commits that something is pinned to."""
+        protocol = check_url(url)
+        await asyncio.to_thread(self._make, url if protocol == "file" else "")
+        await self._fetch(url, protocol, "+refs/heads/*:refs/strata/heads/*")
+
+    async def has(self, commit: str) -> bool:
+        """Whether a commit was fetched."""
+        return await asyncio.to_thread(_has, self.directory, commit)
 
     async def follows(self, old: str, new: str) -> bool:
         """Whether ``new`` comes after ``old``: whether the branch went on, and was not put somewhere else."""
@@ -144,9 +180,9 @@ class Mirror:
         try:
             async with asyncio.timeout(limits.seconds):
                 assert process.stderr is not None
-                said = await process.stderr.read(4096)
-                while await process.stderr.read(65536):
-                    pass
+                said = b""
+                while more := await process.stderr.read(65536):
+                    said += more[: _COMPLAINT - len(said)]
                 status = await process.wait()
         except TimeoutError:
             raise Unavailable(f"gave no answer within {limits.seconds:g} s", where=url) from None
@@ -162,7 +198,7 @@ class Mirror:
                     where=url,
                     hint="a configuration is text: keep images and other large files elsewhere",
                 )
-            raise Unavailable(f"cannot be fetched: {_words(words)}", where=url)
+            raise _unreachable(words, url)
 
 
 def commit_of(directory: Path, revision: str) -> str:
@@ -185,6 +221,15 @@ def is_repository(directory: Path) -> bool:
 
 def read_commit(directory: Path, commit: str) -> dict[str, bytes]:
     """The configuration files of a commit. ``BadRequest`` names what is not read: links, submodules, too much."""
+    return _read(directory, commit, is_configuration)
+
+
+def read_tree(directory: Path, commit: str) -> dict[str, bytes]:
+    """All files of a commit, in the same way."""
+    return _read(directory, commit, lambda _: True)
+
+
+def _read(directory: Path, commit: str, is_wanted: Callable[[str], bool]) -> dict[str, bytes]:
     if not _COMMIT.match(commit):
         raise BadRequest("is not a commit", where=repr(commit)[:80])
     listing = _git(directory, ("ls-tree", "-r", "-z", "-l", "--full-tree", commit), most=_LISTING)
@@ -200,7 +245,7 @@ def read_commit(directory: Path, commit: str) -> dict[str, bytes]:
             raise BadRequest(
                 "is a submodule, and is not read", where=path[:200], hint="put its files into the repository"
             )
-        if not is_configuration(path):
+        if not is_wanted(path):
             continue
         if mode == "120000":
             raise symbolic_link(path)
@@ -234,7 +279,7 @@ def environment(protocol: str = "") -> dict[str, str]:
         "GIT_NO_REPLACE_OBJECTS": "1",
         "GIT_PROTOCOL_FROM_USER": "0",
         "GIT_ALLOW_PROTOCOL": protocol or "none",
-        "GIT_SSH_COMMAND": _SSH,
+        "GIT_SSH_COMMAND": f"ssh {_SSH}",
     }
 
 
@@ -253,6 +298,12 @@ def _blobs(directory: Path, idents: Sequence[str], total: int) -> list[bytes]:
         found.append(answer[end + 1 : end + 1 + size])
         place = end + size + 2
     return found
+
+
+def _has(directory: Path, commit: str) -> bool:
+    if not _COMMIT.match(commit) or not (directory / "HEAD").is_file():
+        return False
+    return _git(directory, ("cat-file", "-t", commit), fail=False).strip() == b"commit"
 
 
 def _follows(directory: Path, old: str, new: str) -> bool:
@@ -293,6 +344,40 @@ def _git(
     if len(said) > most:
         raise BadRequest(f"more than {most >> 20} MiB", where=str(directory))
     return said
+
+
+def _unreachable(said: str, url: str) -> Unavailable:
+    """Why a repository cannot be fetched, and what to do about it."""
+    login = pwd.getpwuid(os.geteuid()).pw_name
+    if "HOST IDENTIFICATION HAS CHANGED" in said:
+        return Unavailable(
+            "the host shows another key than the one that is known: it was set up anew, or it is somebody else",
+            where=url,
+            hint=f"ask whoever runs it; only then remove the old key from known_hosts of {login} and add the new one",
+        )
+    if "Host key verification failed" in said or "host key is known" in said:
+        return Unavailable(
+            "the host's key is not known here, so that it could be anybody",
+            where=url,
+            hint=f"add the key that its administrators publish to known_hosts of {login}: compare it with ssh-keyscan",
+        )
+    if "Permission denied (" in said:  # ssh's; git's own, of files, is another thing
+        return Unavailable(
+            "the host lets nobody in by the keys that it was shown",
+            where=url,
+            hint=f"give it the public key of {login} (a read-only deploy key), or name the key in platform.ssh_config",
+        )
+    if "certificate" in said.lower():
+        return Unavailable(
+            f"the host's certificate is not good: {_words(said)}",
+            where=url,
+            hint="name the certificates of your own authority in platform.git_ca",
+        )
+    if "redirect" in said.lower() or "error: 30" in said:
+        return Unavailable(
+            "the host sends to another address, which is not followed", where=url, hint="give the address it sends to"
+        )
+    return Unavailable(f"cannot be fetched: {_words(said)}", where=url)
 
 
 def _words(text: str) -> str:

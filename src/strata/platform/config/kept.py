@@ -8,7 +8,7 @@ here; whether a fleet can have it, its room says.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -26,15 +26,20 @@ from strata.platform.flows.files import WrittenFlow, WrittenSystem, plain_stages
 from strata.platform.flows.records import FlowEntry, SystemEntry
 from strata.platform.health.files import WrittenCheck, plain_check
 from strata.platform.health.records import CheckEntry, HealthPolicy, HealthPolicyEntry
+from strata.platform.playbooks.records import PlaybookEntry
+from strata.platform.playbooks.records import check as check_playbook
 from strata.platform.rollouts.records import RolloutPolicy
 from strata.platform.secrets.records import SecretEntry
 from strata.platform.secrets.records import check as check_secret
+from strata.platform.sources.records import SourceEntry
+from strata.platform.sources.records import check as check_source
 from strata.power.policies.policy import parse as parse_policy
 from strata.power.policies.records import PolicyEntry
 from strata.provisioning.boot.profiles import check_parameters
 from strata.provisioning.boot.records import ProfileEntry
 from strata.provisioning.minos.artefacts import LATEST
 
+_T = TypeVar("_T")
 _SHOWN = 200
 
 
@@ -49,6 +54,8 @@ class Left(NamedTuple):
     """What a selection counts for, where the document itself does not say."""
     text: Callable[[str], tuple[str, str] | None]
     """A file of ``files/``: its path and what is in it."""
+    folder: Callable[[str], Mapping[str, str]]
+    """The files of a folder of ``files/``: path in it → what is in it."""
 
     def need(self, field: str, words: str) -> None:
         """Raise ``BadRequest`` unless a field is said."""
@@ -140,13 +147,33 @@ def _power_policy(left: Left) -> PolicyEntry:
     return PolicyEntry(name=left.name, text=text, **left.fields)
 
 
-def _rollout_policy(left: Left) -> RolloutPolicy:
+def _timed(left: Left, kind: type[_T], **more: str) -> _T:
+    """An entry with times, which have units in files."""
     said = {name: float(value) if isinstance(value, Seconds) else value for name, value in left.fields.items()}
     try:
-        return msgspec.convert(said, RolloutPolicy)
+        return msgspec.convert({**said, **more}, kind)
     except msgspec.ValidationError as error:  # a time beyond its bounds: the one thing that was not checked yet
         words, path = told(error)
         raise BadRequest(in_words(words), where=left.document.place(path)) from None
+
+
+def _image(left: Left) -> SourceEntry:
+    left.need("image", "names the tag that it is to be had by: image")
+    recipe = left.fields.pop("recipe", "")
+    files = left.folder(recipe.rstrip("/")) if recipe else {}
+    if recipe and not files:
+        raise BadRequest(f"there is no folder files/{recipe[:_SHOWN]}", where=left.document.place("recipe"))
+    found = SourceEntry(name=left.name, files=files, **left.fields)
+    check_source(found, f"image {left.name}")
+    return found
+
+
+def _playbook(left: Left) -> PlaybookEntry:
+    for field in ("select", "path", "commit"):
+        left.need(field, f"a playbook has a {field}")
+    found = _timed(left, PlaybookEntry, name=left.name)
+    check_playbook(found, f"playbook {left.name}")
+    return found
 
 
 def _policy_words(one: PolicyEntry) -> str:
@@ -243,9 +270,20 @@ KEPT: Mapping[KeptKind, Kept] = {
     ),
     "rollout-policy": Kept(
         document("rollout-policy", RolloutPolicy, soak=Seconds),
-        _rollout_policy,
+        lambda left: _timed(left, RolloutPolicy),
         words=lambda one: f"{one.commits} commits: waves {', '.join(one.waves)}",
         listed="/v1/rollout-policy",
+    ),
+    "playbook": Kept(
+        document("playbook", PlaybookEntry, timeout=Seconds),
+        _playbook,
+        listed="/v1/playbooks",
+        written=_of("name", "select", "path", "commit", "url", "vars", "batch", "timeout"),
+    ),
+    "image": Kept(
+        document("image", SourceEntry, files=None, recipe=str),
+        _image,
+        words=lambda one: f"{one.image} from {one.registry or 'a recipe'}"[:_SHOWN],
     ),
 }
 """Every kind that a room of its own keeps."""

@@ -17,8 +17,10 @@ from strata.platform.cloudinit.records import CloudInit
 from strata.platform.delivery.records import OverlaysIn
 from strata.platform.flows.records import FlowEntry, SystemEntry
 from strata.platform.health.records import CheckEntry, HealthPolicyEntry
+from strata.platform.playbooks.records import PlaybookEntry
 from strata.platform.rollouts.records import RolloutPolicy, RolloutSpec
 from strata.platform.secrets.records import SecretEntry
+from strata.platform.sources.records import SourceEntry
 from strata.power.policies.records import PolicyEntry
 from strata.provisioning.boot.records import ProfileEntry
 from strata.provisioning.personalities.records import Personality
@@ -64,6 +66,8 @@ Named = (
     | PolicyEntry
     | BudgetEntry
     | RolloutPolicy
+    | PlaybookEntry
+    | SourceEntry
 )
 """What the configuration says for a room to keep."""
 KeptKind = Literal[
@@ -77,6 +81,8 @@ KeptKind = Literal[
     "power-policy",
     "budget",
     "rollout-policy",
+    "playbook",
+    "image",
 ]
 
 
@@ -102,6 +108,8 @@ class Configuration(In, frozen=True, kw_only=True):
     power_policies: Annotated[tuple[PolicyEntry, ...], Meta(max_length=100)] = ()
     budgets: Annotated[tuple[BudgetEntry, ...], Meta(max_length=1000)] = ()
     rollout_policies: Annotated[tuple[RolloutPolicy, ...], Meta(max_length=1)] = ()
+    playbooks: Annotated[tuple[PlaybookEntry, ...], Meta(max_length=1000)] = ()
+    images: Annotated[tuple[SourceEntry, ...], Meta(max_length=200)] = ()
     places: Annotated[Mapping[str, Annotated[str, Meta(max_length=4096)]], Meta(max_length=30_000)] = {}
     """``group/gpu`` → where it is written, for what is said of it later."""
 
@@ -126,6 +134,8 @@ FIELDS: Mapping[KeptKind, str] = {
     "power-policy": "power_policies",
     "budget": "budgets",
     "rollout-policy": "rollout_policies",
+    "playbook": "playbooks",
+    "image": "images",
 }
 """Kinds that rooms of their own keep → the field of a configuration."""
 

@@ -345,10 +345,22 @@ class Repository:
             found += own
         return tuple(found)
 
+    @property
+    def _last_first(self) -> tuple[str, ...]:
+        return (f"systems/{self.system}/", "site/", "", "vendor/") if self.system else ("site/", "", "vendor/")
+
+    def _folder_of(self, source: str) -> dict[str, str]:
+        """The files of a folder, of the last layer that has it."""
+        for layer in self._last_first:
+            top = f"{layer}files/{source}/"
+            found = {path: data for path, data in self._files.items() if path.startswith(top)}
+            if found:
+                return {path.removeprefix(top): _text(path, data) for path, data in found.items()}
+        return {}
+
     def _text_of(self, source: str) -> tuple[str, str] | None:
         """A file that is delivered, of the last layer that has it."""
-        layers = (f"systems/{self.system}/", "site/", "", "vendor/") if self.system else ("site/", "", "vendor/")
-        for layer in layers:
+        for layer in self._last_first:
             path = f"{layer}files/{source}"
             if path in self._files:
                 return path, _text(path, self._files[path])
@@ -373,7 +385,7 @@ class Repository:
             priority = functools.partial(_priority, rank=rank, place=place)
             with _placed(place):
                 try:
-                    yield KEPT[kind].entry(Left(name, fields, document, priority, self._text_of))
+                    yield KEPT[kind].entry(Left(name, fields, document, priority, self._text_of, self._folder_of))
                 except msgspec.ValidationError as error:
                     raise BadRequest(in_words(str(error)), where=place) from None
 

@@ -38,12 +38,14 @@ from strata.platform.config.records import (
 )
 from strata.platform.config.rolling import Outlook, RollingCommits
 from strata.platform.config.watcher import Watcher
+from strata.platform.controllers import PlatformControllers
 from strata.platform.delivery.records import VARIABLE as CONFIG
 from strata.platform.delivery.records import revision_of
 from strata.platform.delivery.service import DeliveryService
 from strata.platform.rollouts.service import RolloutService
 from strata.power.policies.records import PolicyRecords
 from strata.provisioning.boot.profiles import Profiles
+from strata.provisioning.images.repository import Images
 from strata.provisioning.personalities.records import Personality
 from strata.provisioning.personalities.resolve import Personalities
 from strata.provisioning.personalities.service import VARIABLE
@@ -130,7 +132,7 @@ class ConfigService:
             time=applied.time or None,
             nodes=sum(len(expand(names)) for names in applied.nodes.values()),
             rolling=self._rolling.shown(),
-            **self._watcher.shown(),
+            **self._watcher.shown(self._missing()),
         )
 
     async def plan(self, who: Principal, configuration: Configuration, way: Way = "policy") -> ConfigPlan:
@@ -155,6 +157,17 @@ class ConfigService:
             rollouts=rolled.shown,
             rollout_refused=rolled.refused,
         )
+
+    def _missing(self) -> str:
+        """Why nobody follows a branch; empty: somebody does."""
+        others = self._fleet.services.find(PlatformControllers)
+        return others.missing if others is not None else ""
+
+    @property
+    def followed_url(self) -> str:
+        """The address of the repository whose branch is followed; empty: none is."""
+        followed = self._watcher.followed
+        return followed.spec.url if followed is not None else ""
 
     def on_its_way(self, commit: str) -> RollingView | None:
         """How a commit fares that reaches its nodes in waves; None: it does not."""
@@ -183,6 +196,7 @@ class ConfigService:
     async def _apply(self, who: Principal, configuration: Configuration, *, remove_most: bool, way: Way) -> ConfigDone:
         for _ in range(_ATTEMPTS):
             found, prepared = await self._prepared(configuration, who.name)
+            await self._need_images(who, configuration, found)
             if (no := self._brake(found)) and not remove_most:
                 raise Refused(no, by="remove-most", where=f"commit {configuration.commit[:12] or 'none'}", hint=_REALLY)
             if self._rolling.concerns(configuration, way):
@@ -274,8 +288,9 @@ class ConfigService:
             )
             self._check_desires(found, configuration)
             self._made(found, configuration, author)
+            coming = self._coming(configuration)
             for name, personality in found.personalities.items():
-                if personality is not None:
+                if personality is not None and not any(member.release in coming for member in personality.members):
                     await self._trial(personality, configuration.place("personality", name))
             try:
                 return found, await self._fleet.edits.prepare(found.edit, author)
@@ -345,6 +360,48 @@ class ConfigService:
         for name in new:
             await self._sets().records.fetch(name)
         await self._sets().settled()
+
+    def _coming(self, configuration: Configuration) -> frozenset[str]:
+        """Images that the configuration itself says what to make of, and that are not there yet."""
+        images = self._fleet.services.find(Images)
+        if images is None:
+            return frozenset()
+        names = images.catalogue.names
+        there = {f"{name}:{tag}" for name, one in names.items() for tag in one.tags}
+        return frozenset(one.image for one in configuration.images) - there
+
+    async def _need_images(self, who: Principal, configuration: Configuration, found: Difference) -> None:
+        """Raise ``Refused`` while an image is made that a personality of the same commit is to have. The making begins
+        now: an image that nobody wants yet changes nothing."""
+        coming = self._coming(configuration)
+        new = [one for one in found.personalities.values() if one is not None]
+        missing = sorted({member.release for one in new for member in one.members} & coming)
+        if not missing:
+            return
+        ops: list[Op] = []
+        expect: dict[str, int] = {}
+        keeper = self._keeper("image")
+        names = tuple(one.name for one in configuration.images if one.image in missing)
+        for name, record in self._made(found, configuration, who.name).get("image", {}).items():
+            if name in names and record is not None:
+                op, revision = keeper.records.prepared(name, record)
+                ops.append(op)
+                expect.update(revision)
+        if ops:
+            kept = {**self.applied.kept, "image": tuple(dict.fromkeys((*self.applied.kept.get("image", ()), *names)))}
+            op, revision = self._applied.prepared(NAME, msgspec.structs.replace(self.applied, kept=kept))
+            await self._fleet.ledger.commit(
+                who.name, "config.begin", ", ".join(missing)[:500], [*ops, op], {**expect, **revision}
+            )
+            await self._applied.fetch(NAME)
+            for name in names:
+                await keeper.records.fetch(name)
+        raise Refused(
+            f"{', '.join(missing)[:200]} is being made",
+            by="image",
+            where=f"commit {configuration.commit[:12] or 'none'}",
+            hint="'strata image-source list' says how far it is; apply again then. A branch that is followed does",
+        )
 
     async def _outlook(self, configuration: Configuration, found: Difference, prepared: Prepared) -> Outlook:
         """What would be wanted of nodes after an apply, and what would be done to them for it."""

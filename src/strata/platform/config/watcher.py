@@ -19,10 +19,11 @@ from strata.core.host.local_zone import LOCAL
 from strata.fleet.access.principal import Principal
 from strata.fleet.fleet import Fleet
 from strata.fleet.recurring import Recurring
-from strata.platform.config.git import Mirror, check_url
+from strata.platform.config.git import Mirror, Reach, check_url
 from strata.platform.config.reading import configuration_of
 from strata.platform.config.records import Approval, Configuration, Followed, WatchSpec, WatchView
 from strata.platform.config.windows import parse as parse_window
+from strata.platform.settings import PlatformSettings
 from strata.store.records import Records
 
 if TYPE_CHECKING:
@@ -63,7 +64,9 @@ class Watcher:
             prefix="config/watch/",
             changed=lambda *_: self._changed(),
         )
-        self._mirror = Mirror(fleet.settings.state_dir / "config")
+        settings = fleet.section(PlatformSettings)
+        reach = Reach(ssh_config=settings.ssh_config, ca=settings.git_ca)
+        self._mirror = Mirror(fleet.settings.state_dir / "config", reach=reach)
         self._state = _State()
         self._looking = asyncio.Lock()
         self._turn = Recurring("configuration", self._round, self._pause_s, trouble="the branch cannot be followed")
@@ -86,8 +89,8 @@ class Watcher:
         """The branch, if there is one."""
         return self._records.find(NAME)
 
-    def shown(self) -> dict[str, Any]:
-        """What the status says of it."""
+    def shown(self, missing: str = "") -> dict[str, Any]:
+        """What the status says of it. ``missing``: why nobody looks at it."""
         followed, state = self.followed, self._state
         if followed is None:
             return {}
@@ -98,7 +101,7 @@ class Watcher:
             "looked": state.looked,
             "pending": state.seen if waits and not state.error else "",
             "waits_for": state.waits_for if waits else "",
-            "error": state.error,
+            "error": missing or state.error,
         }
 
     def pending(self) -> Configuration:

@@ -1,9 +1,12 @@
-"""What mutations took on this very machine, and how often they failed: by what the engine saw since this controller
-runs."""
+"""What mutations took on this very machine, and how often they failed: by what the engine of this controller saw. Kept
+in a file of its own: without it, or where it is damaged, everything is learnt anew."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Mapping
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -41,11 +44,33 @@ class Learnt(msgspec.Struct, kw_only=True):
 class Lessons:
     """What was learnt of all mutations."""
 
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: Controller, file: Path) -> None:
         self._controller = controller
+        self._file = file
+        self._saved = b""
         self._found: dict[str, Learnt] = {}
         self._began: dict[str, npt.NDArray[np.float64]] = {}
         controller.noticed.append(self._notice)
+
+    def load(self) -> None:
+        """Begin with what was learnt before; of mutations that there are no more, nothing."""
+        with contextlib.suppress(OSError, msgspec.MsgspecError):
+            kept = msgspec.json.decode(self._file.read_bytes(), type=dict[str, Learnt])
+            self._found = {name: one for name, one in kept.items() if name in self._controller.model.mutations}
+
+    async def save(self) -> None:
+        """Keep it, whole or not at all. Where that cannot be, it is learnt anew after a restart."""
+        data = msgspec.json.encode(self._found)
+        if not self._found or data == self._saved:
+            return
+        self._saved = data
+        with contextlib.suppress(OSError):
+            await asyncio.to_thread(self._write, data)
+
+    def _write(self, data: bytes) -> None:
+        scratch = self._file.with_suffix(".new")
+        scratch.write_bytes(data)
+        scratch.replace(self._file)
 
     @property
     def all(self) -> Mapping[str, Learnt]:

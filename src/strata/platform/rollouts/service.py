@@ -19,7 +19,9 @@ from strata.fleet.desires.documents import ValueSet
 from strata.fleet.fleet import Fleet
 from strata.fleet.plans.records import StepView
 from strata.fleet.plans.service import PlanService
+from strata.fleet.recurring import Recurring
 from strata.fleet.registry.editor import encode
+from strata.platform.controllers import PlatformControllers
 from strata.platform.rollouts import course
 from strata.platform.rollouts.conductor import Conductor, limit_key
 from strata.platform.rollouts.learnt import Lessons
@@ -48,6 +50,8 @@ from strata.store.records import Records
 REST = "the rest"
 ALL = "the rollout"
 _ATTEMPTS = 5
+_SAVE = 60.0
+"""Seconds of learning that a crash may cost."""
 
 
 class Prepared(NamedTuple):
@@ -76,18 +80,23 @@ class RolloutService:
         self.policies = Records(fleet.store, fleet.ledger, RolloutPolicy, kind="rollout-policy")
         """How commits reach nodes: what the configuration that was last applied says of it."""
         self.conductor = Conductor(fleet, self._records)
-        self._lessons = Lessons(fleet.controller)
+        self._lessons = Lessons(fleet.controller, fleet.settings.state_dir / "learnt.json")
+        self._learning = Recurring("lessons", self._lessons.save, lambda: _SAVE, trouble="what was learnt is not kept")
 
     async def start(self) -> None:
         """Load them; carry them on once the fleet runs."""
         await self._records.start()
         await self.policies.start()
+        self._lessons.load()
         self._fleet.begin(self.conductor.start)
+        self._fleet.begin(self._learning.start)
         self._fleet.forgets.append(self._forget)
 
     async def stop(self) -> None:
         """Carry on no more. The nodes go on to what is wanted of them."""
         await self.conductor.stop()
+        await self._learning.stop()
+        await self._lessons.save()
         await self.policies.stop()
         await self._records.stop()
 
@@ -366,7 +375,9 @@ class RolloutService:
     def _waits_for(self, name: str) -> str:
         if self._fleet.controller.leads_first:
             return self.conductor.waits.get(name, "its turn to be looked at")
-        return "something that the controller which carries it on can tell"
+        others = self._fleet.services.find(PlatformControllers)
+        missing = others.missing if others is not None else ""
+        return missing or "something that the controller which carries it on can tell"
 
     def _get(self, who: Principal, name: str) -> Rollout:
         rollout = self._records.get(name)

@@ -5,7 +5,10 @@ Runs where slurmctld does, as whoever may write there.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pwd
+import re
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -14,16 +17,15 @@ from pathlib import Path
 from strata.core.errors import BadRequest, DeviceError, Unavailable
 from strata.core.input.foreign import one_line
 from strata.schedulers.slurm.changes import Difference, difference
-from strata.schedulers.slurm.conf import FILES, SLURM_CONF
+from strata.schedulers.slurm.conf import SLURM_CONF, SLURMDBD_CONF
 
 _LIMIT = 60.0
 _MODE = 0o644
-"""Commands of every user read it."""
 
 
 def compare(directory: Path, files: Mapping[str, str]) -> Difference:
     """What would change there."""
-    return difference({name: _read(directory / name) for name in FILES}, files)
+    return difference({name: _read(directory / name) for name in files}, files)
 
 
 def unreadable(files: Mapping[str, str]) -> str:
@@ -50,7 +52,7 @@ def write(directory: Path, files: Mapping[str, str], changed: Sequence[str]) -> 
             parts[name] = Path(part)
             with os.fdopen(handle, "w", encoding="utf-8") as file:
                 file.write(files[name])
-                os.fchmod(file.fileno(), _MODE)
+                _belongs(file.fileno(), name, files[name])
                 file.flush()
                 os.fsync(file.fileno())
         for name, ready in parts.items():
@@ -62,6 +64,18 @@ def write(directory: Path, files: Mapping[str, str], changed: Sequence[str]) -> 
     finally:
         for ready in parts.values():
             ready.unlink(missing_ok=True)
+
+
+def _belongs(handle: int, name: str, text: str) -> None:
+    """Commands of every user read what slurmctld does. slurmdbd insists that its own file is its user's alone."""
+    if name != SLURMDBD_CONF:
+        os.fchmod(handle, _MODE)
+        return
+    os.fchmod(handle, 0o600)
+    user = re.search(r"^SlurmUser=(\S+)$", text, re.MULTILINE)
+    if user and os.geteuid() == 0:
+        with contextlib.suppress(KeyError):  # who is not known here cannot run slurmdbd here
+            os.fchown(handle, pwd.getpwnam(user[1]).pw_uid, -1)
 
 
 def reconfigure(directory: Path) -> None:

@@ -14,6 +14,7 @@ SettingText = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,63}$(?!\n)",
 SettingValue = Annotated[str, Meta(pattern=PLAIN, max_length=4096)]
 NameText = Annotated[str, Meta(pattern=NAME, max_length=63)]
 HostText = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.()\[\]:-]{0,254}$(?!\n)", max_length=255)]
+PathText = Annotated[str, Meta(pattern=r"^/[A-Za-z0-9_./-]{0,254}$(?!\n)")]
 Span = Annotated[int, Meta(ge=1, le=86400 * 365)]
 
 
@@ -56,6 +57,24 @@ class SavingSpec(In, frozen=True, kw_only=True):
     """Nodes that stay on."""
 
 
+class AccountingSpec(In, frozen=True, kw_only=True):
+    """Have slurmdbd keep what became of jobs, in a MariaDB."""
+
+    host: HostText
+    """Where slurmdbd runs."""
+    address: Annotated[str, Meta(pattern=r"^([A-Za-z0-9][A-Za-z0-9_.:-]{0,254})?$(?!\n)", max_length=255)] = ""
+    """Where it is reached. Empty: by the name of its host."""
+    storage: HostText = "localhost"
+    """Host of the database."""
+    user: NameText = "slurm"
+    database: NameText = "slurm_acct_db"
+    secret: PathText = "/run/strata/secrets/slurmdbd"
+    """A file where slurmdbd runs that says ``StoragePass=...``. The default is where the secret ``slurmdbd`` of a node
+    is."""
+    settings: Annotated[Mapping[SettingText, SettingValue], Meta(max_length=500)] = {}
+    """More of slurmdbd.conf."""
+
+
 class SlurmSpec(In, frozen=True, kw_only=True):
     """A Slurm cluster, as far as the inventory does not know it."""
 
@@ -69,7 +88,8 @@ class SlurmSpec(In, frozen=True, kw_only=True):
     ``switches``."""
     switches: Annotated[tuple[SwitchSpec, ...], Meta(max_length=10_000)] = ()
     saving: SavingSpec | None = None
-    programs: Annotated[str, Meta(pattern=r"^/[A-Za-z0-9_./-]{0,254}$(?!\n)")] = "/usr/bin"
+    accounting: AccountingSpec | None = None
+    programs: PathText = "/usr/bin"
     """The folder that Strata's programs for Slurm are in, where slurmctld runs."""
     settings: Annotated[Mapping[SettingText, SettingValue], Meta(max_length=500)] = {}
     """More of slurm.conf; empty: a setting that Strata makes is left out."""

@@ -75,6 +75,11 @@ class WorkloadService:
         """Whether any workload manager is."""
         return bool(self._clusters)
 
+    @property
+    def specs(self) -> Mapping[str, WorkloadSpec]:
+        """How each that is connected is reached, by name."""
+        return {name: record.spec for name, record in self._records.sorted}
+
     def called(self, name: str) -> Mapping[str, str]:
         """What a workload manager calls nodes of ours that it calls otherwise; empty: none, or it is not connected."""
         record = self._records.find(name)

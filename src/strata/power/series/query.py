@@ -14,6 +14,7 @@ from strata.core.distinct import united
 from strata.core.errors import BadRequest
 from strata.power.series.chunk_store import LEVELS
 from strata.power.series.downsample import ROW, Fold, Matrix
+from strata.power.series.ends import Ends, look_at_ends
 from strata.power.series.reader import Reader, Sums
 from strata.power.series.records import (
     METRICS,
@@ -37,7 +38,7 @@ def window(reader: Reader, uids: Uids | None, start: float, end: float, step: fl
     asked = uids if uids is not None else reader.uids(start, end)
     if step >= MINUTE:
         return _coarse(reader, asked, start, end, step)
-    times, spread, values = _samples(reader, asked, start, end)
+    times, spread, values = reader.samples(asked, start, end)
     fold = Fold(reader.metric, len(asked), reader.hold)
     for index, time in enumerate(times):
         fold.row(float(time), values[index], float(spread[index]))
@@ -140,7 +141,14 @@ def latest(reader: Reader, uids: Uids | None, since: float) -> Latest:
 
 def energy(counters: Reader, powers: Reader, uids: Uids | None, start: float, end: float) -> Energy:
     asked = uids if uids is not None else united(counters.uids(start, end), powers.uids(start, end))
-    return energy_of(asked, start, end, counters.fold(asked, start, end), powers.fold(asked, start, end))
+    counter, power = counters.fold(asked, start, end), powers.fold(asked, start, end)
+    ends = Ends.unknown(len(asked))
+    coarse = (counter.summary[ROW["step"]] > _FINE) & (counter.summary[ROW["joules"]] > 0)
+    places = np.flatnonzero((coarse | (power.summary[ROW["n"]] < _FEW_LOOKS)) & (power.summary[ROW["n"]] > 0))
+    if 0 < len(places) <= _MOST_LOOKED_AT:
+        step = counter.summary[ROW["step"]][places]
+        ends.put(places, look_at_ends(counters, powers, asked[places], step, start, end))
+    return energy_of(asked, start, end, counter, power, ends)
 
 
 def _coarse(reader: Reader, uids: Uids, start: float, end: float, step: float) -> Window:
@@ -174,28 +182,6 @@ def _begins(start: float, end: float, step: float) -> Times:
     """Steps begin at whole multiples, so that two questions have the same ones."""
     first = math.floor(start / step)
     return np.arange(first, max(first, math.ceil(end / step)), dtype=np.float64) * step
-
-
-def _samples(reader: Reader, uids: Uids, start: float, end: float) -> tuple[Times, Times, Floats]:
-    """One row for each second, out of what several chunks and writers have of it."""
-    parts, metric, nodes = list(reader.rows(uids, start, end)), reader.metric, len(uids)
-    kind = np.float64 if metric.counter else np.float32
-    if not parts:
-        return np.empty(0), np.empty(0), np.empty((0, nodes), kind)
-    stamps = np.concatenate([part.times for part in parts])
-    seconds, index = np.unique(np.floor(stamps), return_inverse=True)
-    if len(seconds) == len(stamps) and (np.diff(stamps) > 0).all():
-        return stamps, np.concatenate([part.spread for part in parts]), np.concatenate([part.values for part in parts])
-    times, latest = np.full(len(seconds), np.inf), np.full(len(seconds), -np.inf)
-    np.minimum.at(times, index, stamps)
-    np.maximum.at(latest, index, stamps + np.concatenate([part.spread for part in parts]))
-    values = np.full((len(seconds), nodes), np.nan, kind)
-    at = 0
-    for part in parts:
-        for row in part.values:
-            np.copyto(values[index[at]], row, where=~np.isnan(row))
-            at += 1
-    return times, latest - times, values
 
 
 def _binned(found: Window, metric: Metric, step: float) -> Window:
@@ -234,19 +220,31 @@ def check_window(start: float, end: float, step: float) -> None:
 _ROUNDING = 1e-6
 """Sums are kept with seven digits."""
 
+_FINE = 100.0
+"""Joules: a counter that tells more finely is not looked at more closely."""
+_FEW_LOOKS = 60
+"""With more of them, what is before and after tells nothing new."""
+_MOST_LOOKED_AT = 16_384
+"""Nodes of one question: of more, their samples would be too many to go through."""
+
 # How much of what is possible is said to be likely. These were fitted to simulated jobs, so that 99 of 100 answers are
-# within what is said, and that is about three times what they are wrong by (bench/energy.py).
+# within what is said, and that is less than three times what they are wrong by (bench/energy.py).
 LIKELY = 2.1
 """How many times its likely error a sum of many small ones is said to be wrong by."""
-FEW = 13.5
+FEW = 3.5
 """With so few samples that is twice as much: what is likely is not well known then."""
-RESTLESS = 0.006
-"""By what part of itself a node's power changes at least, however steady a few samples are."""
-EDGE = 0.6
+AS_AROUND = 4.0
+"""What happened before and after counts as much as so many samples."""
+RESTLESS, UNSEEN = 0.007, 13.3
+"""By what part of itself a node's power changes at least, however steady its samples are; twice as much with so few of
+them."""
+EDGE = 0.62
 """What the two ends of a time are said to be wrong by, as a part of the worst."""
-WITHIN_STEP, PIECED = 0.99, 2.45
-"""The same for the rise of a counter, as a part of its step: both of its ends are rounded, and seldom both the worst
-way; and for one that is made up of several pieces."""
+LOST = 0.75
+"""The same for what was drawn while a counter began anew."""
+SELDOM_BOTH = 0.2
+"""Two ends are seldom both wrong the worst way: by how much less that makes them, as a part of their geometric mean.
+That is what 99 of 100 sums of two uniform errors keep."""
 
 APART = 1.5
 """Counter and power disagree when they differ by so many times what both may be wrong by."""
@@ -254,16 +252,18 @@ STILL = 3.0
 """Steps' worth of energy for which a counter may stand still; after that it is not believed."""
 TOLD_IN = 1.0
 """Watts in which power is told that has not changed, so that nobody knows how finely it is."""
+TOLD_WITHIN = 0.02
+"""The same for one that has changed, at most, as a part of the highest: a few changes may all be multiples of much."""
 
 
-def energy_of(uids: Uids, start: float, end: float, counter: Fold, power: Fold) -> Energy:
-    """Both folds are of these nodes and this time. Each node has the better of two answers: its power, summed up; or
-    the rise of its counter, with its power where the counter does not reach (before its first and after its last
-    reading, and where it began anew). Which is better is a matter of what each may be wrong by, and of how much it
-    lacks."""
+def energy_of(uids: Uids, start: float, end: float, counter: Fold, power: Fold, ends: Ends) -> Energy:
+    """Both folds are of these nodes and this time, ``ends`` is what the samples there tell. Each node has the better of
+    two answers: its power, summed up; or the rise of its counter, with its power where the counter does not reach
+    (before its first and after its last reading, and where it began anew). Which is better is a matter of what each may
+    be wrong by, and of how much it lacks."""
     length = max(end - start, 1e-9)
     counters, powers = counter.summary, power.summary
-    by_power, by_counter = _from_power(power), _from_counter(counter, power, length)
+    by_power, by_counter = _from_power(power, ends), _from_counter(counter, power, ends, length)
     watts = np.divide(by_power.joules, by_power.seconds, out=by_counter.watts(), where=by_power.seconds > 0)
 
     def cost(one: _Answer) -> Times:
@@ -311,43 +311,56 @@ class _Answer(msgspec.Struct, frozen=True, kw_only=True):
         return np.asarray(np.divide(self.joules, self.seconds, out=np.zeros_like(self.joules), where=self.seconds > 0))
 
 
-def _from_power(fold: Fold) -> _Answer:
+def _from_power(fold: Fold, ends: Ends) -> _Answer:
     """What the two ends are wrong by at worst, and what is likely of all the changes between them together. What it is
     rounded to adds up for as long as it does not change."""
     found = fold.summary
     samples = np.maximum(found[ROW["n"]], 1.0)
-    times = LIKELY * (1.0 + FEW / samples)
-    restless = times * RESTLESS * found[ROW["joules"]] / np.sqrt(samples)
     # Summaries of an older version have only the worst.
-    changes = np.where(found[ROW["rough"]] > 0, times * np.sqrt(_likely(found)), found[ROW["error"]] - fold.edge_error)
-    likely = np.hypot(changes, restless)
-    worst = found[ROW["error"]] + restless
-    told_in = np.where(found[ROW["step"]] > 0, found[ROW["step"]], TOLD_IN)
+    old = (found[ROW["rough"]] <= 0) & (found[ROW["error"]] > fold.edge_error)
+    changes = np.where(old, found[ROW["error"]] - fold.edge_error, 0.0)
+    changes = np.where(old, changes, LIKELY * (1.0 + FEW / samples) * np.sqrt(_variance(found, samples, ends)))
+    restless = RESTLESS * (1.0 + UNSEEN / samples) * found[ROW["joules"]] / np.sqrt(samples)
+    likely = np.hypot(EDGE * fold.edge_error, np.maximum(changes, restless))
+    most = np.maximum(TOLD_IN, TOLD_WITHIN * np.nan_to_num(found[ROW["high"]], neginf=0.0))
+    told_in = np.where(found[ROW["step"]] > 0, np.minimum(found[ROW["step"]], most), TOLD_IN)
     rounding = (told_in + METRICS["power"].quantum) / 2 * np.minimum(found[ROW["flat"]], found[ROW["covered"]])
-    error = np.minimum(np.hypot(EDGE * fold.edge_error, likely), worst) + rounding + _ROUNDING * found[ROW["joules"]]
+    error = likely + rounding + _ROUNDING * found[ROW["joules"]]
     return _Answer(joules=found[ROW["joules"]], seconds=found[ROW["covered"]], error=np.asarray(error))
 
 
-_TAKEN_BACK = (0.0, 0.5, 0.8, 1.0)
-_LIKELY = (0.098, 0.14, 0.145, 0.32)
+def _variance(found: Matrix, samples: Times, ends: Ends) -> Times:
+    """The square of the likely error of an integral: as its own samples tell, and, the fewer they are, those before and
+    after it."""
+    around = np.divide(ends.rough, ends.seconds, out=np.zeros_like(samples), where=ends.seconds > 0)
+    around *= found[ROW["covered"]] * _factor(ends.rough, ends.fro)
+    weight = np.where(ends.seconds > 0, AS_AROUND / (samples + AS_AROUND), 0.0)
+    return np.asarray((1.0 - weight) * _likely(found) + weight * around)
+
+
+_TAKEN_BACK = (0.0, 0.3, 1.0)
+_LIKELY = (0.098, 0.128, 0.16)
+
+
+def _factor(rough: Times, fro: Times) -> Times:
+    back = np.divide(2.0 * fro, rough, out=np.zeros_like(rough), where=rough > 0)
+    return np.asarray(np.interp(back, _TAKEN_BACK, _LIKELY))
 
 
 def _likely(found: Matrix) -> Times:
-    """The square of the likely error of an integral. Nobody knows when between two samples a value changed. If it stays
-    as it is after a change, the error is that of one moment at random; the more of a change is taken back by the next
-    one, the more happens that nobody sees, up to noise, of which each sample is wrong by all that it is off. Between
-    the two lies what a signal is wrong by whose memory fades (exponentially) between two samples."""
+    """What the samples of a time tell of the square of its likely error. Nobody knows when between two samples a value
+    changed. If it stays as it is after a change, the error is that of one moment at random; the more of a change is
+    taken back by the next one, the more happens that nobody sees."""
     minutes = found[ROW["covered"]] / MINUTE
     # Where two minutes meet, it is not kept how their changes relate.
     pairs = found[ROW["n"]] - 2.0 * minutes
     scale = np.divide(found[ROW["n"]], pairs, out=np.zeros_like(pairs), where=pairs > 0.5 * minutes)
     rough = found[ROW["rough"]]
-    back = np.divide(2.0 * scale * found[ROW["fro"]], rough, out=np.zeros_like(rough), where=rough > 0)
-    back = np.where(scale > 0, back, np.mean(_TAKEN_BACK[-2:]))
-    return np.asarray(rough * np.interp(back, _TAKEN_BACK, _LIKELY))
+    fro = np.where(scale > 0, scale * found[ROW["fro"]], rough * np.mean(_TAKEN_BACK[-2:]) / 2)
+    return np.asarray(rough * _factor(rough, fro))
 
 
-def _from_counter(fold: Fold, power: Fold, length: float) -> _Answer:
+def _from_counter(fold: Fold, power: Fold, ends: Ends, length: float) -> _Answer:
     found, powers = fold.summary, power.summary
     known_p = powers[ROW["covered"]]
     drawn = np.divide(powers[ROW["joules"]], known_p, out=np.zeros_like(known_p), where=known_p > 0)
@@ -365,28 +378,37 @@ def _from_counter(fold: Fold, power: Fold, length: float) -> _Answer:
     rates -= np.where(np.isfinite(found[ROW["low"]]), found[ROW["low"]], 0.0)
     own = np.minimum(fold.edge_error, rates * fold.edge_time)
     times = 1.0 + found[ROW["resets"]] + found[ROW["absurd"]]
-    edge_error = np.hypot(np.where(near, EDGE * power.edge_error, own), lost * swing / np.sqrt(times))
-    ends = np.hypot(edge_error, np.hypot(_rounded(fold, np.where(known_p > 0, low, 0.0)), _shift(fold)))
+    edge_error = np.hypot(np.where(near, EDGE * power.edge_error, own), LOST * lost * swing / np.sqrt(times))
+    rounded, more = _rounded(fold, np.where(known_p > 0, low, 0.0), ends)
+    uncertain = np.hypot(edge_error, np.hypot(rounded, _shift(fold, power)))
     cut = found[ROW["error"]] - fold.edge_error + np.spacing(np.nan_to_num(found[ROW["last_v"]]))
     # One that has not moved at all may be one that never does, and one that stands still is not believed.
     still = (found[ROW["flat"]] >= METRICS["energy"].stuck_after) & (
-        found[ROW["flat"]] * drawn > STILL * found[ROW["step"]]
+        found[ROW["flat"]] * low > STILL * found[ROW["step"]]
     )
     moved = (found[ROW["joules"]] > 0) & ~still
     return _Answer(
-        joules=np.where(moved, found[ROW["joules"]] - fold.edge + edge, 0.0),
+        joules=np.where(moved, found[ROW["joules"]] - fold.edge + edge + more, 0.0),
         seconds=np.where(moved & (found[ROW["covered"]] > 0), inner + edge_time + lost, 0.0),
-        error=np.asarray(ends + cut + _ROUNDING * found[ROW["joules"]]),
+        error=np.asarray(uncertain + cut + _ROUNDING * found[ROW["joules"]]),
     )
 
 
-def _rounded(fold: Fold, low: Times) -> Times:
-    """What a counter's own steps make it wrong by, at the two ends of each unbroken stretch. One that is not brought up
-    to date at every look has larger steps than it tells: what the node draws at least while it stands still."""
+def _rounded(fold: Fold, low: Times, ends: Ends) -> tuple[Times, Times]:
+    """What a counter's own steps make it wrong by, at the two ends of each unbroken stretch; and how much more was used
+    than it tells, where its steps near the two ends of the time say so. One that is not brought up to date at every
+    look has larger steps than it tells: what the node draws at least while it stands still."""
     found = fold.summary
-    step = np.maximum(found[ROW["step"]] + METRICS["energy"].quantum, found[ROW["flat"]] * low)
-    pieces = 1.0 + found[ROW["resets"]] + found[ROW["absurd"]]
-    return np.asarray(step * np.minimum(WITHIN_STEP * pieces, PIECED * np.sqrt(pieces / 6)))
+    step = found[ROW["step"]] + METRICS["energy"].quantum
+    breaks = found[ROW["resets"]] + found[ROW["absurd"]]
+    rounded = np.maximum(step, found[ROW["flat"]] * low) * np.sqrt(1.0 + breaks)
+    each = np.divide(found[ROW["covered"]], found[ROW["n"]], out=np.zeros_like(step), where=found[ROW["n"]] > 0)
+    prompt = (found[ROW["flat"]] - 2.5 * each) * low <= step
+    first, last = ends.bounds
+    bound = first + last - SELDOM_BOTH * np.sqrt(first * last)
+    sharp = np.sqrt(bound**2 + LIKELY**2 * ends.variance + breaks * step**2)
+    better = prompt & (sharp < rounded)
+    return np.where(better, sharp, rounded), np.where(better, ends.joules, 0.0)
 
 
 def _fastest(fold: Fold) -> Times:
@@ -403,7 +425,8 @@ def _fastest(fold: Fold) -> Times:
     return np.where(found[ROW["step"]] <= 0.1 * high * each, high, mean)
 
 
-def _shift(fold: Fold) -> Times:
-    """Rows have one time for all nodes, which differs from each node's own by up to the spread."""
-    high = np.maximum(fold.summary[ROW["high"]], 0.0)
-    return np.asarray(fold.summary[ROW["spread"]] * np.where(np.isfinite(high), high, 0.0))
+def _shift(fold: Fold, power: Fold) -> Times:
+    """Rows have one time for all nodes, which differs from each node's own by up to the spread, at either end. What a
+    coarse counter rose by in one look says nothing of what was drawn then; power does, where it is known."""
+    rise, drawn = (np.maximum(np.nan_to_num(one.summary[ROW["high"]], neginf=0.0), 0.0) for one in (fold, power))
+    return np.asarray(2.0 * fold.summary[ROW["spread"]] * np.where(power.summary[ROW["n"]] > 0, drawn, rise))

@@ -164,6 +164,28 @@ class Reader:
                 yield rows
         yield from self._open_rows(uids, start, end)
 
+    def samples(self, uids: Uids, start: float, end: float) -> tuple[Times, Times, Floats]:
+        """One row for each second, out of what several chunks and writers have of it: times, their spread, values."""
+        parts, nodes = list(self.rows(uids, start, end)), len(uids)
+        kind = np.float64 if self.metric.counter else np.float32
+        if not parts:
+            return np.empty(0), np.empty(0), np.empty((0, nodes), kind)
+        stamps = np.concatenate([part.times for part in parts])
+        seconds, index = np.unique(np.floor(stamps), return_inverse=True)
+        if len(seconds) == len(stamps) and (np.diff(stamps) > 0).all():
+            spread = np.concatenate([part.spread for part in parts])
+            return stamps, spread, np.concatenate([part.values for part in parts])
+        times, latest = np.full(len(seconds), np.inf), np.full(len(seconds), -np.inf)
+        np.minimum.at(times, index, stamps)
+        np.maximum.at(latest, index, stamps + np.concatenate([part.spread for part in parts]))
+        values = np.full((len(seconds), nodes), np.nan, kind)
+        at = 0
+        for part in parts:
+            for row in part.values:
+                np.copyto(values[index[at]], row, where=~np.isnan(row))
+                at += 1
+        return times, latest - times, values
+
     def sums(self, uids: Uids | None, start: float, end: float) -> list[Sums]:
         """Sums over these nodes from ``start`` to before ``end``; those over all nodes are there already."""
         found: list[Sums] = []

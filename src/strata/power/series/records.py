@@ -134,8 +134,8 @@ class Energy(msgspec.Struct, frozen=True, kw_only=True):
     known: Times
     """How much of the time is covered by measurements, 0 to 1."""
     error: Times
-    """Joules by which the truth about the known part may differ: of a hundred answers, 99 are within. What a sensor
-    itself is wrong by, nobody knows, and it is not in this."""
+    """Joules by which the truth about the known part may differ: of a hundred answers of all kinds, 99 are within. What
+    a sensor itself is wrong by, nobody knows, and it is not in this."""
     counted: npt.NDArray[np.bool_]
     """From the node's energy counter; else summed up from its power."""
     peak: Times

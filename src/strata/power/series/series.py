@@ -22,6 +22,7 @@ from strata.core.errors import BadRequest, Compacted, StrataError, Unavailable
 from strata.core.extras import needs
 from strata.power.series import query
 from strata.power.series.chunk_store import LEVELS, ChunkStore, decode_journal
+from strata.power.series.ends import AROUND
 from strata.power.series.intake import Intake
 from strata.power.series.open_chunks import OpenMetric
 from strata.power.series.reader import OpenPart, Reader
@@ -136,7 +137,7 @@ class Series:
         """What each node used from ``start`` to ``end``."""
         query.check_window(start, end, 0)
         both = METRICS["energy"], METRICS["power"]
-        return await self._ask(query.energy, both, start, end, _sorted(uids), start, end)
+        return await self._ask(query.energy, both, start - AROUND, end + AROUND, _sorted(uids), start, end)
 
     async def total(self, metric: str, uids: Uids | None, start: float, end: float, *, step: float = 0) -> Total:
         """The sum over nodes at each second that has samples, or for each step (of node means: take a step no shorter

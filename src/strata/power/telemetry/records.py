@@ -26,6 +26,15 @@ class NodePowerPage(Out, frozen=True, kw_only=True):
     next: str = ""
 
 
+class MachineMeasured(Out, frozen=True, kw_only=True):
+    """A metric of every node of ``/v1/machine``, by position; None: not known now."""
+
+    roster: str
+    metric: str
+    unit: str
+    values: tuple[float | None, ...]
+
+
 class Trouble(Out, frozen=True, kw_only=True):
     """What was wrong with the samples of a node: how often, for how many seconds a value did not move, and whether its
     energy counter and its power differ."""

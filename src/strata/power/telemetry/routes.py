@@ -15,7 +15,7 @@ from litestar.response import Stream
 from strata.api.http import AnyRequest, seal, unseal
 from strata.api.rights import needs
 from strata.api.services import Asked, Cursor, Limit, Select, Time
-from strata.power.telemetry.records import CabinetsPower, NodePowerPage, PowerHistory, SystemPower
+from strata.power.telemetry.records import CabinetsPower, MachineMeasured, NodePowerPage, PowerHistory, SystemPower
 from strata.power.telemetry.service import PowerService
 
 _TAG = "power"
@@ -49,6 +49,12 @@ async def list_node_power(
     """What the selected nodes draw now: as last measured, and nothing where that is too long ago."""
     page = await ask.of(PowerService).nodes(ask.who, select, sort, limit, unseal(cursor))
     return msgspec.structs.replace(page, next=seal(page.next or None) or "")
+
+
+@get("/v1/power/machine", tags=[_TAG], **needs("read", "power"))
+async def machine_power(ask: Asked, metric: Metric = "power") -> MachineMeasured:
+    """A metric of all nodes at once, in the order of `/v1/machine`: what a picture of the machine is coloured by."""
+    return await ask.of(PowerService).machine(ask.who, metric)
 
 
 @get("/v1/power/history", tags=[_TAG], **needs("read", "power", 404, 410))
@@ -105,4 +111,4 @@ async def cabinet_power(ask: Asked, start: Time = None, end: Time = None, step: 
     return await ask.of(PowerService).cabinets(ask.who, start, end, step)
 
 
-HANDLERS = [list_node_power, power_history, power_samples, system_power, cabinet_power]
+HANDLERS = [list_node_power, machine_power, power_history, power_samples, system_power, cabinet_power]

@@ -12,12 +12,14 @@ from strata.core.errors import BadRequest
 from strata.fleet.access.principal import Principal
 from strata.fleet.columns import Indices
 from strata.fleet.fleet import Fleet
+from strata.fleet.machine.service import MachineService
 from strata.power.series.records import Floats, Latest, Uids, metric_named
 from strata.power.series.series import Series
 from strata.power.telemetry.export import export
 from strata.power.telemetry.gauges import drawing
 from strata.power.telemetry.records import (
     CabinetsPower,
+    MachineMeasured,
     NodePower,
     NodePowerPage,
     NodeSeries,
@@ -91,6 +93,18 @@ class PowerService:
                 for n, t, p, e, a, h, c in rows
             ),
             next=following or "",
+        )
+
+    async def machine(self, who: Principal, metric: str) -> MachineMeasured:
+        """The newest value of every node that the caller may see, by its position in the machine."""
+        machine = self._nodes.of(MachineService).places(who)
+        found = await self._latest(metric, machine.nodes)
+        values = np.round(found.values, 1).tolist()
+        return MachineMeasured(
+            roster=machine.roster,
+            metric=metric,
+            unit=metric_named(metric).unit,
+            values=tuple(None if value != value else value for value in values),
         )
 
     async def history(

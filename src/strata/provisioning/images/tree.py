@@ -92,6 +92,19 @@ class Tree:
             elif entry.kind == "dir":
                 self.root.inode = _inode(entry, "dir", number)
 
+    def provide(self, path: str, kind: Literal["file", "dir"]) -> None:
+        """An empty file or folder at ``path``, unless something is there, or something else is in the way."""
+        parts = _parts(path, 0)
+        if self._find(parts) is not None:
+            return
+        for depth in range(1, len(parts)):
+            found = self._find(parts[:depth])
+            if found is not None and found.children is None:
+                return
+        parent = self._directory(parts[:-1], 0)
+        assert parent.children is not None
+        parent.children.setdefault(parts[-1], Node(Inode(kind=kind, mode=0o755 if kind == "dir" else 0o644)))
+
     def walk(self) -> Iterator[tuple[str, Inode]]:
         """Every path below the root with what is there, parents first, by name."""
         stack = [("", self.root)]

@@ -12,11 +12,10 @@ from typing import NamedTuple
 from xml.etree import ElementTree
 
 from strata.core.errors import DeviceError
+from strata.schedulers.dates import seconds
 from strata.schedulers.gridengine.submission import KEY
 from strata.schedulers.jobs import JobSeen, Outcome, State
 
-ZONE = {"TZ": "UTC"}
-"""Environment in which times are those of UTC, and not in the zone of whoever answers."""
 JOBS = ("qstat", "-xml", "-g", "d", "-u", "*", "-s", "prs")
 """Asks for all jobs that have not ended: each task of an array by itself."""
 MOST_DETAILS = 5000
@@ -155,7 +154,7 @@ def _ended(told: Mapping[str, str], number: str) -> JobSeen:
     words = why.strip(" :")
     code = told.get("exit_status", "").partition(" ")[0]
     status = int(code) if code.isdigit() else None
-    began, end = _date(told.get("start_time", "")), _date(told.get("end_time", ""))
+    began, end = seconds(told.get("start_time", "")), seconds(told.get("end_time", ""))
     outcome: Outcome = "done" if (failed, status) == ("0", 0) else "failed"
     signal = status - _SIGNALLED if status is not None and status > _SIGNALLED and failed in _KILLED else None
     if signal is not None or failed not in ("0", *_KILLED):
@@ -177,7 +176,7 @@ def _ended(told: Mapping[str, str], number: str) -> JobSeen:
         reason="" if outcome == "done" else _reason(failed, words, status, signal),
         queue=told.get("qname", ""),
         nodes=(told["hostname"],) if told.get("hostname", "UNKNOWN") != "UNKNOWN" else (),
-        submitted=_date(told.get("qsub_time", "")),
+        submitted=seconds(told.get("qsub_time", "")),
         began=began,
         ended=end,
     )
@@ -218,12 +217,5 @@ def _tree(said: str, command: str) -> ElementTree.Element:
 def _iso(told: str) -> float | None:
     try:
         return datetime.fromisoformat(told).replace(tzinfo=UTC).timestamp()
-    except ValueError:
-        return None
-
-
-def _date(told: str) -> float | None:
-    try:
-        return datetime.strptime(told, "%a %b %d %H:%M:%S %Y").replace(tzinfo=UTC).timestamp()
     except ValueError:
         return None

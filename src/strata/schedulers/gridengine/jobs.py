@@ -13,9 +13,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from strata.core.errors import BadRequest, Denied, DeviceError, StrataError, Unavailable
+from strata.core.errors import DeviceError, Unavailable
+from strata.schedulers.by_commands import parts, unchanged
+from strata.schedulers.dates import ZONE
 from strata.schedulers.gridengine import job_replies, queues, submission
-from strata.schedulers.jobs import JobSeen, Queue, Work
+from strata.schedulers.jobs import MOST_PAST, JobSeen, Queue, Work
 from strata.schedulers.members import members
 from strata.schedulers.runner import Runner
 
@@ -25,8 +27,6 @@ _ACCOUNTING_EVERY = 10.0
 """Seconds between two questions to the accounting: each reads the whole of its file."""
 _FIRST_LOOK = 86_400.0
 """Seconds before the time in question in which a job may have begun that the first look finds in the accounting."""
-_AT_ONCE = 1000
-"""Ids in one command."""
 
 
 class _Gone(NamedTuple):
@@ -72,13 +72,14 @@ class GridEngineJobs:
     async def jobs(self, ended_since: float) -> Sequence[JobSeen]:
         """By ``qstat``, twice; and by ``qacct`` where a job has gone."""
         began = time.time()
-        said = await self._runner.run(*job_replies.JOBS, env=job_replies.ZONE)
+        ended_since = max(ended_since, began - MOST_PAST)
+        said = await self._runner.run(*job_replies.JOBS, env=ZONE)
         bare = await asyncio.to_thread(job_replies.jobs, said, self._details)
         numbers = {job.id.partition(".")[0] for job in bare}
         self._details = {number: detail for number, detail in self._details.items() if number in numbers}
         asked = {job.id for job in bare if job.id.partition(".")[0] not in self._details or job.state != "running"}
         if asked:
-            told = await self._runner.run(*job_replies.details_of(asked), env=job_replies.ZONE)
+            told = await self._runner.run(*job_replies.details_of(asked), env=ZONE)
             self._details |= await asyncio.to_thread(job_replies.details, told)
         live = {job.id: job for job in await asyncio.to_thread(job_replies.jobs, said, self._details)}
         now = time.time()
@@ -119,7 +120,7 @@ class GridEngineJobs:
 
     async def _past(self, since: float) -> str:
         try:
-            return await self._runner.run(*job_replies.past(since), env=job_replies.ZONE)
+            return await self._runner.run(*job_replies.past(since), env=ZONE)
         except DeviceError as error:
             # Where no job has ever ended there is no file yet.
             if "No such file" in error.reply or submission.is_gone(error.reply):
@@ -144,19 +145,19 @@ class GridEngineJobs:
 
     async def cancel(self, account: str, ids: Sequence[str]) -> None:
         """By ``qdel``. Those that have ended are no error."""
-        for some in _parts(ids):
+        for some in parts(ids, submission.job_id):
             now = time.time()
             await self._change("qdel", *some, account=account, gone=True)
             self._cancelled |= dict.fromkeys(some, now)
 
     async def hold(self, account: str, ids: Sequence[str]) -> None:
         """By ``qhold``."""
-        for some in _parts(ids):
+        for some in parts(ids, submission.job_id):
             await self._change("qhold", *some, account=account)
 
     async def release(self, account: str, ids: Sequence[str]) -> None:
         """By ``qrls``."""
-        for some in _parts(ids):
+        for some in parts(ids, submission.job_id):
             await self._change("qrls", *some, account=account)
 
     async def queues(self) -> Sequence[Queue]:
@@ -205,7 +206,7 @@ class GridEngineJobs:
         # A line for each job that was not changed, and one for each that was.
         wrong = [line for line in said.splitlines() if not (_is_changed(line) or (gone and submission.is_gone(line)))]
         if wrong:
-            raise _unchanged(command[0], " ".join(wrong)[:300])
+            raise unchanged(submission, DeviceError(told := " ".join(wrong)[:300], node=command[0], reply=told))
 
 
 def _is_changed(line: str) -> bool:
@@ -220,11 +221,6 @@ def _just_submitted(work: Work, one: str) -> Iterator[JobSeen]:
         yield msgspec.structs.replace(job, id=f"{one}.{index + 1}", index=index)
 
 
-def _parts(ids: Sequence[str]) -> Iterator[list[str]]:
-    for at in range(0, len(ids), _AT_ONCE):
-        yield [submission.job_id(one) for one in ids[at : at + _AT_ONCE]]
-
-
 def _ending(job: JobSeen) -> JobSeen:
     return msgspec.structs.replace(job, state="ending", reason="how it ended is not in the accounting yet")
 
@@ -233,12 +229,3 @@ def _never_began(gone: _Gone, reason: str) -> JobSeen:
     return msgspec.structs.replace(
         gone.job, state="ended", outcome="cancelled", reason=reason or "it was cancelled", ended=gone.since
     )
-
-
-def _unchanged(command: str, said: str) -> StrataError:
-    """What is raised where a job was not changed."""
-    if submission.is_denied(said):
-        return Denied(said, where=command, hint="only whose job it is, and managers, may do that")
-    if submission.is_away(said):
-        return Unavailable(said, where=command)
-    return BadRequest(said, where=command)

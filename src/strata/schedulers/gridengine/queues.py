@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from xml.etree import ElementTree
 
 from strata.core.errors import DeviceError
+from strata.schedulers.dates import duration
 from strata.schedulers.jobs import JobSeen, Queue
 
 NAMES = ("qconf", "-sql")
@@ -103,7 +104,7 @@ def _queue(
     return Queue(
         name=told["qname"],
         open=any(one.open for one in instances),
-        most_time=_seconds(_plain(told.get("h_rt", ""))),
+        most_time=duration(_plain(told.get("h_rt", ""))),
         node_cores=max(cores, default=None),
         node_memory=max(memory, default=None),
         accelerators={"": gpus} if gpus else {},
@@ -129,17 +130,6 @@ def _names(value: str) -> frozenset[str]:
 
 def _accounts(value: str, lists: Mapping[str, Iterable[str]]) -> frozenset[str]:
     return frozenset(account for name in _names(value) for account in lists.get(name, ()))
-
-
-def _seconds(value: str) -> int | None:
-    """``48:00:00``, seconds, or ``INFINITY``."""
-    parts = value.split(":")
-    if not all(part.isdigit() for part in parts):
-        return None
-    seconds = 0
-    for part in parts:
-        seconds = seconds * 60 + int(part)
-    return seconds
 
 
 def _mebibytes(value: str) -> int | None:

@@ -15,7 +15,9 @@ from strata.core.errors import BadRequest
 from strata.schedulers.slurm.hostlists import hostlist, in_order, natural
 
 SLURM_CONF, TOPOLOGY_CONF, GRES_CONF, CGROUP_CONF = "slurm.conf", "topology.conf", "gres.conf", "cgroup.conf"
-FILES = (SLURM_CONF, TOPOLOGY_CONF, GRES_CONF, CGROUP_CONF)
+SLURMDBD_CONF = "slurmdbd.conf"
+"""Made where Strata is told of an accounting; a site's own is left alone."""
+FILES = (SLURM_CONF, TOPOLOGY_CONF, GRES_CONF, CGROUP_CONF, SLURMDBD_CONF)
 """What is made, in the order in which it is shown."""
 
 HEADER = "# Made by Strata from the inventory: what is written here by hand is lost. See 'strata slurm --help'.\n"
@@ -112,6 +114,23 @@ class Saving(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes that stay on."""
 
 
+class Accounting(msgspec.Struct, frozen=True, kw_only=True):
+    """slurmdbd, which keeps what became of jobs in a MariaDB."""
+
+    host: str
+    """Where it runs."""
+    address: str = ""
+    """Where daemons and commands reach it. Empty: by the name of its host."""
+    storage: str = "localhost"
+    """Host of the database."""
+    user: str = "slurm"
+    database: str = "slurm_acct_db"
+    secret: str
+    """A file beside slurmdbd that says ``StoragePass=...``: what is made here holds no secret."""
+    settings: Mapping[str, str] = {}
+    """More of slurmdbd.conf; one that is empty is not written."""
+
+
 class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     """All that the files are made from."""
 
@@ -123,6 +142,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     switches: tuple[Switch, ...] = ()
     """None: the network is flat."""
     saving: Saving | None = None
+    accounting: Accounting | None = None
     programs: str = "/usr/bin"
     """The folder that Strata's programs are in, where slurmctld runs."""
     settings: Mapping[str, str] = {}
@@ -133,12 +153,13 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
 
 def files(cluster: Cluster) -> dict[str, str]:
     """Every file by its name. Raises ``BadRequest`` for what Slurm could not read, or would read otherwise."""
-    return {
+    made = {
         SLURM_CONF: _slurm(cluster),
         TOPOLOGY_CONF: HEADER + "".join(_switch(one) for one in cluster.switches),
         GRES_CONF: HEADER + "".join(_gres(cluster)),
         CGROUP_CONF: HEADER + _settings({**CGROUP, **cluster.cgroup}, "cgroup"),
     }
+    return made if cluster.accounting is None else {**made, SLURMDBD_CONF: _slurmdbd(cluster, cluster.accounting)}
 
 
 def _slurm(cluster: Cluster) -> str:
@@ -160,6 +181,8 @@ def _chosen(cluster: Cluster) -> dict[str, str]:
         chosen["GresTypes"] = "gpu"
     if cluster.switches:
         chosen["TopologyPlugin"] = "topology/tree"
+    if cluster.accounting:
+        chosen |= _accounted(cluster.accounting)
     if cluster.saving:
         chosen |= _saving(cluster.saving, cluster.programs)
     by_lower = {key.lower(): key for key in chosen}
@@ -169,6 +192,11 @@ def _chosen(cluster: Cluster) -> dict[str, str]:
         if key.lower() == "slurmctldparameters":
             value = ",".join(dict.fromkeys((*chosen["SlurmctldParameters"].split(","), *value.split(","))))
         chosen[by_lower.setdefault(key.lower(), key)] = value
+    socket = re.search(r"\bsocket=([^,]+)", chosen.get(by_lower.get("authinfo", ""), ""))
+    if cluster.accounting and socket and "accountingstoragepass" not in by_lower:
+        chosen["AccountingStoragePass"] = socket[
+            1
+        ]  # what everybody takes for slurmdbd, who has AuthInfo for the others
     return {key: value for key, value in chosen.items() if value}
 
 
@@ -187,6 +215,33 @@ def _saving(saving: Saving, programs: str) -> dict[str, str]:
         # A node that is switched off can be had again, whatever state it was in before.
         "SlurmctldParameters": f"{DEFAULTS['SlurmctldParameters']},idle_on_node_suspend,reboot_from_controller",
     }
+
+
+def _accounted(accounting: Accounting) -> dict[str, str]:
+    return {
+        "AccountingStorageType": "accounting_storage/slurmdbd",
+        "AccountingStorageHost": accounting.address or accounting.host,
+        "JobAcctGatherType": "jobacct_gather/linux",
+    }
+
+
+def _slurmdbd(cluster: Cluster, accounting: Accounting) -> str:
+    """Of slurm.conf it takes over who it is and how everybody proves who they are."""
+    shared = {key: value for key, value in _chosen(cluster).items() if key in ("AuthType", "AuthInfo", "SlurmUser")}
+    told = {
+        **shared,
+        "DbdHost": _plain(accounting.host, "accounting"),
+        "DbdAddr": accounting.address,
+        "LogFile": "/var/log/slurm/slurmdbd.log",
+        "StorageType": "accounting_storage/mysql",
+        "StorageHost": _plain(accounting.storage, "accounting"),
+        "StorageUser": _plain(accounting.user, "accounting"),
+        "StorageLoc": _plain(accounting.database, "accounting"),
+        **accounting.settings,
+    }
+    if wrong := [key for key in told if key.lower() in ("storagepass", "include")]:
+        raise BadRequest(f"{wrong[0]} is not said here", where="accounting", hint="put it into the file of the secret")
+    return f"{HEADER}{_settings(told, 'accounting')}Include {_plain(accounting.secret, 'accounting')}\n"
 
 
 def _node(nodes: Nodes) -> str:

@@ -6,17 +6,16 @@ import asyncio
 import secrets
 import string
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from strata.core.errors import BadRequest, Denied, DeviceError, StrataError, Unavailable
+from strata.core.errors import DeviceError
 from strata.schedulers import abilities
-from strata.schedulers.jobs import JobSeen, Queue, Work
+from strata.schedulers.by_commands import parts, unchanged
+from strata.schedulers.jobs import MOST_PAST, JobSeen, Queue, Work
 from strata.schedulers.members import members
 from strata.schedulers.runner import Runner
 from strata.schedulers.slurm import job_replies, partitions, submission
 
-_AT_ONCE = 1000
-"""Ids in one command."""
 _MARK = 12
 
 
@@ -44,7 +43,7 @@ class SlurmJobs:
         if self._memory is None:
             self._memory = job_replies.memory(await self._runner.run(*job_replies.CONFIG))
         mark = "".join(secrets.choice(string.ascii_letters) for _ in range(_MARK))
-        ago = time.time() - ended_since
+        ago = min(time.time() - ended_since, MOST_PAST)
         past: Sequence[JobSeen] = ()
         if self._memory.accounting and ago > self._memory.seconds:
             # Before squeue: what ends in between is told by at least one of them.
@@ -57,17 +56,17 @@ class SlurmJobs:
 
     async def cancel(self, account: str, ids: Sequence[str]) -> None:
         """By ``scancel``, which does not mind jobs that have ended."""
-        for some in _parts(ids):
+        for some in parts(ids, submission.job_id):
             await self._change("scancel", "--", *some, account=account)
 
     async def hold(self, account: str, ids: Sequence[str]) -> None:
         """By ``scontrol hold``."""
-        for some in _parts(ids):
+        for some in parts(ids, submission.job_id):
             await self._change("scontrol", "hold", ",".join(some), account=account)
 
     async def release(self, account: str, ids: Sequence[str]) -> None:
         """By ``scontrol release``."""
-        for some in _parts(ids):
+        for some in parts(ids, submission.job_id):
             await self._change("scontrol", "release", ",".join(some), account=account)
 
     async def queues(self) -> Sequence[Queue]:
@@ -93,18 +92,4 @@ class SlurmJobs:
         try:
             await self._runner.run(*command, account=account)
         except DeviceError as error:
-            raise _unchanged(error) from None
-
-
-def _parts(ids: Sequence[str]) -> Iterator[list[str]]:
-    for at in range(0, len(ids), _AT_ONCE):
-        yield [submission.job_id(one) for one in ids[at : at + _AT_ONCE]]
-
-
-def _unchanged(error: DeviceError) -> StrataError:
-    """What is raised where a job was not changed."""
-    if submission.is_away(error.reply):
-        return Unavailable(error.detail, where=error.where)
-    if "ermission denied" in error.reply or "Invalid user id" in error.reply:
-        return Denied(error.detail, where=error.where, hint="only whose job it is, and administrators, may do that")
-    return BadRequest(error.detail, where=error.where)
+            raise unchanged(submission, error) from None

@@ -140,3 +140,8 @@ def refusal(said: str) -> StrataError:
 def is_away(said: str) -> bool:
     """Whether a command of Slurm's says that slurmctld could not be asked, or did not answer."""
     return _AWAY.search(said) is not None
+
+
+def is_denied(said: str) -> bool:
+    """Whether it says that the job is somebody else's."""
+    return "ermission denied" in said or "Invalid user id" in said

@@ -42,6 +42,7 @@ from strata.virtual.fleet.faults import Faults, Timing
 from strata.virtual.fleet.names import node_names
 from strata.virtual.fleet.nodes import SimNodes
 from strata.virtual.fleet.power import encode
+from strata.virtual.meters import kinds_of
 from strata.virtual.plant.bmc import ChassisBmc, PduBmc, PlantBmc
 from strata.virtual.plant.plant import Plant
 from strata.virtual.plant.switch import SwitchBmc
@@ -245,7 +246,7 @@ class BmcServer:
         i, path = found
         if self._swapped:
             i = self._swapped.get(i, i)
-        if i < self.nodes.count and self.nodes.bmc_dead[i]:
+        if i < self.nodes.count and self.nodes.silent(self.nodes.all[i : i + 1], self.clock())[0]:
             return Reply(204, manner=Manner.NEVER)
         bmc, prankster = self._pair(i)
         tricks, delay = prankster.next(request.method)
@@ -308,6 +309,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--faults", default="{}", help="JSON object, fields as in fleet.faults.Faults")
     parser.add_argument("--mischief", default="{}", help="JSON object, fields as in bmc.mischief.Mischief")
     parser.add_argument("--job-share", type=float, default=0.0, help="share of the time in which a job runs on a node")
+    parser.add_argument("--meters", default="fine", help="kinds of energy counters, by turns: 0.1kWh,stuck, or mixed")
     parser.add_argument("--password-file", type=Path, help="holds the password of the user root")
     parser.add_argument(
         "--pdus",
@@ -330,6 +332,7 @@ def main(arguments: list[str] | None = None) -> int:
         names=names,
         timing=Timing(scale=given.scale, job_share=given.job_share),
         faults=msgspec.json.decode(given.faults, type=Faults),
+        meters=kinds_of(given.meters),
     )
     mischief = msgspec.json.decode(given.mischief, type=Mischief)
     uvloop.run(

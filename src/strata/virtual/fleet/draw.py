@@ -43,6 +43,8 @@ class Stream(IntEnum):
     """Whether a look at the agent gives anything."""
     WIRE = 12
     """How a BMC's web server misbehaves."""
+    METER = 13
+    """Where a counter of energy stands, and when it or its BMC fails."""
 
 
 def uniform(seed: int, stream: Stream, nodes: npt.NDArray[np.int64], counts: npt.NDArray[np.int64] | int = 0) -> Floats:

@@ -1,4 +1,4 @@
-"""What simulated nodes draw: whether they are fed, what caps them, and what their energy counters show."""
+"""What simulated nodes draw: whether they are fed, what caps them, and what they have used."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Electricity:
         return found
 
     def joules(self, idx: Indices, watts: Floats, now: float) -> Floats:
-        """Each one's energy counter: what it draws now, summed up from look to look."""
+        """What each has used: what it draws now, summed up from look to look."""
         since = np.maximum(0.0, now - self._metered[idx])
         self._joules[idx] += watts * since
         self._metered[idx] = np.maximum(self._metered[idx], now)

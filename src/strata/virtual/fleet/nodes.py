@@ -39,6 +39,7 @@ from strata.virtual.fleet.model import (
 )
 from strata.virtual.fleet.names import first_gpu, node_names
 from strata.virtual.fleet.states import NEVER, Hazards, Jobs, States
+from strata.virtual.meters import Meters
 
 Bools = npt.NDArray[np.bool_]
 
@@ -88,8 +89,10 @@ class SimNodes:
         faults: Faults = NO_FAULTS,
         names: Sequence[str] | None = None,
         fencing: bool = True,
+        meters: Sequence[str] = ("fine",),
     ) -> None:
-        """``fencing``: whether devices refuse old and repeated fences."""
+        """``fencing``: whether devices refuse old and repeated fences. ``meters``: kinds of energy counters
+        (``meters.METERS``) that the nodes have by turns."""
         if names is not None and len(names) != count:
             raise BadRequest(f"{count} nodes, but {len(names)} names", where="names")
         self.count = count
@@ -103,6 +106,7 @@ class SimNodes:
         self.jobs = Jobs(count, seed, self.timing)
         self.hazards = Hazards(count, seed)
         self.electricity = Electricity(count, seed, self.timing, first_gpu(count))
+        self.meters = Meters(count, seed, meters)
         self.fences = Fences(count, enforced=fencing)
         self._words = Words()
         self._states = States(count, self.timing, self.jobs, self.hazards)
@@ -208,7 +212,16 @@ class SimNodes:
         return self.electricity.gpu_watts(idx, self._states.now["power"][idx] == ON, busy)
 
     def joules(self, idx: Indices, now: float) -> Floats:
+        """What each has used, in truth: what it draws now, summed up from look to look."""
         return self.electricity.joules(idx, self.watts(idx, now), now)
+
+    def counters(self, idx: Indices, now: float) -> Floats:
+        """What each one's energy counter shows of that, in joules."""
+        return self.meters.shows(idx, self.joules(idx, now), now)
+
+    def silent(self, idx: Indices, now: float) -> Bools:
+        """Whose BMCs do not answer now."""
+        return self.bmc_dead[idx] | self.meters.silent(idx, now)
 
     # -- acting ----------------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ HOTTEST, HEAT = 31.0, 0.05
 
 
 class FleetReadings(msgspec.Struct, frozen=True):
-    """On the wire: each column is 64-bit little-endian floats, one per name; NaN where a BMC is dead, or has
+    """On the wire: each column is 64-bit little-endian floats, one per name; NaN where a BMC is silent, or has
     no such thing."""
 
     names: Sequence[str]
@@ -34,7 +34,7 @@ def encode(nodes: SimNodes, now: float) -> bytes:
     """What ``GET /fleet/power`` answers."""
     everybody = nodes.all
     watts = np.round(nodes.watts(everybody, now), 1)
-    dead = nodes.bmc_dead
+    silent = nodes.silent(everybody, now)
     accelerated = np.where(nodes.all >= nodes.electricity.first_gpu, float(GPUS), np.nan)
     gpu_caps = accelerated * 0.0
     gpu_caps[nodes.electricity.first_gpu :] = np.where(
@@ -42,7 +42,7 @@ def encode(nodes: SimNodes, now: float) -> bytes:
     ).sum(axis=1)
     columns = {
         "power": watts,
-        "energy": np.round(nodes.joules(everybody, now), 1),
+        "energy": np.round(nodes.counters(everybody, now), 1),
         "temperature": np.round(HOTTEST + HEAT * watts, 1),
         "cap": np.where(np.isfinite(nodes.electricity.caps), nodes.electricity.caps, 0.0),
         "least": np.full(nodes.count, float(LEAST)),
@@ -53,7 +53,7 @@ def encode(nodes: SimNodes, now: float) -> bytes:
         "accel-least": accelerated * GPU_LEAST,
         "accel-most": accelerated * GPU_MOST,
     }
-    packed = {name: np.where(dead, np.nan, column).astype("<f8").tobytes() for name, column in columns.items()}
+    packed = {name: np.where(silent, np.nan, column).astype("<f8").tobytes() for name, column in columns.items()}
     return msgspec.msgpack.encode(FleetReadings(nodes.names, packed))
 
 

@@ -13,6 +13,7 @@ from strata.virtual.bmc.console import Console
 from strata.virtual.bmc.http import Manner, Reply, Request
 from strata.virtual.fleet.model import ON, REASONS, UP
 from strata.virtual.fleet.names import GPUS, has_gpus, location_of
+from strata.virtual.meters import KWH
 from strata.virtual.redfish import hardware, power, sensors, server, update
 from strata.virtual.redfish.bmc import FENCED, Account
 from strata.virtual.redfish.body import ROOT, Json, done, encode, error, etag, slot
@@ -146,8 +147,8 @@ class NodeBmc(ServerBmc):
         return self._measured[1]
 
     def energy(self, now: float) -> float:
-        """Kilowatt hours, as summed up from look to look."""
-        return round(float(self.site.nodes.joules(self.idx, now)[0]) / 3.6e6, 6)
+        """Kilowatt hours, as its counter shows them."""
+        return round(float(self.site.nodes.counters(self.idx, now)[0]) / KWH, 6)
 
     def gpu_watts(self, gpu: int, now: float) -> float:
         """What one of its accelerators draws."""

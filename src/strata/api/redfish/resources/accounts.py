@@ -42,6 +42,7 @@ ROLE_IDS: Mapping[Role, str] = {
     "viewer": "ReadOnly",
     "node": "Node",
     "workload-manager": "WorkloadManager",
+    "user": "User",
 }
 _ROLE_OF: Mapping[str, Role] = {ident: role for role, ident in ROLE_IDS.items()}
 _PRIVILEGES: Mapping[Role, tuple[str, ...]] = {
@@ -50,6 +51,7 @@ _PRIVILEGES: Mapping[Role, tuple[str, ...]] = {
     "viewer": ("Login", "ConfigureSelf"),
     "node": ("Login", "ConfigureSelf"),
     "workload-manager": ("Login", "ConfigureSelf"),
+    "user": ("Login", "ConfigureSelf"),
 }
 _GROUP = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}"
 _ROLE_ID = re.compile(rf"([A-Za-z]+)(?:@({_GROUP}(?:\+{_GROUP}){{0,31}}))?\Z")

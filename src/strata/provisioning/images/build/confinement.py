@@ -218,7 +218,7 @@ def enter(*, alive: bool = False, mounts: bool = False) -> None:
     if alive:
         # Before the machine's own are out of sight: only who sees them all may mount new ones.
         _mount_proc(root, machine, whole=mounts)
-        _mount_sys(root, machine)
+        _mount_sys(root, machine, cgroups=mounts)
         _mount_dev(root, machine)
     kernel.leave_old_root()
     for descriptor in (machine, here, root):
@@ -240,9 +240,10 @@ def _mount_proc(root: int, machine: int, *, whole: bool) -> None:
             _hide(name, proc, machine)
 
 
-def _mount_sys(root: int, machine: int) -> None:
+def _mount_sys(root: int, machine: int, *, cgroups: bool) -> None:
+    """``cgroups``: with a place for them, empty, which programs that start containers look for."""
     with _mounted("sys", root, kernel.copy_mount("sys", machine, attributes=kernel.READ_ONLY | _SAFE)) as mount:
-        for name in _HIDDEN_OF_SYS:
+        for name in (*_HIDDEN_OF_SYS, *(("fs/cgroup",) if cgroups else ())):
             _hide(name, mount, machine)
 
 

@@ -1,0 +1,22 @@
+/** What the node draws, over the last hour. */
+import { useMemo } from "preact/hooks";
+import { Failure } from "../ui/parts";
+import { Plot } from "../ui/plot";
+import { useAsked } from "../ui/use";
+
+interface History {
+  unit: string;
+  times: number[];
+  values: (number | null)[];
+}
+
+export function NodePower({ name }: { name: string }) {
+  const power = useAsked<History>("/v1/power/history", { select: name, metric: "power" }, 15_000);
+  const lines = useMemo(() => [{ label: name, values: power.value?.values ?? [], colour: "#e69f00" }], [power.value]);
+  return (
+    <>
+      <Failure problem={power.problem} />
+      {power.value && <Plot times={power.value.times} lines={lines} unit={power.value.unit} label={`Power of ${name} in the last hour`} />}
+    </>
+  );
+}

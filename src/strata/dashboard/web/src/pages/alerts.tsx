@@ -1,0 +1,76 @@
+/** Alerts: trouble that somebody should know of, and who looks after it. */
+import { useState } from "preact/hooks";
+import { act } from "../api";
+import { nodePath } from "../router";
+import { may } from "../session";
+import { Ask } from "../ui/confirm";
+import { Failure, Table, Time } from "../ui/parts";
+import { useAsked } from "../ui/use";
+
+interface Alert {
+  id: string;
+  node: string;
+  bmc: string;
+  severity: string;
+  message: string;
+  first: number;
+  last: number;
+  count: number;
+  state: string;
+  by: string;
+  note: string;
+}
+
+const MARKS: Record<string, string> = { critical: "‼", warning: "!", ok: "✓" };
+
+export function AlertsPage() {
+  const [all, setAll] = useState(false);
+  const alerts = useAsked<{ items: Alert[]; open: number }>("/v1/alerts", { all, limit: 500 }, 5000);
+  return (
+    <section>
+      <Failure problem={alerts.problem} />
+      <p>
+        <strong data-testid="open-alerts">{alerts.value?.open ?? "…"}</strong> open{" "}
+        <label class="inline">
+          <input type="checkbox" role="switch" checked={all} onChange={(event) => setAll(event.currentTarget.checked)} /> also those that are over
+        </label>
+      </p>
+      <Table head={["severity", "where", "what", "since", "last", "times", "state", ""]} label="Alerts">
+        {alerts.value?.items.map((one) => (
+          <tr key={one.id}>
+            <td>
+              {MARKS[one.severity.toLowerCase()] ?? ""} {one.severity}
+            </td>
+            <th scope="row">{one.node ? <a href={nodePath(one.node)}>{one.node}</a> : one.bmc}</th>
+            <td>{one.message}</td>
+            <td>
+              <Time at={one.first} />
+            </td>
+            <td>
+              <Time at={one.last} />
+            </td>
+            <td>{one.count}</td>
+            <td>
+              {one.state} {one.by && <small>{`${one.by}: ${one.note}`}</small>}
+            </td>
+            <td>
+              {one.state === "open" && may("change alert") && (
+                <Ask
+                  label="Acknowledge"
+                  after={alerts.again}
+                  question={{
+                    title: "Acknowledge this alert?",
+                    text: `${one.node || one.bmc}: ${one.message}`,
+                    button: "Acknowledge",
+                    reason: true,
+                    act: (note) => act("POST", "/v1/alerts/acknowledge", { ids: [one.id], note }),
+                  }}
+                />
+              )}
+            </td>
+          </tr>
+        ))}
+      </Table>
+    </section>
+  );
+}

@@ -1,0 +1,131 @@
+"""The keys that a provider signs with: found by discovery, kept, and fetched again when a token names another one.
+
+At most one question in ``EVERY`` seconds, whoever asks: tokens with made-up keys cost the provider nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import aiohttp
+
+from strata.core.errors import Unavailable
+from strata.core.input.foreign import read_json
+from strata.fleet.access.oidc.settings import OidcSettings
+
+log = logging.getLogger(__name__)
+
+EVERY = 30.0
+"""Seconds between two questions at least."""
+FRESH = 3600.0
+"""Seconds after which they are asked for again although nobody names a new one: a key may have been withdrawn."""
+GOOD = 86_400.0
+"""Seconds for which they are good if the provider does not answer."""
+LIMIT = 10.0
+"""Seconds for an answer."""
+_MOST = 1 << 20
+
+ALGORITHMS = ("RS256", "ES256", "EdDSA")
+"""What a token may be signed by. Never ``none``, never what a public key could forge (HMAC)."""
+
+
+class Keys:
+    """The keys of one provider."""
+
+    def __init__(self, settings: OidcSettings, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._keys: Mapping[str, Any] = {}
+        self._fetched: float | None = None
+        self._asked: float | None = None
+        self._lock = asyncio.Lock()
+
+    @property
+    def are_due(self) -> bool:
+        """Whether the provider is to be asked again, and nobody has just done so."""
+        now = self._clock()
+        stale = self._fetched is None or now - self._fetched >= FRESH
+        return stale and (self._asked is None or now - self._asked >= EVERY)
+
+    def find(self, ident: str) -> Any | None:
+        """The key of this name (without a name: the only one that there is); None: there is none that is still good."""
+        if self._fetched is None or self._clock() - self._fetched >= GOOD:
+            return None
+        if not ident and len(self._keys) == 1:
+            return next(iter(self._keys.values()))
+        return self._keys.get(ident)
+
+    async def refresh(self) -> None:
+        """Ask the provider, unless somebody has just done so. An answer that does not come changes nothing."""
+        async with self._lock:
+            if self._asked is not None and self._clock() - self._asked < EVERY:
+                return
+            self._asked = self._clock()
+            try:
+                async with asyncio.timeout(LIMIT):
+                    self._keys = _read(await self._fetch())
+            except (aiohttp.ClientError, TimeoutError, OSError, ValueError, Unavailable) as error:
+                log.warning("the keys of %s cannot be fetched: %s", self._settings.issuer, error)
+                return
+            self._fetched = self._clock()
+
+    async def _fetch(self) -> Mapping[str, Any]:
+        async with aiohttp.ClientSession(trust_env=True) as session:
+            found = await discover(session, self._settings)
+            keys = found.get("jwks_uri")
+            if not isinstance(keys, str):
+                raise Unavailable("it does not say where its keys are", where=self._settings.issuer)
+            return await _json(session, keys, self._settings)
+
+
+async def discover(session: aiohttp.ClientSession, settings: OidcSettings) -> Mapping[str, Any]:
+    """What the provider says of itself."""
+    address = f"{settings.issuer.rstrip('/')}/.well-known/openid-configuration"
+    found = await _json(session, address, settings)
+    if found.get("issuer") != settings.issuer:
+        raise Unavailable(f"it calls itself {str(found.get('issuer'))[:200]!r}", where=settings.issuer)
+    return found
+
+
+async def _json(session: aiohttp.ClientSession, address: str, settings: OidcSettings) -> Mapping[str, Any]:
+    if address.partition(":")[0] not in ("https", settings.issuer.partition(":")[0]):
+        raise Unavailable(f"not by https: {address[:200]}", where=settings.issuer)
+    context = ssl.create_default_context(cafile=settings.ca) if settings.ca is not None else True
+    async with session.get(address, ssl=context, allow_redirects=False) as reply:
+        if reply.status != 200:
+            raise Unavailable(f"it answers {reply.status}", where=address[:200])
+        body = await reply.content.read(_MOST)
+    value = read_json(body).value
+    if not isinstance(value, dict):
+        raise Unavailable("it does not answer with an object", where=address[:200])
+    return value
+
+
+def _read(told: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Keys for checking signatures, by name. Others of the same provider are left out."""
+    import jwt
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+
+    found = {}
+    for one in told.get("keys") or ():
+        if not isinstance(one, dict) or one.get("kty") not in ("RSA", "EC", "OKP") or one.get("use", "sig") != "sig":
+            continue
+        try:
+            key = jwt.PyJWK.from_dict({"alg": _ALGORITHM[one["kty"]], **one})
+        except (jwt.PyJWTError, KeyError, ValueError):
+            continue
+        weak = isinstance(key.key, RSAPublicKey) and key.key.key_size < _LEAST_RSA
+        if key.algorithm_name in ALGORITHMS and not weak:
+            found[str(one.get("kid", ""))] = key
+    if not found:
+        raise ValueError("none of them can check a signature")
+    return found
+
+
+_ALGORITHM = {"RSA": "RS256", "EC": "ES256", "OKP": "EdDSA"}
+_LEAST_RSA = 2048

@@ -1,0 +1,67 @@
+"""Which OpenID Connect provider's tokens are good here, and what whoever shows one may do."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from msgspec import Meta
+
+from strata.core.errors import BadRequest
+from strata.core.section import Section
+from strata.core.units import Seconds
+from strata.fleet.access.principal import Role
+
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_ACCOUNT = re.compile(r"(\*|[a-z_][a-z0-9_.-]{0,31})\Z")
+
+
+class OidcRule(Section, frozen=True, kw_only=True):
+    """What those get whose token says so."""
+
+    claim: Annotated[str, Meta(min_length=1, max_length=200)]
+    """Name of the claim; a dot goes into a claim (``realm_access.roles``)."""
+    value: Annotated[str, Meta(min_length=1, max_length=500)]
+    """What it must be, or have among its values. ``*``: whatever it is."""
+    role: Role
+    scope: tuple[str, ...] = ()
+    """Groups of nodes. Default: all."""
+    account: str = ""
+    """Local account that their jobs run as; ``*``: the one of their name. Default: empty, none."""
+
+
+class OidcSettings(Section, frozen=True, kw_only=True):
+    """A provider of OpenID Connect, beside Strata's own tokens."""
+
+    issuer: str = ""
+    """Its address, as it stands in tokens (``https://login.example.org/realms/hpc``). Default: empty, no provider."""
+    audience: str = "strata"
+    """For whom tokens must be, and as whom ``strata login`` asks: the client's id at the provider. Default: strata."""
+    name: str = "preferred_username"
+    """Claim that names a person. It must be one that people cannot choose themselves. Default: the one that providers
+    fill with the name of the login; where it is missing, ``sub`` is taken."""
+    ca: Path | None = None
+    """File of the authority that signed the provider's certificate. Default: none, the system's."""
+    rules: tuple[OidcRule, ...] = ()
+    """Who gets what; the first that fits counts, and who fits none is nobody. Default: none."""
+    leeway: Seconds = Seconds(60)
+    """By how much clocks may differ. Default: a minute, which clocks that are set at all keep."""
+
+    def check(self) -> None:
+        """That tokens can be checked safely."""
+        if not self.issuer:
+            return
+        parts = urlsplit(self.issuer)
+        if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _LOOPBACK):
+            raise BadRequest(f"{self.issuer[:80]!r} is not https://HOST/PATH", where="issuer")
+        if not self.audience:
+            raise BadRequest("a token for anybody would be good here", where="audience", hint="name the client's id")
+        if not self.rules:
+            raise BadRequest("nobody fits a rule", where="rules", hint="add one: claim, value, role")
+        if self.ca is not None and not self.ca.is_file():
+            raise BadRequest(f"no such file: {self.ca}", where="ca")
+        for number, rule in enumerate(self.rules, 1):
+            if rule.account and not _ACCOUNT.match(rule.account):
+                raise BadRequest(f"rule {number}: {rule.account[:40]!r} is not the name of an account", where="rules")

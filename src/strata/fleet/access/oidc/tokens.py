@@ -1,0 +1,141 @@
+"""Tokens of an OpenID Connect provider: who is behind one. No request waits for the provider, but those whose key is
+not known yet.
+
+A good token is remembered until it ends, by a digest: a client that sends it with every request pays once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from strata.core.errors import BadRequest, Unauthenticated
+from strata.fleet.access.oidc.keys import ALGORITHMS, Keys
+from strata.fleet.access.oidc.rules import principal_of
+from strata.fleet.access.oidc.settings import OidcSettings
+from strata.fleet.access.principal import Principal
+
+_MOST = 16_384
+"""Bytes of a token."""
+_REMEMBERED = 10_000
+_REQUIRED = ("exp", "iat", "iss", "aud", "sub")
+
+
+class UnknownKey(Unauthenticated):
+    """It is signed by a key that is not known here: perhaps a new one."""
+
+
+class _Known(NamedTuple):
+    """A token that was good."""
+
+    until: float
+    named: str
+    key: object
+    """By which it was good. Fetched again, it is another one: every token is checked again then."""
+    who: Principal
+
+
+class OidcTokens:
+    """Checks tokens of one provider."""
+
+    def __init__(self, settings: OidcSettings, *, keys: Keys | None = None) -> None:
+        self.settings = settings
+        self._keys = keys if keys is not None else Keys(settings)
+        self._known: OrderedDict[bytes, _Known] = OrderedDict()
+        self._first: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Ask for the keys; whether the provider answers or not, the service begins."""
+        try:
+            import jwt  # noqa: F401 (whether it is there)
+        except ImportError:
+            raise BadRequest(
+                "PyJWT is missing", where="oidc.issuer", hint="install it: pip install 'strata[oidc]'"
+            ) from None
+        self._first = asyncio.create_task(self._keys.refresh())
+
+    async def stop(self) -> None:
+        """Ask no more."""
+        if self._first is not None:
+            self._first.cancel()
+            await asyncio.gather(self._first, return_exceptions=True)
+
+    def principal(self, text: str) -> Principal:
+        """Who holds this token; ``UnknownKey``: ask again after ``refresh``; ``Unauthenticated``: it is not good."""
+        digest = hashlib.sha256(text.encode()).digest()
+        known = self._known.get(digest)
+        if known is not None and self._is_good(known):
+            return known.who
+        named, claims = self._checked(text)
+        who = principal_of(self.settings, claims)
+        self._known[digest] = _Known(float(claims["exp"]), named, self._keys.find(named), who)
+        self._known.move_to_end(digest)
+        while len(self._known) > _REMEMBERED:
+            self._known.popitem(last=False)
+        return who
+
+    def _is_good(self, known: _Known) -> bool:
+        due = time.time() >= known.until or self._keys.are_due
+        return not due and self._keys.find(known.named) is known.key
+
+    async def refresh(self) -> None:
+        """Ask the provider for its keys again, unless that was done just now."""
+        await self._keys.refresh()
+
+    def _checked(self, text: str) -> tuple[str, Mapping[str, Any]]:
+        """The name of its key and what it says, if it is the provider's, for us, and of now."""
+        import jwt
+
+        if len(text) > _MOST:
+            raise Unauthenticated("the token is too long")
+        try:
+            header = jwt.get_unverified_header(text)
+        except jwt.PyJWTError:
+            raise Unauthenticated("the bearer token is malformed") from None
+        if header.get("alg") not in ALGORITHMS:
+            raise Unauthenticated(
+                "the token is not signed in a way that is accepted here", hint=f"one of {', '.join(ALGORITHMS)}"
+            )
+        if "crit" in header:
+            raise Unauthenticated("the token asks for something that is not understood here")
+        named = str(header.get("kid", ""))
+        key = self._keys.find(named)
+        if key is None or self._keys.are_due:
+            raise UnknownKey(
+                "the token is signed by a key that its provider does not name", hint="log in again: strata login"
+            )
+        try:
+            found: Mapping[str, Any] = jwt.decode(
+                text,
+                key,
+                # The key's own: a token cannot choose how it is checked.
+                algorithms=[key.algorithm_name],
+                audience=self.settings.audience,
+                issuer=self.settings.issuer,
+                leeway=float(self.settings.leeway),
+                options={"require": list(_REQUIRED)},
+            )
+        except jwt.InvalidSignatureError:
+            # Without a name it may be by a new key.
+            raise (Unauthenticated if named else UnknownKey)(
+                "the token is not good here: its signature is wrong"
+            ) from None
+        except jwt.ExpiredSignatureError:
+            raise Unauthenticated("the token has expired", hint="log in again: strata login") from None
+        except jwt.PyJWTError as error:
+            why = _WHY.get(type(error).__name__, "it is not valid")
+            raise Unauthenticated(f"the token is not good here: {why}") from None
+        return named, found
+
+
+_WHY = {
+    "InvalidAudienceError": "it is for somebody else",
+    "InvalidIssuerError": "it is from somebody else",
+    "ImmatureSignatureError": "its time has not come",
+    "InvalidIssuedAtError": "it does not say when it was made",
+    "MissingRequiredClaimError": "it does not say enough of itself",
+}

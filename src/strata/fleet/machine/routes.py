@@ -1,0 +1,73 @@
+"""The whole machine: one answer in columns, a stream of what changes, and the last hours."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from litestar import get
+from litestar.openapi.datastructures import ResponseSpec
+from litestar.params import QueryParameter
+from litestar.response import Stream
+
+from strata.api import sse
+from strata.api.http import finite
+from strata.api.rights import needs
+from strata.api.services import Asked, Watchers
+from strata.core.texts import Out
+from strata.fleet.machine.records import MachineChanges, MachineHistory, MachineView
+from strata.fleet.machine.service import MachineService
+
+_TAG = "machine"
+Since = Annotated[float | None, QueryParameter(ge=0, le=1e11, description="Unix seconds. Default: an hour ago.")]
+
+
+class MachineEvent(Out, frozen=True, kw_only=True):
+    """One event of the stream, field by field."""
+
+    event: str = "changes"
+    data: str
+    id: str = ""
+
+
+@get("/v1/machine", tags=[_TAG], **needs("read", "node"))
+async def show_machine(ask: Asked) -> MachineView:
+    """All nodes with their places, groups, state and facts, in columns: some 3 MB for 100,000 nodes."""
+    return await ask.of(MachineService).machine(ask.who)
+
+
+@get(
+    "/v1/machine/follow",
+    tags=[_TAG],
+    media_type="text/event-stream",
+    **needs(
+        "read",
+        "node",
+        also={
+            200: ResponseSpec(
+                data_container=MachineEvent,
+                description="Events `changes`: `data` is a MachineChanges as JSON. Follow first, then ask for the "
+                "machine, then take in what comes: it is all there. Another `roster` means: ask for the machine anew.",
+                media_type="text/event-stream",
+                generate_examples=False,
+            )
+        },
+    ),
+)
+async def follow_machine(ask: Asked) -> Stream:
+    """What changes in the machine from now on, at most twice a second; nothing is resumed."""
+    ask.of(Watchers).check_room()
+    beats = ask.of(MachineService).follow(ask.who)
+
+    def shown(changes: MachineChanges) -> bytes:
+        return b"event: changes\ndata: %s\n\n" % sse.encode(changes)
+
+    return sse.stream(beats, ask.of(Watchers), shown)
+
+
+@get("/v1/machine/history", tags=[_TAG], **needs("read", "node"))
+async def machine_history(ask: Asked, since: Since = None) -> MachineHistory:
+    """Every change of a fact since a time, of all nodes: with it a client can show the machine as it was."""
+    return await ask.of(MachineService).history(ask.who, finite(since, "since"))
+
+
+HANDLERS = [show_machine, follow_machine, machine_history]

@@ -1,0 +1,37 @@
+"""Strata's own: user and mount namespaces, entered by a small program. The default: it starts at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from strata.jobs.containers.records import Abilities, Ready
+from strata.jobs.containers.runtimes.runtime import Plain
+from strata.jobs.native import program
+
+
+class Native(Plain):
+    """``strata-run``."""
+
+    name = "native"
+    install = "make native"
+    abilities = Abilities()
+
+    @property
+    def program(self) -> str:
+        """Where it was built."""
+        return str(program("strata-run"))
+
+    def command(self, ready: Ready, argv: Sequence[str], folder: str) -> list[str]:
+        """One option for each thing that is asked for."""
+        words = [self.program, "--root", ready.root, "--workdir", ready.workdir, "--home", ready.home]
+        for bind in ready.binds:
+            words += ["--bind", f"{bind.source}:{bind.place}{':ro' if bind.read_only else ''}"]
+        for device in ready.devices:
+            words += ["--device", device]
+        words += ["--clear-env"] if ready.clear_env else []
+        for name, value in ready.env.items():
+            words += ["--env", f"{name}={value}"]
+        words += ["--writable"] if ready.writable else []
+        words += ["--pid"] if ready.own_pids else []
+        words += ["--keep-fd", str(ready.held)] if ready.held >= 0 else []
+        return [*words, "--", *argv]

@@ -1,0 +1,182 @@
+"""``strata environment``: work environments to use, to derive from, and to promote once they are tested."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from strata.cli import exits
+from strata.cli import listing as ls
+from strata.cli.named import Named
+from strata.cli.session import Session, pass_session
+from strata.cli.times import when
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from strata.cli.client import Json
+
+FIELDS = (
+    ls.plain("name"),
+    ls.Field("version", lambda item: f"{item['version']}{'' if item['promoted'] else ' (not promoted)'}"),
+    ls.Field("image", lambda item: item["whole"].get("image", "-").partition("@")[0]),
+    ls.Field("modules", lambda item: " ".join(item["whole"].get("modules", ())) or "-"),
+    ls.plain("owner"),
+    ls.Field("description", lambda item: item["whole"].get("description") or "-"),
+    ls.number("revision", shown=False),
+)
+
+
+def _read(text: str, name: str) -> Mapping[str, Any]:
+    from strata.jobs.environments.files import read_environments
+
+    return read_environments(text, name)
+
+
+def _report(session: Session, found: Json) -> None:
+    import yaml
+
+    session.out.fields((field.name, field.text(found)) for field in FIELDS if field.shown)
+    for past in found["versions"]:
+        tested = past["tested"]
+        said = f"tested by {tested['author']} on {tested['host'] or '?'}" if tested else "not tested"
+        counts = " (counts)" if past["number"] == found["current"] else ""
+        session.out.line(f"  version {past['number']}{counts}: by {past['author']}, {when(past['time'])}; {said}")
+    session.out.line(yaml.safe_dump(found["whole"], sort_keys=False).rstrip())
+
+
+@click.group("environment")
+def environment() -> None:
+    """Work environments: an image, modules, binds and defaults, under a name."""
+
+
+ENVIRONMENTS = Named(environment, "environment", "/v1/environments", FIELDS, report=_report)
+ENVIRONMENTS.list("List the environments.", "strata environment list")
+ENVIRONMENTS.show("Show an environment: what jobs get in it, and its versions.", "strata environment show pytorch")
+ENVIRONMENTS.put_files(
+    _read,
+    lambda found: f"version {found['version']}",
+    "Make new versions of the environments that FILES (YAML; - is standard input) hold: all of them, or none.",
+    "strata environment put environments.yaml",
+)
+ENVIRONMENTS.delete("Remove an environment. What was derived from it stays.", "strata environment delete old")
+
+
+@environment.command("derive")
+@click.argument("parent")
+@click.argument("name")
+@click.option("--image", default="", help="Another image.")
+@click.option("--module", "modules", multiple=True, help="One more module.")
+@click.option("--bind", "binds", multiple=True, metavar="SRC[:DST][:ro]", help="One more bind.")
+@click.option("--env", "env", multiple=True, metavar="NAME=VALUE", help="One more variable.")
+@click.option("--description", default="")
+@ls.json_option
+@pass_session
+def derive(
+    session: Session,
+    parent: str,
+    name: str,
+    image: str,
+    modules: tuple[str, ...],
+    binds: tuple[str, ...],
+    env: tuple[str, ...],
+    description: str,
+    as_json: bool,
+) -> None:
+    """Make an environment NAME of your own from PARENT (NAME or NAME@VERSION), with something more.
+
+    \b
+    Example: strata environment derive pytorch mine --module cuda/12 --env OMP_NUM_THREADS=4
+    """
+    from strata.jobs.containers.commands import bind_of, variable_of
+
+    told = {
+        "based_on": parent,
+        "image": image,
+        "modules": list(modules),
+        "binds": [bind_of(word) for word in binds],
+        "env": dict(variable_of(word) for word in env),
+        "description": description,
+    }
+    body = {field: value for field, value in told.items() if value}
+    ENVIRONMENTS.report(session, session.client.request("PUT", ENVIRONMENTS.path(name), body=body).body, as_json)
+
+
+@environment.command("promote")
+@click.argument("name")
+@click.option("--version", default=0, help="Default: the newest.")
+@click.option("--runtime", default="native", show_default=True, help="What runs its test.")
+@ls.json_option
+@pass_session
+def promote(session: Session, name: str, version: int, runtime: str, as_json: bool) -> None:
+    """Test a version here, as you, and let it count if the test passes. Jobs get the image that was tested.
+
+    \b
+    Example: strata environment promote pytorch
+    """
+    path = ENVIRONMENTS.path(name)
+    chosen = version or max(past["number"] for past in session.client.get(path)["versions"])
+    found = session.client.get(f"{path}?version={chosen}")
+    digest = _digest(session, found)
+    test = found["whole"].get("test", ())
+    passed = not test or _run(found, digest, test, runtime) == 0
+    body = {
+        "version": chosen,
+        "passed": passed,
+        "digest": digest,
+        "runtime": runtime if digest else "",
+        "host": socket.gethostname(),
+    }
+    ENVIRONMENTS.report(session, session.client.request("POST", f"{path}/promote", body=body).body, as_json)
+
+
+@environment.command("run")
+@click.argument("name")
+@click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option("--runtime", default="native", show_default=True, help="strata container runtimes lists them.")
+@pass_session
+def run(session: Session, name: str, words: tuple[str, ...], runtime: str) -> None:
+    """Run a program in an environment (NAME or NAME@VERSION), here, as you.
+
+    \b
+    Example: strata environment run pytorch -- python3 train.py
+    """
+    plain, _, version = name.partition("@")
+    found = session.client.get(f"{ENVIRONMENTS.path(plain)}{f'?version={version}' if version else ''}")
+    exits.leave(_run(found, _digest(session, found), words, runtime))
+
+
+def _digest(session: Session, found: Json) -> str:
+    """Of its image, which is here afterwards; empty: it has none."""
+    from strata.jobs.containers.commands import bring_image, opened_cache
+
+    image = found["whole"].get("image", "")
+    return bring_image(session, opened_cache(None), image).digest if image else ""
+
+
+def _run(found: Json, digest: str, words: Sequence[str], runtime: str) -> int:
+    """By a shell that loads the modules, and in the image by this very command; the exit status."""
+    import os
+    import shlex
+    import subprocess
+    import sys
+
+    import msgspec
+
+    from strata.jobs.containers.words import run_words
+    from strata.jobs.environments.records import EnvironmentSpec, container
+
+    whole = msgspec.convert(found["whole"], EnvironmentSpec)
+    wanted = container(whole, runtime=runtime)
+    command, told = list(words), dict(os.environ)
+    if wanted is None:
+        told |= whole.env
+    else:
+        here = msgspec.structs.replace(wanted, image=digest)
+        command = [sys.executable, "-m", "strata.cli", *run_words(here), "--", *words]
+    if whole.modules:
+        command = ["bash", "-lc", f"module load {shlex.join(whole.modules)} && exec {shlex.join(command)}"]
+    ended = subprocess.run(command, env=told, check=False).returncode
+    return 128 - ended if ended < 0 else ended

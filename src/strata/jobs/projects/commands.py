@@ -1,0 +1,83 @@
+"""``strata project``: who may compute for what, how much, and what was used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from strata.cli import listing as ls
+from strata.cli.named import Named
+from strata.cli.session import Session, pass_session
+from strata.cli.times import DURATION
+
+if TYPE_CHECKING:
+    from strata.cli.client import Json
+
+
+def _of(item: Json, what: str) -> str:
+    limit = item[f"{what}_hours"]
+    booked = item[f"booked_{what}_hours"]
+    return f"{item[f'used_{what}_hours']:.1f} + {booked:.1f} of {'any' if limit is None else f'{limit:g}'}"
+
+
+FIELDS = (
+    ls.plain("name"),
+    ls.Field("core-hours", lambda item: _of(item, "core"), key=lambda item: item["used_core_hours"]),
+    ls.Field("accelerator-hours", lambda item: _of(item, "accelerator")),
+    ls.Field("days", lambda item: f"{item['per'] / 86_400:g}", key=lambda item: item["per"]),
+    ls.number("open_jobs"),
+    ls.number("ended_jobs"),
+    ls.Field("members", lambda item: " ".join(item["members"]) or "all"),
+    ls.Field("description", lambda item: item["description"] or "-"),
+    ls.number("revision", shown=False),
+)
+
+
+def _report(session: Session, found: Json) -> None:
+    session.out.fields((field.name, field.text(found)) for field in FIELDS if field.shown)
+
+
+@click.group("project")
+def project() -> None:
+    """Projects: quotas of jobs, and what was used."""
+
+
+PROJECTS = Named(project, "project", "/v1/projects", FIELDS, report=_report)
+PROJECTS.list("List projects: hours that are used, and booked by jobs that have not ended.", "strata project list")
+PROJECTS.show("Show a project.", "strata project show physics")
+PROJECTS.delete("Remove a project: its jobs are no longer counted.", "strata project delete physics")
+
+
+@project.command("set")
+@click.argument("name")
+@click.option("--core-hours", type=float, help="Hours of one core.")
+@click.option("--accelerator-hours", type=float, help="Hours of one accelerator.")
+@click.option("--per", type=DURATION, default="30d", show_default=True, help="Within how long.")
+@click.option("--member", "members", multiple=True, metavar="ACCOUNT", help="Whose jobs it takes; none: everybody's.")
+@click.option("--description", default="")
+@ls.json_option
+@pass_session
+def set_(
+    session: Session,
+    name: str,
+    core_hours: float | None,
+    accelerator_hours: float | None,
+    per: float,
+    members: tuple[str, ...],
+    description: str,
+    as_json: bool,
+) -> None:
+    """Make a project, or set all of one anew. Jobs that are under way go on.
+
+    \b
+    Example: strata project set physics --core-hours 10000 --per 30d --member ada --member bob
+    """
+    body = {
+        "core_hours": core_hours,
+        "accelerator_hours": accelerator_hours,
+        "per": int(per),
+        "members": list(members),
+        "description": description,
+    }
+    PROJECTS.report(session, session.client.request("PUT", PROJECTS.path(name), body=body).body, as_json)

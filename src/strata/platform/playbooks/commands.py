@@ -1,0 +1,65 @@
+"""``strata playbook``: playbooks that the service runs, and which nodes have had them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from strata.cli import listing as ls
+from strata.cli.named import Named
+from strata.cli.session import Session, pass_session
+from strata.cli.times import when
+from strata.cli.words import complete_select, no_blank, select_help
+
+if TYPE_CHECKING:
+    from strata.cli.client import Json
+
+FIELDS = (
+    ls.plain("name"),
+    ls.plain("select"),
+    ls.Field("commit", lambda item: item["commit"][:12]),
+    ls.plain("path"),
+    ls.number("nodes"),
+    ls.number("done"),
+    ls.number("failing"),
+    ls.number("waiting"),
+    ls.Field("trouble", lambda item: item["trouble"] or "-"),
+    ls.Field("url", lambda item: item["url"] or "-", shown=False),
+)
+
+
+def _with_failures(session: Session, found: Json) -> None:
+    session.out.fields((field.name, field.text(found)) for field in FIELDS)
+    for one in found["failures"]:
+        tries = f"tried {one['tries']} times, again at {when(one['after'])}"
+        session.out.line(f"  {one['node']}: {one['why']} ({tries})")
+
+
+@click.group()
+def playbook() -> None:
+    """Show the playbooks that the repository has the service run, and which nodes have had them.
+
+    A document 'kind: playbook' of the repository names one, pinned to a commit, and the nodes that are to have had it.
+    """
+
+
+PLAYBOOKS = Named(playbook, "playbook", "/v1/playbooks", FIELDS, report=_with_failures)
+PLAYBOOKS.list("List the layers, and how many nodes have had each.", "strata playbook list")
+PLAYBOOKS.show("Show one of them, and on which nodes it failed.", "strata playbook show base")
+
+
+@select_help
+@playbook.command()
+@click.argument("name")
+@click.argument("select", nargs=-1, required=True, callback=no_blank, shell_complete=complete_select)
+@ls.json_option
+@pass_session
+def again(session: Session, name: str, select: tuple[str, ...], as_json: bool) -> None:
+    """Have a playbook run once more on nodes, whether they have had it or failed.
+
+    \b
+    Example: strata playbook again base n[1-4]
+    """
+    body = {"select": " ".join(select)}
+    PLAYBOOKS.report(session, session.client.request("POST", f"{PLAYBOOKS.path(name)}/again", body=body).body, as_json)

@@ -1,0 +1,1 @@
+"""HTCondor, by its own commands: `condor_submit`, `condor_q`, `condor_history`, `condor_rm`."""

@@ -1,0 +1,1 @@
+"""LSF, by its own commands: `bsub`, `bjobs`, `bkill`, `bqueues`."""

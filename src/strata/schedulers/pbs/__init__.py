@@ -1,0 +1,1 @@
+"""PBS Professional and OpenPBS, by their own commands: `qsub`, `qstat`, `qdel`, `pbsnodes`."""
