@@ -17,9 +17,10 @@ from simulation.world import Plot, World
 from strata.virtual import timewarp
 
 
-def run_seed(seed: int, mechanisms: Mechanisms = ALL, plot: Plot | None = None) -> World:
-    """One run with all checks; its violations are in the world."""
+def run_seed(seed: int, mechanisms: Mechanisms = ALL, plot: Plot | None = None, looked_for: int | None = None) -> World:
+    """One run with all checks; its violations are in the world. ``looked_for``: end once this promise is broken."""
     world = World(seed, mechanisms=mechanisms, plot=plot)
+    world.looked_for = looked_for
     for watch in promises.BEFORE:
         watch(world)
     timewarp.run(world.run(promises.AFTER, promises.AFTER_IN_THE_WORLD))

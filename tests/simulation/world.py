@@ -59,6 +59,9 @@ WATTS = 500.0
 LIVENESS = 3600.0
 """Virtual seconds within which every node must be at its goal once all has healed."""
 
+AFTERMATH = 120.0
+"""The same where a run is for one promise: whether that is broken shows long before every node is at its goal."""
+
 STRAGGLERS = 15.0
 """Virtual seconds after which every message of the bad times has arrived: longer than any clog, there and back."""
 
@@ -236,12 +239,17 @@ class World:
         self.held: set[str] = set()
         """Nodes whose hold was acknowledged."""
         self.crash_count = 0
+        self.looked_for: int | None = None
+        """The promise that this run is for: it ends as soon as that is seen to be broken. None: it goes to its end."""
+        self._found_broken: asyncio.Event
         self.log = io.StringIO()
         self.job: str = ""
 
     def broken(self, promise: int, how: str) -> None:
         """A promise did not hold."""
         self.violations.append((promise, f"at {asyncio.get_running_loop().time():.1f} s: {how}"))
+        if promise == self.looked_for:
+            self._found_broken.set()
 
     def service(self) -> OpenFleet | None:
         """Some controller that runs."""
@@ -251,11 +259,17 @@ class World:
     async def run(self, after: Sequence[Check], after_in_the_world: Sequence[AsyncCheck]) -> None:
         """Both phases, and what is to be checked when they are over."""
         handler = self._listen()
+        self._found_broken = asyncio.Event()
         with self._switched_off():
             self.store = MemoryStore()
             try:
                 await self._found()
                 await self._safety()
+                if self.looked_for is not None:
+                    for check in after:
+                        check(self)
+                if self._found_broken.is_set():
+                    return
                 await self._liveness()
                 for check in after:
                     check(self)
@@ -296,7 +310,9 @@ class World:
         if self.plot.pauses:
             chores.append(self._pause())
         tasks = [asyncio.create_task(chore) for chore in chores]
-        await asyncio.sleep(self.plot.safety)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.plot.safety):
+                await self._found_broken.wait()
         for task in tasks:
             task.cancel()
         for result in await asyncio.gather(*tasks, return_exceptions=True):
@@ -320,7 +336,7 @@ class World:
         await self._until_done(lambda: service.edits.release(service.registry.select("*"), "operator"))
         self.held.clear()
         await self._set_image()
-        deadline = loop.time() + LIVENESS
+        deadline = loop.time() + (LIVENESS if self.looked_for is None else AFTERMATH)
         while loop.time() < deadline and not self.at_goal():  # noqa: ASYNC110 (virtual time)
             await asyncio.sleep(5.0)
         watch.cancel()
