@@ -85,10 +85,10 @@ test-fast: setup  ## Tests without servers, under 90 seconds
 	.venv/bin/pytest -q -n 3 -m "not slow and not server"
 
 test: setup lint  ## All tests, as CI runs them; some of them: make test TESTS=tests/core
-	.venv/bin/pytest -q -n 4 --dist loadfile $(TESTS)
+	.venv/bin/pytest -q -n 4 --dist loadfile --no-loadscope-reorder $(TESTS)
 
 test-late: setup  ## All tests while everything comes late by chance, to find races: make test-late SEED=7
-	.venv/bin/pytest -q -n 4 --dist loadfile --late $(SEED)
+	.venv/bin/pytest -q -n 4 --dist loadfile --no-loadscope-reorder --late $(SEED)
 
 test-fresh: setup  ## Both commands of the README on a Debian 12 that has nothing yet (as root): CONTRIBUTING says how to run less
 	$(PY) tests/fresh/run.py $(ONLY) $(if $(TESTS),--tests "$(TESTS)") $(if $(KEEP),--keep "$(KEEP)")

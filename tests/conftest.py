@@ -53,11 +53,15 @@ def etcd_cluster(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[EtcdClus
         cluster.stop()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Work is shared out by id: of several tests with the same one, all but the first would be left out silently."""
     twice = [nodeid for nodeid, count in Counter(item.nodeid for item in items).items() if count > 1]
     if twice:
         raise pytest.UsageError(f"several tests have the same id: {', '.join(twice[:5])}")
+    if hasattr(config, "workerinput"):
+        from support.longest_first import longest_first
+
+        items[:] = longest_first(items)
 
 
 @pytest.hookimpl(wrapper=True)

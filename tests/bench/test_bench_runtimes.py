@@ -17,7 +17,6 @@ def test_every_runtime_that_works_here_is_told_as_a_ratio_to_the_least_that_a_co
         pytest.skip("only root can become somebody else")
     with tempfile.TemporaryDirectory(prefix="b", dir="/tmp") as short:  # podman takes no long paths
         Path(short).chmod(0o755)
-        found = figures(Path(short), "jobs.py", "--starts", "1")
-    assert found["unshare_ms"] > 0
-    for name in ("native", "charliecloud", "bubblewrap", "podman", "runc", "udocker"):
+        found = figures(Path(short), "jobs.py", "--only", "runtimes", "--rounds", "1")
+    for name in ("charliecloud", "bubblewrap", "podman", "runc", "udocker"):
         assert found[f"{name}_ratio_to_unshare"] > 0 and found[f"{name}_start_ms"] > 0, name

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strata.core.distinct import common, distinct, united, without
+from strata.core.distinct import among, common, distinct, united, without
 
 NUMBERS = st.lists(st.one_of(st.integers(-5, 200), st.integers(-(2**62), 2**62)), max_size=200)
 
@@ -23,6 +23,14 @@ def test_they_are_what_numpy_says(one: list[int], other: list[int], kind: type[n
     ):
         assert ours.dtype == a.dtype
         assert ours.tolist() == theirs.tolist()
+    for few, of in ((a, b), (a[:9], b[:9]), (a, b[:0]), (a[:0], b), (a, [1, 2])):
+        assert among(few, of).tolist() == np.isin(few, of).tolist()
+
+
+def test_few_are_compared_without_what_numpy_prepares_for_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(np, "isin")
+    assert among(np.arange(24), np.array([3, 30])).tolist() == [n == 3 for n in range(24)]
+    assert without(np.arange(24), np.arange(1, 40)).tolist() == [0]
 
 
 @pytest.mark.parametrize("low", [0, 7, -3])

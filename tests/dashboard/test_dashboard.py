@@ -114,8 +114,9 @@ def test_every_page_of_the_layers_that_run_is_there_and_complains_of_nothing(
 ) -> None:
     admin = Visitor(browser, service, color_scheme="dark")
     admin.sign_in(token(service, "admin"))
+    # No images: simulated nodes have none that anybody serves.
     links = admin.page.get_by_role("navigation", name="Pages").get_by_role("link")
-    expect(links).to_have_text(["Machine", "Model", "Rollouts", "Power", "Alerts", "Audit"])  # no images: simulated
+    expect(links).to_have_text(["Machine", "Model", "Rollouts", "Power", "Jobs", "Alerts", "Audit"])
     admin.page.get_by_label("Colour by").select_option("watts")
     eventually("every node has its watts", lambda: _all_measured(admin.counts()), 120.0)
     admin.go("Model")
@@ -124,6 +125,8 @@ def test_every_page_of_the_layers_that_run_is_there_and_complains_of_nothing(
     admin.go("Power")
     expect(admin.page.get_by_test_id("system-power")).to_contain_text("drawn")
     admin.picture(pictures, "power")
+    admin.go("Jobs")
+    expect(admin.page.get_by_text("No jobs.")).to_be_visible()
     admin.go("Alerts")
     expect(admin.page.get_by_test_id("open-alerts")).to_have_text(re.compile(r"\d+"))
     admin.go("Audit")
@@ -165,6 +168,14 @@ def test_a_viewer_is_offered_nothing_that_changes_anything_and_is_refused_where_
         body: '{"select": "n00009", "set": {"power": ["off"]}}',
     })).status"""
     assert viewer.page.evaluate(tried, secret) == 403
+
+
+def test_somebody_who_only_runs_jobs_is_shown_jobs(service: Controller, browser: Browser) -> None:
+    user = Visitor(browser, service)
+    user.sign_in(token(service, "user"))
+    expect(user.page.get_by_role("navigation", name="Pages").get_by_role("link")).to_have_text(["Jobs"])
+    expect(user.page.get_by_text("No jobs.")).to_be_visible()
+    assert user.complaints == []
 
 
 def test_a_wrong_token_is_told_so_and_opens_nothing(service: Controller, browser: Browser) -> None:

@@ -143,6 +143,7 @@ COMPUTED: dict[str, tuple[str, ...]] = {
     "bench/boot_dhcp.py::_rate": ("ip", "perfdhcp"),
     "bench/jobs.py::_start": ("unshare",),  # and what was built here
     "bench/jobs_runtimes.py::_row": ("bwrap", "ch-run", "crun", "podman", "runc", "setpriv", "sh", "unshare"),
+    "bench/jobs_service.py::_bare": (),  # a script of its own
     "bench/measure.py::child": ("etcd", "ip", "kea-dhcp4", "nginx", "qemu-system-x86_64"),
     "tests/support/native.py::as_user": ("unshare",),  # and what was built here
     "tests/support/native.py::start_in": (),  # what was built here
@@ -156,7 +157,7 @@ COMPUTED: dict[str, tuple[str, ...]] = {
     "src/strata/api/nginx.py::_check": ("nginx",),
     "src/strata/cli/up/accounting.py::check_host": ("mariadb-install-db", "mariadbd"),
     "src/strata/cli/up/background.py::start": ("mariadbd", "munged", "nsenter"),
-    "src/strata/cli/up/slurm.py::_asks": ("munge", "sinfo"),
+    "src/strata/cli/up/slurm.py::_asks": ("munge", "sacctmgr", "sinfo"),
     "src/strata/cli/up/slurm.py::check_host": ("munged", "slurmctld", "srun"),
     "src/strata/jobs/local/supervisor.py::_become_job": (),  # what users run
     # What a site's own model names; what workload managers are asked by; what reads the logs of jobs.

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from strata.core.column import Indices
-from strata.core.distinct import distinct, without
+from strata.core.distinct import among, distinct, without
 from strata.core.model import LIMITS, Budget, Model
 from strata.engine.places import Places
 
@@ -231,7 +231,7 @@ class Budgets:
             places = demand.places if demand.places is not None and demand.places.counts(name) else None
             if places is not None:
                 # Who has a place goes before who wants one.
-                concerned = concerned[np.argsort(~np.isin(nodes[concerned], in_use), kind="stable")]
+                concerned = concerned[np.argsort(~among(nodes[concerned], in_use), kind="stable")]
             if not meter.budget.unavailable and not strict:
                 # Somebody may have begun one of these before: it is charged here, and not twice.
                 in_use = without(in_use, nodes[concerned])
@@ -243,7 +243,7 @@ class Budgets:
                 keys = division.keys[nodes[open_]]
                 if meter.budget.unavailable or strict:
                     # A node that is out already goes on, or may be mended: that takes nobody else away.
-                    keys = np.where(np.isin(nodes[open_], in_use), -1, keys)
+                    keys = np.where(among(nodes[open_], in_use), -1, keys)
                 room = np.append(division.room(in_use, moving, now), np.inf)  # the last is for -1
                 refused = _running_total(keys, division.weights[nodes[open_]]) > room[keys]
                 verdict[open_[refused]] = number

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from strata.core.column import Indices
-from strata.core.distinct import distinct
+from strata.core.distinct import among, distinct
 from strata.core.model import WANTED, Model, Mutation
 from strata.engine.decisions import Decider, Decision, Kind
 from strata.engine.in_flight import InFlight
@@ -116,7 +116,7 @@ class Canaries:
         progress = self._progress
         busy = progress.phase[members] != Phase.IDLE
         on_trial = np.zeros(len(members), dtype=bool)
-        on_trial[busy] = (self._way(name, members[busy]) != _NOT) | np.isin(
+        on_trial[busy] = (self._way(name, members[busy]) != _NOT) | among(
             progress.mutation[members[busy]], self._puts[name]
         )
         holders = members[holds]
@@ -125,7 +125,7 @@ class Canaries:
         on_trial[holds] |= (busy[holds] | moving) & ~progress.fault[holders]
         elsewhere = [one.nodes for one in self._in_flight.foreign.values() if self._is_put(name, one.mutation)]
         if elsewhere:
-            on_trial |= np.isin(members, np.concatenate(elsewhere))
+            on_trial |= among(members, np.concatenate(elsewhere))
         found: Indices = members[on_trial]
         return found
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from strata.core.column import Codes, Column, Indices, span
-from strata.core.distinct import distinct
+from strata.core.distinct import among, distinct
 from strata.core.model import OPEN_SYMBOLS, UNKNOWN, WANTED, Model
 from strata.core.redact import redact
 from strata.engine.effects import Change, Look, Seen, Told
@@ -228,7 +228,7 @@ class Facts:
         if variable.open or set(column.words) <= set(variable.values):
             return column
         strange = [code for code, word in enumerate(column.words, 1) if word not in variable.values]
-        bad = np.isin(column.codes, strange)
+        bad = among(column.codes, strange)
         said = {
             int(place): f"{name} is said to be {column.words[column.codes[place] - 1][:40]!r}, "
             f"which is none of {', '.join(variable.values)}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from strata.core.column import Indices
+from strata.core.distinct import among
 from strata.core.model import UNKNOWN, Model, Mutation, Values
 from strata.engine.progress import Progress
 from strata.engine.table import NEVER, FleetTable
@@ -36,7 +37,7 @@ class HopelessSteps:
         blamed = np.full(len(nodes), -1, dtype=np.int64)
         seen = np.full(len(nodes), -NEVER)
         for place, (column, codes) in enumerate(self._fatal[number]):
-            here = np.isin(column.symbols(nodes), codes)
+            here = among(column.symbols(nodes), codes)
             blamed[here] = place
             seen[here] = column.seen[nodes[here]]
         since = np.where(blamed >= 0, np.minimum(self._progress.hopeless_since[nodes], seen), NEVER)

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from strata.core.column import Indices, span
-from strata.core.distinct import distinct
+from strata.core.distinct import among, distinct
 from strata.core.driver import Outcomes
 from strata.core.model import UNKNOWN, Model, Mutation
 from strata.core.state import Outcome
@@ -138,7 +138,7 @@ class InFlight:
         sent = self._acting.pop(generation, None)
         if sent is None:
             return
-        untouched = outcomes is None or bool(np.isin(outcomes.codes, _UNTOUCHED).all())
+        untouched = outcomes is None or bool(among(outcomes.codes, _UNTOUCHED).all())
         if generation in self._left and untouched:
             self._settled.append(generation)  # nobody was told anything: there is nothing to be ended
         self._left.discard(generation)
@@ -205,7 +205,7 @@ class InFlight:
             waiting = ~reached & ~astray & under_way
             self._give_up(number, nodes[waiting], now)
             overdue = waiting & (progress.deadline[nodes] <= now)  # what was given up has none
-            resumed = np.isin(progress.generation[nodes], list(self._resumed))
+            resumed = among(progress.generation[nodes], list(self._resumed))
             self._never_begun(number, nodes[overdue & resumed], now, f"did not show in {mutation.timeout:g} s")
             overdue &= ~resumed
             if astray.any():
@@ -319,7 +319,7 @@ class InFlight:
             return
         self._end(nodes)
         # A step on the way to the one that failed says nothing of that: switched on anew, it may fail to boot again.
-        self.clear_failures(nodes[np.isin(self.progress.failed[nodes], (-1, number))])
+        self.clear_failures(nodes[among(self.progress.failed[nodes], (-1, number))])
         for node in nodes.tolist() if self.progress.reasons else ():
             self.progress.reasons.pop(node, None)
         self.breakers[number].succeeded(now, len(nodes))
@@ -370,7 +370,7 @@ class InFlight:
             return
         mutation = self.mutations[number]
         ended = np.array(list(hopeless), dtype=np.int64)
-        resumed = np.isin(self.progress.generation[ended], list(self._resumed))
+        resumed = among(self.progress.generation[ended], list(self._resumed))
         for what in dict.fromkeys(hopeless.values()):
             alike = np.fromiter((said == what for said in hopeless.values()), dtype=bool, count=len(ended))
             self._never_begun(number, ended[resumed & alike], now, f"did not show: {what}")

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from strata.core.column import Indices
-from strata.core.distinct import distinct, united
+from strata.core.distinct import among, distinct, united
 from strata.core.model import LIMITS, Model, Mutation
 from strata.engine.decisions import Decider, Kind
 from strata.engine.progress import Phase, Progress, Wait
@@ -121,14 +121,14 @@ class Places:
         stopped |= progress.kind[nodes] == Kind.STUCK
         # At the gate that it has the place for, a node waits until a guard or the failure-rate stop lets it through;
         # whoever waits for room in the budget itself, or for a canary, waits for others.
-        at_the_gate = np.isin(progress.next[nodes], budget.numbers)
-        stopped |= np.isin(progress.wait[nodes], (Wait.GUARD, Wait.STOPPED)) & ~at_the_gate
-        stopped |= np.isin(progress.wait[nodes], (Wait.BUDGET, Wait.CANARY))
+        at_the_gate = among(progress.next[nodes], budget.numbers)
+        stopped |= among(progress.wait[nodes], (Wait.GUARD, Wait.STOPPED)) & ~at_the_gate
+        stopped |= among(progress.wait[nodes], (Wait.BUDGET, Wait.CANARY))
         moving = ~stopped | (progress.phase[nodes] != Phase.IDLE)
         # Why another does not go on with a node is known to him alone.
         others = progress.epoch[nodes] == 0
         if others.any():
-            moving[others] = np.isin(nodes[others], np.concatenate((_NOBODY, *elsewhere)))
+            moving[others] = among(nodes[others], np.concatenate((_NOBODY, *elsewhere)))
         found: Mask = moving
         return found
 
@@ -143,7 +143,7 @@ class Places:
         there = np.zeros(len(nodes), dtype=bool)
         for mutation in budget.leads_up:
             column = self._table.columns[mutation.variable]
-            there |= np.isin(column.fact[nodes], [column.word_code(word) for word in mutation.start])
+            there |= among(column.fact[nodes], [column.word_code(word) for word in mutation.start])
         return nodes[there]
 
     def take(self, nodes: Indices) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from strata.core.column import Codes, Column, Indices, span
-from strata.core.distinct import distinct
+from strata.core.distinct import among, distinct
 from strata.core.model import ABSENT, UNKNOWN, WANTED, Model, Variable
 
 Mask = npt.NDArray[np.bool_]
@@ -117,7 +117,7 @@ class VariableColumns:
         held: Mask = (goal == 0) | ((fact == word) & (fact != 0))
         for code in distinct(goal[word == -1]).tolist():
             accepted = [self.word_code(value) for value in self.goals[code]]
-            held |= (goal == code) & np.isin(fact, accepted) & (fact != 0)
+            held |= (goal == code) & among(fact, accepted) & (fact != 0)
         return held
 
     def symbols(self, nodes: Indices) -> Codes:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
+from strata.core.distinct import among
 from strata.core.errors import Conflict, Denied
 from strata.core.node import Freeze
 from strata.core.nodeset import fold
@@ -45,7 +44,7 @@ class BrakeService:
         work = self._fleet.controller.engine.progress
         breakers = self._fleet.controller.engine.in_flight.breakers
         stopped = [number for number, breaker in enumerate(breakers) if breaker.stopped_since is not None]
-        waiting = np.isin(work.next[nodes], stopped)  # it failed elsewhere, and they are not even tried
+        waiting = among(work.next[nodes], stopped)  # it failed elsewhere, and they are not even tried
         waiting |= work.wait[nodes] == Wait.BACKOFF  # what its step needs was not there
         troubled = nodes[(work.failures[nodes] > 0) | work.fault[nodes] | (work.relapses[nodes] > 0) | waiting]
         done = await self._fleet.edits.retry(troubled, who.name)

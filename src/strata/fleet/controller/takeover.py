@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from strata.core import intset
+from strata.core.distinct import among
 from strata.core.model import LIMITS, Budget
 from strata.core.xname import SYSTEM
 from strata.engine.budgets import Amounts, Keys, Shares
@@ -75,7 +76,7 @@ class ShardTakeover:
     def divide(self) -> None:
         """Tell the budgets who is in which bucket, and which part of each is ours."""
         registry = self._registry
-        led = np.isin(self.shards(np.arange(registry.size)), list(self._engine.epochs))
+        led = among(self.shards(np.arange(registry.size)), list(self._engine.epochs))
         shares = Shares(led, self.leadership.baton)
         self._engine.admission.ask_again()
         for budget in self._model.budgets.values():
@@ -127,7 +128,7 @@ class ShardTakeover:
                 continue
             nodes = self._registry.indices_of(intset.unpack(intent.uids))
             nodes = nodes[nodes >= 0]
-            ours = nodes[np.isin(self.shards(nodes), list(shards))]
+            ours = nodes[among(self.shards(nodes), list(shards))]
             if len(ours):
                 self._intents.adopt(key, self._engine.in_flight.resume(intent.mutation, ours, now))
                 self._engine.in_flight.foreign.pop(key, None)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
+from strata.core.distinct import among
 from strata.core.model import UNKNOWN, Model
 from strata.fleet.columns import Codes, Indices, Mask, grown
 from strata.fleet.desires.documents import Standing, ValueSet
@@ -49,7 +50,7 @@ class GoalColumn:
     def where(self, value: str) -> Mask:
         """Nodes for which ``value`` would do."""
         accepting = [code for code, values in enumerate(self.table) if value in values]
-        return np.isin(self.codes, accepting)
+        return among(self.codes, accepting)
 
     def update(self, nodes: Indices, codes: Codes) -> Indices:
         """Put new codes in place; the nodes for which that is a change."""

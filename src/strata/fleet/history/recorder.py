@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from strata.core.distinct import among
 from strata.core.errors import Conflict
 from strata.engine.effects import Change
 from strata.fleet.controller.leadership import shard_key
@@ -133,7 +134,7 @@ class HistoryRecorder:
             await self.history.close()
 
     def _note_unwritten(self, noted: Sequence[_Noted], epochs: Mapping[int, int]) -> None:
-        led = np.isin(np.arange(self._shards), list(epochs))
+        led = among(np.arange(self._shards), list(epochs))
         for change in (change for one in noted for change in one.changes):
             left = change.uids[~led[change.uids % self._shards]]
             if len(left):

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from strata.core.distinct import distinct
+from strata.core.distinct import among, distinct
 from strata.core.errors import BadRequest, StrataError, Unavailable
 from strata.core.model import UNKNOWN
 from strata.core.nodeset import fold
@@ -184,7 +184,7 @@ class NodeService:
         """Why the selected nodes are not at their goals; those of which the same is to be said come together."""
         nodes = self._fleet.view.order(self._fleet.seen(who, select), "name")
         found = states(self._fleet.controller.engine, nodes)
-        there = np.isin(found, [STATES.index(state) for state in _THERE])
+        there = among(found, [STATES.index(state) for state in _THERE])
         order = np.argsort(there, kind="stable")
         asked, rest = order[:MOST_WHY], order[MOST_WHY:]
         same: dict[tuple[State, str, tuple[str, ...], tuple[Blocker, ...]], list[WhyView]] = {}

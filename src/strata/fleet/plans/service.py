@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from strata.core.distinct import among
 from strata.core.nodeset import fold
 from strata.engine.planner import Plan, Planner, classify
 from strata.fleet.access.principal import Principal
@@ -74,7 +75,7 @@ class PlanService:
             implied = frozenset(name for name in model.variables if columns[name].implied[nodes[place]])
             plan = planner.advance(*classify(model, facts, desires), blind, implied)
             by_plan.setdefault(plan, []).append(number)
-        return [(nodes[np.isin(inverse, numbers)], plan) for plan, numbers in by_plan.items()]
+        return [(nodes[among(inverse, numbers)], plan) for plan, numbers in by_plan.items()]
 
     def _about(self, plan: Plan) -> dict[str, Any]:
         """What is shown of a plan, whomever it is for."""

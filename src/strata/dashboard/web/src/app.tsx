@@ -14,7 +14,7 @@ import { PowerPage } from "./pages/power";
 import { RolloutsPage } from "./pages/rollouts";
 import { SignIn } from "./pages/sign-in";
 import { route } from "./router";
-import { may, signOut, who, type Who } from "./session";
+import { may, signOut, token, who, type Who } from "./session";
 import { useSignal } from "./signal";
 import { away, runs, status, watchStatus } from "./status";
 
@@ -47,8 +47,8 @@ export function App() {
   }, []);
   useEffect(() => {
     if (!user) return;
-    const done = watchStatus();
-    live.start();
+    const done = may("read status") ? watchStatus() : () => undefined;
+    if (may("read node")) live.start();
     return () => {
       live.stop();
       done();
@@ -59,10 +59,11 @@ export function App() {
 }
 
 function Frame({ user }: { user: Who }) {
-  const [page = "machine", name] = useSignal(route);
+  const [chosen, name] = useSignal(route);
   const now = useSignal(status);
   const silence = useSignal(away);
   const pages = PAGES.filter(({ layer, right }) => may(right) && (!layer || runs(layer)));
+  const page = chosen ?? pages[0]?.path ?? "";
   const shown = pages.find(({ path }) => path === page);
   return (
     <>
@@ -80,7 +81,7 @@ function Frame({ user }: { user: Who }) {
         </nav>
         <span class="who" title={user.scope.length ? `limited to ${user.scope.join(", ")}` : "the whole fleet"}>
           {user.name} ({user.role})
-          {user.via === "token" && (
+          {token() && (
             <button type="button" class="plain" onClick={signOut}>
               Sign out
             </button>
@@ -92,7 +93,7 @@ function Frame({ user }: { user: Who }) {
           {trouble}
         </p>
       ))}
-      <main tabIndex={-1}>{page === "node" && name ? <NodePage key={name} name={name} /> : shown ? <shown.shows key={shown.path} /> : now ? <p>There is no such page here.</p> : <p aria-busy="true" />}</main>
+      <main tabIndex={-1}>{page === "node" && name ? <NodePage key={name} name={name} /> : shown ? <shown.shows key={shown.path} /> : now || !may("read status") ? <p>There is no such page here.</p> : <p aria-busy="true" />}</main>
     </>
   );
 }

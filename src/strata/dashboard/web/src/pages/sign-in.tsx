@@ -1,4 +1,4 @@
-/** Signing in by a token. (A certificate needs no page; whatever else comes ends in a token, and has its button here.) */
+/** Signing in by a token. (A certificate needs no page; a flow through an identity provider ends in a token, and would begin here.) */
 import { useState } from "preact/hooks";
 import { Problem, get } from "../api";
 import { keepToken, who, type Who } from "../session";
@@ -43,7 +43,7 @@ export function SignIn() {
         </form>
         <small>
           Make one on the controller: <code>strata auth token create --role viewer</code>. It stays in this tab, until you close it.
-          With a client certificate of this site you need none.
+          A token of the site's identity provider is as good. With a client certificate of this site you need none.
         </small>
       </article>
     </main>
