@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from strata.core.errors import BadRequest
 from strata.core.host.process import find, load
 from strata.jobs.accounts import LocalAccounts
+from strata.jobs.local import executor
 from strata.jobs.local.executor import REMEMBERED, LocalExecutor
 from strata.jobs.local.slots import Slots
 from strata.schedulers.jobs import Accelerators, Resources
@@ -31,12 +33,12 @@ async def site(directory: Path, slots: Slots | None = None) -> AsyncIterator[Sit
     folder.mkdir(exist_ok=True)
     if ROOT:
         shutil.chown(folder, ACCOUNT)
-    executor = LocalExecutor(directory / "jobs", slots or Slots(cores=8, memory=8192), LocalAccounts({}, 1), grace=1.0)
-    await executor.start()
+    made = LocalExecutor(directory / "jobs", slots or Slots(cores=8, memory=8192), LocalAccounts({}, 1), grace=1.0)
+    await made.start()
     try:
-        yield Site(executor, ACCOUNT, folder)
+        yield Site(made, ACCOUNT, folder)
     finally:
-        await executor.stop()
+        await made.stop()
 
 
 async def test_this_machine_keeps_the_contract_of_a_job_scheduler(open_dir: Path) -> None:
@@ -75,6 +77,25 @@ async def test_a_job_that_is_cancelled_the_moment_it_begins_is_told_as_cancelled
         for work in jobs:
             (seen,) = await found.ended(work)
             assert (seen.outcome, seen.reason) == ("cancelled", ""), seen
+
+
+async def test_jobs_that_end_before_anybody_looks_make_room_for_the_next(
+    open_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executor, "find", ended_before_it_is_found)
+    async with site(open_dir, Slots(cores=1, memory=100)) as found:
+        jobs = [found.work("#!/bin/sh\nexit 0\n") for _ in range(5)]
+        for work in jobs:
+            await found.scheduler.submit(work)
+        for work in jobs:
+            (seen,) = await found.ended(work)
+            assert seen.outcome == "done", seen
+
+
+def ended_before_it_is_found(pid: int) -> None:
+    """As on a machine that is slow to look: the supervisor is there no more."""
+    while find(pid) is not None:
+        time.sleep(0.01)
 
 
 async def test_a_task_runs_once_whoever_is_killed_and_what_a_dead_supervisor_left_ends(open_dir: Path) -> None:

@@ -322,6 +322,7 @@ class LocalExecutor:
             self._attach(batch, task)
             if batch.unbegun == 0:
                 self._wake_waiters(batch)
+            self._begin_more()  # it may have ended already, and then nobody else says that there is room
             self.changed()
         await program.wait()
         self._later(self._start_again())
