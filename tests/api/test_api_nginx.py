@@ -28,6 +28,7 @@ from strata.api.streams import STREAMS
 from strata.core.errors import BadRequest, Unavailable
 from strata.fleet.access.authority import Authority, Issued
 from strata.fleet.access.principal import LOCAL_ADMIN
+from strata.hardware.consoles.service import ConsoleService
 from strata.hardware.events.hub import EventHub
 from strata.hardware.events.inbox import BODY_MOST
 
@@ -211,6 +212,11 @@ async def _hear(site: Site, path: str) -> None:
             async with asyncio.timeout(60):
                 chunks = answer.aiter_text()
                 heard = await anext(chunks)
+                if path.endswith("/console/raw"):  # of which nothing is kept: it must print now
+                    taps = site.service.services.get(ConsoleService)._capture._taps
+                    await until(lambda: "n00001" in taps)
+                    for tap in taps["n00001"]:
+                        tap.put_nowait(b"login: ")
                 while "data: " not in heard:
                     heard += await anext(chunks)
         await until(lambda: site.service.services.get(Watchers).count == 0)

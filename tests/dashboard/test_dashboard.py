@@ -69,6 +69,10 @@ def test_an_operator_sees_the_fleet_come_up_and_heal_and_an_unwanted_rollout_sto
     operator.picture(pictures, "node")
     page.get_by_role("tab", name="Console").click()
     expect(page.get_by_role("log")).to_contain_text("n00007")
+    with page.expect_response("**/v1/nodes/n00007/console/keys") as typed:
+        page.get_by_label("Type at the console").fill("root")
+        page.get_by_label("Type at the console").press("Enter")
+    assert typed.value.status == 204
     page.get_by_role("tab", name="History").click()
 
     page.get_by_role("button", name="Power off").click()

@@ -1,6 +1,7 @@
-/** What the node prints, as it prints it. Lines of text: whatever they hold is shown and never obeyed. */
+/** What the node prints, as it prints it. Lines of text: whatever they hold is shown and never obeyed. Who may, types. */
 import { useEffect, useRef, useState } from "preact/hooks";
-import { Problem, get, listen } from "../api";
+import { Problem, act, get, listen } from "../api";
+import { may } from "../session";
 import { Failure } from "../ui/parts";
 
 interface Line {
@@ -53,6 +54,50 @@ export function Console({ path }: { path: string }) {
       >
         {lines.length ? lines.map((line) => `${new Date(line.time * 1000).toLocaleTimeString()} ${line.text}\n`).join("") : "Nothing was printed yet."}
       </pre>
+      {may("change console") && <Keys path={path} />}
     </>
   );
+}
+
+/** A line for the node: sent when Enter is pressed, as a terminal would. */
+function Keys({ path }: { path: string }) {
+  const [line, setLine] = useState("");
+  const [problem, setProblem] = useState<Problem>();
+  const type = async (text: string): Promise<void> => {
+    try {
+      await act("POST", `${path}/console/keys`, { data: base64(text) });
+      setProblem(undefined);
+    } catch (error) {
+      setProblem(error as Problem);
+    }
+  };
+  return (
+    <form
+      class="keys"
+      onSubmit={(event) => {
+        event.preventDefault();
+        void type(`${line}\r`);
+        setLine("");
+      }}
+    >
+      <Failure problem={problem} />
+      <fieldset role="group">
+        <input
+          aria-label="Type at the console"
+          placeholder="Type at the console; Enter sends the line"
+          autocomplete="off"
+          spellcheck={false}
+          value={line}
+          onInput={({ currentTarget }) => setLine(currentTarget.value)}
+        />
+        <button type="button" class="outline" onClick={() => void type("\x03")}>
+          Ctrl-C
+        </button>
+      </fieldset>
+    </form>
+  );
+}
+
+function base64(text: string): string {
+  return btoa(String.fromCharCode(...new TextEncoder().encode(text)));
 }
