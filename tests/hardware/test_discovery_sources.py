@@ -33,6 +33,22 @@ from strata.virtual.fleet.nodes import SimNodes
 QUICK = ScanSettings(patience=3.0, answer=5.0, ipmi=False)
 
 
+async def test_a_bmc_that_answers_in_small_pieces_is_found() -> None:
+    async def slowly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        body = b'{"Name": "Root", "RedfishVersion": "1.6.0"}'
+        with contextlib.closing(writer), contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % len(body))
+            for at in range(0, len(body), 8):
+                writer.write(body[at : at + 8])
+                await writer.drain()
+                await asyncio.sleep(0.01)
+
+    async with await asyncio.start_server(slowly, "127.0.0.1", 0) as server:
+        one = range_of(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        assert await scan(["127.0.0.1"], one, settings=QUICK) == [one.url("127.0.0.1")]
+
+
 # -- addresses
 
 

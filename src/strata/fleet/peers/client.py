@@ -18,6 +18,7 @@ import msgspec
 from strata.core.errors import BadRequest, Conflict, Denied, NotFound, OutcomeUnknown, StrataError, Unavailable
 from strata.core.input.decoding import UNREADABLE
 from strata.fleet.access.authority import Authority, write_private
+from strata.fleet.bounded import bounded
 from strata.fleet.peers.peers import Peer
 
 PREFIX = "/peer/v1/"
@@ -69,7 +70,7 @@ class PeerClient:
         """
         limit = aiohttp.ClientTimeout(total=timeout, sock_connect=_CONNECT)
         async with self._ask(peer, route, body, limit) as answer:
-            return await _bounded(answer, _ANSWER_MOST)
+            return await _whole(answer, _ANSWER_MOST)
 
     async def lines(self, peer: Peer, route: str, body: bytes, *, silence: float = 60.0) -> AsyncIterator[bytes]:
         """``POST /peer/v1/<route>``: the lines of the answer as they come, without those that are empty. ``silence``:
@@ -109,7 +110,7 @@ class PeerClient:
                 timeout=limit,
             ) as answer:
                 if answer.status >= 300:
-                    raise _error(peer, answer.status, await _bounded(answer, 2**16))
+                    raise _error(peer, answer.status, await _whole(answer, 2**16))
                 yield answer
         except aiohttp.ClientConnectorError as error:
             why = "its certificate is not good" if isinstance(error, aiohttp.ClientSSLError) else "no connection"
@@ -143,15 +144,11 @@ class PeerClient:
         return context
 
 
-async def _bounded(answer: aiohttp.ClientResponse, most: int) -> bytes:
-    parts: list[bytes] = []
-    size = 0
-    async for piece in answer.content.iter_any():
-        size += len(piece)
-        if size > most:
-            raise OutcomeUnknown(f"the answer has more than {most} bytes", where=str(answer.url.origin()))
-        parts.append(piece)
-    return b"".join(parts)
+async def _whole(answer: aiohttp.ClientResponse, most: int) -> bytes:
+    body = await bounded(answer, most)
+    if body is None:
+        raise OutcomeUnknown(f"the answer has more than {most} bytes", where=str(answer.url.origin()))
+    return body
 
 
 def _error(peer: Peer, status: int, body: bytes) -> StrataError:

@@ -18,6 +18,7 @@ import msgspec
 from strata.core.contain import contained
 from strata.core.errors import BadRequest, StrataError
 from strata.core.input.foreign import read_json
+from strata.fleet.bounded import bounded
 from strata.fleet.files import share
 from strata.hardware.discovery.crawl_values import table
 from strata.hardware.discovery.sources import address_of
@@ -184,8 +185,10 @@ class Prober:
     async def _is_redfish(self, url: str) -> bool:
         try:
             async with self._http.get(url + _ROOT, allow_redirects=False) as response:
-                raw = await response.content.read(1 << 18)
+                raw = await bounded(response, 1 << 18)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
+            return False
+        if raw is None:
             return False
         try:
             root = table(read_json(raw).value)

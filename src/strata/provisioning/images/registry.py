@@ -23,6 +23,7 @@ import msgspec
 from yarl import URL
 
 from strata.core.errors import BadRequest, Denied, NotFound, StrataError, Unavailable
+from strata.fleet.bounded import bounded
 from strata.provisioning.images import oci
 from strata.provisioning.images.reach import Reach, is_here
 from strata.provisioning.images.shelf import Shelf
@@ -143,7 +144,7 @@ class _Remote:
     async def manifest(self, reference: str) -> bytes:
         try:
             async with self._get(f"manifests/{reference}", _ACCEPT, _TIMEOUT) as reply:
-                return await _bounded(reply, oci.MOST_JSON, "manifest", self._image.host)
+                return await _whole(reply, oci.MOST_JSON, "manifest", self._image.host)
         except (aiohttp.ClientError, TimeoutError) as error:
             raise _away(self._image.host, error) from None
 
@@ -210,7 +211,7 @@ class _Remote:
             realm.update_query(params), headers=headers, allow_redirects=False, timeout=_TIMEOUT
         ) as reply:
             _check(reply.status, self._image, "token")
-            data = await _bounded(reply, _MOST_TOKEN, "token", self._image.host)
+            data = await _whole(reply, _MOST_TOKEN, "token", self._image.host)
         try:
             answer = msgspec.json.decode(data, type=_Token)
         except (msgspec.MsgspecError, RecursionError):
@@ -237,13 +238,11 @@ def _is_index(data: bytes) -> bool:
     return kind.media_type in oci.INDEXES or (not kind.media_type and bool(kind.manifests))
 
 
-async def _bounded(reply: aiohttp.ClientResponse, most: int, what: str, host: str) -> bytes:
-    data = bytearray()
-    async for piece in reply.content.iter_chunked(1 << 16):
-        data += piece
-        if len(data) > most:
-            raise BadRequest(f"the {what} is larger than {most >> 10} KiB", where=host)
-    return bytes(data)
+async def _whole(reply: aiohttp.ClientResponse, most: int, what: str, host: str) -> bytes:
+    data = await bounded(reply, most)
+    if data is None:
+        raise BadRequest(f"the {what} is larger than {most >> 10} KiB", where=host)
+    return data
 
 
 async def _store(shelf: Shelf, blob: oci.Descriptor, reply: aiohttp.ClientResponse) -> None:

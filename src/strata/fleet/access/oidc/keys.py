@@ -17,6 +17,7 @@ import aiohttp
 from strata.core.errors import Unavailable
 from strata.core.input.foreign import read_json
 from strata.fleet.access.oidc.settings import OidcSettings
+from strata.fleet.bounded import bounded
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +100,9 @@ async def _json(session: aiohttp.ClientSession, address: str, settings: OidcSett
     async with session.get(address, ssl=context, allow_redirects=False) as reply:
         if reply.status != 200:
             raise Unavailable(f"it answers {reply.status}", where=address[:200])
-        body = await reply.content.read(_MOST)
+        body = await bounded(reply, _MOST)
+    if body is None:
+        raise Unavailable(f"its answer is longer than {_MOST} bytes", where=address[:200])
     value = read_json(body).value
     if not isinstance(value, dict):
         raise Unavailable("it does not answer with an object", where=address[:200])
