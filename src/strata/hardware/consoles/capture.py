@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 
 from strata.core.driver import Batch
-from strata.core.errors import DeviceError, NotOffered, StrataError, Unavailable
+from strata.core.errors import Conflict, DeviceError, NotOffered, StrataError
 from strata.fleet.tasks import all_cancelled, cancelled
 from strata.hardware.bmc.protocol import Bmc
 from strata.hardware.consoles.log import ConsoleLog
@@ -120,11 +120,11 @@ class ConsoleCapture:
         return self._status.get(node)
 
     def type(self, node: str, data: bytes) -> None:
-        """Type at the node's console. ``Unavailable``: it is not open here, or takes nothing any more."""
+        """Type at the node's console. ``Conflict``: it is not open here, or takes nothing any more."""
         keys = self._keys.get(node)
         if keys is None or not self._status[node].connected:
             status = self._status.get(node)
-            raise Unavailable(
+            raise Conflict(
                 f"its console is not open{f': {status.trouble}' if status and status.trouble else ' here'}",
                 where=node,
                 hint="strata console --list shows which are",
@@ -132,7 +132,7 @@ class ConsoleCapture:
         try:
             keys.put_nowait(data)
         except asyncio.QueueFull:
-            raise Unavailable("its console does not take what is typed", where=node, hint="wait") from None
+            raise Conflict("its console does not take what is typed", where=node, hint="wait") from None
 
     async def pieces(self, node: str) -> AsyncIterator[bytes]:
         """What the console prints from now on, byte for byte. Who does not keep up misses some."""

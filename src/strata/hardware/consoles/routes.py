@@ -152,7 +152,9 @@ async def watch_console(ask: Asked, name: NodePath) -> Stream:
     return sse.stream(pieces, ask.of(Watchers), lambda piece: sse.event(0, "piece", ConsolePiece(data=piece)))
 
 
-@post("/v1/nodes/{name:str}/console/keys", tags=[_TAG], status_code=204, **needs("change", "console", 404, body=True))
+@post(
+    "/v1/nodes/{name:str}/console/keys", tags=[_TAG], status_code=204, **needs("change", "console", 404, 409, body=True)
+)
 async def type_console(ask: Asked, name: NodePath, data: JSONBody[ConsoleKeys]) -> None:
     """Type at it, as far as it is open: nobody says whether the node took notice."""
     await ask.of(ConsoleService).type(ask.who, name, data.data)
