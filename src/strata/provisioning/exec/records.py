@@ -20,8 +20,9 @@ class ExecRequest(In, frozen=True, kw_only=True):
     argv: Annotated[tuple[ArgvText, ...], Meta(min_length=1, max_length=256)]
     where: Annotated[str, Meta(pattern=r"^([a-z0-9][a-z0-9_.-]{0,62})?$(?!\n)", max_length=63)] = ""
     timeout: Annotated[float, Meta(gt=0, le=3600)] = 60.0
-    stdin: Annotated[bytes, Meta(max_length=MOST_STDIN)] = b""
-    """What it reads on its standard input, in base64: at most 1 MiB. It is not kept, and not in the audit log."""
+    stdin: Annotated[bytes, Meta(max_length=MOST_STDIN)] | None = None
+    """What it reads on its standard input, in base64: at most 1 MiB. It is not kept, and not in the audit log. None:
+    nothing."""
 
 
 class ExecResult(Out, frozen=True, kw_only=True):

@@ -207,7 +207,7 @@ class ExecService:
     def _ways(self, run: Run) -> Iterator[tuple[Sequence[str], AsyncIterator[Answer]]]:
         """Who is asked for which nodes: our own agents, and each of the other controllers once."""
         request = run.request
-        order = Order(argv=request.argv, where=request.where, timeout=request.timeout, stdin=request.stdin)
+        order = Order(argv=request.argv, where=request.where, timeout=request.timeout, stdin=request.stdin or b"")
         if self._elsewhere is None:
             yield run.names, on_agents(self._hub, run.names, order)
             return
