@@ -258,7 +258,7 @@ def test_an_image_that_does_not_start_gives_way_to_the_one_before(cluster: Clust
     assert "system" in cluster.agent(canary)["failure"]
     cluster.eventually("the old image", lambda: cluster.agent(canary)["state"] == "active", CHANGE)
     other = next(node for node in BOTH if node != canary)
-    assert f"it waits for canary {canary}" in cluster.json("node", "why", other)["summary"]
+    assert f"it waits for canary {canary}" in cluster.json("node", "why", other)["items"][0]["summary"]
     assert cluster.json("status")["canaries"] == [{"node": canary, "waiting": 1}]
     for node in BOTH:  # the canary tries it again, and is away for a moment
         login = ("virtual", "login", node, "--", "hostname")
