@@ -56,6 +56,11 @@ NOT_HERE = {
     "/v1/config/pending",
     "/v1/config/rendered/{name}",
     "/v1/rollouts/{name}",
+    "/v1/rollout-policy",
+    "/v1/playbooks/{name}",
+    "/v1/projects/{name}",
+    "/v1/environments/{name}",
+    "/v1/auth/oidc",
     "/v1/cloud-init/{name}",
     "/v1/secrets/{name}",
     "/v1/secrets/{name}/status",
@@ -80,6 +85,7 @@ async def test_no_get_changes_anything(real: RealService, client: httpx.AsyncCli
     names = {
         "/nodes/": "n00001",
         "/v1/power/policies/": "cap",
+        "/v1/budgets/": "bmc-rate",
         "/v1/documents/": "gpu",
         "/v1/groups/": "gpu",
         "/v1/power/": RAN,
@@ -90,6 +96,7 @@ async def test_no_get_changes_anything(real: RealService, client: httpx.AsyncCli
     }
     jobs = {"/v1/jobs/": real.user_job, "/v1/hardware/discover/": real.discovery, "/v1/exec/": ids.run}
     needed = {
+        "/v1/history": {"select": "n00001"},
         "/v1/nodes/{name}/at": {"time": "1"},
         "/v1/bmc/sensors": {"select": "*"},
         "/v1/bmc/firmware": {"select": "*"},

@@ -85,7 +85,7 @@ FLEET_WIDE: frozenset[Right] = (
         ("create", "change", "delete"),
         "node", "document", "group", "credential", "store", "log-level", "hardware", "bmc-credential", "webhook",
         "image", "personality", "boot",
-        "power-policy", "workload", "config", "project",
+        "power-policy", "workload", "config", "model", "project",
     )
     # Their checks may be run by whoever may change nodes; what is checked is said for all.
     | _rights(("change", "delete"), "health", "flow")

@@ -59,7 +59,7 @@ class NodeService:
         """A page of the selected nodes."""
         part, following, total = self._page(who, query)
         revision, items = self._fleet.controller.changes, []
-        async for few in self._in_pieces(part):
+        async for few in self._in_pieces(part, _BREATH):
             items += [self._fleet.view.node(index) for index in few.tolist()]
         return NodePage(items=tuple(items), next=following, total=total, revision=revision)
 
@@ -67,7 +67,7 @@ class NodeService:
         """The same, encoded."""
         part, following, total = self._page(who, query)
         revision, items = self._fleet.controller.changes, []
-        async for few in self._in_pieces(part):
+        async for few in self._in_pieces(part, _BREATH):
             items += self._encoded.many(few)
         return EncodedPage(items=tuple(map(msgspec.Raw, items)), next=following, total=total, revision=revision)
 
@@ -79,7 +79,7 @@ class NodeService:
         part, following = self._fleet.view.page(self._fleet.view.order(nodes, query.sort), query.after, query.limit)
         return part, following, len(nodes)
 
-    async def _in_pieces(self, nodes: Indices, size: int = _BREATH) -> AsyncIterator[Indices]:
+    async def _in_pieces(self, nodes: Indices, size: int) -> AsyncIterator[Indices]:
         """A page in pieces, with a pause between two. A node that is gone by then, or whose place another has taken,
         is left out."""
         uids = self._fleet.registry.uids[nodes]
