@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Route, expect
 
-from dashboard.browser import Visitor, front_door, token
 from support.chromium import chromium
+from support.dashboard_browser import Visitor, front_door, token
 from system.system_support import Controller, World, eventually, world
 
 pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(900)]

@@ -295,7 +295,8 @@ def run_program(command: list[str], env: dict[str, str], *, reduced: bool) -> in
     child = os.fork()
     if child == 0:
         try:
-            for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and programs would too
+            # Python ignores some, whoever started the service may have others ignored, and programs would too.
+            for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
                 signal.signal(number, signal.SIG_DFL)
             for right in _DROPPED if reduced else ():
                 kernel.drop_capability(right)
