@@ -9,21 +9,22 @@ from collections.abc import Sequence
 import pytest
 
 LONGEST = (
-    "tests/system/test_virtual_cluster_slurm.py",
     "tests/api/test_api_real_service.py",
-    "tests/simulation/test_simulation.py",
+    "tests/system/test_virtual_cluster_slurm.py",
     "tests/system/test_system_crashes.py",
-    "tests/provisioning/test_minos_build.py",
+    "tests/simulation/test_simulation.py",
     "tests/system/test_virtual_cluster.py",
+    "tests/docs/test_docs_commands.py",
     "tests/system/test_system_leaders.py",
     "tests/api/test_redfish_service_validator.py",
     "tests/power/test_site_power_crash.py",
-    "tests/docs/test_docs_commands.py",
+    "tests/jobs/test_same_job_everywhere.py",
+    "tests/schedulers/test_slurm_jobs.py",
+    "tests/provisioning/test_minos_build.py",
+    "tests/system/test_slurm_switches_nodes.py",
     "tests/agent/test_agent_on_minos.py",
     "tests/bench/test_bench_boot_minos.py",
     "tests/power/test_energy_truth.py",
-    "tests/schedulers/test_slurm_jobs.py",
-    "tests/system/test_slurm_switches_nodes.py",
     "tests/dashboard/test_dashboard.py",
     "tests/jobs/test_containers_run.py",
     "tests/power/test_simulation_day.py",
@@ -45,6 +46,13 @@ LONGEST = (
     "tests/system/test_images_on_two_controllers.py",
     "tests/system/test_system_life.py",
     "tests/system/test_store_without_majority.py",
+    "tests/system/test_slurm_capmc.py",
+    "tests/platform/test_health_service.py",
+    "tests/schedulers/test_grid_engine_jobs.py",
+    "tests/platform/test_workload_commands.py",
+    "tests/simulation/test_rollout.py",
+    "tests/system/test_system_redfish.py",
+    "tests/system/test_slurm_accounting.py",
 )
 """Files that took over three quarters of a minute in a whole run (``pytest --durations=0``), the longest first; but
 those that boot virtual machines are apart, since two of them at once wait for each other's processor."""
