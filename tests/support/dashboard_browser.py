@@ -32,9 +32,10 @@ class Visitor:
         self.url = front_door(service)
 
     def _said(self, message: ConsoleMessage) -> None:
-        # Whoever has shown nothing yet is asked who it is, and is nobody: the browser tells of that by itself. So it does
-        # of its connections when an interface comes or goes, as other tests have it; the page takes them up again.
-        if message.type == "error" and not any(one in message.text for one in ("status of 401", "ERR_NETWORK_CHANGED")):
+        # Whoever has shown nothing yet is asked who it is, and is nobody: the browser tells of that by itself. It also
+        # drops its connections when an interface comes or goes, as other tests have it; the page takes them up again.
+        harmless = ("status of 401", "ERR_NETWORK_CHANGED")
+        if message.type == "error" and not any(one in message.text for one in harmless):
             self.complaints.append(f"{message.text} {message.location.get('url', '')}")
 
     def open(self, path: str = "") -> None:
