@@ -82,7 +82,7 @@ lint: setup  ## Style, types, layers
 	.venv/bin/lint-imports
 
 test-fast: setup  ## Tests without servers, under 90 seconds
-	.venv/bin/pytest -q -n 3 -m "not slow and not server"
+	.venv/bin/pytest -q -n 2 -m "not slow and not server"
 
 test: setup lint  ## All tests, as CI runs them; some of them: make test TESTS=tests/core
 	.venv/bin/pytest -q -n 4 --dist loadfile --no-loadscope-reorder $(TESTS)
