@@ -49,6 +49,12 @@ set -e
 if [ "$1" = remove ] && [ -d /run/systemd/system ]; then systemctl stop strata.service; fi
 """
 
+_POSTRM = """#!/bin/sh
+set -e
+# What Python compiled there is nobody's any more.
+if [ "$1" = remove ]; then rm -rf /usr/lib/strata; fi
+"""
+
 
 def main() -> int:
     """Make the package; print where it is."""
@@ -163,7 +169,7 @@ def _control(root: Path, version: str, description: str) -> None:
         f"Recommends: {', '.join(RECOMMENDS)}\nDescription: HPC cluster manager\n {description}\n"
     )
     (folder / "conffiles").write_text("/etc/strata/strata.yaml\n")
-    for name, text in (("postinst", _POSTINST), ("prerm", _PRERM)):
+    for name, text in (("postinst", _POSTINST), ("prerm", _PRERM), ("postrm", _POSTRM)):
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)
 

@@ -50,7 +50,8 @@ test "$(strata node list state:held --folded)" = n00005
 strata down --delete < /dev/null
 say remove
 apt-get -qq -y remove strata > apt.log 2>&1
-! command -v strata
+test ! -e /usr/bin/strata
+test ! -e /usr/lib/strata
 echo 'the package: passed'
 """
 
