@@ -158,7 +158,7 @@ static void outside_process(void)
         snprintf(path, sizeof path, "/proc/%d/%s", other, FILES[i]);
         note(path, open(path, O_RDONLY) >= 0);
     }
-    note("/proc/1/root", open("/proc/1/root/etc", O_RDONLY) >= 0);
+    note("/proc/1/root", open("/proc/1/root", O_RDONLY | O_DIRECTORY) >= 0);
 }
 
 /* In a PID namespace of its own: whoever it can see or reach is its own. */

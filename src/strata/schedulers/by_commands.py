@@ -20,11 +20,11 @@ AT_ONCE = 1000
 class Judgement(Protocol):
     """What the words of a command that failed mean."""
 
-    def is_away(self, said: str) -> bool:
+    def is_away(self, said: str, /) -> bool:
         """Whether a command says that the scheduler could not be asked, or did not answer."""
         ...
 
-    def is_denied(self, said: str) -> bool:
+    def is_denied(self, said: str, /) -> bool:
         """Whether it says that the job is somebody else's."""
         ...
 
@@ -47,7 +47,7 @@ class Texts(Judgement, Protocol):
         """The id, from the answer to that."""
         ...
 
-    def job_id(self, text: str) -> str:
+    def job_id(self, text: str, /) -> str:
         """An id, and no more than that; ``BadRequest``: it is none."""
         ...
 
@@ -75,7 +75,7 @@ class Texts(Judgement, Protocol):
         """From the answers to ``QUEUES``."""
         ...
 
-    def is_gone(self, said: str) -> bool:
+    def is_gone(self, said: str, /) -> bool:
         """Whether it says that there is no such job any more, or none at all."""
         ...
 

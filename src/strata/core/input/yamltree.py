@@ -77,7 +77,7 @@ class Document:
             value = value[step]
         return True
 
-    def read(self, kind: type[_T], hook: Callable[[type[Any], Any], Any]) -> _T:
+    def read(self, kind: type[_T], hook: Callable[[type[Any], Any], Any] | None = None) -> _T:
         """The document as a ``kind``. A key without a value says the same as no key. ``hook`` makes what msgspec does
         not know from text, and raises ``ValueError``."""
         try:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from strata.core.errors import BadRequest
 from strata.core.input.yamltree import documents
 from strata.jobs.environments.records import EnvironmentName, EnvironmentSpec
@@ -15,15 +13,11 @@ class WrittenEnvironment(EnvironmentSpec, frozen=True, kw_only=True, omit_defaul
     name: EnvironmentName
 
 
-def _unknown(kind: type[Any], value: Any) -> Any:
-    raise ValueError("is not understood")
-
-
 def read_environments(text: str, source: str) -> dict[str, EnvironmentSpec]:
     """The environments in a text, by name; ``BadRequest`` says what is wrong, with line and column."""
     found: dict[str, EnvironmentSpec] = {}
     for document in documents(text, source):
-        written = document.read(WrittenEnvironment, _unknown)
+        written = document.read(WrittenEnvironment)
         if written.name in found:
             raise BadRequest(f"environment {written.name} is there twice", where=document.place("name"))
         found[written.name] = EnvironmentSpec(

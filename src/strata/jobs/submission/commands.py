@@ -384,10 +384,7 @@ def _document(file: Path | None) -> Json:
         if isinstance(size := resources.get("memory"), str) and (found := _SIZE.match(size)):
             resources["memory"] = str(int(found[1]) * _MIB[found[2]])
 
-    def hook(kind: type[Any], value: Any) -> Any:
-        raise NotImplementedError
-
-    found_document: Json = msgspec.to_builtins(document.read(JobDocument, hook))
+    found_document: Json = msgspec.to_builtins(document.read(JobDocument))
     return {name: value for name, value in found_document.items() if value not in (None, [], {})}
 
 

@@ -150,7 +150,7 @@ def cp(
 
     \b
     Example: strata cp motd @compute:/etc/motd
-             strata cp fix.sh 'n[1-4]:/root/fix.sh' --mode 755
+             strata cp fix.sh 'n[1-4]:/usr/local/sbin/fix.sh' --mode 755
     """
     import base64
 

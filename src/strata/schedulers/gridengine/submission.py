@@ -14,6 +14,7 @@ from typing import NamedTuple
 from strata.core.errors import BadRequest, DeviceError, StrataError, Unavailable
 from strata.schedulers.abilities import check
 from strata.schedulers.jobs import Ability, Work
+from strata.schedulers.meanings import ids, says
 from strata.schedulers.options import check_single, plain
 from strata.schedulers.scripts import redirected, whole
 
@@ -26,6 +27,7 @@ ENVIRONMENTS = ("qconf", "-spl")
 """Asks for the names of all parallel environments."""
 
 _ID = re.compile(r"[0-9]+(\.[0-9]+)?\Z")
+job_id = ids("Grid Engine", _ID, "12, or 12.3 for a task of an array")
 _TERSE = re.compile(r"(?P<id>[0-9]+)(\.[0-9:-]+)?\Z")
 _KEY = re.compile(r"[A-Za-z0-9_.-]+\Z")
 _UNFIT = re.compile(r"[^A-Za-z0-9_.-]")
@@ -39,13 +41,15 @@ _VALUES = {
     **dict.fromkeys(("-hard", "-soft", "-notify"), 0),
     "-pe": 2,
 }
-_AWAY = re.compile(
-    r"commlib|got (send|receive|read|select) error|unable to (send|contact)|answer list|qmaster|timed? ?out|gdi",
-    re.IGNORECASE,
+is_away = says(
+    re.compile(
+        r"commlib|got (send|receive|read|select) error|unable to (send|contact)|answer list|qmaster|timed? ?out|gdi",
+        re.IGNORECASE,
+    )
 )
 """What its commands say when qmaster could not be asked, or did not answer."""
-_DENIED = re.compile(r"privileges|must be at least owner|must be (manager|operator)")
-_GONE = re.compile(r"does not exist|already in deletion|not found")
+is_denied = says(re.compile(r"privileges|must be at least owner|must be (manager|operator)"))
+is_gone = says(re.compile(r"does not exist|already in deletion|not found"))
 
 
 class Environment(NamedTuple):
@@ -131,13 +135,6 @@ def _requests(work: Work) -> Mapping[str, str]:
     return found
 
 
-def job_id(text: str) -> str:
-    """An id of Grid Engine's, and no more than that."""
-    if not _ID.match(text):
-        raise BadRequest(f"not an id of a job in Grid Engine: {text[:40]!r}", hint="12, or 12.3 for a task of an array")
-    return text
-
-
 def _whole(one: str) -> str:
     if "." in one:
         raise BadRequest(f"Grid Engine waits for whole jobs, not for the task {one}", where="after")
@@ -155,21 +152,6 @@ def submitted(said: str) -> str:
 def refusal(said: str) -> StrataError:
     """What is raised where ``qsub`` failed and said this."""
     words = said.replace("Unable to run job: ", "").removesuffix("Exiting.").strip()
-    if _AWAY.search(words):
+    if is_away(words):
         return Unavailable(words, where="qsub", hint="whether the job was taken is not known: look at all jobs first")
     return BadRequest(words or "Grid Engine does not take it, and does not say why", where="qsub")
-
-
-def is_away(said: str) -> bool:
-    """Whether a command says that qmaster could not be asked, or did not answer."""
-    return _AWAY.search(said) is not None
-
-
-def is_denied(said: str) -> bool:
-    """Whether a command says that the job is somebody else's."""
-    return _DENIED.search(said) is not None
-
-
-def is_gone(said: str) -> bool:
-    """Whether a command says that the job has ended."""
-    return _GONE.search(said) is not None

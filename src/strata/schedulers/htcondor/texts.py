@@ -15,6 +15,7 @@ from strata.core.errors import BadRequest, DeviceError
 from strata.core.input.foreign import read_json
 from strata.schedulers.dates import ZONE
 from strata.schedulers.jobs import Ability, JobSeen, Outcome, Queue, State, Work
+from strata.schedulers.meanings import ids, says
 from strata.schedulers.options import plain
 from strata.schedulers.scripts import INDEX, redirected, whole
 
@@ -25,6 +26,7 @@ ENV = ZONE
 QUEUES: tuple[tuple[str, ...], ...] = ()
 
 _ID = re.compile(r"[0-9]+(\.[0-9]+)?\Z")
+job_id = ids("HTCondor", _ID, "12, or 12.3 for a task of an array")
 _KEY = re.compile(r"[A-Za-z0-9_.-]+\Z")
 _TERSE = re.compile(r"(?P<id>[0-9]+)\.[0-9]+ - [0-9]+\.[0-9]+")
 _UNFIT = re.compile(r"[^A-Za-z0-9_. -]")
@@ -40,11 +42,11 @@ _TIME_OVER = "strata: its time was over"
 _OUT_OF_MEMORY = 34
 """Hold reason code: it used more memory than it had."""
 _SH = """-c 'eval ""`printf %s $STRATA_SCRIPT | base64 -d`""'"""
-_AWAY = re.compile(
-    r"failed to connect|can't (find|connect)|cannot (find|connect)|timeout|timed out|communication", re.I
+is_away = says(
+    re.compile(r"failed to connect|can't (find|connect)|cannot (find|connect)|timeout|timed out|communication", re.I)
 )
-_DENIED = re.compile(r"permission denied|not authori[sz]ed|denied", re.IGNORECASE)
-_GONE = re.compile(r"couldn't find|not found|no such|not matched|all jobs .* have been", re.IGNORECASE)
+is_denied = says(re.compile(r"permission denied|not authori[sz]ed|denied", re.IGNORECASE))
+is_gone = says(re.compile(r"couldn't find|not found|no such|not matched|all jobs .* have been", re.IGNORECASE))
 _ATTRIBUTES = (
     "ClusterId,ProcId,JobStatus,Owner,StrataKey,StrataIndex,QDate,JobStartDate,CompletionDate,EnteredCurrentStatus,"
     "ExitCode,ExitBySignal,ExitSignal,HoldReason,HoldReasonCode,LastHoldReasonCode,RemoveReason,RemoteHost,LastRemoteHost"
@@ -111,13 +113,6 @@ def _native(line: str) -> str:
     if found["name"].lower() in _OURS:
         raise BadRequest(f"{found['name']} is set by Strata", where="native", hint="leave it out")
     return line
-
-
-def job_id(text: str) -> str:
-    """An id of HTCondor's, and no more than that."""
-    if not _ID.match(text):
-        raise BadRequest(f"not an id of a job in HTCondor: {text[:40]!r}", hint="12, or 12.3 for a task of an array")
-    return text
 
 
 def submitted(said: str) -> str:
@@ -227,18 +222,3 @@ def groups(replies: Sequence[str]) -> list[str]:
 def queues(replies: Sequence[str], members: Mapping[str, frozenset[str]]) -> list[Queue]:
     """It has no queues."""
     return []
-
-
-def is_away(said: str) -> bool:
-    """Whether a command says that HTCondor could not be asked, or did not answer."""
-    return _AWAY.search(said) is not None
-
-
-def is_denied(said: str) -> bool:
-    """Whether it says that the job is somebody else's."""
-    return _DENIED.search(said) is not None
-
-
-def is_gone(said: str) -> bool:
-    """Whether it says that there is no such job any more."""
-    return _GONE.search(said) is not None

@@ -10,6 +10,7 @@ from strata.core.errors import BadRequest, DeviceError
 from strata.core.input.foreign import read_json
 from strata.schedulers.dates import LONG, ZONE, seconds
 from strata.schedulers.jobs import Ability, After, JobSeen, Outcome, Queue, State, Work
+from strata.schedulers.meanings import ids, says
 from strata.schedulers.options import check_single, plain
 from strata.schedulers.scripts import redirected, whole
 
@@ -23,6 +24,7 @@ QUEUES = (("bqueues", "-l"),)
 
 _AFTER: dict[After, str] = {"started": "started", "ended": "ended", "done": "done", "failed": "exit"}
 _ID = re.compile(r"[0-9]+(\[[0-9]+\])?\Z")
+job_id = ids("LSF", _ID, "12, or 12[3] for a task of an array")
 _KEY = re.compile(r"[A-Za-z0-9_.-]+\Z")
 _UNFIT = re.compile(r"[^A-Za-z0-9_.-]")
 _LONGEST_NAME = 200
@@ -37,13 +39,15 @@ _VALUES = {
     **dict.fromkeys(("-sla", "-sp", "-t", "-u", "-v"), 1),
     **dict.fromkeys(("-B", "-N", "-x", "-r", "-rn"), 0),
 }
-_AWAY = re.compile(
-    r"cannot (connect|contact)|LSF (is|daemon).*(down|not responding)|batch daemon not|lsbatch|timeout|"
-    r"failed in an LSF library call|communication",
-    re.IGNORECASE,
+is_away = says(
+    re.compile(
+        r"cannot (connect|contact)|LSF (is|daemon).*(down|not responding)|batch daemon not|lsbatch|timeout|"
+        r"failed in an LSF library call|communication",
+        re.IGNORECASE,
+    )
 )
-_DENIED = re.compile(r"user permission denied|not the owner|permission denied", re.IGNORECASE)
-_GONE = re.compile(r"no (matching |unfinished )?job found|is not found|job has already finished", re.IGNORECASE)
+is_denied = says(re.compile(r"user permission denied|not the owner|permission denied", re.IGNORECASE))
+is_gone = says(re.compile(r"no (matching |unfinished )?job found|is not found|job has already finished", re.IGNORECASE))
 _STATES: dict[str, State] = {
     "PEND": "waiting",
     "WAIT": "waiting",
@@ -122,13 +126,6 @@ def _spread(work: Work) -> str:
             where="resources.tasks",
         )
     return f"span[ptile={each * needs.cores}]"
-
-
-def job_id(text: str) -> str:
-    """An id of LSF's, and no more than that."""
-    if not _ID.match(text):
-        raise BadRequest(f"not an id of a job in LSF: {text[:40]!r}", hint="12, or 12[3] for a task of an array")
-    return text
 
 
 def submitted(said: str) -> str:
@@ -260,18 +257,3 @@ def _queue(text: str, members: Mapping[str, frozenset[str]]) -> Queue:
 
 def _accounts(named: Sequence[str], members: Mapping[str, frozenset[str]]) -> frozenset[str]:
     return frozenset(one for name in named for one in (members.get(name[:-1], ()) if name[-1:] == "/" else (name,)))
-
-
-def is_away(said: str) -> bool:
-    """Whether a command says that LSF could not be asked, or did not answer."""
-    return _AWAY.search(said) is not None
-
-
-def is_denied(said: str) -> bool:
-    """Whether it says that the job is somebody else's."""
-    return _DENIED.search(said) is not None
-
-
-def is_gone(said: str) -> bool:
-    """Whether it says that there is no such job any more, or none at all."""
-    return _GONE.search(said) is not None

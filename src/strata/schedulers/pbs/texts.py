@@ -13,6 +13,7 @@ from strata.core.errors import BadRequest, DeviceError
 from strata.core.input.foreign import read_json
 from strata.schedulers.dates import ZONE, duration, seconds
 from strata.schedulers.jobs import Ability, After, JobSeen, Outcome, Queue, State, Work
+from strata.schedulers.meanings import ids, says
 from strata.schedulers.options import check_single, plain
 from strata.schedulers.scripts import redirected, whole
 
@@ -26,18 +27,21 @@ QUEUES = (("qstat", "-Q", "-f", "-F", "json"), ("qstat", "-B", "-f", "-F", "json
 
 _AFTER: dict[After, str] = {"started": "after", "ended": "afterany", "done": "afterok", "failed": "afternotok"}
 _ID = re.compile(r"[0-9]+(\[[0-9]*\])?(\.[A-Za-z0-9_.-]+)?\Z")
+job_id = ids("PBS", _ID, "12.server, or 12[3].server for a task")
 _KEY = re.compile(r"[A-Za-z0-9_.-]+\Z")
 _UNFIT = re.compile(r"[^A-Za-z0-9_.-]")
 _LONGEST_NAME = 200
 _OURS = ("-C", "-I", "-J", "-N", "-S", "-V", "-W", "-X", "-e", "-f", "-h", "-j", "-k", "-o", "-v", "-z", "--", "-G")
 _VALUES = {**dict.fromkeys(("-A", "-M", "-P", "-R", "-a", "-c", "-l", "-m", "-p", "-q", "-r", "-u"), 1)}
-_AWAY = re.compile(
-    r"cannot connect|connection (refused|timed out)|no permission to contact|communication|timed out|"
-    r"end of file|server (is )?(busy|shutting)|pbs_iff",
-    re.IGNORECASE,
+is_away = says(
+    re.compile(
+        r"cannot connect|connection (refused|timed out)|no permission to contact|communication|timed out|"
+        r"end of file|server (is )?(busy|shutting)|pbs_iff",
+        re.IGNORECASE,
+    )
 )
-_DENIED = re.compile(r"unauthorized request", re.IGNORECASE)
-_GONE = re.compile(r"unknown job id|job has finished|not configured to maintain job history", re.IGNORECASE)
+is_denied = says(re.compile(r"unauthorized request", re.IGNORECASE))
+is_gone = says(re.compile(r"unknown job id|job has finished|not configured to maintain job history", re.IGNORECASE))
 _HOST = re.compile(r"([A-Za-z0-9_.-]+)/")
 _STATES: dict[str, State] = {
     "Q": "waiting",
@@ -110,13 +114,6 @@ def _select(work: Work) -> str:
     rest += f":ngpus={needs.accelerators.count}" if needs.accelerators is not None else ""
     chunks = ((more, each + 1), (needs.nodes - more, each))
     return "+".join(f"{n}:ncpus={tasks * needs.cores}:mpiprocs={tasks}{rest}" for n, tasks in chunks if n)
-
-
-def job_id(text: str) -> str:
-    """An id of PBS's, and no more than that."""
-    if not _ID.match(text):
-        raise BadRequest(f"not an id of a job in PBS: {text[:40]!r}", hint="12.server, or 12[3].server for a task")
-    return text
 
 
 def submitted(said: str) -> str:
@@ -282,21 +279,6 @@ def _acl(told: Mapping[str, Any], what: str) -> list[str] | None:
 def _size(has: Mapping[str, Any]) -> int | None:
     found = _SIZE.match(str(has.get("mem", "")))
     return int(int(found["number"]) * _UNITS[found["unit"].lower()]) if found else None
-
-
-def is_away(said: str) -> bool:
-    """Whether a command says that the server could not be asked, or did not answer."""
-    return _AWAY.search(said) is not None
-
-
-def is_denied(said: str) -> bool:
-    """Whether it says that the job is somebody else's."""
-    return _DENIED.search(said) is not None
-
-
-def is_gone(said: str) -> bool:
-    """Whether it says that there is no such job, or no history."""
-    return _GONE.search(said) is not None
 
 
 def _read(said: str, what: str) -> dict[str, dict[str, Any]]:

@@ -9,6 +9,7 @@ import re
 
 from strata.core.errors import BadRequest, DeviceError, StrataError, Unavailable
 from strata.schedulers.jobs import Ability, After, Work
+from strata.schedulers.meanings import ids, says
 from strata.schedulers.options import check_long, plain
 from strata.schedulers.scripts import whole
 
@@ -19,6 +20,7 @@ KEY = "strata:"
 
 _AFTER: dict[After, str] = {"started": "after", "ended": "afterany", "done": "afterok", "failed": "afternotok"}
 _ID = re.compile(r"[0-9]+(_[0-9]+)?\Z")
+job_id = ids("Slurm", _ID, "12, or 12_3 for a task of an array")
 _OURS = (
     *(
         "array",
@@ -37,11 +39,13 @@ _OURS = (
 )
 _OURS_SHORT = "aDMeioQhVvW"
 _FLAGS = "HIkOsX"
-_AWAY = re.compile(
-    r"unable to contact slurm|socket timed out|connection (refused|timed out|reset)|unexpected message|zero bytes|"
-    r"communication (shutdown|connection) failure|transport endpoint|resource temporarily unavailable|"
-    r"not responding|unable to establish|in standby mode|resolve|authentication|munge|protocol",
-    re.IGNORECASE,
+is_away = says(
+    re.compile(
+        r"unable to contact slurm|socket timed out|connection (refused|timed out|reset)|unexpected message|zero bytes|"
+        r"communication (shutdown|connection) failure|transport endpoint|resource temporarily unavailable|"
+        r"not responding|unable to establish|in standby mode|resolve|authentication|munge|protocol",
+        re.IGNORECASE,
+    )
 )
 """What its commands say when slurmctld could not be asked, or did not answer."""
 _STARTS = re.compile(r"\bto start at (?P<at>[0-9]+)\b")
@@ -107,13 +111,6 @@ def path(work: Work, value: str) -> str:
     return "%a".join(part.replace("%", "%%") for part in parts)
 
 
-def job_id(text: str) -> str:
-    """An id of Slurm's, and no more than that."""
-    if not _ID.match(text):
-        raise BadRequest(f"not an id of a job in Slurm: {text[:40]!r}", hint="12, or 12_3 for a task of an array")
-    return text
-
-
 def submitted(said: str) -> str:
     """The id, from the answer to ``sbatch --parsable``."""
     found = said.strip().partition(";")[0]
@@ -135,11 +132,6 @@ def refusal(said: str) -> StrataError:
     if is_away(words):
         return Unavailable(words, where="sbatch", hint="whether the job was taken is not known: look at all jobs first")
     return BadRequest(words or "Slurm does not take it, and does not say why", where="sbatch")
-
-
-def is_away(said: str) -> bool:
-    """Whether a command of Slurm's says that slurmctld could not be asked, or did not answer."""
-    return _AWAY.search(said) is not None
 
 
 def is_denied(said: str) -> bool:
