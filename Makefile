@@ -10,9 +10,9 @@ PACKAGES := python3-venv nginx-light etcd-server etcd-client graphviz ipmitool c
   gridengine-master gridengine-exec gridengine-client \
   qemu-system-x86 seabios ovmf ipxe-qemu iproute2 xorriso \
   ipxe mtools grub-common grub-pc-bin grub-efi-amd64-bin cpio wrk \
-  squashfs-tools mmdebstrap zstd buildah docker-registry busybox-static crun \
+  squashfs-tools mmdebstrap slirp4netns zstd buildah docker-registry busybox-static crun \
   charliecloud bubblewrap podman runc proot uidmap \
-  gcc libc6-dev libslurm-dev libopenmpi3 libpmix-dev \
+  gcc libc6-dev libslurm-dev libopenmpi3 openmpi-bin libpmix-dev \
   tftpd-hpa radvd kea-admin kea-dhcp4-server dhcping openssh-client openssh-server procps git cloud-init \
   prometheus \
   chromium
@@ -29,10 +29,10 @@ NODES ?= 256
 .DEFAULT_GOAL := help
 .PHONY: help packages native dashboard setup up up-simulated down
 .PHONY: test test-fast test-late test-fresh test-deb lint sim bench
-.PHONY: docs pictures deb lock clean
+.PHONY: docs tutorial tutorial-simulated pictures deb lock clean
 
 help:  ## List the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 # Looked at every time: a package may have been named since, or removed.
 packages:
@@ -85,10 +85,10 @@ test-fast: setup  ## Tests without servers, under 90 seconds
 	.venv/bin/pytest -q -n 2 -m "not slow and not server"
 
 test: setup lint  ## All tests, as CI runs them; some of them: make test TESTS=tests/core
-	.venv/bin/pytest -q -n 4 --dist loadfile --no-loadscope-reorder $(TESTS)
+	.venv/bin/pytest -q -n 6 --dist loadfile --no-loadscope-reorder $(TESTS)
 
 test-late: setup  ## All tests while everything comes late by chance, to find races: make test-late SEED=7
-	.venv/bin/pytest -q -n 4 --dist loadfile --no-loadscope-reorder --late $(SEED)
+	.venv/bin/pytest -q -n 6 --dist loadfile --no-loadscope-reorder --late $(SEED)
 
 test-fresh: setup  ## Both commands of the README on a Debian 12 that has nothing yet (as root): CONTRIBUTING says how to run less
 	$(PY) tests/fresh/run.py $(ONLY) $(if $(TESTS),--tests "$(TESTS)") $(if $(KEEP),--keep "$(KEEP)")
@@ -113,24 +113,36 @@ bench: setup  ## Benchmarks; each prints one JSON object
 	$(PY) bench/policy.py --json
 	$(PY) bench/workload.py --json
 	$(PY) bench/jobs.py --json
+	$(PY) bench/accelerators.py --json
 	$(PY) bench/boot.py --json
 	$(PY) bench/config.py --json
 	$(PY) bench/dashboard.py --json
+	$(PY) bench/peers.py --json
+
+tutorial: setup  ## Run the tutorial as it is written, on virtual machines (as root)
+	$(PY) tests/docs/tutorial.py --cluster virtual
+
+tutorial-simulated: setup  ## The same with a simulated fleet; needs no root
+	$(PY) tests/docs/tutorial.py --cluster simulated
 
 deb: setup  ## Make the Debian package, in dist
 	$(PY) deploy/deb.py --out dist
 
-test-deb: setup  ## Install that package on a Debian 12 that has nothing yet, and bring a simulated fleet up with it (as root)
-	$(PY) tests/fresh/package.py $(if $(KEEP),--keep "$(KEEP)")
+test-deb: setup  ## On a Debian 12 that has nothing yet: bring a fleet up with the last release's package, upgrade to this one (as root)
+	$(PY) tests/fresh/package.py $(if $(KEEP),--keep "$(KEEP)") $(if $(FROM),--from "$(FROM)")
 
-pictures: setup  ## Make the pictures of the dashboard in the documentation
+pictures: setup  ## Make the pictures of the dashboard and the terminal in the documentation
 	STRATA_PICTURES=docs/pictures .venv/bin/pytest -q tests/dashboard/test_dashboard.py
+	STRATA_PICTURES=docs/pictures .venv/bin/pytest -q tests/docs/test_docs_commands.py -k pictured
 
-docs: setup  ## Make the reference pages from the code
+docs: setup  ## Make the reference pages from the code, and a site of all pages in dist/site
 	$(PY) docs/generate.py
+	$(PY) -m sphinx -q -W --keep-going -b html -d dist/doctrees docs dist/site
+	@echo "the site: $(CURDIR)/dist/site/index.html"
 
 lock: setup  ## Pin the newest versions that pyproject.toml allows, with hashes
-	.venv/bin/pip-compile -q --extra dev --extra postgres --extra ipmi --extra plot --extra delivery --extra secrets \
+	.venv/bin/pip-compile -q --extra dev --extra docs --extra postgres --extra ipmi --extra plot --extra delivery \
+	  --extra secrets \
 	  --extra vault \
 	  --extra oidc \
 	  --extra playbooks \

@@ -5,7 +5,9 @@
 ``first_paint_s``: from the address to all cells on the screen, in a browser that has nothing yet. ``update_5000_ms``:
 from when the service believes that 5,000 nodes, by chance over the whole machine, have lost their power, to when their
 cells are painted; ``update_page_ms`` is the browser's part of it. ``zoom_fps``: drawings a second while the wheel
-turns, from the floor to single nodes and back. ``load_bytes`` and ``update_bytes`` came over the wire.
+turns, from the floor to single nodes and back. ``load_bytes`` came over the wire, as the browser counts them.
+``update_bytes``: of the stream of changes, which is not compressed, without what only keeps it alive; counted as the
+page reads them, since the browser tells of a stream's bytes when it likes.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import signal
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +34,9 @@ from support.front_door import front_door
 
 CHANGED = 5_000
 PATIENCE = 120_000
+STREAM = "/v1/machine/follow"
+COUNTED_AFTER = 2.0
+"""Seconds without more, after which all that came is counted."""
 
 _PAINTED = """() => performance.getEntriesByName("strata:machine").length
     && performance.getEntriesByName("strata:painted").at(-1)?.startTime
@@ -41,10 +47,27 @@ _FIRST = """() => {
 }"""
 _MARKS = """(name) => performance.getEntriesByName(name).map((mark) => performance.timeOrigin + mark.startTime)"""
 _COUNT = """(count) => document.querySelector("[data-testid=legend] [data-value=off]")?.dataset.count == count"""
+_COUNTING = """(() => {
+    const fetched = window.fetch;
+    window.streamed = 0;
+    window.fetch = async (what, ...more) => {
+        const answer = await fetched(what, ...more);
+        if (!answer.body || !String(what.url ?? what).includes(STREAM)) return answer;
+        const counting = new TransformStream({
+            transform(chunk, onward) {
+                if (chunk[0] != 58) window.streamed += chunk.byteLength;  // a colon: a comment, to keep it alive
+                onward.enqueue(chunk);
+            },
+        });
+        return new Response(answer.body.pipeThrough(counting), answer);
+    };
+})()""".replace("STREAM", json.dumps(STREAM))
+_STREAMED = """() => window.streamed"""
 _ZOOM = """async (seconds) => {
     const canvas = document.querySelector("canvas");
     const [x, y] = [canvas.clientWidth / 2, canvas.clientHeight / 2];
     const at = canvas.getBoundingClientRect();
+    if (!canvas.dataset.painted) throw new Error(`the floor is not painted: ${document.body.innerText.slice(0, 300)}`);
     const before = Number(canvas.dataset.painted);
     const begun = performance.now();
     while (performance.now() - begun < seconds * 1000) {
@@ -86,19 +109,20 @@ def _measure(given: argparse.Namespace, directory: Path, service: Any) -> Figure
             say(f"load {number + 1}", quiet=given.json)
             context = browser.new_context(ignore_https_errors=True, viewport={"width": 1280, "height": 800})
             context.add_init_script(signed_in)
+            context.add_init_script(_COUNTING)
             page = context.new_page()
             wire = _Wire(context.new_cdp_session(page))
             page.goto(f"{url}/#/machine?by=power", timeout=PATIENCE)
             page.wait_for_function(_PAINTED, timeout=PATIENCE)
             firsts.append(page.evaluate(_FIRST) / 1000)
-            load_bytes = wire.bytes
+            load_bytes = _settled(page, wire.count)
             if number + 1 < given.times:
                 context.close()
         say("zoom", quiet=given.json)
         fps = page.evaluate(_ZOOM, 6)
         for number in range(given.times):
             say(f"update {number + 1}", quiet=given.json)
-            before = wire.bytes
+            before = page.evaluate(_STREAMED)
             told = directory / f"told-{number}"
             service.send_signal(signal.SIGUSR1)
             wait_until("the change", told.exists, service)
@@ -109,7 +133,7 @@ def _measure(given: argparse.Namespace, directory: Path, service: Any) -> Figure
             painted = next(at for at in page.evaluate(_MARKS, "strata:painted") if at > heard)
             updates.append(painted - began)
             parts.append(painted - heard)
-            update_bytes = wire.bytes - before
+            update_bytes = _settled(page, lambda: page.evaluate(_STREAMED), above=before) - before
     return {
         "nodes": given.nodes,
         "first_paint_s": statistics.median(firsts),
@@ -123,15 +147,33 @@ def _measure(given: argparse.Namespace, directory: Path, service: Any) -> Figure
 
 
 class _Wire:
-    """What came over the wire, as the browser counts it."""
+    """What came over the wire, as the browser counts it. It tells of it some time later."""
 
     def __init__(self, session: Any) -> None:
-        self.bytes = 0
+        self._bytes = 0
         session.send("Network.enable")
         session.on("Network.dataReceived", self._received)
 
     def _received(self, event: dict[str, Any]) -> None:
-        self.bytes += event["encodedDataLength"]
+        self._bytes += event["encodedDataLength"]
+
+    def count(self) -> int:
+        """Bytes so far."""
+        return self._bytes
+
+
+def _settled(page: Any, count: Callable[[], int], *, above: int = 0) -> int:
+    """A count, once it is more than ``above`` and does not grow any more."""
+    deadline = time.monotonic() + PATIENCE / 1000
+    last, since = count(), time.monotonic()
+    while last <= above or time.monotonic() - since < COUNTED_AFTER:
+        if time.monotonic() > deadline:
+            raise SystemExit(f"{last} bytes were counted, and {above} before, after {PATIENCE / 1000:.0f} s")
+        page.wait_for_timeout(100)
+        now = count()
+        if now != last:
+            last, since = now, time.monotonic()
+    return last
 
 
 async def _serve(directory: Path, count: int) -> None:

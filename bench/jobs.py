@@ -39,6 +39,7 @@ def run() -> None:
     parser.add_argument("--only", choices=tuple(PARTS), action="append", help="a part; all of them otherwise")
     parser.add_argument("--jobs", type=int, default=1000, help="jobs that are run on this machine")
     parser.add_argument("--listed", type=int, default=10_000, help="jobs that are listed")
+    parser.add_argument("--polls", type=int, default=4, help="polls of the scheduler while jobs are listed")
     options = parser.parse_args()
     figures: Figures = {"rounds": options.rounds}
     for name, part in PARTS.items():
@@ -73,7 +74,7 @@ PARTS: Mapping[str, Callable[[Path, Namespace], Figures]] = {
     "native": lambda directory, options: native(directory, options.rounds),
     "runtimes": lambda directory, options: ratios(directory, options.rounds),
     "local": lambda directory, options: local(directory, options.jobs),
-    "list": lambda directory, options: listed(directory, options.listed),
+    "list": lambda directory, options: listed(directory, options.listed, options.polls),
 }
 """By name; each gets a directory that everybody can look into, and says its figures."""
 

@@ -5,9 +5,11 @@ and all ended: ``local_jobs_per_s``. ``local_p99_ms`` is the time from a submiss
 are the same scripts, started one after the other by a loop of ``subprocess.run`` that keeps nothing, isolates nobody
 and is told nothing.
 
-``list``: ``--listed`` jobs that run at a scheduler which says so, listed again and again as one page over the
-socket: ``list_10000_p99_ms`` (named for the default). ``polls_per_interval`` is how often the scheduler was asked
-meanwhile.
+``list``: ``--listed`` jobs that run at a Slurm whose commands (programs of their own) say so, listed again and again
+as one page over the socket until the scheduler was polled ``--polls`` times at the default interval, a part of the jobs
+changing at each: ``list_10000_p99_ms`` (named for the default). ``polls`` is how often it was polled meanwhile,
+``polls_per_interval`` the same for each interval that passed, ``changed_per_poll`` how many jobs had moved to another
+node each time, ``poll_ms`` what the slowest poll took, from the question until what it told was kept.
 """
 
 from __future__ import annotations
@@ -17,11 +19,13 @@ import http.client
 import json
 import os
 import pwd
+import shlex
 import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -32,15 +36,19 @@ from strata.daemon.settings import Settings
 from strata.fleet.settings import ListenSettings
 from strata.hardware.settings import HardwareSettings
 from strata.jobs.settings import JobSettings
+from strata.jobs.submission.follower import DUTY
 from strata.jobs.submission.records import Job, JobDocument, Task
 from strata.jobs.submission.service import JobService
 from strata.jobs.submission.targets import Target
-from strata.schedulers.jobs import Ability, JobSeen, Queue, Work
+from strata.schedulers.kinds import open_job_scheduler
 from strata.schedulers.runner import Place, Runner
 
 ACCOUNT = "nobody" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
 POLL = 5.0
 LISTS = 60
+"""Lists at least."""
+CHANGED = 200
+"""Jobs that have moved to another node since the last poll."""
 
 
 # -- jobs on this machine
@@ -106,43 +114,53 @@ def _bare(desk: Path, count: int) -> Figures:
 # -- lists
 
 
+_SQUEUE = """#!/bin/sh
+# What squeue prints of jobs that all run for ever, some of them elsewhere each time that it is asked.
+cd {folder} && date +%s.%N >> asked && asked=$(wc -l < asked) && first=$((asked * {changed} % {count} + 1))
+sed -i -E "$first,$((first + {changed} - 1))s/@[nm][0-9]+@/@m$asked@/" rows
+for word; do case $word in ArrayJobID:*) mark=${{word#*:}} mark=${{mark%%,*}};; esac; done
+exec sed "s/@/$mark/g" rows
+"""
+_SCONTROL = "#!/bin/sh\necho MinJobAge = 300 sec\n"
+
+
 class _Steady:
-    """A scheduler at which all jobs run, for ever."""
+    """A Slurm at which all jobs run for ever: its commands are programs in a folder, as those of a real one are."""
 
-    ability = Ability()
+    def __init__(self, folder: Path, jobs: Mapping[str, Job]) -> None:
+        folder.mkdir()
+        self._asked = folder / "asked"
+        self._asked.touch()
+        rows = []
+        for ident, job in jobs.items():
+            (task,) = job.tasks
+            told = (job.there, "N/A", job.there, "RUNNING", job.account, "0", "all", f"{job.submitted:.0f}")
+            rows.append(
+                "@".join((*told, f"{task.began:.0f}", "0", *task.nodes, "None", f"strata:{ident}", "row", "\n"))
+            )
+        (folder / "rows").write_text("".join(rows), encoding="utf-8")
+        squeue = _SQUEUE.format(folder=shlex.quote(str(folder)), changed=CHANGED, count=max(1, len(jobs)))
+        for name, text in (("squeue", squeue), ("scontrol", _SCONTROL)):
+            (folder / name).write_text(text, encoding="utf-8")
+            (folder / name).chmod(0o755)
+        self.runner = Runner(Place(env={"PATH": f"{folder}:{os.environ['PATH']}"}))
 
-    def __init__(self) -> None:
-        self.seen: Sequence[JobSeen] = ()
-
-    async def jobs(self, ended_since: float) -> Sequence[JobSeen]:
-        return self.seen
-
-    async def submit(self, work: Work) -> str:
-        return work.key
-
-    async def cancel(self, account: str, ids: Sequence[str]) -> None: ...
-
-    async def hold(self, account: str, ids: Sequence[str]) -> None: ...
-
-    async def release(self, account: str, ids: Sequence[str]) -> None: ...
-
-    async def queues(self) -> Sequence[Queue]:
-        return ()
-
-    async def expected(self, work: Work) -> float | None:
-        return None
-
-
-def listed(directory: Path, count: int) -> Figures:
-    """A page of all jobs, while their scheduler is followed."""
-    return asyncio.run(_listed(directory, count))
+    @property
+    def asked(self) -> list[float]:
+        """When, by the wall clock."""
+        return [float(line) for line in self._asked.read_text(encoding="ascii").split()]
 
 
-async def _listed(directory: Path, count: int) -> Figures:
+def listed(directory: Path, count: int, polls: int) -> Figures:
+    """A page of all jobs, while their scheduler is followed; until it was polled so many times."""
+    return asyncio.run(_listed(directory, count, polls))
+
+
+async def _listed(directory: Path, count: int, wanted: int) -> Figures:
     settings = _settings(directory)
     async with running(settings) as fleet:
-        jobs, steady = fleet.of(JobService), _Steady()
-        now = time.time()
+        jobs = fleet.of(JobService)
+        now = float(int(time.time()))
         made = {}
         for number in range(count):
             ident = f"{number:012d}"
@@ -156,39 +174,60 @@ async def _listed(directory: Path, count: int) -> Figures:
                 kind="slurm",
                 controller="bench",
                 queue="all",
-                there=str(number),
-                tasks=(Task(index=None, state="running", nodes=(f"n{number % 1000}",), began=now, there=str(number)),),
+                there=str(number + 1),
+                tasks=(
+                    Task(index=None, state="running", nodes=(f"n{number % 1000}",), began=now, there=str(number + 1)),
+                ),
                 folder="/nonexistent",
                 stdout="/nonexistent/out",
             )
         await jobs.records.note_all(made)
-        steady.seen = [
-            JobSeen(id=job.there, key=ident, state="running", nodes=job.tasks[0].nodes, began=now, account=job.account)
-            for ident, job in made.items()
-        ]
-        while not fleet.controller.leads_first:  # noqa: ASYNC110
+        steady = _Steady(directory / "slurm", made)
+        while not fleet.controller.leadership.does(DUTY):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
-        target = jobs.targets["steady"] = Target("steady", "slurm", steady, Runner(Place()))
-        await jobs.target_views()
-        looks, began = target.looks, time.perf_counter()
-        took, size = await asyncio.to_thread(_list, settings.admin_socket, count)
+        scheduler = open_job_scheduler("slurm", steady.runner)
+        target = jobs.targets["steady"] = Target("steady", "slurm", scheduler, steady.runner)
+        looked: list[float] = []
+        look = jobs._follower.look
+
+        async def timed(what: Target) -> None:
+            began = time.perf_counter()
+            await look(what)
+            if what is target:
+                looked.append(time.perf_counter() - began)
+
+        jobs._follower.look = timed  # type: ignore[method-assign]
+        await jobs._follower.refresh()
+        while not looked:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+        looked.clear()
+        before, began = len(steady.asked), time.perf_counter()
+        took, size = await asyncio.to_thread(_list, settings.admin_socket, count, lambda: len(looked) >= wanted)
         spent = time.perf_counter() - began
-        polls = target.looks - looks
+        asked = steady.asked[before:]
+        moved = sum(line.nodes[0].startswith("m") for line in jobs._index.lines.values())
+        assert not target.trouble and moved >= min(count, CHANGED), target.trouble or f"{moved} jobs were seen to move"
+        gaps = [later - earlier for earlier, later in pairwise(asked)]
         assert size > 100 * count
     return {
         "listed": count,
         "lists": len(took),
         f"list_{count}_p50_ms": round(1000 * percentile(took, 0.5), 1),
         f"list_{count}_p99_ms": round(1000 * percentile(took, 0.99), 1),
+        f"list_{count}_most_ms": round(1000 * took[-1], 1),
         "list_bytes": size,
-        "polls": polls,
-        "polls_per_interval": round(polls / max(1.0, spent / POLL), 2),
+        "list_seconds": round(spent, 1),
+        "polls": len(asked),
+        "polls_per_interval": round(len(asked) / max(1.0, spent / POLL), 2),
+        "poll_gap_least_s": round(min(gaps, default=0.0), 2),
+        "changed_per_poll": CHANGED,
+        "poll_ms": round(1000 * max(looked, default=0.0), 1),
     }
 
 
-def _list(path: Path, count: int) -> tuple[list[float], int]:
+def _list(path: Path, count: int, enough: Callable[[], bool]) -> tuple[list[float], int]:
     connection, took, said = _Connection(path), [], b""
-    for _ in range(LISTS):
+    while len(took) < LISTS or not enough():
         began = time.perf_counter()
         status, said = connection.ask("GET", f"/v1/jobs?all=true&limit={min(count, 10_000)}")
         took.append(time.perf_counter() - began)

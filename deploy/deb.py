@@ -8,6 +8,7 @@ starts are packages that it depends on, or recommends where only some layers nee
 from __future__ import annotations
 
 import argparse
+import gzip
 import importlib.metadata
 import re
 import shutil
@@ -23,9 +24,21 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 DEPLOY = REPOSITORY / "deploy"
 HOME = Path("usr/lib/strata")
 DEPENDS = ("nginx-light", "squashfs-tools", "openssl", "git", "openssh-client")
-RECOMMENDS = ("mmdebstrap", "zstd", "buildah", "tftpd-hpa", "radvd", "ipxe", "cpio", "xorriso", "mtools", "graphviz")
-NOT_SHIPPED = frozenset(("dev", "all"))
-"""Extras that are not part of the package: what developers need, and another name for the rest."""
+RECOMMENDS = (
+    "mmdebstrap",
+    "slirp4netns",
+    "zstd",
+    "buildah",
+    "tftpd-hpa",
+    "radvd",
+    "ipxe",
+    "cpio",
+    "xorriso",
+    "mtools",
+    "graphviz",
+)
+NOT_SHIPPED = frozenset(("dev", "docs", "all"))
+"""Extras that are not part of the package: what developers and writers need, and another name for the rest."""
 
 _SCRIPT = """#!/{python} -s
 import sys
@@ -71,6 +84,7 @@ def main() -> int:
         _library(root / HOME / "lib" / f"python{sysconfig.get_python_version()}" / "site-packages", Path(scratch))
         _programs(root / "usr/bin", project["scripts"])
         _files(root)
+        _manual(root / "usr/share/man/man1/strata.1.gz")
         _control(root, version, project["description"])
         architecture = _architecture()
         package = given.out / f"strata_{version}_{architecture}.deb"
@@ -154,6 +168,13 @@ def _files(root: Path) -> None:
     ):
         (root / target).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, root / target)
+
+
+def _manual(page: Path) -> None:
+    """The manual page, made from the command line itself."""
+    made = subprocess.run([sys.executable, REPOSITORY / "docs/manual.py"], capture_output=True, check=True)
+    page.parent.mkdir(parents=True)
+    page.write_bytes(gzip.compress(made.stdout, mtime=0))
 
 
 def _control(root: Path, version: str, description: str) -> None:

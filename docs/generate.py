@@ -1,4 +1,4 @@
-"""Makes the reference pages that can be read off the code: commands, REST, built-in model, settings.
+"""Makes what can be read off the code: pages of the reference, and diagrams.
 
 ``python docs/generate.py`` writes them; ``--check`` writes nothing and fails if one is out of date. What the pages say
 is in the docstrings and declarations of ``src/strata``; nothing is written twice.
@@ -17,31 +17,16 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import click
+from drawings import DRAWINGS, draw, is_of
+from forms import MARK, code, table, words
+from ports_and_metrics import metrics_page, ports_page
 
 REFERENCE = Path(__file__).resolve().parent / "reference"
-MARK = "<!-- Made by docs/generate.py from the code. Do not edit; run `make docs`. -->\n"
+PICTURES = REFERENCE.parent / "pictures"
 WIDTH = 100
 UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 EXAMPLE = REFERENCE / "strata.yaml"
-
-
-def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A Markdown table."""
-    heads = list(heads)
-    lines = [" | ".join(heads), " | ".join("---" for _ in heads)]
-    lines += [" | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) for row in rows]
-    return "\n".join(f"| {line} |" for line in lines) + "\n"
-
-
-def code(text: object) -> str:
-    """Text in code type, or a dash."""
-    return f"`{text}`" if text not in ("", None, (), frozenset()) else "-"
-
-
-def words(text: str) -> str:
-    """A docstring as one line of Markdown."""
-    return " ".join(text.replace("``", "`").split())
 
 
 # ---- commands ----
@@ -49,17 +34,39 @@ def words(text: str) -> str:
 
 def cli_page() -> str:
     """Every command with its help."""
-    from strata.cli.main import cli
-
     parts = [
         MARK,
         "# Commands\n",
-        "Each command prints this with `--help`. `SELECT` is the selector language, see [REST](rest.md#selectors).\n",
+        "Each command prints this with `--help`; the Debian package has the same as the manual page `strata(1)`.",
+        "`SELECT` is the selector language, see [REST](rest.md#selectors).\n",
     ]
-    for path, command, context in _commands(cli, ("strata",), None):
+    for path, command, context in commands_of_strata():
         depth = "##" if len(path) <= 2 else "###"
         parts.append(f"{depth} {' '.join(path)}\n\n```text\n{_plain(command.get_help(context))}\n```\n")
     return "\n".join(parts)
+
+
+def commands_of_strata() -> Iterator[tuple[tuple[str, ...], click.Command, click.Context]]:
+    """Every command, beginning with ``strata`` itself: its words, and in which context its help is right."""
+    from strata.cli.main import cli
+
+    return _commands(cli, ("strata",), None)
+
+
+def help_lines() -> str:
+    """Where each command is that is imported when it is named, and what it does, in one line."""
+    from strata.cli.lazy import WIDEST, LazyGroup
+
+    found = {
+        place: group.get_command(context, name)
+        for _, group, context in commands_of_strata()
+        if isinstance(group, LazyGroup)
+        for section in group.table.values()
+        for name, place in section.items()
+    }
+    return "\n".join(
+        f"{place} {command.get_short_help_str(WIDEST)}" for place, command in sorted(found.items()) if command
+    )
 
 
 def _commands(
@@ -199,7 +206,10 @@ def model_page() -> str:
         MARK,
         "# The built-in model\n",
         "What Strata's own layers declare, lowest first. A site adds to it with a [model file](model-file.md).",
-        "`strata model show` prints the same, `strata model graph` draws it.\n",
+        "`strata model show` prints the same, `strata model graph` draws it. [The loop](../explanation/the-loop.md)",
+        "explains [the states](../explanation/the-loop.md#the-state-of-a-node) that a node as a whole can be in.\n",
+        "![Variables, their values, and the mutations between them](../pictures/built-in-model.svg)\n",
+        "A box is a variable; an arrow is a mutation, with its cost and what it needs. Red: destructive.\n",
     ]
     for name, layer in ((declared.name, declared.model) for declared in LAYERS):
         parts.append(f"## Layer {name}\n")
@@ -374,7 +384,15 @@ def _default(value: Any) -> str:
     return ", ".join(value) if isinstance(value, tuple) else str(value) if value is not None else ""
 
 
-PAGES = {"cli.md": cli_page, "rest.md": rest_page, "model.md": model_page, "settings.md": settings_page}
+PAGES = {
+    "../../src/strata/cli/help_lines.txt": help_lines,  # first: the help of groups is made of it
+    "cli.md": cli_page,
+    "metrics.md": metrics_page,
+    "model.md": model_page,
+    "ports.md": ports_page,
+    "rest.md": rest_page,
+    "settings.md": settings_page,
+}
 
 
 def main() -> int:
@@ -383,6 +401,13 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a page is out of date")
     given = parser.parse_args()
     stale = []
+    for name, describe in DRAWINGS.items():
+        path, text = PICTURES / name, describe()
+        if path.exists() and is_of(path.read_text(encoding="utf-8"), text):
+            continue
+        stale.append(name)
+        if not given.check:
+            path.write_text(draw(text), encoding="utf-8")
     for name, make in PAGES.items():
         path, text = REFERENCE / name, make().rstrip() + "\n"
         if path.exists() and path.read_text(encoding="utf-8") == text:

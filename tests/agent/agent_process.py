@@ -60,7 +60,7 @@ class AgentProcess:
 
     def inside(self, *command: str) -> str:
         """Run something in the agent's namespace."""
-        done = subprocess.run(self.command(*command), capture_output=True, text=True, timeout=30)
+        done = subprocess.run(self.command(*command), capture_output=True, text=True, timeout=300)
         assert done.returncode not in (126, 127), (
             done.stderr
         )  # it was not run at all: what it did not say means nothing

@@ -132,10 +132,9 @@ def test_a_command_of_endless_output_is_stopped_with_its_children() -> None:
 
 
 def test_a_child_in_the_background_is_not_waited_for() -> None:
-    before = time.monotonic()
-    result = run("sh", "-c", "sleep 3600 & echo $!", timeout=600)
+    result = run("sh", "-c", "sleep 3600 & echo $!", timeout=120)
     os.kill(int(base64.b64decode(result["output"])), signal.SIGKILL)
-    assert result["ok"] and time.monotonic() - before < 60
+    assert result["ok"], "else it was stopped when its time was over"
 
 
 def test_a_program_that_is_not_there_is_said_plainly() -> None:

@@ -13,6 +13,10 @@ from agent_process import AgentProcess, make_image
 from fake_controller import Controller
 from personality_support import SERVICE, member, personality
 
+from strata.agent.delivery import live, packages
+from strata.agent.delivery.beneath import Beneath
+from strata.agent.errors import CommandFailed
+
 pytestmark = [pytest.mark.slow, pytest.mark.server]
 
 SYSTEMCTL = """#!/bin/sh
@@ -42,6 +46,35 @@ esac
 """
 
 
+DPKG = """#!/bin/sh
+# A package manager that behaves: a package has a line in its database, and a mirror has what can be had.
+state=/var/lib/dpkg/status
+case ${0##*/} in
+dpkg-query)
+    shift 4
+    code=0
+    for name; do
+        line=$(busybox grep "^$name " $state)
+        test -n "$line" || { echo "dpkg-query: no packages found matching $name"; code=1; continue; }
+        set -- $line
+        printf '%s\\t%s\\tinstalled\\n' "$1" "$2"
+    done
+    exit $code ;;
+apt-get)
+    for last; do :; done
+    case " $* " in *" update "*) echo > /etc/updated; exit 0 ;; esac
+    test -e /etc/updated || { echo "E: Unable to locate package $last"; exit 100; }
+    case $last in
+    nowhere) echo "E: Unable to locate package nowhere"; exit 100 ;;
+    *=*) new="${last%%=*} ${last#*=}" ;;
+    *) new="$last 1.0" ;;
+    esac
+    busybox sed -i "/^${new%% *} /d" $state
+    echo "$new" >> $state ;;
+esac
+"""
+
+
 def file(path: str, text: str, **more: Any) -> dict[str, Any]:
     return {
         "path": path,
@@ -67,7 +100,7 @@ def overlay(revision: str, files: list[dict[str, Any]], **kinds: Any) -> dict[st
         sha = hashlib.sha256(data).hexdigest()
         contents[sha] = base64.b64encode(data).decode()
         entries.append({**{key: value for key, value in entry.items() if key != "text"}, "sha": sha})
-    rest = {kind: kinds.get(kind, []) for kind in ("users", "groups", "services", "mounts", "sysctls")}
+    rest = {kind: kinds.get(kind, []) for kind in ("users", "groups", "packages", "services", "mounts", "sysctls")}
     manifest = json.dumps({"check": 0.25, "files": entries, **rest})
     digest = "sha256:" + hashlib.sha256(manifest.encode()).hexdigest()
     return {"revision": revision, "digest": digest, "manifest": manifest, "contents": contents}
@@ -78,12 +111,16 @@ class Running:
 
     def __init__(self, tmp_path: Path, site: Controller) -> None:
         self.site = site
-        more = {"bin/systemctl": SYSTEMCTL, "etc/units/.keep": "", "etc/passwd": "root:x:0:0::/:/bin/sh\n"}
+        more = {"bin/systemctl": SYSTEMCTL, "bin/dpkg-query": DPKG, "bin/apt-get": DPKG}
+        more |= {"var/lib/dpkg/status": "chrony 4.3\n", "etc/units/.keep": "", "etc/passwd": "root:x:0:0::/:/bin/sh\n"}
         folder = tmp_path / "image"
         folder.mkdir()
         image = make_image(folder, SERVICE, more=more)
         ready = {"kind": "command", "argv": ["/bin/test", "-e", "/etc/up"], "within": 60}
-        made = "busybox chmod 755 /bin/systemctl; for it in mkdir mount umount; do busybox ln -s busybox /bin/$it; done"
+        made = (
+            "busybox chmod 755 /bin/systemctl /bin/dpkg-query /bin/apt-get; "
+            "for it in mkdir mount umount env; do busybox ln -s busybox /bin/$it; done"
+        )
         argv = ["/bin/sh", "-c", f"{made}; touch /etc/up; while :; do sleep 1; done"]
         release = site.site.release(image)
         self.set = personality("compute", "a", member("system", release, init=True, argv=argv, ready=ready))
@@ -209,6 +246,53 @@ def test_drift_is_seen_and_handled_by_policy(running: Running) -> None:
     running.site.wait(lambda: not running.drift())
     assert running.configure(overlay("r2", []))["ok"]
     assert "/mnt/scratch" not in running.sh("cat /proc/mounts"), "what is mounted no more is unmounted"
+
+
+def test_packages_are_installed_and_their_removal_is_seen_and_handled_by_policy(running: Running) -> None:
+    running.start()
+    many = [service(f"unit-{number:03d}.service") for number in range(60)]
+    wanted = overlay(
+        "r1",
+        [],
+        packages=[
+            {"name": "chrony", "version": "", "drift": "report"},
+            {"name": "htop", "version": "", "drift": "report"},
+            {"name": "munge", "version": "0.5.15", "drift": "correct"},
+        ],
+        services=many,
+    )
+    done = running.configure(wanted)
+    assert done["ok"], done
+    assert running.sh("cat /var/lib/dpkg/status") == "chrony 4.3\nhtop 1.0\nmunge 0.5.15\n", (
+        "what the image has is left alone"
+    )
+    running.sh("echo munge 0.4 > /var/lib/dpkg/status")
+    running.site.wait(lambda: "munge" in running.drift(corrected=True) and len(running.drift()) == 2)
+    assert {where: (one["what"], one["how"]) for where, one in running.drift().items()} == {
+        "chrony": ("package", "is not installed"),
+        "htop": ("package", "is not installed"),
+    }, "reported, and left alone; and of sixty services none is taken for another"
+    assert running.drift(corrected=True)["munge"]["how"] == "is 0.4"
+    assert running.sh("cat /var/lib/dpkg/status") == "munge 0.5.15\n"
+    running.sh("printf 'chrony 4.3\\nhtop 1.0\\n' >> /var/lib/dpkg/status")
+    running.site.wait(lambda: not running.drift())
+    unknown = overlay("r2", [], packages=[{"name": "nowhere", "version": "", "drift": "report"}])
+    assert "Unable to locate package nowhere" in running.configure(unknown)["error"]
+
+
+def test_what_a_real_dpkg_has_is_understood(tmp_path: Path) -> None:
+    below = Beneath(Path("/"))
+    with below:
+        assert packages.manager(below) == "dpkg"
+    with Beneath(tmp_path) as nothing:
+        assert packages.manager(nothing) == ""
+    inside = live.runner(lambda argv: (argv, lambda: None))
+    wanted = [{"name": "dash"}, {"name": "no-such-package"}, {"name": "tar", "version": "0"}]
+    found = packages.differ(inside, "dpkg", wanted)
+    assert found.keys() == {"no-such-package", "tar"}
+    assert found["no-such-package"] == "is not installed" and found["tar"].startswith("is 1.")
+    with pytest.raises(CommandFailed, match="neither dpkg nor rpm"):
+        packages.install(inside, "", {"name": "dash"})
 
 
 def test_what_cannot_be_in_force_is_said_and_the_former_configuration_stays(running: Running) -> None:

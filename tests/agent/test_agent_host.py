@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import os
+import queue
+import threading
 import time
 from email.utils import formatdate
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from strata.agent.boot import Boot
 from strata.agent.errors import CommandFailed
 from strata.agent.files import inside
 from strata.agent.host.crash import report_crash
@@ -20,6 +23,7 @@ from strata.agent.host.inventory import inventory
 from strata.agent.host.limits import Limits
 from strata.agent.host.metrics import Metrics
 from strata.agent.link.logs import Logs
+from strata.agent.node import Node
 from strata.agent.paths import Paths
 
 
@@ -240,3 +244,21 @@ def test_no_link_in_an_image_leads_outside(tmp_path: Path) -> None:
     assert inside(root, "../../etc/passwd") == root / "etc/passwd"
     with pytest.raises(OSError, match="symbolic links"):
         inside(root, "/loop/x")
+
+
+def test_hardware_is_looked_at_again_when_what_the_node_runs_changes(
+    machine: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("strata.agent.node._INVENTORY_APART", 0.0)
+    machine.run.mkdir()
+    node = Node(Boot({"node": "n1", "controllers": ["https://c1"]}), machine)
+    told: queue.Queue[dict[str, Any]] = queue.Queue()
+    monkeypatch.setattr(node, "_post", lambda path, body: told.put(body))
+    node._attached.set()
+    threading.Thread(target=node._afterwards, daemon=True).start()
+    assert told.get(timeout=60)["accelerators"] == []
+    card = machine.sys("bus/pci/devices/0000:00:05.0")
+    for name, value in {"class": "0x120000", "vendor": "0x1ae0", "device": "0x0063"}.items():
+        put(card / name, value)
+    node._member_changed()
+    assert [one["address"] for one in told.get(timeout=60)["accelerators"]] == ["0000:00:05.0"]

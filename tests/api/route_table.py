@@ -58,6 +58,7 @@ def concrete(path: str) -> str:
         "token": "0" * 57,
         "dump": "1-2",
         "name": "n999",
+        "target": "n999",
         "tag": "t9",
         "upload": "0" * 32,
         "log": "0" * 32,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import schemathesis
@@ -16,6 +18,9 @@ from schemathesis.checks import (
     status_code_conformance,
     unsupported_method,
 )
+from schemathesis.generation.feedback import FeedbackSources
+from schemathesis.pytest._test_builder import build_operation_test
+from schemathesis.python._constants.orchestrator import make_constants_value_source
 
 from strata.api.app import openapi_schema
 
@@ -58,6 +63,35 @@ def examples(count: int) -> settings:
     )
 
 
+class Operations:
+    """All operations of a schema, each with the requests that Schemathesis makes up for it.
+
+    Its own ``parametrize`` makes them up for all operations when tests are collected, which takes half a minute and
+    happens in every worker, most of which run none of them.
+    """
+
+    def __init__(self, schema: Any) -> None:
+        self._schema = schema
+        self._operations = {found.ok().label: found.ok() for found in schema.get_all_operations()}
+        self.labels = list(self._operations)
+        """``GET /v1/nodes``."""
+
+    def ask(self, label: str, test: Callable[[schemathesis.Case], None]) -> None:
+        """Call ``test`` with every request to the operation."""
+        asked: Any = build_operation_test(
+            config=self._schema.config,
+            operation=self._operations[label],
+            test_func=test,
+            given_kwargs={},
+            feedback=self._feedback,
+        )
+        asked()
+
+    @cached_property
+    def _feedback(self) -> FeedbackSources:
+        return FeedbackSources(constants_value_source=make_constants_value_source(self._schema))
+
+
 def ask_and_check(case: schemathesis.Case) -> None:
     """Send one request: no server error, and nothing that the document does not say."""
-    case.call_and_validate(checks=CHECKS)
+    case.call_and_validate(checks=CHECKS, timeout=120)  # whoever waits for a busy machine has found no fault

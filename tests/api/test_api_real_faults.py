@@ -59,6 +59,7 @@ NOT_HERE = {
     "/v1/rollout-policy",
     "/v1/playbooks/{name}",
     "/v1/projects/{name}",
+    "/v1/job-targets/{name}",
     "/v1/environments/{name}",
     "/v1/auth/oidc",
     "/v1/cloud-init/{name}",

@@ -98,7 +98,7 @@ async def test_a_profile_that_a_node_is_wanted_to_boot_is_in_its_script_and_stay
         assert "loglevel=7" in script["script"] and "/boot/fragment/b1/1" in script["script"]
         refused = await client.delete("/v1/boot/profiles/debug")
         assert refused.status_code == 409
-        assert "1 nodes" in refused.json()["detail"]
+        assert "it is set on 1 node" in refused.json()["detail"]
 
 
 async def test_a_node_gets_no_script_for_what_it_must_not_boot_and_is_told_why(site: Running) -> None:

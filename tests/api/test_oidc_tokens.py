@@ -6,11 +6,9 @@ import asyncio
 import base64
 import hmac
 import json
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from typing import Any
 
 import httpx
@@ -26,6 +24,7 @@ from strata.fleet.access.oidc.keys import EVERY, FRESH, GOOD, Keys
 from strata.fleet.access.oidc.rules import principal_of
 from strata.fleet.access.oidc.settings import OidcRule, OidcSettings
 from strata.fleet.access.oidc.tokens import OidcTokens, UnknownKey
+from support.oidc_provider import oidc_provider
 from support.slurm import free_port
 
 ISSUER = "https://login.example.org/realms/hpc"
@@ -240,26 +239,10 @@ def test_settings_by_which_anybody_would_get_in_are_refused(settings: OidcSettin
 
 
 @asynccontextmanager
-async def provider(port: int) -> AsyncIterator[str]:
+async def provider(port: int, *more: str) -> AsyncIterator[str]:
     """A real one, on loopback, with a key of its own."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "oidc_provider_mock", "--port", str(port)),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    address = f"http://localhost:{port}"
-    try:
-        async with httpx.AsyncClient() as client, asyncio.timeout(120):
-            while True:
-                try:
-                    await client.put(f"{address}/users/ada", json={"preferred_username": "ada", "groups": ["hpc"]})
-                    break
-                except httpx.TransportError:
-                    await asyncio.sleep(0.1)
-        yield address
-    finally:
-        process.kill()
-        await process.wait()
+    with ExitStack() as ends:
+        yield await asyncio.to_thread(ends.enter_context, oidc_provider(port, *more))
 
 
 async def id_token(address: str, client_id: str = "strata") -> str:
@@ -288,10 +271,11 @@ async def test_people_of_a_real_provider_get_in_by_the_front_door_and_nobody_els
 
     async with service.client("front") as nobody:
         way = (await nobody.get("/v1/auth/oidc")).json()
-    assert way == {"issuer": settings.issuer, "client": "strata"}
+    assert way == {"issuer": settings.issuer, "client": "strata", "authorize": ""}, "it has not been heard yet"
     async with provider(port) as address:
         token = await id_token(address)
-        # Nobody has asked for the keys yet: the request itself does.
+        # It was away when it was asked last, half a minute ago: the request itself asks for the keys.
+        clock.now += EVERY
         first = await who(token)
         assert first.status_code == 200, first.text
         told = first.json()
@@ -302,6 +286,11 @@ async def test_people_of_a_real_provider_get_in_by_the_front_door_and_nobody_els
             assert (await client.post("/v1/auth/tokens", json={"role": "admin"})).status_code == 403
         wrong = await who(await id_token(address, "another-client"))
         assert (wrong.status_code, "for somebody else" in wrong.text) == (401, True)
+        elsewhere = OidcSettings(issuer=f"http://localhost:{port}/realms/other", rules=RULES)
+        service.auth.oidc = OidcTokens(elsewhere, keys=oidc._keys)  # those that signed it: they are not what is wrong
+        stranger = await who(token)
+        assert (stranger.status_code, "from somebody else" in stranger.text) == (401, True)
+        service.auth.oidc = oidc
         header, body, _ = token.split(".")
         none = base64.urlsafe_b64encode(b'{"alg":"none"}').rstrip(b"=").decode()
         for forgery in (f"{none}.{body}.", f"{header}.{body}.AAAA", signed(kid="")):
@@ -312,6 +301,19 @@ async def test_people_of_a_real_provider_get_in_by_the_front_door_and_nobody_els
         clock.now += EVERY
         assert (await who(await id_token(address))).status_code == 200
         assert (await who(token)).status_code == 401, "signed by the old one"
+    await oidc.stop()
+
+
+@pytest.mark.server
+@pytest.mark.slow
+async def test_a_real_providers_token_that_has_expired_is_refused(service: Service) -> None:
+    port = free_port()
+    settings = OidcSettings(issuer=f"http://localhost:{port}", rules=RULES)
+    oidc = service.auth.oidc = OidcTokens(settings, keys=Keys(settings))
+    async with provider(port, "--token-max-age", "-600") as address:
+        async with service.client("front", await id_token(address)) as client:
+            answer = await client.get("/v1/auth/whoami")
+        assert (answer.status_code, "has expired" in answer.text) == (401, True), answer.text
     await oidc.stop()
 
 

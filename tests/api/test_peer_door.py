@@ -233,7 +233,7 @@ async def test_what_comes_in_lines_is_there_as_it_comes_and_ends_when_nobody_rea
     assert await anext(reading) == b"three"
     assert not ended.is_set()
     await reading.aclose()  # type: ignore[attr-defined]
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         await ended.wait()
 
 

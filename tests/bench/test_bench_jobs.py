@@ -25,7 +25,10 @@ def test_starts_in_a_container_are_compared_with_a_plain_unshare(scratch: Path) 
 @pytest.mark.server
 def test_jobs_are_run_and_listed_and_their_scheduler_is_asked_once_an_interval(scratch: Path) -> None:
     scratch.chmod(0o755)
-    found = figures(scratch, "jobs.py", "--only", "local", "--only", "list", "--jobs", "20", "--listed", "200")
+    found = figures(
+        scratch, "jobs.py", "--only", "local", "--only", "list", "--jobs", "20", "--listed", "200", "--polls", "1"
+    )
     assert (found["local_jobs"], found["listed"]) == (20, 200)
     assert all(found[name] > 0 for name in ("local_jobs_per_s", "local_p99_ms", "bare_jobs_per_s", "list_200_p99_ms"))
+    assert found["polls"] >= 1, "the scheduler is asked while jobs are listed"
     assert found["polls_per_interval"] <= 1

@@ -172,12 +172,17 @@ class FakeServer:
                 chosen &= {name for name, node in self.nodes.items() if node["state"] == term[6:]}
                 continue
             groups = {name: expand(group["members"]) for name, group in self.groups.items()}
-            names = expand(term, groups)
+            names = [self._whole(name) for name in expand(term, groups)]
             for name in names:
                 if name not in self.nodes:
                     raise Refusal(404, f"no such node: {name}", title="Not found", where="select")
             chosen &= set(names)
         return [self.nodes[name] for name in sorted(chosen)]
+
+    def _whole(self, name: str) -> str:
+        """As the service does in nodesets: a name may lack zeros in front of its number."""
+        meant = [one for one in self.nodes if re.sub(r"\D0+(?=\d)", lambda found: found[0][0], one) == name]
+        return meant[0] if name not in self.nodes and len(meant) == 1 else name
 
     def node(self, name: str) -> Json:
         if name not in self.nodes:

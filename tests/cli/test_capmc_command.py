@@ -56,7 +56,7 @@ class Service:
     def close(self) -> None:
         with socket.socket(socket.AF_UNIX) as last:
             last.connect(self.url.removeprefix("unix:"))
-        self._thread.join(5)
+        self._thread.join(120)
         self._socket.close()
 
 

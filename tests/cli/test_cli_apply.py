@@ -52,6 +52,15 @@ def test_everything_is_created_then_nothing_changes(server: FakeServer, run: Run
     assert [request[:2] for request in server.requests] == [("POST", "/v1/apply")] * 2, "one request for all of it"
 
 
+def test_what_is_applied_is_waited_for(server: FakeServer, run: Run, site: Path) -> None:
+    result = run("apply", "-f", site, "--wait", "--timeout", "0s")
+    states = {node["state"] for node in server.nodes.values()}
+    assert states
+    assert (result.code == 0) == (states == {"ready"})
+    assert "ready: " in result.err
+    assert "ready: " not in run("apply", "-f", site, "--dry-run", "--wait").err
+
+
 def test_a_dry_run_changes_nothing(server: FakeServer, run: Run, site: Path) -> None:
     result = run("apply", "-f", site, "--dry-run")
     assert result.lines[-1] == "3 would change, 0 unchanged"
@@ -93,7 +102,7 @@ def test_what_the_service_says_is_wrong_names_the_file_the_line_and_the_document
     server.refuse_next(400, "that is wrong", where=where)
     result = run("apply", "-f", site)
     assert result.code == 1
-    assert f"{site} {place}: {where}" in result.err.replace("\n", "")
+    assert f"{site} {place}: {where.removeprefix('body data.')}" in result.err.replace("\n", "")
     assert "that is wrong" in result.err
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import fake_server
 import pytest
@@ -11,6 +11,8 @@ from cli_support import Run
 from fake_server import Call, FakeServer, show_status
 
 from strata.cli import converge
+from strata.cli.client import Client
+from strata.cli.output import STATE_ORDER
 
 CLASS = {
     "count": 3,
@@ -90,6 +92,17 @@ def test_waiting_ends_with_1_when_time_is_up(fleet: FakeServer, run: Run) -> Non
     assert "1 converging" in result.err
 
 
+def test_a_node_that_changes_its_state_between_two_questions_is_not_lost() -> None:
+    """It has left the state that is asked for first, and was not yet in the one that is asked for last."""
+
+    class Moving:
+        def get(self, _: str, query: dict[str, object]) -> dict[str, int]:
+            return {"total": {None: 3, "ready": 2}.get(query.get("state"), 0)}
+
+    found = converge.state_counts(cast("Client", Moving()), "n[1-3]")
+    assert found == {**dict.fromkeys(STATE_ORDER, 0), "ready": 2, "converging": 1}
+
+
 def test_waiting_does_not_end_before_the_states_show_the_change(
     fleet: FakeServer, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,6 +123,18 @@ def test_waiting_on_a_passing_state_holds_on_to_the_nodes(fleet: FakeServer, run
     run("node", "set", "state:faulted", "power=on", "--wait")
     desired = [body for body in fleet.bodies if body]
     assert desired[0]["select"] == "n3"
+
+
+def test_another_try_is_waited_for_by_the_names_of_the_nodes(fleet: FakeServer, run: Run) -> None:
+    fleet.nodes["n3"]["state"] = "faulted"
+    result = run("node", "retry", "state:faulted", "--wait", "--timeout", "0s")
+    assert (result.code, "not all got there: 1 converging" in result.err) == (1, True)
+
+
+def test_a_release_is_waited_for(fleet: FakeServer, run: Run) -> None:
+    run("node", "hold", "n3", "--reason", "x")
+    result = run("node", "release", "state:held", "--wait")
+    assert (result.code, "ready: 1/1" in result.err) == (0, True)
 
 
 def test_a_dry_run_shows_the_plan_and_changes_nothing(fleet: FakeServer, run: Run) -> None:

@@ -23,7 +23,7 @@ from strata.core.errors import BadRequest, Conflict, NotFound, OutcomeUnknown, S
 @pytest.fixture
 def client(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
     monkeypatch.setattr(client_module, "_PAUSE", 0.001)
-    client = Client(Endpoint(server.url), Credentials(), timeout=5.0)
+    client = Client(Endpoint(server.url), Credentials(), timeout=120.0)
     yield client
     client.close()
 
@@ -51,6 +51,34 @@ def test_a_read_is_given_up_after_three_tries(server: FakeServer, client: Client
 def test_a_read_waits_for_a_service_that_is_busy(server: FakeServer, client: Client) -> None:
     server.refuse_next(503, "the store is away", title="Unavailable")
     assert client.get("/v1/health") == {"alive": True}
+
+
+def test_a_node_is_found_by_a_name_that_lacks_zeros_and_is_asked_for_only_once(
+    server: FakeServer, client: Client
+) -> None:
+    server.add_node("n0007")
+    for _ in range(2):
+        assert client.get("/v1/nodes/n7")["name"] == "n0007"
+    assert [path for _, path, _ in server.requests] == [
+        "/v1/nodes/n7",
+        "/v1/nodes?select=n7&folded=true",
+        "/v1/nodes/n0007",
+        "/v1/nodes/n0007",
+    ]
+
+
+@pytest.mark.parametrize("name", ["n9", "nowhere", "%40group"])
+def test_a_node_that_nobody_has_is_refused_with_the_first_answer(server: FakeServer, client: Client, name: str) -> None:
+    server.add_node("n0007")
+    with pytest.raises(NotFound, match="no such node"):
+        client.get(f"/v1/nodes/{name}")
+
+
+def test_what_replaces_or_deletes_a_node_takes_its_whole_name(server: FakeServer, client: Client) -> None:
+    server.add_node("n0007")
+    with pytest.raises(NotFound):
+        client.request("DELETE", "/v1/nodes/n7")
+    assert "n0007" in server.nodes
 
 
 def test_a_write_whose_answer_is_lost_is_not_repeated(server: FakeServer, client: Client) -> None:
@@ -82,7 +110,7 @@ def test_a_write_on_a_connection_that_was_closed_while_idle_is_sent_anew(server:
 
     server.faults.append(answer_and_hang_up)
     client.get("/v1/health")
-    assert closed.wait(5)
+    assert closed.wait(120)
     assert client.request("PUT", "/v1/config/log-level", body={"level": "debug"}).body == {"level": "debug"}
 
 
@@ -189,6 +217,26 @@ def test_a_watch_that_is_refused_says_why(server: FakeServer, client: Client) ->
     server.refuse_next(400, "no such term", title="Bad request", where="select")
     with pytest.raises(BadRequest, match="no such term"):
         next(client.events("/v1/watch"))
+
+
+@pytest.mark.parametrize(
+    ("where", "shown"),
+    [
+        ("path job", "job"),
+        ("body percent, query limit", "percent, limit"),
+        ("body data.set", "set"),
+        ("body data", ""),
+        ("body", "body"),
+        ("bodyguard x", "bodyguard x"),
+    ],
+)
+def test_an_error_names_the_field_and_not_the_part_of_the_request(
+    server: FakeServer, client: Client, where: str, shown: str
+) -> None:
+    server.refuse_next(400, "is wrong", where=where)
+    with pytest.raises(BadRequest) as caught:
+        client.get("/v1/nodes")
+    assert caught.value.where == shown
 
 
 def test_an_event_of_many_lines_is_one_event() -> None:

@@ -38,6 +38,18 @@ def test_listings_sort_by_number_and_match_by_pattern(server: FakeServer, run: R
     assert [group["name"] for group in run("group", "list", "--match", "name=?", "--json").json] == ["a", "b"]
 
 
+@pytest.mark.parametrize(
+    ("pattern", "found"), [("?*", ["b"]), ("*", ["a", "b"]), ("-", ["a"]), ("", ["a"]), ("with*", ["b"])]
+)
+def test_a_field_that_is_empty_matches_only_what_stands_for_nothing(
+    server: FakeServer, run: Run, pattern: str, found: list[str]
+) -> None:
+    run("group", "create", "a", "n1")
+    run("group", "create", "b", "n1", "--description", "with GPUs")
+    listed = run("group", "list", "--match", f"description={pattern}", "--json").json
+    assert [group["name"] for group in listed] == found
+
+
 # jobs
 
 

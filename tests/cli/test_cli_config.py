@@ -38,7 +38,10 @@ def test_what_is_wrong_ends_the_check_with_its_place(tmp_path: Path, capsys: pyt
     (tmp_path / "a.yaml").write_text("kind: node\nname: n1\nnid: lots\n", encoding="utf-8")
     code, _, error = run(capsys, "check", str(tmp_path))
     assert code == 1
+    assert f"{tmp_path}: is not a site repository (no folder .strata, systems, site or vendor)" in error
     assert "a.yaml, line 3, column 6: nid" in error
+    (tmp_path / "site").mkdir()
+    assert "not a site repository" not in run(capsys, "check", str(tmp_path))[2]
     code, _, error = run(capsys, "check", str(tmp_path / "nowhere"))
     assert (code, "no such directory" in error) == (1, True)
 

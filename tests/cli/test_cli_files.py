@@ -82,6 +82,8 @@ def test_a_directory_without_files_is_an_error(tmp_path: Path) -> None:
         ("name: a\n", "document 1", "kind is missing"),
         ("- a\n", "document 1", "a list"),
         ("kind: node\nname: a\ncolour: red\n", "document 1", "unknown key 'colour'"),
+        ("kind: desire\nname: a\nselekt: n1\ndesires: {}\n", "document 1", "'selekt'; accepted are kind, name, select"),
+        ("kind: desire\nname: a\nselekt: n1\ndesires: {}\n", "document 1", "(did you mean select?)"),
         ("kind: node\nname: a\nname: b\n", "line 3, column 1", "'name' occurs twice"),
         ("kind: node\nname: " + "[" * 200_000, "line 2, column 56", "nested more than 50 deep"),
         ("kind: node\nname: &a n1\nrole: *a\n", "line 3, column 7", "an alias"),
@@ -186,7 +188,7 @@ def test_interfaces_are_read_from_yaml_and_from_csv(tmp_path: Path) -> None:
     [
         ("x", "interfaces: must be a list"),
         ("[x]", "interfaces[0]: must be a mapping of texts"),
-        ("[{mak: 1}]", "interfaces[0]: unknown key 'mak'; an interface has mac, address, name, port"),
+        ("[{mak: 1}]", "interfaces[0]: unknown key 'mak'; accepted are mac, address, name, port (did you mean mac?)"),
     ],
 )
 def test_a_wrong_interface_is_named_with_its_place(tmp_path: Path, told: str, complaint: str) -> None:

@@ -104,3 +104,36 @@ def test_stages_that_nobody_saw_are_told_from_what_is_on_record(monkeypatch: pyt
         "1m n1 is ready +10s",
         "1m old is ready",
     ]
+
+
+class Nodes:
+    """Answers as the service does: each look shows the next of what it was given."""
+
+    def __init__(self, *looks: list[dict[str, Any]]) -> None:
+        self._looks = list(looks)
+
+    def get(self, path: str, query: dict[str, Any]) -> dict[str, Any]:
+        if path != "/v1/nodes":
+            return {"items": []}
+        return {"items": self._looks.pop(0) if len(self._looks) > 1 else self._looks[0]}
+
+
+def a_node(name: str, state: str, wanted: str, **known: str) -> dict[str, Any]:
+    desires = {"power": {"values": [wanted]}}
+    return {"name": name, "state": state, "facts": facts(**known), "desires": desires, "doing": None, "fault": ""}
+
+
+def test_nodes_that_the_workload_manager_has_switched_off_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journey.time, "sleep", lambda _: None)
+    said = io.StringIO()
+    up = a_node("n1", "ready", "on", power="on", os="up", image="slurm", personality="active")
+    going = a_node("n2", "converging", "off", power="on", os="up", image="slurm", personality="active")
+    client: Any = Nodes([up, going], [up, a_node("n2", "ready", "off", power="off")])
+    assert journey.follow(client, Output(stdout=io.StringIO(), stderr=said), ["n1", "n2"], began=0.0, timeout=60)
+    assert said.getvalue().splitlines()[-1].startswith("n2: off, as wanted")
+
+
+def test_a_node_that_is_off_and_wanted_on_is_waited_for() -> None:
+    client: Any = Nodes([a_node("n1", "unreachable", "on", power="off")])
+    out = Output(stdout=io.StringIO(), stderr=io.StringIO())
+    assert not journey.follow(client, out, ["n1"], began=0.0, timeout=0)

@@ -16,9 +16,9 @@ import pytest
 from cli_support import Run
 from fake_server import FakeServer
 
-from strata.cli import provider as flow
-from strata.cli.logins import Login, keep, logins_file, token_for
-from strata.cli.provider import Given, begin, discover, renew, wait
+from strata.cli.login import provider as flow
+from strata.cli.login.kept import Login, keep, logins_file, token_for
+from strata.cli.login.provider import Given, begin, discover, renew, wait
 from strata.core.errors import BadRequest, DeviceError, Unauthenticated, Unavailable
 
 

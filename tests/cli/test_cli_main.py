@@ -18,6 +18,7 @@ from fake_server import FakeServer
 
 from strata.cli import main
 from strata.cli.main import globals_first
+from strata.cli.up.background import MARK
 from strata.rooms import commands
 
 SOURCE = Path(main.__file__).parents[2]
@@ -68,6 +69,22 @@ def test_no_heavy_module_is_imported_to_start(arguments: list[str]) -> None:
     assert "click" in imported
     assert imported.isdisjoint(HEAVY)
     assert len(lines) < 300, "few modules are what makes it start fast"
+
+
+@pytest.mark.slow
+def test_the_help_imports_no_command() -> None:
+    script = (
+        "import sys; from strata.cli.main import run; run(['--help']); "
+        "print([name for name in sys.modules if 'commands' in name.split('.')])"
+    )
+    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True)
+    assert shown.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_command_whose_line_of_help_is_not_kept_is_asked_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("strata.cli.lazy.help_lines", dict)
+    line = next(line for line in main.cli.get_help(click.Context(main.cli)).splitlines() if " group " in line)
+    assert line.split() == ["group", "Name", "sets", "of", "nodes."]
 
 
 @pytest.mark.slow
@@ -127,6 +144,65 @@ def test_every_listing_has_json() -> None:
             assert "--json" in {text for param in command.params for text in param.opts}, path
 
 
+# Commands that begin what goes on after them.
+BEGIN = {
+    "apply", "config apply", "emergency-revoke", "flow run", "hardware discover", "image build", "image import",
+    "job submit", "node release", "node retry", "node set", "power cycle", "power nmi", "power off", "power on",
+    "rollout resume", "rollout start", "secret rotate", "system start", "system stop",
+}  # fmt: skip
+
+# What ends a word of a command that only looks, or that is done when it returns.
+DONE = {
+    # looks
+    "list", "show", "why", "plan", "history", "watch", "status", "check", "verify", "diff", "policy", "nodes",
+    "runtimes", "agent", "drift", "pending", "render", "inventory", "schema", "recipient", "simulate", "graph",
+    "version", "whoami", "doctor", "completion", "components", "conflicts", "events", "bmc", "sensors", "log",
+    "limits", "near", "script", "top", "job", "jobs", "targets", "health", "cdi", "log-level", "ssh", "login",
+    "logout", "console",
+    # written when they return
+    "hold", "add", "edit", "create", "delete", "remove", "tag", "promote", "sign", "undelete", "put", "set",
+    "reset", "cancel", "approve", "import", "init", "look", "pause", "resume", "unwatch", "encrypt", "abort",
+    "again", "freeze", "thaw", "revoke", "choose", "forget", "adopt", "ack", "enable", "disable",
+    "accept-certificate", "connect", "disconnect", "write", "release", "derive", "confine", "identify", "media",
+    "boot", "settings", "config", "default",
+    # done when they return
+    "exec", "cp", "export", "gc", "wait", "backup", "restore", "build", "up", "stop", "down", "serve", "destroy",
+    "kill", "start", "run", "pull", "rerun", "bios", "firmware", "rotate", "emergency-off",
+}  # fmt: skip
+
+
+def test_whatever_begins_something_that_takes_time_can_be_waited_for_and_a_new_command_says_which_it_is() -> None:
+    known = dict(all_commands())
+    assert known.keys() >= BEGIN
+    for path in sorted(BEGIN):
+        assert "--wait" in {text for param in known[path].params for text in param.opts}, path
+    assert {path for path in known.keys() - BEGIN if path.split()[-1] not in DONE} == set()
+
+
+def test_every_listing_lets_one_choose_its_columns_and_has_them_as_json_too() -> None:
+    known = dict(all_commands())
+    lists = {path for path in known if path.split()[-1] == "list"}
+    assert len(lists) > 30
+    for path, command in known.items():
+        options = {text for param in command.params for text in param.opts}
+        if path in lists or "--columns" in options:
+            assert {"--json", "--columns", "--sort", "--match"} <= options, path
+
+
+def test_a_table_that_is_the_whole_answer_is_a_listing() -> None:
+    # Others print a table as a part of what they say of one thing, or of what they did; nobody adds to them unseen.
+    parts = {
+        "fleet/desires/commands/apply.py", "fleet/nodes/commands/look.py", "fleet/plans/commands.py",
+        "hardware/bmc/commands/bmc.py", "jobs/submission/commands.py", "platform/config/commands.py",
+        "platform/flows/commands/flow.py", "platform/rollouts/commands.py", "power/simulation/commands.py",
+        "provisioning/agents/commands.py", "provisioning/images/commands/tags.py",
+        "provisioning/personalities/commands.py",
+    }  # fmt: skip
+    root = SOURCE / "strata"
+    found = {str(path.relative_to(root)) for path in root.rglob("*.py") if "out.table(" in path.read_text()}
+    assert found - {"cli/listing.py"} == parts
+
+
 def test_no_option_takes_a_token_on_the_command_line() -> None:
     options = {text for _, command in all_commands() for param in command.params for text in param.opts}
     options |= {text for param in main.cli.params for text in param.opts}
@@ -138,6 +214,11 @@ def test_no_command_has_an_option_of_the_name_of_a_global_one() -> None:
     known = {name for param in main.cli.params for name in param.opts} - {"--version"}
     for path, command in all_commands():
         assert known.isdisjoint(name for param in command.params for name in param.opts), path
+
+
+def test_a_key_without_its_certificate_is_refused_and_not_ignored(run: Run) -> None:
+    done = run("status", "--key", "once")
+    assert done.code == 2 and "goes with --cert" in done.err
 
 
 def test_a_wrong_option_is_exit_code_2(run: Run) -> None:
@@ -167,6 +248,19 @@ def test_the_command_alone_says_how_to_begin_where_nothing_runs(run: Run) -> Non
     assert any(line.strip().startswith("strata up --simulated") for line in result.lines)
 
 
+def test_the_command_alone_says_how_to_go_on_with_what_was_stopped(
+    run: Run, short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STRATA_STATE", str(short_dir))
+    (short_dir / MARK).touch()
+    result = run()
+    assert result.lines[0] == f"Strata is stopped, and kept in {short_dir}."
+    assert [line.split("  ")[1] for line in result.lines if line.startswith("  ")][:2] == [
+        "strata up",
+        "strata down --delete",
+    ]
+
+
 def test_the_command_alone_says_what_needs_somebody(server: FakeServer, run: Run) -> None:
     assert any(line.strip().startswith("strata hardware discover") for line in run().lines)
     server.add_node("n1")
@@ -174,6 +268,11 @@ def test_the_command_alone_says_what_needs_somebody(server: FakeServer, run: Run
     result = run()
     assert result.lines[0] == "nodes  2: 1 ready, 1 faulted"
     assert any(line.strip().startswith("strata node why state:faulted") for line in result.lines)
+    server.add_node("n3", state="held")
+    result = run()
+    assert any(line.strip().startswith("strata node why state:held") for line in result.lines)
+    for line in result.lines[3:-1]:
+        assert "--help" not in line, "what is offered shows something"
 
 
 @pytest.mark.parametrize(
@@ -193,6 +292,31 @@ def test_an_unknown_command_is_exit_code_2(run: Run) -> None:
     result = run("fly")
     assert result.code == 2
     assert "No such command 'fly'" in result.err
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("why n1", "Did you mean 'strata node why'?"),
+        ("node shwo n1", "Did you mean 'strata node show'?"),
+        ("nodes", "Did you mean 'strata node'?"),
+        ("power cap n1 300W", "Did you mean 'strata hardware limits SELECT --set WATTS'?"),
+    ],
+)
+def test_a_command_that_is_not_there_says_which_may_have_been_meant(run: Run, typed: str, meant: str) -> None:
+    assert meant in run(*typed.split()).err
+
+
+def test_a_choice_that_is_missing_is_asked_for_in_one_line(run: Run) -> None:
+    said = run("auth", "token", "create").err
+    assert "Choose from: viewer, operator, admin" in said
+    assert "\\" not in said
+    assert said.count("\n") == 1
+
+
+def test_columns_are_named_as_the_heading_has_them_too(server: FakeServer, run: Run) -> None:
+    server.add_node("n1")
+    assert run("node", "list", "--columns", "NAME,State").out.split()[:2] == ["NAME", "STATE"]
 
 
 def test_a_service_that_is_away_is_exit_code_6_and_says_how_to_start_it(run: Run) -> None:

@@ -250,6 +250,13 @@ def test_power_that_is_known_by_implication_says_so_and_who_is_silent(fleet: Fak
     assert "power=on (implied by os),os=up" in listed.lines[1]
 
 
+def test_a_node_that_is_off_says_so_where_nobody_sees_its_os(server: FakeServer, run: Run) -> None:
+    off = {"value": "off", "seen": 1.0, "source": "bmc", "age": 1.0, "implied": False, "silence": None}
+    silence = {"driver": "node", "since": 1.0, "why": ""}
+    server.add_node("n1", facts={"power": off, "os": {**off, "value": "unknown", "silence": silence}})
+    assert run("node", "show", "n1").lines[-1].endswith(": it is off")
+
+
 def test_ssh_goes_to_the_address_and_knows_the_host_by_its_name(
     fleet: FakeServer, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

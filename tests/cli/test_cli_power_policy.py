@@ -62,6 +62,11 @@ def policies(monkeypatch: pytest.MonkeyPatch) -> Policies:
     return found
 
 
+def test_one_node_that_was_simulated_is_one_node(server: FakeServer, run: Run, policies: Policies) -> None:
+    policies.simulated = {**(policies.simulated or {}), "nodes": 1}
+    assert "1 node, peak" in run("power", "policy", "list").lines[1]
+
+
 def test_the_list_says_where_the_site_stands(server: FakeServer, run: Run, policies: Policies) -> None:
     done = run("power", "policy", "list")
     assert done.code == 0, done.err

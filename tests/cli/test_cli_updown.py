@@ -19,6 +19,7 @@ from fake_server import FakeServer
 
 from strata.cli import converge
 from strata.cli.output import Output
+from strata.cli.session import Session
 from strata.cli.up import background
 from strata.cli.up import commands as updown
 from strata.cli.up import simulated as up_simulated
@@ -123,6 +124,21 @@ def test_stop_keeps_everything_and_up_goes_on_with_it(state: Path, run: Run) -> 
     run("stop")
     assert json.loads((state / "documents.json").read_text())["up"]["set"] == {"power": ["off"]}, "as somebody made it"
     run("down", "--delete")
+
+
+def test_jobs_on_this_machine_go_on_when_all_is_stopped_and_end_when_it_is_deleted(state: Path, run: Run) -> None:
+    run("up", "--simulated", "--nodes", "1", "--no-tls")
+    (state / "jobs" / "one").mkdir(parents=True)
+    job = ps.spawn([sys.executable, "-c", "import time; time.sleep(1000)"], {}, state / "out")
+    job.save(state / "jobs" / "one" / "job.pid")
+    try:
+        assert "1 job on this machine goes on meanwhile" in run("stop").lines
+        assert job.alive
+        result = run("down", "--delete")
+        assert result.lines[-2:] == ["ended 1 job on this machine", f"removed {state}"]
+        assert not job.alive
+    finally:
+        ps.stop(job, grace=0.0)
 
 
 def test_down_without_a_terminal_keeps_what_it_stops(state: Path, run: Run) -> None:
@@ -482,3 +498,21 @@ def test_the_front_door_takes_a_free_port_when_the_usual_one_is_taken(
     assert result.code == 0
     assert "https   https://127.0.0.1:0 (" in result.out  # what the stand-in made of it
     run("down", "--delete")
+
+
+def test_a_front_door_stays_where_it_was_unless_somebody_else_is_there_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda *_, **__: "/usr/sbin/nginx")
+
+    def door(listen: str = "") -> str:
+        return background.front_door(Session(), tmp_path, listen, no_tls=False)[1]
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        monkeypatch.setattr(background, "_PORT", port)
+        (tmp_path / background.DOOR).write_text(f"https://127.0.0.1:{port}\n")
+        assert door() == "127.0.0.1:0"
+        assert door("127.0.0.1:1") == "127.0.0.1:1"
+    monkeypatch.setattr(background, "_PORT", 1)
+    assert door() == f"127.0.0.1:{port}"

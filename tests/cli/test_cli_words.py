@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from strata.cli.options import Watts
 from strata.cli.words import pairs, split, wanted
 
 
@@ -46,3 +47,16 @@ def test_pairs_name_the_option_that_was_wrong() -> None:
     assert pairs(["a=b=c"], option="--label") == {"a": "b=c"}
     with pytest.raises(click.UsageError, match="--label"):
         pairs(["a"], option="--label")
+
+
+@pytest.mark.parametrize(("typed", "watts"), [("350", 350.0), ("350W", 350.0), ("1.5kW", 1500.0), (350.0, 350.0)])
+def test_a_cap_is_typed_with_or_without_its_unit(typed: object, watts: float) -> None:
+    assert Watts(1, 1e6, max_open=True).convert(typed, None, None) == watts
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"), [("5A", "250W, 1.5kW"), ("nan", "250W, 1.5kW"), ("0W", "range"), ("1MW", "range")]
+)
+def test_a_cap_that_is_no_power_or_out_of_range_is_refused(typed: str, said: str) -> None:
+    with pytest.raises(click.BadParameter, match=said):
+        Watts(1, 1e6, max_open=True).convert(typed, None, None)

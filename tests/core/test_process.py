@@ -17,7 +17,7 @@ SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
 
 
 def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -18,6 +18,7 @@ from strata.hardware.inventory.service import InventoryService
 from strata.hardware.model import POWER_ROOM
 from strata.hardware.settings import HardwareSettings
 from strata.power.capmc.service import CapmcService
+from strata.power.capping.operations import CapOperations
 from strata.power.settings import PowerSettings
 from strata.power.site.site import SitePower
 from strata.power.telemetry.service import PowerService
@@ -48,9 +49,12 @@ async def test_power_runs_over_somebody_elses_provisioning(short_dir: Path, capf
     told = settings(short_dir, "power")
     async with running(told) as fleet:
         assert fleet.of(InventoryService) and fleet.of(PowerService) and fleet.of(CapmcService)
+        assert fleet.of(CapOperations) is fleet.of(CapmcService).caps  # one order of caps for whoever sets them
         assert POWER_ROOM in fleet.controller.model.guards
         assert list(fleet.controller.model.variables) == ["power"]
-        with pytest.raises(Unavailable, match=r"without images \(the provisioning layer\)"):
+        with pytest.raises(
+            Unavailable, match="images: not available: this service was started without the provisioning layer"
+        ):
             fleet.of(ImageService)
         url = f"unix:{told.admin_socket}"
         code = await asyncio.to_thread(main.run, ["--url", url, "power", "policy", "list"])
@@ -58,7 +62,9 @@ async def test_power_runs_over_somebody_elses_provisioning(short_dir: Path, capf
         assert fleet.of(SitePower).view().limit == 5000
         code = await asyncio.to_thread(main.run, ["--url", url, "image", "list"])
         assert code != 0
-        assert "this controller runs without images (the provisioning layer)" in capfd.readouterr().err
+        assert (
+            "images: not available: this service was started without the provisioning layer" in capfd.readouterr().err
+        )
 
 
 async def test_hardware_alone_neither_measures_nor_asks_for_power(
@@ -69,7 +75,7 @@ async def test_hardware_alone_neither_measures_nor_asks_for_power(
         assert POWER_ROOM not in fleet.controller.model.guards
         code = await asyncio.to_thread(main.run, ["--url", f"unix:{told.admin_socket}", "energy", "show"])
         assert code != 0
-        assert "(the power layer)" in capfd.readouterr().err
+        assert "started without the power layer" in capfd.readouterr().err
 
 
 async def test_a_running_service_keeps_to_another_limit_when_told(short_dir: Path) -> None:

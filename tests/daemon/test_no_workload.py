@@ -12,13 +12,17 @@ import pytest
 
 from strata.core.column import Column
 from strata.core.driver import Batch
+from strata.core.errors import Conflict
 from strata.core.node import Node
 from strata.daemon.running import running
-from strata.daemon.settings import Settings
+from strata.daemon.settings import Settings, SimulatedSettings
+from strata.fleet.access.principal import LOCAL_ADMIN
 from strata.fleet.nodes.batches import batch_of
 from strata.fleet.settings import ListenSettings
 from strata.platform.no_workload import NoWorkload
 from strata.platform.settings import PlatformSettings
+from strata.platform.workload.records import WorkloadSpec
+from strata.platform.workload.service import WorkloadService
 
 TWO = Batch(names=("n1", "n2"), uids=np.array([1, 2]))
 ALL: tuple[str, ...] = ("hardware", "provisioning", "platform")
@@ -86,3 +90,13 @@ async def test_a_service_with_all_layers_is_told_whether_jobs_are_its_business(
     assert (refusal in said) if refusal else said == ""
     warned = [record for record in caplog.records if "no workload manager is connected" in record.getMessage()]
     assert bool(warned) == bool(refusal)
+
+
+@pytest.mark.slow
+async def test_who_connects_a_workload_manager_to_simulated_nodes_is_told_that_they_run_no_jobs(tmp_path: Path) -> None:
+    simulated = SimulatedSettings(address="http://127.0.0.1:9")  # no node: nobody is asked
+    settings = Settings(state_dir=tmp_path, controller_id="c1", listen=ListenSettings(tls=False), simulated=simulated)
+    async with running(settings) as service:
+        with pytest.raises(Conflict, match="simulated and run no jobs") as refused:
+            await service.of(WorkloadService).connect(LOCAL_ADMIN, "slurm", WorkloadSpec(kind="slurm"))
+    assert "strata up --virtual" in refused.value.hint

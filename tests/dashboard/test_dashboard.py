@@ -5,19 +5,25 @@ from __future__ import annotations
 import json
 import os
 import re
+import tarfile
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from playwright.sync_api import Browser, Route, expect
 
+from strata.virtual.bmc.server import SIMULATED_ACCOUNT
 from support.chromium import chromium
 from support.dashboard_browser import Visitor, front_door, token
-from system.system_support import Controller, World, eventually, world
+from system.system_support import Controller, World, eventually, strata, world
 
 pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(900)]
 
 NODES = 48
+_SCALES = """() => [...new Set([...document.querySelectorAll(".graphs svg")].map(
+    (svg) => Math.round(100 * svg.getScreenCTM().a) / 100))]"""
 HOSTILE = "<img src=x onerror=document.title='owned'>"
 
 
@@ -90,6 +96,19 @@ def test_an_operator_sees_the_fleet_come_up_and_heal_and_an_unwanted_rollout_sto
     expect(page.get_by_test_id("why")).to_contain_text("at its goal")
     expect(page.get_by_label("History, newest first")).to_contain_text("power off → on")
 
+    told = page.get_by_label("History, newest first").get_by_role("listitem")
+    lost, back = told.filter(has_text="power on → off"), told.filter(has_text="power off → on")
+    losses, returns = lost.count(), back.count()
+    _cut_power(service, "n00007")  # nobody wants that: it is to heal
+    expect(lost).to_have_count(losses + 1)
+    expect(back).to_have_count(returns + 1)
+    expect(back.first).to_contain_text("power-on")
+    expect(page.get_by_test_id("fact-power")).to_contain_text("on")
+    expect(page.get_by_test_id("fact-workload")).to_have_text(re.compile(r"^in\b"))
+    expect(page.get_by_test_id("state")).to_have_text("ready")
+    expect(told.filter(has_text="want")).not_to_have_count(0)
+    expect(told.filter(has_text="want").first).to_contain_text("token:")  # who wanted it
+
     boots = page.get_by_label("History, newest first").get_by_text("os", exact=True)
     before = boots.count()
     page.get_by_role("button", name="Power cycle").click()
@@ -113,29 +132,97 @@ def test_an_operator_sees_the_fleet_come_up_and_heal_and_an_unwanted_rollout_sto
     assert {"machine.png", "node.png", "rollouts.png"} <= {path.name for path in pictures.iterdir()}
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_page_of_the_layers_that_run_is_there_and_complains_of_nothing(
-    service: Controller, browser: Browser, pictures: Path
+    service: Controller, browser: Browser, pictures: Path, scheme: Literal["light", "dark"]
 ) -> None:
-    admin = Visitor(browser, service, color_scheme="dark")
+    admin = Visitor(browser, service, color_scheme=scheme)
     admin.sign_in(token(service, "admin"))
     # No images: simulated nodes have none that anybody serves.
     links = admin.page.get_by_role("navigation", name="Pages").get_by_role("link")
-    expect(links).to_have_text(["Machine", "Model", "Rollouts", "Power", "Jobs", "Alerts", "Audit"])
+    pages = ["Machine", "Model", "Rollouts", "Power", "Jobs", re.compile(r"^Alerts( \d+)?$"), "Audit"]
+    expect(links).to_have_text(pages)
     admin.page.get_by_label("Colour by").select_option("watts")
     eventually("every node has its watts", lambda: _all_measured(admin.counts()), 120.0)
+    barriers = {"Machine": admin.barriers()}
     admin.go("Model")
     expect(admin.page.get_by_test_id("count-power-on")).to_have_text(re.compile(r"\d+"))
     admin.picture(pictures, "model")
+    eventually("all graphs are drawn in one size", lambda: admin.page.evaluate(_SCALES) == [1], 60.0)
+    expect(admin.page).to_have_title("Model – Strata")
+    barriers["Model"] = admin.barriers()
     admin.go("Power")
     expect(admin.page.get_by_test_id("system-power")).to_contain_text("drawn")
+    expect(admin.page.get_by_role("region", name="Cabinets")).to_contain_text("caps allow")
     admin.picture(pictures, "power")
+    barriers["Power"] = admin.barriers()
+    admin.go("Rollouts")
+    expect(admin.page.get_by_role("navigation", name="Pages").get_by_text("Rollouts")).to_have_attribute(
+        "aria-current", "page"
+    )
+    barriers["Rollouts"] = admin.barriers()
     admin.go("Jobs")
     expect(admin.page.get_by_text("No jobs.")).to_be_visible()
     admin.go("Alerts")
     expect(admin.page.get_by_test_id("open-alerts")).to_have_text(re.compile(r"\d+"))
+    barriers["Alerts"] = admin.barriers()
     admin.go("Audit")
     expect(admin.page.get_by_label("Audit log")).to_contain_text("token.mint")
+    expect(admin.page.get_by_label("Audit log")).to_contain_text(
+        "role: admin; expires: "
+    )  # words, not a program's marks
+    barriers["Audit"] = admin.barriers()
+    admin.open("#/node/n00003")
+    expect(admin.page.get_by_test_id("why")).not_to_be_empty()
+    barriers["a node"] = admin.barriers()
+    assert {page: found for page, found in barriers.items() if found} == {}
     assert admin.complaints == []
+
+
+def test_images_and_jobs_are_shown_with_what_became_of_them(site: World, browser: Browser) -> None:
+    whole = site.controller("c2", None, tls=True)
+    whole.start()
+    whole.wait_ready()
+    archive = site.directory / "tiny.tar"
+    with tarfile.open(archive, "w") as tar:
+        for name in ("bin", "etc", "usr"):
+            folder = tarfile.TarInfo(name)
+            folder.type, folder.mode = tarfile.DIRTYPE, 0o755
+            tar.addfile(folder)
+    imported = strata(whole.state, "image", "import", archive, "--name", "tiny", "--tag", "1")
+    assert imported.code == 0, imported.err
+    # Its account has no home to write to, so it fails where there is none; the page shows either.
+    strata(whole.state, "job", "submit", "--account", "nobody", "--name", "hello", "--wait", "--", "true")
+    for scheme in ("light", "dark"):
+        admin = Visitor(browser, whole, color_scheme=scheme)
+        admin.open()
+        expect(admin.page.get_by_label("Token")).to_be_visible()
+        assert admin.barriers() == []
+        admin.sign_in(token(whole, "admin"))
+        admin.go("Images")
+        row = admin.page.get_by_role("region", name="Images").get_by_role("row").filter(has_text="tiny:1")
+        expect(row).to_contain_text("local-admin")
+        assert admin.barriers() == []
+        admin.go("Jobs")
+        row = admin.page.get_by_role("region", name="Jobs").get_by_role("row").filter(has_text="hello")
+        expect(row).to_contain_text("nobody")
+        expect(row).to_contain_text("local")
+        assert row.get_by_role("link").count() == 0  # it ran here: no node of the fleet
+        assert admin.barriers() == []
+        assert admin.complaints == []
+    whole.stop()
+
+
+def _cut_power(service: Controller, node: str) -> None:
+    """As if somebody had pulled the plug: by the BMC, past Strata."""
+    bmc = service.client.get(f"/v1/nodes/{node}")["bmc"]
+    request = urllib.request.Request(
+        f"{bmc}/redfish/v1/Systems/1/Actions/ComputerSystem.Reset",
+        json.dumps({"ResetType": "ForceOff"}).encode(),
+        {"Authorization": SIMULATED_ACCOUNT.basic, "Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=60) as reply:
+        assert reply.status < 300
 
 
 def _all_measured(counts: dict[str, int]) -> bool:
@@ -222,7 +309,7 @@ def test_a_hostile_host_name_and_whatever_devices_say_stay_text(service: Control
     page.get_by_role("button", name="Release").click()
     expect(page.get_by_role("dialog")).to_contain_text(HOSTILE)
     assert page.locator("img").count() == 0
-    assert page.title() == "Strata"
+    assert page.title() == "n00011 – Strata"
     assert operator.complaints == []
 
 

@@ -1,24 +1,46 @@
 """Reads the pages: their links, and the commands in their blocks with what is said about them.
 
 A block is fenced with ``console`` (lines that begin with ``$ `` are commands, the rest is what they print) or ``sh``
-(all lines are commands). A comment on the line before it may say ``not run: REASON`` or ``exit: CODE``.
+(all lines are commands). Comments on the lines before it may say:
+
+- ``not run: REASON``; or ``run by: tests/FILE.py::TEST, ...``, where these tests run the same commands: they must
+  exist, and have their words in them;
+- ``exit: CODE`` of each command, if it is not 0;
+- ``only: CLUSTER`` where a page is for several kinds of clusters;
+- ``first: COMMANDS``: what the reader of the page has done before, or has anyway; they may stand on several lines;
+- ``here: WORDS = OTHERS``: what stands for words of the page that are the reader's own, such as an id;
+- ``typed: LINE``: what the reader answers each of them; ``stopped: SECONDS``: after which the reader interrupts them.
+
+``service: KIND`` anywhere in a page says what runs when its commands are run (see ``docs_desk``).
 """
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
+
+import click
+
+from strata.cli.main import cli
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted([*DOCS.rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"])
 TUTORIAL = DOCS / "tutorial" / "first-fleet.md"
+ZERO = DOCS / "tutorial" / "zero-to-cluster.md"
+CLUSTERS = ("virtual", "simulated")
+"""What that page may be run on."""
+MARK = "@@@ "
 HOW_TOS = sorted((DOCS / "how-to").glob("*.md"))
 
-_COMMENT = re.compile(r"<!-- (not run|exit): ?(.*?) ?-->\Z")
+_SAID = ("not run", "run by", "exit", "only", "first", "here", "typed", "stopped")
+_COMMENT = re.compile(rf"<!-- ({'|'.join(_SAID)}):\s*(.*?)\s*-->\Z", re.DOTALL)
+_SERVICE = re.compile(r"^<!-- service: (\w+) -->$", re.MULTILINE)
 _FENCE = re.compile(r"```(\w*)\s*\Z")
 _LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")
 
@@ -38,7 +60,18 @@ class Block(NamedTuple):
     commands: tuple[Command, ...]
     not_run: str | None
     """Why it is not run; None: it is."""
+    run_by: str
+    """The test that runs it instead, ``FILE::NAME``; empty: none."""
     exit: int
+    only: str
+    """The kind of cluster that it is for; empty: any."""
+    first: tuple[str, ...]
+    """Commands that come before it."""
+    here: tuple[tuple[str, str], ...]
+    """Words of the page, and what stands for them."""
+    typed: tuple[str, ...]
+    stopped: float
+    """Seconds after which each is interrupted; 0: each ends by itself."""
 
     @property
     def place(self) -> str:
@@ -57,15 +90,47 @@ def blocks(page: Path) -> Iterator[Block]:
             continue
         end = next(n for n in range(number + 1, len(lines)) if lines[n].startswith("```"))
         if fence[1] in ("console", "sh"):
-            said = _COMMENT.match(lines[number - 1]) if number else None
+            said = _said(lines[:number])
             yield Block(
                 page,
                 number + 1,
                 tuple(_commands(fence[1], lines[number + 1 : end])),
-                said[2] if said and said[1] == "not run" else None,
-                int(said[2]) if said and said[1] == "exit" else 0,
+                next(iter(said["not run"]), None),
+                next(iter(said["run by"]), ""),
+                int(next(iter(said["exit"]), 0)),
+                next(iter(said["only"]), ""),
+                tuple(said["first"]),
+                tuple((words, others) for words, _, others in (one.partition(" = ") for one in said["here"])),
+                tuple(said["typed"]),
+                float(next(iter(said["stopped"]), 0)),
             )
         number = end + 1
+
+
+def _said(lines: list[str]) -> dict[str, list[str]]:
+    """What the comments at the end of these lines say, in order, by what it is about."""
+    said: dict[str, list[str]] = {kind: [] for kind in _SAID}
+    end = len(lines)
+    while end and lines[end - 1].endswith("-->"):
+        begin = max(number for number in range(end) if lines[number].startswith("<!-- "))
+        found = _COMMENT.match("\n".join(lines[begin:end]))
+        if not found:
+            break
+        said[found[1]].insert(0, found[2])
+        end = begin
+    return said
+
+
+def service_of(page: Path) -> str:
+    """What is to run when the commands of a page are; empty: the simulated fleet."""
+    found = _SERVICE.search(page.read_text(encoding="utf-8"))
+    return found[1] if found else ""
+
+
+def shown_files(page: Path) -> list[str]:
+    """The blocks of a page that are no commands: files."""
+    found = re.findall(r"^```(\w+)\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    return [text for kind, text in found if kind not in ("console", "sh")]
 
 
 def _commands(kind: str, lines: list[str]) -> Iterator[Command]:
@@ -75,6 +140,49 @@ def _commands(kind: str, lines: list[str]) -> Iterator[Command]:
     starts = [number for number, line in enumerate(lines) if line.startswith("$ ")]
     for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
         yield Command(lines[start][2:], tuple(line for line in lines[start + 1 : end] if line.strip()))
+
+
+def run_on(page: Path, cluster: str = "simulated") -> list[Block]:
+    """The blocks of a page that are run on such a cluster, in order."""
+    return [
+        block for block in blocks(page) if block.not_run is None and not block.run_by and block.only in ("", cluster)
+    ]
+
+
+def script(run: Sequence[Block]) -> str:
+    """A shell script of all commands, in one shell: it ends with 99 where one does not end as its block says.
+
+    Before what a command prints comes a line that begins with ``MARK``.
+    """
+    lines = ["trap 'kill $(jobs -p) 2>/dev/null' EXIT"]
+    for block in run:
+        for first in block.first:
+            lines += [f"{{\n{first}\n}} || {{ echo {shlex.quote(f'before {block.place}: {first}')} failed; exit 99; }}"]
+        for command in block.commands:
+            lines += [f"cat <<'@@'\n\n{MARK}{block.place}: {command.text}\n@@", as_run(command.text, block), "code=$?"]
+            lines.append(f'[ $code = {block.exit} ] || {{ echo "exit code $code, not {block.exit}"; exit 99; }}')
+    return "\n".join(lines)
+
+
+def as_run(text: str, block: Block) -> str:
+    """A command of a block as it is run: with what stands for the reader's own words, typed, and stopped."""
+    text = replaced(text, block)
+    if block.typed:
+        text = f"typing {' '.join(map(shlex.quote, block.typed))} -- {text}"
+    if block.stopped:
+        # Interrupted, as a person does, is how it is to end: 124 says that it was, 130 that it said so itself.
+        text = f"timeout -s INT {block.stopped:g} bash -c {shlex.quote('exec ' + text)}; [ $? = 124 ]"
+    return text
+
+
+def differences(run: Sequence[Block], printed: str) -> list[str]:
+    """Where what such a script printed is not like what the page shows."""
+    commands = [command for block in run for command in block.commands]
+    texts = printed.split(MARK)[1:]
+    if len(texts) != len(commands):
+        return [f"{len(texts)} of {len(commands)} commands were run"]
+    compared = ((unlike(command.shown, text), text) for command, text in zip(commands, texts, strict=True))
+    return [f"{different} in\n{text}" for different, text in compared if different]
 
 
 def unlike(shown: Sequence[str], printed: str) -> str:
@@ -97,6 +205,74 @@ def _masked(line: str) -> str:
     return " ".join(re.sub(r"\b[0-9a-f]{16}\b|\d+", "0", line).split())
 
 
+def replaced(text: str, block: Block) -> str:
+    """A command of a block with what stands for the reader's own words."""
+    for words, others in block.here:
+        text = text.replace(words, others)
+    return text
+
+
+def has_words(block: Block) -> list[str]:
+    """What is missing in the tests that run a block instead: one of them itself, or words of a command in them."""
+    texts = {}
+    for named in block.run_by.split(", "):
+        path, _, name = named.partition("::")
+        if not (ROOT / path).is_file():
+            return [f"there is no {path}"]
+        functions = _functions(ROOT / path)
+        if name not in functions or not name.startswith("test_"):
+            return [f"{path} has no test {name}"]
+        # The test itself, and whatever it may use: what is no test in its file, and in those that help it.
+        helping = re.findall(r"^from support\.(\w+) import", (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE)
+        for helper in helping:
+            functions |= _functions(ROOT / "tests" / "support" / f"{helper}.py")
+        own = [text for called, text in functions.items() if called == name or not called.startswith("test_")]
+        texts[name] = f" {' '.join(re.sub(_PUNCTUATION, ' ', ' '.join(own)).split())} "
+    return [
+        f"no {command.text!r} in {', '.join(texts)}"
+        for command in block.commands
+        if not any(
+            all(re.search(rf"(?<!\S){re.escape(words)}(?=[\s=])", text) for words in named_words(command.text))
+            for text in texts.values()
+        )
+    ]
+
+
+def _functions(file: Path) -> dict[str, str]:
+    """The functions of a file, in the words of its parser."""
+    tree = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+    return {node.name: ast.unparse(node) for node in tree if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+
+
+def named_words(command: str) -> Iterator[str]:
+    """What makes a command what it is: the words of ``strata`` that lead to it, or the program; and its long options.
+
+    The form of the output, and where a shell is, make no difference.
+    """
+    bare = command.partition(" #")[0]
+    found = list(strata_words(bare))
+    for words in found:
+        at: click.Command | None = cli
+        path: list[str] = []
+        for word in words:
+            at = at.get_command(click.Context(at), word) if isinstance(at, click.Group) else None
+            if at is None:
+                break
+            path.append(word)
+        ours, _, theirs = (" ".join(words) + " ").partition(" -- ")
+        yield " ".join(path)
+        if path == ["virtual", "run"]:
+            yield f"virtual run -- {theirs.split()[0]}"
+        options = (word.partition("=")[0] for word in ours.split() if word.startswith("--"))
+        yield from (option for option in options if option not in ("--json", "--columns"))
+    if not found:
+        program, *rest = shlex.split(bare)
+        if program not in ("cd", "export"):
+            yield rest[0] if program == "capmc" else program
+        yield from (word.partition("=")[0] for word in rest if word.startswith("--"))
+
+
+_PUNCTUATION = r"""["',\[\]()]"""
 _INNER = r"\$\((?:[^()]|\([^()]*\))*\)"
 _REDIRECT = re.compile(r"\d?>&\d|\d?[<>]{1,2}\s*\S+")
 _KEYWORDS = ("until", "while", "do", "then", "if")
@@ -117,6 +293,12 @@ def strata_words(command: str) -> Iterator[list[str]]:
         words = []
 
 
+def in_sentences(page: Path) -> Iterator[str]:
+    """The ``strata`` commands that a page names in its sentences, but for those with ``|`` or ``...`` in them."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    yield from (found for found in re.findall(r"`(strata [^`|]+)`", text.replace("\n", " ")) if "..." not in found)
+
+
 def links(page: Path) -> Iterator[str]:
     """Where a page points, except to other sites."""
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
@@ -125,6 +307,7 @@ def links(page: Path) -> Iterator[str]:
             yield target
 
 
+@cache
 def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as they are made for Markdown."""
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)

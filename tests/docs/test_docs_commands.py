@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -13,13 +13,34 @@ from pathlib import Path
 
 import click
 import pytest
-from docs_support import DOCS, HOW_TOS, PAGES, ROOT, TUTORIAL, Block, anchors, blocks, links, strata_words, unlike
+from docs_desk import Desk, Machine, Site
+from docs_support import (
+    DOCS,
+    HOW_TOS,
+    PAGES,
+    ROOT,
+    TUTORIAL,
+    Block,
+    anchors,
+    blocks,
+    has_words,
+    in_sentences,
+    links,
+    run_on,
+    service_of,
+    strata_words,
+    unlike,
+)
 
 from strata.cli.main import cli
+from support.terminal import picture, seen
 
-MARK = "@@@ "
-SECONDS = 100
-"""For all commands of one page."""
+TERMINAL = {
+    "terminal-status": [["strata", "status"], ["strata", "node", "list", "--group-by", "state"]],
+    "terminal-top": [["strata", "top", "--once"]],
+    "terminal-why": [["strata", "node", "why", "n00007"]],
+}
+"""Picture → the commands that it shows."""
 
 
 def every_block() -> list[Block]:
@@ -50,6 +71,21 @@ def test_every_command_shown_is_one_that_the_command_line_accepts() -> None:
     assert seen > 80
 
 
+def test_every_command_named_in_a_sentence_is_one_too() -> None:
+    """A sentence may name a group of commands alone, or an option without its value."""
+    seen = 0
+    for page in (page for page in PAGES if page.parent.name != "decisions" and page.name != "CHANGELOG.md"):
+        for named in in_sentences(page):
+            for words in strata_words(named):
+                seen += 1
+                try:
+                    accept(words, f"{page.name}: {named}")
+                except pytest.fail.Exception as error:
+                    if not str(error).endswith(("needs a subcommand", "requires an argument.")):
+                        raise
+    assert seen > 200
+
+
 def accept(words: list[str], place: str) -> None:
     """Fail unless click takes these words; values that the shell would put in, and files, are not looked at."""
     command: click.Command = cli
@@ -63,8 +99,11 @@ def accept(words: list[str], place: str) -> None:
         except click.UsageError as error:
             pytest.fail(f"{place}: {error.format_message()}")
         if not isinstance(command, click.Group):
+            if rest and not command.allow_extra_args:
+                pytest.fail(f"{place}: {context.command_path} takes no {' '.join(rest)}")
             break
-        assert rest, f"{place}: {context.command_path} needs a subcommand"
+        if not rest:
+            pytest.fail(f"{place}: {context.command_path} needs a subcommand")
         found = command.get_command(context, rest[0])
         assert found is not None, f"{place}: there is no {context.command_path} {rest[0]}"
         context = click.Context(found, info_name=rest[0], parent=context)
@@ -76,10 +115,33 @@ def test_an_option_that_does_not_exist_is_noticed() -> None:
         accept(["node", "list", "--colour", "red"], "here")
 
 
+def test_an_argument_that_a_command_does_not_take_is_noticed() -> None:
+    with pytest.raises(pytest.fail.Exception, match=r"strata status takes no site\.yaml"):
+        accept(["status", "site.yaml"], "here")
+
+
 def test_every_block_that_is_not_run_says_why() -> None:
     for block in every_block():
         if block.not_run is not None:
             assert len(block.not_run.split()) >= 4, f"{block.place} gives no reason: {block.not_run!r}"
+
+
+def test_every_block_that_another_test_runs_names_one_that_has_its_words() -> None:
+    instead = [block for block in every_block() if block.run_by]
+    assert [f"{block.place}: {missing}" for block in instead for missing in has_words(block)] == []
+    assert len(instead) > 5
+
+
+def test_a_test_that_does_not_run_what_a_page_says_is_noticed(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    this = f"{Path(__file__).relative_to(ROOT)}::"
+    page.write_text(f"<!-- run by: {this}test_nothing -->\n```sh\nstrata status\n```\n", encoding="utf-8")
+    (block,) = blocks(page)
+    assert has_words(block) == [f"{this[:-2]} has no test test_nothing"] and run_on(page) == []
+    named = f"{this}{test_an_option_that_does_not_exist_is_noticed.__name__}"
+    page.write_text(f"<!-- run by: {named} -->\n```sh\nstrata node hold n1 --reason x\n```\n", encoding="utf-8")
+    (block,) = blocks(page)
+    assert has_words(block) == [f"no 'strata node hold n1 --reason x' in {named.partition('::')[2]}"]
 
 
 def test_commands_are_found_behind_other_words() -> None:
@@ -105,81 +167,18 @@ def test_the_pages_made_from_the_code_are_up_to_date() -> None:
 # ---- with a service ----
 
 
-class Desk:
-    """A shell with ``strata`` and ``python`` in its path, in a directory where the documentation is at ``docs``."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        (directory / "docs").symlink_to(DOCS)
-        binaries = directory / "bin"
-        binaries.mkdir()
-        for name, arguments in (("strata", "-m strata.cli"), ("python", "")):
-            binary = binaries / name
-            binary.write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments} "$@"\n', encoding="utf-8")
-            binary.chmod(0o755)
-        self.state = directory / "s"
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("STRATA_")}
-        self.environment = {
-            **kept,
-            "PATH": f"{binaries}:{os.environ.get('PATH', '')}:/usr/sbin",
-            "PYTHONPATH": str(ROOT / "src"),
-            "STRATA_STATE": str(self.state),
-        }
-
-    def up(self) -> None:
-        """A small fleet, ready; or the one that is there, once it has settled after the page before."""
-        self.shell(
-            "strata status || strata up --simulated --nodes 32 --time-scale 40 --listen 127.0.0.1:0\n"
-            'until [ -z "$(strata node list --folded state:converging)" ]; do sleep 0.1; done'
-        )
-
-    def down(self) -> None:
-        """Nothing is left."""
-        self.shell("strata down --delete")
-
-    def shell(self, script: str) -> str:
-        """What a script said; it must end well, and nothing that it started outlives it by accident."""
-        said = self.directory / "said"
-        with said.open("w") as out:
-            process = subprocess.Popen(
-                ["bash", "-c", script],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                cwd=self.directory,
-                env=self.environment,
-                start_new_session=True,
-            )
-            try:
-                status = process.wait(SECONDS)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                status = process.wait()
-        text = said.read_text(encoding="utf-8", errors="replace")
-        assert status == 0, f"ended with {status}:\n{text[-3000:]}"
-        return text
-
-    def page(self, page: Path) -> None:
-        """Run every command of a page in order, in one shell; each must end, and print, as the page says."""
-        script = ["trap 'kill $(jobs -p) 2>/dev/null' EXIT"]
-        run = [block for block in blocks(page) if block.not_run is None]
-        for block in run:
-            for command in block.commands:
-                script += [f"cat <<'@@'\n\n{MARK}{block.place}: {command.text}\n@@", command.text, "code=$?"]
-                script.append(f'[ $code = {block.exit} ] || {{ echo "exit code $code, not {block.exit}"; exit 99; }}')
-        printed = self.shell("\n".join(script)).replace(str(self.state), "STATE").split(MARK)[1:]
-        commands = [command for block in run for command in block.commands]
-        assert len(printed) == len(commands)
-        for command, text in zip(commands, printed, strict=True):
-            different = unlike(command.shown, text)
-            assert not different, f"{page.name} shows otherwise: {different} in\n{text}"
+root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a machine of its own")
 
 
-@pytest.fixture(scope="module")
-def desk() -> Iterator[Desk]:
+def with_service(kind: str) -> list[Path]:
+    """The pages whose commands are run beside this."""
+    return [page for page in (*HOW_TOS, TUTORIAL) if service_of(page) == kind]
+
+
+def sitting_at(kind: type[Desk]) -> Iterator[Desk]:
     # Not pytest's own directory: the path of a unix socket must be short.
     directory = Path(tempfile.mkdtemp(prefix="docs-"))
-    desk = Desk(directory)
+    desk = kind(directory)
     try:
         yield desk
     finally:
@@ -189,12 +188,60 @@ def desk() -> Iterator[Desk]:
             shutil.rmtree(directory)
 
 
+@pytest.fixture(scope="module")
+def desk() -> Iterator[Desk]:
+    yield from sitting_at(Desk)
+
+
 @pytest.mark.server
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [*HOW_TOS, TUTORIAL], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", with_service(""), ids=lambda page: page.stem)
 def test_the_commands_of_a_page_do_what_it_says(desk: Desk, page: Path) -> None:
     desk.up()
     desk.page(page)
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Desk]:
+    yield from sitting_at(Site)
+
+
+@pytest.mark.server
+@pytest.mark.slow
+@root
+@pytest.mark.parametrize("page", with_service("provisioning"), ids=lambda page: page.stem)
+def test_the_commands_of_a_page_do_what_it_says_where_nodes_boot(site: Desk, page: Path) -> None:
+    site.up()
+    site.page(page)
+
+
+@pytest.mark.server
+@pytest.mark.slow
+@root
+@pytest.mark.parametrize("page", with_service("none"), ids=lambda page: page.stem)
+def test_the_commands_of_a_page_do_what_it_says_on_a_machine_where_nothing_runs_yet(page: Path) -> None:
+    for machine in sitting_at(Machine):
+        machine.page(page)
+
+
+@pytest.mark.server
+@pytest.mark.slow
+def test_the_terminal_is_pictured_as_people_see_it(desk: Desk, tmp_path: Path) -> None:
+    """``make pictures`` keeps what is made here."""
+    folder = Path(os.environ.get("STRATA_PICTURES") or tmp_path)
+    desk.up()
+    desk.shell("strata node hold n00007 --reason 'DIMM 3 is being replaced' && strata node set n00007 image=demo-2")
+    try:
+        for name, commands in TERMINAL.items():
+            told = [(" ".join(words), seen(words, desk.environment, desk.directory)) for words in commands]
+            (folder / f"{name}.svg").write_text(picture(told, " ".join(commands[0])), encoding="utf-8")
+    finally:
+        desk.shell("strata node set n00007 --unset image && strata node release n00007")
+    drawn = {name: (folder / f"{name}.svg").read_text(encoding="utf-8") for name in TERMINAL}
+    assert "DIMM" in drawn["terminal-why"] and "held" in drawn["terminal-status"] and "held" in drawn["terminal-top"]
+    for text in drawn.values():
+        assert "url(http" not in text and "@font-face" not in text
+        assert len(set(re.findall(r"fill: (#[0-9a-f]{6})", text))) > 1, "it has no colours"
 
 
 @pytest.mark.server

@@ -64,3 +64,12 @@ def test_a_held_node_is_held_while_a_step_has_yet_to_show() -> None:
     fleet = fleet_in(kind=act, phase=settling, mutation=[0] * 3, held=[1, 0, 0], frozen=[0, 1, 0])
     assert words(fleet) == ["held", "frozen", "converging"]
     assert [blocker.kind for node in range(3) for blocker in fleet.why(node).blockers] == ["hold", "freeze"]
+
+
+def test_what_is_under_way_is_not_told_as_what_comes_next() -> None:
+    fleet = PureFleet(1)
+    fleet.want(**READY)
+    assert fleet.run(1000.0, until=lambda: bool(fleet.engine.progress.phase[0] == Phase.SETTLING))
+    said = fleet.why(0)
+    assert "was accepted" in said.summary
+    assert (said.mutation, said.observe) == ("", ())

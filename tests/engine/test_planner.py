@@ -206,7 +206,7 @@ def test_a_guard_that_is_not_declared_cannot_be_denied() -> None:
             [step("m", "a", "0", "1", sets={"b": "0"}), step("n", "b", "0", "1", sets={"a": "0"})],
             "00",
             ("1", "1"),
-            "a=1 and b=1 can each be reached, but not together: every way to one undoes another",
+            "its desires conflict: a=1 and b=1 cannot both be true; unset or change one",
         ),
         (
             [step("m", "a", "0", "1", requires={"b": values("1")}, excludes={"b": values("1")})],

@@ -116,7 +116,7 @@ async def test_a_promotion_is_in_the_history_of_the_nodes_that_want_it_with_its_
         await sets.settled()
         await people.fleet.edits.set_desires(people.fleet.registry.select("n1"), {"image": "compute"}, (), "alice")
         await people.fleet.settled(await people.store.revision())
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while not people.controller.leads("n1"):
                 await people.controller.stepped()
         images.move("debian:12", 2)
@@ -137,7 +137,7 @@ async def test_why_what_a_node_runs_is_in_error_is_in_its_history_and_its_build_
         site.service.details.append(site.driver.builds)
 
         async def until(value: str) -> None:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(120):
                 while site.fact(NAME, "personality") != value:
                     await site.service.controller.stepped()
 

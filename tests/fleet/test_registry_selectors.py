@@ -100,6 +100,7 @@ async def test_a_selector_names_just_these_nodes(fleet: Fleet, text: str, names:
         ("n[1-900]", NotFound, "and 892 more"),
         ("@nobody", NotFound, "nobody"),
         ("rack:7", BadRequest, "label:"),
+        ("group:compute", BadRequest, "a group is @NAME"),
         ("role:", BadRequest, "nothing after"),
         ("state:broken", BadRequest, "faulted"),
         ("fact:power", BadRequest, "VARIABLE=VALUE"),

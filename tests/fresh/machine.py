@@ -23,8 +23,11 @@ _CERTIFICATES = Path("etc/ssl/certs/ca-certificates.crt")
 _NAMES = ("etc/hosts", "etc/resolv.conf")
 _PIP_FILES = ("etc/pip.conf", "etc/xdg/pip/pip.conf")
 _PIP_FILES_AT_HOME = (".config/pip/pip.conf", ".pip/pip.conf")
+_NPM_FILES = ("etc/npmrc", "usr/etc/npmrc")
+_NPM_FILES_AT_HOME = (".npmrc",)
+_ASKED_OF = re.compile(r"(?i)(pip|npm_config)_.+")
 _PROXIES = re.compile(r"(?i)(http|https|ftp|all|no)_proxy")
-_TRUST = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+_TRUST = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
 _SIGNED_BY = re.compile(r"(?im)signed-by[:=]\s*(/[^\s\]]+)")
 _LOCAL_SOURCE = re.compile(r"(?:mirror\+)?(?:file|copy):/*(/[^\s\]]+)")
 _PLACE = re.compile(r"(?<![\w:/.])(?:file://)?(/[^\s,;\"']+)")
@@ -63,7 +66,7 @@ class Here:
         self.environment = {
             name: value
             for name, value in environment.items()
-            if name.startswith("PIP_") or name in _TRUST or _PROXIES.fullmatch(name)
+            if _ASKED_OF.fullmatch(name) or name in _TRUST or _PROXIES.fullmatch(name)
         }
         """Of the environment: where packages come from, by which proxy, and who is trusted."""
 
@@ -75,12 +78,12 @@ class Here:
 
     def files(self) -> dict[Path, Path]:
         """What is copied: where it is here → where it belongs there, from the root."""
-        there = [_APT / name for name in _APT_FILES] + [Path(name) for name in (*_NAMES, *_PIP_FILES)]
+        there = [_APT / name for name in _APT_FILES] + [Path(name) for name in (*_NAMES, *_PIP_FILES, *_NPM_FILES)]
         there.append(_CERTIFICATES)
         for path in self.sources():
             there += [Path(key).relative_to("/") for key in _SIGNED_BY.findall(path.read_text(errors="replace"))]
         found = {self._root / name: name for name in there}
-        found |= {self._home / name: Path("root", name) for name in _PIP_FILES_AT_HOME}
+        found |= {self._home / name: Path("root", name) for name in (*_PIP_FILES_AT_HOME, *_NPM_FILES_AT_HOME)}
         return {here: name for here, name in found.items() if here.exists()}
 
     def places(self) -> list[Path]:

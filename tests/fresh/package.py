@@ -1,13 +1,16 @@
 """The Debian package on a Debian 12 that has nothing yet: ``python tests/fresh/package.py``.
 
-Makes the package and the machine (see ``machine``); there it is installed by apt, the host is examined, and a simulated
-fleet is brought up; then a later version is installed over it, and everything that was said before is still there.
+Makes the machine (see ``machine``) and two packages: of an earlier state of this repository (the last release, or what
+``--from`` names), and of the present one. The earlier is installed by apt, the host is examined, a simulated fleet is
+brought up and told things; then the present one is installed over it, and everything that was said is still there.
+Before that, the container file makes an image of the present package upon the same Debian, and a fleet comes up in it.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,6 +22,8 @@ from fresh.machine import FreshMachine, Here, is_root
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 VERSIONS = ("0.1.0", "0.1.1")
+PACKAGING = ("requirements.lock", "deploy/deb.py")
+"""What an earlier state must have as it is today: its package is made with the Python packages of today's ``.venv``."""
 
 _RUN = """
 set -e
@@ -40,13 +45,26 @@ strata up --simulated --nodes 16
 strata node list --group-by state
 strata group create kept 'n[1-3]'
 strata node hold n5 --reason 'kept over the upgrade'
+strata node set n7 power=off
+strata auth token create --role viewer > token
+strata node history n2 --json > history
 strata stop
 say upgrade to "$2"
 install "$2"
 dpkg-query -W strata
+zcat /usr/share/man/man1/strata.1.gz | grep '^.SS strata node why$'
 strata up || true  # one node is held, so that not all are ready
 strata group show kept
 test "$(strata node list state:held --folded)" = n00005
+test "$(strata node list want:power=off --folded)" = n00007
+strata auth token list --columns role | grep -q viewer
+python3 - "$(strata node history n2 --json | base64 -w0)" <<'END'
+import base64, json, sys
+before, now = json.load(open("history")), json.loads(base64.b64decode(sys.argv[1]))
+assert before and all(one in now for one in before), "history was lost"
+END
+strata audit verify
+strata store check
 strata down --delete < /dev/null
 say remove
 apt-get -qq -y remove strata > apt.log 2>&1
@@ -56,10 +74,44 @@ echo 'the package: passed'
 """
 
 
+_CONTAINED = """
+set -e
+trap 'strata down --delete --state-dir /var/lib/strata/tried < /dev/null > /dev/null 2>&1 || true' EXIT
+strata version
+strata serve --check
+strata up --simulated --nodes 4 --listen 127.0.0.1:0 --state-dir /var/lib/strata/tried
+strata down --delete --state-dir /var/lib/strata/tried < /dev/null
+echo 'the container: passed'
+"""
+
+
+def contained(root: Path, package: Path, storage: Path) -> int:
+    """Make an image of the package by the container file, upon the Debian in ``root``, and try it; the status."""
+    # Files in a folder of our own, and no namespaces: it also works where containers cannot be nested.
+    kept = ["--root", storage / "root", "--runroot", storage / "run", "--storage-driver", "vfs"]
+
+    def buildah(*words: str | Path) -> str:
+        done = subprocess.run(["buildah", *kept, *words], check=True, stdout=subprocess.PIPE, text=True)
+        return done.stdout.strip()
+
+    context = storage / "context"
+    context.mkdir(parents=True)
+    shutil.copy(package, context)
+    base = buildah("from", "scratch")
+    buildah("add", "--quiet", base, root, "/")
+    buildah("commit", "--quiet", "--rm", base, "localhost/base")
+    how = ("--isolation", "chroot", "--network", "host", "--pull-never", "--build-arg", "BASE=localhost/base")
+    buildah("build", "--quiet", *how, "-t", "localhost/strata", "-f", REPOSITORY / "deploy/Containerfile", context)
+    made = buildah("from", "--pull-never", "localhost/strata")
+    tried = ["buildah", *kept, "run", "--isolation", "chroot", made, "--", "bash", "-c", _CONTAINED]
+    return subprocess.run(tried, check=False).returncode
+
+
 def main() -> int:
     """Install the Debian package on a machine that has nothing but its base system."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--keep", type=Path, help="a folder that the machine is left in, and found in the next time")
+    parser.add_argument("--from", dest="revision", help="the commit to upgrade from. Default: the last release")
     given = parser.parse_args()
     if not is_root():
         print("a fresh machine needs root: it has namespaces and mounts of its own", file=sys.stderr)
@@ -71,20 +123,38 @@ def main() -> int:
         try:
             if not machine.made:
                 machine.make()
-            for version in VERSIONS:
-                command = [
-                    sys.executable,
-                    REPOSITORY / "deploy/deb.py",
-                    "--out",
-                    machine.root / "srv",
-                    "--version",
-                    version,
-                ]
-                subprocess.run(command, check=True)
-            return machine.run(_RUN, *VERSIONS)
+            earlier = Path(scratch) / "earlier"
+            _take(given.revision or _last_release(), earlier)
+            for source, version in zip((earlier, REPOSITORY), VERSIONS, strict=True):
+                out = machine.root / "srv"
+                subprocess.run(
+                    [sys.executable, source / "deploy/deb.py", "--out", out, "--version", version], check=True
+                )
+            package = next((machine.root / "srv").glob(f"strata_{VERSIONS[1]}_*.deb"))
+            return contained(machine.root, package, Path(scratch) / "images") or machine.run(_RUN, *VERSIONS)
         finally:
             if not given.keep:
                 machine.remove()
+
+
+def _last_release() -> str:
+    """The last tag; where nothing is tagged yet, the oldest state that is packaged as this one is."""
+    for words in (["describe", "--tags", "--abbrev=0"], ["log", "-1", "--format=%H", "--", *PACKAGING]):
+        found = subprocess.run(["git", *words], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+        if found.returncode == 0:
+            return found.stdout.strip()
+    raise SystemExit("this is no clone: name a commit with --from")
+
+
+def _take(revision: str, folder: Path) -> None:
+    """The repository as it was at ``revision``, with what is built here in its place: that is not what is upgraded."""
+    folder.mkdir()
+    archive = folder.with_suffix(".tar")
+    subprocess.run(["git", "archive", "-o", str(archive), revision], cwd=REPOSITORY, check=True)
+    shutil.unpack_archive(archive, folder)
+    for built in ("src/strata/dashboard/static", "src/strata/jobs/native/built"):
+        if (REPOSITORY / built).is_dir():
+            shutil.copytree(REPOSITORY / built, folder / built, dirs_exist_ok=True)
 
 
 if __name__ == "__main__":

@@ -73,6 +73,7 @@ STARTED = frozenset(
         "mmd",
         "mmdebstrap",
         "mount",
+        "mpiexec",
         "munge",
         "munged",
         "nginx",
@@ -97,6 +98,9 @@ STARTED = frozenset(
         "qmod",
         "qrls",
         "qstat",
+        "qrdel",
+        "qrstat",
+        "qrsub",
         "qsub",
         "radvd",
         "rm",
@@ -113,6 +117,7 @@ STARTED = frozenset(
         "sh",
         "sinfo",
         "sleep",
+        "slirp4netns",
         "slurmctld",
         "slurmd",
         "slurmdbd",
@@ -128,6 +133,7 @@ STARTED = frozenset(
         "unshare",
         "unsquashfs",
         "useradd",
+        "userdel",
         "wrk",
         "xorriso",
         "zstd",
@@ -140,13 +146,17 @@ ON_NODES = {"reboot": "busybox"}
 
 _IMAGES = ("buildah", "mmdebstrap", "nice", "setpriv", "unshare", "unsquashfs")
 COMPUTED: dict[str, tuple[str, ...]] = {
+    "bench/accelerators.py::_said": ("setpriv",),  # and nvidia-smi, which comes with NVIDIA's driver
     "bench/boot_dhcp.py::_rate": ("ip", "perfdhcp"),
     "bench/jobs.py::_start": ("unshare",),  # and what was built here
     "bench/jobs_runtimes.py::_row": ("bwrap", "ch-run", "crun", "podman", "runc", "setpriv", "sh", "unshare"),
     "bench/jobs_service.py::_bare": (),  # a script of its own
     "bench/measure.py::child": ("etcd", "ip", "kea-dhcp4", "nginx", "qemu-system-x86_64"),
+    "bench/peers.py::_installed": (),  # pip of an environment of its own
+    "bench/peers.py::_ironic": (),  # what that has installed
     "tests/support/native.py::as_user": ("unshare",),  # and what was built here
     "tests/support/native.py::start_in": (),  # what was built here
+    "tests/support/terminal.py::seen": (),  # strata itself
     "src/strata/agent/delivery/live.py::inside": (),  # crun's command line: what is started is in the member's image
     "src/strata/agent/host/execs.py::run_exec": (),  # what users run on their nodes
     "src/strata/agent/images/mounts.py::run_tool": ("mount", "umount"),
@@ -159,7 +169,7 @@ COMPUTED: dict[str, tuple[str, ...]] = {
     "src/strata/cli/up/background.py::start": ("mariadbd", "munged", "nsenter"),
     "src/strata/cli/up/slurm.py::_asks": ("munge", "sacctmgr", "sinfo"),
     "src/strata/cli/up/slurm.py::check_host": ("munged", "slurmctld", "srun"),
-    "src/strata/jobs/local/supervisor.py::_become_job": (),  # what users run
+    "src/strata/jobs/local/supervisor.py::_become_job": ("mpiexec",),  # and what users run
     # What a site's own model names; what workload managers are asked by; what reads the logs of jobs.
     "src/strata/fleet/drivers/subprocesses.py::_start": (
         "getent",
@@ -172,6 +182,9 @@ COMPUTED: dict[str, tuple[str, ...]] = {
         "qrls",
         "mkdir",
         "qstat",
+        "qrdel",
+        "qrstat",
+        "qrsub",
         "qsub",
         "sbatch",
         "scancel",
@@ -190,7 +203,16 @@ COMPUTED: dict[str, tuple[str, ...]] = {
         "mmdebstrap",
         "nginx",
         "radvd",
+        "slirp4netns",
         "ssh",
+    ),
+    "src/strata/core/host/captured.py::captured": (
+        "git",
+        "mariadb-install-db",
+        "munge",
+        "sacctmgr",
+        "scontrol",
+        "sinfo",
     ),
     "src/strata/core/host/process.py::spawn": ("mariadbd", "munged", "nsenter", "qemu-system-x86_64"),
     "src/strata/provisioning/boot/media.py::_run": ("grub-mkimage", "mcopy", "mformat", "mmd", "xorriso"),
@@ -227,6 +249,8 @@ COMPUTED: dict[str, tuple[str, ...]] = {
     "tests/fresh/programs.py::packages_of": (),
     "tests/fresh/programs.py::watch": (),
     "tests/fresh/test_programs.py::test_whoever_starts_what_nobody_named_fails": (),
+    "tests/docs/docs_desk.py::shell": ("bash", "nsenter"),
+    "tests/docs/docs_typing.py::main": (),  # Strata's command
     "tests/support/bridge_visitor.py::run": ("curl", "nsenter"),
     "tests/support/minos.py::__enter__": ("qemu-system-x86_64",),
     "tests/support/postgres.py::_do": ("initdb", "pg_isready"),
@@ -236,6 +260,7 @@ COMPUTED: dict[str, tuple[str, ...]] = {
     "tests/system/test_slurm_accounting.py::running": ("env", "mariadbd"),
     "tests/system/test_virtual_cluster_slurm.py::_said": ("sbatch", "sinfo", "squeue"),
     "tests/support/virtual_cluster.py::start": (),
+    "tests/support/fake_kubernetes.py::_run": ("sh",),  # what jobs run
     "tests/support/grid_engine.py::run": ("qconf", "qdel", "qhost", "qmod", "qstat", "qsub", "spooldefaults"),
     "tests/support/slurm.py::run": ("sbatch", "scontrol", "sinfo", "squeue"),
     "tests/system/test_virtual_cluster.py::test_nodes_do_not_notice_that_the_service_is_away": ("nsenter",),
@@ -249,6 +274,7 @@ COMPUTED: dict[str, tuple[str, ...]] = {
     "src/strata/platform/config/git.py::_guarded": ("git", "prlimit", "setpriv"),
     "src/strata/provisioning/worker.py::ask": ("prlimit", "setpriv", "unshare"),
     "tests/platform/test_ansible_inventory.py::test_ansible_runs_a_playbook_over_the_inventory": (),
+    "tests/provisioning/test_build_hostile.py::test_networks_that_others_have_on_the_machine_outlive_a_build": ("ip",),
     "tests/provisioning/test_image_hostile.py::test_nothing_but_files_is_in_reach_of_a_worker": (
         "prlimit",
         "setpriv",

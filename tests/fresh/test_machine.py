@@ -30,6 +30,7 @@ def root(tmp_path: Path) -> Path:
         "etc/hosts": "127.0.0.1 localhost\n",
         "etc/pip.conf": "[global]\ncert = /etc/ssl/certs/ca-certificates.crt\n",
         "home/me/.config/pip/pip.conf": "[global]\nextra-index-url = https://a/simple file:///srv/pypi/simple\n",
+        "home/me/.npmrc": "cafile=/etc/ssl/certs/ca-certificates.crt\n",
         "srv/pypi/simple/index.html": "",
         "srv/pypi/files/a.whl": "",
         "srv/wheels/b.whl": "",
@@ -52,11 +53,13 @@ def test_sources_that_say_something_are_taken_with_their_keys_and_passwords_and_
     copied = {str(name) for name in found.files().values()}
     assert {"usr/share/keyrings/site.gpg", "etc/apt/keyrings", "etc/apt/auth.conf.d", "etc/hosts"} <= copied
     assert {"etc/pip.conf", "root/.config/pip/pip.conf", "etc/ssl/certs/ca-certificates.crt"} <= copied
+    assert "root/.npmrc" in copied
     assert not any("apt.conf" in name for name in copied)
 
 
 def test_of_the_environment_only_what_leads_to_packages_is_handed_on(root: Path) -> None:
     told = {"PIP_CERT": "/etc/x", "HTTPS_PROXY": "http://p:1", "no_proxy": "a", "SSL_CERT_FILE": "/y"}
+    told |= {"NODE_EXTRA_CA_CERTS": "/y", "npm_config_registry": "http://n:1"}
     found = here(root, **told, STRATA_STATE="/s", MAKEFLAGS="-j", PYTHONPATH="/z", VIRTUAL_ENV="/v")
     assert found.environment == told
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from docs.docs_support import HOW_TOS, TUTORIAL, blocks
+from docs.docs_support import CLUSTERS, HOW_TOS, TUTORIAL, ZERO, replaced, run_on
 from fresh.programs import (
     COMPUTED,
     ON_NODES,
@@ -25,7 +25,7 @@ from fresh.programs import (
 )
 
 MAKEFILE = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
-OURS = {"python", "strata"}
+OURS = {"ansible-inventory", "capmc", "python", "strata"}
 """What set-up puts into .venv."""
 
 
@@ -61,10 +61,9 @@ def test_what_the_sources_start_is_known() -> None:
 @pytest.mark.slow
 def test_what_the_makefile_and_the_pages_call_is_from_such_a_package_too() -> None:
     called = shell_words(recipes(MAKEFILE))
-    for page in (TUTORIAL, *HOW_TOS):
-        for block in blocks(page):
-            if block.not_run is None:
-                called |= {word for command in block.commands for word in shell_words(command.text)}
+    for page in (TUTORIAL, ZERO, *HOW_TOS):
+        for block in (block for cluster in CLUSTERS for block in run_on(page, cluster)):
+            called |= {word for command in block.commands for word in shell_words(replaced(command.text, block))}
     assert {"apt-get", "curl", "dpkg-query", "sed"} <= called
     assert without_package(called - OURS, named_in_makefile(MAKEFILE)) == {}
 

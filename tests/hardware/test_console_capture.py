@@ -229,7 +229,7 @@ async def test_nobody_is_kept_from_the_power_by_a_console(log: ConsoleLog, wrong
     patience = 0.05 if wrong is None else 20
     capture = ConsoleCapture(log, lambda _: Mute(wrong), dict, settings=CaptureSettings(before_power=patience))
     await looked(capture)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         await capture.before_power(about("n1"))
         await capture.before_power(about("n1", address=""))
     await capture.stop()

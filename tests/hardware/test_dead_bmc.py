@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -20,42 +19,19 @@ from strata.fleet.access.principal import LOCAL_ADMIN
 from strata.fleet.controller.controller import Controller
 from strata.hardware.model import LAYER as HARDWARE
 from strata.provisioning.model import LAYER as PROVISIONING
-from strata.provisioning.personalities.records import Member, PersonalitySpec
-from strata.provisioning.personalities.service import PersonalityService
 from strata.store.memory import MemoryStore
-from support.agent_site import AgentSite, agent_site
+from support.agent_site import agent_site
 from support.fake_agents import FakeAgent, http_over, running
+from support.one_node import NAME, put_set, state, until, want
 from support.rooms import OpenFleet
 
 pytestmark = pytest.mark.slow
 
-NAME = "n00001"
 POWER = next(variable for variable in HARDWARE.variables if variable.name == "power")
 MODEL = Model.of(
     msgspec.structs.replace(HARDWARE, variables=(msgspec.structs.replace(POWER, ages_out_after=1.0),)), PROVISIONING
 )
 """A fact of power does not last long here: nobody wants to wait for it."""
-
-
-async def until(check: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not check():  # noqa: ASYNC110 (what the engine believes has no event)
-            await asyncio.sleep(0.02)
-
-
-async def put_set(site: AgentSite, name: str, serial: int) -> None:
-    site.releases.move(f"{name}:12", serial)
-    spec = PersonalitySpec(members=(Member(name="system", release=f"{name}:12"),))
-    await site.services.get(PersonalityService).put(LOCAL_ADMIN, name, spec, None)
-
-
-async def want(site: AgentSite, **wanted: str) -> None:
-    node = site.service.registry.select(NAME)
-    await site.service.edits.set_desires(node, wanted, (), "test")
-
-
-def state(site: AgentSite) -> str:
-    return site.service.view.state(site.service.registry.index_of(NAME))
 
 
 async def test_an_image_is_changed_on_a_node_whose_bmc_died_and_its_power_is_never_touched(tmp_path: Path) -> None:

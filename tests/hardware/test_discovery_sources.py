@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from strata.core.errors import BadRequest
 from strata.hardware.discovery.sources import Candidate, address_of, bmc_of, merged, read_csv, read_list
-from strata.hardware.discovery.sources_dhcp import Sighting, Sightings, parse_request, read_leases
+from strata.hardware.discovery.sources_dhcp import Sighting, Sightings, read_leases
 from strata.hardware.discovery.sources_scan import (
     TARGET,
     Range,
@@ -308,24 +308,6 @@ def test_an_answer_that_is_none_or_points_elsewhere_is_ignored(data: bytes) -> N
 # -- DHCP
 
 
-def request(vendor: bytes = b"iDRAC", name: bytes = b"idrac-7", tail: bytes = b"\xff") -> bytes:
-    fixed = bytes([1, 1, 6, 0]) + bytes(24) + bytes.fromhex("001122334455") + bytes(10) + bytes(192)
-    options = b"\x35\x01\x01" + bytes([60, len(vendor)]) + vendor + bytes([12, len(name)]) + name
-    return fixed + b"\x63\x82\x53\x63" + options + bytes([50, 4, 10, 0, 0, 9]) + tail
-
-
-def test_a_request_says_who_sent_it() -> None:
-    seen = parse_request(request())
-    assert seen == Sighting(mac="00:11:22:33:44:55", ip="10.0.0.9", vendor_class="iDRAC", hostname="idrac-7")
-    assert seen.is_controller
-
-
-@given(st.binary(max_size=400))
-def test_no_bytes_break_the_parser(data: bytes) -> None:
-    parse_request(data)
-    parse_request(request(tail=b"")[:240] + data)
-
-
 def test_a_bmc_that_dhcp_sees_is_told_once_and_kept() -> None:
     told: list[Sighting] = []
     seen = Sightings(told.append, most=2)
@@ -357,7 +339,7 @@ KEA += "10.0.0.9,00:11:22:33:44:55,,1,2,1,0,0,ilo-7,0\n"
 
 @pytest.mark.parametrize("text", [ISC, DNSMASQ, KEA], ids=["isc", "dnsmasq", "kea"])
 def test_lease_files_of_other_servers_are_read(text: str) -> None:
-    assert [lease.ip for lease in read_leases(text) if lease.is_controller] == ["10.0.0.9"]
+    assert [lease.ip for lease in read_leases(text) if lease.is_bmc] == ["10.0.0.9"]
 
 
 def test_a_file_that_holds_no_leases_is_refused_by_line() -> None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from strata.core.errors import BadRequest, Denied, Refused
@@ -120,6 +121,16 @@ async def test_the_wrong_words_do_nothing_and_tell_the_right_ones(tmp_path: Path
         with pytest.raises(BadRequest):
             await press(machine, "state:faulted", 0)
         assert not machine.service.registry.brakes.freezes and not machine.log()
+
+
+@pytest.mark.parametrize("words", ["power off 1 node", "power off 1 nodes"])
+async def test_one_node_is_confirmed_in_the_singular_and_as_scripts_have_it(tmp_path: Path, words: str) -> None:
+    async with simulated_machine(tmp_path, 4, on=True) as machine:
+        request = EmergencyRequest(select="n00001", reason="water", confirm="yes")
+        with pytest.raises(Refused, match=r"confirm with: power off 1 node\)"):
+            await button(machine).power_off(LOCAL_ADMIN, request)
+        report = await button(machine).power_off(LOCAL_ADMIN, msgspec.structs.replace(request, confirm=words))
+        assert report.outcome.done == "n00001"
 
 
 async def test_it_reaches_no_further_than_the_caller(tmp_path: Path) -> None:

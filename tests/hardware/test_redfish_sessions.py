@@ -50,7 +50,7 @@ async def test_a_thousand_operations_with_mischief_leave_no_session_behind(seed)
     await server.start()
     watched = Watched(server, "n1")
     wrong = 0
-    settings = RedfishSettings(timeout=1.0)
+    settings = RedfishSettings(timeout=60.0)
     async with RedfishClient(Credentials("root", "simulated"), settings=settings, clock=lambda: now[0]) as client:
         for n in range(1000):
             # One BMC, many addresses: they are all one BMC's.
@@ -82,6 +82,17 @@ async def test_a_bmc_that_was_never_reached_is_said_to_be_so_every_time(client):
     for _ in range(2):
         with pytest.raises(DeviceError, match="nobody answers at its address"):
             await read_power(client, "http://127.0.0.1:9/bmc/gone")
+
+
+async def test_a_bmc_that_falls_silent_after_a_lost_login_is_said_to_be_silent(server, client):
+    server.prank("n1").plan(Trick.DROP_AFTER, method="POST")
+    with pytest.raises(StrataError) as first:
+        await read_power(client, server.url("n1"))
+    for _ in range(20):
+        server.prank("n1").plan(Trick.DROP_BEFORE, method="GET")
+    with pytest.raises(DeviceError, match="an earlier session of ours may still be open there") as second:
+        await read_power(client, server.url("n1"))
+    assert second.value.detail.startswith(first.value.detail), "what is the matter with it comes first"
 
 
 async def test_a_login_that_is_cancelled_leaves_no_session(server, client):

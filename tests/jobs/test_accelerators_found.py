@@ -94,6 +94,15 @@ def test_a_rule_of_the_site_makes_an_accelerator_of_what_nobody_knows(tmp_path: 
     assert {card["name"] for card in cards} == {"TPU v4"}
 
 
+def test_an_accelerator_that_no_rule_names_is_listed_without_a_make_and_hides_no_other(tmp_path: Path) -> None:
+    trees.h200(tmp_path)
+    pci = "sys/bus/pci/devices/0000:07:00.0"
+    trees.put(tmp_path, {f"{pci}/class": "0x120000", f"{pci}/vendor": "0x1ae0", f"{pci}/device": "0x0063"})
+    shown = found(tmp_path).all()
+    assert [card.get("make") for card in shown["accelerators"]] == ["nvidia", None]
+    assert shown["accelerators"][1]["vendor"] == "0x1ae0" and list(shown["support"]) == ["nvidia"]
+
+
 def test_what_nvidia_s_library_says_counts_and_what_is_wrong_is_said_in_words(tmp_path: Path) -> None:
     trees.h200(tmp_path)
     card = {

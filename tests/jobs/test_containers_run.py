@@ -96,3 +96,5 @@ def test_without_words_the_image_s_own_program_runs_and_what_is_not_there_says_w
     assert (
         refused.returncode == 1 and "apptainer is not installed" in refused.stderr and "apptainer.org" in refused.stderr
     )
+    relative = strata(home, "container", "run", f"oci:{home}/image", "--bind", "a:b", "true")
+    assert relative.returncode == 1 and "binds[0].source: a path of a bind begins with '/'" in relative.stderr

@@ -31,6 +31,7 @@ from strata.jobs.environments.records import (
     promote,
 )
 from strata.jobs.environments.service import EnvironmentService
+from strata.jobs.resources import Asked
 from strata.provisioning.images.service import ImageService
 from support.job_site import ALICE, BOB, OPERATOR, job_site
 
@@ -41,7 +42,7 @@ BASE = EnvironmentSpec(
     env={"A": "1", "B": "1"},
     home="user",
     devices=("given",),
-    defaults={"cores": 4},
+    defaults=Asked(cores=4, memory=16384),
     test=("true",),
 )
 OWNER = USER + 1

@@ -135,7 +135,7 @@ def test_the_starter_asks_the_policy_once_more(site: Site, asked: str, code: int
     ("text", "why"),
     [
         ("", ": images = FOLDER is missing, an absolute path"),
-        ("images = /i\nopt-out = maybe\n", " line 2: opt-out is yes or no, not maybe"),
+        ("images = /i\nopt-out = maybe\n", " line 2: opt-out is yes, no, or numbers of groups, not maybe"),
         ("images = /i\n\nbinds = /x\n", " line 3: nobody knows binds; there are images, default, image NAME, opt-out"),
         ("images\n", " line 1: a line is NAME = VALUE"),
     ],

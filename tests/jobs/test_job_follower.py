@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,11 +10,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from strata.core.errors import BadRequest, Unavailable
+from strata.core.errors import BadRequest, DeviceError, Unavailable
+from strata.jobs.resources import Asked
 from strata.jobs.submission import follower
-from strata.jobs.submission.records import Dependency, JobDocument
+from strata.jobs.submission.records import Dependency, Job, JobDocument, Task
 from strata.jobs.submission.targets import Target
-from strata.schedulers.jobs import Ability, JobSeen, Queue, Resources, Work
+from strata.schedulers.jobs import Ability, JobSeen, Queue, Work
 from strata.schedulers.runner import Place, Runner
 from support.job_site import ALICE, JobSite, job_site, until
 
@@ -108,6 +110,31 @@ async def test_a_job_whose_answer_was_lost_is_found_again_and_not_sent_twice(
         assert fake.sent == 1
 
 
+@pytest.mark.parametrize("passes", [False, True])
+async def test_a_job_whose_folder_cannot_be_made_is_refused_and_not_tried_for_ever(
+    open_dir: Path, monkeypatch: pytest.MonkeyPatch, passes: bool
+) -> None:
+    said = "ssh: no route to host" if passes else "mkdir: cannot create directory '/nonexistent': Permission denied"
+
+    async def run(self: Runner, *command: str, **_: object) -> str:
+        if command[0] == "mkdir":
+            raise DeviceError(said, node="mkdir", reply=said)
+        return ""
+
+    monkeypatch.setattr(QuietRunner, "run", run)
+    fake = FakeScheduler()
+    async with with_fakes(open_dir, one=fake) as site:
+        if passes:
+            job = await site.jobs.submit(ALICE, JOB)
+            assert job.considered[0].why.endswith(said), "it is tried again"
+        else:
+            with pytest.raises(BadRequest, match="'/nonexistent': Permission denied"):
+                await site.jobs.submit(ALICE, JOB)
+            assert not site.jobs.jobs(ALICE).items
+        assert fake.sent == 0
+        monkeypatch.undo()
+
+
 async def test_a_job_that_never_arrived_is_sent_again_after_a_look_that_does_not_find_it(
     open_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,7 +166,7 @@ async def test_the_broker_takes_who_begins_first_and_the_next_where_one_refuses(
         raise BadRequest("no more today")
 
     async with with_fakes(open_dir, slow=slow, quick=quick, small=small) as site:
-        document = JobDocument(command="true", resources=Resources(licences={"x": 1}))
+        document = JobDocument(command="true", resources=Asked(licences={"x": 1}))
         plan = await site.jobs.plan(ALICE, document)
         assert (plan.target, plan.queue) == ("quick", "q")
         assert {one.target: one.taken for one in plan.considered} == {"quick": True, "slow": False, "small": False}
@@ -156,7 +183,7 @@ async def test_the_broker_takes_who_begins_first_and_the_next_where_one_refuses(
         with pytest.raises(BadRequest, match="no more today"):
             await site.jobs.submit(ALICE, document)
         with pytest.raises(BadRequest, match="ends jobs after 3600 s"):
-            await site.jobs.submit(ALICE, JobDocument(command="true", resources=Resources(time=9999)))
+            await site.jobs.submit(ALICE, JobDocument(command="true", resources=Asked(time=9999)))
         assert len(site.jobs.jobs(ALICE).items) == 3
 
 
@@ -211,3 +238,26 @@ async def test_a_scheduler_that_did_not_hear_of_a_cancel_is_told_again(
         await site.jobs.cancel(ALICE, job.id)
         await until(lambda: fake.cancelled.count(job.there) >= 2)
         assert site.jobs.job(ALICE, job.id).state == "waiting"  # not before its scheduler says so
+
+
+async def test_a_look_at_thousands_of_jobs_lets_others_have_their_turn() -> None:
+    many = 3 * follower._QUICK_TURN
+    job = Job(
+        id="0", document=JOB, owner="alice", account="nobody", submitted=0.0, target="one", kind="slurm",
+        controller="c1", tasks=(Task(index=None, state="running"),), folder="/", stdout="/o",
+    )  # fmt: skip
+    jobs = [msgspec.structs.replace(job, id=str(number), there=f"t{number}") for number in range(many)]
+    seen = [JobSeen(id=f"t{number}", account="nobody", state="running") for number in range(many)]
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    task = asyncio.create_task(other())
+    found = await follower._grouped(jobs, seen)
+    task.cancel()
+    assert len(found) == many
+    assert turns >= 5

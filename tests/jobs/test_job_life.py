@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from strata.core.errors import BadRequest, Conflict, Denied, NotFound
+from strata.core.errors import BadRequest, Conflict, Denied, NotFound, Refused
+from strata.jobs.resources import Asked
+from strata.jobs.submission import follower
 from strata.jobs.submission.records import Copy, Dependency, JobDocument
-from strata.schedulers.jobs import Array, Resources
+from strata.schedulers.jobs import Array
 from support.job_site import ALICE, BOB, OPERATOR, ROOT, VIEWER, JobSite, job_site, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.server]
@@ -77,10 +80,22 @@ async def test_a_job_is_retried_staged_and_given_its_arguments(site: JobSite) ->
     assert '3 two words it\'s "quoted"\nover two lines\ngiven' in printed
     assert (home / "kept").read_text() == "given\n"
     lacking = await site.jobs.submit(
-        ALICE, JobDocument(command="true", stage_in=(Copy(source="/nowhere/a", to=f"{home}/b"),))
+        ALICE,
+        JobDocument(
+            command="touch",
+            arguments=(f"{home}/begun",),
+            stage_in=(Copy(source="/nowhere/a", to=f"{home}/b"),),
+            stage_out=(Copy(source=f"{home}/in.txt", to=f"{home}/out"),),
+        ),
     )
     lacking = await site.ended(ALICE, lacking.id)
     assert lacking.outcome == "failed" and "/nowhere/a cannot be copied in" in await site.printed(ALICE, lacking.id)
+    assert not (home / "begun").exists() and not (home / "out").exists()
+    failing = await site.jobs.submit(
+        ALICE, JobDocument(command="false", stage_out=(Copy(source=f"{home}/in.txt", to=f"{home}/out"),))
+    )
+    assert (await site.ended(ALICE, failing.id)).status == 1
+    assert (home / "out").exists()
 
 
 async def test_an_array_runs_so_many_at_once_and_each_task_has_its_log(site: JobSite) -> None:
@@ -93,7 +108,7 @@ async def test_an_array_runs_so_many_at_once_and_each_task_has_its_log(site: Job
     assert [(task.index, task.status) for task in found.array] == [(0, 0), (2, 2), (4, 4)]
     for index in (0, 2, 4):
         assert (await site.printed(ALICE, found.id, task=index)).strip() == "1"
-    with pytest.raises(BadRequest, match="one of its tasks"):
+    with pytest.raises(BadRequest, match="no such task, 0 to 4"):
         await site.jobs.log(ALICE, found.id, task=1)
 
 
@@ -119,7 +134,7 @@ async def test_a_job_that_is_cancelled_or_out_of_time_leaves_nothing_behind(site
     document = JobDocument(script=f"#!/bin/sh\n{stubborn}\n", arguments=("one",))
     cancelled = await site.jobs.submit(ALICE, document)
     timed = await site.jobs.submit(
-        ALICE, JobDocument(script=f"#!/bin/sh\n{stubborn}\n", arguments=("two",), resources=Resources(time=1))
+        ALICE, JobDocument(script=f"#!/bin/sh\n{stubborn}\n", arguments=("two",), resources=Asked(time=1))
     )
     saving = 'trap "sleep 0.3; echo saved; exit 1" TERM; touch "$HOME/ready"; sleep 1000 & wait'
     kind = await site.jobs.submit(ALICE, JobDocument(command="sh", arguments=("-c", saving), retries=1))
@@ -139,7 +154,7 @@ async def test_a_job_that_is_cancelled_or_out_of_time_leaves_nothing_behind(site
 
 async def test_a_job_that_takes_more_memory_than_it_asked_for_is_ended(site: JobSite) -> None:
     hungry = "#!/usr/bin/env python3\nheld = b'x' * (300 << 20)\nimport time; time.sleep(1000)\n"
-    found = await site.jobs.submit(ALICE, JobDocument(script=hungry, resources=Resources(memory=100)))
+    found = await site.jobs.submit(ALICE, JobDocument(script=hungry, resources=Asked(memory=100)))
     over = await site.ended(ALICE, found.id)
     assert (over.outcome, over.reason) == ("out-of-memory", "it used more than 100 MiB")
 
@@ -189,14 +204,18 @@ async def test_root_system_accounts_and_strangers_run_nothing(site: JobSite) -> 
         "alice": Account(name="alice", uid=61001, gid=61001, home="/home/alice", shell="/bin/sh"),
     }
     accounts = LocalAccounts({"*@site.example": "*", "*": "*"}, 1000, look_up=known.get, own=0)
-    for name, said in (("root", "no job runs as root"), ("daemon", "account of the system"), ("eve", "has no account")):
+    for name, said in (
+        ("root", "jobs cannot run as root"),
+        ("daemon", "account of the system"),
+        ("eve", "has no account"),
+    ):
         with pytest.raises(Denied, match=said):
             await accounts.of(Principal(name=name, role="user", via="token"))
-    with pytest.raises(Denied, match="no job runs as root"):
+    with pytest.raises(Denied, match="jobs cannot run as root"):
         await accounts.of(LOCAL_ADMIN)
     assert (await accounts.of(Principal(name="alice@site.example", role="user", via="token"))).name == "alice"
     unprivileged = LocalAccounts({}, 1000, look_up=known.get, own=4711)
-    with pytest.raises(Denied, match="runs jobs of its own account alone"):
+    with pytest.raises(Denied, match="runs jobs only as its own account"):
         await unprivileged.named("alice")
     with pytest.raises(Denied, match="only an administrator"):
         await site.jobs.submit(ALICE, sh("true", account="bob"))
@@ -232,12 +251,39 @@ async def test_jobs_go_on_while_the_service_is_away_and_are_found_again(open_dir
         await again.stop()
 
 
+async def test_a_job_that_runs_while_the_service_is_away_began_when_it_began(open_dir: Path) -> None:
+    site = JobSite(open_dir, cores=1)
+    await site.start()
+    home = Path(site.people["alice"].home)
+    job = await site.jobs.submit(ALICE, sh('until [ -e "$HOME/go" ]; do sleep 0.05; done'))
+    await until(lambda: site.jobs.job(ALICE, job.id).state == "running")
+    began = site.jobs.job(ALICE, job.id).began
+    assert began is not None
+    await site.stop()
+    # What it wrote down at its beginning is what counts: let that have been long ago.
+    [claim] = open_dir.rglob("job.pid")
+    known = json.loads(claim.read_text())
+    assert known["began"] == began
+    claim.write_text(json.dumps(known | {"began": known["began"] - 5000.0}))
+    again = JobSite(open_dir, store=site.store, cores=1)
+    await again.start()
+    try:
+        await until(lambda: (again.jobs.job(ALICE, job.id).began or began) < began - 4000)
+        seen = again.jobs.job(ALICE, job.id)
+        assert (seen.state, seen.began) == ("running", known["began"] - 5000.0)
+    finally:
+        (home / "go").touch()
+        await again.ended(ALICE, job.id)
+        await again.stop()
+
+
 async def test_what_a_target_cannot_do_is_refused_with_field_and_reason(site: JobSite) -> None:
     for document, field, said in (
-        (sh("true", resources=Resources(nodes=2, tasks=2)), "resources.nodes", "more than one node"),
-        (sh("true", resources=Resources(cores=5)), "resources", "largest node has 4 cores"),
-        (sh("true", resources=Resources(licences={"matlab": 1})), "resources.licences", "cannot count licences"),
-        (sh("true", project="p"), "project", "cannot count a job for a project"),
+        (sh("true", resources=Asked(nodes=2, tasks=2)), "resources.nodes", "more than one node"),
+        (sh("true", resources=Asked(cores=5)), "resources", "largest node has 4 cores"),
+        (sh("true", resources=Asked(licences={"matlab": 1})), "resources.licences", "cannot count licences"),
+        (sh("true", native={"local": ("--nice",)}), "native", "local cannot take options in words of its own"),
+        (sh("true", project="p"), "project", "there is no project p"),
         (sh("true", queue="nope"), "queue", "has no queue nope"),
         (sh("true", target="nope"), "target", "there is no target nope"),
         (JobDocument(), "command", "one of command and script"),
@@ -247,8 +293,10 @@ async def test_what_a_target_cannot_do_is_refused_with_field_and_reason(site: Jo
             await site.jobs.submit(ALICE, document)
         assert refused.value.where == field
     assert not site.jobs.jobs(ALICE).items
-    plan = await site.jobs.plan(ALICE, sh("true", project="p"))
-    assert plan.target is None and "project" in plan.considered[0].why
+    plan = await site.jobs.plan(ALICE, sh("true", resources=Asked(licences={"matlab": 1})))
+    assert plan.target is None and "licences" in plan.considered[0].why
+    (only,) = (await site.jobs.plan(ALICE, sh("true"))).considered
+    assert only.expected is not None, "when it would begin is told where there is one target, too"
     assert VIEWER.name not in {one.owner for one in site.jobs.jobs(OPERATOR, everybody=True).items}
 
 
@@ -276,3 +324,41 @@ async def test_a_log_is_followed_to_its_end_without_cutting_characters(site: Job
         ends += [part.end for part in parts]
     assert text == "été\nend\n"
     assert ends[-1] and not any(ends[:-1])
+
+
+async def test_a_job_that_has_begun_is_not_held_and_the_answer_says_so(site: JobSite) -> None:
+    job = await site.jobs.submit(ALICE, sh("sleep 600"))
+    await until(lambda: site.jobs.job(ALICE, job.id).state == "running")
+    with pytest.raises(Refused, match="it has begun"):
+        await site.jobs.hold(ALICE, job.id)
+    assert not site.jobs.job(ALICE, job.id).document.held
+
+
+async def test_jobs_are_listed_by_the_way_in_which_they_ended(site: JobSite) -> None:
+    good, bad = [await site.jobs.submit(ALICE, sh(f"exit {status}")) for status in (0, 1)]
+    for job in (good, bad):
+        await site.ended(ALICE, job.id)
+    assert [one.id for one in site.jobs.jobs(ALICE, state="failed").items] == [bad.id]
+    assert len(site.jobs.jobs(ALICE, state="ended").items) == 2
+
+
+async def test_the_log_of_an_array_asks_which_task_and_a_project_that_is_not_set_is_named(site: JobSite) -> None:
+    job = await site.jobs.submit(ALICE, sh("true", array=Array(first=1, last=3), held=True))
+    with pytest.raises(BadRequest, match="say which of its tasks, 1 to 3"):
+        await site.jobs.log(ALICE, job.id)
+    with pytest.raises(BadRequest, match="has no such task, 1 to 3"):
+        await site.jobs.log(ALICE, job.id, task=9)
+    with pytest.raises(BadRequest, match="there is no project nosuch"):
+        await site.jobs.submit(ALICE, sh("true", project="nosuch"))
+
+
+async def test_a_look_at_this_machine_is_not_told_again_of_all_that_has_ended(
+    site: JobSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follower, "_CLOCKS", 0.0)
+    for _ in range(5):
+        await site.ended(ALICE, (await site.jobs.submit(ALICE, sh("true"))).id)
+    held = await site.jobs.submit(ALICE, sh("true", held=True))
+    await site.jobs.hold(ALICE, held.id)  # somebody looks
+    look = site.jobs.targets["local"].last
+    assert look is not None and [seen.id for seen in look.jobs] == [held.id]

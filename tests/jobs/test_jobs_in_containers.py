@@ -13,9 +13,10 @@ from strata.core.errors import BadRequest, Refused
 from strata.jobs.containers.records import Bind, Container
 from strata.jobs.environments.records import EnvironmentSpec, Promotion
 from strata.jobs.environments.service import EnvironmentService
+from strata.jobs.resources import Asked
 from strata.jobs.submission.records import JobDocument
-from strata.jobs.submission.script import script_of
-from strata.schedulers.jobs import Accelerators, Resources
+from strata.jobs.submission.script import There, script_of
+from strata.schedulers.jobs import Accelerators
 from support.job_site import ALICE, OPERATOR, ROOT, JobSite, job_site
 
 SCRIPT = """#!/bin/sh
@@ -73,14 +74,19 @@ async def test_a_job_in_an_environment_keeps_the_version_that_it_began_with(site
 @pytest.mark.slow
 async def test_accelerators_that_a_job_gets_are_given_to_its_container(open_dir: Path) -> None:
     async with job_site(open_dir, accelerators=2) as site:
-        asked = Resources(accelerators=Accelerators(count=1))
+        asked = Asked(accelerators=Accelerators(count=1))
         document = JobDocument(command="x", container=Container(image="oci:/image"), resources=asked)
         assert "--device=given" in (await site.jobs.plan(ALICE, document)).script
 
 
 def test_whatever_a_container_says_is_quoted_and_its_program_comes_last(tmp_path: Path) -> None:
     wanted = Container(image="a b:1", binds=(Bind(source="/it's", read_only=True),), env={"X": "$(touch /tmp/no)"})
-    text = script_of(JobDocument(command="prog", arguments=("$HOME",), container=wanted), str(tmp_path), tell_end=False)
+    text = script_of(
+        JobDocument(command="prog", arguments=("$HOME",), container=wanted),
+        str(tmp_path),
+        tell_end=False,
+        there=There(),
+    )
     fake = tmp_path / "strata"
     fake.write_text('#!/bin/sh\nfor word in "$@"; do echo "<$word>"; done\n')
     fake.chmod(0o755)
@@ -95,7 +101,10 @@ def test_whatever_a_container_says_is_quoted_and_its_program_comes_last(tmp_path
 
 def test_modules_are_loaded_before_the_program_and_their_failure_is_the_job_s(tmp_path: Path) -> None:
     text = script_of(
-        JobDocument(command="echo", arguments=("ran",), modules=("gcc/12",)), str(tmp_path), tell_end=False
+        JobDocument(command="echo", arguments=("ran",), modules=("gcc/12",)),
+        str(tmp_path),
+        tell_end=False,
+        there=There(),
     )
     for status, said in ((0, "load gcc/12\nran\n"), (1, "load gcc/12\n")):
         known = f'module() {{ echo "$@"; return {status}; }}\n'

@@ -68,6 +68,27 @@ async def test_what_is_not_free_is_waited_for_in_order_and_accelerators_are_one_
             await found.scheduler.submit(found.work(wait, resources=Resources(cores=3)))
 
 
+async def test_it_is_told_when_a_job_begins_at_the_latest_if_all_that_is_ahead_has_a_limit(open_dir: Path) -> None:
+    async with site(open_dir, Slots(cores=2, memory=100)) as found:
+        long, short = Resources(cores=2, time=1000), Resources(cores=1, time=100)
+        waits = "#!/bin/sh\nuntil [ -e go ]; do sleep 0.05; done\n"
+        works = [found.work(waits, resources=needs) for needs in (long, short, short, long, Resources(), long)]
+        for work in works[:4]:
+            await found.scheduler.submit(work)
+        (first,) = await found.until(works[0], lambda seen: seen[0].state == "running", "the first runs")
+        assert first.began is not None and first.expected is None
+        begins = [(await found.of(work))[0].expected for work in works[1:4]]
+        assert begins == [first.began + 1000, first.began + 1000, first.began + 1100]
+        assert await found.scheduler.expected(works[5]) == first.began + 2100
+        await found.scheduler.submit(works[4])
+        await found.scheduler.submit(works[5])
+        assert (await found.of(works[4]))[0].expected == first.began + 2100
+        assert (await found.of(works[5]))[0].expected is None, "what is ahead of it may run for ever"
+        (found.folder / "go").touch()
+        for work in works:
+            await found.ended(work)
+
+
 async def test_a_job_that_is_cancelled_the_moment_it_begins_is_told_as_cancelled(open_dir: Path) -> None:
     async with site(open_dir) as found:
         jobs = [found.work("#!/bin/sh\nsleep 600\n") for _ in range(8)]

@@ -172,7 +172,7 @@ def test_a_script_with_the_runner_as_its_interpreter_starts_nothing(hostile: Pat
     script.chmod(0o755)
     refused = run_in(hostile, ["/bin/again"])
     assert refused.returncode == 125
-    assert "no user namespace: No space left on device; there are none in an image" in refused.stderr
+    assert "no user namespace: Operation not permitted; there are none in an image" in refused.stderr
 
 
 def test_root_is_refused(hostile: Path) -> None:

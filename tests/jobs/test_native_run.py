@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import time
@@ -12,7 +13,7 @@ import pytest
 
 from strata.core.errors import Unavailable
 from strata.jobs import native as room
-from support.native import USER, give, run_in, small_image, start_in
+from support.native import AS_USER, USER, compiled, give, run_in, small_image, start_in
 
 pytestmark = pytest.mark.slow
 
@@ -178,3 +179,24 @@ def test_a_program_that_is_not_built_says_how_to_build_it(tmp_path: Path, monkey
     monkeypatch.setattr(room, "BUILT", tmp_path)
     with pytest.raises(Unavailable, match=r"strata-run is not built.*make native"):
         room.program("strata-run")
+
+
+def test_an_image_is_entered_in_a_container_that_shows_proc_sys_read_only_and_nothing_is_nested_there(
+    image: Path,
+) -> None:
+    compiled(Path(__file__).with_name("escapes.c"), image / "bin/escape", "-static")
+    closed = "mount --bind /proc/sys /proc/sys; mount -o remount,bind,ro /proc/sys"
+    line = [*AS_USER, str(room.program("strata-run")), "--root", str(image), "--", "/bin/escape", "nest"]
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", f"{closed} && exec {shlex.join(line)}"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    refused = (
+        "clone3: Function not implemented",
+        "unshare: Operation not permitted",
+        "mount in it: Operation not permitted",
+    )
+    assert (tuple(done.stdout.splitlines()), done.stderr) == (refused, "")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from support.native import AS_USER, compiled, copy_into, give, open_folder, small_image
+from support.native import AS_USER, USER, compiled, copy_into, give, open_folder, small_image
 from support.slurm import Slurm
 
 pytestmark = [pytest.mark.slow, pytest.mark.server]
@@ -104,7 +104,9 @@ def site(running: Site) -> Site:
 
 
 def test_a_plain_srun_runs_in_the_default_image_as_its_user(site: Site) -> None:
-    found = site.run("srun", "-N2", "sh", "-c", "cat /etc/mark; id -u; pwd; echo $STRATA_IMAGE", "--export=NONE")
+    said = "cat /etc/mark; id -u; pwd; echo $STRATA_IMAGE"
+    # A directory that the nodes have and the image has not.
+    found = site.run("srun", "-N2", "--chdir=/var/lib/dpkg", "sh", "-c", said, "--export=NONE")
     assert sorted(found.splitlines()) == sorted(["one", "65534", "/", f"{site.images}/one"] * 2)
 
 
@@ -151,8 +153,13 @@ def test_another_image_is_asked_for_by_name_and_an_unknown_one_refused_with_what
 def test_a_job_opts_out_where_the_site_allows_it_and_only_there(site: Site) -> None:
     look = ("srun", "--no-container", "ls", "/etc/mark")
     assert "this site has every job run in an image" in site.run(*look)
-    site.promote("one", opt_out="yes")
-    assert "No such file or directory" in site.run(*look)
+    for opt_out in ("yes", f"1 {USER}"):
+        site.promote("one", opt_out=opt_out)
+        assert "No such file or directory" in site.run(*look), "the user's own group counts too"
+    site.promote("one", opt_out="1 2")
+    assert "opt-out is for groups that you are in none of" in site.run(*look)
+    asked = ("env", "STRATA_CONTAINER_IMAGE=second", "srun", "cat", "/etc/mark")
+    assert site.run(*asked) == "two", "programs that submit jobs ask by a variable"
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
+import click
 import pytest
 import yaml
 
@@ -11,6 +14,8 @@ from strata.cli import main
 from strata.core.errors import BadRequest
 from strata.platform.config import slurm_site, warewulf
 from strata.platform.config.reading import read_repository
+from strata.platform.config.repository import Repository
+from strata.platform.config.starter import furnished
 
 NODES_CONF = """
 WW_INTERNAL: 45
@@ -76,12 +81,37 @@ def test_a_node_of_warewulf_has_what_its_profiles_give_it_unless_it_says_otherwi
     assert groups == {"default": "n[1-3]", "gpu": "n2", "base-gpu": "n2"}
 
 
+def test_networks_of_warewulf_are_declared_by_addresses_and_netmasks() -> None:
+    site = warewulf.read(
+        NODES_CONF.replace("netmask: 255.255.0.0", "netmask: 255.255.0.0, gateway: 10.0.255.254"), "nodes.conf"
+    )
+    assert site.networks == [{"name": "default", "network": "10.0.0.0/16", "gateway": "10.0.255.254"}]
+    assert any("without a netmask" in note for note in site.left_out), "boot has none"
+    written = furnished(site.files("main", "Warewulf"))
+    found = Repository({path: text.encode() for path, text in written.items() if path.endswith(".yaml")}, "main")
+    assert [one.network for one in found.configuration().networks] == ["10.0.0.0/16"]
+    assert json.loads(written[".strata/schema.json"])["title"] == "Strata configuration"
+    assert written["systems/main/network.yaml"].startswith("# yaml-language-server: $schema=../../.strata/schema.json")
+
+
+def test_every_command_that_the_notes_name_is_there() -> None:
+    hosts = slurm_site.read(SLURM_CONF, "slurm.conf", HOSTS, {"partitions.conf": PARTITIONS}.__getitem__)
+    notes = [*warewulf.read(NODES_CONF, "nodes.conf").left_out, *hosts.left_out, *warewulf._ELSEWHERE.values()]
+    named = [words.group(1).split() for note in notes for words in re.finditer(r"strata ((?:[a-z-]+ ?)+)", note)]
+    assert named
+    for words in named:
+        group = main.cli.get_command(click.Context(main.cli), words[0])
+        assert group is not None, words
+        if len(words) > 1 and isinstance(group, click.Group):
+            assert group.get_command(click.Context(group), words[1]) is not None, words
+
+
 def test_what_of_warewulf_has_no_place_is_named_and_no_password_is_written() -> None:
     site = warewulf.read(NODES_CONF, "nodes.conf")
     written = site.files("main", "Warewulf")
     assert not any("hunter2" in text for text in written.values())
     notes = written["IMPORTED.md"]
-    assert "accounts of BMCs: put them with strata credential; no password was written (n[1-3])" in notes
+    assert "accounts of BMCs: put them with strata hardware credentials set; no password was written (n[1-3])" in notes
     assert "kernel: minOS brings its kernel; arguments are in boot profiles (n2)" in notes
     assert "network devices without hwaddr" in notes
 
@@ -92,7 +122,7 @@ def test_what_of_warewulf_has_no_place_is_named_and_no_password_is_written() -> 
         ("- a\n", "not a nodes.conf"),
         ("nodes: {n1: {profiles: [missing]}}\n", "there is no profile 'missing'"),
         ("nodes: {n1: {profiles: [a]}}\nnodeprofiles: {a: {profiles: [a]}}\n", "in a circle"),
-        ("nodeprofiles: {a: {}}\n", "no nodes in it"),
+        ("nodeprofiles: {a: {}}\n", "describes no nodes"),
         ("nodes: {n1: &x {profiles: []}, n2: *x}\n", "alias"),
     ],
 )

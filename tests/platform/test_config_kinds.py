@@ -23,12 +23,15 @@ from strata.platform.config.documents import KINDS, schema
 from strata.platform.config.explain import explain
 from strata.platform.config.kept import KEPT
 from strata.platform.config.reading import read_repository
-from strata.platform.config.records import FIELDS
+from strata.platform.config.records import FIELDS, Configuration
 from strata.platform.config.service import ConfigService
+from strata.platform.delivery.records import revision_of
 from strata.platform.flows.records import FlowSpec, FlowStep
 from strata.platform.flows.service import FlowService
 from strata.platform.flows.system import SystemFlows
 from strata.platform.health.service import HealthService
+from strata.platform.secrets.age import encrypt
+from strata.platform.secrets.service import SecretService
 from strata.platform.sources import service as source_service
 from strata.platform.sources.service import SourceService
 from strata.power.policies.records import PolicyRecords, PolicySpec
@@ -83,6 +86,12 @@ vars: {greeting: hello}
 kind: budget
 name: disruption
 percent: 5
+---
+kind: network
+name: boot
+network: 10.77.0.0/24
+lease: 1800
+trust_ports: true
 """,
     "site/files/power/night.yaml": POLICY,
 }
@@ -96,6 +105,7 @@ MADE = {
     ("rollout-policy", "commits"),
     ("playbook", "base"),
     ("budget", "disruption"),
+    ("network", "boot"),
 }
 
 
@@ -117,6 +127,13 @@ def whole(directory: Path, port: int = 0) -> Settings:
 def held(fleet: Fleet) -> set[tuple[str, str]]:
     keepers = fleet.of(ConfigService).keepers
     return {(kind, name) for kind, keeper in keepers.items() for name in keeper.records.all}
+
+
+async def imported(fleet: Fleet, folder: Path, system: str = "main") -> Configuration:
+    """What 'strata config import' writes of a service."""
+    words = ["--url", f"unix:{fleet.settings.admin_socket}", "config", "import", str(folder), "--system", system]
+    assert await asyncio.to_thread(main.run, words) == 0
+    return read_repository(folder).configuration()
 
 
 def disruption(fleet: Fleet) -> float | None:
@@ -146,6 +163,8 @@ def test_every_kind_has_a_schema_and_a_field_of_the_configuration() -> None:
         ("kind: power-policy\nname: p\nsource: no.yaml\n", "line 3, column 9", "no files/no.yaml"),
         ("kind: power-policy\nname: p\ntext: 'limit: much'\n", "line 2, column 7", "much"),
         ("kind: budget\nname: disruption\npercent: 120\n", "line 3, column 10", "at most 100"),
+        ("kind: network\nname: boot\nnetwork: 10.77.0.1/24\n", "line 2, column 7", "its host bits are set"),
+        ("kind: network\nname: boot\ngateway: 10.77.0.1\n", "line 2, column 7", "which network it is"),
         ("kind: budget\nname: disruption\nmost: 1\n", "line 3, column 1", "unknown"),
         ("kind: system\nstages: []\n", "line 2, column 9", "empty"),
     ],
@@ -221,11 +240,46 @@ async def test_all_kinds_are_planned_applied_imported_and_taken_back(tmp_path: P
 
 @pytest.mark.slow
 @pytest.mark.server
+async def test_overlays_and_secrets_of_a_running_service_are_imported_with_their_files_and_change_nothing(
+    tmp_path: Path, site: SiteRepository
+) -> None:
+    async with running(whole(tmp_path)) as fleet:
+        recipient = (await fleet.of(SecretService).init(LOCAL_ADMIN, another=False)).recipient
+        armoured = "".join(f"  {line}\n" for line in encrypt(b"canary", [recipient]).splitlines())
+        site.commit(
+            {
+                "vendor/time.yaml": "kind: overlay\nname: time\nvars: {servers: [a, b]}\ndrift: correct\n"
+                "files:\n  - {path: /etc/chrony.conf, source: chrony.conf.j2, mode: '0600'}\n"
+                "  - {path: /etc/empty, content: ''}\n"
+                "packages: [{name: chrony, version: '4.3'}]\n"
+                "services: [{name: chrony.service, running: true}]\n",
+                "vendor/files/chrony.conf.j2": "server {{ vars.servers[0] }}  # {{ node.name }}\n",
+                "site/time.yaml": 'kind: overlay\nname: time\nselect: "@compute"\nfiles:\n'
+                "  - {path: /etc/motd, source: motd}\n  - {path: /etc/chrony.conf, absent: true}\n",
+                "site/files/motd": "Jobs: run here.\n\n",
+                "site/munge.yaml": f"kind: secret\nname: munge\nselect: '@compute'\nuid: 7\nage: |\n{armoured}",
+                "site/want.yaml": "kind: desire\nname: configured\nselect: n4\nset: {config: current}\n",
+            }
+        )
+        await apply(fleet, at_head(site))
+        folder = tmp_path / "imported"
+        found = await imported(fleet, folder)
+        assert said(await plan(fleet, found)) == []
+        assert revision_of(found.overlays) == fleet.of(ConfigService).applied.overlays
+        assert "config: current" in (folder / "systems/main/desires.yaml").read_text(encoding="utf-8")
+        assert not [file for file in folder.rglob("*.yaml") if "canary" in file.read_text(encoding="utf-8")]
+        (folder / "vendor/files/chrony.conf.j2").write_text("server c\n", encoding="utf-8")
+        changed = await plan(fleet, read_repository(folder).configuration())
+        assert ("overlay", "time", "changed") in said(changed), "it goes on from what was written"
+
+
+@pytest.mark.slow
+@pytest.mark.server
 async def test_the_gates_of_a_room_hold_for_the_repository_too(tmp_path: Path, site: SiteRepository) -> None:
     async with running(whole(tmp_path)) as fleet:
         policy = "kind: power-policy\nname: night\nsource: power/night.yaml\n"
         site.commit({"site/power.yaml": policy, "site/files/power/night.yaml": POLICY})
-        with pytest.raises(Refused, match="was not simulated"):
+        with pytest.raises(Refused, match="has not been simulated"):
             await plan(fleet, at_head(site))
         running_one = PolicySpec(text="limit: 1MW\n", without_simulation="old")
         await fleet.of(PolicyService).put(LOCAL_ADMIN, "old", running_one)
@@ -240,7 +294,7 @@ async def test_the_gates_of_a_room_hold_for_the_repository_too(tmp_path: Path, s
         with pytest.raises(Refused, match="still wanted to have it: n1"):
             await apply(fleet, at_head(site))
         site.commit({"site/power.yaml": "kind: budget\nname: bmc-rate\npercent: 5\n"})
-        with pytest.raises(BadRequest, match=r"site/power.yaml, line 2.*it has no percent"):
+        with pytest.raises(BadRequest, match=r"site/power.yaml, line 2.*this budget has no percent"):
             await plan(fleet, at_head(site))
         budgets = fleet.of(BudgetService)
         await budgets.put(LOCAL_ADMIN, "disruption", BudgetSpec(percent=3))
@@ -282,6 +336,7 @@ async def test_an_image_is_made_of_what_the_repository_says_before_a_personality
         done = await apply(fleet, at_head(site))
         assert ("personality", "web", "created") in said(done)
         assert (await apply(fleet, at_head(site))).changes == ()
+        assert said(await plan(fleet, await imported(fleet, tmp_path / "imported"))) == [], "with its recipe"
 
         site.commit({"site/files/images/tiny/serve.sh": "#!/bin/true\n"})
         with pytest.raises(Refused, match=r"tiny:1 is made of something else already.*tag of its own"):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from strata.cli import main
 from strata.core.errors import BadRequest
 from strata.platform.config.documents import KINDS, schema
 from strata.platform.config.explain import explain
@@ -188,3 +191,24 @@ def test_the_starter_repository_is_sound_and_its_schema_knows_every_kind() -> No
     made = schema()
     kinds = {part["properties"]["kind"]["enum"][0] for part in made["$defs"].values() if "kind" in part["required"]}
     assert kinds == set(KINDS)
+
+
+def test_a_check_renders_templates_for_all_nodes_and_says_what_is_there_in_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "files").mkdir()
+    (tmp_path / "all.yaml").write_text(
+        "kind: nodes\nnodes: n[1-2]\n---\nkind: group\nname: g\nmembers: n1\n---\n"
+        "kind: overlay\nname: o\nselect: n2\nfiles: [{path: /etc/motd, source: motd.j2}]\n"
+    )
+    (tmp_path / "files" / "motd.j2").write_text("{{ node.nam }}\n")
+    assert main.run(["config", "check", str(tmp_path)]) == 1
+    assert "files/motd.j2, line 1: a node has no 'nam'" in capsys.readouterr().err
+    (tmp_path / "files" / "motd.j2").write_text("{{ node.name }}\n")
+    assert main.run(["config", "check", str(tmp_path)]) == 0
+    assert "2 nodes, 1 group, 0 desires, 0 personalities, 1 overlay" in capsys.readouterr().out
+
+
+def test_a_desire_that_names_nobody_is_told_what_it_lacks(tmp_path: Path) -> None:
+    with pytest.raises(BadRequest, match=r"desire d does not say whom it is about: select \('\*' is every node\)"):
+        Repository({"all.yaml": b"kind: desire\nname: d\nset: {power: on}\n"}).configuration()

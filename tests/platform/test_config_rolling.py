@@ -12,6 +12,7 @@ import pytest
 from strata.core.errors import Conflict
 from strata.core.node import Node
 from strata.fleet.access.principal import LOCAL_ADMIN
+from strata.fleet.budgets.service import BudgetService
 from strata.fleet.fleet import Fleet
 from strata.fleet.plans.service import PlanService
 from strata.platform.config.records import Approval, ConfigDone, Configuration, RollingView, WatchSpec
@@ -38,6 +39,7 @@ class GitCluster(Cluster):
     async def open_config(self) -> None:
         self.fleet.put(self.rollouts, RolloutService)
         self.fleet.put(PlanService(self.fleet))
+        self.fleet.put(BudgetService(self.fleet))
         self.config = self.fleet.put(ConfigService(self.fleet))
         await self.config.start()
         await self.config._rolling.start()
@@ -105,6 +107,7 @@ def test_a_commit_reaches_a_canary_first_then_the_others_and_is_applied_when_all
         (part,) = planned.rollouts
         assert (part.nodes, part.set, part.waves) == (12, {"image": ("v2",)}, (1, 11))
         assert planned.disrupted == 12
+        assert planned.places == 1 and planned.all_seconds == 12 * planned.seconds > 0, "a tenth of them at a time"
         done = await cluster.say(second)
         assert done.rollouts == (part.name,)
         await cluster.watch(lambda: cluster.rollouts.find(part.name) is not None, LONG)

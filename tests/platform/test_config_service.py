@@ -282,7 +282,7 @@ async def test_a_personality_needs_its_images_and_a_desire_its_personality(
 ) -> None:
     async with service(tmp_path) as fleet:
         for text, words in (
-            ("kind: desire\nname: d\nselect: n1\nset: {image: nothing}\n", "no such personality: nothing"),
+            ("kind: desire\nname: d\nselect: n1\nset: {image: nothing}\n", "no personality named nothing"),
             ("kind: personality\nname: d\nmembers: [{name: system, release: 'a:1'}]\n", "a:1"),
         ):
             site.commit({"site/bad.yaml": text})
@@ -408,6 +408,8 @@ async def test_by_hand_a_commit_waits_until_it_is_approved(fleet: Fleet, site: S
     assert len(fleet.registry) == 0
     done = await config.approve(LOCAL_ADMIN, Approval(commit=head[:12]))
     assert (done.commit, done.pending, done.nodes, done.error) == (head, "", 4, "")
+    (entry,) = [entry for entry in await fleet.ledger.latest(20) if entry.action == "config-watch.approve"]
+    assert (entry.author, entry.detail["commit"]) == (LOCAL_ADMIN.name, head), "who let which commit be applied"
     with pytest.raises(NotFound, match="no commit waits"):
         await config.pending(LOCAL_ADMIN)
     site.commit({"site/more.yaml": "kind: node\nname: n5\n"})
@@ -510,6 +512,30 @@ async def test_a_branch_is_followed_by_itself_and_after_a_restart(tmp_path: Path
 
 async def _until_applied(fleet: Fleet, commit: str) -> None:
     await until(lambda: fleet.of(ConfigService).applied.commit == commit)
+
+
+async def test_a_selection_of_nobody_is_warned_of_before_it_is_applied(fleet: Fleet, site: SiteRepository) -> None:
+    site.commit({"site/more.yaml": 'kind: desire\nname: d\nselect: "@computee"\nset: {power: off}\n'})
+    assert (await plan(fleet, at_head(site))).warnings == (
+        "desire d (site/more.yaml, line 2, column 7) is about no node: no such group: computee",
+    )
+    site.commit({"site/more.yaml": "kind: desire\nname: d\nselect: label:rack=r9\nset: {power: off}\n"})
+    assert (await plan(fleet, at_head(site))).warnings == (
+        "desire d (site/more.yaml, line 2, column 7) is about no node: label:rack=r9",
+    )
+    site.commit({"site/more.yaml": "kind: desire\nname: d\nselect: n4\nset: {power: off}\n"})
+    assert (await plan(fleet, at_head(site))).warnings == ()
+
+
+async def test_what_was_wrong_with_one_branch_is_not_said_of_another(fleet: Fleet, site: SiteRepository) -> None:
+    config = fleet.of(ConfigService)
+    await config.watch(LOCAL_ADMIN, msgspec.structs.replace(watched(site, "auto"), branch="nosuch"))
+    assert "couldn't find remote ref" in (await look(fleet)).error
+    found = await config.watch(LOCAL_ADMIN, watched(site, "manual"))
+    assert (found.error, found.seen) == ("", "")
+    await config.unwatch(LOCAL_ADMIN)
+    with pytest.raises(NotFound, match="no branch is followed"):
+        await config.unwatch(LOCAL_ADMIN)
 
 
 async def test_a_repository_that_is_away_is_said_and_nothing_changes(

@@ -124,6 +124,8 @@ def test_a_desire_for_the_current_configuration_is_for_the_revision_of_the_same_
         ("services: [{name: a.service}]", "a service is enabled, running, or not"),
         ("services: [{name: --force, running: true}]", "name"),
         ("sysctls: [{name: ../../etc/passwd, value: 1}]", "name"),
+        ("packages: [{name: --allow-unauthenticated}]", "name"),
+        ("packages: [{name: htop, version: 1 -o APT::Get::AllowUnauthenticated=1}]", "version"),
         ("mounts: [{target: /mnt, source: a}]", "a mount has a source and a type"),
     ],
 )

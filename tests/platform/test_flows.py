@@ -23,6 +23,7 @@ from strata.platform.flows.records import FlowRun, FlowSpec, FlowStep, RevokeReq
 from strata.platform.flows.service import FlowService
 from strata.platform.flows.system import SystemFlows, ordered
 from strata.platform.settings import PlatformSettings
+from strata.provisioning.boot.requests import BootControl
 from strata.store.memory import MemoryStore
 from strata.virtual.fleet.driver import sim_drivers
 from strata.virtual.fleet.faults import Timing
@@ -334,10 +335,41 @@ async def test_who_has_some_groups_runs_flows_within_them_and_no_others(site: Si
         )
 
 
+class Boots:
+    """Stands in for who gives nodes their certificates."""
+
+    def __init__(self) -> None:
+        self.revoked: list[str] = []
+
+    async def revoke(self, who: Principal, name: str) -> None:
+        assert who.name == LOCAL_ADMIN.name
+        self.revoked.append(name)
+
+
 async def test_credentials_are_revoked_only_with_the_right_words(site: Site) -> None:
+    boots = Boots()
+    site.fleet.put(boots, BootControl)  # type: ignore[arg-type]
     with pytest.raises(Refused) as no:
         await site.flows.revoke(LOCAL_ADMIN, RevokeRequest(select="@storage", reason="lost"))
     assert no.value.hint == "if you mean it, confirm with: revoke 2 nodes"
+    with pytest.raises(Refused):
+        await site.flows.revoke(LOCAL_ADMIN, RevokeRequest(select="@storage", reason="lost", confirm="revoke 3 nodes"))
+    assert boots.revoked == []
+    request = RevokeRequest(select="@storage", reason="a key was lost", confirm="revoke 2 nodes")
+    begun = await site.flows.revoke(LOCAL_ADMIN, request)
+    async with asyncio.timeout(60):
+        done = await site.fleet.operations.wait(begun.id)
+    assert (done.state, sorted(boots.revoked)) == ("done", ["n00003", "n00004"])
+    (told,) = [entry for entry in await site.fleet.ledger.latest(20) if entry.action == "flow.run"]
+    assert (told.author, told.detail["reason"]) == (LOCAL_ADMIN.name, "a key was lost")
+
+
+async def test_where_nobody_gives_certificates_revoking_is_refused_and_nothing_begins(site: Site) -> None:
+    before = len(await site.fleet.ledger.latest(100))
+    request = RevokeRequest(select="@storage", reason="lost", confirm="revoke 2 nodes")
+    with pytest.raises(Conflict, match="no boots are known here"):
+        await site.flows.revoke(LOCAL_ADMIN, request)
+    assert len(await site.fleet.ledger.latest(100)) == before
 
 
 def test_what_is_wrong_with_a_file_is_told_with_its_line() -> None:

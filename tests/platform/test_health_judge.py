@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from strata.platform.health.judge import Judge
+from pathlib import Path
+
+import pytest
+
+from strata.daemon.settings import Settings
+from strata.fleet.controller.controller import Controller
+from strata.fleet.settings import LeadershipSettings
+from strata.platform.health.judge import Distrust, Judge
+from strata.platform.health.others import OtherShares
+from strata.store.memory import MemoryStore
+from support.platform_fleet import until
+from support.pure_fleet import BUILT_IN
+from support.rooms import OpenFleet
 
 
 class Fleet:
@@ -73,3 +85,41 @@ def test_a_node_that_is_gone_is_not_one_of_those_that_run_a_check() -> None:
         fleet.judge.gone(node)
     fleet.now = 60.0
     assert fleet.counted() == set() and fleet.judge.distrusted["disk"] == (3, 20)
+
+
+def test_whether_a_check_is_trusted_is_asked_of_the_nodes_of_all_controllers() -> None:
+    elsewhere = [Distrust(0, 100)]
+    judge = Judge(lambda: 100.0, lambda: 10.0, lambda check: 0.0, lambda check: elsewhere[0])
+    for number in range(10):
+        judge.heard(f"n{number}", ("disk",), ("disk",) if number < 5 else ())
+    assert judge.decide() == {f"n{number}" for number in range(5)}, "5 of 110, though half of those here"
+    assert judge.shares == {"disk": Distrust(5, 10)}
+    elsewhere[0] = Distrust(90, 100)
+    judge.decide()
+    assert judge.distrusted == {"disk": Distrust(95, 110)}
+
+
+@pytest.mark.slow
+async def test_controllers_tell_each_other_how_many_nodes_fail_a_check(tmp_path: Path) -> None:
+    store = MemoryStore()
+    made = []
+    for name in ("c1", "c2"):
+        controller = Controller(
+            store, BUILT_IN, {}, name=name, history=tmp_path / name, leadership=LeadershipSettings(shards=2)
+        )
+        settings = Settings(state_dir=tmp_path / f"state-{name}", controller_id=name)
+        settings.state_dir.mkdir()
+        fleet = OpenFleet(controller, settings)
+        made.append((fleet, await fleet.keep(OtherShares(fleet))))
+        await fleet.start()
+    (first, own), (second, other) = made
+    try:
+        own.tell({"disk": Distrust(3, 40)})
+        await until(lambda: other.of("disk") == Distrust(3, 40))
+        assert own.of("disk") == Distrust(0, 0), "one's own nodes are not the others'"
+        await first.stop()
+        await until(lambda: other.of("disk") == Distrust(0, 0))
+    finally:
+        await first.stop()
+        await second.stop()
+        await store.close()

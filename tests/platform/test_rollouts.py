@@ -15,7 +15,7 @@ from strata.core.driver import Batch, Outcomes
 from strata.core.errors import BadRequest, Conflict, Denied, NotFound
 from strata.core.model import Mutation
 from strata.fleet.access.principal import LOCAL_ADMIN, Principal
-from strata.fleet.alarm import Alarm
+from strata.fleet.alarm import OCCURRENCES, Alarm
 from strata.fleet.desires.documents import DesireDocument
 from strata.platform.rollouts import conductor
 from strata.platform.rollouts.checks import run_check
@@ -120,7 +120,9 @@ def test_a_change_that_breaks_nodes_stops_at_the_canary_and_is_taken_back_and_so
 
     cluster = on(12, story)
     assert told(cluster, "leave-workload") == 1, "nobody but the canary was disturbed"
-    assert [(alarm.kind, alarm.severity, alarm.about) for alarm in alarms] == [("rollout", "critical", NAME)]
+    told_of = [(alarm.kind, alarm.severity, alarm.about) for alarm in alarms if alarm.severity != "ok"]
+    assert told_of == [("rollout-failed", "critical", NAME)]
+    assert "rollout-failed" in OCCURRENCES, "or it would never be over: nothing follows that could say so"
 
 
 def test_other_changes_to_the_nodes_of_a_group_stay_within_the_limit_of_its_rollout() -> None:
@@ -207,6 +209,21 @@ def test_a_node_that_a_person_has_is_not_waited_for_and_catches_up_when_it_is_gi
     on(6, story)
 
 
+def test_nodes_that_somebody_has_switched_off_are_no_failures_and_catch_up_when_they_are_switched_on() -> None:
+    async def story(cluster: Cluster) -> None:
+        fleet = cluster.fleet
+        mine = fleet.registry.select("n[00000,00004]")  # the canary is one of them
+        await fleet.settled((await fleet.edits.set_desires(mine, {"power": ["off"]}, (), "alice")).revision)
+        await cluster.until(lambda: bool(fleet.view.fact_mask("power", "off")[mine].all()), LONG)
+        await start(cluster, spec(max_failures="0"))
+        view = await to(cluster)
+        assert (view.state, view.counts.ready, view.counts.failed, view.counts.excused) == ("done", 4, 0, 2)
+        await fleet.edits.set_desires(mine, {}, ("power",), "alice")
+        await cluster.until(lambda: images(cluster) == {"v2": 6}, LONG)
+
+    on(6, story)
+
+
 @pytest.mark.parametrize(
     "how", [{"on_failure": "stop"}, {"waves": ("4", "100%"), "max_failures": "1"}], ids=["too many", "the canary"]
 )
@@ -224,6 +241,24 @@ def test_one_that_stopped_goes_on_without_counting_what_failed_and_the_alert_is_
 
     on(12, story)
     assert [alarm.severity for alarm in alarms] == ["critical", "ok"]
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_one_that_a_person_takes_back_leaves_no_alert(stopped: bool) -> None:
+    alarms: list[Alarm] = []
+
+    async def story(cluster: Cluster) -> None:
+        cluster.fleet.alarms.append(alarms.append)
+        cluster.bad = frozenset(("n00000",) if stopped else ())
+        await start(cluster, spec(on_failure="stop", soak=LONG))
+        if stopped:
+            assert (await to(cluster)).state == "stopped"
+        await cluster.rollouts.abort(LOCAL_ADMIN, NAME, AbortRequest(reason="slow", rollback=True))
+        assert (await to(cluster, *ENDED)).state == "rolled-back"
+
+    on(12, story)
+    assert {(alarm.kind, alarm.about) for alarm in alarms} == {("rollout", NAME)}
+    assert [alarm.severity for alarm in alarms] == (["critical", "ok"] if stopped else ["ok"])
 
 
 def test_a_document_says_in_the_end_what_its_nodes_said_meanwhile() -> None:
@@ -285,6 +320,43 @@ def test_a_change_at_the_end_of_jobs_drains_nobody_on_whom_a_job_runs() -> None:
     assert drained_with_a_job == []
 
 
+def test_a_node_that_is_never_without_a_job_is_drained_in_the_end_and_gets_its_turn() -> None:
+    """The scheduler gives each node its next job at once, for as long as the node is not drained."""
+    drained: dict[str, float] = {}
+
+    async def story(cluster: Cluster) -> None:
+        controller, real = cluster.fleet.controller, cluster.fleet.driver("workload")
+        assert real is not None
+        act, permits = real.act, real.permits
+
+        async def acts(mutation: Mutation, batch: Batch) -> Outcomes:
+            if mutation.name == "leave-workload":
+                drained.update(dict.fromkeys(batch.names, controller.clock.wall()))
+            return await act(mutation, batch)
+
+        async def answers(guard: str, batch: Batch) -> Sequence[str]:
+            said = await permits(guard, batch)
+            return ["" if name in drained else "the next job runs" for name in batch.names] if not any(said) else said
+
+        real.act, real.permits = acts, answers  # type: ignore[method-assign]
+        began = controller.clock.wall()
+        await start(cluster, spec(when="job-end", waves=("1", "100%"), max_unavailable="2", drain_after=600.0))
+        await cluster.watch(lambda: controller.clock.wall() > began + 300, LONG)
+        waiting = await cluster.rollouts.one(LOCAL_ADMIN, NAME)
+        assert waiting.waits_for.startswith("the jobs on 1 node of wave 1 to end; those that are never without one")
+        assert drained == {}
+        view = await to(cluster)
+        assert (view.state, images(cluster)) == ("done", {"v2": 8})
+        assert min(drained.values()) >= began + 600
+        told = [event.text for event in view.events if "never without a job" in event.text]
+        assert told[0] == "1 node of wave 1 never without a job in 10m: drained"
+        assert any("of wave 2" in text for text in told), "each wave has its own time"
+
+    cluster = on(8, story)
+    assert cluster.exceeded == []
+    assert len(drained) == 8
+
+
 def test_a_check_of_the_site_that_says_no_takes_the_change_back(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, int, str]] = []
 
@@ -344,6 +416,8 @@ def test_what_cannot_be_rolled_out_is_refused_with_a_reason_and_changes_nothing(
             ("nothing to do", spec(set={"image": "v1"})),
             ("no such check: mpi", spec(checks=("mpi",))),
             ("at least one node", spec(max_unavailable="0")),
+            ("waves: a wave has at least one node", spec(waves=("0", "50%"))),
+            ("waves: a wave has at least one node", spec(waves=("1", "0%"))),
             ("circle", spec(order=(("rack0", "rack1"), ("rack1", "rack0")))),
             ("no such state variable", spec(require={"mood": "good"})),
         ):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from strata.agent.host.inventory import inventory
 from strata.agent.paths import Paths
@@ -171,6 +172,14 @@ async def test_what_nobody_knows_is_left_out_and_said_and_what_the_site_says_rul
             "NodeName=n[3-4] CPUs=4 RealMemory=1000 Weight=9",
             "PartitionName=compute Nodes=n[1-4] Default=YES",
         ]
+        shown = await strata(tmp_path, "slurm", "config", "main", "--file", "slurm.conf")
+        assert shown.out == made.files["slurm.conf"], "as it would be written, line by line"
+        every = await strata(tmp_path, "slurm", "config", "main")
+        assert "\n==> topology.conf <==\n" in every.out and "\n".join(lines) in every.out
+        described = await strata(tmp_path, "slurm", "show", "main")
+        assert yaml.safe_load(described.out)["controllers"] == ["mgmt"]
+        compared = await strata(tmp_path, "slurm", "check", "main", str(tmp_path / "etc"))
+        assert "+PartitionName=compute Nodes=n[1-4] Default=YES" in compared.out.splitlines()
         assert made.nodes == 4
         assert made.warnings == (
             "left out, as nothing is known of their processors and memory: n5; have them discovered, "

@@ -95,7 +95,7 @@ async def test_a_site_connects_its_slurm_in_one_command_and_it_is_the_source_of_
         connected = await site.strata("workload", "connect", "slurm", "--env", env, "--map", "n[1-4]=nid[1-4]")
         assert connected.out == "connected slurm slurm: it knows 4 nodes of ours\n", connected
         assert "It has nodes that Strata does not know: login1" in connected.err
-        assert "no job of its can be there: n5" in connected.err
+        assert "none of its jobs run there: n5" in connected.err
         await become("n1 is in, by Slurm's word", lambda: site.fact("n1") == ("in", "slurm slurm"))
         await become("n5 is nobody's", lambda: site.fact("n5")[0] == "out")
 

@@ -75,7 +75,7 @@ def test_what_sacct_prints_is_read_with_the_energy_that_it_knows(text: str) -> N
         ("; only a comment\n", "holds no job that ran"),
         ("1 2 3\n", "t, line 1: found '1 2 3'; expected at least 9 numbers"),
         ("1 2 3 4 5 6 7 8 x\n", "t, line 1"),
-        ("Submit|NNodes\n", "t, line 1: no field elapsedraw"),
+        ("Submit|NNodes\n", "t, line 1: the heading has no column elapsedraw"),
         ("Submit|ElapsedRaw|NNodes\nnow|3|4\n", "t, line 2: found 'now|3|4'"),
         ("Submit|ElapsedRaw|NNodes\n5|3\n", "t, line 2"),
     ],

@@ -158,7 +158,7 @@ async def test_what_makes_no_sense_is_refused(bench: Bench) -> None:
     for more, why in (
         ({"start": NOW, "end": NOW - 1}, "ends before it begins"),
         ({"start": 0.0, "end": NOW, "step": 1.0}, "more than 100000 points"),
-        ({"metric": "energy"}, "counters do not add up"),
+        ({"metric": "energy"}, "cannot be added up"),
     ):
         given = {"select": "*", "metric": "power", "start": None, "end": None, "step": 0.0} | more
         with pytest.raises(BadRequest, match=why):
@@ -195,6 +195,18 @@ async def test_cabinets_are_summed_by_place(bench: Bench) -> None:
     ]
 
 
+async def test_what_the_caps_of_a_cabinet_add_up_to_is_told_where_each_of_its_nodes_has_one(bench: Bench) -> None:
+    await bench.steady(NOW - 60, NOW, n1=100, n2=200, n3=300)
+    capped = {bench.uid(name): watts for name, watts in (("n1", 250.0), ("n2", 350.0), ("n3", 0.0))}  # 0: it has none
+    uids = np.array(sorted(capped), dtype=np.int64)
+    values = np.array([capped[uid] for uid in uids.tolist()])
+    await bench.series.append([Samples(metric="cap", time=NOW - 10, uids=uids, values=values)])
+    found = await bench.power.cabinets(LOCAL_ADMIN, None, None, 0.0)
+    assert {one.name: one.caps for one in found.items} == {"": None, "x1000": 600, "x1001": None}
+    assert (await bench.power.system(SCOPED, None, None, 0.0)).system.caps == 600
+    assert (await bench.power.system(LOCAL_ADMIN, None, None, 0.0)).system.caps is None
+
+
 async def test_the_history_of_counters_is_that_of_each_node(bench: Bench) -> None:
     await bench.steady(NOW - 600, NOW, n1=100, n2=300)
     found = await bench.power.history(LOCAL_ADMIN, "n[1-3]", "energy", NOW - 300, NOW, 60.0, each=True)
@@ -205,7 +217,7 @@ async def test_the_history_of_counters_is_that_of_each_node(bench: Bench) -> Non
         assert len(rises) >= 3 and rises == [joules] * len(rises)
     assert set(none) == {None} == set(found.values), "counters of different nodes add up to nothing"
     assert max(found.counts) == 2
-    with pytest.raises(BadRequest, match="do not add up"):
+    with pytest.raises(BadRequest, match="cannot be added up"):
         await bench.power.history(LOCAL_ADMIN, "n1", "energy", None, None, 0.0)
 
 
@@ -442,7 +454,7 @@ async def test_what_cannot_be_taken_says_why_and_keeps_nothing_else_out(bench: B
 
 
 async def test_an_unknown_job_is_not_found(bench: Bench) -> None:
-    with pytest.raises(NotFound, match="nobody told"):
+    with pytest.raises(NotFound, match="no energy record of job"):
         await bench.jobs.job(LOCAL_ADMIN, "404", "")
 
 
@@ -532,3 +544,11 @@ async def test_the_queue_is_told_as_a_whole_and_is_not_gone_by_for_ever(bench: B
     assert await bench.queue.fresh(NOW + 31) is None, "a queue of yesterday says nothing about today"
     told_by = [(entry.author, entry.action) for entry in (await Ledger(bench.fleet.store).latest())[:2]]
     assert told_by == [(LOCAL_ADMIN.name, "power-queue.put")] * 2, "who told of it is in the audit log"
+
+
+async def test_what_nodes_used_in_some_times_is_told_without_a_job_and_strangers_are_left_out(bench: Bench) -> None:
+    await bench.steady(NOW - 4000, NOW - 400, n1=100.0, n2=300.0)
+    found = await bench.jobs.drawn_by(["n1", "n2", "stranger"], [(NOW - 3600, NOW - 2600), (NOW - 1600, NOW - 600)])
+    assert found is not None and found.nodes == 2
+    assert abs(found.joules - 800_000) <= found.error < 40_000 and found.known == pytest.approx(1.0)
+    assert await bench.jobs.drawn_by(["stranger"], [(NOW - 3600, NOW - 2600)]) is None

@@ -45,7 +45,8 @@ async def test_one_keeps_the_power_of_all_and_the_other_asks_it_and_goes_on_when
             machine.peak = 0.0
             await both["c2"].start()
             await both["c2"].until("it answers", bool)
-            keeper = (await led_by(both["c2"], "c1", "c2"))[0]
+            await led_by(both["c2"], "c1", "c2")
+            keeper = (await both["c2"].site())["controller"]
             kept, other = both[keeper], both["c2" if keeper == "c1" else "c1"]
 
             def is_low(site: dict[str, Any]) -> bool:

@@ -29,7 +29,7 @@ MACHINE_MAC = "52:54:00:00:00:0b"
 
 def ip(*words: str) -> str:
     """Run ``ip``."""
-    done = subprocess.run(["ip", *words], check=True, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(["ip", *words], check=True, capture_output=True, text=True, timeout=120)
     return done.stdout
 
 
@@ -55,13 +55,24 @@ class Wire:
     def close(self) -> None:
         """Leave nothing behind."""
         for name in (self.ours, self.theirs):
-            subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True, timeout=30)
+            subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True, timeout=120)
 
     def run(self, *command: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
         """Run something on the machines' side."""
         return subprocess.run(
             ["ip", "netns", "exec", self.theirs, *command], capture_output=True, text=True, timeout=timeout, check=False
         )
+
+    def leased(self, link: str, directory: Path) -> dict[str, str]:
+        """What busybox's client gets on a link; nothing if nobody answers."""
+        script, told = directory / "script", directory / "told"
+        told.unlink(missing_ok=True)
+        script.write_text(f'#!/bin/sh\n[ "$1" = bound ] && env > {told}\nexit 0\n')
+        script.chmod(0o755)
+        self.run("busybox", "udhcpc", "-i", link, "-f", "-q", "-n", "-t", "3", "-T", "1", "-s", str(script))
+        if not told.exists():
+            return {}
+        return dict(line.partition("=")[::2] for line in told.read_text().splitlines())
 
     def inside(self, work: Callable[[], _T]) -> _T:
         """Do something on the machines' side: sockets that it opens are there."""

@@ -39,7 +39,7 @@ class Looks:
 
 
 async def until_fact(site: AgentSite, variable: str, value: str) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         while site.fact(NAME, variable) != value:
             await site.service.controller.stepped()
 
@@ -70,7 +70,7 @@ async def test_a_look_in_flight_does_not_undo_a_report(tmp_path: Path) -> None:
         looks = Looks(site)
         looks.held = asyncio.Event()
         site.service.controller.look_at(np.array([site.service.registry.index_of(NAME)]))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(120):
             await looks.first.wait()
         agent.set |= {"state": "active"}
         await agent.exchange()
@@ -91,5 +91,5 @@ async def test_who_says_nothing_any_more_is_looked_at(tmp_path: Path) -> None:
         await until_fact(site, "os", "up")
         looks = Looks(site)
         site.driver.lost_power([NAME])
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(120):
             await looks.first.wait()

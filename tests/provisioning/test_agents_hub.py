@@ -445,6 +445,6 @@ async def test_an_agent_that_is_held_while_the_lead_moves_is_let_go_so_that_it_f
     assert not held.done(), "who leads it keeps it"
     world.leads = False
     world.hub.sweep()
-    assert (await asyncio.wait_for(held, 10)).commands == ()
+    assert (await asyncio.wait_for(held, 120)).commands == ()
     with pytest.raises(Misdirected):
         await world.ask()

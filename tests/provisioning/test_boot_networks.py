@@ -76,7 +76,6 @@ def test_an_advertisement_says_the_prefixes_and_resolvers_and_that_we_are_no_rou
     ("text", "complaint"),
     [
         ("[1]", "f: expected a mapping"),
-        ("{}", "f: describes no network (give it subnets"),
         ("unknown: maybe", "f: unknown: 'maybe' is neither 'ignore' nor 'discover'"),
         ("boot_port: 70000", "f: boot_port: expected a whole number"),
         ("subnets: x", "f: subnets: expected a list"),

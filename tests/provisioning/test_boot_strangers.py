@@ -105,7 +105,7 @@ def test_another_machine_with_the_address_of_a_node_gets_no_boot_data_and_is_tol
 def test_the_kernel_tells_the_macs_of_all_that_are_asked_about_together(wire: Wire) -> None:
     known = {f"10.77.0.{number}": f"52:54:00:00:01:{number:02x}" for number in range(20, 220)}
     batch = "".join(f"neigh add {at} lladdr {mac} dev boot nud permanent\n" for at, mac in known.items())
-    subprocess.run(["ip", "-n", wire.theirs, "-batch", "-"], input=batch.encode(), check=True, timeout=30)
+    subprocess.run(["ip", "-n", wire.theirs, "-batch", "-"], input=batch.encode(), check=True, timeout=120)
 
     async def look() -> list[str]:
         neighbours = Neighbours()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import os
+import socket
 import struct
 import subprocess
 import tarfile
@@ -14,6 +17,7 @@ import pytest
 from strata.core.errors import BadRequest
 from strata.provisioning.images.build import build as building
 from strata.provisioning.images.build import steps as commands
+from strata.provisioning.images.build.network import services_in, way_out
 from strata.provisioning.images.layers import unpack
 from support.image_support import Site, a_system, an_image, file, folder, layer, symlink
 
@@ -132,6 +136,84 @@ run:
 """
     await site.build("child:1", recipe)
     assert bystander.poll() is None
+
+
+def connects_to(places: list[tuple[str, int]]) -> str:
+    """A shell script that tries all of them, and ends well if nobody answers."""
+    tries = [
+        f"busybox timeout 10 busybox nc {host} {port} < /dev/null && exit {number}"
+        for number, (host, port) in enumerate(places, 3)
+    ]
+    return "; ".join((*tries, "true"))
+
+
+@pytest.mark.parametrize("name", ["recipe.yaml", "Containerfile"])
+async def test_a_build_reaches_nothing_that_listens_on_the_machine(site: Site, name: str) -> None:
+    await site.take(an_image(a_system()), "base:1")
+    with contextlib.ExitStack() as open_:
+        hidden = open_.enter_context(socket.socket(socket.AF_UNIX))
+        hidden.bind("\0strata-test-neighbour")
+        hidden.listen()
+        local, anywhere = (open_.enter_context(socket.create_server((at, 0))) for at in ("127.0.0.1", "0.0.0.0"))
+        ports = local.getsockname()[1], anywhere.getsockname()[1]
+        own = [link.split()[3].partition("/")[0] for link in addresses()]
+        script = connects_to([(host, port) for port in ports for host in ("127.0.0.1", "198.18.255.2", *own)])
+        script += "; busybox grep strata-test-neighbour /proc/net/unix && exit 99 || true"
+        text = (
+            f"from: base:1\nrun: ['{script}']\n" if name == "recipe.yaml" else f"FROM localhost/base:1\nRUN {script}\n"
+        )
+        await site.build("child:1", text, name=name)
+        for listener in (local, anywhere, hidden):
+            listener.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                listener.accept()
+
+
+def addresses() -> list[str]:
+    command = ["ip", "-4", "-o", "address", "show", "scope", "global"]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
+
+
+async def test_a_mirror_of_packages_on_the_machine_itself_is_reached_and_nothing_beside_it(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await site.take(an_image(a_system()), "base:1")
+    mirror = await asyncio.start_server(_answer, "127.0.0.1", 0)
+    beside = await asyncio.start_server(_answer, "127.0.0.1", 0)
+    here, there = (server.sockets[0].getsockname()[1] for server in (mirror, beside))
+    apt = tmp_path / "apt"
+    apt.mkdir()
+    (apt / "sources.list").write_text(f"deb http://localhost:{here}/debian bookworm main\n")
+    monkeypatch.setattr(building, "_APT", apt)
+    fetch = f"busybox wget -q -O /got http://127.0.0.1:{here}/Release; {connects_to([('127.0.0.1', there)])}"
+    async with mirror, beside:
+        release = await site.build("child:1", f"from: base:1\nrun: ['{fetch}']\n")
+    assert site.contents(release, "got") == b"packages"
+
+
+async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.readuntil(b"\r\n\r\n")
+    writer.write(b"HTTP/1.0 200 OK\r\nContent-Length: 8\r\n\r\npackages")
+    await writer.drain()
+    writer.close()
+
+
+def test_networks_that_others_have_on_the_machine_outlive_a_build() -> None:
+    name = f"beside-{os.getpid()}"
+    subprocess.run(["ip", "netns", "add", name], check=True)
+    try:
+        subprocess.run([*way_out((), ()), "ip", "link"], check=True)
+        subprocess.run(["ip", "netns", "exec", name, "ip", "link"], check=True)
+    finally:
+        subprocess.run(["ip", "netns", "delete", name], check=True)
+
+
+def test_lists_of_package_sources_name_services() -> None:
+    text = """
+deb [signed-by=/k.gpg] http://localhost:3142/debian bookworm main
+URIs: https://mirror.site/debian HTTP://user:word@[::1]:8080/debian file:///srv/mirror
+"""
+    assert [str(one) for one in services_in(text)] == ["localhost:3142", "mirror.site:443", "::1:8080"]
 
 
 async def test_a_script_gets_nothing_from_the_service_but_what_a_build_needs(

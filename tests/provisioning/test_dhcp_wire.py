@@ -53,27 +53,15 @@ def server(wire: Wire, tmp_path: Path) -> Iterator[Server]:
     server.stop()
 
 
-def leased(wire: Wire, link: str, tmp_path: Path) -> dict[str, str]:
-    """What busybox's client gets on a link; nothing if nobody answers."""
-    script, told = tmp_path / "script", tmp_path / "told"
-    script.write_text(f'#!/bin/sh\n[ "$1" = bound ] && env > {told}\nexit 0\n')
-    script.chmod(0o755)
-    wire.run("busybox", "udhcpc", "-i", link, "-f", "-q", "-n", "-t", "3", "-T", "1", "-s", str(script))
-    if not told.exists():
-        return {}
-    return dict(line.partition("=")[::2] for line in told.read_text().splitlines())
-
-
 def test_a_machine_gets_its_address_on_the_interface_that_was_named_and_on_no_other(
     wire: Wire, server: Server, tmp_path: Path
 ):
-    got = leased(wire, "boot", tmp_path)
+    got = wire.leased("boot", tmp_path)
     assert (got["ip"], got["subnet"], got["router"], got["dns"]) == ("10.77.0.11", "255.255.255.0", SERVER, SERVER)
     assert (got["serverid"], got["lease"], got["hostname"]) == (SERVER, "3600", "n0011")
     heard = server.hear("heard")["heard"]
     assert (heard["node"], heard["mac"], heard["interface"]) == ("n0011", MACHINE_MAC, "boot")
-    (tmp_path / "told").unlink()
-    assert leased(wire, "other", tmp_path) == {}
+    assert wire.leased("other", tmp_path) == {}
 
 
 def test_hundreds_of_exchanges_lose_none(wire: Wire, server: Server):
@@ -181,7 +169,7 @@ def test_an_interface_that_goes_and_comes_back_is_served_again(wire: Wire, serve
     for name in (wire.ours, wire.theirs):
         ip("-n", name, "link", "set", "boot", "up")
     deadline = time.monotonic() + 60
-    while not (got := leased(wire, "boot", tmp_path)):
+    while not (got := wire.leased("boot", tmp_path)):
         assert time.monotonic() < deadline
     assert got["ip"] == "10.77.0.11"
 
@@ -191,7 +179,7 @@ def test_a_host_without_ipv6_serves_all_the_same(wire: Wire, tmp_path: Path):
     server = Server(wire, "subnets: [{network: 10.77.0.0/24, interface: boot, server: 10.77.0.1}]", nodes(), tmp_path)
     try:
         assert server.hear("ready", "error") == {"ready": True}
-        assert leased(wire, "boot", tmp_path)["ip"] == "10.77.0.11"
+        assert wire.leased("boot", tmp_path)["ip"] == "10.77.0.11"
     finally:
         server.stop()
         ip("netns", "exec", wire.ours, "sysctl", "-qw", "net.ipv6.conf.boot.disable_ipv6=0")

@@ -28,7 +28,7 @@ def _little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def until(check: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while not check():  # noqa: ASYNC110 (what the engine believes has no event)
             await asyncio.sleep(0.02)
 
@@ -45,7 +45,7 @@ async def events(site: AgentSite) -> list[str]:
 
 async def in_history(site: AgentSite, event: str) -> None:
     """Until it is there: the history is written beside everything else."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while event not in await events(site):  # noqa: ASYNC110 (it has no event)
             await asyncio.sleep(0.02)
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from test_dead_bmc import NAME, put_set, state, until, want
 
 from strata.core.driver import Batch
 from strata.fleet.access.principal import LOCAL_ADMIN
 from support.agent_site import AgentSite, agent_site
 from support.fake_agents import FakeAgent, http_over, running
+from support.one_node import NAME, put_set, state, until, want
 
 pytestmark = pytest.mark.slow
 

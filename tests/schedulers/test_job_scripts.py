@@ -83,13 +83,14 @@ def test_what_a_scheduler_cannot_do_is_refused_by_the_field() -> None:
     nothing = Ability(
         nodes=False, array=False, array_at_once=False, after=frozenset(), memory=False, accelerators=False, time=False,
         licences=False, project=False, reservation=False, hold=False, stdin=False, queues=False,
+        native=False,
     )  # fmt: skip
     asks = work(
         resources=Resources(
             nodes=2, memory=1, time=1, power=1, licences={"x": 1}, accelerators=Accelerators(count=1, memory=1)
         ),
         array=Array(last=1, at_once=1), after=(("done", "1"),), queue="q", project="p", reservation="r", held=True,
-        stdin="/in",
+        stdin="/in", native=("--x",),
     )  # fmt: skip
     assert {field for field, _ in refusals(nothing, asks, "paper")} == {
         *("resources.nodes", "resources.memory", "resources.time", "resources.power", "resources.licences"),
@@ -103,9 +104,12 @@ def test_what_a_scheduler_cannot_do_is_refused_by_the_field() -> None:
             "reservation",
             "held",
             "stdin",
+            "native",
         ),
     }
     assert not list(refusals(nothing, work(), "paper"))
+    ((field, why),) = refusals(nothing, work(whole_nodes=True), "paper")
+    assert (field, why.partition(",")[0]) == ("resources.power", "paper cannot keep other jobs off the nodes of one")
     with pytest.raises(BadRequest, match="paper cannot run a job on more than one node"):
         check(nothing, asks, "paper")
     typed = work(resources=Resources(accelerators=Accelerators(count=1, type="h200", memory=1)))

@@ -64,6 +64,9 @@ def test_everything_that_is_asked_for_is_told_to_slurm() -> None:
         ),
     } < set(command)
     assert command[-1] == "--constraint=ib"
+    # The last one counts, and that is ours.
+    alone, _ = submission.build(work(whole_nodes=True, native=("--oversubscribe",)))
+    assert alone[-2:] == ("--oversubscribe", "--exclusive")
     assert 'STRATA_ARRAY_INDEX="$SLURM_ARRAY_TASK_ID"' in script
 
 
@@ -115,9 +118,9 @@ def test_a_refusal_is_told_apart_from_an_answer_that_is_lost() -> None:
         ({"state": "FAILED", "exit": "139"}, "ended", "failed", None, 11),
         ({"state": "CANCELLED by 1000", "exit": "0:15"}, "ended", "cancelled", None, 15),
         ({"state": "CANCELLED", "nodes": "", "exit": "0"}, "ended", "cancelled", None, None),
-        ({"state": "TIMEOUT", "exit": "0:0"}, "ended", "timed-out", 0, None),
+        ({"state": "TIMEOUT", "exit": "0:0"}, "ended", "timed-out", None, None),
         ({"state": "OUT_OF_MEMORY", "exit": "0:125"}, "ended", "out-of-memory", None, None),
-        ({"state": "NODE_FAIL", "exit": "0:0"}, "ended", "node-failed", 0, None),
+        ({"state": "NODE_FAIL", "exit": "0:0"}, "ended", "node-failed", None, None),
         ({"state": "BOOT_FAIL", "exit": "0:0", "nodes": ""}, "ended", "node-failed", None, None),
         ({"state": "QUANTUM_ENTANGLED"}, "unknown", None, None, None),
     ],

@@ -19,7 +19,7 @@ from strata.store.followed import Followed
 from strata.store.keys import end_of
 from strata.store.memory import MemoryStore
 from strata.store.open import open_store
-from strata.store.protocol import Entry, Put
+from strata.store.protocol import Entry, Event, Put
 from strata.store.sqlite.store import SqliteStore
 from support.odd_bmc import OddBmc
 
@@ -41,7 +41,7 @@ async def test_what_was_read_before_a_change_and_comes_after_it_changes_nothing(
         old = await store.get("a/n")
         assert old is not None
         await store.txn([Put("a/n", b"new")])
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(120):
             while seen["a/n"] != b"new":  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
         followed.wrote("a/n", old.value, old.modified)
@@ -131,6 +131,41 @@ async def test_a_watcher_in_the_middle_of_what_is_remembered_gets_the_rest(tmp_p
     revisions = [await store.txn([Put(f"k{i}", b"")]) for i in range(10)]
     async with watching(store, "k", revisions[6]) as watcher:
         assert [e.revision for e in await watcher.next()] == revisions[6:]
+
+
+async def test_a_watcher_sleeps_while_nothing_concerns_it_and_misses_nothing_afterwards(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(feed_module, "KEEP_EVENTS", 10)
+    woken = 0
+
+    class Counted(feed_module.Feed):
+        async def _wait(self, prefix: str, start: int) -> int:
+            nonlocal woken
+            found = await super()._wait(prefix, start)
+            woken += 1
+            return found
+
+    async def read_log(prefix: str, start: int, limit: int) -> tuple[list[Event], int]:
+        raise AssertionError("what is remembered is enough")
+
+    feed = Counted(0)
+    stream = feed.follow("a/", 1, read_log)
+    first = asyncio.create_task(anext(stream))
+    await asyncio.sleep(0)
+    for revision in range(1, 101):
+        feed.publish(revision, [Event(revision, f"b/{revision}", b"")])
+        if revision % 10 == 0:
+            await asyncio.sleep(0)
+    feed.publish(101, [Event(101, "b/x", b""), Event(101, "a/1", b"")])
+    feed.publish(102, [Event(102, "a/2", b"")])
+    assert [event.key for event in await first] == ["a/1", "a/2"]
+    assert woken == 1
+    last = asyncio.create_task(anext(stream))
+    await asyncio.sleep(0)
+    feed.close()
+    with pytest.raises(StopAsyncIteration):
+        await last
 
 
 async def test_leases_in_memory_follow_the_loops_clock(tmp_path: Path) -> None:

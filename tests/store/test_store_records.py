@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from strata.core.errors import Conflict, NotFound
+from strata.core.redact import redact
 from strata.store.audit import Ledger
 from strata.store.memory import MemoryStore
 from strata.store.protocol import Put, Store
@@ -55,10 +56,19 @@ async def test_who_wrote_reads_what_was_written_and_the_audit_log_has_it(store: 
 
 
 async def test_one_that_is_not_there_is_told_with_how_to_list_them(lamps: Records[Lamp]) -> None:
-    with pytest.raises(NotFound, match=r"no such lamp: desk.*strata lamp list"):
+    with pytest.raises(NotFound, match=r"no lamp named desk.*strata lamp list"):
         lamps.get("desk")
     with pytest.raises(NotFound):
         await lamps.delete("ann", "desk")
+
+
+async def test_one_that_is_not_there_is_called_what_people_call_it(store: Store) -> None:
+    for kind, called, said in (
+        ("slurm", "Slurm cluster", "no Slurm cluster named main"),
+        ("desk-lamp", "", "no desk lamp named main"),
+    ):
+        with pytest.raises(NotFound, match=said):
+            Records(store, Ledger(store), Lamp, kind=kind, called=called).get("main")
 
 
 async def test_a_change_that_expects_another_revision_is_refused_and_changes_nothing(
@@ -98,7 +108,7 @@ async def test_what_others_write_is_followed_and_told(store: Store) -> None:
     await there.start()
     await there.put("ann", "desk", Lamp(7))
     await there.delete("ann", "desk")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         while len(told) < 2:  # noqa: ASYNC110 (the watch has no event)
             await asyncio.sleep(0.01)
     assert told == [("desk", Lamp(7)), ("desk", None)]
@@ -112,3 +122,10 @@ async def test_one_that_cannot_be_read_costs_nobody_the_others(store: Store) -> 
     await lamps.start()
     assert dict(lamps.all) == {"desk": Lamp(7)}
     await lamps.stop()
+
+
+async def test_a_name_that_is_not_there_can_be_read_also_where_the_kind_sounds_like_a_secret(store: Store) -> None:
+    made: Records[Lamp] = Records(store, Ledger(store), Lamp, kind="secret", listed_by="strata secret list")
+    with pytest.raises(NotFound) as caught:
+        made.get("munge")
+    assert "munge" in str(redact(str(caught.value)))

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from faulty_vfs import FaultyDisk
 
+from strata.fleet.writable import Writable
 from strata.store.etcd.gateway import EtcdSettings
 from strata.store.etcd.store import EtcdStore
 from strata.store.protocol import Put, Store
 from strata.store.sqlite.store import SqliteStore
-from strata.store.writable import Writable
 from support.etcd_cluster import EtcdCluster
 
 

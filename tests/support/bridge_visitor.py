@@ -103,7 +103,7 @@ def visitor(chassis: str, bridge: str, folder: Path, mac: str) -> Iterator[Visit
 
 
 def _ip(*arguments: str) -> None:
-    subprocess.run(["ip", *arguments], check=True, capture_output=True, timeout=30)
+    subprocess.run(["ip", *arguments], check=True, capture_output=True, timeout=120)
 
 
 def boot_data(fragment: bytes) -> dict[str, Any]:

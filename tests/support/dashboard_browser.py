@@ -7,6 +7,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect
 
+from strata import dashboard
 from system.system_support import Controller, eventually
 
 PATIENCE = 120_000
@@ -14,6 +15,12 @@ PATIENCE = 120_000
 
 expect.set_options(timeout=PATIENCE)
 
+AXE = Path(dashboard.__file__).parent / "web/node_modules/axe-core/axe.min.js"
+_FADED = """() => Promise.allSettled(
+    document.getAnimations().filter((one) => one instanceof CSSTransition).map((one) => one.finished)
+).then(() => null)"""
+_BARRIERS = """async () => (await axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]})).violations
+    .flatMap(({id, nodes}) => nodes.map(({target}) => `${id}: ${target.join(" ")}`))"""
 _LEGEND = """() => Object.fromEntries(
     [...document.querySelectorAll('[data-testid=legend] li')].map(({dataset}) => [dataset.value, Number(dataset.count)])
 )"""
@@ -32,11 +39,13 @@ class Visitor:
         self.url = front_door(service)
 
     def _said(self, message: ConsoleMessage) -> None:
-        # Whoever has shown nothing yet is asked who it is, and is nobody: the browser tells of that by itself. It also
-        # drops its connections when an interface comes or goes, as other tests have it; the page takes them up again.
-        harmless = ("status of 401", "ERR_NETWORK_CHANGED")
-        if message.type == "error" and not any(one in message.text for one in harmless):
-            self.complaints.append(f"{message.text} {message.location.get('url', '')}")
+        # Whoever has shown nothing yet is asked who it is, and is nobody, and whether there is a provider, and there is
+        # none: the browser tells of that by itself. It also drops its connections when an interface comes or goes, as
+        # other tests have it; the page takes them up again.
+        harmless = ("status of 401", "ERR_NETWORK_CHANGED", "/v1/auth/oidc")
+        text = f"{message.text} {message.location.get('url', '')}"
+        if message.type == "error" and not any(one in text for one in harmless):
+            self.complaints.append(text)
 
     def open(self, path: str = "") -> None:
         """Go to a page."""
@@ -56,6 +65,15 @@ class Visitor:
     def counts(self) -> dict[str, int]:
         """The legend: how many nodes there are of each value."""
         found: dict[str, int] = self.page.evaluate(_LEGEND)  # all of it at one moment: it changes meanwhile
+        return found
+
+    def barriers(self) -> list[str]:
+        """What keeps people out who do not see or do not point: rules of WCAG 2.1 (A and AA) that axe finds broken."""
+        assert AXE.is_file(), "axe-core is not installed: make dashboard"
+        # Colours that are still fading from one into the other are neither.
+        self.page.evaluate(_FADED)
+        self.page.evaluate(AXE.read_text())
+        found: list[str] = self.page.evaluate(_BARRIERS)
         return found
 
     def picture(self, folder: Path, name: str) -> None:

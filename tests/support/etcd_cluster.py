@@ -10,23 +10,23 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 import urllib.error
 import urllib.request
 from pathlib import Path
 
+from strata.api.nginx import free_port
+
 START_LIMIT = 60.0
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on. Held open together, so that they differ."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
+    """Ports that nobody listens on, each another."""
+    found: set[int] = set()
+    while len(found) < count:
+        found.add(free_port("127.0.0.1"))
+    return [*found]
 
 
 class EtcdCluster:
@@ -150,7 +150,7 @@ class EtcdCluster:
         while time.monotonic() < deadline:
             with contextlib.suppress(OSError, urllib.error.URLError, ValueError):
                 request = urllib.request.Request(f"http://127.0.0.1:{self._client[name]}/health")
-                with urllib.request.urlopen(request, timeout=2) as reply:
+                with urllib.request.urlopen(request, timeout=10) as reply:
                     if json.load(reply).get("health") == "true":
                         return
             if self._processes[name].poll() is not None:
@@ -160,5 +160,5 @@ class EtcdCluster:
 
     def _ask(self, name: str, path: str) -> dict[str, dict[str, str] | str]:
         request = urllib.request.Request(f"http://127.0.0.1:{self._client[name]}{path}", data=b"{}", method="POST")
-        with urllib.request.urlopen(request, timeout=5) as reply:
+        with urllib.request.urlopen(request, timeout=60) as reply:
             return json.load(reply)  # type: ignore[no-any-return]

@@ -22,8 +22,11 @@ from strata.fleet.services import Services
 from strata.fleet.settings import LeadershipSettings
 from strata.jobs.accounts import LocalAccounts
 from strata.jobs.settings import JobSettings
+from strata.jobs.submission.follower import DUTY
 from strata.jobs.submission.records import JobView
 from strata.jobs.submission.service import JobService
+from strata.platform.workload.records import WorkloadSpec
+from strata.platform.workload.service import WorkloadService
 from strata.schedulers.runner import Account
 from strata.store.memory import MemoryStore
 from support.pure_fleet import BUILT_IN
@@ -53,6 +56,17 @@ def somebody(name: str, role: Role = "user") -> Principal:
 ALICE, BOB = somebody("alice"), somebody("bob")
 OPERATOR = somebody("olga", "operator")
 VIEWER = somebody("vera", "viewer")
+
+
+class Connected:
+    """Stands in for what the platform layer knows: these workload managers are connected."""
+
+    def __init__(self, specs: dict[str, WorkloadSpec]) -> None:
+        self.specs = specs
+
+    def put(self, services: Services) -> None:
+        """As the service that jobs look for."""
+        services.put(self, WorkloadService)  # type: ignore[arg-type]
 
 
 class JobSite:
@@ -93,7 +107,7 @@ class JobSite:
     async def start(self) -> None:
         await self.fleet.keep(self.jobs)
         await self.fleet.start()
-        await until(lambda: self.controller.leads_first)
+        await until(lambda: self.controller.leadership.does(DUTY))
 
     async def stop(self) -> None:
         """As a service stops: what runs goes on."""

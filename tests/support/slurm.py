@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
+from strata.api import nginx
+
 REAPER = ("sh", "-c", '"$@" & wait', "reaper")
 """Takes away processes whose parents are gone, as the first process has to: daemons wait for them to be gone."""
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    return nginx.free_port("127.0.0.1")
 
 
 def own_settings(directory: Path) -> dict[str, str]:
@@ -48,9 +48,9 @@ def own_settings(directory: Path) -> dict[str, str]:
 class Slurm:
     """One cluster of whoever runs the test. Its nodes have slurmds once ``start_nodes`` was called."""
 
-    def __init__(self, directory: Path, nodes: str, more: str = "", *, real: Sequence[str] = ()) -> None:
-        """``nodes``: a hostlist of nodes that are not there. ``real``: nodes of one CPU that may get a slurmd.
-        ``more``: lines of the configuration."""
+    def __init__(self, directory: Path, nodes: str, more: str = "", *, real: Sequence[str] = (), cpus: int = 1) -> None:
+        """``nodes``: a hostlist of nodes that are not there. ``real``: nodes that may get a slurmd; each is said to
+        have ``cpus``, whatever this machine has. ``more``: lines of the configuration."""
         self.directory = directory
         self.log = directory / "slurmctld.log"
         self.config = directory / "slurm.conf"
@@ -62,7 +62,7 @@ class Slurm:
         (directory / "state").mkdir()
         unreal = [f"NodeName={nodes} CPUs=4 NodeAddr=127.0.0.1 State=UNKNOWN"] if nodes else []
         there = [
-            f"NodeName={name} CPUs=1 NodeAddr=127.0.0.1 NodeHostname={socket.gethostname()} Port={free_port()}"
+            f"NodeName={name} CPUs={cpus} NodeAddr=127.0.0.1 NodeHostname={socket.gethostname()} Port={free_port()}"
             for name in real
         ]
         lines = "\n".join((more, *unreal, *there))
@@ -90,6 +90,7 @@ JobAcctGatherType=jobacct_gather/none
 MpiDefault=none
 ReturnToService=2
 KillWait=1
+SlurmdParameters=config_overrides
 {lines}
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """,
@@ -226,9 +227,11 @@ async def until(what: str, holds: Callable[[], bool], slurm: Slurm, limit: float
 
 
 @asynccontextmanager
-async def slurm(directory: Path, nodes: str, more: str = "", *, real: Sequence[str] = ()) -> AsyncIterator[Slurm]:
+async def slurm(
+    directory: Path, nodes: str, more: str = "", *, real: Sequence[str] = (), cpus: int = 1
+) -> AsyncIterator[Slurm]:
     """Started; with ``real`` nodes, they are idle."""
-    found = Slurm(directory, nodes, more, real=real)
+    found = Slurm(directory, nodes, more, real=real, cpus=cpus)
     found.start()
     try:
         if real:

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+from strata.api.nginx import free_port
 
 
 @asynccontextmanager
 async def sushy_emulator(directory: Path) -> AsyncIterator[str]:
     """The address of an emulator whose systems are fakes; it keeps its state in ``directory``."""
     command = Path(sys.executable).with_name("sushy-emulator")
-    port = _free_port()
+    port = free_port("127.0.0.1")
     with (directory / "sushy.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
             *(str(command), "--fake", "-i", "127.0.0.1", "-p", str(port)),

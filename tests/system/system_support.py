@@ -36,7 +36,7 @@ READY = {
 
 STEPS = ("power-on", "boot", "enrol", "load-image", "start-personality", "configure", "join-workload")
 
-QUICK: dict[str, float] = dict.fromkeys(STEPS, 18.0)
+QUICK: dict[str, float] = dict.fromkeys(STEPS, 30.0)
 """Timeouts for nodes that are as quick as the simulated ones. A step that was written down before a crash and perhaps
 never sent is waited for this long, so it bounds how long a test takes."""
 
@@ -69,7 +69,7 @@ def strata(state: Path, *arguments: object, limit: float = 180.0, **environment:
 
 def connect(state: Path) -> Client:
     """Speaks to the service whose state is in ``state``, as its administrator."""
-    return Client(Endpoint(f"unix:{state / 'admin.sock'}"), Credentials(), timeout=30.0)
+    return Client(Endpoint(f"unix:{state / 'admin.sock'}"), Credentials(), timeout=120.0)
 
 
 def eventually(what: str, holds: Callable[[], Any], limit: float, every: float = 0.1) -> Any:
@@ -92,7 +92,7 @@ def nodeset(first: int, last: int) -> str:
 def book_of(simulator: str) -> dict[str, Any]:
     """What the nodes of the simulator at an address were told, as they know it."""
     request = urllib.request.Request(f"{simulator}/fleet/effects", headers={"Authorization": SIMULATED_ACCOUNT.basic})
-    with urllib.request.urlopen(request, timeout=30) as reply:
+    with urllib.request.urlopen(request, timeout=120) as reply:
         return json.load(reply)  # type: ignore[no-any-return]
 
 

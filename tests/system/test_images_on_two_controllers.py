@@ -31,7 +31,8 @@ def kill_machine(controller: Controller) -> None:
     """As if the machine of a controller lost its power: its front door is gone too."""
     door = int((controller.state / "nginx/nginx.pid").read_text())
     controller.kill()
-    os.kill(door, signal.SIGTERM)
+    with contextlib.suppress(ProcessLookupError):  # it ends with the service by itself, sometimes sooner
+        os.kill(door, signal.SIGTERM)
 
 
 def noise(path: Path, size: int) -> Path:

@@ -228,7 +228,8 @@ async def test_a_change_at_job_end_leaves_a_node_to_its_job_and_is_made_once_tha
         await saver.slurm.start_job(called)
         async with staged(saver, "job-end") as rollouts:
             await saver.until("the idle node has it", lambda: saver.ready(idle) and saver.has(idle, "image") == "v2")
-            await saver.until("the other is waited for", lambda: "job-end" in rollouts.conductor.waits["job-end"])
+            waits = rollouts.conductor.waits
+            await saver.until("the other is waited for", lambda: "the jobs on 1 node" in waits.get("job-end", ""))
             assert await saver.slurm.state(called) == "allocated", "it is not even drained"
             assert saver.has(busy, "image") == "v1"
 
@@ -249,7 +250,7 @@ async def test_a_change_for_the_next_reboot_comes_with_the_reboot_that_slurm_mak
             for node in saver.names.values():
                 await saver.slurm.start_job(node)
                 await saver.slurm.run("scontrol", "reboot", node)
-            await saver.until("it waits", lambda: "next-reboot" in rollouts.conductor.waits.get("next-reboot", ""))
+            await saver.until("it waits", lambda: "next reboot of" in rollouts.conductor.waits.get("next-reboot", ""))
             assert await saver.states() == {"allocated+reboot_requested"}
             assert {saver.has(node, "image") for node in OURS} == {"v1"}
 

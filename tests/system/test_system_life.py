@@ -94,7 +94,7 @@ def look(life: Life) -> None:
     assert ("power", "off", "on", "power-on") in {(c["variable"], c["old"], c["new"], c["cause"]) for c in changes}
     plan = life.run("node", "plan", "n00001", "image=v2", "--json").json
     assert [step["mutation"] for step in plan["steps"]][:3] == ["leave-workload", "switch-image", "configure"]
-    assert "not together" in life.run("node", "plan", "n00001", "power=off", "os=up", code=3).out
+    assert "cannot both be true" in life.run("node", "plan", "n00001", "power=off", "os=up", code=3).out
     many = life.run("plan", "@compute", "image=v2", "--json").json
     assert many["totals"]["switch-image"] == many["nodes"]
     assert life.run("status", "--json").json["by_state"]["ready"] == NODES

@@ -306,38 +306,38 @@ def test_two_chassis_do_not_meet_and_leave_nothing(tmp_path):
 
 def test_the_commands_make_show_kill_and_take_away_a_chassis(tmp_path, capsys):
     def strata(*words: str) -> tuple[int, str]:
-        code = run(["virtual", words[0], "--dir", str(tmp_path / "virtual"), *words[1:]])
+        code = run([*words[:2], "--dir", str(tmp_path / "virtual"), *words[2:]])
         said = capsys.readouterr()
         return code, said.out + said.err
 
-    code, said = strata("create", "--nodes", "2", "--uefi", "1", "--memory", str(MEMORY))
+    code, said = strata("virtual", "create", "--nodes", "2", "--uefi", "1", "--memory", str(MEMORY))
     assert code == 0, said
     try:
-        assert "strata virtual add adds machines" in strata("create")[1]
-        rows = json.loads(strata("list", "--json")[1])
+        assert "strata virtual add adds machines" in strata("virtual", "create")[1]
+        rows = json.loads(strata("virtual", "list", "--json")[1])
         assert [(row["name"], row["firmware"], row["power"]) for row in rows] == [
             ("n0001", "bios", "off"),
             ("n0002", "uefi", "off"),
         ]
-        assert "it is off" in strata("kill", "n0001")[1]
-        assert "the chassis has n[0001-0002]" in strata("kill", "nobody")[1]
-        assert strata("start", "n0001") == (0, "switched n0001 on\n")
-        assert strata("start", "n[0001-0002]") == (0, "n0001 was on already\nswitched n0002 on\n")
+        assert "it is off" in strata("virtual", "kill", "n0001")[1]
+        assert "the chassis has n[0001-0002]" in strata("virtual", "kill", "nobody")[1]
+        assert strata("virtual", "start", "n0001") == (0, "switched n0001 on\n")
+        assert strata("virtual", "start", "n[0001-0002]") == (0, "n0001 was on already\nswitched n0002 on\n")
         assert set(running(tmp_path / "virtual")) == {"n0001", "n0002"}
-        assert "the chassis has" in strata("start", "n0001", "nobody")[1]
-        assert "killed n0001" in strata("kill", "*")[1]
+        assert "the chassis has" in strata("virtual", "start", "n0001", "nobody")[1]
+        assert "killed n0001" in strata("virtual", "kill", "*")[1]
         assert running(tmp_path / "virtual") == {}
-        assert "answer" in strata("start")[1]
-        assert strata("add") == (0, "added n0003, off\n")
+        assert "answer" in strata("virtual", "start")[1]
+        assert strata("virtual", "add") == (0, "added n0003, off\n")
         ps.find(os.getpid()).save(tmp_path / up_virtual.bg.SERVICE)  # as if a cluster ran with them
-        assert "strata virtual add adds a machine" in strata("create")[1]
-        assert "strata down --delete removes all of it" in strata("destroy")[1]
+        assert "strata virtual add adds a machine" in strata("virtual", "create")[1]
+        assert "strata down --delete removes all of it" in strata("virtual", "destroy")[1]
         (tmp_path / up_virtual.bg.SERVICE).unlink()
     finally:
-        code, said = strata("destroy")
+        code, said = strata("virtual", "destroy")
     assert (code, "processes ended: 1" in said) == (0, True)
-    assert "nothing to destroy" in strata("destroy")[1]
-    assert "no virtual chassis here" in strata("list")[1]
+    assert "nothing to destroy" in strata("virtual", "destroy")[1]
+    assert "no virtual chassis here" in strata("virtual", "list")[1]
 
 
 def test_this_machine_reaches_the_server_and_a_program_can_be_started_inside(tmp_path):

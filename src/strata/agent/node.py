@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 _LONGEST_PAUSE = 30.0
 _INVENTORY_EVERY = 900.0
+_INVENTORY_APART = 5.0
+"""Seconds between two looks at the hardware, however often members change: a driver takes some to start, too."""
 
 
 class Node:
@@ -49,6 +51,8 @@ class Node:
         self._metrics = Metrics(paths)
         self._health = Health(paths)
         self._attached = threading.Event()
+        self._hardware = threading.Event()
+        """Set where the hardware is to be looked at again: drivers of accelerators come with what a node runs."""
         self.exchange = Exchange(boot.controllers, self._identity, self._report, self._take, self._learn, self.logs.say)
         self.personality = Runner(
             paths, self._identity, boot.controllers, self.logs, self._furnish, self._member_changed, crun
@@ -161,7 +165,9 @@ class Node:
                     self.logs.say("a crash kernel is loaded")
             except AgentError as error:
                 self.logs.say(f"no crash kernel: {error}")
-            time.sleep(_INVENTORY_EVERY if told == now else _LONGEST_PAUSE)
+            time.sleep(_INVENTORY_APART)
+            self._hardware.wait(_INVENTORY_EVERY if told == now else _LONGEST_PAUSE)
+            self._hardware.clear()
 
     def _post(self, path: str, value: object) -> dict[str, Any]:
         return post(self.exchange.url, path, value, self._identity.context())
@@ -174,6 +180,7 @@ class Node:
 
     def _member_changed(self) -> None:
         self.delivery.poke()
+        self._hardware.set()
         self.exchange.changed()
 
     def _ask_secrets(self, have: dict[str, Any]) -> dict[str, Any]:

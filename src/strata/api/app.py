@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import Any
 
@@ -24,6 +25,7 @@ _DESCRIPTION = """Strata's REST interface. Every error is `application/problem+j
 Lists are paged by an opaque cursor. `HEAD` is answered wherever `GET` is, except on `/v1/watch`."""
 
 
+_LIST = re.compile(r"\bListOf(?:_(?:\w+\.)*|\[)(\w+?)[_\]](?!\w)")
 _DEPENDENCIES = {"ask": Provide(provide_ask)}
 
 
@@ -40,8 +42,9 @@ def create_litestar(body_limit: int) -> Litestar:
         request_max_body_size=body_limit,
         logging_config=None,
     )
-    app.state.openapi = openapi_schema()
-    require_rights(app, app.state.openapi)
+    # Made when somebody first asks for it: it takes as long as everything else in the start of the service.
+    app.state.openapi = openapi_schema
+    require_rights(app)
     return app
 
 
@@ -67,17 +70,22 @@ def openapi_schema() -> dict[str, Any]:
         ),
         logging_config=None,
     )
-    schema: dict[str, Any] = _any_of(documented.openapi_schema.to_schema())
+    schema: dict[str, Any] = _in_our_words(documented.openapi_schema.to_schema())
     return schema
 
 
-def _any_of(part: Any) -> Any:
-    """Litestar writes a union as ``oneOf``; ours may overlap (a page of whole nodes is one of partial nodes too)."""
+def _in_our_words(part: Any) -> Any:
+    """Litestar writes a union as ``oneOf``; ours may overlap (a page of whole nodes is one of partial nodes too). It
+    names a list of a kind by the module that has the kind, which is nothing to clients."""
     if isinstance(part, dict):
-        return {"anyOf" if key == "oneOf" else key: _any_of(value) for key, value in part.items()}
+        return {"anyOf" if key == "oneOf" else _named(key): _in_our_words(value) for key, value in part.items()}
     if isinstance(part, list):
-        return [_any_of(item) for item in part]
-    return part
+        return [_in_our_words(item) for item in part]
+    return _named(part) if isinstance(part, str) else part
+
+
+def _named(text: str) -> str:
+    return _LIST.sub(lambda found: f"ListOf{found[1][0].upper()}{found[1][1:]}", text)
 
 
 def create_app(services: Services, door: Door) -> Front:

@@ -10,6 +10,7 @@ import asyncio
 import grp
 import os
 import pwd
+import secrets
 import signal
 import socket
 import stat
@@ -18,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from strata.api.nginx_config import FrontDoor, config_text
+from strata.api.nginx_config import BootServer, FrontDoor, config_text
 from strata.api.web_account import web_account
 from strata.core.errors import Unavailable
 from strata.fleet.access.authority import write_private
@@ -26,6 +27,7 @@ from strata.fleet.child import Child, find
 
 # Nothing of ours: not our secrets, and not an NGINX variable, which means "take over these sockets".
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+_FREE_PORTS = range(20000, 32768)
 
 
 class Nginx:
@@ -36,6 +38,7 @@ class Nginx:
         self._binary = find_nginx()
         self._child: Child | None = None
         self._handles: list[int] = []
+        self._handed_door: FrontDoor | None = None
 
     @property
     def pid(self) -> int | None:
@@ -67,8 +70,12 @@ class Nginx:
             self._let_go()
             raise
 
-    async def reload(self) -> None:
-        """Take up new certificates without dropping a connection."""
+    async def reload(self, boot: BootServer | None = None) -> None:
+        """Take up new certificates, and ``boot`` where it is given, without dropping a connection."""
+        if boot is not None and self._handed_door is not None:
+            self._handed_door = msgspec.structs.replace(self._handed_door, boot=boot)
+            write_private(self._config, config_text(self._handed_door).encode())
+            await self._check()
         if (pid := self.pid) is not None:
             os.kill(pid, signal.SIGHUP)
 
@@ -93,6 +100,7 @@ class Nginx:
             media=door.media and self._handed(door.media, account),
             boot_root=door.boot and self._handed(door.boot.root, account),
         )
+        self._handed_door = handed
         write_private(self._config, config_text(handed).encode())
 
     def _handed(self, folder: Path, account: pwd.struct_passwd | None) -> Path:
@@ -165,9 +173,12 @@ def find_nginx() -> str:
 
 
 def free_port(host: str) -> int:
-    """A port that nobody listens on now."""
-    with _bind(host, 0) as probe:
-        return int(probe.getsockname()[1])
+    """A port that nobody listens on now. It is below those that the kernel gives away by itself (32768 and more), so
+    that nobody gets it by chance before it is listened on."""
+    while True:
+        port = secrets.choice(_FREE_PORTS)
+        with suppress(OSError), _bind(host, port):
+            return port
 
 
 def _bind(host: str, port: int) -> socket.socket:

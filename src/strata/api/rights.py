@@ -70,9 +70,10 @@ def needs(
     return {"opt": opt, "responses": {**_problems(listed), **(also or {})}}
 
 
-def public(*statuses: int) -> dict[str, Any]:
-    """For a handler that anybody may call."""
-    return {"opt": {"right": None, "body": False}, "responses": _problems({400, 500, *statuses})}
+def public(*statuses: int, body: bool = False) -> dict[str, Any]:
+    """For a handler that anybody may call. ``body``: it takes one."""
+    listed = {400, 500, *statuses, *(_WITH_BODY if body else ())}
+    return {"opt": {"right": None, "body": body}, "responses": _problems(listed)}
 
 
 def answers(kind: type[Any] | None, description: str, media_type: str = "application/json") -> ResponseSpec:
@@ -121,12 +122,11 @@ def handlers_of(app: Litestar) -> list[tuple[str, str, HTTPRouteHandler]]:
     ]
 
 
-def require_rights(app: Litestar, schema: Mapping[str, Any]) -> None:
+def require_rights(app: Litestar) -> None:
     """Raise unless every route declared what it needs, and teach each which query parameters it takes."""
     bare = [f"{method} {path}" for method, path, handler in handlers_of(app) if "right" not in handler.opt]
     if bare:
         raise RuntimeError(f"routes without a declared right: {', '.join(bare)}")
-    paths = schema["paths"]
-    for method, path, handler in handlers_of(app):
-        parameters = paths[path][method.lower()].get("parameters", ())
-        handler.opt["query"] = frozenset(p["name"] for p in parameters if p["in"] == "query")
+    for route in app.routes:
+        for handler, arguments in getattr(route, "route_handler_map", {}).values():
+            handler.opt["query"] = frozenset(one.field_alias for one in arguments.expected_query_params)

@@ -96,8 +96,8 @@ Select = Annotated[
 ]
 # Path parameters carry their own bounds: Litestar does not look at msgspec's on them.
 NodePath = Annotated[str, PathParameter(pattern=NODE_NAME, max_length=63)]
-GroupPath = Annotated[str, PathParameter(pattern=NAME, max_length=63)]
-DocumentPath = Annotated[str, PathParameter(pattern=NAME, max_length=63)]
+NamePath = Annotated[str, PathParameter(pattern=NAME, max_length=63)]
+"""The name of anything that people name: a group, a document, a flow."""
 FreezePath = Annotated[str, PathParameter(pattern=FREEZE_SCOPE, max_length=70)]
 OperationPath = Annotated[str, PathParameter(pattern=r"^[A-Za-z0-9_.-]{1,64}$(?!\n)", max_length=64)]
 TokenPath = Annotated[str, PathParameter(pattern=r"^[0-9a-f]{16}$(?!\n)", max_length=16)]

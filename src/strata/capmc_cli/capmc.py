@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from strata.capmc_cli.applets import APPLETS, MODES
@@ -23,8 +23,13 @@ _SSD = {"enable": 1, "disable": 0}
 
 def main() -> None:
     """The command."""
+    do(run)
+
+
+def do(command: Callable[[Sequence[str]], str | bytes]) -> None:
+    """Run a command with the words that it was called with, and end with what it gives to print, or with why not."""
     try:
-        shown = run(sys.argv[1:])
+        shown = command(sys.argv[1:])
     except Failed as error:
         end(1, str(error), 2)
     end(0, shown, 1)

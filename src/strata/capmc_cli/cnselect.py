@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 
 from strata.capmc_cli import nids
-from strata.capmc_cli.capmc import end
+from strata.capmc_cli.capmc import do
 from strata.capmc_cli.wire import Failed, post, settings
 
 
 def main() -> None:
     """The command."""
-    try:
-        shown = run(sys.argv[1:])
-    except Failed as error:
-        end(1, str(error), 2)
-    end(0, shown, 1)
+    do(run)
 
 
 def run(arguments: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
 """The service's API as blocking calls: JSON in, JSON out, problem documents as errors of ``strata.core.errors``.
 
-Only reads are tried again: whether a write whose answer was lost took place is for the caller to look at. Knows
-nothing of the terminal.
+Only reads are tried again: whether a write whose answer was lost took place is for the caller to look at. A node may
+be named as people say it, ``n7`` for ``n0007``, as in a nodeset. Knows nothing of the terminal.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import re
 import select
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 from strata.cli.transport import Credentials, Endpoint, ServiceAway
 from strata.core.errors import (
@@ -41,6 +42,9 @@ _RESUME_FOR = 60.0
 """Seconds that a watch waits for a service that was there and is away."""
 _STREAM_SILENCE = 60.0
 """Seconds without even a keep-alive comment after which a stream is taken for dead."""
+_OF_A_NODE = re.compile(r"/v1/nodes/([^/]+)(/.*)?")
+_PART = re.compile(r"(^|, )(?:body data(?:\.|$|(?=,))|(?:path|query|body) (?=\S))")
+"""Which part of a request a field was in: nothing to who typed a command."""
 
 
 class Reply(NamedTuple):
@@ -75,6 +79,8 @@ class Client:
         self.credentials = credentials
         self._timeout = timeout
         self._connection: http.client.HTTPConnection | None = None
+        self._whole: dict[str, str] = {}
+        """Names of nodes, as parts of a path, that lacked zeros; and the nodes that they mean."""
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -97,6 +103,16 @@ class Client:
     ) -> Reply:
         """Ask; raise the typed error for any answer that is not a success. ``body``: what JSON is made of, or the JSON
         itself as bytes."""
+        try:
+            return self._ask(method, self._meant(path), params, body, headers)
+        except NotFound:
+            if method not in ("GET", "POST") or not self._learnt(path):
+                raise
+            return self._ask(method, self._meant(path), params, body, headers)
+
+    def _ask(
+        self, method: str, path: str, params: Params | None, body: object, headers: Mapping[str, str] | None
+    ) -> Reply:
         target = path + query(params)
         payload = body if isinstance(body, bytes) or body is None else json.dumps(body, separators=(",", ":")).encode()
         sent = {"Accept": "application/json", **self.credentials.headers(), **(headers or {})}
@@ -154,7 +170,7 @@ class Client:
             try:
                 connection = self.endpoint.connect(self.credentials, _STREAM_SILENCE)
                 with contextlib.suppress(http.client.HTTPException, OSError), contextlib.closing(connection):
-                    connection.request("GET", path + query(params), headers=headers)
+                    connection.request("GET", self._meant(path) + query(params), headers=headers)
                     with connection.getresponse() as response:
                         if response.status != 200:
                             decoded = _decode(response.read(), _headers(response), path)
@@ -166,11 +182,38 @@ class Client:
                                 # What was asked for is gone; asking again would say so for ever. Go on from now.
                                 last, params = "", {**(params or {}), "since": None}
                             yield event
+            except NotFound:
+                if not self._learnt(path):
+                    raise
+                continue
             except Unavailable:
                 if cut is None or time.monotonic() - cut > _RESUME_FOR:
                     raise
             cut = cut or time.monotonic()
             time.sleep(_PAUSE)
+
+    def _meant(self, path: str) -> str:
+        """The path, with the name of the node that is meant."""
+        match = _OF_A_NODE.fullmatch(path)
+        if match is None:
+            return path
+        return f"/v1/nodes/{self._whole.get(match[1], match[1])}{match[2] or ''}"
+
+    def _learnt(self, path: str) -> bool:
+        """Whether it is only now known which node the path is about: asked as a nodeset, its name is another."""
+        match = _OF_A_NODE.fullmatch(path)
+        name = unquote(match[1]) if match else ""
+        if match is None or match[1] in self._whole or not re.fullmatch(r"[\w.-]*\d[\w.-]*", name):
+            return False
+        try:
+            found = self._ask("GET", "/v1/nodes", {"select": name, "folded": True}, None, None).body
+        except StrataError:
+            return False
+        whole = str(found["nodeset"])
+        if whole in ("", name):
+            return False
+        self._whole[match[1]] = quote(whole, safe="")
+        return True
 
     def _exchange(
         self, method: str, target: str, payload: bytes | None, headers: Mapping[str, str]
@@ -222,7 +265,7 @@ def problem(status: int, body: Any, *, where: str) -> StrataError:
     """The error that a failed answer stands for, with the service's own words."""
     told: Json = body if isinstance(body, dict) else {}
     detail = str(told.get("detail") or told.get("title") or f"the service answered {status}")
-    place = str(told.get("where") or "")
+    place = _PART.sub(r"\1", str(told.get("where") or ""))
     hint = str(told.get("hint") or "")
     if 300 <= status < 400:
         return StrataError(

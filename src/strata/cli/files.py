@@ -21,11 +21,12 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from strata.cli.reading import read_text
+from strata.cli.repository import is_repository
 from strata.core.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -37,10 +38,10 @@ _COUNTED = re.compile(r"(?P<what>nodes|groups|documents)\[(?P<at>\d+)\]")
 
 NODE_FIELDS = ("name", "location", "nid", "role", "architecture", "labels", "bmc", "interfaces")
 _KEYS = {
-    "desire": {"kind", "name", "select", "set", "priority"},
-    "group": {"kind", "name", "members", "description"},
-    "node": {"kind", *NODE_FIELDS},
-    "nodes": {"kind", "nodes", *NODE_FIELDS} - {"name", "location", "nid", "bmc", "interfaces"},
+    "desire": ("kind", "name", "select", "set", "priority"),
+    "group": ("kind", "name", "members", "description"),
+    "node": ("kind", *NODE_FIELDS),
+    "nodes": ("kind", "nodes", "role", "architecture", "labels"),
 }
 
 
@@ -111,7 +112,8 @@ def _spread(paths: Iterable[Path]) -> Iterator[Path]:
             continue
         inside = sorted(file for file in path.iterdir() if file.suffix in (".yaml", ".yml") and file.is_file())
         if not inside:
-            raise BadRequest("holds no *.yaml or *.yml", where=str(path))
+            hint = f"as a site repository: strata apply {path}, strata plan {path}" if is_repository(path) else ""
+            raise BadRequest("holds no *.yaml or *.yml", where=str(path), hint=hint)
         yield from inside
 
 
@@ -130,10 +132,17 @@ def _kind(document: Any, place: str, allowed: tuple[str, ...] = tuple(_KEYS)) ->
     if kind not in allowed:
         found = "is missing" if kind is None else f"is {str(kind)[:40]!r}"
         raise BadRequest(f"kind {found}; it can be {', '.join(allowed)}", where=place)
-    unknown = sorted(set(map(str, document)) - _KEYS[kind])
-    if unknown:
-        raise BadRequest(f"unknown key {unknown[0]!r}; a {kind} has {', '.join(sorted(_KEYS[kind]))}", where=place)
+    _known_keys(document, _KEYS[kind], place)
     return str(kind)
+
+
+def _known_keys(document: Json, keys: Sequence[str], place: str) -> None:
+    """Raise ``BadRequest`` for the first key that is none of these, in the words that a site repository has for it."""
+    unknown = next((str(key) for key in document if key not in keys), None)
+    if unknown is not None:
+        from strata.core.input.accepted import no_key
+
+        raise BadRequest(no_key(unknown, tuple(keys)), where=place)
 
 
 def _desire(document: Json, place: str) -> Json:
@@ -187,9 +196,7 @@ def _nodes(document: Json, place: str) -> list[Json]:
 def _node(document: Any, place: str) -> Json:
     if not isinstance(document, dict):
         raise BadRequest(f"must be a mapping with a name, not {_what(document)}", where=place)
-    unknown = sorted(set(map(str, document)) - {"kind", *NODE_FIELDS})
-    if unknown:
-        raise BadRequest(f"unknown key {unknown[0]!r}; a node has {', '.join(NODE_FIELDS)}", where=place)
+    _known_keys(document, _KEYS["node"], place)
     node: Json = {"name": _text(document, "name", place)}
     for key in ("location", "role", "architecture", "bmc"):
         if document.get(key, "") != "":
@@ -214,11 +221,7 @@ def _interfaces(told: Any, place: str) -> list[Json]:
     for at, one in enumerate(told):
         if not isinstance(one, dict) or not all(isinstance(value, str) for value in one.values()):
             raise BadRequest("must be a mapping of texts", where=f"{place}[{at}]")
-        unknown = sorted(set(map(str, one)) - set(INTERFACE_FIELDS))
-        if unknown:
-            raise BadRequest(
-                f"unknown key {unknown[0]!r}; an interface has {', '.join(INTERFACE_FIELDS)}", where=f"{place}[{at}]"
-            )
+        _known_keys(one, INTERFACE_FIELDS, f"{place}[{at}]")
     return told
 
 

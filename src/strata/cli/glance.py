@@ -35,7 +35,8 @@ class Glance(NamedTuple):
         more = " or more" if len(self.alerts) == _MOST_ALERTS else ""
         yield "alerts", f"{len(self.alerts)}{more}: {', '.join(f'{n} {name}' for name, n in by_severity.items())}"
         for alert in self.alerts[:SHOWN_ALERTS]:
-            yield "", f"{alert['severity']}: {alert.get('node') or alert.get('bmc') or '-'}: {alert['message']}"
+            subject = alert.get("node") or alert.get("bmc")
+            yield "", ": ".join(part for part in (alert["severity"], subject, alert["message"]) if part)
         if len(self.alerts) > SHOWN_ALERTS:
             yield "", f"and {many(len(self.alerts) - SHOWN_ALERTS, 'more alert')}: strata alert list"
 

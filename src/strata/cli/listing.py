@@ -61,7 +61,8 @@ def listing(fields: Sequence[Field], *, sort: str = "") -> Callable[[F], F]:
     known = [field.name for field in fields]
 
     def chosen(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, ...]:
-        names = tuple(name.strip() for name in value.split(",") if name.strip())
+        # As they stand in the heading, too.
+        names = tuple(name.strip().lower() for name in value.split(",") if name.strip())
         for name in names:
             if name not in known:
                 raise click.BadParameter(f"no column {name!r}; there are {', '.join(known)}", ctx, param)
@@ -109,6 +110,11 @@ def listing(fields: Sequence[Field], *, sort: str = "") -> Callable[[F], F]:
     return decorate
 
 
+def _matches(text: str, pattern: str) -> bool:
+    """Whether it fits. An empty field is shown as '-', and is asked for by that; no '?' stands for it."""
+    return pattern == text or fnmatch.fnmatchcase("" if text == "-" else text, pattern)
+
+
 def show(
     session: Session, fields: Sequence[Field], items: Iterable[Json], view: Listing, *, limit: int | None = None
 ) -> None:
@@ -117,7 +123,7 @@ def show(
     chosen = list(items)
     for name, pattern in view.match:
         text = by_name[name].text
-        chosen = [item for item in chosen if fnmatch.fnmatchcase(str(text(item)), pattern)]
+        chosen = [item for item in chosen if _matches(str(text(item)), pattern)]
     if view.sort:
         field = by_name[view.sort.removeprefix("-")]
         chosen.sort(key=field.key or (lambda item: str(field.text(item))), reverse=view.sort.startswith("-"))

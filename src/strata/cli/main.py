@@ -65,6 +65,8 @@ def cli(
     verbose: bool,
 ) -> None:
     """Strata manages HPC clusters: declare what a machine should be, and it stays so."""
+    if key is not None and cert is None:
+        raise click.UsageError("--key is of a certificate: it goes with --cert")
     colour = not no_color and not os.environ.get("NO_COLOR")
     session = Session(url=url, token_file=token_file, cert=cert, key=key, ca=ca, colour=colour, verbose=verbose)
     ctx.obj = session
@@ -115,7 +117,7 @@ def run(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         where = getattr(error, "ctx", None)
         path = where.command_path if where is not None else "strata"
-        print(f"{path}: {clean(error.format_message())} (see '{path} --help')", file=sys.stderr)
+        print(f"{path}: {clean(' '.join(error.format_message().split()))} (see '{path} --help')", file=sys.stderr)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return exits.INTERRUPTED

@@ -74,14 +74,15 @@ class Named:
 
         self._add_for_one("show", show, does, example)
 
-    def delete(self, does: str, example: str) -> None:
-        """``delete``: one of them goes."""
+    def delete(self, does: str, example: str, *, command: str = "delete") -> None:
+        """``delete``, or what else people call it that one of them goes."""
+        done = f"{command.removesuffix('e')}ed"
 
         def delete(session: Session, name: str, as_json: bool) -> None:
             session.client.request("DELETE", self.path(name))
-            session.out.answer(as_json, {"deleted": name}, f"deleted {self._word} {name}")
+            session.out.answer(as_json, {done: name}, f"{done} {self._word} {name}")
 
-        self._add_for_one("delete", delete, does, example)
+        self._add_for_one(command, delete, does, example)
 
     def put_files(
         self, read: Callable[[str, str], Mapping[str, Any]], said: Callable[[Json], str], does: str, example: str

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from strata.cli.glance import Glance, glance
+from strata.cli.up.background import is_ours
 from strata.core.errors import Denied, Unauthenticated, Unavailable
 
 if TYPE_CHECKING:
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
 Step = tuple[str, str]
 """What to type, and what comes of it."""
 
+STOPPED: tuple[Step, ...] = (
+    ("strata up", "go on with what is there"),
+    ("strata down --delete", "delete it"),
+)
 NOBODY_HERE: tuple[Step, ...] = (
     ("strata up --simulated", "a simulated fleet of 256 nodes on this machine"),
     ("strata up", "four virtual machines that boot over their network (as root)"),
@@ -31,11 +36,12 @@ def show_next_steps(session: Session) -> None:
         out.line(f"Strata answers at {session.url}, but does not know you: {error}")
         steps: tuple[Step, ...] = (("strata --token-file FILE status", "ask with a token of yours"),)
     except (Unavailable, OSError) as error:
+        kept = session.local and is_ours(session.state_dir)
         where = "on this machine" if session.local else f"at {session.url}"
-        out.line(f"No Strata answers {where}.")
+        out.line(f"Strata is stopped, and kept in {session.state_dir}." if kept else f"No Strata answers {where}.")
         if not session.local:
             out.note(error)
-        steps = NOBODY_HERE
+        steps = STOPPED if kept else NOBODY_HERE
     else:
         out.fields(seen.lines())
         steps = tuple(_after(seen))
@@ -57,11 +63,12 @@ def _after(seen: Glance) -> Iterator[Step]:
     for state in ("faulted", "unreachable"):
         if by_state.get(state):
             yield f"strata node why state:{state}", "why they do not get there"
-    if by_state.get("held") or by_state.get("frozen"):
-        yield "strata freeze --help", "who stopped automation, and how it goes on"
+    for state in ("held", "frozen"):
+        if by_state.get(state):
+            yield f"strata node why state:{state}", "who stopped automation for them, and why"
     if by_state.get("converging") or by_state.get("waiting"):
         yield "strata top", "watch them come up"
     if by_state.get("unmanaged") == seen.status["nodes"]:
         yield "strata node set '*' power=on --wait", "say what they should be"
     yield "strata node list", "all nodes"
-    yield "strata config show --help", "what is wanted, and who said so"
+    yield "strata document list", "what is wanted, and who said so"

@@ -8,6 +8,8 @@ from urllib.parse import urlsplit
 
 import click
 
+from strata.core.units import watts
+
 
 class Between(click.FloatRange):
     """A range of numbers. ``nan`` is in none, though it is neither below nor above one."""
@@ -18,6 +20,19 @@ class Between(click.FloatRange):
         if not math.isfinite(found):
             self.fail(f"{value!r} is not a number that can be used", param, ctx)
         return found
+
+
+class Watts(Between):
+    """A range of powers, which people write as ``350``, ``350W`` or ``1.5kW``."""
+
+    name = "watts"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The watts."""
+        try:
+            return super().convert(watts(value) if isinstance(value, str) else value, param, ctx)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 def parse_listen(text: str) -> tuple[str, int]:

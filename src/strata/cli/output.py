@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 import click
 
 from strata.core.printable import clean
+from strata.core.units import many as many
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -93,6 +94,11 @@ class Output:
     def line(self, text: object = "", *, colour: str = "") -> None:
         """One line of the answer."""
         self.stdout.write(self.paint(clean(text), colour) + "\n")
+
+    def text(self, text: str) -> None:
+        """A text of many lines, such as a file: each on a line of its own."""
+        for line in text.splitlines():
+            self.line(line)
 
     def note(self, text: object) -> None:
         """One line to the person, beside the answer."""
@@ -174,11 +180,6 @@ def fold(names: Iterable[str]) -> str:
     from strata.core.nodeset import fold as folded
 
     return folded(names)
-
-
-def many(count: int, noun: str) -> str:
-    """``1 node``, ``2 nodes``."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def counts(by_state: dict[str, int]) -> str:

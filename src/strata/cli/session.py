@@ -81,7 +81,7 @@ class Session:
         elif os.environ.get("STRATA_TOKEN"):
             token = check_token(os.environ["STRATA_TOKEN"].strip(), where="STRATA_TOKEN")
         elif self._cert is None and not self.local:
-            from strata.cli.logins import token_for
+            from strata.cli.login.kept import token_for
 
             token = token_for(url)
         credentials = Credentials(token=token, cert=self._cert, key=self._key, ca=self._ca)

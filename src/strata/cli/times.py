@@ -6,9 +6,10 @@ import re
 import time
 from collections.abc import Callable
 from datetime import datetime
-from itertools import pairwise
 
 import click
+
+from strata.core.units import show_seconds
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhdwy])")
@@ -50,14 +51,7 @@ def when(unix: float | None) -> str:
 
 def span(seconds: float | None) -> str:
     """A length of time, short: ``12s``, ``3m10s``, ``5h``, ``2d4h``; ``-`` for none."""
-    if seconds is None:
-        return "-"
-    left = round(max(seconds, 0))
-    for (unit, size), (small, part) in pairwise((("d", 86400), ("h", 3600), ("m", 60), ("s", 1))):
-        if left >= size:
-            rest = left % size // part
-            return f"{left // size}{unit}" + (f"{rest}{small}" if rest else "")
-    return f"{left}s"
+    return "-" if seconds is None else show_seconds(seconds)
 
 
 class _Seconds(click.ParamType[float]):

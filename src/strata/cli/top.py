@@ -106,7 +106,7 @@ def frame(view: View, width: int, height: int) -> list[Text]:
 
     lines = [*_head(view, width)]
     for title, rows in (
-        ("Alerts", [f"{one['severity']:<9}{_whom(one)}: {one['message']}" for one in view.seen.alerts[:5]]),
+        ("Alerts", [f"{one['severity']:<9}{_whom(one)}{one['message']}" for one in view.seen.alerts[:5]]),
         ("Rollouts", [_rollout(one) for one in view.rollouts]),
         ("Operations", [_operation(one) for one in view.operations[:5]]),
     ):
@@ -175,4 +175,6 @@ def _operation(one: Json) -> str:
 
 
 def _whom(alert: Json) -> str:
-    return str(alert.get("node") or alert.get("bmc") or "-")
+    """Whom it is about, before what it says; alerts of the site are about nobody."""
+    subject = alert.get("node") or alert.get("bmc")
+    return f"{subject}: " if subject else ""

@@ -8,18 +8,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from strata.client.errors import StrataError
 from strata.client.job import Job, document_of
 from strata.client.wire import Json, Wire
 
 
 class Cluster:
-    """The service at ``url``; ``$STRATA_URL`` unless given. ``token``: ``$STRATA_TOKEN`` unless given.
+    """The service at ``url``; ``$STRATA_URL`` unless given. ``token``: ``$STRATA_TOKEN`` unless given, or what is in
+    the file ``$STRATA_TOKEN_FILE``.
 
     ``ca``: the file with Strata's own certificate authority. ``timeout``: seconds for one answer."""
 
     def __init__(self, url: str = "", *, token: str = "", ca: str | Path = "", timeout: float = 60.0) -> None:
         url = url or os.environ.get("STRATA_URL", "")
-        token = token or os.environ.get("STRATA_TOKEN", "")
+        token = token or os.environ.get("STRATA_TOKEN", "") or _kept(os.environ.get("STRATA_TOKEN_FILE", ""))
         self._wire = Wire(url, token.strip(), str(ca or os.environ.get("STRATA_CA", "")), timeout)
 
     def submit(self, what: Sequence[str] | str | Mapping[str, Any], *, key: str = "", **fields: Any) -> Job:
@@ -70,3 +72,13 @@ class Cluster:
         for data in self._wire.events("/v1/jobs/events"):
             if "state" in data:
                 yield Job(self._wire, data)
+
+
+def _kept(path: str) -> str:
+    """The token in a file; empty: no file was named."""
+    if not path:
+        return ""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise StrataError(f"cannot be read: {error}", where=f"STRATA_TOKEN_FILE {path}") from None

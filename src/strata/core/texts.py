@@ -7,10 +7,12 @@ Knows no meaning: whether a node of that name exists is asked elsewhere.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Generic, Self, TypeVar
 
 import msgspec
 from msgspec import Meta
+
+T = TypeVar("T")
 
 # What follows goes into OpenAPI, so patterns are written in the dialect that JSON Schema and Python share: Python's
 # `$` also matches before a last newline, hence `(?!\n)`.
@@ -61,3 +63,9 @@ class Out(msgspec.Struct, frozen=True, kw_only=True):
         """What is shown of a record: its fields of the same names, and ``more``."""
         own = {name: getattr(record, name) for name in cls.__struct_fields__ if name not in more}
         return cls(**own, **more)
+
+
+class ListOf(Out, Generic[T], frozen=True, kw_only=True):
+    """Some of a kind, or all; the route that answers with it says which, and in what order."""
+
+    items: tuple[T, ...]

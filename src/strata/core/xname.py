@@ -123,15 +123,6 @@ class Xname(msgspec.Struct, frozen=True):
         wanted = type_named(type_name).name
         return self._upper(wanted) if wanted in _FORMS[self.type].line else None
 
-    def is_within(self, other: Xname) -> bool:
-        """Whether this component is ``other`` or sits somewhere in it."""
-        return other.type in _FORMS[self.type].line and self._upper(other.type) == other
-
-    @property
-    def sort_key(self) -> tuple[tuple[str, int], ...]:
-        """Orders by place: numbers as numbers, a component before its parts."""
-        return tuple(zip(_FORMS[self.type].letters, self.ordinals, strict=True))
-
     def _upper(self, type_name: str) -> Xname:
         if type_name == self.type:
             return self

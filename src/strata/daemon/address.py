@@ -24,6 +24,8 @@ def front_url(settings: Settings) -> str:
     if not provisions(settings) or settings.provisioning.networks is None:
         return f"https://{reachable(settings.listen)}:{settings.listen.port}"
     networks = read(settings.provisioning.networks)
+    if not networks.subnets and not networks.ipv6:  # those that the site declares are not known yet
+        return f"https://{reachable(settings.listen)}:{settings.listen.port}"
     server = networks.subnets[0].server if networks.subnets else networks.ipv6[0].prefix[1]
     return f"https://{f'[{server}]' if server.version == 6 else server}:{settings.listen.port}"
 

@@ -63,6 +63,7 @@ PROGRAMS = (
     Program("mksquashfs", "squashfs-tools", "images of nodes", _provisions),
     Program("mmdebstrap", "mmdebstrap", "building images and the minimal OS", _provisions),
     Program("buildah", "buildah", "images from Containerfiles", _provisions),
+    Program("slirp4netns", "slirp4netns", "the network of image builds", _provisions),
     Program("in.tftpd", "tftpd-hpa", "handing out iPXE", _boots),
     Program("radvd", "radvd", "router advertisements on boot networks", _boots),
     Program("git", "git", "the site's configuration", lambda settings: "platform" in settings.layers),

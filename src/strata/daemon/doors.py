@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from strata.api.nginx import Nginx
@@ -26,6 +27,7 @@ from strata.hardware.events.inbox import BODY_MOST
 from strata.provisioning.agents.capacity import connections, holdable
 from strata.provisioning.agents.door import EXCHANGE_MOST, AgentDoor
 from strata.provisioning.boot.open import boot_files
+from strata.provisioning.bootnets.service import BootNetworks
 from strata.provisioning.networks import Networks
 from strata.provisioning.settings import ProvisioningSettings, images_dir, media_dir
 
@@ -68,11 +70,14 @@ async def open_doors(fleet: Fleet) -> None:
         return
     hold_most = fleet.section(ProvisioningSettings).hold_most
     networks, agents = fleet.services.find(Networks), fleet.services.find(AgentDoor)
-    servers = [str(subnet.server) for subnet in networks.subnets] if networks is not None else []
-    names = dict.fromkeys(("localhost", socket.gethostname(), listen.host, "127.0.0.1", *servers, *listen.names))
-    names[urlsplit(fleet.of(Peers).me.url).hostname or "localhost"] = None
-    wanted = [name for name in names if name not in ("0.0.0.0", "::", "*")]
-    authority.renew_server(wanted)
+
+    def names() -> list[str]:
+        servers = [str(subnet.server) for subnet in networks.subnets] if networks is not None else []
+        found = dict.fromkeys(("localhost", socket.gethostname(), listen.host, "127.0.0.1", *servers, *listen.names))
+        found[urlsplit(fleet.of(Peers).me.url).hostname or "localhost"] = None
+        return [name for name in found if name not in ("0.0.0.0", "::", "*")]
+
+    authority.renew_server(names())
     certificate, key = authority.server_paths
     door = FrontDoor(
         directory=settings.state_dir / "nginx",
@@ -96,8 +101,15 @@ async def open_doors(fleet: Fleet) -> None:
     nginx = Nginx(door)
     await nginx.start()
     parts.push_async_callback(nginx.stop)
+
+    async def follow() -> None:
+        authority.renew_server(names())
+        await nginx.reload(boot_files(settings.state_dir, networks))
+
+    if (declared := fleet.services.find(BootNetworks)) is not None:
+        declared.followers.append(follow)
     parts.callback(server.quiet)  # before nginx finishes what is under way
-    renewal = asyncio.create_task(_renew(authority, wanted, nginx), name="certificate renewal")
+    renewal = asyncio.create_task(_renew(authority, names, nginx), name="certificate renewal")
     parts.push_async_callback(cancelled, renewal)
     url.write_text(f"https://{reachable(listen)}:{door.port}\n", encoding="utf-8")
     parts.callback(url.unlink, missing_ok=True)
@@ -105,10 +117,10 @@ async def open_doors(fleet: Fleet) -> None:
     log.info("front door open", extra={"host": listen.host, "port": door.port})
 
 
-async def _renew(authority: Authority, names: list[str], nginx: Nginx) -> None:
+async def _renew(authority: Authority, names: Callable[[], list[str]], nginx: Nginx) -> None:
     """See once an hour that the server's certificate is good for a while yet."""
     while True:
         await asyncio.sleep(3600)
-        if authority.renew_server(names):
+        if authority.renew_server(names()):
             await nginx.reload()
             log.info("server certificate renewed")

@@ -45,8 +45,8 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 def serve(config: Path | None, more: Sequence[str], check: bool, listen: str | None, **given: Any) -> None:
     """Run the service in the foreground, until SIGTERM or Ctrl-C. LAYERS: all, or some with those that they stand on.
 
-    Every setting can be in the configuration file (see docs/reference/settings.md); options come before what it says.
-    SIGHUP has it read again.
+    Every setting can be in the configuration file (see docs/reference/settings.md); command-line options override the
+    file. SIGHUP has it read again.
 
     \b
     Example: strata serve --listen 0.0.0.0:8443

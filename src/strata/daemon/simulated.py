@@ -6,6 +6,7 @@ from strata.daemon.settings import SimulatedSettings
 from strata.fleet.fleet import Fleet
 from strata.hardware.bmc.redfish.client import Credentials
 from strata.hardware.layer import Reach
+from strata.platform.no_workload import Played
 from strata.power.limits.inband import VirtualNodes
 from strata.power.telemetry.collector import BulkSource
 from strata.virtual.bmc.server import SIMULATED_ACCOUNT
@@ -23,6 +24,12 @@ async def open_simulated(fleet: Fleet) -> None:
         driver = AgentDriver(name, address, SIMULATED_ACCOUNT)
         fleet.parts.push_async_callback(driver.close)
         fleet.drive(driver)
+    fleet.put(
+        Played(
+            "the nodes are simulated and run no jobs, and the simulator plays their workload manager",
+            "virtual machines have a Slurm that runs jobs, as root: strata up --virtual",
+        )
+    )
     power = FleetPower(address, SIMULATED_ACCOUNT)
     fleet.put(BulkSource(power.read, power.close, prefix=address))
     fleet.put(VirtualNodes(fleet.settings.state_dir / "inband"))

@@ -144,7 +144,8 @@ def _under_way(engine: Engine, node: int, now: float, state: State, lines: list[
                 f"{mutation.name} was accepted {since:.0f} s ago; waiting for {mutation.variable} to be {mutation.to}"
                 f" (for {max(0.0, left):.0f} s more)."
             )
-    return Explanation(state, summary, [*lines, *_reason(reason)], _brakes(engine, node), mutation.name, (), None)
+    # What is under way is in the summary; what comes next is decided when its effect has been seen.
+    return Explanation(state, summary, [*lines, *_reason(reason)], _brakes(engine, node), "", (), None)
 
 
 def _waiting(

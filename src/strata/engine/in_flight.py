@@ -21,6 +21,7 @@ from strata.core.distinct import among, distinct
 from strata.core.driver import Outcomes
 from strata.core.model import UNKNOWN, Model, Mutation
 from strata.core.state import Outcome
+from strata.engine.backoff import BackOff
 from strata.engine.breaker import Breaker
 from strata.engine.effects import Act, Change
 from strata.engine.facts import Facts
@@ -68,7 +69,7 @@ class InFlight:
         self.progress = progress
         self.facts = facts
         self.places = places
-        self._random = random
+        self._backoff = BackOff(settings, progress, random)
         self.mutations: list[Mutation] = list(model.mutations.values())
         """By number, as ``Progress.mutation`` and ``Progress.next`` hold them."""
         self.numbers = {mutation.name: number for number, mutation in enumerate(self.mutations)}
@@ -244,14 +245,12 @@ class InFlight:
         progress.deadline[nodes] = NEVER
 
     def wait_after_failure(self, nodes: Indices, reason: str | None, now: float) -> None:
-        """Back off: longer with each failure or relapse, with jitter."""
+        """Leave nodes alone for a while; ``reason``: why, where nobody has said it yet."""
         if not len(nodes):
             return
         progress = self.progress
         progress.refused_by[nodes] = -1
-        doubling = np.maximum(progress.failures[nodes], progress.relapses[nodes]) - 1
-        wait = np.minimum(self.settings.backoff * 2.0 ** np.clip(doubling, 0, 30), self.settings.longest_backoff)
-        progress.not_before[nodes] = now + wait * self._random.uniform(0.5, 1.0, len(nodes))
+        self._backoff.failed(nodes, now)
         progress.untried[nodes] = -1
         progress.touch(nodes, Urgency.NEWS)
         if reason is not None:
@@ -268,7 +267,7 @@ class InFlight:
         progress = self.progress
         nodes = nodes[(progress.untried[nodes] >= 0) & (progress.untried[nodes] != progress.next[nodes])]
         progress.untried[nodes] = -1
-        progress.not_before[nodes] = 0
+        self._backoff.over(nodes)
         for node in nodes.tolist():
             progress.reasons.pop(node, None)
 
@@ -285,7 +284,7 @@ class InFlight:
                 self.event(faulted, f"{OVER}: {mutation.variable} is {mutation.to}")
             self.clear_failures(done)
             progress.fault[done] = False
-            progress.not_before[done] = 0
+            self._backoff.over(done)
             progress.refused_by[done] = -1
             for node in done.tolist():
                 progress.reasons.pop(node, None)
@@ -297,8 +296,7 @@ class InFlight:
         progress = self.progress
         progress.fault[nodes] = True
         progress.untried[nodes] = -1
-        retry = self.settings.fault_retry
-        progress.not_before[nodes] = now + retry * self._random.uniform(0.9, 1.1, len(nodes)) if retry else NEVER
+        self._backoff.faulted(nodes, now)
         progress.touch(nodes, Urgency.NEWS)
         for node in nodes.tolist():
             self.event(np.array([node], dtype=np.int64), f"{FAULT}{progress.reasons.get(node, 'failed too often')}")
@@ -420,9 +418,7 @@ class InFlight:
             self.facts.schedule_look(nodes, None, now)  # they were forgotten when it was about to begin
         self.progress.refused_by[nodes] = -1
         self.progress.untried[nodes] = number
-        self.progress.not_before[nodes] = now + self.settings.longest_backoff * self._random.uniform(
-            0.5, 1.0, len(nodes)
-        )
+        self._backoff.untried(nodes, now)
 
     def _events(self, texts: dict[int, str]) -> None:
         """Note for the history, and as the nodes' trouble, what befell each."""

@@ -31,6 +31,11 @@ def dot(model: Model) -> str:
 
 def svg(model: Model) -> str:
     """The model as an SVG picture; needs Graphviz's ``dot`` on the path."""
+    return drawn(dot(model))
+
+
+def drawn(text: str) -> str:
+    """The SVG picture of a description in Graphviz's language."""
     program = shutil.which("dot")
     if program is None:
         raise Unavailable(
@@ -38,7 +43,7 @@ def svg(model: Model) -> str:
         )
     try:
         done = subprocess.run(
-            [program, "-Tsvg"], input=dot(model), capture_output=True, text=True, timeout=_TIME_LIMIT, check=False
+            [program, "-Tsvg"], input=text, capture_output=True, text=True, timeout=_TIME_LIMIT, check=False
         )
     except subprocess.TimeoutExpired:
         raise Unavailable(

@@ -115,7 +115,8 @@ def _missing(
     alone = [at for at, _ in goal.wanted if _alone(space, goal, masks, desires, at, denied)]
     apart = [f"{space.names[at]}={_or(space.symbols(at, mask))}" for at, mask in goal.wanted]
     if len(alone) == len(goal.wanted):
-        return f"{_and(apart)} can each be reached, but not together: every way to one undoes another"
+        both = "both" if len(apart) == 2 else "all"
+        return f"its desires conflict: {_and(apart)} cannot {both} be true; unset or change one"
     at, mask = next((at, mask) for at, mask in goal.wanted if at not in alone)
     names = sorted(step.mutation.name for step in goal.steps if any(v == at and bit & mask for v, bit in step.gives))
     return (

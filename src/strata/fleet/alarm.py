@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
-AlarmKind = Literal[
+Occurrence = Literal[
     "token-replayed",
     "token-foreign",
     "token-stale",
@@ -17,9 +17,13 @@ AlarmKind = Literal[
     "rogue-relay",
     "certificate-superseded",
     "certificate-revoked",
+    "image-refused",
+    "rollout-failed",
+]
+"""What happened once, and is not something that is so until somebody says that it is over."""
+Condition = Literal[
     "boot-failed",
     "node-unhealthy",
-    "image-refused",
     "image-damaged",
     "minos-refused",
     "controller",
@@ -35,21 +39,9 @@ AlarmKind = Literal[
     "image-source",
     "disk-full",
 ]
-OCCURRENCES: frozenset[AlarmKind] = frozenset(
-    {
-        "token-replayed",
-        "token-foreign",
-        "token-stale",
-        "boot-data-refused",
-        "generation-refused",
-        "rogue-machine",
-        "rogue-relay",
-        "certificate-superseded",
-        "certificate-revoked",
-        "image-refused",
-    }
-)
-"""What happened once, and is not something that is so until somebody says that it is over."""
+"""What is so until it is said to be over."""
+AlarmKind = Literal[Occurrence, Condition]
+OCCURRENCES: frozenset[str] = frozenset(get_args(Occurrence))
 AlarmSeverity = Literal["ok", "warning", "critical"]
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from pathlib import Path
 from typing import NamedTuple
 
 from strata.core.errors import Unavailable
 from strata.fleet.alarm import Alarm, AlarmSeverity, AlarmSink
-
-log = logging.getLogger(__name__)
+from strata.fleet.trouble import TroubleWatch
 
 PART = 0.05
 """Of a disk, that stays free..."""
@@ -66,40 +64,36 @@ def size(count: int) -> str:
     return f"{count} bytes"
 
 
-class DiskWatch:
-    """Looks at the disk of ``folder``, for as long as ``run`` does."""
+_ROOM_AGAIN = "the disk has room again"
+
+
+class DiskWatch(TroubleWatch):
+    """Looks at the disk of ``folder``."""
 
     def __init__(
         self, folder: Path, tell: AlarmSink = lambda _: None, *, owner: str = "", every: float = EVERY
     ) -> None:
         """``tell``: hears of it when the disk is full and when it has room again; ``owner``: whose disk it is."""
+        super().__init__(every, _ROOM_AGAIN)
         self._folder = folder
         self._tell = tell
         self._owner = owner
-        self._every = every
         self._looked = False
-        self.trouble = ""
-        """Why it should be looked after; empty: there is room."""
 
-    async def run(self) -> None:
-        """Look, for ever."""
-        while True:
-            await self.look()
-            await asyncio.sleep(self._every)
-
-    async def look(self) -> None:
-        """Look once."""
-        before = self.trouble
-        try:
-            found = await asyncio.to_thread(space, self._folder)
-            self.trouble = f"the disk of {self._folder} is full: {found}" if found.is_full else ""
-        except OSError as error:
-            self.trouble = f"the disk of {self._folder} cannot be looked at: {error.strerror}"
-        if bool(before) != bool(self.trouble):
-            log.log(logging.WARNING if self.trouble else logging.INFO, self.trouble or "the disk has room again")
-        # Also at the first look: it may have been full when we ended.
-        if bool(before) != bool(self.trouble) or not self._looked:
+    async def look(self) -> bool:
+        """Also tells at the first look: it may have been full when we ended."""
+        changed = await super().look()
+        if changed or not self._looked:
             self._looked = True
-            message = f"controller {self._owner}: {self.trouble or 'the disk has room again'}"
+            message = f"controller {self._owner}: {self.trouble or _ROOM_AGAIN}"
             severity: AlarmSeverity = "critical" if self.trouble else "ok"
             self._tell(Alarm(kind="disk-full", message=message, about=self._owner, severity=severity))
+        return changed
+
+    async def find(self) -> str:
+        """Why it should be looked after; empty: there is room."""
+        try:
+            found = await asyncio.to_thread(space, self._folder)
+        except OSError as error:
+            return f"the disk of {self._folder} cannot be looked at: {error.strerror}"
+        return f"the disk of {self._folder} is full: {found}" if found.is_full else ""

@@ -34,8 +34,9 @@ from strata.fleet.selectors.selectable import Selectable, scoped
 from strata.fleet.services import Services
 from strata.fleet.settings import FleetSettings, S
 from strata.fleet.tasks import cancelled
+from strata.fleet.writable import Writable
 from strata.store.audit import Ledger
-from strata.store.writable import Writable
+from strata.store.records import Changed, R, Records, nobody
 
 T = TypeVar("T")
 
@@ -121,6 +122,30 @@ class Fleet:
     def of(self, kind: type[T]) -> T:
         """A service by its type; ``Unavailable`` where its room is not open here."""
         return self.services.get(kind)
+
+    def records(
+        self,
+        type_: type[R],
+        *,
+        kind: str,
+        prefix: str = "",
+        listed_by: str = "",
+        called: str = "",
+        changed: Changed[R] = nobody,
+        cleared: Callable[[], None] = lambda: None,
+    ) -> Records[R]:
+        """Records of one kind in the fleet's store, to be started by who asks; the words are those of ``Records``."""
+        return Records(
+            self.store,
+            self.ledger,
+            type_,
+            kind=kind,
+            prefix=prefix,
+            listed_by=listed_by,
+            called=called,
+            changed=changed,
+            cleared=cleared,
+        )
 
     def alarm(self, alarm: Alarm) -> None:
         """Tell of trouble."""

@@ -37,6 +37,8 @@ class Services:
         if found is None:
             layer, room = kind.__module__.split(".")[1:3]
             raise Unavailable(
-                f"this controller runs without {room} (the {layer} layer)", hint=f"ask one that runs the {layer} layer"
+                f"not available: this service was started without the {layer} layer",
+                where=room,
+                hint=f"strata serve {layer} runs it; a simulated fleet has no provisioning",
             )
         return found

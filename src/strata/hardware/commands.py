@@ -10,4 +10,4 @@ from strata.rooms import commands
 
 @click.group(cls=LazyGroup, table=lambda: commands("hardware"))
 def hardware() -> None:
-    """Look at hardware and work it through its BMCs."""
+    """See hardware, and operate it through its BMCs."""

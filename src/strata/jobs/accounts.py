@@ -81,10 +81,10 @@ class LocalAccounts:
             hint = "a credential with the name of a local account, or a rule: jobs.accounts in the configuration file"
             raise Denied(f"this machine has no account {name[:80]!r}", where="account", hint=hint)
         if found.uid == 0 or found.gid == 0:
-            hint = "submit with a credential of a person; an administrator may name an account"
-            raise Denied("no job runs as root", where="account", hint=hint)
+            hint = "use a token of an ordinary user, or, as administrator, --account NAME"
+            raise Denied("jobs cannot run as root", where="account", hint=hint)
         if self.own not in (0, found.uid):
-            told = f"this service runs as {self.own}, not as root, and runs jobs of its own account alone"
+            told = f"this service is not root (uid {self.own}) and runs jobs only as its own account"
             raise Denied(told, where="account", hint=f"not of {name}")
         if found.uid < self._first_uid and self.own == 0:
             told = f"{name} is an account of the system ({found.uid}; jobs run as {self._first_uid} and above)"

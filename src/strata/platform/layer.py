@@ -1,4 +1,4 @@
-"""Opens the platform layer on a fleet: who else has it, and the workload managers."""
+"""Opens the platform layer on a fleet: the workload managers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import logging
 
 from strata.fleet.fleet import Fleet
 from strata.fleet.tasks import cancelled
-from strata.platform.controllers import PlatformControllers
 from strata.platform.no_workload import NOBODY_KNOWS, NoWorkload
 from strata.platform.settings import PlatformSettings
 from strata.platform.workload.service import WorkloadService
@@ -17,7 +16,6 @@ log = logging.getLogger(__name__)
 
 async def open_platform(fleet: Fleet) -> None:
     """Answer for the workload managers, unless the simulator or the site's own driver does."""
-    fleet.put(await fleet.keep(PlatformControllers(fleet)))
     service = fleet.put(await fleet.keep(WorkloadService(fleet)))
     if fleet.driver(NoWorkload.name) is not None:
         return

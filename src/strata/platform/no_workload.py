@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from strata.core.column import Column
 from strata.core.driver import Batch, Outcomes
@@ -10,6 +11,13 @@ from strata.core.errors import BadRequest
 from strata.core.model import Mutation
 
 NOBODY_KNOWS = "no workload manager is connected, so no job can be known here"
+
+
+class Played(NamedTuple):
+    """Put into the services by whoever plays the workload manager, so that none can be connected."""
+
+    why: str
+    hint: str
 
 
 class NoWorkload:

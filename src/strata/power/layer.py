@@ -58,7 +58,7 @@ class SitePowerDriver:
         """Whether the site's limits are known by now."""
 
     async def act(self, mutation: Mutation, batch: Batch) -> Outcomes:
-        raise BadRequest("it answers questions only", where=mutation.name)
+        raise BadRequest("its driver changes nothing: it only answers guards", where=mutation.name)
 
     async def observe(self, variables: Sequence[str], batch: Batch) -> dict[str, Column]:
         return {}
@@ -131,6 +131,7 @@ async def open_power(fleet: Fleet) -> None:
             inband=inband,
         )
     )
+    fleet.put(capmc.caps)
     fleet.forgets.append(lambda _: series.prune(time.time()))  # it has retentions of its own, by how coarse it is
 
     fleet.reloads.append(lambda: site.keep_to(fleet.section(PowerSettings)))

@@ -28,6 +28,7 @@ from strata.provisioning.boot.peers import BootElsewhere
 from strata.provisioning.boot.profiles import Profiles
 from strata.provisioning.boot.requests import BootControl
 from strata.provisioning.boot.ways import BootWays
+from strata.provisioning.bootnets.service import BootNetworks
 from strata.provisioning.dhcp.tftp import ipxe_folders
 from strata.provisioning.directory import Directory
 from strata.provisioning.exec.service import ExecService
@@ -60,6 +61,7 @@ async def open_provisioning(fleet: Fleet) -> None:
     networks = read(settings.networks) if settings.networks is not None else None
     if networks is not None:
         fleet.put(networks, Networks)
+    fleet.put(await fleet.keep(BootNetworks(fleet, networks)))
     signer = Signer.open(signing_dir(state_dir))
     alarms = FoldedAlarms(fleet.alarm)
     directory = fleet.put(Directory())

@@ -1,4 +1,5 @@
-"""The networks that machines boot from, as their owners describe them in one YAML file. Serves nothing.
+"""The networks that machines boot from, as a controller serves them: its own file (YAML) says so, or the site does
+for all controllers (``bootnets``). Serves nothing.
 
 ::
 
@@ -143,8 +144,9 @@ class Prefix(_Part, frozen=True, kw_only=True):
     domains: Annotated[tuple[DomainName, ...], Meta(max_length=6)] = ()
 
 
-class Networks(_Part, frozen=True, kw_only=True):
-    """Everything that the boot network consists of."""
+class Networks(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Everything that the boot network consists of. The one that a service goes by is changed in place
+    (``bootnets``)."""
 
     boot_port: Port = 4280
     """Where the boot server speaks HTTP; the next port serves kernels."""
@@ -224,9 +226,9 @@ def parse(text: str, *, source: str) -> Networks:
     for key, kind in (("subnets", Subnet), ("ipv6", Prefix)):
         if isinstance(found.get(key), list):
             # One by one: an error says which.
-            found[key] = [_convert(_filled(item), kind, source, f"{key}[{at}]") for at, item in enumerate(found[key])]
-    networks: Networks = _convert(found, Networks, source, "")
-    _check(networks, source)
+            found[key] = [convert(_filled(item), kind, source, f"{key}[{at}]") for at, item in enumerate(found[key])]
+    networks: Networks = convert(found, Networks, source, "")
+    checked(networks, source)
     return networks
 
 
@@ -235,12 +237,13 @@ def _filled(item: Any) -> Any:
     return {key: value for key, value in item.items() if value != ""} if isinstance(item, dict) else item
 
 
-def _convert(data: Any, kind: Any, source: str, place: str) -> Any:
+def convert(data: Any, kind: Any, source: str, place: str = "") -> Any:
+    """``data`` as a ``kind``; ``BadRequest`` names ``source``, the key in ``place``, and what is accepted."""
     try:
         return msgspec.convert(data, kind, strict=False, dec_hook=_address)
     except msgspec.ValidationError as error:
         said, _, path = str(error).partition(" - at `")
-        below = path.rstrip("`").removeprefix("$").removeprefix(".")
+        below = path.rstrip("`").removeprefix("key` in `").removeprefix("$").removeprefix(".")
         where = ".".join(filter(None, (place, below)))
         raise BadRequest(_words(said, kind), where=f"{source}: {where}" if where else source) from None
 
@@ -300,10 +303,8 @@ def _check_relays(subnet: Subnet, where: str) -> None:
             raise BadRequest(f"{relay} is no address of a relay", where=f"{where}.relays")
 
 
-def _check(networks: Networks, source: str) -> None:
-    """What the keys say together."""
-    if not networks.subnets and not networks.ipv6:
-        raise BadRequest("describes no network", where=source, hint="give it subnets: [...], or ipv6: [...]")
+def checked(networks: Networks, source: str) -> None:
+    """Raise ``BadRequest`` unless what the keys say fits together."""
     for at, subnet in enumerate(networks.subnets):
         where = f"{source}: subnets[{at}]"
         low, high = int(subnet.network.network_address), int(subnet.network.broadcast_address)

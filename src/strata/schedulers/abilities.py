@@ -17,6 +17,12 @@ def refusals(ability: Ability, work: Work, kind: str) -> Iterator[tuple[str, str
         ("resources.time", needs.time is not None, ability.time, "end a job after a certain time"),
         ("resources.licences", bool(needs.licences), ability.licences, "count licences"),
         ("resources.power", needs.power is not None, ability.power, "limit the power that a job draws"),
+        (
+            "resources.power",
+            work.whole_nodes,
+            ability.whole_nodes,
+            "keep other jobs off the nodes of one, which then cannot be capped for it",
+        ),
         ("array", work.array is not None, ability.array, "run arrays"),
         (
             "array.at_once",
@@ -28,6 +34,9 @@ def refusals(ability: Ability, work: Work, kind: str) -> Iterator[tuple[str, str
         ("reservation", work.reservation is not None, ability.reservation, "run a job in a reservation"),
         ("held", work.held, ability.hold, "hold a job"),
         ("stdin", work.stdin is not None, ability.stdin, "give a job a file as its standard input"),
+        ("stdout", bool(work.stdout), ability.output, "write what a job prints to a file: it keeps it itself"),
+        ("stderr", work.stderr is not None, ability.output, "tell what a job prints to standard error from the rest"),
+        ("native", bool(work.native), ability.native, "take options in words of its own: it has none"),
         ("queue", work.queue is not None, ability.queues, "run a job in a certain queue"),
     ):
         if asked and not can:

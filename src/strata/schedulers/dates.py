@@ -20,6 +20,16 @@ def seconds(told: str, *forms: str) -> float | None:
     return None
 
 
+def this_year(told: str, form: str, now: float) -> float | None:
+    """The same of a time that has no year: the last such one that is not more than a day ahead of ``now``."""
+    year = datetime.fromtimestamp(now, UTC).year
+    for tried in range(year + 1, year - 4, -1):  # back to a leap year
+        found = seconds(f"{tried} {told}", f"%Y {form}")
+        if found is not None and found <= now + 86_400:
+            return found
+    return None
+
+
 def duration(told: str) -> int | None:
     """``48:00:00`` or seconds; None: no limit."""
     parts = told.split(":")

@@ -7,7 +7,7 @@ What an adapter cannot do it refuses in words before anything is submitted; noth
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal, Protocol, runtime_checkable
 
 import msgspec
 from msgspec import Meta
@@ -53,7 +53,7 @@ class Resources(In, frozen=True, kw_only=True):
     """Seconds after which it is ended; None: what the queue gives."""
     licences: Annotated[Mapping[Word, Count], Meta(max_length=16)] = {}
     power: Count | None = None
-    """Watts that each node may draw."""
+    """Watts that each node may draw at most."""
 
 
 class Array(In, frozen=True, kw_only=True):
@@ -86,9 +86,14 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     workdir: str
     stdin: str | None = None
     stdout: str
-    """Path; ``%a`` in it is the index in the array."""
+    """Path; ``%a`` in it is the index in the array. Empty: the scheduler keeps it itself."""
     stderr: str | None = None
     """None: with the standard output."""
+    image: str = ""
+    """What it runs in, where the scheduler starts containers itself (``RunsApart``), as ``HOST/NAME:TAG``. Empty: the
+    scheduler's own choice."""
+    retries: int = 0
+    """How often such a scheduler runs it again when it fails; with all others, that is in the script."""
     resources: Resources = Resources()
     array: Array | None = None
     after: tuple[tuple[After, str], ...] = ()
@@ -97,6 +102,10 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     project: str | None = None
     reservation: str | None = None
     held: bool = False
+    whole_nodes: bool = False
+    """Whether no other job may be on its nodes."""
+    own_image: bool = False
+    """Whether it brings a container of its own, and so is to run outside of the site's default image."""
     native: tuple[str, ...] = ()
     """Options in the scheduler's own words, as its submitting command takes them, after all others."""
 
@@ -175,13 +184,21 @@ class Ability(msgspec.Struct, frozen=True, kw_only=True):
     time: bool = True
     licences: bool = True
     power: bool = False
+    whole_nodes: bool = False
+    """It can have nodes that no other job is on."""
     project: bool = True
     reservation: bool = True
     hold: bool = True
     stdin: bool = True
+    output: bool = True
+    """What a job prints goes to a file that it names."""
     queues: bool = True
+    native: bool = True
+    """It takes options in words of its own."""
 
 
+APART_FOLDER = "/strata"
+"""The job's own folder in a container that a scheduler starts itself (``RunsApart``), empty at first."""
 MOST_PAST = 7 * 86_400.0
 """Seconds: how far back ended jobs are asked for at most. Whole histories are gigabytes."""
 
@@ -214,4 +231,18 @@ class JobScheduler(Protocol):
 
     async def expected(self, work: Work) -> float | None:
         """When it would begin if it were submitted now; None: the scheduler cannot tell."""
+        ...
+
+
+@runtime_checkable
+class RunsApart(JobScheduler, Protocol):
+    """A scheduler that starts each job in a container itself, where the accounts' folders are not: it keeps what jobs
+    print, and how they ended."""
+
+    async def log(self, account: str, there: str, index: int | None, offset: int, most: int) -> bytes:
+        """A piece of what a job, or the task of an array, printed."""
+        ...
+
+    async def close(self) -> None:
+        """Ask no more."""
         ...

@@ -10,6 +10,8 @@ from strata.core.errors import BadRequest
 from strata.schedulers.by_commands import ByCommands, Texts
 from strata.schedulers.jobs import JobScheduler
 from strata.schedulers.protocol import Scheduler
+from strata.schedulers.reservations import Reservations
+from strata.schedulers.reservations import Texts as ReservationTexts
 from strata.schedulers.runner import Runner
 
 KINDS = {
@@ -48,6 +50,24 @@ def open_job_scheduler(kind: str, runner: Runner) -> JobScheduler:
     if ":" not in JOB_KINDS.get(kind, ":"):
         return ByCommands(runner, cast("Texts", importlib.import_module(JOB_KINDS[kind])))
     return cast("JobScheduler", _adapter(JOB_KINDS, kind)(runner))
+
+
+RESERVATION_KINDS = {
+    "slurm": "strata.schedulers.slurm.reservations",
+    "gridengine": "strata.schedulers.gridengine.reservations",
+    "pbs": "strata.schedulers.pbs.reservations",
+    "lsf": "strata.schedulers.lsf.reservations",
+}
+"""Kind → the texts by which its reservations are made. The others have none."""
+
+
+def open_reservations(kind: str, runner: Runner) -> Reservations:
+    """Reservations of a kind. ``BadRequest``: it has none."""
+    if kind not in RESERVATION_KINDS:
+        hint = f"it is one of {', '.join(RESERVATION_KINDS)}"
+        raise BadRequest(f"{kind} has no reservations", where="target", hint=hint)
+    texts = cast("ReservationTexts", importlib.import_module(RESERVATION_KINDS[kind]))
+    return Reservations(runner, texts, environments=kind == "gridengine")
 
 
 def _adapter(kinds: Mapping[str, str], kind: str) -> Callable[..., object]:

@@ -12,7 +12,8 @@ import os
 import pwd
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -115,6 +116,19 @@ def words(place: Place, command: Sequence[str], ssh_config: Path | None = None) 
     config = ("-F", str(ssh_config)) if ssh_config is not None else ()
     checked = ("-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "ConnectTimeout=10")
     return ("ssh", *config, *checked, "-T", "--", place.on, shlex.join(there if place.env else command))
+
+
+@contextmanager
+def connecting(kind: str) -> Iterator[None]:
+    """While somebody connects what was never asked before: that it cannot be asked is no fault of this service, and
+    need not pass by itself, so it is a ``DeviceError``."""
+    try:
+        yield
+    except Unavailable as error:
+        hint = error.hint
+        if not hint and kind != "kubernetes":
+            hint = f"have the commands of {kind} where this service runs, or say on which host they are: --on HOST"
+        raise DeviceError(error.detail, node=error.where, hint=hint) from None
 
 
 def find_account(name: str) -> Account:

@@ -23,6 +23,17 @@ ReadLog = Callable[[str, int, int], Awaitable[tuple[list[Event], int]]]
 """(prefix, start, limit) → events of whole revisions from ``start`` on, and the revision to go on from."""
 
 
+class _Waiting:
+    """A watcher for whom there is nothing: ``start`` is the revision that it waits for."""
+
+    __slots__ = ("news", "prefix", "start")
+
+    def __init__(self, prefix: str, start: int) -> None:
+        self.prefix = prefix
+        self.start = start
+        self.news = asyncio.Event()
+
+
 class Feed:
     """What watchers share: the newest revision, and the changes that led to it. Used in the event loop only."""
 
@@ -33,7 +44,7 @@ class Feed:
         self._kept_from = head + 1
         self._events = 0
         self._bytes = 0
-        self._news = asyncio.Event()
+        self._waiting: dict[_Waiting, None] = {}  # in order, so that two runs of a simulation wake the same ones first
         self._closed = False
 
     def publish(self, revision: int, events: Sequence[Event]) -> None:
@@ -50,7 +61,14 @@ class Feed:
         self.head = revision
         while len(self._recent) > 1 and (self._events > KEEP_EVENTS or self._bytes > KEEP_BYTES):
             self._forget(1)
-        self._wake()
+        for one in self._waiting:
+            if revision < one.start:
+                continue
+            # Those whom it does not concern sleep on: most changes are of one kind, and there are dozens of watchers.
+            if one.start < revision or any(event.key.startswith(one.prefix) for event in events):
+                one.news.set()
+            else:
+                one.start = revision + 1
 
     def advance(self, revision: int) -> None:
         """The store went on to ``revision``; how is to be read from the log."""
@@ -75,7 +93,7 @@ class Feed:
             if start <= self.compacted:
                 raise compacted(start, self.compacted + 1)
             if start > self.head:
-                await self._news.wait()
+                start = await self._wait(prefix, start)
                 continue
             if start >= self._kept_from:
                 events, start = self._read_recent(prefix, start)
@@ -83,6 +101,16 @@ class Feed:
                 events, start = await read_log(prefix, start, BATCH)
             if events:
                 yield events
+
+    async def _wait(self, prefix: str, start: int) -> int:
+        """Until there is something under ``prefix``, or everybody is woken; the revision to go on from."""
+        one = _Waiting(prefix, start)
+        self._waiting[one] = None
+        try:
+            await one.news.wait()
+        finally:
+            self._waiting.pop(one, None)
+        return one.start
 
     def _read_recent(self, prefix: str, start: int) -> tuple[list[Event], int]:
         events: list[Event] = []
@@ -102,6 +130,5 @@ class Feed:
             self._kept_from = revision + 1
 
     def _wake(self) -> None:
-        self._news.set()
-        if not self._closed:
-            self._news = asyncio.Event()
+        for one in self._waiting:
+            one.news.set()

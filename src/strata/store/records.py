@@ -26,7 +26,7 @@ _ATTEMPTS = 20
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def _nobody(name: str, record: Any) -> None:
+def nobody(name: str, record: Any) -> None:
     """Nobody is told of changes."""
 
 
@@ -42,15 +42,18 @@ class Records(Generic[R]):
         kind: str,
         prefix: str = "",
         listed_by: str = "",
-        changed: Changed[R] = _nobody,
+        called: str = "",
+        changed: Changed[R] = nobody,
         cleared: Callable[[], None] = lambda: None,
     ) -> None:
         """``kind``: the word for one of them. ``prefix``: of their keys, the word and a slash unless given.
-        ``listed_by``: the command that lists them. ``changed``: told of each that came, changed or went (None),
-        whoever did it; ``cleared``: that all are about to be told anew."""
+        ``listed_by``: the command that lists them. ``called``: what people call one, the word unless given.
+        ``changed``: told of each that came, changed or went (None), whoever did it; ``cleared``: that all are
+        about to be told anew."""
         self._store = store
         self._ledger = ledger
         self._kind = kind
+        self._called = called or kind.replace("-", " ")
         self._prefix = prefix or f"{kind}/"
         self._listed_by = listed_by
         self._changed = changed
@@ -238,7 +241,7 @@ class Records(Generic[R]):
 
     def _missing(self, name: str) -> NotFound:
         hint = f"list them with: {self._listed_by}" if self._listed_by else ""
-        return NotFound(f"no such {self._kind}: {name[:80]}", where=self._kind, hint=hint)
+        return NotFound(f"no {self._called} named {name[:80]}", where=self._kind, hint=hint)
 
     def _conflict(self, name: str, modified: int, expected: int) -> Conflict:
         detail = f"it is at revision {modified}, not {expected}" if modified else "it does not exist"

@@ -18,7 +18,7 @@ from ..commands import Job
 from ..errors import AgentError, CommandFailed, Refused
 from ..files import load_json, save_json
 from ..paths import Paths
-from . import live
+from . import live, packages
 from .accounts import Accounts
 from .beneath import Beneath
 from .overlay import Overlay
@@ -163,7 +163,7 @@ class Delivery:
         return {"sha": str(entry["sha"]), "mode": int(entry["mode"]), "uid": uid, "gid": gid}
 
     def _settle(self) -> None:
-        """Have in force what needs running members: sysctls, mounts, services, commands that are due."""
+        """Have in force what needs running members: sysctls, packages, mounts, services, commands that are due."""
         overlay = self._overlay
         if overlay is None or self._in_force == overlay.digest:
             return
@@ -192,6 +192,13 @@ class Delivery:
     def _settle_member(self, overlay: Overlay, member: Supervisor) -> None:
         given = self._given[member.member.identifier]
         inside = live.runner(member.exec_command)
+        if wanted := overlay.of("packages", member.member.name):
+            with Beneath(member.root) as below:
+                kept_by = packages.manager(below)
+            missing = packages.differ(inside, kept_by, wanted)
+            for entry in wanted:  # before services, which may be theirs
+                if str(entry["name"]) in missing:
+                    packages.install(live.runner(member.exec_command, packages.WITHIN), kept_by, entry)
         if member.member.init:
             self._settle_mounts(overlay.of("mounts", member.member.name), given, member.pid, inside)
             services = overlay.of("services", member.member.name)
@@ -273,6 +280,13 @@ class Delivery:
             for entry in overlay.of("files", name):
                 how = self._file_drift(below, identifier, entry)
                 self._judge(found, name, "file", entry, how, partial(self._mend_file, member, entry, inside))
+            kept_by = packages.manager(below)
+        wanted = overlay.of("packages", name)
+        missing = packages.differ(inside, kept_by, wanted)
+        slowly = live.runner(member.exec_command, packages.WITHIN)
+        for entry in wanted:
+            how = missing.get(str(entry["name"]), "")
+            self._judge(found, name, "package", entry, how, partial(packages.install, slowly, kept_by, entry))
         if not member.member.init:
             return
         there = live.mounts_of(self._paths, member.pid)

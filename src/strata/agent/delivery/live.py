@@ -18,25 +18,27 @@ Run = Callable[[list[str]], "tuple[int, str]"]
 """Runs a command in a member: its exit status and what it said."""
 _RUNNING = ("active", "activating", "reloading")
 _ENABLED = ("enabled", "enabled-runtime", "static", "alias", "indirect", "generated", "linked")
+_MOST_SAID = 1 << 20
+"""Bytes: an answer about all services or packages of a node is whole."""
 WITHIN = 60.0
 """Seconds that a command in a member may take."""
 
 
-def runner(command: Callable[[list[str]], tuple[list[str], Callable[[], None]]]) -> Run:
-    """Runs commands in a member; one that takes too long is ended."""
+def runner(command: Callable[[list[str]], tuple[list[str], Callable[[], None]]], within: float = WITHIN) -> Run:
+    """Runs commands in a member; one that takes longer than `within` seconds is ended."""
 
     def inside(argv: list[str]) -> tuple[int, str]:
         words, end = command(argv)
         try:
             done = subprocess.run(
-                words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=WITHIN
+                words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=within
             )
         except subprocess.TimeoutExpired:
             end()
-            return 124, f"not over after {WITHIN:g} s"
+            return 124, f"not over after {within:g} s"
         except OSError as error:
             return 127, str(error)
-        return done.returncode, done.stdout[-2000:].decode("utf-8", "replace").strip()
+        return done.returncode, done.stdout[-_MOST_SAID:].decode("utf-8", "replace").strip()
 
     return inside
 

@@ -31,6 +31,7 @@ class Overlay:
                 kind: [dict(entry) for entry in told[kind]]
                 for kind in ("files", "users", "groups", "services", "mounts", "sysctls")
             }
+            self._kinds["packages"] = [dict(entry) for entry in told.get("packages", [])]
             self._contents = {
                 str(sha): base64.b64decode(text, validate=True) for sha, text in values["contents"].items()
             }

@@ -165,7 +165,7 @@ class Detector:
     def all(self) -> Entry:
         """All of the above."""
         accelerators, fabric = self.accelerators(), self.fabric()
-        makes = [one["make"] for one in accelerators if one["make"]] + [one["kind"] for one in fabric]
+        makes = [one["make"] for one in accelerators if "make" in one] + [one["kind"] for one in fabric]
         return {
             "accelerators": accelerators,
             "fabric": fabric,

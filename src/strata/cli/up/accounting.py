@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import secrets
-import subprocess
 from pathlib import Path
 
 from strata.core.errors import Unavailable
+from strata.core.host.captured import captured
 from strata.virtual.qemu import network
 
 USER, DATABASE = "slurm", "slurm_acct_db"
@@ -44,12 +44,10 @@ def make(folder: Path) -> None:
         return
     command = [network.tool("mariadb-install-db", "mariadb-server"), "--no-defaults", *_options(folder)]
     command += ["--auth-root-authentication-method=socket", "--skip-test-db", "--skip-name-resolve"]
-    done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=_LIMIT, check=False
-    )
+    done = captured(command, _LIMIT)
     if done.returncode:
         said = (done.stderr.strip() or done.stdout.strip())[-300:]
-        raise Unavailable(f"no database was made: {said}", where=str(folder / _DATA))
+        raise Unavailable(f"the database could not be made: {said}", where=str(folder / _DATA))
 
 
 def mariadbd(folder: Path) -> list[str]:

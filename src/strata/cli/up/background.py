@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from strata.cli.output import Output
 from strata.cli.session import Session
@@ -42,6 +43,8 @@ LOG = "serve.log"
 NO_SITE = ("--config", os.devnull)
 """Options of the service: a trial has nothing to do with the configuration of the machine that it runs on."""
 URL = "url"
+DOOR = "front-door"
+"""File in a state directory: the address of the front door of the last ``up``, which stays there."""
 """Written by the service: where its front door is."""
 START_TIMEOUT = 60.0
 STOP_GRACE = 20.0
@@ -153,8 +156,9 @@ def refuse_stranger(client: Client, directory: Path) -> None:
     )
 
 
-def front_door(session: Session, listen: str, no_tls: bool) -> list[str]:
-    """Options that say where nginx listens; without nginx, that there is no such door."""
+def front_door(session: Session, directory: Path, listen: str, no_tls: bool) -> list[str]:
+    """Options that say where nginx listens; without nginx, that there is no such door. It stays where it was the last
+    time, so that whoever has kept the address finds it again."""
     if no_tls:
         return ["--no-tls"]
     if listen:
@@ -162,13 +166,23 @@ def front_door(session: Session, listen: str, no_tls: bool) -> list[str]:
     if shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin") is None:
         session.out.note("no nginx here: only the local socket will answer (apt-get install nginx-light)")
         return ["--no-tls"]
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", _PORT))
-        except OSError:
-            return ["--listen", "127.0.0.1:0"]
-    return ["--listen", f"127.0.0.1:{_PORT}"]
+    kept = directory / DOOR
+    earlier = urlsplit(kept.read_text(encoding="utf-8").strip() if kept.exists() else "")
+    usual = [(earlier.hostname, earlier.port)] if earlier.hostname and earlier.port else []
+    for host, port in [*usual, ("127.0.0.1", _PORT)]:
+        if _is_free(host, port):
+            return ["--listen", f"{host}:{port}"]
+    return ["--listen", "127.0.0.1:0"]
+
+
+def _is_free(host: str, port: int) -> bool:
+    try:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
+    except OSError:
+        return False
+    return True
 
 
 def start(record: Path, log: Path, command: list[str]) -> ps.Process:

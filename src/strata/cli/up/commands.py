@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from strata.cli.client import Client
+
+_JOB_GRACE = 60.0
+"""Seconds for the supervisor of a job to end it: it asks, waits, and then makes it."""
 
 STATE_DIR = click.option(
     "--state-dir",
@@ -236,8 +240,9 @@ def _simulated(
                 simulated.simulator(session, directory, [])
         else:
             bg.refuse_stranger(client, directory)
-            (directory / bg.URL).unlink(missing_ok=True)
-            options = bg.front_door(session, listen, no_tls)
+            url = directory / bg.URL
+            url.unlink(missing_ok=True)
+            options = bg.front_door(session, directory, listen, no_tls)
             if kind == "simulated":
                 fleet = ["--nodes", str(nodes), "--seed", str(seed), "--scale", str(1 / time_scale)]
                 fleet += ["--meters", meters]
@@ -247,6 +252,8 @@ def _simulated(
             command = ps.command("strata.cli", "serve", "--state-dir", str(directory), *bg.NO_SITE, *options)
             started = bg.start(directory / bg.SERVICE, directory / bg.LOG, command)
             bg.wait_ready(session, client, started, directory, front="--listen" in options)
+            if url.exists():
+                (directory / bg.DOOR).write_bytes(url.read_bytes())
     return client
 
 
@@ -256,7 +263,7 @@ def _simulated(
 def stop(session: Session, state_dir: Path | None) -> None:
     """Stop what 'strata up' started, and keep everything: images, keys, history, what is wanted.
 
-    'strata up' goes on with what is there. Virtual and simulated nodes lose their power.
+    'strata up' goes on with what is there. Virtual and simulated nodes lose their power; jobs on this machine go on.
 
     \b
     Example: strata stop
@@ -274,8 +281,8 @@ def stop(session: Session, state_dir: Path | None) -> None:
 def down(session: Session, delete: bool, state_dir: Path | None) -> None:
     """Stop what 'strata up' started, and delete it if that is wanted: with --delete, or with a yes on a terminal.
 
-    What is deleted is the state directory that 'strata up' made, with images, keys, history and audit log. Otherwise
-    this is 'strata stop'. Doing it twice is fine.
+    What is deleted is the state directory that 'strata up' made, with images, keys, history and audit log; jobs on
+    this machine are ended. Otherwise this is 'strata stop'. Doing it twice is fine.
 
     \b
     Example: strata down --delete
@@ -294,9 +301,10 @@ def down(session: Session, delete: bool, state_dir: Path | None) -> None:
             return
         up_virtual.delete(directory)
         if bg.is_ours(directory):
+            _end_jobs(session, directory)
             out.line(f"removed {directory}" if bg.remove(directory) else f"emptied {directory}, which was there before")
         else:
-            for name in (bg.LOG, bg.URL, bg.SET_UP, simulated.SIMULATOR_OPTIONS, simulated.SIMULATOR_LOG):
+            for name in (bg.LOG, bg.URL, bg.DOOR, bg.SET_UP, simulated.SIMULATOR_OPTIONS, simulated.SIMULATOR_LOG):
                 (directory / name).unlink(missing_ok=True)
             out.line(f"kept {directory}: 'strata up' did not make it")
 
@@ -350,7 +358,26 @@ def _at_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
+def _jobs(directory: Path) -> list[ps.Process]:
+    """Who looks after the jobs that run on this machine: they go on while no service is there."""
+    known = map(ps.load, (directory / "jobs").glob("*/*.pid"))
+    return [process for process in known if process is not None and process.alive]
+
+
+def _end_jobs(session: Session, directory: Path) -> None:
+    """End them before what is known of them is deleted: nobody could do so afterwards."""
+    jobs = _jobs(directory)
+    if not jobs:
+        return
+    session.out.note(f"ending {many(len(jobs), 'job')} on this machine ...")
+    with ThreadPoolExecutor(min(len(jobs), 32)) as pool:  # each may take its time
+        list(pool.map(lambda process: ps.stop(process, grace=_JOB_GRACE), jobs))
+    session.out.line(f"ended {many(len(jobs), 'job')} on this machine")
+
+
 def _say_kept(session: Session, directory: Path) -> None:
+    if jobs := len(_jobs(directory)):
+        session.out.line(f"{many(jobs, 'job')} on this machine {'goes' if jobs == 1 else 'go'} on meanwhile")
     session.out.line(f"kept {directory}: 'strata up' goes on with it, 'strata down --delete' deletes it")
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from strata.cli.progress import Meter
 from strata.cli.words import segment
 from strata.core.errors import NotFound
+from strata.jobs.native import Program, program
 
 if TYPE_CHECKING:
     from strata.cli.client import Client, Json
@@ -24,6 +27,8 @@ class Image(NamedTuple):
     name: str
     recipe: Path
     """What it is built from. Beside it is ``second.yaml``: something to change nodes over to."""
+    programs: tuple[Program, ...] = ()
+    """Programs of ours that the recipe names as if they lay beside it."""
 
     @property
     def reference(self) -> str:
@@ -31,7 +36,9 @@ class Image(NamedTuple):
         return f"{self.name}:{TAG}"
 
 
-DEMO, SLURM = (Image(name, Path(__file__).parent / "images" / name / "recipe.yaml") for name in ("demo", "slurm"))
+_RECIPES = Path(__file__).parent / "images"
+DEMO = Image("demo", _RECIPES / "demo/recipe.yaml")
+SLURM = Image("slurm", _RECIPES / "slurm/recipe.yaml", ("strata-run",))
 
 
 def make(out: Output, client: Client, image: Image) -> None:
@@ -93,17 +100,24 @@ def _begin(out: Output, client: Client, image: Image, kept: Path) -> Json:
         path = "/v1/images"
     else:
         out.note(f"building the {image.name} image from this machine's Debian packages ...")
-        body["upload"] = send_recipe(client, out, image.recipe)
+        with tempfile.TemporaryDirectory(prefix="strata-") as folder:
+            recipe = image.recipe
+            if image.programs:
+                recipe = Path(shutil.copy(image.recipe, folder))
+                for name in image.programs:
+                    shutil.copy(program(name), folder)
+            body["upload"] = send_recipe(client, out, recipe)
         path = "/v1/image-builds"
     work: Json = client.request("POST", path, body=body).body
     return work
 
 
 def _kept(image: Image) -> Path:
-    """Where the image of this very recipe is kept."""
+    """Where the image of this very recipe, with these very programs, is kept."""
     from strata.provisioning.minos.commands import cache_folder
 
-    key = hashlib.sha256(image.recipe.read_bytes()).hexdigest()[:12]
+    parts = [image.recipe, *(program(name) for name in image.programs)]
+    key = hashlib.sha256(b"".join(part.read_bytes() for part in parts)).hexdigest()[:12]
     return cache_folder().parent / "images" / f"{image.name}-{key}.tar"
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from strata.cli.output import fold
 from strata.cli.times import span
 from strata.core.printable import clean
 
@@ -48,6 +49,13 @@ def stage(facts: Mapping[str, Any], state: str, boot: Mapping[str, Any], before:
     if value.get("image") in ("absent", "unknown", None):
         return 4
     return _READY if state == "ready" and value.get("personality") == "active" else 5
+
+
+def rests(facts: Mapping[str, Any], desires: Mapping[str, Any], state: str) -> bool:
+    """Whether a node is off and is meant to be, as those are that their workload manager has switched off to save
+    power: nobody waits for them."""
+    is_off = state == "ready" and "power" in facts and facts["power"]["value"] == "off"
+    return is_off and "power" in desires and "off" in desires["power"]["values"]
 
 
 def passed(changes: Iterable[Mapping[str, Any]], boot: Mapping[str, Any]) -> dict[int, float]:
@@ -146,26 +154,31 @@ class Journey:
 
 
 def follow(client: Client, out: Output, names: Sequence[str], *, began: float, timeout: float) -> bool:
-    """Show the nodes' way since ``began`` (Unix seconds) until all are ready (True) or ``timeout`` seconds are over."""
+    """Show the nodes' way since ``began`` (Unix seconds) until all are ready, or off as they are meant to be (True), or
+    ``timeout`` seconds are over."""
     deadline = time.monotonic() + timeout
     with Journey(out, names, began) as journey:
         while True:
-            page = client.get(
-                "/v1/nodes", {"select": ",".join(names), "fields": "name,state,facts,doing,fault", "limit": 1000}
-            )
+            fields = "name,state,facts,desires,doing,fault"
+            page = client.get("/v1/nodes", {"select": ",".join(names), "fields": fields, "limit": 1000})
             boots = {one["node"]: one for one in client.get("/v1/boot/nodes", {"limit": 1000})["items"]}
             there = 0
+            resting: list[str] = []
             for node in page["items"]:
                 name, missed = str(node["name"]), {}
                 reached = stage(node["facts"], node["state"], boots.get(name, {}), journey.seen_at(name))
                 there += reached == _READY
+                if rests(node["facts"], node["desires"], node["state"]):
+                    resting.append(name)
                 doing = node["fault"] or (node["doing"]["mutation"] if node["doing"] else "")
                 if journey.skipped(name, reached):
                     told = client.get(f"/v1/nodes/{name}/history", {"since": str(began), "limit": 100})["items"]
                     missed = passed(told, boots.get(name, {}))
                 journey.update(name, reached, doing, missed)
             journey.show()
-            if there == len(names):
+            if there + len(resting) == len(names):
+                if resting:
+                    out.note(f"{fold(resting)}: off, as wanted (by the workload manager to save power, or by a person)")
                 return True
             if time.monotonic() >= deadline:
                 return False

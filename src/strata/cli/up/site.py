@@ -4,11 +4,11 @@ own nodes in it, committed and applied. From then on it is its owner's."""
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from strata.core.errors import Unavailable
+from strata.core.host.captured import captured
 from strata.virtual.qemu.network import tool
 
 if TYPE_CHECKING:
@@ -57,16 +57,8 @@ def _git(folder: Path, *arguments: str) -> str:
     ours = ("user.name=strata up", "user.email=strata@localhost", "core.hooksPath=/dev/null", "safe.directory=*")
     options = [word for setting in ours for word in ("-c", setting)]
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    done = subprocess.run(
-        [tool("git", "git"), "-C", str(folder), *options, *arguments],
-        env={**kept, "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=_LIMIT,
-        check=False,
-    )
+    command = [tool("git", "git"), "-C", str(folder), *options, *arguments]
+    done = captured(command, _LIMIT, {**kept, "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull})
     if done.returncode:
         raise Unavailable(f"git {arguments[0]}: {done.stderr.strip()[-300:]}", where=str(folder))
     return done.stdout

@@ -26,6 +26,7 @@ from strata.cli.up import accounting, image
 from strata.cli.up import background as bg
 from strata.core.errors import NotFound, Unavailable
 from strata.core.host import process as ps
+from strata.core.host.captured import captured
 from strata.virtual.qemu import network
 
 if TYPE_CHECKING:
@@ -200,16 +201,7 @@ def run(directory: Path, chassis: Description, *command: str) -> str:
     """What a command in the nodes' network prints. Raises ``Unavailable``."""
     words = [*network.prefix_of(chassis.namespace), *command]
     try:
-        done = subprocess.run(
-            words,
-            env=environment(directory, inside=True),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_LIMIT,
-            check=False,
-        )
+        done = captured(words, _LIMIT, environment(directory, inside=True))
     except subprocess.TimeoutExpired:
         raise Unavailable(f"no end after {_LIMIT:g} s", where=command[0]) from None
     if done.returncode:

@@ -98,7 +98,8 @@ def where(directory: Path) -> list[str]:
     found = description.read(directory / bg.CHASSIS)
     said = [f"nodes   in the network namespace {found.namespace} (ip netns exec {found.namespace} ...)"]
     if slurm.is_there(directory):
-        said.append(f"slurm   export SLURM_CONF={directory / slurm.FOLDER / slurm.CONF}")
+        conf = directory / slurm.FOLDER / slurm.CONF
+        said.append(f"slurm   export SLURM_CONF={conf} (for sinfo, sbatch, ...; srun: strata virtual run -- srun)")
     return said
 
 

@@ -19,7 +19,7 @@ _SHOWN = 40  # words and keys that are named before the rest is left out
 
 @lru_cache(maxsize=256)
 def words_at(kind: Any, place: str) -> tuple[str, ...]:
-    """The words that an enumerated field takes; none where there is no such field."""
+    """The words that an enumerated field takes, or a mapping as its keys; none where there is no such field."""
     return tuple(dict.fromkeys(str(word) for found in _at(kind, place) for word in _words(found)))
 
 
@@ -80,3 +80,6 @@ def _words(one: inspect.Type) -> Iterator[Any]:
         yield from one.values
     elif isinstance(one, inspect.EnumType):
         yield from (member.value for member in one.cls)
+    elif isinstance(one, inspect.DictType):
+        for key in _plain(one.key_type):
+            yield from _words(key)

@@ -22,6 +22,9 @@ FORMS = {
     r"^[^\u0000-\u001f\u007f-\u009f\u2028\u2029]*": "must be one line of text, without tabs and control characters",
     r"^[ -~]*": "must be one line of plain ASCII text, such as: loglevel=7 -quiet",
     r"^[^\u0000]*": "must not hold a NUL character",
+    # what a browser made up for a sign-in
+    r"^[A-Za-z0-9._~-]{43,128}": "a verifier is 43 to 128 letters, digits, '.', '_', '~' and '-' (RFC 7636)",
+    r"^[A-Za-z0-9_-]{16,128}": "a nonce is 16 to 128 letters, digits, '-' and '_'",
     # names
     r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?": f"a name is {_NAME_RULE}, first and last a letter or digit, "
     "such as n0001",
@@ -75,7 +78,12 @@ FORMS = {
     r"^[0-9]{1,15}-[0-9]{1,15}": "must be two numbers as the answer before had them, such as 1700000000-42",
     r"^[A-Za-z0-9_-]{43}\.iso": "must be the name of a boot medium, as its node's BMC was told",
     # jobs
-    r"^[0-9a-z]{12}": "a job is 12 of 0-9 and a-z, as the list shows it, such as 4f0k2m9x1c7d",
+    r"^[0-9]{1,9}([MGT]i?B?)?": "must be a size such as 500M or 16G; a plain number is MiB",
+    r"^([0-9]{1,9}|([0-9]{1,9}(\.[0-9]{1,6})?[smhd]){1,4})": "must be a length of time such as 90s, 10m or 1h30m; "
+    "a plain number is seconds",
+    r"^[0-9]{1,9}(\.[0-9]{1,6})?( ?[kMG]?W)?": "must be a power such as 300W or 1.5kW; a plain number is watts",
+    r"^([A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63}:)?[1-9][0-9]{0,3}": "must be COUNT or TYPE:COUNT, such as 2 or h200:2",
+    r"^[0-9a-z]{12}": "not a job id: 12 characters of 0-9 and a-z, as 'strata job list' shows it, such as 4f0k2m9x1c7d",
     r"^#![^\u0000]*": "a script begins with #! and its interpreter, such as #!/bin/bash",
     r"^/[^\u0000-\u001f\u007f-\u009f\u2028\u2029]*": "a path begins with '/', and is one line, such as /home/alice/run",
     r"^[A-Za-z0-9_][A-Za-z0-9_.:@+-]{0,127}": "must be 1 to 128 letters, digits, '-', '_', '.', ':', '@' and '+', "
@@ -83,13 +91,24 @@ FORMS = {
     r"^[A-Za-z0-9_][A-Za-z0-9_.@-]{0,62}": "an account is up to 63 letters, digits, '-', '_', '.' and '@', such as bob",
     r"^[\u0021-\u007e]{1,128}": "a key is 1 to 128 plain characters without blanks, such as run-2026-11",
     r"^([A-Za-z0-9][A-Za-z0-9_.:-]{0,254})?": "must be a host or an address, such as head1; or it is empty",
+    r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?": "a claim is small letters, digits and '-', such as lustre",
+    r"^[a-z0-9.-]{1,200}/[A-Za-z0-9_.-]{1,63}": "a resource of Kubernetes is DOMAIN/NAME, such as nvidia.com/gpu",
+    r"^([a-z0-9.-]{1,200}/)?[A-Za-z0-9_.-]{1,63}": "a label of Kubernetes is NAME or DOMAIN/NAME, such as zone",
+    r"^[A-Za-z0-9_.-]{0,64}": "a type is letters, digits, '-', '_' and '.', such as h200; or it is empty",
+    r"^[A-Za-z0-9_./:@-]{0,512}": "an image of a registry is HOST/NAME:TAG, such as registry.example/site:1",
+    r"^[a-z0-9{}-]{1,128}": "a rule for namespaces is small letters, digits, '-', {account}, {project}, such as jobs",
+    r"^https://[A-Za-z0-9_.:\[\]-]{1,255}(/[A-Za-z0-9_./-]{0,255})?": "must be the address of an API, such as "
+    "https://kube1:6443",
+    r"^[\u0009-\u007e]*": "must be certificates in PEM",
+    r"^[\u0021-\u007e]*": "must be plain characters without blanks, as 'kubectl create token' prints them",
+    r"^[A-Za-z][A-Za-z0-9_-]{0,31}": "a reservation is 1 to 32 letters, digits, '-' and '_', first a letter, such as "
+    "course",
     # containers and environments
     r"^/[^\u0000-\u001f\u007f:,]{0,1023}": "a path of a bind begins with '/', without ':' and ',', such as /scratch",
     r"^(/[^\u0000-\u001f\u007f:,]{0,1023})?": "a path in a container begins with '/', without ':' and ',', such as "
     "/work; or it is empty",
     r"^[a-z0-9-]{0,32}": "a runtime is small letters, digits and '-', such as native",
     r"^[A-Za-z0-9_][A-Za-z0-9_./+-]{0,127}": "a module is letters, digits, '-', '_', '.', '/' and '+', such as gcc",
-    r"^[a-z][a-z0-9_]{0,62}": "a field of a job is small letters, digits and '_', such as cores",
     r"^([A-Za-z0-9][A-Za-z0-9_.-]{0,62}(@[1-9][0-9]{0,5})?)?": "an environment is NAME or NAME@VERSION, such as "
     "pytorch@3; or it is empty",
     r"^(sha256:[0-9a-f]{64})?": f"a digest is sha256: and 64 of {_HEX}; or it is empty",
@@ -117,6 +136,8 @@ FORMS = {
     r"^([a-z_][a-z0-9_-]{0,30}\$?|[0-9]{1,9})": "an account is its name or its number, such as alice or 1000",
     r"^[^:\u0000-\u001f\u007f]*": "must be one line without ':', as in /etc/passwd",
     r"^[A-Za-z0-9:_.@\\][A-Za-z0-9:_.@\\-]{0,200}": "must be the name of a unit, such as sshd.service",
+    r"^[A-Za-z0-9][A-Za-z0-9+._-]{0,127}": "must be the name of a package, such as chrony",
+    r"^([A-Za-z0-9][A-Za-z0-9+.:~^_-]{0,127})?": "must be the version of a package, such as 4.3-2",
     r"^[a-z][A-Za-z0-9_-]*([./][A-Za-z0-9_:-]+)+": "must be the name of a kernel parameter, such as vm.swappiness",
     r"^[a-z0-9._]{0,32}": "must be the type of a file system, such as nfs4",
     r"^[A-Za-z0-9_.@-]{0,31}": "must be the name of a network interface, such as eth0",
@@ -151,7 +172,7 @@ _TYPES = {
 }
 _WORD = re.compile(r"Invalid enum value (.*?)(?= - at |\Z)", re.DOTALL)
 _KEY = re.compile(r"Object contains unknown field `(.*?)`(?= - at |\Z)", re.DOTALL)
-_PLACE = re.compile(r" - at `(?:key in )?\$\.?(.*)`\Z", re.DOTALL)
+_PLACE = re.compile(r" - at `(?:key` in `)?\$\.?(.*)`\Z", re.DOTALL)
 _SAID = {repr(pattern)[1:-1]: words for pattern, words in FORMS.items()}  # msgspec writes patterns as Python does
 
 

@@ -92,9 +92,13 @@ class Document:
             raise BadRequest(words, where=f"{place}: {path}" if path else place) from None
 
     def _value(self, path: str) -> Any:
+        """None: the path does not lead to one value. Of what is below any key, msgspec does not say below which."""
         value = self.data
         for step in _STEP.finditer(path):
-            value = value[step[1]] if step[1] else value[int(step[2])]
+            try:
+                value = value[step[1]] if step[1] else value[int(step[2])]
+            except (KeyError, IndexError, TypeError):
+                return None
         return value
 
     def _find(self, steps: list[str], key: str = "") -> yaml.Node | None:
@@ -203,9 +207,9 @@ def _marked(source: str, mark: yaml.Mark) -> str:
 
 
 def told(error: msgspec.ValidationError) -> tuple[str, str]:
-    """What msgspec says is wrong, and at which path (``hardware.syslog``; empty: the whole)."""
+    """What msgspec says is wrong, and at which path (``hardware.syslog``; empty: the whole; of a key, its mapping)."""
     said, _, path = str(error).partition(" - at `")
-    return said, path.rstrip("`").removeprefix("key in ").removeprefix("$").removeprefix(".")
+    return said, path.rstrip("`").removeprefix("key` in `").removeprefix("$").removeprefix(".")
 
 
 def _pairs(node: yaml.Node | None) -> list[tuple[yaml.Node, yaml.Node]]:

@@ -24,7 +24,7 @@ KINDS = frozenset((
     "console", "emergency", "exec", "image", "image-content", "personality", "power", "power-policy", "power-queue",
     "unknown-machine", "workload", "config", "secret", "health", "flow", "rollout", "slurm-files",
     "environment", "project",
-    "job", "others-job",
+    "job", "others-job", "reservation",
 ))  # fmt: skip
 """What the table knows. A room may have a kind of its own; until the table says more, it is the administrators'."""
 
@@ -48,7 +48,7 @@ _LOOK = _rights(
     "node", "desire", "document", "hold", "freeze", "group", "operation", "model", "status", "metrics", "log-level",
     "self", "hardware", "bmc", "alert", "boot", "image", "personality", "power", "power-policy", "power-queue",
     "unknown-machine", "workload", "config", "health", "flow", "rollout", "slurm-files",
-    "environment", "project",
+    "environment", "project", "reservation",
 )  # fmt: skip
 
 RIGHTS: dict[Role, frozenset[Right]] = {
@@ -57,6 +57,8 @@ RIGHTS: dict[Role, frozenset[Right]] = {
     | _rights(("create", "change", "delete"), "desire", "hold", "freeze", "operation", "rollout", "environment")
     | _rights(("change",), "bmc", "alert", "power", "power-queue", "image", "console")
     | _rights(("create",), "emergency", "health", "flow")
+    # What is kept for some is kept from the others: for whoever runs the machine to say.
+    | _rights(("create", "delete"), "reservation")
     # What a command prints is for whoever may run one.
     | _rights(("create", "read", "delete"), "exec")
     # Jobs of others are seen and ended by whoever runs the machine. What they hold stays their owners'.
@@ -76,7 +78,7 @@ RIGHTS: dict[Role, frozenset[Right]] = {
     | _rights(("change",), "power")
     | _rights(("read", "change"), "power-queue"),
     # Somebody who runs jobs: their own, and nothing of the fleet.
-    "user": _rights(VERBS, "job", "environment") | _rights(("read",), "self", "project"),
+    "user": _rights(VERBS, "job", "environment") | _rights(("read",), "self", "project", "reservation"),
 }
 """Which role may do what. The only place that says so."""
 
@@ -85,7 +87,7 @@ FLEET_WIDE: frozenset[Right] = (
         ("create", "change", "delete"),
         "node", "document", "group", "credential", "store", "log-level", "hardware", "bmc-credential", "webhook",
         "image", "personality", "boot",
-        "power-policy", "workload", "config", "model", "project",
+        "power-policy", "workload", "config", "model", "project", "reservation",
     )
     # Their checks may be run by whoever may change nodes; what is checked is said for all.
     | _rights(("change", "delete"), "health", "flow")

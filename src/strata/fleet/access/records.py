@@ -104,6 +104,41 @@ class LoginWay(Out, frozen=True, kw_only=True):
 
     issuer: str
     client: str
+    authorize: str
+    """Where a browser is sent. Empty: the provider has not been heard yet."""
+
+
+class CodeRequest(In, frozen=True, kw_only=True):
+    """What the provider sent a browser back with, and what only that browser knows of the sign-in."""
+
+    code: Annotated[str, Meta(min_length=1, max_length=4096)]
+    verifier: Annotated[str, Meta(pattern=r"^[A-Za-z0-9._~-]{43,128}$(?!\n)")]
+    nonce: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{16,128}$(?!\n)")]
+    redirect: Annotated[str, Meta(min_length=1, max_length=2048)]
+    """Where it was sent back to."""
+
+    def __repr__(self) -> str:
+        return "CodeRequest()"
+
+
+class RenewalRequest(In, frozen=True, kw_only=True):
+    """What a sign-in goes on by."""
+
+    renewal: Annotated[str, Meta(min_length=1, max_length=16_384)]
+
+    def __repr__(self) -> str:
+        return "RenewalRequest()"
+
+
+class GivenLogin(Out, frozen=True, kw_only=True):
+    """A sign-in: the provider's token, which is a bearer token here, until when, and what it is renewed by."""
+
+    token: str
+    renewal: str
+    until: float
+
+    def __repr__(self) -> str:
+        return f"GivenLogin(until={self.until:.0f})"
 
 
 class WhoView(Out, frozen=True, kw_only=True):

@@ -6,36 +6,29 @@ from litestar import delete, get, post
 from litestar.params import JSONBody
 
 from strata.api.rights import needs, public
-from strata.api.services import Asked, SerialPath, TokenPath
+from strata.api.services import Ask, Asked, SerialPath, TokenPath
 from strata.core.errors import NotFound
-from strata.core.texts import Out
+from strata.core.texts import ListOf
 from strata.fleet.access.authority import Authority
 from strata.fleet.access.credentials import Authenticator
+from strata.fleet.access.oidc.exchange import by_code, by_renewal
+from strata.fleet.access.oidc.tokens import OidcTokens
 from strata.fleet.access.principal import RIGHTS
 from strata.fleet.access.records import (
     Certificate,
     CertificateRequest,
+    CodeRequest,
+    GivenLogin,
     LoginWay,
     NewCertificate,
     NewToken,
+    RenewalRequest,
     Token,
     TokenRequest,
     WhoView,
 )
 
 _TAG = "credentials"
-
-
-class Tokens(Out, frozen=True, kw_only=True):
-    """All tokens, oldest first, without secrets."""
-
-    items: tuple[Token, ...]
-
-
-class Certificates(Out, frozen=True, kw_only=True):
-    """All client certificates that have not expired."""
-
-    items: tuple[Certificate, ...]
 
 
 @get("/v1/auth/whoami", tags=[_TAG], **needs("read", "self"))
@@ -48,12 +41,30 @@ async def whoami(ask: Asked) -> WhoView:
 @get("/v1/auth/oidc", tags=[_TAG], security=[{}], **public(404))
 async def login_way(ask: Asked) -> LoginWay:
     """How people log in. Whoever asks has not yet done so."""
-    oidc = ask.of(Authenticator).oidc
-    if oidc is None:
+    oidc = _provider(ask)
+    oidc.hear()
+    return LoginWay(issuer=oidc.settings.issuer, client=oidc.settings.audience, authorize=oidc.endpoints.authorize)
+
+
+@post("/v1/auth/oidc/code", tags=[_TAG], status_code=200, security=[{}], **public(401, 404, 502, 503, body=True))
+async def redeem_code(ask: Asked, data: JSONBody[CodeRequest]) -> GivenLogin:
+    """The provider's token for the code that it sent your browser back with (authorisation code with PKCE)."""
+    return await by_code(_provider(ask), data)
+
+
+@post("/v1/auth/oidc/renewal", tags=[_TAG], status_code=200, security=[{}], **public(401, 404, 502, 503, body=True))
+async def renew_login(ask: Asked, data: JSONBody[RenewalRequest]) -> GivenLogin:
+    """Another token for a sign-in that goes on."""
+    return await by_renewal(_provider(ask), data)
+
+
+def _provider(ask: Ask) -> OidcTokens:
+    found = ask.of(Authenticator).oidc
+    if found is None:
         raise NotFound(
             "no OpenID Connect provider is set here", hint="use a token, or have oidc.issuer set in the configuration"
         )
-    return LoginWay(issuer=oidc.settings.issuer, client=oidc.settings.audience)
+    return found
 
 
 @post("/v1/auth/tokens", tags=[_TAG], **needs("create", "credential", 409, body=True))
@@ -63,9 +74,9 @@ async def mint_token(ask: Asked, data: JSONBody[TokenRequest]) -> NewToken:
 
 
 @get("/v1/auth/tokens", tags=[_TAG], **needs("read", "credential"))
-async def list_tokens(ask: Asked) -> Tokens:
+async def list_tokens(ask: Asked) -> ListOf[Token]:
     """All tokens, without their secrets."""
-    return Tokens(items=tuple(ask.of(Authenticator).tokens()))
+    return ListOf(items=tuple(ask.of(Authenticator).tokens()))
 
 
 @delete("/v1/auth/tokens/{ident:str}", tags=[_TAG], **needs("delete", "credential", 404, 409))
@@ -103,9 +114,9 @@ async def issue_certificate(ask: Asked, data: JSONBody[CertificateRequest]) -> N
 
 
 @get("/v1/auth/certificates", tags=[_TAG], **needs("read", "credential"))
-async def list_certificates(ask: Asked) -> Certificates:
+async def list_certificates(ask: Asked) -> ListOf[Certificate]:
     """Client certificates that have not expired."""
-    return Certificates(items=tuple(ask.of(Authenticator).certificates()))
+    return ListOf(items=tuple(ask.of(Authenticator).certificates()))
 
 
 @delete("/v1/auth/certificates/{serial:str}", tags=[_TAG], **needs("delete", "credential", 409))
@@ -117,6 +128,8 @@ async def revoke_certificate(ask: Asked, serial: SerialPath) -> None:
 HANDLERS = [
     whoami,
     login_way,
+    redeem_code,
+    renew_login,
     mint_token,
     list_tokens,
     revoke_token,

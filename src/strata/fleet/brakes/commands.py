@@ -59,7 +59,7 @@ def freeze(
 @ls.json_option
 @pass_session
 def thaw(session: Session, group: str | None, node: str | None, as_json: bool) -> None:
-    """Take a brake off that 'strata freeze' or 'strata emergency-off' put on.
+    """Undo 'strata freeze' or 'strata emergency-off': let automation go on.
 
     \b
     Example: strata thaw

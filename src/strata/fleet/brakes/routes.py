@@ -12,18 +12,12 @@ from strata.api.http import seal, unseal
 from strata.api.rights import needs
 from strata.api.services import Asked, Cursor, FreezePath, Limit
 from strata.core.node import Freeze
-from strata.core.texts import PLAIN, Out
+from strata.core.texts import PLAIN, ListOf
 from strata.fleet.brakes.records import FreezeRequest, HoldPage, HoldRequest, RetryRequest
 from strata.fleet.brakes.service import BrakeService
 from strata.fleet.nodes.results import ManyResult
 
 _TAG = "brakes"
-
-
-class Freezes(Out, frozen=True, kw_only=True):
-    """Every brake that is on."""
-
-    items: tuple[Freeze, ...]
 
 
 @get("/v1/holds", tags=[_TAG], **needs("read", "hold"))
@@ -55,9 +49,9 @@ async def retry(ask: Asked, data: JSONBody[RetryRequest]) -> ManyResult:
 
 
 @get("/v1/freezes", tags=[_TAG], **needs("read", "freeze"))
-async def list_freezes(ask: Asked) -> Freezes:
+async def list_freezes(ask: Asked) -> ListOf[Freeze]:
     """All freezes."""
-    return Freezes(items=tuple(await ask.of(BrakeService).freezes(ask.who)))
+    return ListOf(items=tuple(await ask.of(BrakeService).freezes(ask.who)))
 
 
 @post("/v1/freezes", tags=[_TAG], **needs("create", "freeze", 404, 409, body=True))

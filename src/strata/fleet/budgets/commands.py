@@ -51,7 +51,13 @@ BUDGETS.show("Show one budget.", "strata budget show disruption")
 @budget.command("set")
 @click.argument("name")
 @click.option("--limit", type=float, default=None, metavar="N", help="The most at once.")
-@click.option("--percent", type=float, default=None, metavar="P", help="The same, of the whole bucket.")
+@click.option(
+    "--percent",
+    type=float,
+    default=None,
+    metavar="P",
+    help="The most at once, as a percentage of the nodes in the fleet, group or location that the budget applies to.",
+)
 @click.option("--rate", type=float, default=None, metavar="R", help="Starts a second.")
 @ls.json_option
 @pass_session

@@ -21,7 +21,7 @@ class BudgetSpec(In, frozen=True, kw_only=True, omit_defaults=True):
     limit: Annotated[float, Meta(gt=0, le=1e12)] | None = None
     """The most at once: nodes, or what ``weight`` adds up to."""
     percent: Annotated[float, Meta(gt=0, le=100)] | None = None
-    """The same as a percentage of the whole bucket."""
+    """The most at once, as a percentage of the nodes that the budget applies to."""
     rate: Annotated[float, Meta(gt=0, le=1e9)] | None = None
     """Starts a second."""
 
@@ -64,15 +64,17 @@ def with_numbers(model: Model, name: str, spec: BudgetSpec) -> Budget:
     where, budget = f"budget {name}", model.budgets.get(name)
     own = [one.name for one in model.budgets.values() if one.per != LIMITS]
     if budget is None or budget.per == LIMITS:
-        hint = f"there are {', '.join(own)}; a model file declares more"
-        raise BadRequest("the model declares no such budget, or none that has numbers", where=where, hint=hint)
+        hint = f"these can: {', '.join(own)}; add others in a model file"
+        raise BadRequest(f"no budget named {name[:80]} can be changed here", where="budget", hint=hint)
     said = {number: value for number in NUMBERS if (value := getattr(spec, number)) is not None}
     if not said:
         raise BadRequest("says no number", where=where, hint="give it limit, percent or rate")
     for number in said:
         if getattr(budget, number) is None:
             has = ", ".join(one for one in NUMBERS if getattr(budget, one) is not None)
-            raise BadRequest(f"it has no {number}: the model gives it {has}", where=where, hint=f"say its {has}")
+            raise BadRequest(
+                f"this budget has no {number}: the model declares it by {has}", where=where, hint=f"say its {has}"
+            )
     made = msgspec.structs.replace(budget, **said)
     model.check_budget(made)
     return made

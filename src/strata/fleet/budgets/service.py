@@ -19,7 +19,6 @@ from strata.fleet.budgets.records import (
     with_numbers,
 )
 from strata.fleet.fleet import Fleet
-from strata.store.records import Records
 
 KIND = "budget"
 
@@ -29,13 +28,8 @@ class BudgetService:
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self.records = Records(
-            fleet.store,
-            fleet.ledger,
-            BudgetNumbers,
-            kind=KIND,
-            listed_by="strata budget list",
-            changed=lambda name, _: self._in_force(name),
+        self.records = fleet.records(
+            BudgetNumbers, kind=KIND, listed_by="strata budget list", changed=lambda name, _: self._in_force(name)
         )
 
     async def start(self) -> None:
@@ -78,6 +72,15 @@ class BudgetService:
         """The record of what is said; ``BadRequest`` where this fleet cannot have it."""
         with_numbers(self._fleet.controller.model, spec.name, spec)
         return BudgetNumbers(spec=BudgetSpec(**{number: getattr(spec, number) for number in NUMBERS}), author=author)
+
+    def places(self, nodes: int) -> int | None:
+        """How many of a fleet of so many nodes may be out of service at once; None: as many as there are."""
+        found = []
+        for budget in map(self._now, self._budgets):
+            if budget.per == "fleet" and budget.destructive_only and not budget.weight:
+                found += [budget.limit] if budget.limit is not None else []
+                found += [nodes * budget.percent / 100] if budget.percent is not None else []
+        return max(1, int(min(found))) if found else None
 
     # parts
 

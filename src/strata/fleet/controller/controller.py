@@ -208,11 +208,6 @@ class Controller:
         index = self.registry.find(name)
         return index >= 0 and bool(self.engine.progress.epoch[index] > 0)
 
-    @property
-    def leads_first(self) -> bool:
-        """Whether this process does what only one of all controllers does: it leads the first shard."""
-        return 0 in self.leadership.epochs and self.clock.now() < self.leadership.valid_until
-
     def set_budget(self, budget: Budget) -> None:
         """Go by other numbers of a budget of the model from now on."""
         self.engine.admission.budgets.set_numbers(budget)

@@ -98,7 +98,7 @@ class Follower:
             elif kind == RETRY and event.value is not None:
                 nodes = self._registry.indices_of(intset.unpack(msgspec.msgpack.decode(event.value)))
                 self._engine.retry(nodes[nodes >= 0])
-            elif kind == BATON or (kind in ("shard", "controller") and event.value is None):
+            elif kind == BATON or (kind in ("shard", "duty", "controller") and event.value is None):
                 leadership.poke()
         self._tell(self._registry.apply(events))
         self._wake()

@@ -4,6 +4,9 @@ Each controller has one lease. A shard's leader is whoever holds ``shard/<n>`` u
 took it is the *epoch*, the upper half of every fence. A controller believes that it leads only until its lease could
 have run out, counted on its own monotonic clock from before the renewal was sent; so two never believe it at once for
 longer than a request takes, and fences settle the rest.
+
+What only one controller does is a *duty*, held in the same way by one of those that can do it: not every controller has
+every layer, and whoever leads a shard need not have the one that carries rollouts on.
 """
 
 from __future__ import annotations
@@ -27,6 +30,8 @@ MEMBER = "controller/"
 SHARDS = "shards"
 """The key of how many parts the fleet is divided into."""
 
+DUTY = "duty/"
+"""Keys of who does what only one controller does."""
 BATON = "baton"
 """The key of who may use what the shares of a budget leave over."""
 
@@ -39,6 +44,24 @@ class Holder(msgspec.Struct, frozen=True):
 
     controller: str
     instance: str
+
+
+class Duty:
+    """Something that only one controller does, of those that can."""
+
+    def __init__(self, leadership: Leadership, name: str) -> None:
+        self._leadership = leadership
+        self._name = name
+
+    @property
+    def here(self) -> bool:
+        """Whether this controller does it now."""
+        return self._leadership.does(self._name)
+
+    @property
+    def by(self) -> str:
+        """The controller that does it, as last seen; empty: nobody, or nobody knows."""
+        return self._leadership.doers.get(self._name, "")
 
 
 class Leadership:
@@ -84,6 +107,9 @@ class Leadership:
         """Shards that we lead, and since which revision."""
         self.since: dict[int, float] = {}
         """Since when we lead them, on the clock."""
+        self._duties: dict[str, int] = {}
+        """Duties that we can do → since which revision we do it; 0: we do not."""
+        self._doers: dict[str, str] = {}
         self._holders: dict[int, tuple[str, int]] = {}
         self._holders_seen = -math.inf
 
@@ -97,6 +123,21 @@ class Leadership:
         """Every shard's leader and epoch, as last seen. Empty where that is longer ago than a lease lasts: nobody can
         know any more."""
         return self._holders if self._clock() < self._holders_seen + self._settings.lease else {}
+
+    @property
+    def doers(self) -> Mapping[str, str]:
+        """Who does each duty, as last seen. Empty like ``holders``."""
+        return self._doers if self._clock() < self._holders_seen + self._settings.lease else {}
+
+    def duty(self, name: str) -> Duty:
+        """Say that this controller can do something that only one does: it will, whenever nobody else does."""
+        self._duties.setdefault(name, 0)
+        self.poke()
+        return Duty(self, name)
+
+    def does(self, duty: str) -> bool:
+        """Whether this controller does it, for as long as its lease lasts."""
+        return self._duties.get(duty, 0) > 0 and self._clock() < self._valid_until
 
     @property
     def seen(self) -> float:
@@ -162,6 +203,7 @@ class Leadership:
     async def resign(self) -> None:
         """Give everything back at once, for a fast takeover."""
         self._drop(list(self.epochs))
+        self._duties = dict.fromkeys(self._duties, 0)
         if self._lease:
             await self._store.revoke(self._lease)
             self._lease = 0
@@ -179,6 +221,7 @@ class Leadership:
         sent = self._clock()
         if not self._lease or not await self._store.renew(self._lease):
             self._drop(list(self.epochs))
+            self._duties = dict.fromkeys(self._duties, 0)
             self._lease = await self._store.grant(self._settings.lease)
         self._valid_until = sent + self._settings.lease
         members = await self._members()
@@ -196,6 +239,7 @@ class Leadership:
             log.warning("shards were taken over", extra={"shards": len(stolen)})
             self._drop(stolen)
         share = math.ceil(self._settings.shards / max(1, len(members)))
+        await self._take_duties()
         await self._give_back(share)
         await self._take(share, held)
         await self._pass_baton(members)
@@ -260,6 +304,33 @@ class Leadership:
                 self._holders |= {shard: (self._me.controller, epoch) for shard, epoch in gained.items()}
             else:
                 self._lost(list(gained))
+
+    async def _take_duties(self) -> None:
+        """Take those of our duties that nobody does; let go of those that another does, as it seems."""
+        if not self._duties:
+            return
+        found = {entry.key.removeprefix(DUTY): entry for entry in (await self._store.range(DUTY)).entries}
+        self._doers = {
+            name: msgspec.msgpack.decode(entry.value, type=Holder).controller for name, entry in found.items()
+        }
+        for name, since in list(self._duties.items()):
+            entry = found.get(name)
+            if entry is not None and entry.modified == since:
+                continue
+            self._duties[name] = 0
+            if entry is not None and self._doers[name] != self._me.controller:
+                continue
+            try:
+                taken = await self._store.txn(
+                    [Put(DUTY + name, self._value(), self._lease)],
+                    expect={DUTY + name: entry.modified if entry is not None else 0},
+                )
+            except Conflict:
+                continue  # another was faster
+            await self._reached(taken)  # what the one before us did is known before anything follows from it
+            self._duties[name] = taken
+            self._doers[name] = self._me.controller
+            log.info("doing what one controller does", extra={"duty": name})
 
     async def _let_go(self, ours: dict[int, int], gained: dict[int, int]) -> None:
         """Shards under our name that we neither lead nor took now are more than our share: others shall have them."""

@@ -48,7 +48,9 @@ class GroupEdits(Editor):
 
         def changed(old: Group | None) -> Group:
             if old is None:
-                raise NotFound(f"no such group: {name[:80]}", where="group", hint="create it first")
+                raise NotFound(
+                    f"no such group: {name[:80]}", where="group", hint="create it first: strata group create NAME NODES"
+                )
             members = intset.difference(intset.union(old.members, added), removed)
             return msgspec.structs.replace(old, members=members)
 

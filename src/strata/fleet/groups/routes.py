@@ -7,25 +7,19 @@ from litestar.params import JSONBody
 
 from strata.api.http import AnyRequest, expected_revision, revision_tag, unless_fresh
 from strata.api.rights import answers, needs
-from strata.api.services import Asked, GroupPath
+from strata.api.services import Asked, NamePath
 from strata.core.errors import BadRequest
-from strata.core.texts import Out
+from strata.core.texts import ListOf
 from strata.fleet.groups.records import GroupSpec, GroupView, MemberChange
 from strata.fleet.groups.service import GroupService
 
 _TAG = "groups"
 
 
-class Groups(Out, frozen=True, kw_only=True):
-    """All groups, by name."""
-
-    items: tuple[GroupView, ...]
-
-
 @get("/v1/groups", tags=[_TAG], **needs("read", "group"))
-async def list_groups(ask: Asked) -> Groups:
+async def list_groups(ask: Asked) -> ListOf[GroupView]:
     """All groups."""
-    return Groups(items=tuple(await ask.of(GroupService).groups(ask.who)))
+    return ListOf(items=tuple(await ask.of(GroupService).groups(ask.who)))
 
 
 @get(
@@ -33,13 +27,13 @@ async def list_groups(ask: Asked) -> Groups:
     tags=[_TAG],
     **needs("read", "group", 404, also={304: answers(None, "You have it already.")}),
 )
-async def show_group(request: AnyRequest, ask: Asked, name: GroupPath) -> Response[GroupView | None]:
+async def show_group(request: AnyRequest, ask: Asked, name: NamePath) -> Response[GroupView | None]:
     """One group, its members folded."""
     return unless_fresh(request, await ask.of(GroupService).group(ask.who, name))
 
 
 @put("/v1/groups/{name:str}", tags=[_TAG], **needs("change", "group", 404, 409, 412, body=True))
-async def put_group(request: AnyRequest, ask: Asked, name: GroupPath, data: JSONBody[GroupSpec]) -> Response[GroupView]:
+async def put_group(request: AnyRequest, ask: Asked, name: NamePath, data: JSONBody[GroupSpec]) -> Response[GroupView]:
     """Create or replace a group. `If-Match` and `If-None-Match: *` are honoured."""
     expected = await expected_revision(request, lambda: ask.of(GroupService).group(ask.who, name))
     view = await ask.of(GroupService).put_group(ask.who, name, data, expected)
@@ -47,14 +41,14 @@ async def put_group(request: AnyRequest, ask: Asked, name: GroupPath, data: JSON
 
 
 @delete("/v1/groups/{name:str}", tags=[_TAG], **needs("delete", "group", 404, 409, 412))
-async def delete_group(request: AnyRequest, ask: Asked, name: GroupPath) -> None:
+async def delete_group(request: AnyRequest, ask: Asked, name: NamePath) -> None:
     """Remove a group; its nodes stay. `If-Match` is honoured."""
     expected = await expected_revision(request, lambda: ask.of(GroupService).group(ask.who, name))
     await ask.of(GroupService).delete_group(ask.who, name, expected)
 
 
 @post("/v1/groups/{name:str}/members", tags=[_TAG], status_code=200, **needs("change", "group", 404, 409, body=True))
-async def change_members(ask: Asked, name: GroupPath, data: JSONBody[MemberChange]) -> GroupView:
+async def change_members(ask: Asked, name: NamePath, data: JSONBody[MemberChange]) -> GroupView:
     """Add and remove members."""
     if not data.add and not data.remove:
         raise BadRequest("nothing to do", where="add, remove", hint="give at least one nodeset")

@@ -19,8 +19,9 @@ import numpy.typing as npt
 
 from strata.core.errors import BadRequest, Compacted, Corrupt, Unavailable
 from strata.core.nodeset import fold
+from strata.core.texts import ListOf
 from strata.fleet.history.file import ChangeRow, HistoryFile
-from strata.fleet.history.records import HistoryPage, ManyHistory, ManyTransition, TransitionView
+from strata.fleet.history.records import HistoryPage, ManyTransition, TransitionView
 from strata.fleet.history.transitions import Transition
 from strata.store.side_file import FileThread
 
@@ -81,7 +82,7 @@ class History:
 
     async def of_nodes(
         self, names: Mapping[int, str], *, since: float | None = None, until: float | None = None, limit: int = 100
-    ) -> ManyHistory:
+    ) -> ListOf[ManyTransition]:
         """Changes of several nodes (uid → name), newest first; one that several had together is told once."""
         low = float("-inf") if since is None else since
         high = float("inf") if until is None else until
@@ -100,7 +101,7 @@ class History:
                 found[seq] for seq in sorted(found, reverse=True)[:limit]
             )
         ]
-        return ManyHistory(items=tuple(items))
+        return ListOf(items=tuple(items))
 
     async def state_at(self, uid: int, time: float) -> dict[str, str]:
         """The value of every variable at a past time; a variable of which nothing was known by then is left out.

@@ -32,12 +32,6 @@ class ManyTransition(TransitionView, frozen=True, kw_only=True):
     """Folded."""
 
 
-class ManyHistory(Out, frozen=True, kw_only=True):
-    """Changes of several nodes, newest first."""
-
-    items: tuple[ManyTransition, ...]
-
-
 class PastView(Out, frozen=True, kw_only=True):
     """The facts of a node as they were at ``time``."""
 

@@ -8,6 +8,7 @@ with it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
+from ipaddress import IPv4Address, IPv4Network
 from urllib.parse import urlsplit
 
 import msgspec
@@ -179,9 +180,11 @@ class NodeEdits(Editor):
         moving: Set[str],
         ops: list[Op],
         expect: dict[str, int],
+        networks: Sequence[IPv4Network] = (),
     ) -> Node | None:
         """The node as it is written, with what writes it in ``ops`` and ``expect``; None: it is so already. ``moving``:
-        nodes that are written or removed together with it, whose places are free for it."""
+        nodes that are written or removed together with it, whose places are free for it. ``networks``: boot networks
+        that come together with it."""
         index = self.registry.find(node.name)
         before = self.registry.node_at(index) if index >= 0 else None
         had = before.interfaces if before is not None else ()
@@ -189,7 +192,7 @@ class NodeEdits(Editor):
         node = msgspec.structs.replace(node, uid=uid, interfaces=with_known_addresses(node.interfaces, had))
         if node == before:
             return None
-        self._check_places(node, had)
+        self._check_places(node, had, networks)
         node = addressed(node)
         self._check_free(node, moving)
         claim.next_uid += before is None
@@ -281,14 +284,16 @@ class NodeEdits(Editor):
         await self.registry.reached(entry.modified)
         return _Claim(msgspec.msgpack.decode(entry.value, type=int), entry.modified)
 
-    def _check_places(self, node: Node, before: Sequence[Interface] = ()) -> None:
+    def _check_places(self, node: Node, before: Sequence[Interface] = (), networks: Sequence[IPv4Network] = ()) -> None:
         """Raise ``BadRequest`` if an interface is given an address that it cannot be reached at. One that it had
         ``before`` may stay: networks change, and the rest of the node can be edited all the same."""
         if self.misplaced is None:
             return
         had = {interface.address for interface in before}
         for at, interface in enumerate(node.interfaces, 1):
-            if interface.address and interface.address not in had and (why := self.misplaced(interface.address)):
+            if not interface.address or interface.address in had:
+                continue
+            if (why := self.misplaced(interface.address)) and not _within(interface.address, networks):
                 raise BadRequest(
                     why,
                     where=f"node {node.name}: interface {at}",
@@ -395,10 +400,10 @@ def _check_bmc(where: str, bmc: str) -> None:
     if not bmc:
         return
     if len(bmc) > 256 or not bmc.isprintable() or " " in bmc:
-        raise BadRequest("a controller's address is at most 256 printable characters without spaces", where=where)
+        raise BadRequest("the address of a BMC is at most 256 printable characters without spaces", where=where)
     # Descriptions are shown to every viewer. The text itself is not repeated: it would be the secret.
     if "@" in bmc and urlsplit(bmc if "//" in bmc else f"//{bmc}").username is not None:
-        raise BadRequest("a controller's address holds no user name or password", where=where)
+        raise BadRequest("the address of a BMC must not hold a user name or password", where=where)
 
 
 def _has(group: Group, uid: int) -> bool:
@@ -407,3 +412,7 @@ def _has(group: Group, uid: int) -> bool:
 
 def _failure(name: str, error: StrataError) -> NodeResult:
     return NodeResult(node=name[:80], ok=False, status=error.status, error=str(error))
+
+
+def _within(address: str, networks: Sequence[IPv4Network]) -> bool:
+    return any(IPv4Address(address) in network for network in networks)

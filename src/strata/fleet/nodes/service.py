@@ -15,12 +15,13 @@ from strata.core.errors import BadRequest, StrataError, Unavailable
 from strata.core.model import UNKNOWN
 from strata.core.nodeset import fold
 from strata.core.state import STATES, State
+from strata.core.texts import ListOf
 from strata.engine.explain import Blocker, states
 from strata.fleet.access.principal import Principal
 from strata.fleet.columns import Indices
 from strata.fleet.fleet import Fleet
 from strata.fleet.history.history import History
-from strata.fleet.history.records import HistoryPage, ManyHistory, PastView
+from strata.fleet.history.records import HistoryPage, ManyTransition, PastView
 from strata.fleet.nodes.encoded import EncodedNodes
 from strata.fleet.nodes.records import (
     EncodedNode,
@@ -206,7 +207,7 @@ class NodeService:
 
     async def history_many(
         self, who: Principal, select: str, since: float | None, until: float | None, limit: int
-    ) -> ManyHistory:
+    ) -> ListOf[ManyTransition]:
         """What happened to the selected nodes, newest first."""
         nodes = self._fleet.seen(who, select)
         if len(nodes) > MOST_PASTS:

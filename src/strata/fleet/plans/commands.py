@@ -10,6 +10,7 @@ import click
 from strata.cli import exits
 from strata.cli.listing import json_option
 from strata.cli.output import Column, many, state_colour
+from strata.cli.repository import OfRepository, of_repository
 from strata.cli.session import Session, pass_session
 from strata.cli.words import complete_set, no_blank, select_help, split, wanted
 
@@ -17,9 +18,13 @@ if TYPE_CHECKING:
     from strata.cli.client import Json
 
 
-@click.command()
+@click.command(cls=OfRepository)
 @click.argument(
-    "words", nargs=-1, metavar="[SELECT] [VARIABLE=VALUE]...", callback=no_blank, shell_complete=complete_set
+    "words",
+    nargs=-1,
+    metavar="[DIRECTORY | SELECT [VARIABLE=VALUE]...]",
+    callback=no_blank,
+    shell_complete=complete_set,
 )
 @click.option(
     "-f",
@@ -29,15 +34,22 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path, allow_dash=True),
     help="Desire documents (YAML) that would be applied.",
 )
+@of_repository
 @json_option
 @pass_session
 def plan(session: Session, words: tuple[str, ...], files: tuple[Path, ...], as_json: bool) -> None:
-    """Show what would be done to the selected nodes if these desires were set. Changes nothing.
+    """Show what would be done to nodes if a repository were applied, or if these desires were set. Changes nothing.
 
-    Without desires: what is left to do for those that are set. Exit code 3 if some nodes cannot get there.
+    DIRECTORY is a site repository, as 'strata config plan' takes it: its files as they are, or --branch or --commit. In
+    a repository it may be left out.
+
+    With SELECT, without desires: what is left to do for those that are set ('*': of all nodes). Exit code 3 if some
+    nodes cannot get there.
 
     \b
-    Example: strata plan @compute image=v2
+    Example: strata plan site
+             strata plan site --branch new-rack
+             strata plan @compute image=v2
              strata plan -f desires/
     """
     select, assignments = split(words)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from ipaddress import IPv4Network
 
 import msgspec
 import numpy as np
@@ -43,6 +44,8 @@ class WholeEdit(msgspec.Struct, frozen=True, kw_only=True):
     nodes: Sequence[Node] = ()
     """Checked descriptions (``nodes.edits.checked_node``) in place of those that are there, or of nodes to create. Uids
     are not looked at."""
+    networks: Sequence[IPv4Network] = ()
+    """Boot networks that come with the same edit: nodes may have addresses in them."""
     no_nodes: Sequence[str] = ()
     """Nodes to forget, with all that was said about them."""
     groups: Mapping[str, GroupMembers | None] = {}
@@ -82,7 +85,9 @@ class WholeEdits(BundleEdits):
                 await asyncio.sleep(0)
             own.take(node)
             is_new = self.registry.find(node.name) < 0
-            if (written := self._row(node, claim, addressed, moving, ops, expect)) is not None and is_new:
+            if (
+                written := self._row(node, claim, addressed, moving, ops, expect, edit.networks)
+            ) is not None and is_new:
                 fresh[node.name] = written.uid
         if ops:
             ops.insert(0, claim.put())

@@ -96,7 +96,8 @@ class Selector:
     def _keyed(self, key: str, rest: str) -> terms.Term:
         where = f"{key}:{rest}"[:80]
         if key not in KEYS:
-            raise BadRequest(f"no such term; known are {', '.join(f'{k}:' for k in KEYS)}", where=where)
+            hint = "a group is @NAME" if key == "group" else ""
+            raise BadRequest(f"no such term; known are {', '.join(f'{k}:' for k in KEYS)}", where=where, hint=hint)
         if not rest:
             raise BadRequest(f"nothing after '{key}:'", where=where)
         if key in ("role", "arch"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from litestar import Response, get, post, put
@@ -109,7 +110,7 @@ async def metrics(ask: Asked) -> Response[bytes]:
 @get("/v1/openapi.json", tags=[_TAG], **needs("read", "model"))
 async def openapi(request: AnyRequest) -> Response[dict[str, Any]]:
     """This documentation."""
-    return Response(request.app.state.openapi)
+    return Response(await asyncio.to_thread(request.app.state.openapi))
 
 
 HANDLERS = [

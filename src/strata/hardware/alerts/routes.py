@@ -10,8 +10,8 @@ from litestar.params import JSONBody, PathParameter, QueryParameter
 
 from strata.api.http import seal, unseal
 from strata.api.rights import needs
-from strata.api.services import Asked, Cursor, Limit
-from strata.core.texts import NAME, Out
+from strata.api.services import Asked, Cursor, Limit, NamePath
+from strata.core.texts import ListOf
 from strata.hardware.alerts.records import AcknowledgeRequest, AlertPage, AlertView, WebhookSpec, WebhookView
 from strata.hardware.alerts.service import AlertService
 
@@ -19,19 +19,6 @@ _TAG = "alerts"
 _HOOKS = "webhooks"
 
 AlertPath = Annotated[str, PathParameter(max_length=64, description="Its id, as lists show it.")]
-WebhookPath = Annotated[str, PathParameter(pattern=NAME, max_length=63)]
-
-
-class Acknowledged(Out, frozen=True, kw_only=True):
-    """The alerts, as they are now."""
-
-    items: tuple[AlertView, ...]
-
-
-class Webhooks(Out, frozen=True, kw_only=True):
-    """All webhooks, by name."""
-
-    items: tuple[WebhookView, ...]
 
 
 @get("/v1/alerts", tags=[_TAG], **needs("read", "alert"))
@@ -53,25 +40,25 @@ async def get_alert(ask: Asked, ident: AlertPath) -> AlertView:
 
 
 @post("/v1/alerts/acknowledge", tags=[_TAG], status_code=200, **needs("change", "alert", 404, body=True))
-async def acknowledge_alerts(ask: Asked, data: JSONBody[AcknowledgeRequest]) -> Acknowledged:
+async def acknowledge_alerts(ask: Asked, data: JSONBody[AcknowledgeRequest]) -> ListOf[AlertView]:
     """Say that a person looks after these alerts. One that gets worse, or comes back, is open again."""
-    return Acknowledged(items=tuple(await ask.of(AlertService).acknowledge(ask.who, data.ids, data.note)))
+    return ListOf(items=tuple(await ask.of(AlertService).acknowledge(ask.who, data.ids, data.note)))
 
 
 @get("/v1/webhooks", tags=[_HOOKS], **needs("read", "webhook"))
-async def list_webhooks(ask: Asked) -> Webhooks:
+async def list_webhooks(ask: Asked) -> ListOf[WebhookView]:
     """Where alerts are sent, without secrets."""
-    return Webhooks(items=tuple(await ask.of(AlertService).webhooks(ask.who)))
+    return ListOf(items=tuple(await ask.of(AlertService).webhooks(ask.who)))
 
 
 @put("/v1/webhooks/{name:str}", tags=[_HOOKS], **needs("change", "webhook", body=True))
-async def put_webhook(ask: Asked, name: WebhookPath, data: JSONBody[WebhookSpec]) -> WebhookView:
+async def put_webhook(ask: Asked, name: NamePath, data: JSONBody[WebhookSpec]) -> WebhookView:
     """Create or replace a webhook. Without a secret, the one that it has stays; delete it first to send unsigned."""
     return await ask.of(AlertService).put_webhook(ask.who, name, data)
 
 
 @delete("/v1/webhooks/{name:str}", tags=[_HOOKS], **needs("delete", "webhook", 404))
-async def delete_webhook(ask: Asked, name: WebhookPath) -> None:
+async def delete_webhook(ask: Asked, name: NamePath) -> None:
     """Remove a webhook; what waits for it is dropped."""
     await ask.of(AlertService).delete_webhook(ask.who, name)
 

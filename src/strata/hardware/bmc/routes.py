@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from strata.api.rights import answers, needs
 from strata.api.services import Asked, Limit, NodePath, Select
-from strata.core.texts import PLAIN, In, Out, SelectText
+from strata.core.texts import PLAIN, In, ListOf, SelectText
 from strata.fleet.operations.records import Operation
 from strata.hardware.bmc.protocol import Boot as BootOverride
 from strata.hardware.bmc.protocol import BootTarget, PowerAction, PowerLimit
@@ -88,30 +88,6 @@ class InsertMedia(In, frozen=True, kw_only=True):
     image: Annotated[str, Meta(pattern=PLAIN, max_length=2048)] = ""
 
 
-class Sensors(Out, frozen=True, kw_only=True):
-    """Sensors by node."""
-
-    items: tuple[NodeReadings, ...]
-
-
-class FirmwareList(Out, frozen=True, kw_only=True):
-    """Firmware by node."""
-
-    items: tuple[NodeFirmware, ...]
-
-
-class LogEntries(Out, frozen=True, kw_only=True):
-    """A BMC's own log, oldest first."""
-
-    items: tuple[LogEntryView, ...]
-
-
-class Limits(Out, frozen=True, kw_only=True):
-    """What can be capped."""
-
-    items: tuple[PowerLimit, ...]
-
-
 def _many(right: Any) -> dict[str, Any]:
     """For a handler that works on many nodes: at once, or as an operation."""
     accepted = {202: answers(Operation, "Accepted as an operation.")}
@@ -178,15 +154,15 @@ async def update_firmware(ask: Asked, data: JSONBody[FirmwareUpdate]) -> Respons
 
 
 @get("/v1/bmc/sensors", **_READ)
-async def read_sensors(ask: Asked, select: Select) -> Sensors:
+async def read_sensors(ask: Asked, select: Select) -> ListOf[NodeReadings]:
     """Sensors of the selected nodes, read now; at most 1000 nodes."""
-    return Sensors(items=tuple(await ask.of(BmcService).sensors(ask.who, select)))
+    return ListOf(items=tuple(await ask.of(BmcService).sensors(ask.who, select)))
 
 
 @get("/v1/bmc/firmware", **_READ)
-async def list_firmware(ask: Asked, select: Select) -> FirmwareList:
+async def list_firmware(ask: Asked, select: Select) -> ListOf[NodeFirmware]:
     """Firmware of the selected nodes, read now; at most 1000 nodes."""
-    return FirmwareList(items=tuple(await ask.of(BmcService).firmware(ask.who, select)))
+    return ListOf(items=tuple(await ask.of(BmcService).firmware(ask.who, select)))
 
 
 @get("/v1/nodes/{name:str}/bmc", **_READ)
@@ -201,15 +177,15 @@ async def show_log(
     name: NodePath,
     after: Annotated[str, QueryParameter(pattern=PLAIN, max_length=256, description="After this entry's id.")] = "",
     limit: Limit = 1000,
-) -> LogEntries:
+) -> ListOf[LogEntryView]:
     """The system event log of the node's BMC."""
-    return LogEntries(items=tuple(await ask.of(BmcService).log(ask.who, name, after, limit)))
+    return ListOf(items=tuple(await ask.of(BmcService).log(ask.who, name, after, limit)))
 
 
 @get("/v1/nodes/{name:str}/bmc/limits", **_READ)
-async def show_limits(ask: Asked, name: NodePath) -> Limits:
+async def show_limits(ask: Asked, name: NodePath) -> ListOf[PowerLimit]:
     """What can be capped, and to what it is."""
-    return Limits(items=tuple(await ask.of(BmcService).limits(ask.who, name)))
+    return ListOf(items=tuple(await ask.of(BmcService).limits(ask.who, name)))
 
 
 @get("/v1/nodes/{name:str}/bmc/bios", **_READ)

@@ -266,7 +266,7 @@ class ConsoleCapture:
                         if lost:
                             self._note(node, "console regained")
                             lost = False
-                ended = DeviceError("it ended", node=address)
+                ended = DeviceError("the BMC ended the console", node=address)
             except NotOffered as wrong:
                 # Not worth a task: most of a fleet may be like that.
                 status.trouble = str(wrong)

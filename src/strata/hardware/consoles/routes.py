@@ -12,7 +12,7 @@ from strata.api import sse
 from strata.api.http import AnyRequest, finite
 from strata.api.rights import answers, needs
 from strata.api.services import Asked, NodePath, Select, Time, Watchers
-from strata.core.texts import PLAIN, Out
+from strata.core.texts import PLAIN, ListOf, Out
 from strata.hardware.consoles.records import (
     ConsoleHits,
     ConsoleKeys,
@@ -40,24 +40,6 @@ Dump = Annotated[
 ]
 
 
-class Consoles(Out, frozen=True, kw_only=True):
-    """How consoles are captured, by node."""
-
-    items: tuple[ConsoleView, ...]
-
-
-class ConsoleLines(Out, frozen=True, kw_only=True):
-    """Lines of one node, oldest first."""
-
-    items: tuple[ConsoleLine, ...]
-
-
-class ConsoleDumps(Out, frozen=True, kw_only=True):
-    """Names of kept excerpts, oldest first."""
-
-    items: tuple[str, ...]
-
-
 class FollowedLine(Out, frozen=True, kw_only=True):
     """One event of the stream, field by field."""
 
@@ -75,9 +57,9 @@ class RawPiece(Out, frozen=True, kw_only=True):
 
 
 @get("/v1/consoles", tags=[_TAG], **needs("read", "console", 404))
-async def list_consoles(ask: Asked, select: Select = "*") -> Consoles:
+async def list_consoles(ask: Asked, select: Select = "*") -> ListOf[ConsoleView]:
     """How the consoles of the selected nodes are captured, and how much of them is kept."""
-    return Consoles(items=tuple(await ask.of(ConsoleService).consoles(ask.who, select)))
+    return ListOf(items=tuple(await ask.of(ConsoleService).consoles(ask.who, select)))
 
 
 @get("/v1/consoles/search", tags=[_TAG], **needs("read", "console", 404))
@@ -110,9 +92,9 @@ async def show_console(
     ask: Asked,
     name: NodePath,
     lines: Annotated[int, QueryParameter(ge=0, le=10_000, description="How many, the newest.")] = 100,
-) -> ConsoleLines:
+) -> ListOf[ConsoleLine]:
     """The last lines of a node's console."""
-    return ConsoleLines(items=tuple(await ask.of(ConsoleService).tail(ask.who, name, lines)))
+    return ListOf(items=tuple(await ask.of(ConsoleService).tail(ask.who, name, lines)))
 
 
 @get(
@@ -161,15 +143,15 @@ async def type_console(ask: Asked, name: NodePath, data: JSONBody[ConsoleKeys]) 
 
 
 @get("/v1/nodes/{name:str}/console/dumps", tags=[_TAG], **needs("read", "console", 404))
-async def list_dumps(ask: Asked, name: NodePath) -> ConsoleDumps:
+async def list_dumps(ask: Asked, name: NodePath) -> ListOf[str]:
     """The excerpts that are kept of a node's kernel troubles."""
-    return ConsoleDumps(items=tuple(await ask.of(ConsoleService).dumps(ask.who, name)))
+    return ListOf(items=tuple(await ask.of(ConsoleService).dumps(ask.who, name)))
 
 
 @get("/v1/nodes/{name:str}/console/dumps/{dump:str}", tags=[_TAG], **needs("read", "console", 404))
-async def show_dump(ask: Asked, name: NodePath, dump: Dump) -> ConsoleLines:
+async def show_dump(ask: Asked, name: NodePath, dump: Dump) -> ListOf[ConsoleLine]:
     """One of them: what the `dump` of an event refers to."""
-    return ConsoleLines(items=tuple(await ask.of(ConsoleService).dump(ask.who, name, dump)))
+    return ListOf(items=tuple(await ask.of(ConsoleService).dump(ask.who, name, dump)))
 
 
 HANDLERS = [

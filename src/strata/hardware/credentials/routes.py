@@ -9,7 +9,7 @@ from litestar.params import JSONBody, QueryParameter
 
 from strata.api.rights import needs
 from strata.api.services import Asked
-from strata.core.texts import PLAIN, Out
+from strata.core.texts import PLAIN, ListOf
 from strata.fleet.operations.records import Operation
 from strata.hardware.credentials.records import (
     BmcCredentialSpec,
@@ -27,16 +27,10 @@ Pattern = Annotated[
 ]
 
 
-class BmcCredentials(Out, frozen=True, kw_only=True):
-    """All credentials, by pattern, without secrets."""
-
-    items: tuple[BmcCredentialView, ...]
-
-
 @get("/v1/hardware/credentials", tags=[_TAG], **needs("read", "bmc-credential"))
-async def list_bmc_credentials(ask: Asked) -> BmcCredentials:
+async def list_bmc_credentials(ask: Asked) -> ListOf[BmcCredentialView]:
     """All credentials of BMCs, without their secrets."""
-    return BmcCredentials(items=tuple(await ask.of(BmcCredentialService).credentials(ask.who)))
+    return ListOf(items=tuple(await ask.of(BmcCredentialService).credentials(ask.who)))
 
 
 @put("/v1/hardware/credentials", tags=[_TAG], **needs("change", "bmc-credential", 409, body=True))

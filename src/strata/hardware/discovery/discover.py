@@ -67,7 +67,7 @@ def candidates_of(request: DiscoverRequest, extra: Sequence[str]) -> list[Candid
     if request.mapping:
         Locations().read(request.mapping)
     from_csv = read_csv(request.csv) if request.csv else []
-    leases = [lease.ip for lease in read_leases(request.leases) if lease.is_controller] if request.leases else []
+    leases = [lease.ip for lease in read_leases(request.leases) if lease.is_bmc] if request.leases else []
     known = []
     for address in extra:
         with contextlib.suppress(BadRequest):

@@ -1,4 +1,4 @@
-"""BMCs that show up in DHCP: what a request says of who sent it, and lease files of other servers. No I/O.
+"""BMCs that show up in DHCP: whom it saw, and lease files of other servers. No I/O.
 
 Serves no DHCP itself: whoever does calls ``Sightings.seen``.
 """
@@ -31,8 +31,6 @@ CLASSES = (
 )
 """How the vendor classes of BMCs begin, and whose they are."""
 
-_COOKIE = b"\x63\x82\x53\x63"
-
 
 class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     """Somebody whom DHCP saw."""
@@ -43,43 +41,12 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     hostname: str = ""
 
     @property
-    def is_controller(self) -> bool:
+    def is_bmc(self) -> bool:
         """Whether it says that it is one. (Those that do not say so are scanned for.)"""
         found = self.vendor_class.lower()
         return any(found.startswith(begin) for begin, _ in CLASSES) or self.hostname.lower().startswith(
             ("bmc", "idrac", "ilo", "xcc")
         )
-
-
-def parse_request(packet: bytes) -> Sighting | None:
-    """Who sent a DHCPv4 request; None: the packet is none. Hostile bytes are no trouble."""
-    if len(packet) < 240 or packet[0] != 1 or packet[1] != 1 or packet[2] != 6 or packet[236:240] != _COOKIE:
-        return None
-    options = _options(packet[240:1500])
-    mac = mac_of(packet[28:34].hex())
-    if not mac:
-        return None
-    wanted = options.get(50, b"") or packet[12:16]
-    ip = str(ip_address(wanted)) if len(wanted) == 4 and any(wanted) else ""
-    return Sighting(mac=mac, ip=ip, vendor_class=_word(options.get(60)), hostname=_word(options.get(12)))
-
-
-def _options(data: bytes) -> dict[int, bytes]:
-    found: dict[int, bytes] = {}
-    at = 0
-    while at < len(data) and data[at] != 255:
-        if data[at] == 0:
-            at += 1
-            continue
-        if at + 1 >= len(data) or at + 2 + data[at + 1] > len(data):
-            break
-        found[data[at]] = found.get(data[at], b"") + data[at + 2 : at + 2 + data[at + 1]]
-        at += 2 + data[at + 1]
-    return found
-
-
-def _word(data: bytes | None) -> str:
-    return clean((data or b"").decode("utf-8", "replace"))
 
 
 class Sightings:
@@ -93,7 +60,7 @@ class Sightings:
     def seen(self, mac: str, ip: str, vendor_class: str, hostname: str = "") -> None:
         """DHCP gave ``ip`` to ``mac``. Who does not look like a BMC is not kept."""
         sighting = Sighting(mac=mac_of(mac), ip=ip, vendor_class=clean(vendor_class), hostname=clean(hostname))
-        if not sighting.mac or not ip or not sighting.is_controller:
+        if not sighting.mac or not ip or not sighting.is_bmc:
             return
         known = self._seen.pop(sighting.mac, None)
         self._seen[sighting.mac] = sighting

@@ -40,8 +40,9 @@ def emergency_off(
     chosen = " ".join(select)
     if dry_run:
         there: Json = session.client.get("/v1/nodes", {"select": chosen, "folded": True})
+        words = f"power off {many(there['total'], 'node')}"
         said = f"would take power away from {many(there['total'], 'node')}: {there['nodeset']}"
-        words = f"power off {there['total']} nodes"
+        said += f"; to do it, confirm with: {words}"
         session.out.answer(as_json, {"nodes": there["nodeset"], "total": there["total"], "confirm": words}, said)
         return
     if not confirm:
@@ -62,10 +63,10 @@ def emergency_off(
 
 def _ask(session: Session, select: str) -> str:
     """Have the person type what it is about to do."""
-    if not sys.stdin.isatty():
-        raise click.UsageError("nobody to ask here: add --confirm 'power off N nodes' if you mean it")
     found: Json = session.client.get("/v1/nodes", {"select": select, "folded": True})
-    words = f"power off {found['total']} nodes"
+    words = f"power off {many(found['total'], 'node')}"
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"not a terminal, so nobody can be asked to confirm: add --confirm '{words}'")
     session.out.note(f"This takes power away from {many(found['total'], 'node')}: {found['nodeset']}")
     session.out.note("What runs on them dies at once.")
     said = str(click.prompt(f"Type '{words}' to go on", err=True))

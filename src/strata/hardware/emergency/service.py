@@ -19,6 +19,7 @@ from strata.core.column import Column
 from strata.core.contain import contained
 from strata.core.errors import BadRequest, Refused, StrataError
 from strata.core.node import Freeze, Node
+from strata.core.units import is_confirmed, many
 from strata.fleet.access.principal import Principal
 from strata.fleet.columns import Indices
 from strata.fleet.fleet import Fleet
@@ -78,9 +79,9 @@ class EmergencyService:
             raise BadRequest("no node is selected", where="select")
         reason = check_words("reason", request.reason)
         words = confirmation(len(indices))
-        if request.confirm.strip().lower() != words:
+        if not is_confirmed(request.confirm, words):
             raise Refused(
-                f"this takes the power of {len(indices)} nodes away, and what runs on them dies",
+                f"this takes the power of {many(len(indices), 'node')} away, and what runs on them dies",
                 by="confirmation",
                 where="confirm",
                 hint=f"if you mean it, confirm with: {words}",
@@ -239,4 +240,4 @@ class EmergencyService:
 
 def confirmation(count: int) -> str:
     """What a person must say who wants to take power away from ``count`` nodes."""
-    return f"power off {count} nodes"
+    return f"power off {many(count, 'node')}"

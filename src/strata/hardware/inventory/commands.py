@@ -106,7 +106,7 @@ def discover(
     wait: bool,
     as_json: bool,
 ) -> None:
-    """Find BMCs and write down what they are made of.
+    """Find BMCs, and record the hardware that each tells of.
 
     Credentials are set beforehand: strata hardware credentials. Exit code 1 if something could not be read or was
     refused.

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from strata.api.http import finite, seal, unseal
 from strata.api.rights import needs
 from strata.api.services import Asked, Cursor, Limit, NodePath, OperationPath, Select, Time
-from strata.core.texts import PLAIN, Out
+from strata.core.texts import PLAIN, ListOf
 from strata.fleet.operations.records import Operation
 from strata.hardware.discovery.records import DiscoverRequest, DiscoveryReport
 from strata.hardware.inventory.records import (
@@ -36,21 +36,9 @@ Text = Annotated[
 ]
 
 
-class Changes(Out, frozen=True, kw_only=True):
-    """What has changed, newest first."""
-
-    items: tuple[HardwareChange, ...]
-
-
-class Conflicts(Out, frozen=True, kw_only=True):
-    """What does not fit together."""
-
-    items: tuple[HardwareConflict, ...]
-
-
 @post("/v1/hardware/discover", tags=[_TAG], status_code=202, **needs("create", "hardware", 409, body=True))
 async def discover(ask: Asked, data: JSONBody[DiscoverRequest]) -> Operation:
-    """Look for BMCs, and write down what they are made of. An operation: follow it at `/v1/operations/{operation}`."""
+    """Look for BMCs, and record their hardware. An operation: follow it at `/v1/operations/{operation}`."""
     return await ask.of(InventoryService).discover(ask.who, data)
 
 
@@ -101,16 +89,18 @@ async def list_components(
 
 
 @get("/v1/hardware/history", tags=[_TAG], **needs("read", "hardware", 404))
-async def show_history(ask: Asked, select: Select = "*", since: Time = None, limit: Limit = 100) -> Changes:
+async def show_history(
+    ask: Asked, select: Select = "*", since: Time = None, limit: Limit = 100
+) -> ListOf[HardwareChange]:
     """What was added, removed, swapped or moved; newest first."""
     found = await ask.of(InventoryService).history(ask.who, select, finite(since, "since"), limit)
-    return Changes(items=tuple(found))
+    return ListOf(items=tuple(found))
 
 
 @get("/v1/hardware/conflicts", tags=[_TAG], **needs("read", "hardware"))
-async def list_conflicts(ask: Asked) -> Conflicts:
+async def list_conflicts(ask: Asked) -> ListOf[HardwareConflict]:
     """What does not fit together: duplicates, swapped BMCs, two machines in one place."""
-    return Conflicts(items=tuple(await ask.of(InventoryService).conflicts(ask.who)))
+    return ListOf(items=tuple(await ask.of(InventoryService).conflicts(ask.who)))
 
 
 HANDLERS = [

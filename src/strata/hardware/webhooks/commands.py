@@ -29,12 +29,12 @@ _SECRET_MOST = 1024
 
 @click.group()
 def webhook() -> None:
-    """Have alerts sent elsewhere."""
+    """Send alerts to other services: webhooks."""
 
 
 WEBHOOKS = Named(webhook, "webhook", "/v1/webhooks", FIELDS)
 WEBHOOKS.list("List where alerts are sent, and how well that goes.", "strata webhook list")
-WEBHOOKS.delete("Send no more alerts there.", "strata webhook delete pager")
+WEBHOOKS.delete("Delete a webhook.", "strata webhook delete pager")
 
 
 @webhook.command("set")

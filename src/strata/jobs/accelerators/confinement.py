@@ -1,6 +1,7 @@
 """Keeps accelerators that a job was not given from its processes, by a device cgroup: the kernel refuses to open them.
 
-For schedulers that do not do it themselves; Slurm does (``ConstrainDevices``). Needs root. A group of its own is made
+For schedulers that do not do it themselves; Slurm does (``ConstrainDevices``), and so does this machine as a target of
+jobs, by the same program. Needs root. A group of its own is made
 for the process below the one that it is in: in the hierarchy of cgroup v2 with a small program in the kernel, which
 says no to the devices that are named and leaves all others as they were; in a ``devices`` hierarchy of v1 by its list.
 """
@@ -8,9 +9,7 @@ says no to the devices that are named and leaves all others as they were; in a `
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
-import platform
 import struct
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,10 +18,8 @@ from typing import NamedTuple
 from strata.core.errors import NotFound, Unavailable
 from strata.jobs.accelerators.assignment import Assigned
 from strata.jobs.accelerators.records import Found
+from strata.jobs.local.supervisor import attach_devices
 
-_CALLS = {"x86_64": 321, "aarch64": 280, "riscv64": 280}
-_LOAD, _ATTACH = 5, 8
-_DEVICE_PROGRAM, _DEVICE_GROUP, _BESIDE_OTHERS = 15, 6, 2
 _READ_WORD, _JUMP_UNLESS, _SET, _END = 0x61, 0x55, 0xB7, 0x95
 _GROUPS = Path("/sys/fs/cgroup")
 _PREFIX = "strata-accelerators-"
@@ -38,9 +35,7 @@ class Device(NamedTuple):
 def confine(pid: int, found: Found, assigned: Assigned, *, groups: Path = _GROUPS) -> Path:
     """Let a process, and all that it starts from now on, open no accelerators but those that are assigned; the group
     that it is in now. ``Unavailable``: there are no device cgroups here, or we may not make one."""
-    others = [card for card in found.accelerators if card not in assigned.accelerators]
-    kept = set(assigned.devices(found))
-    denied = _numbers(path for card in others for path in card.devices if path not in kept)
+    denied = others(found, assigned)
     mine = _groups_of(pid)
     try:
         if "devices" in mine:
@@ -53,6 +48,13 @@ def confine(pid: int, found: Found, assigned: Assigned, *, groups: Path = _GROUP
             where=str(error.filename or groups),
             hint="it takes root, and cgroups that can be written to",
         ) from None
+
+
+def others(found: Found, assigned: Assigned) -> list[Device]:
+    """The devices of accelerators that are not assigned."""
+    kept = set(assigned.devices(found))
+    cards = [card for card in found.accelerators if card not in assigned.accelerators]
+    return _numbers(path for card in cards for path in card.devices if path not in kept)
 
 
 def _groups_of(pid: int) -> dict[str, str]:
@@ -83,16 +85,7 @@ def _by_list(parent: Path, pid: int, denied: Iterable[Device]) -> Path:
 
 def _by_program(parent: Path, pid: int, denied: Iterable[Device]) -> Path:
     group = _made(parent, pid)
-    words = program(denied)
-    code, licence = ctypes.create_string_buffer(words, len(words)), ctypes.create_string_buffer(b"Apache-2.0")
-    places = (ctypes.addressof(code), ctypes.addressof(licence))
-    loaded = _bpf(_LOAD, struct.pack("=IIQQ", _DEVICE_PROGRAM, len(words) // 8, *places).ljust(72, b"\0"))
-    opened = os.open(group, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        _bpf(_ATTACH, struct.pack("=IIII", opened, loaded, _DEVICE_GROUP, _BESIDE_OTHERS).ljust(32, b"\0"))
-    finally:
-        os.close(opened)
-        os.close(loaded)
+    attach_devices(str(group), program(denied))
     (group / "cgroup.procs").write_text(str(pid))
     return group
 
@@ -112,18 +105,6 @@ def program(denied: Iterable[Device]) -> bytes:
 
 def _word(code: int, *, to: int = 0, of: int = 0, at: int = 0, value: int = 0) -> bytes:
     return struct.pack("=BBhi", code, to | of << 4, at, value)
-
-
-def _bpf(what: int, told: bytes) -> int:
-    libc = ctypes.CDLL(None, use_errno=True)
-    number = _CALLS.get(platform.machine())
-    if number is None:
-        raise OSError(None, f"not known how to on {platform.machine()}")
-    block = ctypes.create_string_buffer(told, len(told))
-    done = int(libc.syscall(number, what, block, len(told)))
-    if done < 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    return done
 
 
 def _made(parent: Path, pid: int) -> Path:

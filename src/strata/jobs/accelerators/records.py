@@ -116,12 +116,6 @@ class AcceleratorClass(Out, frozen=True, kw_only=True):
     """Of nodes."""
 
 
-class AcceleratorList(Out, frozen=True, kw_only=True):
-    """All accelerators that nodes told of, by model."""
-
-    items: tuple[AcceleratorClass, ...]
-
-
 def cdi_kind(make: str, kind: str) -> str:
     """Vendor and class, as the Container Device Interface writes them."""
     return f"{_VENDORS.get(make, make or 'unknown')}/{kind}"

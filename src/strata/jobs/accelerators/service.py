@@ -6,9 +6,10 @@ import asyncio
 from collections import Counter
 
 from strata.core.nodeset import fold
+from strata.core.texts import ListOf
 from strata.fleet.access.principal import Principal
 from strata.fleet.fleet import Fleet
-from strata.jobs.accelerators.records import AcceleratorClass, AcceleratorList
+from strata.jobs.accelerators.records import AcceleratorClass
 from strata.provisioning.agents.service import AgentService
 
 
@@ -18,7 +19,7 @@ class AcceleratorService:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
 
-    async def all(self, who: Principal) -> AcceleratorList:
+    async def all(self, who: Principal) -> ListOf[AcceleratorClass]:
         """Those of the nodes that the caller may see, nodes with as many of one model together."""
         seen = {self._fleet.registry.node_at(index).name for index in self._fleet.seen(who, "").tolist()}
         agents = self._fleet.services.find(AgentService)
@@ -48,4 +49,4 @@ class AcceleratorService:
                 for (make, name, memory, running, each), names in sorted(alike.items())
             )
 
-        return AcceleratorList(items=await asyncio.to_thread(grouped))
+        return ListOf(items=await asyncio.to_thread(grouped))

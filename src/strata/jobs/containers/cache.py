@@ -2,7 +2,8 @@
 
 ``roots/DIGEST`` is whole: it comes by being renamed, after its bytes are on the disk. Of several processes that want
 one image at the same time, one unpacks it and the others wait; one that is killed leaves nothing that counts. A
-container that runs holds a lock on ``used/DIGEST``, whose time says when the image was last wanted.
+container that runs holds a lock on ``used/DIGEST``, whose time says when the image was last wanted. ``names`` has what
+each reference stood for when it was last brought.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import hashlib
 import os
 import secrets
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -71,7 +73,7 @@ class Cache:
     def open(self) -> None:
         """Make what is missing."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        for name in ("roots", "used", "work"):
+        for name in ("roots", "used", "names", "work"):
             (self._folder / name).mkdir(exist_ok=True)
         self._shelf.open()
 
@@ -87,6 +89,39 @@ class Cache:
             return None
         return msgspec.structs.replace(told, root=str(place / "root"), used=used)
 
+    def named(self, reference: str) -> Image | None:
+        """The image that a reference stood for when it was last brought here, if it is here."""
+        _, at, digest = reference.rpartition("@")
+        if at or digest.startswith("sha256:"):
+            return self.find(digest)
+        try:
+            return self.find(self._name(reference).read_text(encoding="ascii"))
+        except FileNotFoundError:
+            return None
+
+    def name(self, reference: str, image: Image) -> None:
+        """Note what a reference stands for."""
+        known = self.named(reference)
+        if known is not None and known.digest == image.digest:
+            return
+        fresh = self.work / f"{secrets.token_hex(8)}.name"
+        fresh.write_text(image.digest, encoding="ascii")
+        fresh.replace(self._name(reference))
+
+    def keep(self, who: str, digests: Iterable[str]) -> None:
+        """Have ``gc`` leave these, however long nobody has wanted them; and not those that ``who`` named before."""
+        (self._folder / "kept").mkdir(exist_ok=True)
+        fresh = self.work / f"{secrets.token_hex(8)}.kept"
+        fresh.write_text("\n".join(sorted(digests)), encoding="ascii")
+        fresh.replace(self._folder / "kept" / hashlib.sha256(who.encode()).hexdigest())
+
+    def want(self, image: Image) -> str:
+        """Note that it is wanted now; the file on which whoever runs in it holds a lock (as ``hold`` does)."""
+        mark = self._mark(image.digest)
+        with contextlib.suppress(PermissionError):  # the site's folder: whoever keeps it sees to the ages
+            os.utime(mark)
+        return str(mark)
+
     def all(self) -> list[Image]:
         """All of them, the one that was wanted last first."""
         found = [self.find(f"sha256:{path.name}") for path in self._folder.joinpath("roots").glob("*")]
@@ -95,14 +130,12 @@ class Cache:
     def hold(self, image: Image) -> int:
         """Note that it is wanted now, and hold it: a descriptor that keeps it here for as long as it is open, in this
         process or in one that it becomes. ``NotFound``: it was removed just now."""
-        mark = self._mark(image.digest)
         try:
-            held = os.open(mark, os.O_RDONLY)
+            held = os.open(self._mark(image.digest), os.O_RDONLY)
         except FileNotFoundError:
             raise _removed(image) from None
         fcntl.flock(held, fcntl.LOCK_SH)
-        with contextlib.suppress(PermissionError):  # the site's folder: whoever keeps it sees to the ages
-            os.utime(mark)
+        self.want(image)
         if self.find(image.digest) is None:
             os.close(held)
             raise _removed(image)
@@ -193,11 +226,14 @@ class Cache:
     # -- keeping
 
     def gc(self, *, keep: float = KEEP, dry_run: bool = False) -> list[Image]:
-        """Remove images that nobody has wanted for so many seconds and no container runs; and what was left behind.
-        Those that go, or would."""
+        """Remove images that nobody has wanted for so many seconds, no container runs and no policy names; and what was
+        left behind. Those that go, or would."""
         before = time.time() - keep
         gone = []
+        kept = {digest for file in self._folder.glob("kept/*") for digest in file.read_text("ascii").split()}
         for image in self.all():
+            if image.digest in kept:
+                continue
             mark = self._mark(image.digest)
             with mark.open("rb") as file:
                 # Held until it is out of reach: a container that starts meanwhile waits, and finds that it is gone.
@@ -233,6 +269,9 @@ class Cache:
 
     def _root(self, digest: str) -> Path:
         return self._folder / "roots" / check_digest(digest)
+
+    def _name(self, reference: str) -> Path:
+        return self._folder / "names" / hashlib.sha256(reference.encode()).hexdigest()
 
     def _mark(self, digest: str) -> Path:
         return self._folder / "used" / check_digest(digest)

@@ -46,7 +46,7 @@ _cache = click.option(
 
 @click.group("container")
 def container() -> None:
-    """Programs in images on this machine, and the images that are here."""
+    """Run programs in container images on this machine, and look after the images that are here."""
 
 
 @container.command("run")
@@ -61,6 +61,7 @@ def container() -> None:
 @click.option("--home", type=click.Choice(["none", "user", "tmp"]), default="none", show_default=True)
 @click.option("--writable", is_flag=True, help="The image can be written to; what is written is gone afterwards.")
 @click.option("--own-pids", is_flag=True, help="See no processes but its own.")
+@click.option("--node-tmp", is_flag=True, help="/tmp and /dev/shm are the node's: ranks of MPI share memory there.")
 @click.option("--entrypoint", is_flag=True, help="The words are for the image's own program.")
 @click.option("--show", is_flag=True, help="Print the command instead of running it.")
 @_cache
@@ -85,6 +86,8 @@ def run(
     """
     import msgspec
 
+    from strata.core.input.forms import in_words
+    from strata.core.input.yamltree import told as told_by
     from strata.jobs.containers.execution import execute
     from strata.jobs.containers.records import Container
 
@@ -97,7 +100,8 @@ def run(
     try:
         wanted = msgspec.convert(told, Container)
     except msgspec.ValidationError as error:
-        raise BadRequest(str(error), where="container") from None
+        said, path = told_by(error)
+        raise BadRequest(in_words(said, Container, path), where=path or "container") from None
     execute(wanted, words, opened_cache(folder), lambda cache: bring_image(session, cache, image), show=show)
 
 
@@ -116,6 +120,85 @@ def pull(session: Session, image: str, folder: Path | None, as_json: bool) -> No
 
     found = bring_image(session, opened_cache(folder), image)
     session.out.answer(as_json, msgspec.to_builtins(found), f"{image} is {found.digest} at {found.root}")
+
+
+@container.command("default")
+@click.argument("image")
+@click.option("--name", default="", help="What jobs may call it by. Default: its NAME:TAG.")
+@click.option("--opt-out", metavar="yes|no|GROUP,...", help="Who may run jobs in no image. Default: as it is; else no.")
+@click.option(
+    "--home", type=click.Choice(["none", "user", "tmp"]), help="The home in it. Default: as it is; else none."
+)
+@click.option("--bind", "binds", multiple=True, metavar="SRC[:DST][:ro]", help="All that is shown. Default: as it is.")
+@click.option("--policy", type=click.Path(dir_okay=False, path_type=Path), help="Write this file.")
+@click.option(
+    "--site",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="A layer of the site's repository: write the file there, and an overlay that brings it to nodes.",
+)
+@click.option("--dry-run", is_flag=True, help="Only show the file.")
+@_cache
+@ls.json_option
+@pass_session
+def default(
+    session: Session,
+    image: str,
+    name: str,
+    opt_out: str | None,
+    home: str | None,
+    binds: tuple[str, ...],
+    policy: Path | None,
+    site: Path | None,
+    dry_run: bool,
+    folder: Path | None,
+    as_json: bool,
+) -> None:
+    """Make IMAGE what plain srun, sbatch and qsub run in, from the next job on.
+
+    It is unpacked into the folder (--cache) that login nodes and nodes see, and named in the file that Slurm's plugin
+    and Grid Engine's starter read (/etc/strata/containers.conf, unless --policy or --site says otherwise). Images that
+    were named before stay; the last default is called previous. Jobs that wait or run keep what they were given.
+
+    \b
+    Example: strata container default site:7 --cache /cluster/images --opt-out staff
+             strata container default site:7 --cache /cluster/images --site mysite/site
+    """
+    from strata.jobs.containers import policy as file
+
+    if policy is not None and site is not None:
+        raise click.UsageError("give --policy or --site")
+    if folder is None and "STRATA_CONTAINERS" not in os.environ:
+        raise click.UsageError("--cache says which folder nodes see; your own cache is not theirs")
+    if not name and image.startswith("oci:"):
+        raise click.UsageError("--name says what jobs may call it by")
+    cache = opened_cache(folder)
+    found = bring_image(session, cache, image)
+    place = site / "files" / file.FILE if site else policy or Path(file.PLACE)
+    roots = Path(found.root).parents[1]
+    now = file.parse(place.read_text(encoding="utf-8"), str(place)) if place.exists() else None
+    if now is None or now.images != str(roots):
+        if now is not None and (now.default or now.named):
+            hint = f"unpack there: --cache {Path(now.images).parent}; or begin a new file"
+            raise BadRequest(f"its images are below {now.images}, not {roots}", where=str(place), hint=hint)
+        now = file.Policy(images=str(roots))
+    said = {
+        "opt_out": opt_out if opt_out is None else file.group_numbers(opt_out),
+        "home": home,
+        "binds": binds or None,
+    }
+    then = file.changed(now, **said).promoted(f"{Path(found.root).parent.name}/root", name or image.rpartition("/")[2])
+    if dry_run:
+        session.out.answer(as_json, {"file": str(place), "text": then.text(), "changed": []}, then.text().rstrip())
+        return
+    for root in now.roots:  # jobs may still be given what is named no more: it stays for as long as if wanted now
+        if (before := cache.find(f"sha256:{root.partition('/')[0]}")) is not None:
+            cache.want(before)
+    cache.keep(str(place.absolute()), (f"sha256:{root.partition('/')[0]}" for root in then.roots))
+    files = {place: then.text(), **({site / "containers.yaml": file.OVERLAY} if site else {})}
+    fresh = [str(path) for path, text in files.items() if file.written(path, text)]
+    told = f"jobs run in {image} ({found.digest[:19]}) from the next one on: {place}"
+    told += "\ncommit it, and Strata brings it to nodes" if site else ""
+    session.out.answer(as_json, {"file": str(place), "text": then.text(), "changed": fresh}, told)
 
 
 @container.command("list")

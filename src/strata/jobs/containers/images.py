@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -33,6 +34,15 @@ async def bring(
 ) -> Image:
     """The image, unpacked. One that is here is not fetched again; where nobody can be asked what a name stands for now,
     what it stood for last is taken, and ``say`` is told."""
+    image = await _brought(cache, reference, repository, say=say, logins=logins)
+    with contextlib.suppress(PermissionError):  # the site's folder, whose names are whoever's who keeps it
+        cache.name(reference, image)
+    return image
+
+
+async def _brought(
+    cache: Cache, reference: str, repository: Repository, *, say: Callable[[str], None], logins: Path | None
+) -> Image:
     if reference.startswith(LAYOUT):
         folder, _, ref = reference.removeprefix(LAYOUT).partition(":")
         return await cache.from_layout(Path(folder), ref)
@@ -60,7 +70,7 @@ async def bring(
             file.flush()
             return await cache.from_archive(Path(file.name), digest, name)
     except (Unavailable, OutcomeUnknown) as error:
-        kept = next((image for image in cache.all() if image.reference == reference), None)
+        kept = cache.named(reference)
         if kept is None:
             raise
         say(f"{error.detail}: {reference} is taken as it was last known here ({kept.digest[:19]})")

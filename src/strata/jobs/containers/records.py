@@ -54,9 +54,16 @@ class Container(In, frozen=True, kw_only=True, omit_defaults=True):
     """Whether the image can be written to. What is written is gone afterwards; the image stays as it is."""
     own_pids: bool = False
     """Whether it sees no processes but its own."""
+    node_tmp: bool = False
+    """Whether ``/tmp`` and ``/dev/shm`` are the node's, where the tasks of a job on one node share memory. Jobs whose
+    ``launch`` starts several have it."""
     devices: Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=128)], ...], Meta(max_length=64)] = ()
     """Accelerators and adapters, by CDI name (``nvidia.com/gpu=0``); ``all``; or ``given``, those that the workload
     manager gave to the job."""
+
+
+NODE_TMP = ("/tmp", "/dev/shm")
+"""What of the node ``node_tmp`` shows."""
 
 
 class Abilities(NamedTuple):
@@ -78,6 +85,8 @@ class Abilities(NamedTuple):
     """Whether it can show something where the image has nothing."""
     clear_env: bool = True
     read_only_binds: bool = True
+    node_tmp: bool = False
+    """Whether it can show the node's ``/tmp`` and ``/dev/shm``."""
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,6 +108,7 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
     home_path: str = "/"
     writable: bool = False
     own_pids: bool = False
+    node_tmp: bool = False
     uid: int = 0
     gid: int = 0
     user: str = ""

@@ -72,6 +72,7 @@ def start(
         home_path=user.home,
         writable=container.writable,
         own_pids=container.own_pids,
+        node_tmp=container.node_tmp,
         uid=user.uid,
         gid=user.gid,
         user=user.name,

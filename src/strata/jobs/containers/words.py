@@ -11,7 +11,7 @@ INSIDE = "/.strata"
 def run_words(container: Container) -> list[str]:
     """What stands behind ``strata``, but for ``--`` and the program."""
     words = ["container", "run", container.image, f"--runtime={container.runtime}", f"--home={container.home}"]
-    for flag in ("clear_env", "writable", "own_pids", "entrypoint"):
+    for flag in ("clear_env", "writable", "own_pids", "entrypoint", "node_tmp"):
         words += [f"--{flag.replace('_', '-')}"] if getattr(container, flag) else []
     words += [f"--workdir={container.workdir}"] if container.workdir else []
     words += [f"--device={device}" for device in container.devices]

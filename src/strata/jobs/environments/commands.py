@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from strata.cli import listing as ls
 from strata.cli.named import Named
 from strata.cli.session import Session, pass_session
 from strata.cli.times import when
+from strata.core.errors import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,7 +46,7 @@ def _report(session: Session, found: Json) -> None:
         said = f"tested by {tested['author']} on {tested['host'] or '?'}" if tested else "not tested"
         counts = " (counts)" if past["number"] == found["current"] else ""
         session.out.line(f"  version {past['number']}{counts}: by {past['author']}, {when(past['time'])}; {said}")
-    session.out.line(yaml.safe_dump(found["whole"], sort_keys=False).rstrip())
+    session.out.text(yaml.safe_dump(found["whole"], sort_keys=False))
 
 
 @click.group("environment")
@@ -111,7 +113,7 @@ def derive(
 @ls.json_option
 @pass_session
 def promote(session: Session, name: str, version: int, runtime: str, as_json: bool) -> None:
-    """Test a version here, as you, and let it count if the test passes. Jobs get the image that was tested.
+    """Test a version on this machine, as you; if it passes, make it the version that jobs get.
 
     \b
     Example: strata environment promote pytorch
@@ -119,6 +121,13 @@ def promote(session: Session, name: str, version: int, runtime: str, as_json: bo
     path = ENVIRONMENTS.path(name)
     chosen = version or max(past["number"] for past in session.client.get(path)["versions"])
     found = session.client.get(f"{path}?version={chosen}")
+    if found["whole"].get("image") and os.geteuid() == 0:
+        raise Refused(
+            "its test runs in its image, and no container is started as root",
+            by="root",
+            where=f"environment {name}",
+            hint="be an ordinary account, with a token of yours: strata auth token create --role operator",
+        )
     digest = _digest(session, found)
     test = found["whole"].get("test", ())
     passed = not test or _run(found, digest, test, runtime) == 0
@@ -158,7 +167,6 @@ def _digest(session: Session, found: Json) -> str:
 
 def _run(found: Json, digest: str, words: Sequence[str], runtime: str) -> int:
     """By a shell that loads the modules, and in the image by this very command; the exit status."""
-    import os
     import shlex
     import subprocess
     import sys

@@ -23,13 +23,13 @@ from strata.jobs.containers.records import (
     RuntimeText,
     WordText,
 )
+from strata.jobs.resources import Asked, over
 
 KEPT = 50
 """Versions of an environment that are kept, beside the one that counts."""
 
 EnvironmentName = Annotated[str, Meta(pattern=NAME, max_length=63)]
 ModuleText = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./+-]{0,127}$(?!\n)", max_length=128)]
-FieldText = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]{0,62}$(?!\n)", max_length=63)]
 ParentText = Annotated[
     str, Meta(pattern=r"^([A-Za-z0-9][A-Za-z0-9_.-]{0,62}(@[1-9][0-9]{0,5})?)?$(?!\n)", max_length=70)
 ]
@@ -51,8 +51,8 @@ class EnvironmentSpec(In, frozen=True, kw_only=True, omit_defaults=True):
     home: Home | None = None
     writable: bool | None = None
     devices: Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=128)], ...], Meta(max_length=64)] = ()
-    defaults: Annotated[Mapping[FieldText, str | int | float | bool], Meta(max_length=64)] = {}
-    """What a job has in it unless it says otherwise: ``cores: 4``, ``memory: 16G``."""
+    defaults: Asked = msgspec.field(default_factory=Asked)
+    """Resources that a job in it gets unless it says otherwise: ``cores: 4``, ``memory: 16G``."""
     test: Annotated[tuple[WordText, ...], Meta(max_length=64)] = ()
     """The program that has to succeed in it before a version counts."""
 
@@ -127,12 +127,6 @@ class EnvironmentView(Out, frozen=True, kw_only=True):
     revision: int
 
 
-class EnvironmentList(Out, frozen=True, kw_only=True):
-    """All environments, by name."""
-
-    items: tuple[EnvironmentView, ...]
-
-
 class Promotion(In, frozen=True, kw_only=True):
     """That a version was tested, and is to count from now on."""
 
@@ -164,7 +158,7 @@ def derive(parent: EnvironmentSpec | None, spec: EnvironmentSpec) -> Environment
         home=spec.home or parent.home,
         writable=parent.writable if spec.writable is None else spec.writable,
         devices=tuple(dict.fromkeys((*parent.devices, *spec.devices))),
-        defaults={**parent.defaults, **spec.defaults},
+        defaults=over(spec.defaults, parent.defaults)[0],
         test=spec.test or parent.test,
     )
 

@@ -8,13 +8,13 @@ from collections.abc import Callable
 import msgspec
 
 from strata.core.errors import BadRequest, Conflict, Denied, Refused
+from strata.core.texts import ListOf
 from strata.fleet.access.principal import Principal
 from strata.fleet.fleet import Fleet
 from strata.jobs.containers.records import check
 from strata.jobs.environments.records import (
     KEPT,
     Environment,
-    EnvironmentList,
     EnvironmentSpec,
     EnvironmentVersion,
     EnvironmentView,
@@ -27,7 +27,6 @@ from strata.jobs.environments.records import (
     promote,
 )
 from strata.provisioning.images.service import ImageService
-from strata.store.records import Records
 
 _MANY = ("admin", "operator")
 """Roles that look after everybody's."""
@@ -39,9 +38,7 @@ class EnvironmentService:
     def __init__(self, fleet: Fleet, *, clock: Callable[[], float] = time.time) -> None:
         self._fleet = fleet
         self._clock = clock
-        self._records = Records(
-            fleet.store, fleet.ledger, Environment, kind="environment", listed_by="strata environment list"
-        )
+        self._records = fleet.records(Environment, kind="environment", listed_by="strata environment list")
 
     async def start(self) -> None:
         """Load them, and follow their changes."""
@@ -51,9 +48,9 @@ class EnvironmentService:
         """Follow no more."""
         await self._records.stop()
 
-    async def all(self, who: Principal) -> EnvironmentList:
+    async def all(self, who: Principal) -> ListOf[EnvironmentView]:
         """All of them, by name."""
-        return EnvironmentList(items=tuple(self._view(one) for _, one in self._records.sorted))
+        return ListOf(items=tuple(self._view(one) for _, one in self._records.sorted))
 
     async def show(self, who: Principal, name: str, version: int = 0) -> EnvironmentView:
         """One of them; ``version``: another than the one that counts."""

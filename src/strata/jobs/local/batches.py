@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from strata.core.host.process import Process, load
+from strata.jobs.local.slots import Given
 from strata.schedulers.jobs import JobSeen, Outcome, State, Work
 from strata.schedulers.runner import Account
 
@@ -71,6 +72,12 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     ended: float
 
 
+class Claim(Given, frozen=True, kw_only=True):
+    """``NAME.pid``, beside which process it is: what the task has, and since when it runs."""
+
+    began: float | None = None
+
+
 class Task(msgspec.Struct, kw_only=True):
     """One task, now."""
 
@@ -78,7 +85,7 @@ class Task(msgspec.Struct, kw_only=True):
     state: State = "waiting"
     began: float | None = None
     process: Process | None = None
-    accelerators: tuple[int, ...] = ()
+    given: Given = Given()
     ended: Ended | None = None
     ending: bool = False
     """Whether it was told to end before it had begun to run."""
@@ -117,8 +124,8 @@ class Batch(msgspec.Struct, kw_only=True):
         """Whether all of it ended well. Asked of one that has ended."""
         return all(task.ended is not None and task.ended.outcome == "done" for task in self.tasks.values())
 
-    def seen(self, ended_since: float) -> Iterator[JobSeen]:
-        """Its tasks for whoever looks."""
+    def seen(self, ended_since: float, begins: float | None = None) -> Iterator[JobSeen]:
+        """Its tasks for whoever looks. ``begins``: when the next of them does."""
         array = self.work.array is not None
         for task in self.tasks.values():
             end = task.ended
@@ -141,6 +148,7 @@ class Batch(msgspec.Struct, kw_only=True):
                 submitted=self.submitted,
                 began=end.began if end else task.began,
                 ended=end.ended if end else None,
+                expected=begins if waiting and not self.held else None,
             )
 
 
@@ -208,6 +216,13 @@ class Folders:
         """Who looks after a task; None: nobody yet."""
         return load(self.path(ident) / f"{name}.pid")
 
+    def claim(self, ident: str, name: str) -> Claim:
+        """What a task has and since when, as its supervisor wrote it."""
+        try:
+            return _read_claim((self.path(ident) / f"{name}.pid").read_bytes())
+        except (OSError, msgspec.MsgspecError):
+            return Claim()
+
     def remove(self, idents: list[str]) -> None:
         for ident in idents:
             shutil.rmtree(self.path(ident), ignore_errors=True)
@@ -231,7 +246,10 @@ class Folders:
                 task.ended = self.ended(path.name, name)
             elif f"{name}.pid" in names:
                 task.process = self.supervisor(path.name, name)
-                task.state, task.began = "running", now
+                claim = self.claim(path.name, name)
+                # Whoever waits is told when this one must have ended: not by when we came back.
+                task.state, task.began = "running", now if claim.began is None else claim.began
+                task.given = Given(cores=claim.cores, accelerators=claim.accelerators)
             elif _CANCELLED in names:
                 task.ended = Ended(outcome="cancelled", ended=now)
             if task.ended is not None:
@@ -244,3 +262,4 @@ class Folders:
 
 _read_kept = msgspec.json.Decoder(Kept).decode
 _read_end = msgspec.json.Decoder(Ended).decode
+_read_claim = msgspec.json.Decoder(Claim).decode

@@ -9,34 +9,46 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from strata.core.errors import BadRequest, Unavailable
+from strata.core.errors import BadRequest, StrataError, Unavailable
 from strata.core.host.process import Process, find
 from strata.fleet.tasks import cancelled
+from strata.jobs.accelerators.assignment import Assigned
+from strata.jobs.accelerators.confinement import others, program
+from strata.jobs.accelerators.detection import detect
+from strata.jobs.accelerators.records import Found
 from strata.jobs.accounts import LocalAccounts
 from strata.jobs.local import supervisor
 from strata.jobs.local.batches import Batch, Ended, Folders, Task, fresh
-from strata.jobs.local.slots import Slots
+from strata.jobs.local.cgroups import Groups, open_groups
+from strata.jobs.local.slots import Given, Slots, beginnings
 from strata.schedulers.abilities import check
-from strata.schedulers.jobs import Ability, After, JobSeen, Queue, Work
+from strata.schedulers.jobs import Ability, After, JobSeen, Queue, Resources, Work
 from strata.schedulers.scripts import checked
+
+log = logging.getLogger(__name__)
 
 QUEUE = "local"
 GRACE = 5.0
 """Seconds between SIGTERM and SIGKILL."""
+_FORESEEN = 1000
+"""Tasks that wait of which it is told when they begin, those behind them aside."""
 REMEMBERED = 3600.0
 """Seconds that an ended job is remembered after somebody could have seen its end."""
 _BATCH = 200
+_PERIOD = 100_000
+"""Microseconds in which a job may use as much of a core as it has cores."""
 _VISIBLE = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "STRATA_ACCELERATORS")
 _AFTER: frozenset[After] = frozenset(("started", "ended", "done", "failed"))
 
@@ -56,6 +68,7 @@ class LocalExecutor:
         licences=False,
         project=False,
         reservation=False,
+        native=False,
         after=_AFTER,
     )
 
@@ -68,8 +81,16 @@ class LocalExecutor:
         grace: float = GRACE,
         clock: Callable[[], float] = time.time,
         changed: Callable[[], None] = _nobody,
+        groups: Callable[[Path], Groups] = open_groups,
+        look: Callable[[], Found] = detect,
     ) -> None:
         self.changed = changed
+        self.groups = Groups()
+        """How jobs are held to what they ask for."""
+        self._open_groups = groups
+        self._look = look
+        self._found = Found()
+        self._processors = sorted(os.sched_getaffinity(0))
         self._folders = Folders(folder)
         self._slots = slots
         self._all = msgspec.structs.replace(slots)
@@ -92,18 +113,41 @@ class LocalExecutor:
 
     async def start(self) -> None:
         """Find what runs and what waits, and go on."""
+        self.groups = await asyncio.to_thread(self._open_groups, self._folders.folder)
+        if self._all.accelerators:
+            await self._know_accelerators()
+        log.info("jobs of this machine are held to what they ask for", extra={"by": self.groups.told})
         await self._start_program()
         for batch in await asyncio.to_thread(self._folders.load, self._clock()):
             self._batches[batch.id] = batch
             for task in batch.tasks.values():
                 if task.state == "running":
                     batch.under_way += 1
-                    task.accelerators = self._slots.take(batch.work.resources)
+                    task.given = self._slots.take(batch.work.resources, task.given)
                     self._attach(batch, task)
         for batch in list(self._batches.values()):
             if batch.left:
                 self._queue(batch)
         self._begin_more()
+
+    async def _know_accelerators(self) -> None:
+        """Which there are, and whether the kernel keeps jobs to theirs. Where it does not, jobs are told by variables
+        alone, and the target's limits say so."""
+        try:
+            self._found = await asyncio.to_thread(self._look)
+        except StrataError as error:
+            why = error.detail
+        else:
+            tried = await asyncio.to_thread(self.groups.try_devices, program([]))
+            why = tried if self._found.accelerators else "no accelerator was found"
+        self.groups = msgspec.structs.replace(self.groups, devices=not why, open_devices=why)
+
+    def _denied(self, given: Given) -> str:
+        """The kernel's program that keeps others' accelerators from a task; empty: nothing does."""
+        if not self.groups.devices:
+            return ""
+        cards = tuple(card for card in self._found.accelerators if card.index in given.accelerators)
+        return program(others(self._found, Assigned(cards))).hex()
 
     async def stop(self) -> None:
         """Start nothing more. What runs goes on."""
@@ -120,6 +164,7 @@ class LocalExecutor:
             self._program.stdin.close()
             await self._program.wait()
             self._program = None
+        await asyncio.to_thread(self.groups.close)
 
     async def _start_program(self) -> None:
         self._program = await asyncio.create_subprocess_exec(
@@ -175,7 +220,8 @@ class LocalExecutor:
     async def jobs(self, ended_since: float) -> Sequence[JobSeen]:
         """All of them, from memory."""
         self._forget(ended_since - REMEMBERED)
-        return [seen for batch in self._batches.values() for seen in batch.seen(ended_since)]
+        begins = self._begins()
+        return [seen for batch in self._batches.values() for seen in batch.seen(ended_since, begins.get(batch.id))]
 
     async def cancel(self, account: str, ids: Sequence[str]) -> None:
         """End them: what waits at once, what runs by SIGTERM and then SIGKILL."""
@@ -219,18 +265,32 @@ class LocalExecutor:
         ]
 
     async def expected(self, work: Work) -> float | None:
-        """Now, where there is room; else when those that run and wait must have ended, if all have a limit."""
-        now = self._clock()
-        if not self._ready and not self._slots.lack(work.resources):
-            return now
-        ahead = [batch for batch in self._batches.values() if batch.left]
-        if len(ahead) > 1000 or any(batch.work.resources.time is None for batch in ahead):
-            return None
-        work_ahead = sum(
-            batch.left * (batch.work.resources.time or 0) * batch.work.resources.tasks * batch.work.resources.cores
-            for batch in ahead
-        )
-        return now + work_ahead / max(self._all.cores, 1)
+        """Now, where there is room; else when enough of what runs and waits must have ended, if all has a limit."""
+        return self._begins(work).get(work.key)
+
+    def _begins(self, more: Work | None = None) -> Mapping[str, float]:
+        """When the next task of each that may begin does so at the latest, as far as that can be told; ``more``: one
+        that comes behind them."""
+        if not self._ready and more is None:
+            return {}
+        names: list[str] = []
+        waiting: list[Resources] = []
+        for batch in self._ready.values():
+            left = len(batch.order) - batch.next
+            if len(names) + left > _FORESEEN or (batch.work.array and batch.work.array.at_once):
+                more = None  # what comes behind it is not foreseen
+                break
+            names += [batch.id] * left
+            waiting += [batch.work.resources] * left
+        if more is not None:
+            names.append(more.key)
+            waiting.append(more.resources)
+        running: list[tuple[float | None, Resources]] = []
+        for batch, task in (*self._fds.values(), *self._orders):
+            needs = batch.work.resources
+            running.append(((task.began or 0.0) + needs.time if needs.time else None, needs))
+        found = beginnings(self._slots, self._clock(), running, waiting)
+        return dict(zip(reversed(names[: len(found)]), reversed(found), strict=True))
 
     # -- what comes next
 
@@ -296,7 +356,7 @@ class LocalExecutor:
                 self._ready.pop(batch.id, None)
 
     def _begin(self, batch: Batch, task: Task) -> None:
-        task.accelerators = self._slots.take(batch.work.resources)
+        task.given = self._slots.take(batch.work.resources)
         task.state, task.began = "starting", self._clock()
         batch.under_way += 1
         self._order(batch, task)
@@ -304,18 +364,43 @@ class LocalExecutor:
     def _order(self, batch: Batch, task: Task) -> None:
         assert self._program is not None and self._program.stdin is not None
         self._orders.append((batch, task))
-        numbers = ",".join(map(str, task.accelerators))
+        numbers = ",".join(map(str, task.given.accelerators))
         # Also where it gets none: what it was not given it is not to find.
         env = dict.fromkeys(_VISIBLE, numbers) if self._all.accelerators else {}
-        order = {"folder": str(self._folders.path(batch.id)), "name": task.name, "env": env}
+        order = {
+            "folder": str(self._folders.path(batch.id)),
+            "name": task.name,
+            "env": env,
+            "given": msgspec.to_builtins(task.given),
+            "bind": self._bound(task.given),
+            "group": self.groups.of(batch.id, task.name),
+            "limits": self._limits(batch.work.resources),
+            "devices": self._denied(task.given),
+        }
         self._program.stdin.write(json.dumps(order).encode() + b"\n")
+
+    def _bound(self, given: Given) -> list[int]:
+        """The processors that a task is bound to; none: the kernel counts, or there are fewer than slots."""
+        if self.groups.cpu or self._all.cores > len(self._processors):
+            return []
+        return [self._processors[number] for number in given.cores]
+
+    def _limits(self, wanted: Resources) -> dict[str, str]:
+        """What its control group is told."""
+        limits = {}
+        if self.groups.memory and wanted.memory:
+            limits["memory.max"] = str(wanted.memory * 2**20)
+        if self.groups.cpu:
+            limits["cpu.max"] = f"{wanted.tasks * wanted.cores * _PERIOD} {_PERIOD}"
+        return limits
 
     async def _read_answers(self, program: asyncio.subprocess.Process) -> None:
         """A line for each order, in their order. A program that died is started again."""
         assert program.stdout is not None
         while line := await program.stdout.readline():
             batch, task = self._orders.popleft()
-            task.process = find(int(json.loads(line)["pid"]))
+            answer = json.loads(line)
+            task.process, task.began = find(int(answer["pid"])), float(answer["began"])
             if task.state == "starting":
                 task.state = "running"
                 batch.unbegun -= 1
@@ -379,13 +464,14 @@ class LocalExecutor:
                 ended=self._clock(),
             )
             self._later(asyncio.to_thread(self._folders.end, batch.id, task.name, ended))
+            self._later(asyncio.to_thread(self.groups.end, batch.id, task.name))
         self._finish(batch, task, ended)
 
     def _finish(self, batch: Batch, task: Task, ended: Ended) -> None:
         if task.ended is not None:
             return
         if task.state in ("starting", "running"):
-            self._slots.give(batch.work.resources, task.accelerators)
+            self._slots.give(batch.work.resources, task.given)
             batch.under_way -= 1
         if task.state in ("waiting", "starting"):
             batch.unbegun -= 1

@@ -1,28 +1,39 @@
 """Runs the jobs of this machine, each under a supervisor of its own. A program: standard library only, starts fast.
 
 The service starts it once, and tells it on standard input which task to run: a line of JSON with the job's folder, the
-task's name and what is added to its environment. It forks a supervisor for it and answers with a line that has its pid.
+task's name, what is added to its environment, the cores and accelerators that it is given, and its control group. It
+forks a supervisor for it and answers with a line that has its pid.
 Supervisors outlive the service and this program. What became of a task is in the job's folder, which only the service's
 account may enter::
 
     work.json     what to run, as whom, and how long
-    NAME.pid      the supervisor: pid, start, boot. Whoever creates it runs the task; nobody runs it twice
+    NAME.pid      the supervisor: pid, start, boot, and what it was given. Whoever creates it runs the task; nobody runs
+                  it twice
     NAME.end      how the task ended
 
 A supervisor adopts whatever its job leaves behind, so that nothing of a job outlives it. SIGTERM ends the job.
+
+In a control group (v2) the kernel holds the job to its memory and cores, and ends all of it at once. Without one, its
+memory is looked at twice a second, and it is bound to its cores.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import gc
 import json
 import os
 import signal
+import struct
 import sys
 import time
 from pathlib import Path
+from typing import Any
+
+# What a supervisor touches is copied from the program that it was forked of, page by page, and that is much of what a
+# small job costs. Hence plain calls and not paths as objects: 620 pages and not 820.
 
 Json = dict[str, object]
 
@@ -33,6 +44,10 @@ _SAMPLE = 0.5
 _LAST = 20.0
 """Seconds after SIGKILL after which whatever is still there is left: only the kernel can hold it."""
 _PATH = "/usr/local/bin:/usr/bin:/bin"
+_BPF = {"x86_64": 321, "aarch64": 280, "riscv64": 280}
+_LOAD, _ATTACH = 5, 8
+_DEVICE_PROGRAM, _DEVICE_GROUP, _BESIDE_OTHERS = 15, 6, 2
+_boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 _prctl = ctypes.CDLL(None, use_errno=True).prctl
 
 
@@ -47,15 +62,16 @@ def main() -> None:
         order = json.loads(line)
         # Whoever is told to end a job before it has begun must not end its supervisor, which has to tell of it.
         signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGCHLD))
+        began = time.time()
         pid = os.fork()
         if pid == 0:
-            _become_supervisor(str(order["folder"]), str(order["name"]), order["env"])
+            _become_supervisor(str(order["folder"]), str(order["name"]), order, began)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGCHLD))
-        sys.stdout.write(json.dumps({"pid": pid}) + "\n")
+        sys.stdout.write(json.dumps({"pid": pid, "began": began}) + "\n")
         sys.stdout.flush()
 
 
-def _become_supervisor(folder: str, name: str, env: dict[str, str]) -> None:
+def _become_supervisor(folder: str, name: str, order: dict[str, Any], began: float) -> None:
     try:
         os.setsid()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -64,52 +80,77 @@ def _become_supervisor(folder: str, name: str, env: dict[str, str]) -> None:
             os.dup2(nothing, number)
         os.close(nothing)
         os.chdir(folder)
-        if _claimed(name):
-            work = json.loads(Path("work.json").read_bytes())
-            work["env"].update(env)
-            _save(f"{name}.end", Supervisor(work, name).run())
+        if _claimed(name, {"began": began, **order["given"]}):
+            work = json.loads(_read("work.json"))
+            work["env"].update(order["env"])
+            _save(f"{name}.end", Supervisor(work, name, order).run(began))
     finally:
         os._exit(0)
 
 
-def _claimed(name: str) -> bool:
-    """Whether this process is the one that runs the task."""
-    stat = Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace")
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    told = {"pid": os.getpid(), "started": int(stat.rpartition(")")[2].split()[19]), "boot": boot}
-    scratch = Path(f"{name}.{os.getpid()}.new")
-    scratch.write_text(json.dumps(told), encoding="ascii")
+def _claimed(name: str, known: Json) -> bool:
+    """Whether this process is the one that runs the task; if so, ``NAME.pid`` has what is known of it."""
+    started = int(_read("/proc/self/stat").rpartition(b")")[2].split()[19])
+    told = {"pid": os.getpid(), "started": started, "boot": _boot, **known}
+    scratch = f"{name}.{os.getpid()}.new"
+    _create(scratch, json.dumps(told))
     try:
-        Path(f"{name}.pid").hardlink_to(scratch)
+        os.link(scratch, f"{name}.pid")
     except FileExistsError:
         return False
     finally:
-        scratch.unlink()
+        os.unlink(scratch)  # noqa: PTH108
     return True
 
 
 def _save(path: str, data: Json) -> None:
-    scratch = Path(f"{path}.new")
-    scratch.write_text(json.dumps(data), encoding="utf-8")
-    scratch.replace(path)
+    _create(f"{path}.new", json.dumps(data))
+    os.rename(f"{path}.new", path)  # noqa: PTH104
+
+
+def _create(path: str, text: str) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        os.write(file, text.encode())
+    finally:
+        os.close(file)
+
+
+def _read(path: str) -> bytes:
+    """All of a file that is no longer than a script may be."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        found = b""
+        while piece := os.read(file, 1 << 20):
+            found += piece
+        return found
+    finally:
+        os.close(file)
 
 
 class Supervisor:
     """One task's life."""
 
-    def __init__(self, work: Json, name: str) -> None:
+    def __init__(self, work: Json, name: str, order: dict[str, Any]) -> None:
         self._work = work
         self._name = name
+        self._bind: list[int] = order["bind"]
+        self._group = str(order["group"])
+        self._limits: dict[str, str] = order["limits"]
+        self._devices = bytes.fromhex(order["devices"])
+        self._barred = ""
+        """Why it must not begin."""
         self._main = 0
         self._status: int | None = None
         self._outcome = ""
         self._reason = ""
         self._kill_at: float | None = None
 
-    def run(self) -> Json:
+    def run(self, began: float) -> Json:
         """Run it to its end, and tell of that."""
-        began, clock = time.time(), time.monotonic()
+        clock = time.monotonic()
         _prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        self._make_group()
         complaint, mouth = os.pipe()
         self._main = os.fork()
         if self._main == 0:
@@ -120,6 +161,11 @@ class Supervisor:
             said = file.read(2000).decode(errors="replace")  # until the job begins, or says why it cannot
         self._watch(clock)
         self._sweep()
+        if self._starved() and self._outcome in ("", "out-of-memory"):
+            self._outcome = "out-of-memory"
+            self._reason = f"it used more than {self._work['memory']} MiB, and the kernel ended it"
+        if self._group:
+            kill_group(self._group)
         status = self._status or 0
         killed = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
         code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
@@ -144,6 +190,14 @@ class Supervisor:
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+            if self._barred:
+                raise PermissionError(self._barred)
+            if self._group:
+                what = f"it cannot enter its control group {self._group}"
+                _write(f"{self._group}/cgroup.procs", "0")
+                what = "it could not be started"
+            if self._bind:
+                os.sched_setaffinity(0, self._bind)
             uid, gid = int(str(work["uid"])), int(str(work["gid"]))
             script = os.memfd_create("job")
             os.write(script, str(work["script"]).encode())
@@ -154,7 +208,7 @@ class Supervisor:
                 os.setresgid(gid, gid, gid)
                 os.setresuid(uid, uid, uid)
             if 0 in (*os.getresuid(), *os.getresgid()):
-                raise PermissionError("no job runs as root")
+                raise PermissionError("jobs cannot run as root")
             os.umask(0o022)
             _prctl(_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             self._open()
@@ -186,18 +240,53 @@ class Supervisor:
             path = path or os.devnull
             try:
                 if mode == os.O_WRONLY:
-                    Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                     mode |= os.O_CREAT | os.O_TRUNC
-                found = os.open(path, mode, 0o644)
+                found = _open(path, mode)
             except OSError as error:
                 raise OSError(error.errno, f"{path}: {error.strerror}") from None
             os.dup2(found, number)
             os.close(found)
 
+    # -- its control group
+
+    def _make_group(self) -> None:
+        """With its limits, or none at all: then it goes on as where there are no groups."""
+        if not self._group:
+            return
+        try:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(self._group)  # noqa: PTH102
+            for name, value in self._limits.items():
+                _write(f"{self._group}/{name}", value)
+        except OSError:
+            kill_group(self._group)
+            self._group, self._limits = "", {}
+            self._barred = "it has no control group that keeps others' accelerators from it" if self._devices else ""
+            return
+        if self._devices:
+            try:
+                attach_devices(self._group, self._devices)
+            except OSError as error:
+                self._barred = f"others' accelerators cannot be kept from it: {error.strerror}"
+        for name, value in (("memory.swap.max", "0"), ("memory.oom.group", "1")):  # kernels differ in what they have
+            if "memory.max" in self._limits:
+                with contextlib.suppress(OSError):
+                    _write(f"{self._group}/{name}", value)
+
+    def _starved(self) -> bool:
+        """Whether the kernel has ended something of it for want of memory."""
+        with contextlib.suppress(OSError, ValueError):
+            if "memory.max" in self._limits:
+                said = _read(f"{self._group}/memory.events").split()
+                return int(said[said.index(b"oom_kill") + 1]) > 0
+        return False
+
     # -- watching
 
     def _watch(self, clock: float) -> None:
         limit, memory = self._work.get("time"), self._work.get("memory")
+        if "memory.max" in self._limits:
+            memory = None  # the kernel looks
         deadline = clock + float(str(limit)) if limit else None
         while not self._reap():
             now = time.monotonic()
@@ -212,7 +301,7 @@ class Supervisor:
             elif memory and not self._outcome and _memory(_descendants()) > int(str(memory)) * 2**20:
                 self._end("out-of-memory", f"it used more than {memory} MiB", at_once=True)
             if self._kill_at is not None and now >= self._kill_at:
-                _signal(_descendants(), signal.SIGKILL)
+                self._kill()
                 self._kill_at = now + 1.0  # what was being forked meanwhile
 
     def _end(self, outcome: str, reason: str, *, at_once: bool = False) -> None:
@@ -221,11 +310,16 @@ class Supervisor:
         self._outcome, self._reason = outcome, reason
         now = time.monotonic()
         if at_once:
-            _signal(_descendants(), signal.SIGKILL)
+            self._kill()
             self._kill_at = now
         else:
             _signal(_descendants(), signal.SIGTERM)
             self._kill_at = now + float(str(self._work["grace"]))
+
+    def _kill(self) -> None:
+        if self._group:
+            _end_all(self._group)
+        _signal(_descendants(), signal.SIGKILL)
 
     def _reap(self) -> bool:
         """Bury the dead; whether the job itself is among them, now or before."""
@@ -244,10 +338,83 @@ class Supervisor:
             signal.sigtimedwait((signal.SIGCHLD,), min(0.2, max(0.0, self._kill_at - time.monotonic())))
             self._reap()
         last = time.monotonic() + _LAST
-        while (left := _descendants()) and time.monotonic() < last:
-            _signal(left, signal.SIGKILL)
+        while _descendants() and time.monotonic() < last:
+            self._kill()
             signal.sigtimedwait((signal.SIGCHLD,), 0.2)
             self._reap()
+
+
+def attach_devices(group: str, program: bytes) -> None:
+    """Have the kernel ask a small program for each opening of a device in a control group (v2)."""
+    code, licence = ctypes.create_string_buffer(program, len(program)), ctypes.create_string_buffer(b"Apache-2.0")
+    places = (ctypes.addressof(code), ctypes.addressof(licence))
+    loaded = _bpf(_LOAD, struct.pack("=IIQQ", _DEVICE_PROGRAM, len(program) // 8, *places).ljust(72, b"\0"))
+    try:
+        opened = os.open(group, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            _bpf(_ATTACH, struct.pack("=IIII", opened, loaded, _DEVICE_GROUP, _BESIDE_OTHERS).ljust(32, b"\0"))
+        finally:
+            os.close(opened)
+    finally:
+        os.close(loaded)
+
+
+def _bpf(what: int, told: bytes) -> int:
+    libc = ctypes.CDLL(None, use_errno=True)
+    number = _BPF.get(os.uname().machine)
+    if number is None:
+        raise OSError(errno.ENOSYS, f"not known how to on {os.uname().machine}")
+    block = ctypes.create_string_buffer(told, len(told))
+    done = int(libc.syscall(number, what, block, len(told)))
+    if done < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return done
+
+
+def _open(path: str, mode: int) -> int:
+    """With the folders that lead there, where they are missing: most are not."""
+    try:
+        return os.open(path, mode, 0o644)
+    except FileNotFoundError:
+        if not mode & os.O_CREAT:
+            raise
+        Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return os.open(path, mode, 0o644)
+
+
+def kill_group(path: str) -> None:
+    """End whatever is in a control group, and remove it; one that only the kernel can hold is left."""
+    last = time.monotonic() + _LAST
+    while time.monotonic() < last:
+        _end_all(path)
+        try:
+            os.rmdir(path)  # noqa: PTH106
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                return
+            time.sleep(0.02)  # what was ended takes a moment to be gone
+        else:
+            return
+
+
+def _end_all(path: str) -> None:
+    """By one word, where the kernel has it (5.14); else one after the other."""
+    try:
+        _write(f"{path}/cgroup.kill", "1")
+    except OSError:
+        with contextlib.suppress(OSError):
+            _signal(
+                [int(pid) for pid in Path(path, "cgroup.procs").read_text(encoding="ascii").split()], signal.SIGKILL
+            )
+
+
+def _write(path: str, text: str) -> None:
+    """Into a file of the kernel's; it is there already."""
+    file = os.open(path, os.O_WRONLY)
+    try:
+        os.write(file, text.encode())
+    finally:
+        os.close(file)
 
 
 def _descendants() -> list[int]:
@@ -256,11 +423,13 @@ def _descendants() -> list[int]:
     below = [os.getpid()]
     while below:
         parent = below.pop()
-        with contextlib.suppress(OSError):
-            for thread in Path(f"/proc/{parent}/task").iterdir():
-                children = [int(word) for word in (thread / "children").read_text(encoding="ascii").split()]
+        try:
+            for thread in os.listdir(f"/proc/{parent}/task"):  # noqa: PTH208
+                children = [int(word) for word in _read(f"/proc/{parent}/task/{thread}/children").split()]
                 found += children
                 below += children
+        except OSError:
+            pass  # it has just ended
     return found
 
 
@@ -269,8 +438,8 @@ def _memory(pids: list[int]) -> int:
     total = 0
     for pid in pids:
         with contextlib.suppress(OSError):
-            status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace").splitlines()
-            held = (line.split() for line in status if line.startswith(("RssAnon:", "RssShmem:")))
+            status = _read(f"/proc/{pid}/status").splitlines()
+            held = (line.split() for line in status if line.startswith((b"RssAnon:", b"RssShmem:")))
             total += sum(int(words[1]) * 1024 for words in held)
     return total
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -18,6 +19,37 @@ static char *trimmed(char *text)
     return text;
 }
 
+static int take_groups(struct policy *policy, char *words, char *why)
+{
+    for (char *word; (word = strsep(&words, " \t"));) {
+        char *end;
+        unsigned long group = strtoul(word, &end, 10);
+        if (!*word)
+            continue;
+        if (*end || *word == '-' || group > UINT_MAX - 1)
+            return explain(why, "opt-out is yes, no, or numbers of groups, not %s", word);
+        if (policy->group_count == POLICY_GROUPS)
+            return explain(why, "more than %d groups may opt out", POLICY_GROUPS);
+        policy->groups[policy->group_count++] = (gid_t)group;
+    }
+    return 0;
+}
+
+/* Whether this process may, which is its user's. */
+static bool may_opt_out(const struct policy *policy)
+{
+    static gid_t mine[65536]; /* the kernel's most */
+    int count = policy->group_count ? getgroups(sizeof mine / sizeof *mine - 1, mine) : 0;
+    if (count < 0)
+        count = 0;
+    mine[count++] = getegid();
+    for (size_t i = 0; i < policy->group_count; i++)
+        for (int j = 0; j < count; j++)
+            if (policy->groups[i] == mine[j])
+                return true;
+    return policy->opt_out;
+}
+
 static int take_line(struct policy *policy, char *name, char *value, char *why)
 {
     if (!strcmp(name, "images")) {
@@ -25,9 +57,9 @@ static int take_line(struct policy *policy, char *name, char *value, char *why)
     } else if (!strcmp(name, "default")) {
         policy->fallback = strcmp(value, NO_IMAGE) ? value : NULL;
     } else if (!strcmp(name, "opt-out")) {
-        if (strcmp(value, "yes") && strcmp(value, "no"))
-            return explain(why, "opt-out is yes or no, not %s", value);
-        policy->opt_out = *value == 'y';
+        policy->opt_out = !strcmp(value, "yes");
+        if (!policy->opt_out && strcmp(value, "no"))
+            return take_groups(policy, value, why);
     } else if (!strcmp(name, "home")) {
         if (strcmp(value, "none") && strcmp(value, "user") && strcmp(value, "tmp"))
             return explain(why, "home is none, user or tmp, not %s", value);
@@ -106,8 +138,9 @@ int choose_image(const struct policy *policy, const char *asked, bool is_roots, 
                  char why[ENTER_WHY])
 {
     bool wants_none = asked && !strcmp(asked, NO_IMAGE);
-    if (wants_none && !policy->opt_out && !is_roots)
-        return explain(why, "this site has every job run in an image (%s: opt-out = no)", policy->path);
+    if (wants_none && !is_roots && !may_opt_out(policy))
+        return explain(why, "this site has every job run in an image (%s: %s)", policy->path,
+                       policy->group_count ? "opt-out is for groups that you are in none of" : "opt-out = no");
     if (wants_none || (!asked && !policy->fallback)) {
         strcpy(chosen, NO_IMAGE);
         return 0;

@@ -3,7 +3,8 @@
  *     images = /var/lib/strata/images     every image that a job may run in is below this folder
  *     default = sha256-3f1c.../root       what jobs run in that ask for nothing; none: in no image
  *     image pytorch = sha256-99aa.../root what --container-image=pytorch means
- *     opt-out = yes                       whether jobs may run in no image; no otherwise
+ *     opt-out = yes                       whether jobs may run in no image; no otherwise; or numbers of groups, whose
+ *                                         members' jobs may: opt-out = 1001 1002
  *     home = user                         none, user or tmp, as of strata-run
  *     bind = /scratch                     SOURCE[:TARGET][:ro]; any number of lines
  *
@@ -14,16 +15,19 @@
 #define STRATA_POLICY_H
 
 #include <limits.h>
+#include <sys/types.h>
 
 #include "enter.h"
 
-enum { POLICY_TEXT = 65536, POLICY_IMAGES = 512 };
+enum { POLICY_TEXT = 65536, POLICY_IMAGES = 512, POLICY_GROUPS = 64 };
 
 struct policy {
     const char *path;
     const char *images;
     const char *fallback; /* the default; NULL: none */
     bool opt_out;
+    gid_t groups[POLICY_GROUPS]; /* whose members may opt out, where not all may */
+    size_t group_count;
     struct {
         const char *name, *root;
     } named[POLICY_IMAGES];

@@ -1,8 +1,8 @@
 /* The SPANK plugin: what plain srun, sbatch and salloc run in, is the site's default image.
  *
  * plugstack.conf has `required strata_spank.so policy=/etc/strata/containers.conf`. The image is chosen when the job is
- * submitted, and travels as a path in SLURM_STRATA_IMAGE (variables of that prefix pass even --export=NONE). On the
- * node its own file is asked again, as users can set variables. There strata-run makes the namespaces of the step, as
+ * submitted (by option, by STRATA_CONTAINER_IMAGE, or the default), and travels as a path in SLURM_STRATA_IMAGE
+ * (variables of that prefix pass even --export=NONE). On the node its own file is asked again, as users can set variables. There strata-run makes the namespaces of the step, as
  * the user, and each task joins them before it becomes its program.
  */
 #define _GNU_SOURCE
@@ -22,6 +22,7 @@
 SPANK_PLUGIN(strata, 1)
 
 static const char CHOICE[] = "SLURM_STRATA_IMAGE";
+static const char ASKED[] = "STRATA_CONTAINER_IMAGE";
 static const char ASKS[] = "--no-container";
 static const uint32_t BATCH_STEP = 0xfffffffb;
 
@@ -76,7 +77,9 @@ int slurm_spank_init_post_opt(spank_t spank, int count, char **arguments)
     bool is_step = context == S_CTX_LOCAL && getenv("SLURM_JOB_ID") && getenv(CHOICE);
     if (is_step && !asked)
         return 0;
-    if (read_arguments(count, arguments, why) || choose_image(&policy, asked, getuid() == 0, ASKS, chosen, why)) {
+    /* For whoever submits jobs by programs, on sites with and without this plugin: an option would be unknown there. */
+    const char *variable = getenv(ASKED), *wanted = asked ? asked : variable && *variable ? variable : NULL;
+    if (read_arguments(count, arguments, why) || choose_image(&policy, wanted, getuid() == 0, ASKS, chosen, why)) {
         slurm_error("strata: %s", why);
         return -1;
     }

@@ -21,10 +21,19 @@ def _of(item: Json, what: str) -> str:
     return f"{item[f'used_{what}_hours']:.1f} + {booked:.1f} of {'any' if limit is None else f'{limit:g}'}"
 
 
+def _energy(item: Json) -> str:
+    limit = "" if item["kwh"] is None else f" of {item['kwh']:g}"
+    if not item["measured_jobs"]:
+        return f"not measured{limit}"
+    part = "" if item["measured_jobs"] == item["ended_jobs"] else f" ({item['measured_jobs']} jobs)"
+    return f"{item['used_kwh']:.3g} ± {item['kwh_error']:.2g}{limit}{part}"
+
+
 FIELDS = (
     ls.plain("name"),
     ls.Field("core-hours", lambda item: _of(item, "core"), key=lambda item: item["used_core_hours"]),
     ls.Field("accelerator-hours", lambda item: _of(item, "accelerator")),
+    ls.Field("kwh", _energy, key=lambda item: item["used_kwh"]),
     ls.Field("days", lambda item: f"{item['per'] / 86_400:g}", key=lambda item: item["per"]),
     ls.number("open_jobs"),
     ls.number("ended_jobs"),
@@ -53,6 +62,7 @@ PROJECTS.delete("Remove a project: its jobs are no longer counted.", "strata pro
 @click.argument("name")
 @click.option("--core-hours", type=float, help="Hours of one core.")
 @click.option("--accelerator-hours", type=float, help="Hours of one accelerator.")
+@click.option("--kwh", type=float, help="Kilowatt hours, where nodes are measured.")
 @click.option("--per", type=DURATION, default="30d", show_default=True, help="Within how long.")
 @click.option("--member", "members", multiple=True, metavar="ACCOUNT", help="Whose jobs it takes; none: everybody's.")
 @click.option("--description", default="")
@@ -63,6 +73,7 @@ def set_(
     name: str,
     core_hours: float | None,
     accelerator_hours: float | None,
+    kwh: float | None,
     per: float,
     members: tuple[str, ...],
     description: str,
@@ -76,6 +87,7 @@ def set_(
     body = {
         "core_hours": core_hours,
         "accelerator_hours": accelerator_hours,
+        "kwh": kwh,
         "per": int(per),
         "members": list(members),
         "description": description,

@@ -23,6 +23,8 @@ class ProjectSpec(In, frozen=True, kw_only=True):
     """Hours of one core that its jobs may use within ``per``. None: as many as they like."""
     accelerator_hours: Hours | None = None
     """Hours of one accelerator, the same."""
+    kwh: Hours | None = None
+    """Kilowatt hours that its jobs may draw, as far as their nodes are measured. None: as many as they like."""
     per: Annotated[int, Meta(ge=3600, le=366 * DAY)] = 30 * DAY
     """Seconds: what was used longer ago counts no more."""
     description: NoteText = ""
@@ -48,6 +50,7 @@ class ProjectView(Out, frozen=True, kw_only=True):
     members: tuple[str, ...]
     core_hours: float | None
     accelerator_hours: float | None
+    kwh: float | None
     per: int
     description: str
     used_core_hours: float
@@ -56,11 +59,11 @@ class ProjectView(Out, frozen=True, kw_only=True):
     booked_core_hours: float
     """By jobs that have not ended: all the time that they may run."""
     booked_accelerator_hours: float
+    used_kwh: float
+    """Of those of its ended jobs whose nodes are measured."""
+    kwh_error: float
+    """By which that may be wrong."""
+    measured_jobs: int
+    """Jobs that are in it; of the other ended ones nothing was measured."""
     open_jobs: int
     ended_jobs: int
-
-
-class ProjectList(Out, frozen=True, kw_only=True):
-    """All projects, by name."""
-
-    items: tuple[ProjectView, ...]

@@ -7,7 +7,8 @@ from litestar.params import JSONBody
 
 from strata.api.http import AnyRequest, expected_revision, revision_tag
 from strata.api.rights import needs
-from strata.api.services import Asked, GroupPath
+from strata.api.services import Asked, NamePath
+from strata.core.texts import ListOf
 from strata.jobs.projects import records as a
 from strata.jobs.projects.service import ProjectService
 
@@ -15,13 +16,13 @@ _TAG = "projects"
 
 
 @get("/v1/projects", tags=[_TAG], **needs("read", "project"))
-async def list_projects(ask: Asked) -> a.ProjectList:
+async def list_projects(ask: Asked) -> ListOf[a.ProjectView]:
     """All projects, with what they use."""
     return await ask.of(ProjectService).all(ask.who)
 
 
 @get("/v1/projects/{name:str}", tags=[_TAG], **needs("read", "project", 404))
-async def show_project(ask: Asked, name: GroupPath) -> Response[a.ProjectView]:
+async def show_project(ask: Asked, name: NamePath) -> Response[a.ProjectView]:
     """One of them."""
     view = await ask.of(ProjectService).show(ask.who, name)
     return Response(view, headers={"ETag": revision_tag(view.revision)})
@@ -29,25 +30,19 @@ async def show_project(ask: Asked, name: GroupPath) -> Response[a.ProjectView]:
 
 @put("/v1/projects/{name:str}", tags=[_TAG], **needs("change", "project", 404, 409, 412, body=True))
 async def put_project(
-    request: AnyRequest, ask: Asked, name: GroupPath, data: JSONBody[a.ProjectSpec]
+    request: AnyRequest, ask: Asked, name: NamePath, data: JSONBody[a.ProjectSpec]
 ) -> Response[a.ProjectView]:
     """Make a project, or change one. Jobs that are under way go on. `If-Match` is honoured."""
-
-    async def current() -> int:
-        return (await ask.of(ProjectService).show(ask.who, name)).revision
-
-    view = await ask.of(ProjectService).put(ask.who, name, data, await expected_revision(request, current))
+    expected = await expected_revision(request, lambda: ask.of(ProjectService).show(ask.who, name))
+    view = await ask.of(ProjectService).put(ask.who, name, data, expected)
     return Response(view, headers={"ETag": revision_tag(view.revision)})
 
 
 @delete("/v1/projects/{name:str}", tags=[_TAG], **needs("delete", "project", 404, 409, 412))
-async def delete_project(request: AnyRequest, ask: Asked, name: GroupPath) -> None:
+async def delete_project(request: AnyRequest, ask: Asked, name: NamePath) -> None:
     """Remove one: its jobs are no longer counted. `If-Match` is honoured."""
-
-    async def current() -> int:
-        return (await ask.of(ProjectService).show(ask.who, name)).revision
-
-    await ask.of(ProjectService).delete(ask.who, name, await expected_revision(request, current))
+    expected = await expected_revision(request, lambda: ask.of(ProjectService).show(ask.who, name))
+    await ask.of(ProjectService).delete(ask.who, name, expected)
 
 
 HANDLERS = [list_projects, show_project, put_project, delete_project]

@@ -6,12 +6,12 @@ import contextlib
 from collections.abc import Iterator
 
 from strata.core.errors import BadRequest, Denied, Refused
+from strata.core.texts import ListOf
 from strata.fleet.access.principal import Principal
 from strata.fleet.fleet import Fleet
-from strata.jobs.projects.records import Project, ProjectList, ProjectSpec, ProjectView
-from strata.jobs.projects.usage import HOUR, Amount, Usage, most
+from strata.jobs.projects.records import Project, ProjectSpec, ProjectView
+from strata.jobs.projects.usage import HOUR, KWH, Amount, Usage, most, powered
 from strata.jobs.submission.records import JobDocument
-from strata.store.records import Records
 
 
 class ProjectService:
@@ -19,7 +19,7 @@ class ProjectService:
 
     def __init__(self, fleet: Fleet) -> None:
         self._clock = fleet.controller.clock.wall
-        self._records = Records(fleet.store, fleet.ledger, Project, kind="project", listed_by="strata project list")
+        self._records = fleet.records(Project, kind="project", listed_by="strata project list")
         self._usage = Usage()
         self._asked: dict[str, list[Amount]] = {}
         """What jobs may use that are being written down just now."""
@@ -28,9 +28,9 @@ class ProjectService:
         self.take = self._usage.take
         self.clear = self._usage.clear
 
-    async def all(self, who: Principal) -> ProjectList:
+    async def all(self, who: Principal) -> ListOf[ProjectView]:
         """All of them, by name."""
-        return ProjectList(items=tuple(self._view(one) for _, one in self._records.sorted))
+        return ListOf(items=tuple(self._view(one) for _, one in self._records.sorted))
 
     async def show(self, who: Principal, name: str) -> ProjectView:
         """One of them."""
@@ -76,6 +76,7 @@ class ProjectService:
                 where="project",
                 hint="ask an administrator: strata project set --member",
             )
+        self._check_energy(project, document)
         if not spec.limited:
             return
         if document.resources.time is None:
@@ -101,6 +102,25 @@ class ProjectService:
                     hint="ask for less, wait, or have the quota raised",
                 )
 
+    def _check_energy(self, project: Project, document: JobDocument) -> None:
+        """What a job will draw is known afterwards: it is refused once nothing is left, or where it says itself that it
+        may draw more than that."""
+        limit = project.spec.kwh
+        if limit is None:
+            return
+        _, used = self._usage.ended(project.name, self._clock() - project.spec.per)
+        tasks = len(document.array.indices) if document.array is not None else 1
+        asks = powered(document.needs) * tasks
+        if used.joules >= limit * KWH or used.joules + asks > limit * KWH:
+            told = f"the project {project.name} has {limit:g} kWh in {project.spec.per / 86_400:g} days"
+            more = f", and this one may draw {asks / KWH:.3g}" if asks else ""
+            raise Refused(
+                f"{told}: {used.joules / KWH:.3g} ± {used.error / KWH:.2g} are used{more}",
+                by="quota",
+                where="project",
+                hint="ask for less power or time, wait, or have the quota raised",
+            )
+
     def _view(self, project: Project) -> ProjectView:
         spec = project.spec
         ended, used = self._usage.ended(project.name, self._clock() - spec.per)
@@ -111,6 +131,10 @@ class ProjectService:
             members=spec.members,
             core_hours=spec.core_hours,
             accelerator_hours=spec.accelerator_hours,
+            kwh=spec.kwh,
+            used_kwh=used.joules / KWH,
+            kwh_error=used.error / KWH,
+            measured_jobs=int(used.measured),
             per=spec.per,
             description=spec.description,
             used_core_hours=used.cores / HOUR,

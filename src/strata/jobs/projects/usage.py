@@ -11,18 +11,25 @@ from strata.jobs.submission.records import Job, JobDocument
 from strata.schedulers.jobs import Resources
 
 HOUR = 3600
+KWH = 3.6e6
+"""Joules."""
 _LONGEST = 400 * 24
 """Hours that are kept."""
 
 
 class Amount(NamedTuple):
-    """Seconds of one core, and of one accelerator."""
+    """Seconds of one core and of one accelerator, and energy as far as it was measured."""
 
     cores: float = 0.0
     accelerators: float = 0.0
+    joules: float = 0.0
+    error: float = 0.0
+    """Joules by which that may be wrong."""
+    measured: float = 0
+    """Jobs whose energy is in it."""
 
     def plus(self, other: Amount) -> Amount:
-        return Amount(self.cores + other.cores, self.accelerators + other.accelerators)
+        return Amount(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
 
 
 def cost(needs: Resources, seconds: float) -> Amount:
@@ -31,10 +38,21 @@ def cost(needs: Resources, seconds: float) -> Amount:
     return Amount(needs.tasks * needs.cores * seconds, needs.nodes * wanted * seconds)
 
 
+def powered(needs: Resources) -> float:
+    """Joules that a job may draw at most, where it says what its nodes may draw and for how long; else 0."""
+    return float(needs.nodes * (needs.power or 0) * (needs.time or 0))
+
+
+def drawn(job: Job) -> Amount:
+    """The energy of a job that has ended, once it is known."""
+    used = job.energy
+    return Amount() if used is None else Amount(joules=used.joules, error=used.error, measured=1)
+
+
 def most(document: JobDocument) -> Amount:
     """What a job may use, all its tasks together; one that does not say how long it runs counts for nothing."""
     tasks = len(document.array.indices) if document.array is not None else 1
-    return cost(document.resources, float(document.resources.time or 0) * tasks)
+    return cost(document.needs, float(document.needs.time or 0) * tasks)
 
 
 def spent(job: Job) -> Amount:
@@ -42,14 +60,14 @@ def spent(job: Job) -> Amount:
     total = Amount()
     for task in job.tasks:
         if task.began is not None and task.ended is not None:
-            total = total.plus(cost(job.document.resources, max(task.ended - task.began, 0.0)))
+            total = total.plus(cost(job.document.needs, max(task.ended - task.began, 0.0)))
     return total
 
 
 def booked(job: Job) -> Amount:
     """What a job has used and may use still."""
     left = sum(task.state != "ended" for task in job.tasks)
-    return spent(job).plus(cost(job.document.resources, float(job.document.resources.time or 0) * left))
+    return spent(job).plus(cost(job.document.needs, float(job.document.needs.time or 0) * left))
 
 
 class Usage:
@@ -61,7 +79,8 @@ class Usage:
         """Project → hour → how many ended then, and what they used."""
         self._project: dict[str, str] = {}
         """Job → its project, of all that are listed and have not ended."""
-        self._summed: set[str] = set()
+        self._summed: dict[str, bool] = {}
+        """Jobs that are summed up and still listed; whether their energy is, too."""
 
     def clear(self) -> None:
         """All are about to be told anew. What is summed stays so."""
@@ -74,20 +93,22 @@ class Usage:
         if before is not None:
             self._open[before].pop(ident, None)
         if job is None:
-            self._summed.discard(ident)
+            self._summed.pop(ident, None)
             return
         project = job.document.project
-        if project is None or ident in self._summed:
+        if project is None or self._summed.get(ident):
             return
         if not job.ended:
             self._project[ident] = project
             self._open.setdefault(project, {})[ident] = booked(job)
             return
-        self._summed.add(ident)
+        again = ident in self._summed  # its energy is known later than the rest
+        self._summed[ident] = job.energy is not None
         hours = self._ended.setdefault(project, {})
         hour = int(max((task.ended or 0.0 for task in job.tasks), default=0.0)) // HOUR
         count, total = hours.get(hour, (0, Amount()))
-        hours[hour] = (count + 1, total.plus(spent(job)))
+        used = drawn(job) if again else spent(job).plus(drawn(job))
+        hours[hour] = (count + (not again), total.plus(used))
         while len(hours) > _LONGEST:
             del hours[min(hours)]
 

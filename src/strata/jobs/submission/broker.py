@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from strata.core.errors import BadRequest, StrataError
+from strata.jobs.settings import JobSettings
+from strata.jobs.submission.ranking import Figures, weigh
 from strata.jobs.submission.records import Considered, JobDocument
 from strata.jobs.submission.targets import Target
 from strata.schedulers.abilities import refusals
@@ -26,10 +28,13 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
     """What spoke for the queue."""
     expected: float | None = None
+    figures: Figures | None = None
+    """None: there was nothing to compare it with."""
 
     def considered(self, why: str, *, taken: bool) -> Considered:
         """What is kept of it."""
-        return Considered(target=self.target.name, taken=taken, why=why, queue=self.queue, expected=self.expected)
+        kept = Considered(target=self.target.name, taken=taken, why=why, queue=self.queue, expected=self.expected)
+        return msgspec.structs.replace(kept, **self.figures.shown) if self.figures is not None else kept
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,8 +65,13 @@ async def choose(
     *,
     bound: Callable[[Target], str],
     work: Callable[[Target, str | None], Work],
+    settings: JobSettings,
+    now: float,
+    estimate: bool = False,
 ) -> Choice:
-    """``bound``: why a job's dependencies keep it from a target; empty: they do not. ``work``: what it would get."""
+    """``bound``: why a job's dependencies keep it from a target; empty: they do not. ``work``: what it would get.
+    ``settings``: what counts how much, and what the site knows of targets. ``estimate``: when it would begin is asked
+    of a target that is the only one, too."""
     others = any(not target.local for target in targets)
     refused: list[Considered] = []
     fields: dict[str, str] = {}
@@ -78,11 +88,11 @@ async def choose(
         if why := bound(target):
             refuse(target, "after", why)
             return None
-        asked = work(target, document.queue)
-        if found := next(refusals(target.scheduler.ability, asked, target.kind), None):
-            refuse(target, *found)
-            return None
         try:
+            asked = work(target, document.queue)
+            if found := next(refusals(target.scheduler.ability, asked, target.kind), None):
+                refuse(target, *found)
+                return None
             queue, why = await _queue(target, asked)
         except BadRequest as error:
             refuse(target, error.where, error.detail)
@@ -97,11 +107,21 @@ async def choose(
         names = ", ".join(target.name for target in targets) or "none"
         raise BadRequest(f"there is no target {document.target}", where="target", hint=f"there are: {names}")
     found = [one for one in await asyncio.gather(*map(weighed, wanted)) if one is not None]
-    if len(found) > 1:
+    if estimate or len(found) > 1:
         found = await asyncio.gather(*(_expect(one, work) for one in found))
-    order = {target.name: number for number, target in enumerate(targets)}
-    found.sort(key=lambda one: (one.expected is None, one.expected or 0.0, order[one.target.name]))
+    if len(found) > 1:
+        found = _weighed_up(found, document, settings, now)
     return Choice(candidates=found, refused=refused, fields=fields)
+
+
+def _weighed_up(
+    found: Sequence[Candidate], document: JobDocument, settings: JobSettings, now: float
+) -> list[Candidate]:
+    """The cheapest first, with what it comes to; of those that come to the same, the one that is thought of first."""
+    expected = {one.target.name: one.expected for one in found}
+    figures = weigh(document, expected, settings.targets, settings.broker, now)
+    with_figures = [msgspec.structs.replace(one, figures=figures[one.target.name]) for one in found]
+    return sorted(with_figures, key=lambda one: (figures[one.target.name].cost, one.expected is None))
 
 
 async def _expect(one: Candidate, work: Callable[[Target, str | None], Work]) -> Candidate:

@@ -17,16 +17,25 @@ from strata.cli.reading import read_text
 from strata.cli.session import Session, pass_session
 from strata.cli.times import DURATION, span, when
 from strata.cli.words import items, pairs, segment
+from strata.core.units import mebibytes, show_mebibytes, show_watts
+from strata.jobs.reservations.commands import reservation as reservation_group
+from strata.jobs.targets.commands import target as target_group
 
 if TYPE_CHECKING:
     from strata.cli.client import Client, Json
 
 STATES = ("held", "waiting", "starting", "running", "suspended", "ending", "ended", "unknown")
+OUTCOMES = ("done", "failed", "cancelled", "timed-out", "out-of-memory", "node-failed", "lost")
+LAUNCHES = ("once", "tasks", "mpi")
 AFTERS = ("started", "ended", "done", "failed")
-_SIZE = re.compile(r"([0-9]+)([MGT]?)(?:i?B)?\Z")
-_MIB = {"": 1, "M": 1, "G": 1024, "T": 1024 * 1024}
 _ARRAY = re.compile(r"([0-9]+)-([0-9]+)(?::([0-9]+))?(?:%([0-9]+))?\Z")
 _WAIT = 30
+_PLAIN = ("name", "retries", "held", "target", "queue", "reservation", "project", "account", "environment", "launch")
+"""Options that are fields of a document."""
+_RUNS = 120
+_MEASURED = 300
+"""Seconds after a job's end by which its energy is known, if anybody measures it."""
+KWH = 3.6e6
 
 
 def _state(item: Json) -> str:
@@ -35,6 +44,10 @@ def _state(item: Json) -> str:
 
 def _colour(text: str) -> str:
     return state_colour(text) or ("red" if text in ("timed-out", "out-of-memory", "node-failed", "lost") else "")
+
+
+def _memory(item: Json) -> str:
+    return show_mebibytes(item["node_memory"]) if item["node_memory"] else "-"
 
 
 FIELDS = (
@@ -60,9 +73,10 @@ TARGET_FIELDS = (
     ls.number("nodes"),
     ls.Field("free", lambda item: item["free_nodes"], key=lambda item: item["free_nodes"] or 0, right=True),
     ls.Field("cores", lambda item: item["node_cores"] or "-", right=True),
-    ls.Field("memory", lambda item: item["node_memory"] or "-", right=True),
+    ls.Field("memory", _memory, key=lambda item: item["node_memory"] or 0, right=True),
     ls.Field("time", lambda item: span(item["most_time"]), right=True),
     ls.plain("trouble"),
+    ls.plain("limits", shown=False),
 )
 
 
@@ -80,15 +94,19 @@ class Memory(click.ParamType[int]):
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
-        found = _SIZE.match(str(value))
-        if found is None:
-            self.fail(f"{value!r} is not a size such as 500M, 4G", param, ctx)
-        return int(found[1]) * _MIB[found[2]]
+        try:
+            return mebibytes(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 @click.group()
 def job() -> None:
     """Run jobs on whichever scheduler can, and follow them to their end."""
+
+
+job.add_command(target_group)
+job.add_command(reservation_group)
 
 
 @job.command()
@@ -106,14 +124,17 @@ def job() -> None:
 @click.option("--after", multiple=True, metavar="[WHAT:]JOB", help=f"After another job; WHAT: {', '.join(AFTERS)}.")
 @click.option("--image", help="Run it in this image; more of a container goes into a document.")
 @click.option("--runtime", help="What runs the image. Default: native.")
+@click.option("--launch", type=click.Choice(LAUNCHES), help="What is started: once, tasks (as -n says), or mpi.")
 @click.option("--environment", metavar="NAME[@VERSION]", help="Run it in this work environment.")
 @click.option("--env", multiple=True, metavar="NAME=VALUE", help="Set in its environment.")
 @click.option("--workdir", type=click.Path(), help="Where it begins. Default: the account's home.")
 @click.option("--stdout", type=click.Path(), help="Where its output goes; %a is the index in the array.")
+@click.option("--data", multiple=True, metavar="PLACE", help="Where its input is; targets near it are preferred.")
 @click.option("--retries", type=click.IntRange(min=0, max=10), help="Run it again when it fails.")
 @click.option("--held", is_flag=True, default=None, help="Not before it is released.")
 @click.option("--target", help="Which scheduler. Default: Strata chooses.")
 @click.option("--queue", help="Which queue. Default: Strata chooses.")
+@click.option("--reservation", help="Which reservation of the target it runs in, by its id.")
 @click.option("--project", help="Whose budget it goes on.")
 @click.option("--account", help="Run it as this account (administrators).")
 @click.option("--once", "key", metavar="KEY", help="Submitted again with the same key, it is the same job.")
@@ -133,7 +154,7 @@ def submit(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Submit a job: a YAML document, a command line, or both; what the command line says goes before the document.
+    """Submit a job: a YAML document, a command line, or both; command-line options override the document.
 
     It runs as your account, by the scheduler that can begin it first. Prints its id.
 
@@ -141,6 +162,7 @@ def submit(
     Example: strata job submit -n 4 --time 10m -- ./a.out input.dat
              strata job submit -f job.yaml --array 1-100%10
              strata job submit --script train.sh --memory 16G --wait
+             strata job submit -N 2 -n 64 --launch mpi --image solver:3 -- /opt/solver/bin/solve
     """
     document = _document(file)
     _overlay(document, words, script, options)
@@ -165,7 +187,7 @@ def submit(
 @job.command("list")
 @click.option("--all", "everybody", is_flag=True, help="Everybody's, for those who run the machine.")
 @click.option("--owner", help="Of this one.")
-@click.option("--state", type=click.Choice(STATES), help="In this state.")
+@click.option("--state", type=click.Choice((*STATES, *OUTCOMES)), help="In this state, or ended so.")
 @click.option("--target", help="At this target.")
 @click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="Most of them, the newest.")
 @ls.listing(FIELDS)
@@ -183,10 +205,14 @@ def list_(
 
     \b
     Example: strata job list --state running
+             strata job list --state failed
              strata job list --all --columns id,owner,state,reason
     """
     params = {"all": True if everybody else None, "owner": owner, "state": state, "target": target}
-    ls.show(session, FIELDS, session.client.pages("/v1/jobs", params, limit=limit), view)
+    found = list(session.client.pages("/v1/jobs", params, limit=limit))
+    ls.show(session, FIELDS, found, view)
+    if not found and not any((everybody, owner, state, target)):
+        session.out.note("no job of yours; everybody's, for those who run the machine: strata job list --all")
 
 
 @job.command()
@@ -197,10 +223,11 @@ def targets(session: Session, view: ls.Listing) -> None:
 
     \b
     Example: strata job targets
+             strata job targets --columns target,limits
     """
     rows = []
     for target in items(session.client.get("/v1/jobs/targets")):
-        about = {"target": target["name"], "kind": target["kind"], "trouble": target["trouble"]}
+        about = {"target": target["name"], **{field: target[field] for field in ("kind", "trouble", "limits")}}
         none = dict.fromkeys(("node_cores", "node_memory", "most_time", "nodes", "free_nodes"))
         queues = target["queues"] or [{"name": "-", "open": target["answers"], **none}]
         rows += [{**queue, **about, "queue": queue["name"]} for queue in queues]
@@ -228,6 +255,7 @@ def show(session: Session, ident: str, as_json: bool) -> None:
         (
             ("id", found["id"]),
             ("name", found["name"]),
+            ("runs", _runs(found["document"])),
             ("state", _state(found)),
             ("reason", found["reason"]),
             ("status", found["status"]),
@@ -235,11 +263,13 @@ def show(session: Session, ident: str, as_json: bool) -> None:
             ("target", f"{found['target']}{', queue ' + found['queue'] if found['queue'] else ''}"),
             ("its id there", found["there"]),
             ("owner", f"{found['owner']}, account {found['account']}"),
+            ("asks for", _asks(found["document"]["resources"], found["document"]["environment"], found["assumed"])),
             ("nodes", ",".join(found["nodes"])),
             ("submitted", when(found["submitted"])),
             ("expected", when(found["expected"]) if found["expected"] else ""),
             ("began", when(found["began"]) if found["began"] else ""),
             ("ended", when(found["ended"]) if found["ended"] else ""),
+            ("energy", _energy(found)),
             ("output", found["stdout"]),
             ("errors", found["stderr"]),
             ("rerun of", found["rerun_of"]),
@@ -369,22 +399,9 @@ def _document(file: Path | None) -> Json:
     import msgspec
 
     from strata.core.input.yamltree import Document
-    from strata.core.units import seconds
     from strata.jobs.submission.records import JobDocument
 
-    document = Document(read_text(file), str(file))
-    resources = document.data.get("resources") if isinstance(document.data, dict) else None
-    if isinstance(resources, dict):
-        # As people write them; the API takes seconds and MiB.
-        if isinstance(limit := resources.get("time"), str) and not limit.isdigit():
-            try:
-                resources["time"] = str(int(seconds(limit)))
-            except ValueError as error:
-                raise click.UsageError(f"{document.place('resources.time')}: {error}") from None
-        if isinstance(size := resources.get("memory"), str) and (found := _SIZE.match(size)):
-            resources["memory"] = str(int(found[1]) * _MIB[found[2]])
-
-    found_document: Json = msgspec.to_builtins(document.read(JobDocument))
+    found_document: Json = msgspec.to_builtins(Document(read_text(file), str(file)).read(JobDocument))
     return {name: value for name, value in found_document.items() if value not in (None, [], {})}
 
 
@@ -402,15 +419,10 @@ def _overlay(document: Json, words: Sequence[str], script: Path | None, options:
     for name in ("nodes", "tasks", "cores", "memory"):
         if options[name] is not None:
             resources[name] = options[name]
-    if options["nodes"] is not None and options["tasks"] is None:
-        resources["tasks"] = max(resources.get("tasks", 1), options["nodes"])
     if options["limit"] is not None:
         resources["time"] = max(1, int(options["limit"]))
     if options["accelerators"]:
-        kind, _, count = options["accelerators"].rpartition(":")
-        if not count.isdigit():
-            raise click.UsageError("--accelerators takes COUNT or TYPE:COUNT")
-        resources["accelerators"] = {"count": int(count), "type": kind or None}
+        resources["accelerators"] = options["accelerators"]
     if options["array"]:
         found = _ARRAY.match(options["array"])
         if found is None:
@@ -424,11 +436,13 @@ def _overlay(document: Json, words: Sequence[str], script: Path | None, options:
     for name in ("workdir", "stdout"):
         if options[name] is not None:
             document[name] = str(Path(options[name]).absolute())
+    if options["data"]:
+        document["data"] = [*document.get("data", []), *options["data"]]
     if options["image"] or options["runtime"]:
         told = {"image": options["image"], "runtime": options["runtime"]}
         said = {name: value for name, value in told.items() if value}
         document["container"] = {**(document.get("container") or {}), **said}
-    for name in ("name", "retries", "held", "target", "queue", "project", "account", "environment"):
+    for name in _PLAIN:
         if options[name] is not None:
             document[name] = options[name]
     if "command" not in document and "script" not in document:
@@ -462,9 +476,46 @@ def _in_words(found: Json) -> str:
     told = [_state(found)]
     if found["status"] is not None and found["outcome"] != "done":
         told.append(f"status {found['status']}")
+    if found["tasks"] > 1 and found["tasks_failed"]:
+        told.append(f"{found['tasks_failed']} of {many(found['tasks'], 'task')}")
     if found["reason"]:
         told.append(found["reason"])
     return ": ".join((told[0], ", ".join(told[1:]))) if len(told) > 1 else told[0]
+
+
+def _energy(found: Json) -> str:
+    if found["state"] != "ended":
+        return ""
+    used = found["energy"]
+    if used is None:
+        return "not measured" if time.time() - (found["ended"] or 0.0) > _MEASURED else ""
+    covered = "" if used["known"] > 0.99 else f", of {used['known']:.0%} of its time"
+    return f"{used['joules'] / KWH:.3g} ± {used['error'] / KWH:.2g} kWh{covered}"
+
+
+def _runs(document: Json) -> str:
+    import shlex
+
+    words = shlex.join((document["command"] or "a script", *document["arguments"]))
+    return words if len(words) <= _RUNS else f"{words[:_RUNS]}..."
+
+
+def _asks(resources: Json, environment: str, assumed: Sequence[str]) -> str:
+    """What a job asks for, in words, and what of it comes from its environment."""
+    cards: Json = resources.get("accelerators") or {"count": 0}
+    said = {
+        "nodes": many(resources.get("nodes", 1), "node"),
+        "tasks": many(int(resources.get("tasks") or resources.get("nodes") or 1), "task"),
+        "cores": f"{many(resources.get('cores', 1), 'core')} each",
+        "memory": show_mebibytes(resources.get("memory", 0)),
+        "accelerators": f"{many(int(cards['count']), 'accelerator')} {cards.get('type') or ''}".rstrip(),
+        "time": span(resources.get("time", 0)),
+        "power": show_watts(resources.get("power", 0)),
+        "licences": ", ".join(f"{count} {name}" for name, count in resources.get("licences", {}).items()),
+    }
+    told = ", ".join(text for name, text in said.items() if name in resources)
+    rest = f" ({', '.join(assumed)}: of environment {environment})" if assumed else ""
+    return told + rest
 
 
 def _print_logs(session: Session, found: Json) -> None:
@@ -486,11 +537,20 @@ def _show_plan(session: Session, found: Json, as_json: bool) -> None:
         session.out.json(found)
         return
     session.out.table(
-        [Column("target"), Column("taken"), Column("queue"), Column("expected"), Column("why")],
+        [Column("target"), Column("taken"), Column("queue"), Column("expected"), Column("cost"), Column("why")],
         [
-            (one["target"], "yes" if one["taken"] else "no", one["queue"] or "-", when(one["expected"]), one["why"])
+            (
+                one["target"],
+                "yes" if one["taken"] else "no",
+                one["queue"] or "-",
+                when(one["expected"]),
+                "-" if one["cost"] is None else f"{one['cost']:.2f}",
+                one["why"],
+            )
             for one in found["considered"]
         ],
     )
+    if told := _asks(found["resources"], found["environment"], found["assumed"]):
+        session.out.line(f"It would ask for {told}.")
     if found["target"] is None:
         exits.leave(exits.UNREACHABLE)

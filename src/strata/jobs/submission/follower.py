@@ -27,6 +27,8 @@ from strata.store.records import Records
 
 log = logging.getLogger(__name__)
 
+DUTY = "jobs"
+"""What only one controller does: to follow jobs that are elsewhere."""
 RESEND_AFTER = 90.0
 """Seconds after which a job that nobody has seen at its scheduler is sent again: longer than the command that sent it
 can have been under way, and than a scheduler takes to show what it took."""
@@ -36,8 +38,12 @@ AGAIN = 30.0
 """Seconds after which somebody's wish to end a job is told again to a scheduler that did not hear it."""
 _FORGET = 500
 """Ended jobs that are forgotten at one time."""
+_CLOCKS = 10.0
+"""Seconds by which this machine's clock may have been set back between the beginning and the end of a job."""
 _TURN = 200
 """Jobs that are looked at before others have a turn."""
+_QUICK_TURN = 2000
+"""The same, where no more than a table is made of them."""
 _ENDS = 200
 """Files that one command reads."""
 _TASK = re.compile(r"[_.\[(]")
@@ -57,6 +63,7 @@ class JobFollower:
         send: Callable[[Job], Awaitable[str]],
     ) -> None:
         self._fleet = fleet
+        self._duty = fleet.controller.leadership.duty(DUTY)
         self._records = records
         self._index = index
         self._targets = targets
@@ -109,7 +116,16 @@ class JobFollower:
     async def look(self, target: Target) -> None:
         """Look now, for somebody who has changed something."""
         async with self._turns.setdefault(target.name, asyncio.Lock()):
-            await self._settle(target, await target.look())
+            await self._settle(target, await target.look(self._oldest(target)))
+
+    def _oldest(self, target: Target) -> float:
+        """When the first of a machine's own jobs came that has not ended as far as is kept: one that comes by the
+        hundred a second is not to be told of all others that ended in the last minutes, time and again."""
+        if not target.local:
+            return 0.0
+        lines = self._index.lines
+        open_jobs = self._index.open.get(target.name, ())
+        return min((lines[ident].submitted for ident in open_jobs), default=self._clock()) - _CLOCKS
 
     async def cancel(self, job: Job) -> None:
         """Tell its scheduler; one that does not hear it now is told again."""
@@ -127,10 +143,10 @@ class JobFollower:
 
     def _ours(self, target: Target, job: Job) -> bool:
         """Whether this controller is the one that follows the job."""
-        return job.controller == self._fleet.controller.name if target.local else self._fleet.controller.leads_first
+        return job.controller == self._fleet.controller.name if target.local else self._duty.here
 
     async def _poll(self, target: Target) -> None:
-        if not target.local and not (self._fleet.controller.leads_first and self._index.open.get(target.name)):
+        if not target.local and not (self._duty.here and self._index.open.get(target.name)):
             return
         if target.local:
             await asyncio.sleep(self._pause)  # many ends at once are one look
@@ -140,15 +156,16 @@ class JobFollower:
 
     async def _settle(self, target: Target, look: Look) -> None:
         """What a look says of the jobs that have not ended yet, kept in as few writes as it takes."""
-        jobs = [job for ident in self._index.open.get(target.name, ()) if (job := self._records.find(ident))]
-        jobs = [job for job in jobs if self._ours(target, job)]
-        seen = _grouped(jobs, look.jobs)
+        jobs = await self._followed(target)
+        seen = await _grouped(jobs, look.jobs)
         changed: dict[str, Job] = {}
         unsure: list[tuple[Job, Task]] = []
         for number, job in enumerate(jobs):
             if number % _TURN == 0:
                 await asyncio.sleep(0)  # others have their turn
             found = seen.get(job.id)
+            if found is not None and self._same(job, found):
+                continue
             if found is None and not job.there:
                 await self._not_there(target, job, look)
                 continue
@@ -161,6 +178,28 @@ class JobFollower:
         if changed:
             await self._records.note_all(changed)
         await self._cancel_again(target, jobs)
+
+    async def _followed(self, target: Target) -> list[Job]:
+        """Its jobs that have not ended, of which this controller is the one that follows them."""
+        found = []
+        for number, ident in enumerate(tuple(self._index.open.get(target.name, ()))):
+            if number % _QUICK_TURN == 0:
+                await asyncio.sleep(0)
+            job = self._records.find(ident)
+            if job is not None and self._ours(target, job):
+                found.append(job)
+        return found
+
+    def _same(self, job: Job, found: Sequence[JobSeen]) -> bool:
+        """Whether a job with one task is as it was: as most are, most of the time."""
+        if len(job.tasks) != 1 or len(found) != 1 or not job.there or job.document.array is not None:
+            return False
+        task = job.tasks[0]
+        if moved(task, found[0]) is not task:
+            return False
+        self._missing.pop(_name(job, task), None)
+        self._index.told(job, waits_for(found))
+        return True
 
     def _after(self, job: Job, found: Sequence[JobSeen], look: Look, unsure: list[tuple[Job, Task]]) -> Job:
         """The job as it was seen; into ``unsure`` go tasks that have ended in a way that nobody told."""
@@ -210,7 +249,7 @@ class JobFollower:
 
     async def _not_there(self, target: Target, job: Job, look: Look) -> None:
         """A job that was sent, and that its scheduler does not show: sent again once that is safe."""
-        if not target.local and (look.began < job.tried + RESEND_AFTER or not self._fleet.controller.leads_first):
+        if not target.local and (look.began < job.tried + RESEND_AFTER or not self._duty.here):
             return
         if job.id in self.sending:
             return
@@ -258,7 +297,7 @@ class JobFollower:
 
     async def _forget(self) -> None:
         """Forget jobs that ended long ago, or that are too many; a batch at a time, the oldest first."""
-        if not self._fleet.controller.leads_first:
+        if not self._duty.here:
             return
         now = self._clock()
         self._told = {ident: at for ident, at in self._told.items() if now - at < 10 * AGAIN}
@@ -273,12 +312,20 @@ class JobFollower:
             await asyncio.sleep(0)
 
 
-def _grouped(jobs: Sequence[Job], seen: Iterable[JobSeen]) -> Mapping[str, list[JobSeen]]:
+async def _grouped(jobs: Sequence[Job], seen: Iterable[JobSeen]) -> Mapping[str, list[JobSeen]]:
     """What is said of each job, by its id: known by its key, or by what its scheduler calls it."""
-    known = {job.id: job.account for job in jobs}
-    called = {job.there: job.id for job in jobs if job.there}
+    known: dict[str, str] = {}
+    called: dict[str, str] = {}
+    for number, job in enumerate(jobs):
+        if number % _QUICK_TURN == 0:
+            await asyncio.sleep(0)
+        known[job.id] = job.account
+        if job.there:
+            called[job.there] = job.id
     found: dict[str, list[JobSeen]] = {}
-    for one in seen:
+    for number, one in enumerate(seen):
+        if number % _QUICK_TURN == 0:
+            await asyncio.sleep(0)
         ident = one.key if one.key in known else called.get(one.id) or called.get(_TASK.split(one.id)[0])
         # Anybody can put another's key on a job of their own.
         if ident is not None and one.account in ("", known[ident]):

@@ -8,9 +8,10 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from strata.core.texts import NAME, PLAIN, In, Out
+from strata.core.texts import NAME, In, Out
 from strata.jobs.containers.records import Container
 from strata.jobs.environments.records import ModuleText, ParentText
+from strata.jobs.resources import Asked
 from strata.schedulers.jobs import After, Array, Line, Outcome, Resources, State, Word
 
 JOB_ID = r"^[0-9a-z]{12}$(?!\n)"
@@ -20,6 +21,7 @@ EnvName = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$(?!\n)", m
 # No NUL: an environment and a command line cannot hold one.
 FreeText = Annotated[str, Meta(pattern=r"^[^\u0000]*$", max_length=100_000)]
 AccountText = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@-]{0,62}$(?!\n)", max_length=63)]
+Launch = Literal["once", "tasks", "mpi"]
 Kind = Literal["local", "slurm", "gridengine", "pbs", "lsf", "htcondor", "kubernetes"]
 
 
@@ -59,16 +61,23 @@ class JobDocument(In, frozen=True, kw_only=True):
     what ``binds`` show; accelerators that the job gets are given to it."""
     environment: ParentText = ""
     """A work environment (``NAME`` or ``NAME@VERSION``), instead of a container of one's own. Empty: none."""
+    launch: Launch = "once"
+    """What is started: ``once``, the program on the first node; ``tasks``, as many of it as ``resources.tasks``, over
+    all nodes; ``mpi``, the same, and they find each other (PMIx). Each has a container of its own, if there is one."""
     modules: Annotated[tuple[ModuleText, ...], Meta(max_length=64)] = ()
     """Loaded before it begins (``module load``)."""
-    resources: Resources = msgspec.field(default_factory=Resources)
+    resources: Asked = msgspec.field(default_factory=Asked)
+    data: Annotated[tuple[Line, ...], Meta(max_length=100)] = ()
+    """Where its input is (a folder, ``s3://bucket/set``), beside what ``stage_in`` copies: it goes rather to a target
+    that is near."""
     array: Array | None = None
     after: Annotated[tuple[Dependency, ...], Meta(max_length=100)] = ()
     """Other jobs that come first. All must hold."""
     stage_in: Annotated[tuple[Copy, ...], Meta(max_length=100)] = ()
-    """Copied before it begins. If one cannot be, the job fails."""
+    """Copied before it begins. If one cannot be, the job fails, and runs and copies nothing."""
     stage_out: Annotated[tuple[Copy, ...], Meta(max_length=100)] = ()
-    """Copied after it has ended, however it did. If one cannot be, the job fails."""
+    """Copied after it has ended by itself, well or not; not where it is cancelled or its time is over. If one cannot
+    be, the job fails."""
     retries: Annotated[int, Meta(ge=0, le=10)] = 0
     """How often it is run again, in its place and within its time, when it ends with another status than 0."""
     held: bool = False
@@ -84,6 +93,11 @@ class JobDocument(In, frozen=True, kw_only=True):
     account: AccountText | None = None
     """The local account that it runs as, where an administrator submits it for somebody."""
 
+    @property
+    def needs(self) -> Resources:
+        """What a scheduler is asked for."""
+        return self.resources.needs
+
 
 class Considered(Out, frozen=True, kw_only=True):
     """A target that was thought of for a job, and what came of it."""
@@ -95,6 +109,16 @@ class Considered(Out, frozen=True, kw_only=True):
     queue: str | None = None
     expected: float | None = None
     """When it would have begun there, as that scheduler thought."""
+    wait: float | None = None
+    """Hours that it would wait; None: nobody knows, or nothing was compared."""
+    far: int | None = None
+    """Places of its data that are not near."""
+    energy: float | None = None
+    """kWh that it would use at most; None: nobody knows what a node draws."""
+    price: float | None = None
+    """What a kWh would cost meanwhile."""
+    cost: float | None = None
+    """What all of it comes to, by the site's weights; the least is taken."""
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -111,6 +135,17 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     ended: float | None = None
     there: str = ""
     """Its id at the scheduler."""
+
+
+class Used(Out, frozen=True, kw_only=True):
+    """What was measured of a job's energy."""
+
+    joules: float
+    """Of its nodes, whole, while it had them."""
+    error: float
+    """Joules by which the truth about the known part may differ."""
+    known: float
+    """How much of its time on its nodes is covered by measurements, 0 to 1."""
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,6 +173,12 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     stdout: str
     stderr: str = ""
     considered: tuple[Considered, ...] = ()
+    assumed: tuple[str, ...] = ()
+    """Of its resources, the fields that its environment says and not it itself."""
+    uncapped: Mapping[str, str] = {}
+    """Nodes that could not be held to the power that it asked for, and why."""
+    energy: Used | None = None
+    """None: it has just ended, or not at all, or its nodes are not measured."""
     request_key: str = ""
     rerun_of: str = ""
 
@@ -198,6 +239,12 @@ class JobView(JobLine, frozen=True, kw_only=True):
     stdout: str
     stderr: str
     considered: tuple[Considered, ...]
+    assumed: tuple[str, ...]
+    """Of its resources, the fields that come from its environment."""
+    uncapped: Mapping[str, str]
+    """Nodes that could not be held to the power that it asked for, and why."""
+    energy: Used | None
+    """Known some minutes after its end; None: not measured, or not yet."""
     rerun_of: str
     document: JobDocument
     array: tuple[TaskView, ...]
@@ -218,6 +265,11 @@ class JobPlan(Out, frozen=True, kw_only=True):
     """None: nobody would take it."""
     queue: str | None
     account: str
+    resources: Asked
+    """What it would be taken to ask for."""
+    environment: str
+    assumed: tuple[str, ...]
+    """Of these, the fields that come from its environment."""
     considered: tuple[Considered, ...]
     script: str
     """What would be run."""
@@ -234,6 +286,8 @@ class TargetView(Out, frozen=True, kw_only=True):
     queues: tuple[QueueView, ...]
     cannot: tuple[str, ...]
     """What documents can ask for and it cannot do."""
+    limits: str
+    """Of this machine: how jobs are held to what they ask for, in words."""
 
 
 class QueueView(Out, frozen=True, kw_only=True):
@@ -263,7 +317,6 @@ class LogPart(Out, frozen=True, kw_only=True):
     """Whether the job has ended, and this is the last piece."""
 
 
-JobState = State
-StateFilter = Literal["held", "waiting", "starting", "running", "suspended", "ending", "ended", "unknown"]
+StateFilter = State | Outcome
+"""A state, or the way in which it ended."""
 Stream = Literal["stdout", "stderr"]
-NameFilter = Annotated[str, Meta(pattern=PLAIN, max_length=128)]

@@ -41,6 +41,7 @@ Key = Annotated[
 ]
 Everybody = Annotated[bool, QueryParameter(name="all", description="Jobs of everybody.")]
 Text = Annotated[str | None, QueryParameter(pattern=PLAIN, max_length=128)]
+InState = Annotated[StateFilter | None, QueryParameter(name="state", description="In this state, or ended so.")]
 TargetName = Annotated[str | None, QueryParameter(pattern=NAME, max_length=63, description="At this target.")]
 TaskIndex = Annotated[int | None, QueryParameter(ge=0, le=10_000_000, description="Which task of an array.")]
 Which = Annotated[Stream, QueryParameter(description="Which of its outputs.")]
@@ -88,7 +89,9 @@ async def list_jobs(
     ask: Asked,
     everybody: Everybody = False,
     owner: Text = None,
-    in_state: Annotated[StateFilter | None, QueryParameter(name="state", description="In this state.")] = None,
+    in_state: Annotated[
+        StateFilter | None, QueryParameter(name="state", description="In this state, or ended so.")
+    ] = None,
     target: TargetName = None,
     name: Text = None,
     limit: Limit = 100,

@@ -11,8 +11,10 @@ import contextlib
 import hashlib
 import secrets
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -21,15 +23,21 @@ from strata.core.texts import Out
 from strata.fleet.access.principal import Principal, Right, Verb
 from strata.fleet.fleet import Fleet
 from strata.jobs.accounts import LocalAccounts
+from strata.jobs.containers.cache import Cache, Image
 from strata.jobs.containers.records import check as check_container
 from strata.jobs.containers.runtimes import check_abilities, runtime
+from strata.jobs.containers.starting import User
 from strata.jobs.environments.records import container, numbered
 from strata.jobs.environments.service import EnvironmentService
 from strata.jobs.local.executor import LocalExecutor
 from strata.jobs.local.slots import Slots
 from strata.jobs.projects.service import ProjectService
+from strata.jobs.resources import Asked, over
 from strata.jobs.settings import JobSettings
+from strata.jobs.submission.apart import image_of, without_container
 from strata.jobs.submission.broker import Candidate, Choice, choose
+from strata.jobs.submission.caps import JobCaps
+from strata.jobs.submission.energy import JobEnergy
 from strata.jobs.submission.follower import JobFollower
 from strata.jobs.submission.index import Age, JobIndex
 from strata.jobs.submission.records import (
@@ -46,24 +54,25 @@ from strata.jobs.submission.records import (
     TargetView,
     Task,
 )
-from strata.jobs.submission.script import script_of
+from strata.jobs.submission.script import There, script_of
 from strata.jobs.submission.targets import LOG_MOST, Target, cannot, check
 from strata.jobs.submission.views import line, view
+from strata.jobs.targets.records import JobTarget
+from strata.jobs.targets.service import LOCAL, TargetService
 from strata.platform.settings import PlatformSettings
 from strata.platform.workload.records import WorkloadSpec
 from strata.platform.workload.service import WorkloadService
-from strata.schedulers.jobs import After, State, Work
+from strata.schedulers.jobs import APART_FOLDER, After, State, Work
 from strata.schedulers.kinds import JOB_KINDS, open_job_scheduler
 from strata.schedulers.runner import Account, Place, Runner
 from strata.store.records import Records
 
 PREFIX = "jobs/"
-LOCAL = "local"
 _LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _ID = 12
 _LONGEST_WAIT = 60.0
-_HERE, _THERE = (sys.executable, "-m", "strata.cli"), ("strata",)
-"""Our own command, on this machine and on others."""
+_HERE = (sys.executable, "-m", "strata.cli")
+"""Our own command, on this machine."""
 _FOLLOW = 1.0
 """Seconds between two looks at a log that is followed."""
 
@@ -108,10 +117,12 @@ class JobService:
             )
             here = Runner(Place())
             self.targets[LOCAL] = Target(LOCAL, "local", self._executor, here, local=True, clock=self._clock)
-        self._specs: dict[str, WorkloadSpec] = {}
+        self._specs: dict[str, WorkloadSpec | JobTarget] = {}
         self._follower = JobFollower(
             fleet, self.records, self._index, self.targets, self._accounts, self._settings, self.send
         )
+        self._energy = JobEnergy(fleet, self.records, self._index)
+        self._caps = JobCaps(fleet, self.records, float(self._settings.poll))
         fleet.services.held.append(self._let_go)
 
     async def start(self) -> None:
@@ -122,26 +133,41 @@ class JobService:
             self._executor.changed = self._follower.soon
         await self._refresh()
         await self._follower.start()
+        await self._energy.start()
+        await self._caps.start()
 
     async def stop(self) -> None:
         """Follow them no more. What runs goes on."""
         self._let_go()
+        await self._caps.stop()
+        await self._energy.stop()
         await self._follower.stop()
+        for target in self.targets.values():
+            await target.close()
         if self._executor is not None:
             await self._executor.stop()
         await self.records.stop()
 
     async def _refresh(self) -> None:
-        """Have a target for each workload manager that is connected, as it is reached now."""
-        workloads = self._fleet.services.find(WorkloadService)
-        specs = dict(workloads.specs) if workloads is not None else {}
+        """Have a target for whatever is connected, as it is reached now."""
+        workloads, beside = self._fleet.services.find(WorkloadService), self._fleet.services.find(TargetService)
+        specs: dict[str, WorkloadSpec | JobTarget] = dict(beside.connected) if beside is not None else {}
+        specs |= dict(workloads.specs) if workloads is not None else {}
         for name in [name for name, spec in self._specs.items() if specs.get(name) != spec]:
             del self._specs[name]
-            del self.targets[name]
+            await self.targets.pop(name).close()
         for name, spec in specs.items():
-            if name not in self._specs and name not in self.targets and spec.kind in JOB_KINDS:
-                self._specs[name] = spec
+            if name in self.targets:
+                continue
+            if isinstance(spec, JobTarget):
+                assert beside is not None
+                scheduler, runner = beside.open(name, spec)
+                self.targets[name] = Target(name, spec.spec.kind, scheduler, runner, clock=self._clock)
+            elif spec.kind in JOB_KINDS:
                 self.targets[name] = self._open(name, spec)
+            else:
+                continue
+            self._specs[name] = spec
         await self._follower.refresh()
 
     def _open(self, name: str, spec: WorkloadSpec) -> Target:
@@ -155,7 +181,7 @@ class JobService:
     async def submit(self, who: Principal, document: JobDocument, *, key: str = "", rerun_of: str = "") -> JobView:
         """A job of ``who``. The same ``key`` again is the same job, however often the request is sent."""
         check(document, self._settings.array_most)
-        document = await self._surrounded(who, document)
+        document, assumed = await self._surrounded(who, document)
         owner = self._owner(who, document)
         ident = _keyed(owner, key) if key else _random()
         if key and (there := await self.records.fetch(ident)) is not None:
@@ -165,7 +191,7 @@ class JobService:
         if not choice.candidates:
             raise choice.refusal()
         first = choice.candidates[0]
-        job = self._new(ident, owner, account, document, first, choice, key=key, rerun_of=rerun_of)
+        job = self._new(ident, owner, account, document, first, choice, assumed, key=key, rerun_of=rerun_of)
         detail = {"target": job.target, "account": job.account, "name": document.name or ""}
         self._follower.sending.add(ident)
         try:
@@ -184,17 +210,21 @@ class JobService:
     async def plan(self, who: Principal, document: JobDocument) -> JobPlan:
         """Where it would go, and why. Nothing is submitted."""
         check(document, self._settings.array_most)
-        document = await self._surrounded(who, document)
+        document, assumed = await self._surrounded(who, document)
         account = await self._account(who, document)
         with self._booking(document, account):
             ident = _random()
-        choice = await self._choose(who, document, account, ident)
+        choice = await self._choose(who, document, account, ident, estimate=True)
         best = choice.candidates[0] if choice.candidates else None
-        script = self._work(who, ident, document, account, best.target, best.queue).script if best else ""
+        unpacked = await self._unpacked(document)
+        script = self._work(who, ident, document, account, best.target, best.queue, unpacked).script if best else ""
         return JobPlan(
             target=best.target.name if best else None,
             queue=best.queue if best else None,
             account=account.name,
+            resources=document.resources,
+            environment=document.environment,
+            assumed=assumed,
             considered=_considered(choice.candidates, choice.refused),
             script=script,
         )
@@ -205,14 +235,18 @@ class JobService:
         if job.owner != who.name:
             raise Denied("only its owner runs a job again", where=f"job {ident}")
         own = None if job.document.environment else job.document.container  # else it comes from there again
-        document = msgspec.structs.replace(job.document, after=(), held=False, account=None, container=own)
+        said = {name: value for name, value in job.document.resources.said.items() if name not in job.assumed}
+        document = msgspec.structs.replace(
+            job.document, after=(), held=False, account=None, container=own, resources=Asked(**said)
+        )
         return await self.submit(who, document, rerun_of=job.id)
 
     async def send(self, job: Job) -> str:
         """Hand a job to its target, in the name of its account; its id there."""
         account = await self._accounts.named(job.account)
         target = self._target(job)
-        work = self._work(None, job.id, job.document, account, target, job.queue)
+        unpacked = await self._unpacked(job.document)
+        work = self._work(None, job.id, job.document, account, target, job.queue, unpacked)
         await target.prepare(account, job.folder)
         return await target.scheduler.submit(work)
 
@@ -226,6 +260,7 @@ class JobService:
                     target=candidate.target.name,
                     kind=candidate.target.kind,
                     queue=candidate.queue,
+                    stdout=_kept_at(job.document, job.folder, candidate.target),
                     tried=self._clock(),
                 )
                 await self.records.put(who.name, job.id, job, action="submit", detail={"target": job.target})
@@ -256,8 +291,15 @@ class JobService:
                 return changed
             job = found
 
-    async def _choose(self, who: Principal, document: JobDocument, account: Account, ident: str) -> Choice:
+    async def _choose(
+        self, who: Principal, document: JobDocument, account: Account, ident: str, *, estimate: bool = False
+    ) -> Choice:
         await self._refresh()
+        names = (document.target,) if document.target else tuple(self.targets)
+        if document.project and not self._counts(document.project) and names == (LOCAL,):
+            # A workload manager may know it; this machine knows what is set here.
+            hint = "strata project list; administrators: strata project set"
+            raise BadRequest(f"there is no project {document.project}", where="project", hint=hint)
         for number, dependency in enumerate(document.after):
             other = self._dependency(who, document, number)
             if other.ended and not _holds(dependency.what, other):
@@ -273,10 +315,20 @@ class JobService:
                     return f"it waits for job {other.id}, which has not arrived there yet"
             return ""
 
-        def work(target: Target, queue: str | None) -> Work:
-            return self._work(who, ident, document, account, target, queue)
+        unpacked = await self._unpacked(document)
+        power, against = document.needs.power, {}
+        if power is not None:
+            against = {name: await self._caps.against(one, power) for name, one in self.targets.items()}
 
-        return await choose(list(self.targets.values()), document, bound=bound, work=work)
+        def work(target: Target, queue: str | None) -> Work:
+            if why := against.get(target.name):
+                raise BadRequest(why, where="resources.power")
+            return self._work(who, ident, document, account, target, queue, unpacked)
+
+        settings = self._fleet.section(JobSettings)  # as they are now: the file may have been read again
+        targets = list(self.targets.values())
+        now = self._clock()
+        return await choose(targets, document, bound=bound, work=work, settings=settings, now=now, estimate=estimate)
 
     def _dependency(self, who: Principal | None, document: JobDocument, number: int) -> Job:
         """A job that another waits for: one that whoever submits may see."""
@@ -286,25 +338,68 @@ class JobService:
             raise BadRequest(f"there is no job {ident}", where=f"after[{number}].job", hint="strata job list")
         return found
 
-    async def _surrounded(self, who: Principal, document: JobDocument) -> JobDocument:
-        """With what its environment comes to now, and a container that its runtime can make."""
+    async def _surrounded(self, who: Principal, document: JobDocument) -> tuple[JobDocument, tuple[str, ...]]:
+        """With what its environment comes to now, and a container that its runtime can make; and which of its resources
+        the environment says."""
+        assumed: tuple[str, ...] = ()
         if document.environment:
-            found = await self._fleet.of(EnvironmentService).show(who, *numbered(document.environment))
+            name, number = numbered(document.environment)
+            found = await self._fleet.of(EnvironmentService).show(who, name, number)
+            if not number and not found.current:
+                told = f"no version of {name} has been promoted yet"
+                hint = f"name one: {name}@{found.version}; or: strata environment promote {name}"
+                raise Refused(told, by="promotion", where="environment", hint=hint)
+            resources, assumed = over(document.resources, found.whole.defaults)
             document = msgspec.structs.replace(
                 document,
                 environment=f"{found.name}@{found.version}",
+                resources=resources,
                 container=container(found.whole),
                 modules=tuple(dict.fromkeys((*found.whole.modules, *document.modules))),
                 env=document.env if found.whole.image else {**found.whole.env, **document.env},
             )
         wanted = document.container
         if wanted is None:
-            return document
+            return document, assumed
         if document.resources.accelerators and not wanted.devices:
             wanted = msgspec.structs.replace(wanted, devices=("given",))
+        if document.launch != "once":
+            wanted = msgspec.structs.replace(wanted, node_tmp=True)
         check_container(wanted)
         check_abilities(runtime(wanted.runtime), wanted)
-        return msgspec.structs.replace(document, container=wanted)
+        return msgspec.structs.replace(document, container=wanted), assumed
+
+    async def _unpacked(self, document: JobDocument) -> Mapping[str, Unpacked]:
+        """The document's image in the folders that targets' nodes see, by folder."""
+        wanted = document.container
+        if wanted is None or runtime(wanted.runtime).abilities.image != "folder":
+            return {}
+        folders = {spec.images for spec in self._specs.values() if isinstance(spec, WorkloadSpec) and spec.images}
+        return {folder: await asyncio.to_thread(_unpacked, folder, wanted.image) for folder in folders}
+
+    def _there(
+        self, document: JobDocument, account: Account, target: Target, unpacked: Mapping[str, Unpacked]
+    ) -> There:
+        """What the job finds at a target. ``BadRequest``: nothing that could start its container."""
+        if target.local:
+            return There(target.kind, _HERE)
+        spec, wanted = self._specs.get(target.name), document.container
+        if not isinstance(spec, WorkloadSpec):  # no workload manager's: nobody said what is there
+            return There(target.kind)
+        if wanted is None or not spec.images:
+            return There(target.kind, (spec.strata or "strata",))
+        hint = f"strata container pull {wanted.image} --cache {spec.images}, as an administrator"
+        if wanted.runtime != "native" or wanted.devices:
+            what = f"the runtime {wanted.runtime}" if wanted.runtime != "native" else "devices in containers"
+            told = f"nodes of {target.name} have Strata's runner alone, and {what} takes Strata's command there"
+            field = "runtime" if wanted.runtime != "native" else "devices"
+            raise BadRequest(told, where=f"container.{field}", hint="strata workload connect --strata PATH")
+        found = unpacked.get(spec.images)
+        if found is None or found.image is None:
+            told = f"the image is not in {spec.images}, where nodes of {target.name} have theirs"
+            raise BadRequest(told, where="container.image", hint=hint)
+        user = User(account.uid, account.gid, account.name, account.home)
+        return There(target.kind, (spec.strata or "strata",), found.image, spec.runner, found.mark, user)
 
     def _work(
         self,
@@ -314,25 +409,43 @@ class JobService:
         account: Account,
         target: Target,
         queue: str | None,
+        unpacked: Mapping[str, Unpacked],
     ) -> Work:
         folder = _folder(account, ident)
+        there = self._there(document, account, target, unpacked)
         after: list[tuple[After, str]] = []
         for number, dependency in enumerate(document.after):
             with contextlib.suppress(BadRequest):  # one that is listed no more has ended long ago
                 other = self._dependency(who, document, number)
                 if not other.ended:
                     after.append((dependency.what, other.there))
+        needs, capped = document.needs, False
+        if needs.power is not None and isinstance(self._specs.get(target.name), WorkloadSpec):
+            # It is Strata that caps its nodes, once it is known which these are.
+            needs, capped = msgspec.structs.replace(needs, power=None), True
+        apart = target.apart is not None
+        image = image_of(document) if apart else ""
+        if apart:
+            document, folder = without_container(document), APART_FOLDER
         return Work(
             key=ident,
             name=document.name or f"strata-{ident}",
-            script=script_of(document, folder, tell_end=not target.local, strata=_HERE if target.local else _THERE),
+            script=script_of(
+                msgspec.structs.replace(document, retries=0) if apart else document,
+                folder,
+                tell_end=not target.local and not apart,
+                there=there,
+            ),
             account=account.name,
             env={**document.env, "STRATA_JOB_ID": ident},
-            workdir=document.workdir or account.home,
+            workdir=document.workdir or ("" if apart else account.home),
             stdin=document.stdin,
-            stdout=_output(document, folder),
+            stdout=_kept_at(document, folder, target),
             stderr=document.stderr,
-            resources=document.resources,
+            image=image,
+            retries=document.retries if apart else 0,
+            resources=needs,
+            whole_nodes=capped,
             array=document.array,
             after=tuple(after),
             queue=queue,
@@ -340,6 +453,7 @@ class JobService:
             project=None if target.local and self._counts(document.project) else document.project,
             reservation=document.reservation,
             held=document.held,
+            own_image=document.container is not None,
             native=document.native.get(target.kind, ()),
         )
 
@@ -351,6 +465,7 @@ class JobService:
         document: JobDocument,
         first: Candidate,
         choice: Choice,
+        assumed: tuple[str, ...],
         *,
         key: str,
         rerun_of: str,
@@ -372,9 +487,10 @@ class JobService:
             tried=now,
             tasks=tuple(Task(index=index, state=state) for index in indices),
             folder=folder,
-            stdout=_output(document, folder),
+            stdout=_kept_at(document, folder, first.target),
             stderr=document.stderr or "",
             considered=_considered(choice.candidates, choice.refused),
+            assumed=assumed,
             request_key=key,
             rerun_of=rerun_of,
         )
@@ -413,12 +529,17 @@ class JobService:
     ) -> JobPage:
         """Jobs, newest first: one's own, or everybody's."""
         if (everybody or (owner and owner != who.name)) and not who.may(Right("read", "others-job")):
-            raise Denied(f"the role {who.role} sees its own jobs alone", where="all", hint="leave it out")
+            where = "all" if everybody else "owner"
+            raise Denied(f"the role {who.role} sees its own jobs alone", where=where, hint="leave it out")
         whose = None if everybody and not owner else owner or who.name
         items: list[JobLine] = []
         more = False
         for found in self._index.newest(whose, _place(after)):
-            if (state and found.state != state) or (target and found.target != target) or (name and found.name != name):
+            if (
+                (state and state not in (found.state, found.outcome))
+                or (target and found.target != target)
+                or (name and found.name != name)
+            ):
                 continue
             if len(items) == limit:
                 more = True
@@ -469,7 +590,11 @@ class JobService:
         path = _log_path(job, stream, task)
         over = _over(job, task)  # before the file is read: what comes after that is not the last piece
         account = await self._accounts.named(job.account)
-        data = await self._target(job).read(account, path, offset, LOG_MOST)
+        target = self._target(job)
+        if target.apart is not None:
+            data = await target.apart.log(account.name, job.there, task, offset, LOG_MOST) if job.there else b""
+        else:
+            data = await target.read(account, path, offset, LOG_MOST)
         cut = len(data) if over and len(data) < LOG_MOST else _whole(data)
         text = data[:cut].decode(errors="replace")
         return LogPart(text=text, offset=offset, next=offset + cut, end=over and len(data) < LOG_MOST)
@@ -505,6 +630,7 @@ class JobService:
             queues = tuple(QueueView.of(queue) for queue in await target.queues())  # type: ignore[assignment]
         except StrataError as error:
             trouble = str(error)
+        capped = target.scheduler.ability.whole_nodes and not await self._caps.against(target, None)
         return TargetView(
             name=target.name,
             kind=target.kind,
@@ -512,7 +638,8 @@ class JobService:
             trouble=trouble,
             seen=target.last.began if target.last else None,
             queues=queues,
-            cannot=tuple(cannot(target)),
+            cannot=tuple(one for one in cannot(target) if not (one == "power" and capped)),
+            limits=self._executor.groups.told if target.local and self._executor is not None else "",
         )
 
     # -- acting
@@ -543,6 +670,9 @@ class JobService:
         if job.ended or not job.there:
             told = "it has ended" if job.ended else f"{job.target} has not said yet that it has it"
             raise Refused(told, by="job", where=f"job {ident}", hint="look again: strata job show")
+        if held and not any(task.state in ("waiting", "held") for task in job.tasks):
+            hint = "end it: strata job cancel"
+            raise Refused("it has begun, and only what has not can be held", by="job", where=f"job {ident}", hint=hint)
         if not target.scheduler.ability.hold:
             raise BadRequest(f"{target.kind} cannot hold jobs", where=f"job {ident}")
         document = msgspec.structs.replace(job.document, held=held)
@@ -595,11 +725,13 @@ class JobService:
 
     def _clear(self) -> None:
         self._index.clear()
+        self._caps.clear()
         if self._projects is not None:
             self._projects.clear()
 
     def _changed(self, ident: str, job: Job | None) -> None:
         self._index.take(ident, job)
+        self._caps.take(ident, job)
         if self._projects is not None:
             self._projects.take(ident, job)
         if (event := self._waiting.pop(ident, None)) is not None:
@@ -619,6 +751,20 @@ class JobService:
         self._waiting.clear()
 
 
+class Unpacked(NamedTuple):
+    """An image in a folder that nodes see; None: it is not there."""
+
+    image: Image | None
+    mark: str = ""
+    """On which whoever uses it holds a lock."""
+
+
+def _unpacked(folder: str, reference: str) -> Unpacked:
+    cache = Cache(Path(folder))
+    image = cache.named(reference)
+    return Unpacked(image, cache.want(image)) if image is not None else Unpacked(None)
+
+
 def _sent(job: Job, *, there: str, considered: tuple[Considered, ...]) -> Job:
     return msgspec.structs.replace(job, there=there, considered=considered)
 
@@ -629,7 +775,8 @@ def _considered(candidates: Sequence[Candidate], refused: Sequence[Considered]) 
     for number, one in enumerate(candidates):
         queue = f"; queue {one.queue}: {one.why}" if one.why else ""
         why = "it can run it, but another comes first" if number else f"it can run it, and comes first{queue}"
-        told.append(one.considered(why, taken=not number))
+        figures = f"; {one.figures.words}" if one.figures is not None else ""
+        told.append(one.considered(why + figures, taken=not number))
     return (*told, *refused)
 
 
@@ -656,7 +803,10 @@ def _folder(account: Account, ident: str) -> str:
     return f"{account.home.rstrip('/')}/.strata/jobs/{ident}"
 
 
-def _output(document: JobDocument, folder: str) -> str:
+def _kept_at(document: JobDocument, folder: str, target: Target) -> str:
+    """Where its output goes; empty: its scheduler keeps it."""
+    if target.apart is not None:
+        return document.stdout or ""
     return document.stdout or f"{folder}/out{'.%a' if document.array else ''}"
 
 
@@ -668,7 +818,8 @@ def _log_path(job: Job, stream: Stream, task: int | None) -> str:
         return path
     if task not in job.document.array.indices:
         indices = job.document.array.indices
-        raise BadRequest(f"is one of its tasks, {indices[0]} to {indices[-1]}", where="task")
+        told = "it is an array: say which of its tasks" if task is None else "it has no such task"
+        raise BadRequest(f"{told}, {indices[0]} to {indices[-1]}", where="task", hint="strata job log JOB --task N")
     return path.replace("%a", str(task))
 
 

@@ -12,7 +12,9 @@ import msgspec
 
 from strata.core.errors import BadRequest, DeviceError, StrataError
 from strata.jobs.submission.records import JobDocument, Kind
-from strata.schedulers.jobs import JobScheduler, JobSeen, Queue
+from strata.schedulers.jobs import JobScheduler, JobSeen, Queue, RunsApart
+from strata.schedulers.kinds import open_reservations
+from strata.schedulers.reservations import Reservations
 from strata.schedulers.runner import Account, Runner
 
 RECENT = 30.0
@@ -53,6 +55,8 @@ class Target:
         self.scheduler = scheduler
         self.local = local
         """Whether it is this machine: then it is no other controller's business."""
+        self.apart = scheduler if isinstance(scheduler, RunsApart) else None
+        """Its scheduler, where that starts jobs in containers of its own: the accounts' folders are not there."""
         self.last: Look | None = None
         self.trouble = ""
         self.looks = 0
@@ -63,12 +67,12 @@ class Target:
         self._queues: tuple[float, Sequence[Queue]] = (float("-inf"), ())
         self._turn = asyncio.Lock()
 
-    async def look(self) -> Look:
-        """Ask about all jobs. Raises what the adapter raises."""
+    async def look(self, oldest: float = 0.0) -> Look:
+        """Ask about all jobs. ``oldest``: nobody asks about ends before then. Raises what the adapter raises."""
         began = self._clock()
         self.looks += 1
         try:
-            found = Look(began=began, jobs=await self.scheduler.jobs(self._since))
+            found = Look(began=began, jobs=await self.scheduler.jobs(max(self._since, oldest)))
         except StrataError as error:
             self.trouble = str(error)
             raise
@@ -85,9 +89,20 @@ class Target:
             return found
 
     async def prepare(self, account: Account, folder: str) -> None:
-        """See that the job's folder is there, the account's own. This machine's supervisors do that themselves."""
-        if not self.local:
+        """See that the job's folder is there, the account's own. This machine's supervisors do that themselves.
+
+        ``BadRequest``: it cannot be made; whatever else is raised may pass."""
+        if self.local or self.apart is not None:
+            return
+        try:
             await self._runner.run("mkdir", "-p", "-m", "700", "--", folder, account=account.name)
+        except DeviceError as error:
+            # Its own words: it was reached and run, so that the next time would be as this one.
+            if error.reply.startswith("mkdir: "):
+                why = error.reply.removeprefix("mkdir: ")
+                what = f"{account.name} cannot make the folder where the job writes down its end: {why}"
+                raise BadRequest(what, where="account", hint="give the account a home on that host") from None
+            raise
 
     async def read(self, account: Account, path: str, offset: int, most: int) -> bytes:
         """A piece of a file, read as the account: what it may not read is not read."""
@@ -98,8 +113,19 @@ class Target:
         except binascii.Error:
             raise DeviceError(f"no file came back: {said[:80]!r}", node=path) from None
 
+    def reservations(self) -> Reservations:
+        """What makes reservations there. ``BadRequest``: it has none."""
+        return open_reservations(self.kind, self._runner)
+
+    async def close(self) -> None:
+        """Ask it no more."""
+        if self.apart is not None:
+            await self.apart.close()
+
     async def ends(self, account: Account, paths: Sequence[str]) -> Mapping[str, tuple[int, float, float]]:
         """Path → status, beginning and end that jobs wrote down themselves, of those that did."""
+        if self.apart is not None:
+            return {}
         found = {}
         said = await self._runner.run("sh", "-c", _ENDS, "strata", *paths, account=account.name)
         for line in said.splitlines():
@@ -112,7 +138,13 @@ class Target:
 def cannot(target: Target) -> Iterator[str]:
     """What documents can ask for and this kind of scheduler cannot do, as words."""
     can = target.scheduler.ability
-    words = {"nodes": "several nodes", "array_at_once": "array.at_once", "accelerator_type": "accelerator types"}
+    words = {
+        "nodes": "several nodes",
+        "array_at_once": "array.at_once",
+        "accelerator_type": "accelerator types",
+        "output": "files for its output",
+        "native": "options of its own",
+    }
     for name in can.__struct_fields__:
         if getattr(can, name) is False:
             yield words.get(name, name.replace("_", " "))
@@ -134,5 +166,6 @@ def check(document: JobDocument, array_most: int) -> None:
         path = getattr(document, field)
         if path is not None and "/../" in f"{path}/":
             raise BadRequest("has no ..", where=field)
-    if document.resources.tasks < document.resources.nodes:
+    needs = document.needs
+    if needs.tasks < needs.nodes:
         raise BadRequest("there is a task for each node at least", where="resources.tasks")

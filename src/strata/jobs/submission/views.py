@@ -21,6 +21,7 @@ _WORST: tuple[Outcome, ...] = (
 _LIVELIEST: tuple[State, ...] = ("running", "ending", "starting", "suspended", "unknown", "waiting", "held", "ended")
 _SHELL_SIGNAL = 128
 _NODES_SHOWN = 20
+_UNCAPPED_SHOWN = 3
 
 
 def line(job: Job, told: tuple[str, float | None] = ("", None)) -> JobLine:
@@ -52,6 +53,7 @@ def line(job: Job, told: tuple[str, float | None] = ("", None)) -> JobLine:
         count_ended, failed = len(over), len(bad)
     if state != "ended" and told[0]:
         reason = told[0]
+    reason = reason or not_capped(job)
     return JobLine(
         id=job.id,
         name=job.document.name or "",
@@ -84,10 +86,20 @@ def view(job: Job, short: JobLine) -> JobView:
         stdout=job.stdout,
         stderr=job.stderr,
         considered=job.considered,
+        assumed=job.assumed,
+        uncapped=job.uncapped,
+        energy=job.energy,
         rerun_of=job.rerun_of,
         document=job.document,
         array=tuple(TaskView.of(task) for task in job.tasks) if job.document.array else (),
     )
+
+
+def not_capped(job: Job) -> str:
+    """Which of its nodes may draw more than it asked for, in words."""
+    told = [f"{node} is not capped: {why}" for node, why in sorted(job.uncapped.items())]
+    more = f"; and {len(told) - _UNCAPPED_SHOWN} more" if len(told) > _UNCAPPED_SHOWN else ""
+    return "; ".join(told[:_UNCAPPED_SHOWN]) + more
 
 
 def moved(task: Task, seen: JobSeen) -> Task:

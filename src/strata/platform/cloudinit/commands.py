@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from strata.cli import listing as ls
+from strata.cli.named import Named
 from strata.cli.output import many
 from strata.cli.reading import read_text
 from strata.cli.session import Session, pass_session
-from strata.cli.words import complete_node, complete_select, items, segment
+from strata.cli.words import complete_node, complete_select, segment
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
@@ -33,37 +34,18 @@ def cloud_init() -> None:
     """Tell nodes' images who they are and what to do, by cloud-init."""
 
 
-@cloud_init.command("list")
-@ls.listing(FIELDS, sort="name")
-@pass_session
-def list_(session: Session, view: ls.Listing) -> None:
-    """List what is said to cloud-init, and to how many nodes.
-
-    \b
-    Example: strata cloud-init list
-    """
-    ls.show(session, FIELDS, items(session.client.get("/v1/cloud-init")), view)
-
-
-@cloud_init.command()
-@click.argument("name")
-@ls.json_option
-@pass_session
-def show(session: Session, name: str, as_json: bool) -> None:
-    """Show one document.
-
-    \b
-    Example: strata cloud-init show site
-    """
-    found: Json = session.client.get(f"/v1/cloud-init/{segment(name)}")
-    if as_json:
-        session.out.json(found)
-        return
+def _show(session: Session, found: Json) -> None:
     keys = (("ssh key", key) for key in found["ssh_keys"])
     session.out.fields((*((field, found[field]) for field in ("name", "select", "nodes", "priority")), *keys))
     for field in ("user_data", "vendor_data"):
-        for line in (f"--- {field.replace('_', '-')}", *found[field].splitlines()) if found[field] else ():
-            session.out.line(line)
+        if found[field]:
+            session.out.text(f"--- {field.replace('_', '-')}\n{found[field]}")
+
+
+_NAMED = Named(cloud_init, "document", "/v1/cloud-init", FIELDS, report=_show)
+_NAMED.list("List the cloud-init documents, and how many nodes each is for.", "strata cloud-init list")
+_NAMED.show("Show one document.", "strata cloud-init show site")
+_NAMED.delete("Delete a cloud-init document.", "strata cloud-init delete gpu")
 
 
 @cloud_init.command()
@@ -85,7 +67,8 @@ def put(
     ssh_keys: tuple[Path, ...],
     as_json: bool,
 ) -> None:
-    """Say something to cloud-init of the selected nodes. Nothing secret: whoever has a node's address can read it.
+    """Create or replace cloud-init data for the selected nodes. Nothing secret: whoever has a node's address can read
+    it.
 
     \b
     Example: strata cloud-init put site --user-data site.yaml --ssh-key admins.pub
@@ -98,22 +81,8 @@ def put(
         "vendor_data": _text(vendor_data),
         "ssh_keys": [line.strip() for file in ssh_keys for line in _text(file).splitlines() if line.strip()],
     }
-    found: Json = session.client.request("PUT", f"/v1/cloud-init/{segment(name)}", body=body).body
-    session.out.answer(as_json, found, f"{name}: said to {many(found['nodes'], 'node')}")
-
-
-@cloud_init.command()
-@click.argument("name")
-@ls.json_option
-@pass_session
-def delete(session: Session, name: str, as_json: bool) -> None:
-    """Say it no more.
-
-    \b
-    Example: strata cloud-init delete gpu
-    """
-    session.client.request("DELETE", f"/v1/cloud-init/{segment(name)}")
-    session.out.answer(as_json, {"deleted": name}, f"deleted {name}")
+    found: Json = session.client.request("PUT", _NAMED.path(name), body=body).body
+    session.out.answer(as_json, found, f"{name}: for {many(found['nodes'], 'node')}")
 
 
 @cloud_init.command()
@@ -131,9 +100,7 @@ def render(session: Session, node: str, as_json: bool) -> None:
         session.out.json(found)
         return
     for field in ("meta_data", "user_data", "vendor_data", "network_config"):
-        session.out.line(f"--- {field.replace('_', '-')}")
-        for line in found[field].splitlines():
-            session.out.line(line)
+        session.out.text(f"--- {field.replace('_', '-')}\n{found[field]}")
 
 
 def _text(path: Path | None) -> str:

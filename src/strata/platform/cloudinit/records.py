@@ -97,7 +97,7 @@ def _check_data(text: str, where: str) -> None:
         raise BadRequest(
             "holds what looks like a password, its hash, a key or a token; whoever has the node's address can read it",
             where=where,
-            hint="give it to the nodes as a secret: strata secret put",
+            hint="give it to the nodes by strata secret put",
         )
 
 

@@ -16,9 +16,9 @@ from strata.platform.scopes import Scopes
 from strata.provisioning.boot.http import Answer
 from strata.provisioning.boot.service import BootService
 from strata.provisioning.networks import Networks
-from strata.store.records import Records
 
 KIND: Literal["cloud-init"] = "cloud-init"
+_CALLED = "cloud-init document"
 _NOTHING = Answer(b"cloud-init asks for meta-data, user-data, vendor-data and network-config\n", 404)
 
 
@@ -28,7 +28,7 @@ class CloudInitService:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         self._scopes = Scopes(fleet.registry)
-        self.records = Records(fleet.store, fleet.ledger, CloudInit, kind=KIND, listed_by="strata cloud-init list")
+        self.records = fleet.records(CloudInit, kind=KIND, called=_CALLED, listed_by="strata cloud-init list")
 
     async def start(self) -> None:
         """Load the documents; answer nodes where there are boot networks."""
@@ -51,7 +51,7 @@ class CloudInitService:
         """One of them."""
         record = self.records.get(name)
         if not self._concerns(who, record):
-            raise NotFound(f"no such {KIND}: {name}", where=KIND, hint="list them with: strata cloud-init list")
+            raise NotFound(f"no {_CALLED} named {name}", where=KIND, hint="list them with: strata cloud-init list")
         return self._view(who, record)
 
     async def put(self, who: Principal, name: str, spec: CloudInitSpec) -> CloudInitView:

@@ -12,15 +12,18 @@ from strata.cli import exits
 from strata.cli import listing as ls
 from strata.cli.output import Column, many
 from strata.cli.reading import read_text
+from strata.cli.repository import has_layers
 from strata.cli.session import Session, pass_session
-from strata.cli.times import when
+from strata.cli.times import span, when
+from strata.cli.waiting import arrival, wait_options
 from strata.cli.words import complete_node, items, segment
+from strata.core.errors import BadRequest
 from strata.platform.delivery.commands import drift, render
 
 if TYPE_CHECKING:
     from strata.cli.client import Client, Json
     from strata.platform.config.importing import ForeignSite
-    from strata.platform.config.records import Configuration, KeptKind, Way
+    from strata.platform.config.records import KeptKind, Way
     from strata.platform.config.repository import Repository
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -108,10 +111,11 @@ def import_(
 ) -> None:
     """Write what is there already into DIRECTORY, as a repository.
 
-    Of the running service: nodes, groups, desire documents, personalities, and all that rooms of their own keep
-    (cloud-init documents, flows, checks, profiles, policies, playbooks, budgets); not overlays, secrets and recipes of
-    images, and not what was set on nodes themselves ('strata node set'). Applied as it is, it changes nothing of those.
-    Of another tool's files: nodes and groups; IMPORTED.md says what has no place here.
+    Of the running service: nodes, groups, desire documents, personalities, overlays with their files, secrets
+    (encrypted), recipes of images, and all that rooms of their own keep (networks, cloud-init documents, flows, checks,
+    profiles, policies, playbooks, budgets); not what was set on nodes themselves ('strata node set'). Applied as it is,
+    it changes nothing of those.
+    Of another tool's files: nodes, groups and networks; IMPORTED.md says what has no place here.
 
     \b
     Example: strata config import site --system prod
@@ -119,6 +123,7 @@ def import_(
              strata config import site --slurm /etc/slurm/slurm.conf
     """
     from strata.platform.config.importing import write
+    from strata.platform.config.starter import furnished
 
     if warewulf and slurm:
         raise click.UsageError("give --warewulf or --slurm, not both: import the second into another directory")
@@ -128,7 +133,7 @@ def import_(
         found, left_out = site.files(system, source), site.left_out
     else:
         found = _held(session, system)
-    written = write(directory, found)
+    written = write(directory, furnished(found))
     words = f"wrote {many(len(written), 'file')} into {directory}"
     if left_out:
         words += f"; not carried over: {many(len(left_out), 'thing')}, see {directory / 'IMPORTED.md'}"
@@ -154,7 +159,7 @@ def _foreign(warewulf: Path | None, slurm: Path | None, hosts: Path) -> tuple[Fo
 
 def _held(session: Session, system: str) -> dict[str, str]:
     """Path → text of what the running service holds."""
-    from strata.core.errors import Unavailable
+    from strata.core.errors import Denied, Unavailable
     from strata.platform.config.importing import files
     from strata.platform.config.kept import KEPT
     from strata.platform.config.records import NODE_FIELDS
@@ -167,7 +172,14 @@ def _held(session: Session, system: str) -> dict[str, str]:
         personalities = []  # of a service without the provisioning layer
     groups, desires = items(client.get("/v1/groups")), items(client.get("/v1/documents"))
     kept = {kind: found for kind in KEPT if (found := _kept(client, kind))}
-    return files(system, nodes, groups, desires, personalities, kept)
+    try:
+        held = client.request("POST", "/v1/config/export").body
+    except Denied:
+        held = None
+        session.out.note(
+            "without overlays, secrets and recipes of images: only who may apply a configuration gets them"
+        )
+    return files(system, nodes, groups, desires, personalities, kept, held)
 
 
 def _kept(client: Client, kind: KeptKind) -> list[Mapping[str, Any]]:
@@ -195,17 +207,25 @@ def _kept(client: Client, kind: KeptKind) -> list[Mapping[str, Any]]:
 @ls.json_option
 @pass_session
 def check(session: Session, directory: Path, system: str, branch: str, commit: str, as_json: bool) -> None:
-    """Read the repository in DIRECTORY and say what is wrong with it. Needs no service.
+    """Read the repository in DIRECTORY and say what is wrong with it; templates are rendered for all its nodes. Needs
+    no service: whether the fleet can have what is wanted, 'strata config plan' says.
 
     \b
     Example: strata config check site --system test
     """
+    import asyncio
+
+    from strata.platform.config.explain import render_all
     from strata.platform.config.records import FIELDS
 
-    found = _read(directory, system, branch, commit)
+    repository = _repository(directory, system, branch, commit)
+    found = repository.configuration()
+    asyncio.run(render_all(repository))
     counts = {kind: len(getattr(found, kind)) for kind in ("nodes", "groups", "desires", "personalities", "overlays")}
     counts |= {field: count for field in FIELDS.values() if (count := len(getattr(found, field)))}
-    words = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in counts.items())
+    words = ", ".join(
+        f"{count} {_one(kind) if count == 1 else kind}".replace("_", " ") for kind, count in counts.items()
+    )
     of = f" for system {found.system}" if found.system else ""
     session.out.answer(as_json, {"system": found.system, **counts}, f"sound{of}: {words}")
 
@@ -288,8 +308,6 @@ def plan(
     """
     import msgspec
 
-    from strata.core.errors import BadRequest
-
     repository = _repository(directory, system, branch, commit)
     body = msgspec.json.encode(
         {"configuration": repository.configuration(unchecked=True), "way": _way(rollout, at_once)}
@@ -308,6 +326,7 @@ def plan(
 @_revision
 @click.option("--remove-most", is_flag=True, help="Also if it removes much of what came from the repository.")
 @_waves
+@wait_options
 @ls.json_option
 @pass_session
 def apply(
@@ -319,19 +338,25 @@ def apply(
     remove_most: bool,
     rollout: bool,
     at_once: bool,
+    waiting: bool,
+    timeout: float,
     as_json: bool,
 ) -> None:
     """Apply what is committed in DIRECTORY: all of it, or nothing. Applying twice changes nothing the second time.
 
-    Of a git repository that is HEAD, or --branch or --commit; refused while files differ from it. What is no more in
-    the repository is removed if it came from it, and only then.
+    Of a git repository that is HEAD, or --branch or --commit; refused while files differ from it. Objects that an
+    earlier commit created and this one no longer has are deleted; nothing else is.
 
-    Where the repository has a rollout-policy, or with --rollout, what nodes are wanted to be reaches them in waves, and
-    the commit is applied when all are through: 'strata rollout list' and 'strata config status' show it. Where too many
-    fail they go back, and it is not applied.
+    Where the repository has a rollout-policy, or with --rollout, desires reach nodes in waves, and the commit is
+    applied when all are through: 'strata rollout list' and 'strata config status' show it. If too many nodes fail, they
+    are rolled back and the commit is not applied.
+
+    With --wait it stays until its rollouts are over and all nodes are as they are wanted, or stand still; the exit code
+    says whether they are.
 
     \b
     Example: strata config apply site
+             strata config apply site --wait
              strata config apply site --rollout
     """
     if branch and commit:
@@ -339,12 +364,19 @@ def apply(
     way = _way(rollout, at_once)
     done = applied(session.client, directory, system, commit or branch, remove_most=remove_most, way=way)
     if as_json:
-        session.out.json(done)
-        return
-    _show_changes(session, done["changes"])
-    of = f" of {done['commit'][:12]}" if done["commit"] else ""
-    how = f"reach nodes by rollout {', '.join(done['rollouts'])}" if done["rollouts"] else "applied"
-    session.out.line(f"{many(len(done['changes']), 'change')}{of} {how}, {done['unchanged']} unchanged")
+        if not (waiting and done["rollouts"]):  # those are told of when they have ended
+            session.out.json(done)
+    else:
+        _show_changes(session, done["changes"])
+        of = f" of {done['commit'][:12]}" if done["commit"] else ""
+        how = f"reach nodes by rollout {', '.join(done['rollouts'])}" if done["rollouts"] else "applied"
+        session.out.line(f"{many(len(done['changes']), 'change')}{of} {how}, {done['unchanged']} unchanged")
+    if waiting:
+        from strata.platform.rollouts.commands import follow
+
+        for name in done["rollouts"]:
+            follow(session, session.client.get(f"/v1/rollouts/{segment(name)}"), timeout, as_json)
+        exits.leave(arrival(session, "*", timeout, revision=int(done["revision"])))
 
 
 @config.command()
@@ -393,7 +425,9 @@ def watch(
     Example: strata config watch git@git.example.org:site.git --policy window --window 'Tue 08:00-12:00'
     """
     body = {"url": url, "branch": branch, "system": system, "policy": policy, "window": window, "every": every}
-    _show_status(session, session.client.request("PUT", "/v1/config/watch", body=body).body, as_json)
+    session.client.request("PUT", "/v1/config/watch", body=body)
+    # What is wrong with the address is said now, and not to who asks some time later.
+    _show_status(session, session.client.request("POST", "/v1/config/watch/look").body, as_json)
 
 
 @config.command()
@@ -500,17 +534,23 @@ def _pause(session: Session, reason: str, as_json: bool) -> None:
     _show_status(session, session.client.request("POST", "/v1/config/watch/pause", body=body).body, as_json)
 
 
-def _read(directory: Path, system: str, branch: str, commit: str) -> Configuration:
-    """What the repository comes to."""
-    return _repository(directory, system, branch, commit).configuration()
-
-
 def _repository(directory: Path, system: str, branch: str, commit: str) -> Repository:
     from strata.platform.config.reading import read_repository
 
     if branch and commit:
         raise click.UsageError("--branch and --commit exclude each other")
-    return read_repository(directory, commit or branch, system)
+    try:
+        return read_repository(directory, commit or branch, system)
+    except BadRequest as error:
+        if not directory.is_dir() or has_layers(directory):
+            raise
+        told = "is not a site repository (no folder .strata, systems, site or vendor). Read as one"
+        raise BadRequest(f"{told}, {error}", where=str(directory)) from None
+
+
+def _one(kind: str) -> str:
+    """``group`` of ``groups``, ``policy`` of ``policies``."""
+    return f"{kind[:-3]}y" if kind.endswith("ies") else kind.removesuffix("s")
 
 
 def _show_plan(session: Session, found: Json, as_json: bool) -> int:
@@ -529,16 +569,28 @@ def _show_plan(session: Session, found: Json, as_json: bool) -> int:
     if found["disrupted"]:
         session.out.line(f"disrupts {many(found['disrupted'], 'node')}: {found['disrupts']}", colour="yellow")
     if found["seconds"]:
-        session.out.line(f"takes about {found['seconds']:g} s per node, and the waiting of budgets and running jobs")
+        session.out.line(_duration(found))
     for one in found["rollouts"]:
         values = " ".join(f"{name}={'|'.join(given)}" for name, given in one["set"].items())
         waves = ", ".join(map(str, one["waves"][:10])) + (", ..." if one["waves"][10:] else "")
         session.out.line(f"in waves of {waves} nodes: {values} on {one['nodeset']} (rollout {one['name']})")
+    for words in found["warnings"]:
+        session.out.line(f"warning: {words}", colour="yellow")
     if found["refused"]:
         session.out.line(f"would be refused: {found['refused']} (--remove-most)", colour="red")
     if found["rollout_refused"]:
         session.out.line(f"would be refused: {found['rollout_refused']} (--at-once)", colour="red")
     return code
+
+
+def _duration(found: Json) -> str:
+    """How long a plan should take."""
+    said = f"takes about {span(found['seconds'])} per node"
+    if found["rollouts"]:
+        return f"{said}, in the waves below, and as long as running jobs take to end"
+    few = found["places"] is not None and found["places"] < found["disrupted"]
+    at_a_time = f" (at most {many(found['places'], 'node')} at a time)" if few else ""
+    return f"{said}, {span(found['all_seconds'])} in all{at_a_time}, and as long as running jobs take to end"
 
 
 def _show_changes(session: Session, changes: list[Json]) -> None:

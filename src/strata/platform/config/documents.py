@@ -94,8 +94,8 @@ class PersonalityDocument(In, frozen=True, kw_only=True):
 
 
 class OverlayDocument(Entries, frozen=True, kw_only=True, omit_defaults=True):
-    """What nodes are configured with: files, users, services, mounts, sysctls. A document of the same name in a later
-    layer adds to it, and rules where both say something of the same entry."""
+    """What nodes are configured with: files, users, packages, services, mounts, sysctls. A document of the same
+    name in a later layer adds to it, and rules where both say something of the same entry."""
 
     kind: Literal["overlay"]
     name: DocumentNameText

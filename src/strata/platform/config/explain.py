@@ -92,6 +92,14 @@ async def rendered(repository: Repository, node: str) -> tuple[str, Delivered]:
     return revision_of(configuration.overlays), found[node]
 
 
+async def render_all(repository: Repository) -> None:
+    """Raise ``BadRequest`` where a template cannot be rendered for one of the repository's nodes."""
+    configuration = repository.configuration()
+    if configuration.overlays:
+        registry = _described(configuration)
+        await composed(registry, configuration.overlays, np.flatnonzero(registry.alive), "the repository")
+
+
 def _kept(repository: Repository, configuration: Configuration, registry: Registry, index: int) -> list[Origin]:
     """What rooms of their own keep for the node."""
     scopes, found = Scopes(registry), []

@@ -37,6 +37,8 @@ from strata.power.policies.policy import parse as parse_policy
 from strata.power.policies.records import PolicyEntry
 from strata.provisioning.boot.profiles import check_parameters
 from strata.provisioning.boot.records import ProfileEntry
+from strata.provisioning.bootnets.here import require_sound
+from strata.provisioning.bootnets.records import NetworkEntry
 from strata.provisioning.minos.artefacts import LATEST
 
 _T = TypeVar("_T")
@@ -158,7 +160,7 @@ def _timed(left: Left, kind: type[_T], **more: str) -> _T:
 
 
 def _image(left: Left) -> SourceEntry:
-    left.need("image", "names the tag that it is to be had by: image")
+    left.need("image", "names the tag to publish it under: image")
     recipe = left.fields.pop("recipe", "")
     files = left.folder(recipe.rstrip("/")) if recipe else {}
     if recipe and not files:
@@ -173,6 +175,24 @@ def _playbook(left: Left) -> PlaybookEntry:
         left.need(field, f"a playbook has a {field}")
     found = _timed(left, PlaybookEntry, name=left.name)
     check_playbook(found, f"playbook {left.name}")
+    return found
+
+
+def _network(left: Left) -> NetworkEntry:
+    left.need("network", "says which network it is, such as 10.77.0.0/24: network")
+    found = NetworkEntry(name=left.name, **left.fields)
+    if not found.via:  # those that others have to do with are looked at where all are known
+        try:
+            require_sound({found.name: found})
+        except BadRequest as error:
+            raise BadRequest(
+                f"{error.where}: {error.detail}", where=left.document.place("name"), hint=error.hint
+            ) from None
+    return found
+
+
+def _written_network(item: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    found: Mapping[str, Any] | None = item["entry"]  # none where the controller's own file says it
     return found
 
 
@@ -269,7 +289,7 @@ KEPT: Mapping[KeptKind, Kept] = {
         written=_written_budget,
     ),
     "rollout-policy": Kept(
-        document("rollout-policy", RolloutPolicy, soak=Seconds),
+        document("rollout-policy", RolloutPolicy, soak=Seconds, drain_after=Seconds),
         lambda left: _timed(left, RolloutPolicy),
         words=lambda one: f"{one.commits} commits: waves {', '.join(one.waves)}",
         listed="/v1/rollout-policy",
@@ -284,6 +304,13 @@ KEPT: Mapping[KeptKind, Kept] = {
         document("image", SourceEntry, files=None, recipe=str),
         _image,
         words=lambda one: f"{one.image} from {one.registry or 'a recipe'}"[:_SHOWN],
+    ),
+    "network": Kept(
+        document("network", NetworkEntry),
+        _network,
+        words=lambda one: f"{one.network}{f' via {one.via}' if one.via else ''}",
+        listed="/v1/networks",
+        written=_written_network,
     ),
 }
 """Every kind that a room of its own keeps."""

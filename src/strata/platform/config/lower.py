@@ -64,10 +64,10 @@ class PowerPolicyKeeper:
         digest = digest_of(spec.text)
         if self._simulation(digest) is None and not spec.without_simulation:
             raise Refused(
-                "this content was not simulated",
+                "this version of the policy has not been simulated yet",
                 by="simulation",
                 where=f"power-policy {spec.name}",
-                hint="strata power simulate --policy FILE does it; or say why not: without_simulation: REASON",
+                hint="run: strata power simulate --policy FILE; or say why not: without_simulation: REASON",
             )
         return PolicyRecord(
             name=spec.name,

@@ -14,7 +14,7 @@ from strata.fleet.desires.records import DocumentSpec
 from strata.fleet.nodes.records import NodePatch, NodeStatement
 from strata.fleet.plans.records import PlanClass
 from strata.platform.cloudinit.records import CloudInit
-from strata.platform.delivery.records import OverlaysIn
+from strata.platform.delivery.records import Overlay, OverlaysIn
 from strata.platform.flows.records import FlowEntry, SystemEntry
 from strata.platform.health.records import CheckEntry, HealthPolicyEntry
 from strata.platform.playbooks.records import PlaybookEntry
@@ -23,6 +23,7 @@ from strata.platform.secrets.records import SecretEntry
 from strata.platform.sources.records import SourceEntry
 from strata.power.policies.records import PolicyEntry
 from strata.provisioning.boot.records import ProfileEntry
+from strata.provisioning.bootnets.records import NetworkEntry
 from strata.provisioning.personalities.records import Personality
 
 MOST_NODES = 250_000
@@ -68,6 +69,7 @@ Named = (
     | RolloutPolicy
     | PlaybookEntry
     | SourceEntry
+    | NetworkEntry
 )
 """What the configuration says for a room to keep."""
 KeptKind = Literal[
@@ -83,6 +85,7 @@ KeptKind = Literal[
     "rollout-policy",
     "playbook",
     "image",
+    "network",
 ]
 
 
@@ -110,6 +113,7 @@ class Configuration(In, frozen=True, kw_only=True):
     rollout_policies: Annotated[tuple[RolloutPolicy, ...], Meta(max_length=1)] = ()
     playbooks: Annotated[tuple[PlaybookEntry, ...], Meta(max_length=1000)] = ()
     images: Annotated[tuple[SourceEntry, ...], Meta(max_length=200)] = ()
+    networks: Annotated[tuple[NetworkEntry, ...], Meta(max_length=4096)] = ()
     places: Annotated[Mapping[str, Annotated[str, Meta(max_length=4096)]], Meta(max_length=30_000)] = {}
     """``group/gpu`` → where it is written, for what is said of it later."""
 
@@ -136,6 +140,7 @@ FIELDS: Mapping[KeptKind, str] = {
     "rollout-policy": "rollout_policies",
     "playbook": "playbooks",
     "image": "images",
+    "network": "networks",
 }
 """Kinds that rooms of their own keep → the field of a configuration."""
 
@@ -203,7 +208,11 @@ class ConfigPlan(Out, frozen=True, kw_only=True):
     """The nodes (folded) of which something is taken away on the way: power, the running image, jobs."""
     disrupted: int = 0
     seconds: float = 0.0
-    """How long the longest way should take, without the waiting that budgets and running jobs cause."""
+    """How long the longest way should take one node, without the waiting that budgets and running jobs cause."""
+    all_seconds: float = 0.0
+    """How long it should take all of them: as many at a time as ``places`` says. Running jobs come on top."""
+    places: int | None = None
+    """How many nodes may be out of service at once; none: no budget says."""
     removes: int = 0
     """Nodes that would be forgotten."""
     refused: str = ""
@@ -212,6 +221,8 @@ class ConfigPlan(Out, frozen=True, kw_only=True):
     """It would go in waves: nodes first, and the rest when all have it. Empty: at once."""
     rollout_refused: str = ""
     """Why it cannot go in waves, though it should."""
+    warnings: tuple[str, ...] = ()
+    """What somebody may not have meant: documents that are about no node."""
 
 
 Way = Literal["policy", "rollout", "at-once"]
@@ -314,6 +325,17 @@ class WatchView(Out, frozen=True, kw_only=True):
     window: str
     every: float
     paused: str
+
+
+class HeldDocuments(Out, frozen=True, kw_only=True):
+    """Documents of the repository as they are in force: those that no list shows whole."""
+
+    overlays: tuple[Overlay, ...] = ()
+    revision: str = ""
+    """Of the overlays: what a desire calls ``current``."""
+    secrets: tuple[SecretEntry, ...] = ()
+    """Encrypted, as they came."""
+    images: tuple[SourceEntry, ...] = ()
 
 
 class ConfigStatus(Out, frozen=True, kw_only=True):

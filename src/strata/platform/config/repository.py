@@ -305,7 +305,8 @@ class Repository:
                 wanted[VARIABLE] = tuple(revision if word == CURRENT else word for word in wanted[VARIABLE])
             place = said[-1][1].place("name")
             if not select or not wanted:
-                raise BadRequest(f"a desire has {'set' if select else 'select'}", where=place, hint=f"desire {name}")
+                missing = "what is wanted: set" if select else "whom it is about: select ('*' is every node)"
+                raise BadRequest(f"desire {name} does not say {missing}", where=place)
             found.append(
                 DocumentSpec(
                     name=name,

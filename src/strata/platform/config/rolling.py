@@ -2,7 +2,7 @@
 the commit is applied and says it itself.
 
 Until then nothing but the nodes themselves says it. So the way back is the rollout's own, to what the commit before it
-wants; and whoever carries it on needs nothing but what is kept. Only the controller that leads shard 0 does.
+wants; and whoever carries it on needs nothing but what is kept. Only one controller does.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from strata.platform.config.records import (
     Way,
 )
 from strata.platform.delivery.records import VARIABLE as CONFIG
+from strata.platform.duty import PLATFORM
 from strata.platform.rollouts.records import ENDED, AbortRequest, Rollout, RolloutManner, RolloutPolicy, RolloutSpec
 from strata.platform.rollouts.service import RolloutService
 from strata.platform.rollouts.sight import sight
@@ -65,6 +66,8 @@ class Outlook(NamedTuple):
     switched: Mapping[str, str]
     """Personality that would be another, by the same name → nodes that want it."""
     disrupted: Sequence[str]
+    warnings: tuple[str, ...]
+    """What somebody may not have meant."""
     configured: frozenset[str]
     """Nodes for which another revision of the configuration comes to the same."""
 
@@ -83,6 +86,7 @@ class RollingCommits:
 
     def __init__(self, fleet: Fleet, service: ConfigService) -> None:
         self._fleet = fleet
+        self._duty = fleet.controller.leadership.duty(PLATFORM)
         self._service = service
         store, ledger = fleet.store, fleet.ledger
         self._records = Records(
@@ -211,7 +215,7 @@ class RollingCommits:
             raise Conflict(
                 f"commit {found.commit[:12] or 'files'} is being rolled out: {', '.join(found.rollouts)}",
                 where=f"commit {configuration.commit[:12] or 'none'}",
-                hint="wait for its end, or end it: strata rollout abort NAME REASON --rollback",
+                hint="wait for its end, or end it: strata rollout abort NAME --rollback --reason WHY",
             )
         await self._forget(who.name, found)
 
@@ -254,7 +258,7 @@ class RollingCommits:
 
     async def _go_on(self) -> None:
         record = self._records.find(NAME)
-        if record is None or record.failed or not self._fleet.controller.leads_first:
+        if record is None or record.failed or not self._duty.here:
             return
         record = await self._records.fetch(NAME)
         if record is None or record.failed:

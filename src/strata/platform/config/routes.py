@@ -13,6 +13,7 @@ from strata.platform.config.records import (
     ConfigDone,
     ConfigPlan,
     ConfigStatus,
+    HeldDocuments,
     Pause,
     PlanOrder,
     WatchSpec,
@@ -26,6 +27,13 @@ _TAG = "config"
 async def config_status(ask: Asked) -> ConfigStatus:
     """What was applied, which branch is followed, and what waits."""
     return await ask.of(ConfigService).status(ask.who)
+
+
+@post("/v1/config/export", tags=[_TAG], status_code=200, **needs("change", "config", 404))
+async def export_config(ask: Asked) -> HeldDocuments:
+    """Overlays, encrypted secrets and what images are made of, as they are in force: for writing a repository anew. For
+    those who may apply one."""
+    return await ask.of(ConfigService).held(ask.who)
 
 
 @post("/v1/config/plan", tags=[_TAG], status_code=200, **needs("read", "config", 404, 409, body=True))
@@ -79,6 +87,7 @@ async def look_config(ask: Asked) -> ConfigStatus:
 
 HANDLERS = [
     config_status,
+    export_config,
     plan_config,
     apply_config,
     pending_config,

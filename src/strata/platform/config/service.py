@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from ipaddress import IPv4Network
 from typing import Any, Protocol, cast
 
 import msgspec
@@ -18,6 +19,7 @@ from strata.fleet.fleet import Fleet
 from strata.fleet.plans.service import PlanService
 from strata.fleet.registry.registry import Registry
 from strata.fleet.registry.whole_edits import Prepared
+from strata.fleet.selectors.language import parse
 from strata.platform.config.difference import Difference, both, difference
 from strata.platform.config.foresight import foreseen
 from strata.platform.config.lower import PowerPolicyKeeper, ProfileKeeper, RolloutPolicyKeeper
@@ -29,6 +31,7 @@ from strata.platform.config.records import (
     ConfigPlan,
     ConfigStatus,
     Configuration,
+    HeldDocuments,
     KeptKind,
     Named,
     Pause,
@@ -38,13 +41,13 @@ from strata.platform.config.records import (
 )
 from strata.platform.config.rolling import Outlook, RollingCommits
 from strata.platform.config.watcher import Watcher
-from strata.platform.controllers import PlatformControllers
 from strata.platform.delivery.records import VARIABLE as CONFIG
 from strata.platform.delivery.records import revision_of
 from strata.platform.delivery.service import DeliveryService
 from strata.platform.rollouts.service import RolloutService
 from strata.power.policies.records import PolicyRecords
 from strata.provisioning.boot.profiles import Profiles
+from strata.provisioning.bootnets.service import BootNetworks
 from strata.provisioning.images.repository import Images
 from strata.provisioning.personalities.records import Personality
 from strata.provisioning.personalities.resolve import Personalities
@@ -56,6 +59,8 @@ NAME = "current"
 MOST_GONE = 0.1
 """The part of the nodes that came from the configuration which one apply removes without being told twice."""
 _ATTEMPTS = 5
+_SHOWN_HERE: tuple[KeptKind, ...] = ("secret", "image")
+"""Kinds that no list of their room shows whole."""
 
 
 class Keeper(Protocol):
@@ -88,13 +93,8 @@ class ConfigService:
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self._applied = Records(
-            fleet.store,
-            fleet.ledger,
-            Applied,
-            kind="config",
-            prefix="config/applied/",
-            listed_by="strata config status",
+        self._applied = fleet.records(
+            Applied, kind="config", prefix="config/applied/", listed_by="strata config status"
         )
         self.keepers: dict[KeptKind, Keeper] = {}
         """Rooms by the kind of document that they keep."""
@@ -132,7 +132,24 @@ class ConfigService:
             time=applied.time or None,
             nodes=sum(len(expand(names)) for names in applied.nodes.values()),
             rolling=self._rolling.shown(),
-            **self._watcher.shown(self._missing()),
+            **self._watcher.shown(),
+        )
+
+    async def held(self, who: Principal) -> HeldDocuments:
+        """What of the repository is in force that no list shows whole: so that it can be written anew."""
+        self._fleet.need_whole_fleet(who, "a configuration")
+        self._meet()
+        revision, delivery = self.applied.overlays, self._delivery()
+        said: dict[str, tuple[Any, ...]] = {
+            kind: tuple(self.keepers[kind].said(name, record) for name, record in self.keepers[kind].records.sorted)
+            for kind in _SHOWN_HERE
+            if kind in self.keepers
+        }
+        return HeldDocuments(
+            overlays=delivery.overlays(revision) if delivery is not None else (),
+            revision=revision,
+            secrets=said.get("secret", ()),
+            images=said.get("image", ()),
         )
 
     async def plan(self, who: Principal, configuration: Configuration, way: Way = "policy") -> ConfigPlan:
@@ -141,6 +158,10 @@ class ConfigService:
         found, prepared = await self._prepared(configuration, who.name)
         outlook = await self._outlook(configuration, found, prepared)
         rolled = self._rolling.outline(configuration, found, outlook, way)
+        seconds = max((one.cost for one in outlook.report.classes), default=0.0)
+        budgets = self._fleet.services.find(BudgetService)
+        places = budgets.places(len(self._fleet.registry)) if budgets is not None else None
+        rounds = -(-len(outlook.disrupted) // places) if places else 1
         return ConfigPlan(
             commit=configuration.commit,
             system=configuration.system,
@@ -151,17 +172,15 @@ class ConfigService:
             totals=outlook.report.totals,
             disrupts=fold(outlook.disrupted),
             disrupted=len(outlook.disrupted),
-            seconds=max((one.cost for one in outlook.report.classes), default=0.0),
+            seconds=seconds,
+            all_seconds=seconds * max(1, rounds),
+            places=places,
             removes=len(found.edit.no_nodes),
             refused=self._brake(found),
             rollouts=rolled.shown,
             rollout_refused=rolled.refused,
+            warnings=outlook.warnings,
         )
-
-    def _missing(self) -> str:
-        """Why nobody follows a branch; empty: somebody does."""
-        others = self._fleet.services.find(PlatformControllers)
-        return others.missing if others is not None else ""
 
     @property
     def followed_url(self) -> str:
@@ -266,6 +285,8 @@ class ConfigService:
             self.keepers["budget"] = budgets
         if (profiles := self._fleet.services.find(Profiles)) is not None:
             self.keepers["boot-profile"] = ProfileKeeper(profiles)
+        if (networks := self._fleet.services.find(BootNetworks)) is not None:
+            self.keepers["network"] = networks
         if (policies := self._fleet.services.find(PolicyRecords)) is not None:
             self.keepers["power-policy"] = PowerPolicyKeeper(policies, self._fleet.controller.clock.wall)
         if (rollouts := self._fleet.services.find(RolloutService)) is not None:
@@ -293,7 +314,9 @@ class ConfigService:
                 if personality is not None and not any(member.release in coming for member in personality.members):
                     await self._trial(personality, configuration.place("personality", name))
             try:
-                return found, await self._fleet.edits.prepare(found.edit, author)
+                networks = [IPv4Network(one.network) for one in configuration.networks]
+                edit = msgspec.structs.replace(found.edit, networks=networks)
+                return found, await self._fleet.edits.prepare(edit, author)
             except Conflict:
                 if attempt == _ATTEMPTS - 1 or self._fleet.registry.revision == found.edit.seen:
                     raise  # that is how it is, and not somebody who was faster
@@ -406,7 +429,9 @@ class ConfigService:
     async def _outlook(self, configuration: Configuration, found: Difference, prepared: Prepared) -> Outlook:
         """What would be wanted of nodes after an apply, and what would be done to them for it."""
         moved = found.applied.overlays != self.applied.overlays
-        after = await self._after(prepared, whole=bool(found.personalities) or bool(self._gone(found)) or moved)
+        selects = _selects(found, configuration, moved=moved)
+        whole = bool(found.personalities) or bool(self._gone(found)) or moved or bool(selects)
+        after = await self._after(prepared, whole=whole)
         self._check_unwanted(found, after)
         configured = await self._trial_overlays(configuration, after)
         nodes, goals = _moved(self._fleet.registry, after, configured)
@@ -414,7 +439,7 @@ class ConfigService:
         switched = self._switched(found, after)
         lost = [one.nodeset for one in report.classes if any(step.destructive for step in one.steps)]
         disrupted = sorted({name for names in (*lost, *switched.values()) for name in expand(names)})
-        return Outlook(nodes, goals, report, switched, disrupted, configured)
+        return Outlook(nodes, goals, report, switched, disrupted, _about_nobody(selects, after), configured)
 
     async def _settled(self, found: Difference, revision: int) -> None:
         await self._applied.fetch(NAME)
@@ -552,6 +577,31 @@ class ConfigService:
 
 _AT_ONCE = "look at it with 'strata config plan'; --at-once applies it to all nodes at the same time"
 _REALLY = "look at it with 'strata config plan'; if it is meant, apply with --remove-most"
+
+
+def _selects(found: Difference, configuration: Configuration, *, moved: bool) -> list[tuple[str, str]]:
+    """What the change says of nodes: where it is written, and the selection."""
+    said = [("desire", name, one.select) for name, one in found.edit.documents.items() if one is not None]
+    said += [("overlay", one.name, one.select) for one in configuration.overlays if moved]
+    for kind, edits in found.kept.items():
+        said += [(kind, name, getattr(one, "select", "")) for name, one in edits.items() if one is not None]
+    return [
+        (f"{kind} {name} ({configuration.place(kind, name)})", select)
+        for kind, name, select in dict.fromkeys(said)
+        if select
+    ]
+
+
+def _about_nobody(selects: Sequence[tuple[str, str]], after: Registry) -> tuple[str, ...]:
+    """Which of them are about no node, and why: a group that is not there is a slip more often than a plan."""
+    warnings = []
+    for what, select in selects:
+        try:
+            if not parse(select).mask(after, strict=True).any():
+                warnings.append(f"{what} is about no node: {select}")
+        except NotFound as error:
+            warnings.append(f"{what} is about no node: {error.detail}")
+    return tuple(warnings)
 
 
 def _counted(change: ConfigChange, switched: Mapping[str, str]) -> ConfigChange:

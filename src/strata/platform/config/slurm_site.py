@@ -59,7 +59,7 @@ def read(text: str, source: str, hosts: str, include: Callable[[str], str] | Non
         raise BadRequest("no NodeName in it", where=source, hint="give the slurm.conf that slurmctld reads")
     if bmcs:
         site.note("BMCs were found by names such as n1-bmc in /etc/hosts and are taken to speak Redfish", *sorted(bmcs))
-    site.note("MACs are in neither file: strata discover finds them", *names)
+    site.note("MACs are in neither file: strata hardware discover finds them", *names)
     return site
 
 

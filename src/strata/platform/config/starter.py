@@ -95,11 +95,23 @@ def files(system: str, machine: Machine = EXAMPLE) -> dict[str, str]:
         "nodes": "".join(f"  - {flow(node)}\n" for node in machine.nodes),
         "members": fold(node["name"] for node in machine.nodes),
     }
-    return {
-        "README.md": _README,
-        "vendor/defaults.yaml": _SCHEMA_LINE.format(up="../") + _VENDOR.format(**said),
-        "site/groups.yaml": _SCHEMA_LINE.format(up="../") + _GROUPS.format(**said),
-        "site/desires.yaml": _SCHEMA_LINE.format(up="../") + _DESIRES.format(**said),
-        f"systems/{system}/nodes.yaml": _SCHEMA_LINE.format(up="../../") + _NODES.format(**said),
-        SCHEMA: json.dumps(schema(), indent=1) + "\n",
-    }
+    return furnished(
+        {
+            "vendor/defaults.yaml": _VENDOR.format(**said),
+            "site/groups.yaml": _GROUPS.format(**said),
+            "site/desires.yaml": _DESIRES.format(**said),
+            f"systems/{system}/nodes.yaml": _NODES.format(**said),
+        }
+    )
+
+
+def furnished(found: Mapping[str, str]) -> dict[str, str]:
+    """A repository with what helps people who edit it: the schema, which each of its files names, and what is where."""
+    named = {path: _schema_line(path) + text for path, text in found.items()}
+    return {"README.md": _README, **named, SCHEMA: json.dumps(schema(), indent=1) + "\n"}
+
+
+def _schema_line(path: str) -> str:
+    """The first line of a file, by which editors find the schema; what is delivered to nodes has none."""
+    is_ours = path.endswith(".yaml") and "files" not in path.split("/")
+    return _SCHEMA_LINE.format(up="../" * path.count("/")) if is_ours else ""

@@ -7,6 +7,7 @@ site.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from ipaddress import IPv4Address, IPv4Network
 from typing import Any
 
 from strata.core.errors import BadRequest
@@ -27,7 +28,7 @@ _ELSEWHERE = {
     "filesystems": "volumes",
     "resources": "labels, or files of personalities",
     "asset key": "discovery knows machines by their hardware",
-    "discoverable": "strata discover",
+    "discoverable": "strata hardware discover",
     "comment": "a note is not kept with a node",
 }
 
@@ -51,7 +52,7 @@ def read(text: str, source: str) -> ForeignSite:
         _merge(merged, own)
         site.nodes.append(_node(name, merged, site))
     if not site.nodes:
-        raise BadRequest("no nodes in it", where=source)
+        raise BadRequest("it describes no nodes", where=source)
     for profile, names in members.items():
         comment = (profiles[profile] or {}).get("comment", "")
         site.add_group(as_name(profile), names, comment or f"profile {profile} of Warewulf")
@@ -93,7 +94,7 @@ def _node(name: str, said: Mapping[str, Any], site: ForeignSite) -> dict[str, An
         port = ipmi.get("port", "")
         bmc = f"ipmi://{ipmi['ipaddr']}" + (f":{port}" if port not in ("", "623") else "")
     if ipmi.get("username") or ipmi.get("password"):
-        site.note("accounts of BMCs: put them with strata credential; no password was written", name)
+        site.note("accounts of BMCs: put them with strata hardware credentials set; no password was written", name)
     for key, place in _ELSEWHERE.items():
         if key in said:
             site.note(f"{key}: {place}", name)
@@ -125,12 +126,31 @@ def _interfaces(said: Mapping[str, Any], name: str, site: ForeignSite) -> Iterat
     for key in sorted(devices, key=lambda key: key != first):
         device = _mapping(devices[key])
         mac, address = device.get("hwaddr", ""), device.get("ipaddr", "")
-        if any(part in device for part in ("ipaddr6", "mtu", "type", "gateway", "netmask")):
-            site.note("netmask, gateway, IPv6, MTU and type of network devices: networks (strata network)", name)
+        if any(part in device for part in ("ipaddr6", "mtu", "type")):
+            site.note("IPv6, MTU and type of network devices: have no place here", name)
+        if address:
+            _network(key, address, device, name, site)
         if mac:
             yield {"mac": mac.lower().replace("-", ":"), "address": address, "name": as_name(key)}
         elif address:
-            site.note("network devices without hwaddr: their addresses wait for the MAC (strata discover)", name)
+            site.note(
+                "network devices without hwaddr: their addresses wait for the MAC (strata hardware discover)", name
+            )
+
+
+def _network(key: str, address: str, device: Mapping[str, Any], node: str, site: ForeignSite) -> None:
+    """The network that a device is in, of what its address and netmask say."""
+    mask = device.get("netmask", "")
+    try:
+        network = IPv4Network(address if "/" in address or not mask else f"{address}/{mask}", strict=False)
+        gateway = IPv4Address(device["gateway"]) if device.get("gateway") else None
+    except ValueError:
+        site.note("addresses, netmasks or gateways that cannot be read", node)
+        return
+    if network.prefixlen > 30:
+        site.note("addresses without a netmask: declare their network (kind: network)", node)
+    elif not site.add_network(as_name(key), network, gateway if gateway is not None and gateway in network else None):
+        site.note("networks that overlap: the first is written, declare the others (kind: network)", node)
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

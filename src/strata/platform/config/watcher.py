@@ -1,8 +1,7 @@
 """Follows a branch: looks at it time and again, reads what is new, and has it applied when its policy says so.
 
 What cannot be read or applied changes nothing: the last good configuration stays, and the status says why. A branch
-that was put somewhere else (a force-push) is never applied by itself, whatever the policy. Only the controller that
-leads shard 0 looks.
+that was put somewhere else (a force-push) is never applied by itself, whatever the policy. Only one controller looks.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -23,8 +23,8 @@ from strata.platform.config.git import Mirror, Reach, check_url
 from strata.platform.config.reading import configuration_of
 from strata.platform.config.records import Approval, Configuration, Followed, WatchSpec, WatchView
 from strata.platform.config.windows import parse as parse_window
+from strata.platform.duty import PLATFORM
 from strata.platform.settings import PlatformSettings
-from strata.store.records import Records
 
 if TYPE_CHECKING:
     from strata.platform.config.service import ConfigService
@@ -55,14 +55,10 @@ class Watcher:
 
     def __init__(self, fleet: Fleet, service: ConfigService) -> None:
         self._fleet = fleet
+        self._duty = fleet.controller.leadership.duty(PLATFORM)
         self._service = service
-        self._records = Records(
-            fleet.store,
-            fleet.ledger,
-            Followed,
-            kind="config-watch",
-            prefix="config/watch/",
-            changed=lambda *_: self._changed(),
+        self._records = fleet.records(
+            Followed, kind="config-watch", prefix="config/watch/", changed=lambda *_: self._changed()
         )
         settings = fleet.section(PlatformSettings)
         reach = Reach(ssh_config=settings.ssh_config, ca=settings.git_ca)
@@ -89,8 +85,8 @@ class Watcher:
         """The branch, if there is one."""
         return self._records.find(NAME)
 
-    def shown(self, missing: str = "") -> dict[str, Any]:
-        """What the status says of it. ``missing``: why nobody looks at it."""
+    def shown(self) -> dict[str, Any]:
+        """What the status says of it."""
         followed, state = self.followed, self._state
         if followed is None:
             return {}
@@ -101,7 +97,7 @@ class Watcher:
             "looked": state.looked,
             "pending": state.seen if waits and not state.error else "",
             "waits_for": state.waits_for if waits else "",
-            "error": missing or state.error,
+            "error": state.error,
         }
 
     def pending(self) -> Configuration:
@@ -127,11 +123,13 @@ class Watcher:
 
     async def forget(self, who: Principal) -> None:
         """Follow none."""
+        if self.followed is None:
+            raise NotFound("no branch is followed", where="config", hint="strata config watch URL follows one")
         await self._records.delete(who.name, NAME)
 
     async def pause(self, who: Principal, reason: str) -> None:
         """Apply nothing of it; with no reason: go on."""
-        await self._replace(who, "pause" if reason else "resume", paused=reason)
+        await self._replace(who, "pause" if reason else "resume", {"reason": reason} if reason else {}, paused=reason)
 
     async def approve(self, who: Principal, approval: Approval) -> None:
         """Let a commit be applied, and do it."""
@@ -142,7 +140,8 @@ class Watcher:
                 where=f"commit {approval.commit[:12]}",
                 hint="look at it with 'strata config pending', then approve that one",
             )
-        await self._replace(who, "approve", approved=waiting, remove_most=approval.remove_most)
+        said = {"commit": waiting, "remove_most": approval.remove_most}
+        await self._replace(who, "approve", said, approved=waiting, remove_most=approval.remove_most)
         await self.look()
 
     async def look(self) -> None:
@@ -151,19 +150,22 @@ class Watcher:
             raise NotFound("no branch is followed", where="config", hint="strata config watch URL")
         await self._round()
 
-    async def _replace(self, who: Principal, action: str, **fields: Any) -> None:
+    async def _replace(self, who: Principal, action: str, said: Mapping[str, Any], **fields: Any) -> None:
+        """``said``: what the audit log says of it."""
+
         def make(old: Followed | None) -> Followed:
             if old is None:
                 raise NotFound("no branch is followed", where="config", hint="strata config watch URL")
             return msgspec.structs.replace(old, **fields)
 
-        await self._records.change(who.name, NAME, make, action=action)
+        await self._records.change(who.name, NAME, make, action=action, detail=said)
 
     # looking
 
     def _changed(self) -> None:
-        if self.followed is None:
-            self._state = _State()
+        followed = self.followed
+        if followed is None or _where(followed.spec) != self._state.where:
+            self._state = _State()  # what was found on another branch is nothing of this one
         self._turn.soon()
 
     def _pause_s(self) -> float:
@@ -172,7 +174,7 @@ class Watcher:
     async def _round(self) -> None:
         async with self._looking:
             followed = self.followed
-            if followed is None or not self._fleet.controller.leads_first:
+            if followed is None or not self._duty.here:
                 return
             if (where := _where(followed.spec)) != self._state.where:
                 self._state = _State(where=where)
@@ -212,7 +214,9 @@ class Watcher:
                 words = "configuration is rolled out" if done.rollouts else "configuration applied"
                 log.info(words, extra={"commit": done.commit[:12], "changes": len(done.changes)})
                 if done.rollouts and approved:
-                    await self._replace(SELF, "begin", approved="", remove_most=False)  # a second try needs another one
+                    await self._replace(
+                        SELF, "begin", {}, approved="", remove_most=False
+                    )  # a second try needs another one
             self._note("")
         except (BadRequest, Conflict, Refused, NotFound) as error:
             self._note(f"commit {configuration.commit[:12]}: {error}")

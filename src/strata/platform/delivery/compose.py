@@ -93,6 +93,8 @@ class Delivered:
             for entry, text in zip(self.merged.files, self.texts, strict=True)
         ]
         rest = {field: self.merged.plain(field) for field in FIELDS if field != "files"}
+        if not rest["packages"]:
+            del rest["packages"]  # nodes whose controller only now knows of packages have nothing new
         return _encode({"check": CHECK_EVERY, "files": files, **rest})
 
     def wire(self, revision: str) -> bytes:

@@ -18,6 +18,7 @@ from strata.platform.delivery.records import (
     GroupEntry,
     MountEntry,
     Overlay,
+    PackageEntry,
     ServiceEntry,
     SysctlEntry,
     UserEntry,
@@ -86,6 +87,8 @@ def _wrong(entry: AnyEntry) -> str:
         return "a group has a name and a gid" if entry.gid is None or entry.name.isdigit() else ""
     if isinstance(entry, ServiceEntry):
         return "a service is enabled, running, or not" if entry.enabled is entry.running is None else ""
+    if isinstance(entry, PackageEntry):
+        return ""
     if isinstance(entry, MountEntry):
         return "" if entry.source and entry.type else "a mount has a source and a type"
     return "" if isinstance(entry, SysctlEntry) and entry.value else "a sysctl has a value"

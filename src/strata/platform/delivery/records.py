@@ -27,6 +27,8 @@ AccountText = Annotated[str, Meta(pattern=r"^([a-z_][a-z0-9_-]{0,30}\$?|[0-9]{1,
 WordText = Annotated[str, Meta(pattern=PLAIN, min_length=1, max_length=1024)]
 ColumnText = Annotated[str, Meta(pattern=r"^[^:\u0000-\u001f\u007f]*$(?!\n)", max_length=256)]
 UnitText = Annotated[str, Meta(pattern=r"^[A-Za-z0-9:_.@\\][A-Za-z0-9:_.@\\-]{0,200}$(?!\n)")]
+PackageText = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9+._-]{0,127}$(?!\n)")]
+VersionText = Annotated[str, Meta(pattern=r"^([A-Za-z0-9][A-Za-z0-9+.:~^_-]{0,127})?$(?!\n)")]
 SysctlText = Annotated[str, Meta(pattern=r"^[a-z][A-Za-z0-9_-]*([./][A-Za-z0-9_:-]+)+$(?!\n)", max_length=200)]
 Number = Annotated[int, Meta(ge=0, le=2**31)]
 CommandWords = Annotated[tuple[WordText, ...], Meta(max_length=32)]
@@ -113,6 +115,19 @@ class ServiceEntry(Entry, frozen=True, kw_only=True, omit_defaults=True):
         return self.name
 
 
+class PackageEntry(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    """A package that the member's own package manager (dpkg or rpm) has installed."""
+
+    name: PackageText
+    version: VersionText = ""
+    """Empty: any."""
+
+    @property
+    def key(self) -> str:
+        """By what a narrower overlay replaces it."""
+        return self.name
+
+
 class MountEntry(Entry, frozen=True, kw_only=True, omit_defaults=True):
     """A file system that is mounted in a member."""
 
@@ -139,9 +154,9 @@ class SysctlEntry(Entry, frozen=True, kw_only=True, omit_defaults=True):
         return self.name.replace("/", ".")
 
 
-AnyEntry = FileEntry | GroupEntry | UserEntry | ServiceEntry | MountEntry | SysctlEntry
+AnyEntry = FileEntry | GroupEntry | UserEntry | PackageEntry | ServiceEntry | MountEntry | SysctlEntry
 _MANY = Meta(max_length=2000)
-FIELDS = ("files", "groups", "users", "services", "mounts", "sysctls")
+FIELDS = ("files", "groups", "users", "packages", "services", "mounts", "sysctls")
 """The kinds of entries, as an overlay calls them."""
 
 
@@ -151,6 +166,7 @@ class Entries(In, frozen=True, kw_only=True, omit_defaults=True):
     files: Annotated[tuple[FileEntry, ...], _MANY] = ()
     groups: Annotated[tuple[GroupEntry, ...], _MANY] = ()
     users: Annotated[tuple[UserEntry, ...], _MANY] = ()
+    packages: Annotated[tuple[PackageEntry, ...], _MANY] = ()
     services: Annotated[tuple[ServiceEntry, ...], _MANY] = ()
     mounts: Annotated[tuple[MountEntry, ...], _MANY] = ()
     sysctls: Annotated[tuple[SysctlEntry, ...], _MANY] = ()
@@ -214,7 +230,7 @@ class RenderedOverlay(Out, frozen=True, kw_only=True):
     digest: str
     files: tuple[RenderedFile, ...]
     rest: Mapping[str, Any]
-    """Users, groups, services, mounts, sysctls, as its agent gets them."""
+    """Users, groups, packages, services, mounts, sysctls, as its agent gets them."""
 
 
 class DriftItem(Out, frozen=True, kw_only=True):
@@ -222,7 +238,7 @@ class DriftItem(Out, frozen=True, kw_only=True):
 
     node: NodeNameText
     what: str
-    """``file``, ``user``, ``group``, ``service``, ``mount`` or ``sysctl``."""
+    """``file``, ``user``, ``group``, ``package``, ``service``, ``mount`` or ``sysctl``."""
     where: str
     how: str
     member: str = ""

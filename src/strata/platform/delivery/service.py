@@ -46,7 +46,6 @@ from strata.provisioning.agents.door import AgentDoor
 from strata.provisioning.agents.driver import NodeDriver
 from strata.provisioning.agents.hub import Hub
 from strata.provisioning.agents.wire import Drifted
-from strata.store.records import Records
 
 log = logging.getLogger(__name__)
 
@@ -74,13 +73,8 @@ class DeliveryService:
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self._revisions = Records(
-            fleet.store,
-            fleet.ledger,
-            Revision,
-            kind="config-revision",
-            prefix="config/revision/",
-            changed=lambda *_: self._turn.soon(),
+        self._revisions = fleet.records(
+            Revision, kind="config-revision", prefix="config/revision/", changed=lambda *_: self._turn.soon()
         )
         self._overlays: dict[str, Overlays] = {}
         self._wanted: dict[str, _Wanted] = {}
@@ -205,7 +199,7 @@ class DeliveryService:
         """What an agent gets: what is wanted now, whatever it was told before."""
         wanted = self._wanted.get(node)
         if wanted is None:
-            raise NotFound("no configuration is wanted of it", where=node)
+            raise NotFound("this node has no desire for config", where=node)
         return wanted.delivered.wire(wanted.revision)
 
     # rendering
@@ -295,7 +289,7 @@ class DeliveryService:
         await self._round()
         wanted = self._wanted.get(node)
         if wanted is None:
-            raise NotFound("no configuration is wanted of it", where=node, hint="a desire says config: current")
+            raise NotFound("this node has no desire for config", where=node, hint="set one: config=current")
         return shown(node, wanted.revision, wanted.delivered)
 
     async def drift(self, who: Principal, select: str) -> DriftList:

@@ -258,7 +258,7 @@ class SystemStatus(Out, frozen=True, kw_only=True):
 
 
 class RevokeRequest(In, frozen=True, kw_only=True):
-    """Make nodes' certificates good for nothing. ``confirm`` must say ``revoke N nodes``."""
+    """Revoke nodes' certificates. ``confirm`` must say ``revoke N nodes``."""
 
     select: SelectText
     reason: ReasonText

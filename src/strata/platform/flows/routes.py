@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from litestar import Response, delete, get, post, put
-from litestar.params import JSONBody, PathParameter
+from litestar.params import JSONBody
 
 from strata.api.http import AnyRequest, expected_revision
 from strata.api.rights import needs
-from strata.api.services import Asked, OperationPath
-from strata.core.texts import NAME, Out
+from strata.api.services import Asked, NamePath, OperationPath
+from strata.core.texts import ListOf
 from strata.fleet.operations.records import Operation
 from strata.platform.flows.records import (
     FlowPlan,
@@ -28,57 +26,43 @@ from strata.platform.flows.system import SystemFlows
 
 _TAG = "flows"
 
-FlowPath = Annotated[str, PathParameter(pattern=NAME, max_length=63)]
-
-
-class Flows(Out, frozen=True, kw_only=True):
-    """All flows, by name."""
-
-    items: tuple[FlowView, ...]
-
 
 @get("/v1/flows", tags=[_TAG], **needs("read", "flow"))
-async def list_flows(ask: Asked) -> Flows:
+async def list_flows(ask: Asked) -> ListOf[FlowView]:
     """All flows."""
-    return Flows(items=tuple(await ask.of(FlowService).all(ask.who)))
+    return ListOf(items=tuple(await ask.of(FlowService).all(ask.who)))
 
 
 @get("/v1/flows/{name:str}", tags=[_TAG], **needs("read", "flow", 404))
-async def show_flow(ask: Asked, name: FlowPath) -> FlowView:
+async def show_flow(ask: Asked, name: NamePath) -> FlowView:
     """One of them."""
     return await ask.of(FlowService).one(ask.who, name)
 
 
 @put("/v1/flows/{name:str}", tags=[_TAG], **needs("change", "flow", 404, 409, 412, body=True))
-async def put_flow(request: AnyRequest, ask: Asked, name: FlowPath, data: JSONBody[FlowSpec]) -> FlowView:
+async def put_flow(request: AnyRequest, ask: Asked, name: NamePath, data: JSONBody[FlowSpec]) -> FlowView:
     """Declare a flow, or change it. Runs that are under way go on as they began. `If-Match` is honoured."""
     service = ask.of(FlowService)
-
-    async def current() -> int:
-        return (await service.one(ask.who, name)).revision
-
-    return await service.put(ask.who, name, data, await expected_revision(request, current))
+    expected = await expected_revision(request, lambda: service.one(ask.who, name))
+    return await service.put(ask.who, name, data, expected)
 
 
 @delete("/v1/flows/{name:str}", tags=[_TAG], **needs("delete", "flow", 404, 409, 412))
-async def delete_flow(request: AnyRequest, ask: Asked, name: FlowPath) -> None:
+async def delete_flow(request: AnyRequest, ask: Asked, name: NamePath) -> None:
     """Forget a flow. `If-Match` is honoured."""
     service = ask.of(FlowService)
-
-    async def current() -> int:
-        return (await service.one(ask.who, name)).revision
-
-    await service.delete(ask.who, name, await expected_revision(request, current))
+    expected = await expected_revision(request, lambda: service.one(ask.who, name))
+    await service.delete(ask.who, name, expected)
 
 
 @post("/v1/flows/{name:str}/plan", tags=[_TAG], status_code=200, **needs("read", "flow", 404, body=True))
-async def plan_flow(ask: Asked, name: FlowPath, data: JSONBody[FlowRun]) -> FlowPlan:
+async def plan_flow(ask: Asked, name: NamePath, data: JSONBody[FlowRun]) -> FlowPlan:
     """What a run would do, as things are now. Changes nothing."""
     return await ask.of(FlowService).plan(ask.who, name, data)
 
 
 @post("/v1/flows/{name:str}/run", tags=[_TAG], status_code=202, **needs("create", "flow", 404, 409, body=True))
-async def run_flow(ask: Asked, name: FlowPath, data: JSONBody[FlowRun]) -> Response[Operation]:
+async def run_flow(ask: Asked, name: NamePath, data: JSONBody[FlowRun]) -> Response[Operation]:
     """Run a flow, as an operation. With `now` nothing is waited for, and `confirm` must say what `plan` says."""
     return _accepted(await ask.of(FlowService).run(ask.who, name, data))
 
@@ -133,7 +117,7 @@ async def stop_system(ask: Asked, data: JSONBody[SystemRun]) -> Response[Operati
 
 @post("/v1/emergency-revoke", tags=["emergency"], status_code=202, **needs("create", "emergency", 404, 409, body=True))
 async def emergency_revoke(ask: Asked, data: JSONBody[RevokeRequest]) -> Response[Operation]:
-    """Make the selected nodes' certificates good for nothing, as an operation: they are cut off until they boot anew.
+    """Revoke the selected nodes' certificates, as an operation: they are cut off until they boot anew.
     `confirm` must say `revoke N nodes` with the right number."""
     return _accepted(await ask.of(FlowService).revoke(ask.who, data))
 

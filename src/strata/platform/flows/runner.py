@@ -241,9 +241,7 @@ class FlowRunner:
 
     async def _revoke(self, names: Sequence[str], author: str) -> Failed:
         """Side by side; doing it twice is the same as once."""
-        control = self._fleet.services.find(BootControl)
-        if control is None:
-            raise Conflict("no boots are known here", hint="run the provisioning layer, with networks")
+        control = boot_control(self._fleet)
         who, failed = Principal(name=author, role="admin"), []
 
         async def one(name: str) -> None:
@@ -275,3 +273,13 @@ class FlowRunner:
             more = f" ({reasons[index]})" if index in reasons else ""
             found.append((self._fleet.registry.names[index], f"{', '.join(wrong)}{more}"[:300]))
         return found
+
+
+def boot_control(fleet: Fleet) -> BootControl:
+    """Who gives certificates to nodes, and takes them away; ``Conflict`` where nobody here does."""
+    control = fleet.services.find(BootControl)
+    if control is None:
+        raise Conflict(
+            "no boots are known here", hint="ask a controller that runs the provisioning layer, with networks"
+        )
+    return control

@@ -9,6 +9,7 @@ import msgspec
 from strata.core.errors import BadRequest, Denied, NotFound, Refused
 from strata.core.nodeset import fold
 from strata.core.texts import wanted_values
+from strata.core.units import is_confirmed, many
 from strata.fleet.access.principal import Principal, Right
 from strata.fleet.fleet import Fleet
 from strata.fleet.operations.records import Operation, OperationRow
@@ -30,9 +31,8 @@ from strata.platform.flows.records import (
     StepState,
     check,
 )
-from strata.platform.flows.runner import FlowArguments, FlowRunner, Position
+from strata.platform.flows.runner import FlowArguments, FlowRunner, Position, boot_control
 from strata.platform.settings import PlatformSettings
-from strata.store.records import Records
 
 _SHOWN = 200
 
@@ -42,7 +42,7 @@ class FlowService:
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self.records = Records(fleet.store, fleet.ledger, Flow, kind="flow", listed_by="strata flow list")
+        self.records = fleet.records(Flow, kind="flow", listed_by="strata flow list")
         self.runner = FlowRunner(fleet)
 
     async def start(self) -> None:
@@ -113,12 +113,14 @@ class FlowService:
         return _status(row)
 
     async def revoke(self, who: Principal, request: RevokeRequest) -> Operation:
-        """Make nodes' certificates good for nothing, as a run of one step. Needs the right words."""
+        """Revoke nodes' certificates, as a run of one step. Needs the right words."""
         step = FlowStep(name="revoke", nodes=request.select, revoke=True)
         nodes = self._fleet.owned(who, request.select)
         if not len(nodes):
             raise BadRequest("no node is selected", where="select")
-        _confirmed(f"revoke {len(nodes)} nodes", request.confirm, "these nodes are cut off until they boot anew")
+        boot_control(self._fleet)  # said now, and not by an operation that somebody has to look at
+        words = f"revoke {many(len(nodes), 'node')}"
+        _confirmed(words, request.confirm, "these nodes are cut off until they boot anew")
         return await self.begin(who, "revoke", (step,), reason=request.reason)
 
     # -- what system start and stop use, too
@@ -167,7 +169,7 @@ class FlowService:
                 )
             )
         most = max((step.nodes for step in found), default=0)
-        return FlowPlan(flow=name, steps=tuple(found), confirm=f"run {name} now on {most} nodes" if now else "")
+        return FlowPlan(flow=name, steps=tuple(found), confirm=f"run {name} now on {many(most, 'node')}" if now else "")
 
     async def begin(
         self, who: Principal, name: str, steps: Sequence[FlowStep], *, now: bool = False, reason: str = ""
@@ -185,7 +187,10 @@ class FlowService:
             if step.revoke:
                 who.require(Right("create", "emergency"))
             if step.run and who.scope:
-                raise Denied("a command of the site reaches beyond your groups", where=f"step {step.name}")
+                raise Denied(
+                    "a command of the site acts on the whole machine, and your scope is a part of it",
+                    where=f"step {step.name}",
+                )
         names = folded(step.nodes for step in steps)
         detail = {"now": now, "reason": reason, "steps": [step.name for step in steps]}
         await self._fleet.ledger.commit(who.name, "flow.run", name, [], None, {**detail, "nodes": names[:500]})
@@ -214,7 +219,7 @@ class FlowService:
 
 
 def _confirmed(words: str, said: str, what: str) -> None:
-    if said.strip().lower() != words.lower():
+    if not is_confirmed(said, words):
         raise Refused(what, by="confirmation", where="confirm", hint=f"if you mean it, confirm with: {words}")
 
 

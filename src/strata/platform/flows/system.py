@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 
 from strata.core.errors import BadRequest, Conflict, NotFound, Refused
 from strata.core.nodeset import fold
+from strata.core.units import is_confirmed, many
 from strata.fleet.access.principal import Principal
 from strata.fleet.fleet import Fleet
 from strata.fleet.operations.records import Operation
@@ -22,7 +23,6 @@ from strata.platform.flows.records import (
 )
 from strata.platform.flows.runner import FlowRunner
 from strata.platform.flows.service import FlowService
-from strata.store.records import Records
 
 NAME = "stages"
 START, STOP = "system-start", "system-stop"
@@ -35,7 +35,7 @@ class SystemFlows:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         self._flows = fleet.of(FlowService)
-        self.records = Records(fleet.store, fleet.ledger, SystemSpec, kind="system", listed_by="strata system status")
+        self.records = fleet.records(SystemSpec, kind="system", listed_by="strata system status")
 
     async def start(self) -> None:
         """Load them, and follow their changes."""
@@ -96,7 +96,7 @@ class SystemFlows:
         if start:
             return plan
         count = sum(step.nodes for step in plan.steps)
-        return FlowPlan(flow=plan.flow, steps=plan.steps, confirm=f"stop {count} nodes")
+        return FlowPlan(flow=plan.flow, steps=plan.steps, confirm=f"stop {many(count, 'node')}")
 
     async def run(self, who: Principal, request: SystemRun, *, start: bool) -> Operation:
         """Start or stop: stage by stage, each seen to be so before the next. What is so already takes no time."""
@@ -104,7 +104,7 @@ class SystemFlows:
         if running := await self._under_way():
             raise Conflict(f"operation {running} starts or stops it", hint=f"strata operation cancel {running}")
         plan = await self.plan(who, request, start=start)
-        if plan.confirm and request.confirm.strip().lower() != plan.confirm:
+        if plan.confirm and not is_confirmed(request.confirm, plan.confirm):
             raise Refused(
                 "this stops the system", by="confirmation", where="confirm", hint=f"confirm with: {plan.confirm}"
             )

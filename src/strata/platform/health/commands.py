@@ -43,8 +43,8 @@ NODE_FIELDS = (
 def health() -> None:
     """Check whether nodes are fit for jobs, and say what is done about those that are not.
 
-    Checks tell. Nodes of which health=ok is wanted are drained when they fail, repaired, and returned when they are
-    well: strata node set @compute health=ok
+    Checks only report. Nodes with the desire health=ok are drained, repaired and returned automatically:
+    strata node set @compute health=ok
     """
 
 
@@ -80,7 +80,7 @@ CHECKS.put_files(
     "Declare the checks that FILES (YAML; - is standard input) hold, or change them. All are read before any is put.",
     "strata health put checks.yaml",
 )
-CHECKS.delete("Check it no more.", "strata health delete scratch")
+CHECKS.delete("Delete a check.", "strata health delete scratch")
 
 
 @health.command()
@@ -133,7 +133,11 @@ def _report(session: Session, item: Json) -> None:
 @health.command()
 @click.option("--repair", help="What is tried, in order: restart, reboot, power-cycle; 'none' for nothing.")
 @click.option("--per-day", type=click.IntRange(0, 100), help="Most repairs of one node within a day.")
-@click.option("--most", type=click.FloatRange(0, 100), help="Percent of its nodes that may fail a check that counts.")
+@click.option(
+    "--most",
+    type=click.FloatRange(0, 100),
+    help="If more than this percentage of nodes fail the same check, the check is suspect and no longer counts.",
+)
 @click.option("--steady", type=DURATION, help="How long a repaired node must be well.")
 @ls.json_option
 @pass_session

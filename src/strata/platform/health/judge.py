@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Distrust(NamedTuple):
-    """So many nodes of so many fail a check: no further one counts."""
+    """So many nodes of so many fail a check; where that is too many, no further one counts."""
 
     failing: int
     of: int
@@ -29,10 +29,17 @@ class _Seen:
 
 class Judge:
     """Weighs what nodes say. ``most``: percent of the nodes that run a check, of which more may not fail it at once.
-    ``settles``: seconds after which all nodes have had the time to say whether they fail a check."""
+    ``settles``: seconds after which all nodes have had the time to say whether they fail a check. ``others``: how many
+    nodes that are not heard here fail a check, and run it."""
 
-    def __init__(self, clock: Callable[[], float], most: Callable[[], float], settles: Callable[[str], float]) -> None:
-        self._clock, self._most, self._settles = clock, most, settles
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        most: Callable[[], float],
+        settles: Callable[[str], float],
+        others: Callable[[str], Distrust] = lambda check: Distrust(0, 0),
+    ) -> None:
+        self._clock, self._most, self._settles, self._others = clock, most, settles, others
         self._checks: dict[str, _Seen] = {}
 
     def heard(self, node: str, runs: Collection[str], failing: Collection[str]) -> None:
@@ -59,10 +66,10 @@ class Judge:
         """Weigh anew; the nodes that count as failing, or not, since this."""
         now, changed = self._clock(), set[str]()
         for name, seen in self._checks.items():
-            allowed = max(1, int(len(seen.runs) * self._most() / 100))
-            before = seen.distrust
-            too_many = len(seen.failing) > allowed
-            seen.distrust = Distrust(len(seen.failing), len(seen.runs)) if too_many else None
+            elsewhere, before = self._others(name), seen.distrust
+            whole = Distrust(len(seen.failing) + elsewhere.failing, len(seen.runs) + elsewhere.of)
+            too_many = whole.failing > max(1, int(whole.of * self._most() / 100))
+            seen.distrust = whole if too_many else None
             if too_many != (before is not None):
                 changed.update(seen.failing)
             if too_many or len(seen.counted) == len(seen.failing):
@@ -82,6 +89,11 @@ class Judge:
         """The nodes that fail a check, and since when."""
         seen = self._checks.get(check)
         return seen.failing if seen is not None else {}
+
+    @property
+    def shares(self) -> Mapping[str, Distrust]:
+        """Of each check, how many of the nodes that are heard here fail it, and run it."""
+        return {name: Distrust(len(seen.failing), len(seen.runs)) for name, seen in self._checks.items()}
 
     @property
     def distrusted(self) -> Mapping[str, Distrust]:

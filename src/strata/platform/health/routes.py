@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from litestar import delete, get, post, put
-from litestar.params import JSONBody, PathParameter
+from litestar.params import JSONBody
 
 from strata.api.http import AnyRequest, expected_revision
 from strata.api.rights import needs
-from strata.api.services import Asked, Select
-from strata.core.texts import NAME, Out
+from strata.api.services import Asked, NamePath, Select
+from strata.core.texts import ListOf
 from strata.platform.health.records import (
     CheckDetail,
     Checked,
@@ -24,77 +22,51 @@ from strata.platform.health.service import HealthService
 
 _TAG = "health"
 
-CheckPath = Annotated[str, PathParameter(pattern=NAME, max_length=63)]
-
-
-class HealthChecks(Out, frozen=True, kw_only=True):
-    """All checks, by name."""
-
-    items: tuple[CheckView, ...]
-
-
-class NodesHealth(Out, frozen=True, kw_only=True):
-    """How nodes are."""
-
-    items: tuple[NodeHealth, ...]
-
-
-class ChecksRun(Out, frozen=True, kw_only=True):
-    """What came of running checks."""
-
-    items: tuple[Checked, ...]
-
 
 @get("/v1/health-checks", tags=[_TAG], **needs("read", "health"))
-async def list_health_checks(ask: Asked) -> HealthChecks:
+async def list_health_checks(ask: Asked) -> ListOf[CheckView]:
     """All checks, and how many nodes fail each."""
-    return HealthChecks(items=tuple(await ask.of(HealthService).checks(ask.who)))
+    return ListOf(items=tuple(await ask.of(HealthService).checks(ask.who)))
 
 
 @get("/v1/health-checks/{name:str}", tags=[_TAG], **needs("read", "health", 404))
-async def show_health_check(ask: Asked, name: CheckPath) -> CheckDetail:
+async def show_health_check(ask: Asked, name: NamePath) -> CheckDetail:
     """One of them, and which nodes fail it (the first 1000 of them)."""
     return await ask.of(HealthService).one(ask.who, name)
 
 
 @put("/v1/health-checks/{name:str}", tags=[_TAG], **needs("change", "health", 404, 409, 412, body=True))
-async def put_health_check(request: AnyRequest, ask: Asked, name: CheckPath, data: JSONBody[CheckSpec]) -> CheckView:
+async def put_health_check(request: AnyRequest, ask: Asked, name: NamePath, data: JSONBody[CheckSpec]) -> CheckView:
     """Declare a check, or change it. The agents of the nodes that it selects run it from then on. `If-Match` is
     honoured."""
     service = ask.of(HealthService)
-
-    async def current() -> int:
-        return (await service.one(ask.who, name)).revision
-
-    return await service.put(ask.who, name, data, await expected_revision(request, current))
+    expected = await expected_revision(request, lambda: service.one(ask.who, name))
+    return await service.put(ask.who, name, data, expected)
 
 
 @delete("/v1/health-checks/{name:str}", tags=[_TAG], **needs("delete", "health", 404, 409, 412))
-async def delete_health_check(request: AnyRequest, ask: Asked, name: CheckPath) -> None:
-    """Check it no more. `If-Match` is honoured."""
+async def delete_health_check(request: AnyRequest, ask: Asked, name: NamePath) -> None:
+    """Delete a check. `If-Match` is honoured."""
     service = ask.of(HealthService)
-
-    async def current() -> int:
-        return (await service.one(ask.who, name)).revision
-
-    await service.delete(ask.who, name, await expected_revision(request, current))
+    expected = await expected_revision(request, lambda: service.one(ask.who, name))
+    await service.delete(ask.who, name, expected)
 
 
 @get("/v1/node-health", tags=[_TAG], **needs("read", "health", 404))
-async def list_node_health(ask: Asked, select: Select = "*") -> NodesHealth:
+async def list_node_health(ask: Asked, select: Select = "*") -> ListOf[NodeHealth]:
     """How nodes are, what each fails, and what was done about it within a day; as far as this controller hears them."""
-    return NodesHealth(items=tuple(await ask.of(HealthService).nodes(ask.who, select)))
+    return ListOf(items=tuple(await ask.of(HealthService).nodes(ask.who, select)))
 
 
 @post("/v1/node-health/check", tags=[_TAG], status_code=200, **needs("create", "health", 404, 409, body=True))
-async def run_health_checks(ask: Asked, data: JSONBody[CheckRun]) -> ChecksRun:
+async def run_health_checks(ask: Asked, data: JSONBody[CheckRun]) -> ListOf[Checked]:
     """Run the checks of up to 1000 nodes now, and wait for what comes of it."""
-    return ChecksRun(items=tuple(await ask.of(HealthService).run(ask.who, data.select)))
+    return ListOf(items=tuple(await ask.of(HealthService).run(ask.who, data.select)))
 
 
 @get("/v1/health-policy", tags=[_TAG], **needs("read", "health"))
 async def show_health_policy(ask: Asked) -> HealthPolicy:
-    """What is done about nodes that are wanted to be well and are not."""
+    """What is done about nodes with the desire health=ok that fail."""
     return ask.of(HealthService).policy
 
 

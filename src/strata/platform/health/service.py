@@ -32,6 +32,7 @@ from strata.platform.health.driver import NAME, HealthDriver
 from strata.platform.health.judge import Judge
 from strata.platform.health.keepers import CheckKeeper, PolicyKeeper
 from strata.platform.health.nodes import AgentNodes, Nodes, SimulatedNodes
+from strata.platform.health.others import OtherShares
 from strata.platform.health.records import (
     MOST_CHECKS,
     CheckDetail,
@@ -85,7 +86,8 @@ class HealthService:
         self._log = Records(store, ledger, Repaired, kind="health-repair", changed=self._logged)
         self._repairs: dict[str, dict[str, Repaired]] = {}
         """Node → what was done about it lately, by the key of the record."""
-        self._judge = Judge(self._clock.now, lambda: self.policy.most, self._settles)
+        self._others = OtherShares(fleet)
+        self._judge = Judge(self._clock.now, lambda: self.policy.most, self._settles, self._others.of)
         self._reports: dict[str, Checks] = {}
         self._well: dict[str, float] = {}
         """Node → since when nothing that counts fails there (Unix seconds)."""
@@ -117,6 +119,7 @@ class HealthService:
         """Load the checks and what was done; weigh once the fleet runs."""
         for records in (self._policies, self._log, self._checks):
             await records.start()
+        await self._others.start()
         if (config := self._fleet.services.find(ConfigService)) is not None:
             config.keepers["health-check"] = CheckKeeper(self._checks)
             config.keepers["health-policy"] = PolicyKeeper(self._policies)
@@ -139,6 +142,7 @@ class HealthService:
     async def stop(self) -> None:
         """Weigh no more. Agents go on with their checks."""
         await self._weighing.stop()
+        await self._others.stop()
         for records in (self._checks, self._log, self._policies):
             await records.stop()
 
@@ -296,6 +300,7 @@ class HealthService:
     async def _weigh(self) -> None:
         """Deal out the checks where something changed, and let failures count that have settled."""
         self._deal()
+        self._others.tell(self._judge.shares)
         changed = self._judge.decide()
         self._tell(sorted(changed))
         for node in changed:

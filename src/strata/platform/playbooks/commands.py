@@ -38,14 +38,14 @@ def _with_failures(session: Session, found: Json) -> None:
 
 @click.group()
 def playbook() -> None:
-    """Show the playbooks that the repository has the service run, and which nodes have had them.
+    """Show the playbooks that the repository has the service run, and on which nodes they have run.
 
-    A document 'kind: playbook' of the repository names one, pinned to a commit, and the nodes that are to have had it.
+    A document 'kind: playbook' of the repository names one, pinned to a commit, and the nodes it must be run on.
     """
 
 
 PLAYBOOKS = Named(playbook, "playbook", "/v1/playbooks", FIELDS, report=_with_failures)
-PLAYBOOKS.list("List the layers, and how many nodes have had each.", "strata playbook list")
+PLAYBOOKS.list("List the playbooks, and on how many nodes each has run.", "strata playbook list")
 PLAYBOOKS.show("Show one of them, and on which nodes it failed.", "strata playbook show base")
 
 

@@ -1,5 +1,5 @@
 """Requests about playbook layers; and their runs: on nodes that are up and have not had what is wanted now, a batch at
-a time. Only the controller that leads shard 0 runs them."""
+a time. Only one controller runs them."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ from strata.fleet.recurring import Recurring
 from strata.platform.ansible.inventory import hosts_file
 from strata.platform.config.git import Mirror, Reach, check_url, read_tree
 from strata.platform.config.service import ConfigService
+from strata.platform.duty import PLATFORM
 from strata.platform.playbooks.records import (
     Again,
     Failure,
@@ -47,7 +48,6 @@ from strata.platform.playbooks.records import (
 from strata.platform.playbooks.run import Answer, Question
 from strata.platform.scopes import Scopes
 from strata.platform.settings import PlatformSettings
-from strata.store.records import Records
 
 KIND: Literal["playbook"] = "playbook"
 EVERY = 10.0
@@ -66,16 +66,12 @@ class PlaybookService:
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
+        self._duty = fleet.controller.leadership.duty(PLATFORM)
         self._scopes = Scopes(fleet.registry)
-        self.records = Records(
-            fleet.store,
-            fleet.ledger,
-            PlaybookEntry,
-            kind=KIND,
-            listed_by="strata playbook list",
-            changed=lambda *_: self._round.soon(),
+        self.records = fleet.records(
+            PlaybookEntry, kind=KIND, listed_by="strata playbook list", changed=lambda *_: self._round.soon()
         )
-        self._had = Records(fleet.store, fleet.ledger, Had, kind="playbook-had", prefix="playbook-had/")
+        self._had = fleet.records(Had, kind="playbook-had", prefix="playbook-had/")
         self._round = Recurring("playbooks", self._go_round, lambda: EVERY, trouble="playbooks cannot be run")
 
     async def start(self) -> None:
@@ -136,10 +132,10 @@ class PlaybookService:
     # runs
 
     async def _go_round(self) -> None:
-        if not self._fleet.controller.leads_first:
+        if not self._duty.here:
             return
         for name in [name for name, _ in self.records.sorted]:
-            while (entry := self.records.find(name)) is not None and self._fleet.controller.leads_first:
+            while (entry := self.records.find(name)) is not None and self._duty.here:
                 had = self._now(entry)
                 nodes = self._due(entry, had)
                 if not len(nodes):

@@ -49,12 +49,20 @@ STANDS = (*ENDED, "stopped", "paused")
 _POLL = 0.5
 
 
+def _followed(function: F) -> F:
+    """``--wait`` and ``--timeout``, as ``waiting`` and ``timeout``."""
+    function = click.option("--timeout", type=DURATION, default="1d", show_default=True, help="Longest wait.")(function)
+    return click.option("--wait", "waiting", is_flag=True, help="Stay until it has ended, or stands still.")(function)
+
+
 def _described(function: F) -> F:
     """What a rollout is told: nodes, values, and how carefully."""
     options = (
         click.argument("words", nargs=-1, required=True, metavar="[SELECT]... VARIABLE=VALUE...", callback=no_blank),
         click.option(
-            "--document", shell_complete=complete_document, help="Have this desire document say it in the end."
+            "--document",
+            shell_complete=complete_document,
+            help="When done, write the change to this desire document instead of leaving it on the nodes.",
         ),
         click.option("--waves", metavar="N,N%,...", help="Nodes in each wave; the last is repeated.  [1,10%,100%]"),
         click.option("--max-unavailable", metavar="N|N%", help="Most nodes out of service at once.  [10%]"),
@@ -63,7 +71,7 @@ def _described(function: F) -> F:
             "groups",
             multiple=True,
             shell_complete=complete_group,
-            help="A group that has --max-unavailable for itself. Several: give it several times.",
+            help="Apply --max-unavailable to this group separately; may be repeated.",
         ),
         click.option("--order", multiple=True, metavar="GROUP,GROUP,...", help="Groups one after the other."),
         click.option("--soak", type=DURATION, metavar="TIME", help="How long a wave must stay ready.  [1m]"),
@@ -73,6 +81,12 @@ def _described(function: F) -> F:
         click.option("--on-failure", type=click.Choice(("rollback", "stop")), help="What follows then.  [rollback]"),
         click.option(
             "--when", type=click.Choice(("now", "job-end", "next-reboot")), help="When a node is changed.  [now]"
+        ),
+        click.option(
+            "--drain-after",
+            type=DURATION,
+            metavar="TIME",
+            help="With --when job-end: drain a node that has not been idle for this long since its wave began.  [1d]",
         ),
         click.option("--note", help="What it is for; others will read it."),
     )
@@ -102,6 +116,7 @@ def _spec(given: dict[str, Any]) -> Json:
         "max_failures": given["max_failures"],
         "on_failure": given["on_failure"],
         "when": given["when"],
+        "drain_after": given["drain_after"],
         "note": given["note"],
     }
     return {name: value for name, value in body.items() if value is not None}
@@ -207,11 +222,10 @@ def policy(session: Session, as_json: bool) -> None:
 @rollout.command()
 @click.argument("name")
 @_described
-@click.option("--wait", "follow", is_flag=True, help="Stay until it has ended, or stands still.")
-@click.option("--timeout", type=DURATION, default="1d", show_default=True, help="Longest wait.")
+@_followed
 @ls.json_option
 @pass_session
-def start(session: Session, /, name: str, follow: bool, timeout: float, as_json: bool, **given: Any) -> None:
+def start(session: Session, /, name: str, waiting: bool, timeout: float, as_json: bool, **given: Any) -> None:
     """Start a rollout called NAME. It goes on by itself.
 
     \b
@@ -219,8 +233,8 @@ def start(session: Session, /, name: str, follow: bool, timeout: float, as_json:
              strata rollout start december --document compute image=v2 --soak 10m
     """
     found: Json = session.client.request("PUT", f"/v1/rollouts/{segment(name)}", body=_spec(given)).body
-    if follow:
-        _follow(session, found, timeout, as_json)
+    if waiting:
+        follow(session, found, timeout, as_json)
     else:
         line = f"started {name}: {many(found['counts']['nodes'], 'node')} in {many(found['waves'], 'wave')}"
         session.out.answer(as_json, found, f"{line}; strata rollout status {name}")
@@ -240,19 +254,18 @@ def list_(session: Session, view: ls.Listing) -> None:
 
 @rollout.command()
 @click.argument("name")
-@click.option("--wait", "follow", is_flag=True, help="Stay until it has ended, or stands still.")
-@click.option("--timeout", type=DURATION, default="1d", show_default=True, help="Longest wait.")
+@_followed
 @ls.json_option
 @pass_session
-def status(session: Session, name: str, follow: bool, timeout: float, as_json: bool) -> None:
+def status(session: Session, name: str, waiting: bool, timeout: float, as_json: bool) -> None:
     """Show how far a rollout is, what it waits for, and what happened.
 
     \b
     Example: strata rollout status december --wait
     """
     found: Json = session.client.get(f"/v1/rollouts/{segment(name)}")
-    if follow:
-        _follow(session, found, timeout, as_json)
+    if waiting:
+        follow(session, found, timeout, as_json)
     else:
         _report(session, found, as_json)
 
@@ -263,7 +276,7 @@ def status(session: Session, name: str, follow: bool, timeout: float, as_json: b
 @ls.json_option
 @pass_session
 def pause(session: Session, name: str, reason: str, as_json: bool) -> None:
-    """Begin with no more nodes; those that have begun go on to their end.
+    """Start no further nodes; those that have begun are finished.
 
     \b
     Example: strata rollout pause december --reason 'the file system is slow'
@@ -274,16 +287,20 @@ def pause(session: Session, name: str, reason: str, as_json: bool) -> None:
 
 @rollout.command()
 @click.argument("name")
+@_followed
 @ls.json_option
 @pass_session
-def resume(session: Session, name: str, as_json: bool) -> None:
+def resume(session: Session, name: str, waiting: bool, timeout: float, as_json: bool) -> None:
     """Go on with a rollout that is paused or stopped. Nodes that have failed go back, and do not count any more.
 
     \b
-    Example: strata rollout resume december
+    Example: strata rollout resume december --wait
     """
-    found = session.client.request("POST", f"/v1/rollouts/{segment(name)}/resume").body
-    session.out.answer(as_json, found, f"{name} goes on")
+    found: Json = session.client.request("POST", f"/v1/rollouts/{segment(name)}/resume").body
+    if waiting:
+        follow(session, found, timeout, as_json)
+    else:
+        session.out.answer(as_json, found, f"{name} goes on")
 
 
 @rollout.command()
@@ -303,7 +320,8 @@ def abort(session: Session, name: str, rollback: bool, reason: str, as_json: boo
     session.out.answer(as_json, found, f"{name} is {found['state']}: strata rollout status {name} --wait")
 
 
-def _follow(session: Session, found: Json, timeout: float, as_json: bool) -> None:
+def follow(session: Session, found: Json, timeout: float, as_json: bool) -> None:
+    """Stay until a rollout has ended or stands still, and report it; exit code 1 if it is not done."""
     from strata.cli.progress import Meter
 
     deadline = time.monotonic() + timeout
@@ -348,7 +366,7 @@ def _report(session: Session, found: Json, as_json: bool) -> None:
             ("ready", f"{counts['ready']} of {counts['nodes']}{'; ' if more else ''}{', '.join(more)}"),
             ("failed", f"{counts['failed']}{': ' + counts['failed_nodes'] if counts['failed_nodes'] else ''}"),
             ("waits for", found["waits_for"] or "-"),
-            *((f"out of {one['name']}", f"{one['out']} of {one['most']}") for one in found["buckets"]),
+            *((f"out of service ({one['name']})", f"{one['out']} of {one['most']}") for one in found["buckets"]),
             ("started", f"{when(found['started'])} by {found['author']}"),
             ("ended", when(found["ended"])),
         )

@@ -1,5 +1,5 @@
-"""Carries rollouts on: time and again, what each does next is found out and done. Only one controller does so, the one
-that leads shard 0; the next one goes on from what is kept.
+"""Carries rollouts on: time and again, what each does next is found out and done. Only one controller does so, of those
+that have the platform layer; the next one goes on from what is kept.
 
 Everything that is done here may be done twice. Desires are set only where nobody has set others since; a record is
 replaced only where it is still the one that was read.
@@ -16,13 +16,15 @@ import numpy as np
 from strata.core.errors import Conflict, NotFound, StrataError
 from strata.core.intset import pack, union, unpack
 from strata.core.nodeset import fold
+from strata.core.units import many, show_seconds
 from strata.engine.decisions import Kind
-from strata.fleet.alarm import Alarm, AlarmSeverity
+from strata.fleet.alarm import Alarm
 from strata.fleet.columns import Indices, Mask
 from strata.fleet.fleet import Fleet
 from strata.fleet.nodes.batches import batch_of
 from strata.fleet.recurring import Recurring
 from strata.fleet.tasks import cancelled
+from strata.platform.duty import PLATFORM
 from strata.platform.no_workload import NoWorkload
 from strata.platform.rollouts import course
 from strata.platform.rollouts.checks import run_check
@@ -42,8 +44,8 @@ _STEPS = 20
 """Things done for one rollout before it is looked at anew after a pause."""
 _EVENTS = 200
 """So many are kept of each: the first and the last."""
-_ALARMING: dict[str, AlarmSeverity] = {"stopped": "critical", "rolling-back": "critical"}
-_OVER = ("running", "done", "aborted")
+_OVER = ("running", *ENDED)
+"""States in which nobody has to decide anything of one that had stopped."""
 
 
 def limit_key(name: str) -> str:
@@ -61,6 +63,7 @@ class Conductor:
 
     def __init__(self, fleet: Fleet, records: Records[Rollout]) -> None:
         self._fleet = fleet
+        self.duty = fleet.controller.leadership.duty(PLATFORM)
         self._records = records
         self._settings = fleet.section(PlatformSettings)
         self._members: dict[str, tuple[float, Members]] = {}
@@ -99,7 +102,7 @@ class Conductor:
         return PAUSE if self._active() else _IDLE
 
     async def _go_round(self) -> None:
-        if not self._fleet.controller.leads_first:
+        if not self.duty.here:
             self.waits.clear()
             return
         for name in self._active():
@@ -114,7 +117,7 @@ class Conductor:
         try:
             for _ in range(_STEPS):
                 rollout = await self._records.fetch(name)
-                if rollout is None or rollout.state in ENDED or not self._fleet.controller.leads_first:
+                if rollout is None or rollout.state in ENDED or not self.duty.here:
                     self.waits.pop(name, None)
                     return
                 try:
@@ -137,11 +140,15 @@ class Conductor:
         seen = sight(fleet, rollout, self.members(name, rollout))
         match course.following(rollout, seen, fleet.controller.clock.wall()):
             case course.Set(nodes):
-                due = await self._due(rollout, seen, seen.uids[nodes])
+                due, busy = await self._due(rollout, seen, seen.uids[nodes])
                 if not len(due):
-                    self.waits[name] = f"{int(nodes.sum())} nodes of wave {rollout.wave + 1}: {rollout.spec.when}"
+                    self.waits[name] = self._waits_for_moment(rollout, int(nodes.sum()))
                     return False
                 await self._set(name, rollout, due)
+                if busy:
+                    long = show_seconds(rollout.spec.drain_after)
+                    text = f"{many(busy, 'node')} of wave {rollout.wave + 1} never without a job in {long}: drained"
+                    await self.become(name, rollout, rollout, text)
             case course.Restore(nodes):
                 await self.restore(name, rollout, nodes, seen.uids)
             case course.Check(check):
@@ -170,7 +177,8 @@ class Conductor:
         new = msgspec.structs.replace(new, events=events)
         also: list[Op] = []
         if new.wave != old.wave:
-            new = msgspec.structs.replace(new, excused=union(new.excused, self._broken(new, new.wave)))
+            broken = union(new.excused, self._broken(new, new.wave))
+            new = msgspec.structs.replace(new, excused=broken, wave_began=clock.wall())
         if new.state == "rolling-back" != old.state:
             turned = counts(fleet, old, self.members(name, old))
             new = msgspec.structs.replace(new, turned=msgspec.structs.replace(turned, ready=0))
@@ -181,7 +189,7 @@ class Conductor:
         expected = self._records.revision(name)
         await self._records.put(author, name, new, expected=expected, action=action, detail={"what": text}, also=also)
         log.info("rollout: %s", text, extra={"rollout": name, "state": new.state})
-        self._alarm(name, old, new, text)
+        self._alarm(name, old, new, text, asked=author != author_of(name))
         self.soon()
         return new
 
@@ -190,21 +198,29 @@ class Conductor:
         return msgspec.structs.replace(rollout, excused=self._broken(rollout, 0))
 
     def _broken(self, rollout: Rollout, wave: int) -> tuple[tuple[int, int], ...]:
-        """The nodes of a wave of which nobody can expect that they get through it."""
+        """The nodes of a wave of which nobody can expect that they get through it: those that are in trouble, that a
+        person has, or that are to be off. They catch up when that is over."""
         uids = unpack(rollout.waves[wave])
-        nodes = self._fleet.registry.indices_of(uids)
+        registry = self._fleet.registry
+        nodes = registry.indices_of(uids)
         progress = self._fleet.controller.engine.progress
         bad = progress.fault[nodes] | progress.held[nodes] | (progress.kind[nodes] == Kind.STUCK)
+        if "power" in registry.model.variables and "power" not in rollout.set:
+            bad |= (registry.wanted("power", "off") & ~registry.wanted("power", "on"))[nodes]
         return pack(uids[(nodes >= 0) & bad])
 
-    def _alarm(self, name: str, old: Rollout, new: Rollout, text: str) -> None:
+    def _alarm(self, name: str, old: Rollout, new: Rollout, text: str, *, asked: bool) -> None:
+        """Tell of what nobody ``asked`` for. One that stopped waits for a person; one that goes back by itself waits
+        for nobody, so that nothing would ever say that its alert is over: it is something that happened."""
         if new.state == old.state:
             return
-        severity = _ALARMING.get(new.state)
-        if severity is not None:
-            self._fleet.alarm(Alarm(kind="rollout", severity=severity, message=f"{name}: {text}", about=name))
+        alarm = Alarm(kind="rollout", message=f"{name}: {text}", about=name)
+        if new.state == "stopped":
+            self._fleet.alarm(alarm)
+        elif new.state == "rolling-back" and not asked:
+            self._fleet.alarm(msgspec.structs.replace(alarm, kind="rollout-failed"))
         elif new.state in _OVER and old.state != "running":
-            self._fleet.alarm(Alarm(kind="rollout", severity="ok", message=f"{name}: {text}", about=name))
+            self._fleet.alarm(msgspec.structs.replace(alarm, severity="ok"))
 
     async def _set(self, name: str, rollout: Rollout, uids: Uids) -> None:
         fleet = self._fleet
@@ -265,23 +281,40 @@ class Conductor:
 
     # when
 
-    async def _due(self, rollout: Rollout, seen: course.Sight, uids: Uids) -> Uids:
-        """Those of the nodes whose moment it is."""
+    async def _due(self, rollout: Rollout, seen: course.Sight, uids: Uids) -> tuple[Uids, int]:
+        """Those of the nodes whose moment it is, and how many of them have a job still."""
         if rollout.spec.when == "now":
-            return uids
+            return uids, 0
         nodes = self._fleet.registry.indices_of(uids)
         uids, nodes = uids[nodes >= 0], nodes[nodes >= 0]
         if rollout.spec.when == "next-reboot":
-            return uids[self._down(nodes)]
+            return uids[self._down(nodes)], 0
         try:
             busy = await self._busy(nodes)
         except NotFound:
-            return uids[:0]  # a node went meanwhile: the next look knows
+            return uids[:0], 0  # a node went meanwhile: the next look knows
         idle = uids[~busy]
+        overdue = uids[busy] if self._drains_in(rollout) <= 0 else uids[:0]
         # No more than have room: who waits for a place may have a job again when it gets one.
         engine = self._fleet.controller.engine
         room = engine.admission.budgets.places_left(engine.places) - int((seen.wanted & ~seen.begun).sum())
-        return idle[: int(min(max(0, room), len(idle)))]
+        due = np.concatenate((idle, overdue))[: max(0, int(min(room, len(uids))))]
+        return due, max(0, len(due) - len(idle))
+
+    def _drains_in(self, rollout: Rollout) -> float:
+        """Seconds until nodes of the wave are drained that are never without a job."""
+        began = rollout.started if rollout.wave_began is None else rollout.wave_began
+        return began + rollout.spec.drain_after - self._fleet.controller.clock.wall()
+
+    def _waits_for_moment(self, rollout: Rollout, nodes: int) -> str:
+        """What the nodes wait for whose turn it is, in words."""
+        of = f"{many(nodes, 'node')} of wave {rollout.wave + 1}"
+        if rollout.spec.when == "next-reboot":
+            return f"the next reboot of {of}"
+        left = self._drains_in(rollout)
+        if left > 0:
+            return f"the jobs on {of} to end; those that are never without one are drained in {show_seconds(left)}"
+        return f"a place for {of} that are never without a job: they are drained one after the other"
 
     def _down(self, nodes: Indices) -> Mask:
         """Which nodes run nothing now."""

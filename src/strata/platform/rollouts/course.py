@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from strata.core.intset import contains, pack, union
+from strata.core.units import many, show_seconds
 from strata.fleet.columns import Mask
 from strata.platform.rollouts.records import Rollout, amount
 
@@ -130,18 +131,17 @@ def _forward(rollout: Rollout, sight: Sight, now: float) -> Next:
     # A few nodes whose jobs go on for days do not keep the others of their stage waiting: no more than may fail.
     if late.any() and (through or int(late.sum()) + failures > allowed):
         if sight.stuck[late].all():
-            why = (
-                f"{int(late.sum())} nodes cannot begin: those that failed have used up their limit, or were the canary"
-            )
+            those = many(int(late.sum()), "node")
+            why = f"{those} cannot begin: those that failed have used up their limit, or were the canary"
             return Become(f"{why}; stopped", {"state": "stopped", "reason": why})
         if rollout.soaking is not None:
-            fallen = f"{int(late.sum())} nodes of wave {rollout.wave + 1} are not ready any more"
+            fallen = f"{many(int(late.sum()), 'node')} of wave {rollout.wave + 1} not ready any more"
             return Become(fallen, {"soaking": None, "checked": ()})
-        return Wait(f"{int(late.sum())} nodes of wave {rollout.wave + 1} to be ready")
+        return Wait(f"{many(int(late.sum()), 'node')} of wave {rollout.wave + 1} to be ready")
     if rollout.soaking is None:
         return Become(f"wave {rollout.wave + 1} is ready", {"soaking": now})
     if now < rollout.soaking + rollout.spec.soak:
-        return Wait(f"wave {rollout.wave + 1} to stay ready for {rollout.spec.soak:g} s")
+        return Wait(f"wave {rollout.wave + 1} to stay ready for {show_seconds(rollout.spec.soak)}")
     for name in rollout.spec.checks:
         if name not in rollout.checked:
             return Check(name)
@@ -155,7 +155,7 @@ def _back(rollout: Rollout, sight: Sight) -> Next:
         return Restore(sight.wanted)
     late = ~(sight.ready | sight.failed | sight.left | excused(rollout, sight))
     if late.any():
-        return Wait(f"{int(late.sum())} nodes to be what they were before")
+        return Wait(f"{many(int(late.sum()), 'node')} to be as before")
     return Become("all nodes want what they wanted before", {"state": "rolled-back"})
 
 

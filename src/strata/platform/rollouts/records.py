@@ -65,7 +65,12 @@ class RolloutManner(In, frozen=True, kw_only=True):
     """What follows then: all nodes go back to what was wanted of them before; or nothing, until a person decides."""
     when: When = "now"
     """``now``: nodes are drained in their turn, and changed when their last job has ended. ``job-end``: no node is
-    drained while a job runs on it. ``next-reboot``: a node is changed when it is down, whoever took it there."""
+    drained while a job runs on it, until ``drain_after`` is over. ``next-reboot``: a node is changed when it is down,
+    whoever took it there."""
+    drain_after: Annotated[float, Meta(ge=0, le=365 * 86400)] = 86400.0
+    """``job-end``: seconds after the beginning of a wave after which those of its nodes are drained that had a job all
+    the time: where the queue is never empty the scheduler gives them the next one at once, and their turn would never
+    come."""
 
 
 class RolloutSpec(RolloutManner, frozen=True, kw_only=True):
@@ -142,6 +147,8 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     state: State = "running"
     wave: int = 0
     """The last one that was begun, from 0."""
+    wave_began: float | None = None
+    """When that was; None: with the rollout."""
     soaking: float | None = None
     """Since when all nodes of the wave are ready."""
     checked: tuple[str, ...] = ()

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from litestar import get, post, put
-from litestar.params import JSONBody, PathParameter
+from litestar.params import JSONBody
 
 from strata.api.rights import needs
-from strata.api.services import Asked
-from strata.core.texts import NAME, Out
+from strata.api.services import Asked, NamePath
+from strata.core.texts import ListOf
 from strata.platform.rollouts.likeness import Twin
 from strata.platform.rollouts.records import (
     AbortRequest,
@@ -23,19 +21,11 @@ from strata.platform.rollouts.service import RolloutService
 
 _TAG = "rollouts"
 
-RolloutPath = Annotated[str, PathParameter(pattern=NAME, max_length=63)]
-
-
-class Rollouts(Out, frozen=True, kw_only=True):
-    """Rollouts, the newest first."""
-
-    items: tuple[RolloutView, ...]
-
 
 @get("/v1/rollouts", tags=[_TAG], **needs("read", "rollout"))
-async def list_rollouts(ask: Asked) -> Rollouts:
+async def list_rollouts(ask: Asked) -> ListOf[RolloutView]:
     """All rollouts, those that have ended too, the newest first."""
-    return Rollouts(items=tuple(await ask.of(RolloutService).all(ask.who)))
+    return ListOf(items=tuple(await ask.of(RolloutService).all(ask.who)))
 
 
 @get("/v1/rollout-policy", tags=[_TAG], **needs("read", "rollout", 404))
@@ -45,31 +35,31 @@ async def show_rollout_policy(ask: Asked) -> RolloutPolicy:
 
 
 @get("/v1/rollouts/{name:str}", tags=[_TAG], **needs("read", "rollout", 404))
-async def show_rollout(ask: Asked, name: RolloutPath) -> RolloutView:
+async def show_rollout(ask: Asked, name: NamePath) -> RolloutView:
     """One of them: how far it is, what it waits for, what happened."""
     return await ask.of(RolloutService).one(ask.who, name)
 
 
 @put("/v1/rollouts/{name:str}", tags=[_TAG], **needs("create", "rollout", 404, 409, body=True))
-async def start_rollout(ask: Asked, name: RolloutPath, data: JSONBody[RolloutSpec]) -> RolloutView:
+async def start_rollout(ask: Asked, name: NamePath, data: JSONBody[RolloutSpec]) -> RolloutView:
     """Start a rollout. It goes on by itself, whichever controller dies."""
     return await ask.of(RolloutService).begin(ask.who, name, data)
 
 
 @post("/v1/rollouts/{name:str}/pause", tags=[_TAG], status_code=200, **needs("change", "rollout", 404, 409, body=True))
-async def pause_rollout(ask: Asked, name: RolloutPath, data: JSONBody[PauseRequest]) -> RolloutView:
-    """Begin with no more nodes. Those that have begun go on to their end."""
+async def pause_rollout(ask: Asked, name: NamePath, data: JSONBody[PauseRequest]) -> RolloutView:
+    """Start no further nodes. Those that have begun are finished."""
     return await ask.of(RolloutService).pause(ask.who, name, data.reason)
 
 
 @post("/v1/rollouts/{name:str}/resume", tags=[_TAG], status_code=200, **needs("change", "rollout", 404, 409))
-async def resume_rollout(ask: Asked, name: RolloutPath) -> RolloutView:
+async def resume_rollout(ask: Asked, name: NamePath) -> RolloutView:
     """Go on with one that is paused or stopped. Nodes that have failed go back, and do not count any more."""
     return await ask.of(RolloutService).resume(ask.who, name)
 
 
 @post("/v1/rollouts/{name:str}/abort", tags=[_TAG], status_code=200, **needs("change", "rollout", 404, 409, body=True))
-async def abort_rollout(ask: Asked, name: RolloutPath, data: JSONBody[AbortRequest]) -> RolloutView:
+async def abort_rollout(ask: Asked, name: NamePath, data: JSONBody[AbortRequest]) -> RolloutView:
     """End one. Nodes that have not begun want what they wanted before; with ``rollback`` all do."""
     return await ask.of(RolloutService).abort(ask.who, name, data)
 

@@ -21,7 +21,6 @@ from strata.fleet.plans.records import StepView
 from strata.fleet.plans.service import PlanService
 from strata.fleet.recurring import Recurring
 from strata.fleet.registry.editor import encode
-from strata.platform.controllers import PlatformControllers
 from strata.platform.rollouts import course
 from strata.platform.rollouts.conductor import Conductor, limit_key
 from strata.platform.rollouts.learnt import Lessons
@@ -45,7 +44,6 @@ from strata.platform.rollouts.sight import before_of, counts, sight, uses
 from strata.platform.rollouts.waves import Wave, spread, stages, waves
 from strata.platform.settings import PlatformSettings
 from strata.store.protocol import Put
-from strata.store.records import Records
 
 REST = "the rest"
 ALL = "the rollout"
@@ -69,15 +67,10 @@ class RolloutService:
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self._records = Records(
-            fleet.store,
-            fleet.ledger,
-            Rollout,
-            kind="rollout",
-            listed_by="strata rollout list",
-            changed=lambda *_: self.conductor.soon(),
+        self._records = fleet.records(
+            Rollout, kind="rollout", listed_by="strata rollout list", changed=lambda *_: self.conductor.soon()
         )
-        self.policies = Records(fleet.store, fleet.ledger, RolloutPolicy, kind="rollout-policy")
+        self.policies = fleet.records(RolloutPolicy, kind="rollout-policy")
         """How commits reach nodes: what the configuration that was last applied says of it."""
         self.conductor = Conductor(fleet, self._records)
         self._lessons = Lessons(fleet.controller, fleet.settings.state_dir / "learnt.json")
@@ -230,6 +223,8 @@ class RolloutService:
         wanted = fleet.edits.checked_wish(spec.set)
         if not wanted:
             raise BadRequest("nothing to change", where="set", hint="like image=v2")
+        if any(not int(size.rstrip("%")) for size in spec.waves):
+            raise BadRequest("a wave has at least one node", where="waves", hint="like 1,10%,100%")
         for variable, value in spec.require.items():
             fleet.controller.model.check_value(variable, value)
         known = fleet.section(PlatformSettings).rollout_checks
@@ -355,7 +350,7 @@ class RolloutService:
             except Conflict:
                 continue  # it went on meanwhile
             return self._view(name, new)
-        raise Conflict("it keeps going on", where=f"rollout {name}", hint="try again")
+        raise Conflict("it changed each time that this was tried", where=f"rollout {name}", hint="try again")
 
     def _with(self, rollout: Rollout, state: State, reason: str) -> Rollout:
         return msgspec.structs.replace(rollout, state=state, reason=reason)
@@ -373,16 +368,15 @@ class RolloutService:
         )
 
     def _waits_for(self, name: str) -> str:
-        if self._fleet.controller.leads_first:
+        duty = self.conductor.duty
+        if duty.here:
             return self.conductor.waits.get(name, "its turn to be looked at")
-        others = self._fleet.services.find(PlatformControllers)
-        missing = others.missing if others is not None else ""
-        return missing or "something that the controller which carries it on can tell"
+        return f"something that controller {duty.by} can tell" if duty.by else "a controller to carry it on"
 
     def _get(self, who: Principal, name: str) -> Rollout:
         rollout = self._records.get(name)
         if not self._sees(who, rollout):
-            raise NotFound(f"no such rollout: {name}", where="rollout", hint="list them with: strata rollout list")
+            raise NotFound(f"no rollout named {name}", where="rollout", hint="list them with: strata rollout list")
         return rollout
 
     def _sees(self, who: Principal, rollout: Rollout) -> bool:

@@ -183,7 +183,7 @@ class SimulatedCluster:
         await controller.start()
         await self.rollouts.conductor.start()
         self._telling = asyncio.create_task(self._tell(), name="agents")
-        await self.until(lambda: controller.leads_first, 3600)
+        await self.until(lambda: self.rollouts.conductor.duty.here, 3600)
 
     async def close(self) -> None:
         """Stop it."""
@@ -233,7 +233,7 @@ class SimulatedCluster:
         while True:
             if len(registry) != count:
                 place, count = np.array([registry.find(name) for name in self.names], dtype=np.int64), len(registry)
-            for variable in SEEN_BY["node"] if (place >= 0).all() and controller.leads_first else ():
+            for variable in SEEN_BY["node"] if (place >= 0).all() and self.rollouts.conductor.duty.here else ():
                 seen = self.sim.observe(variable, self.sim.all, asyncio.get_running_loop().time())
                 news = np.flatnonzero((seen.codes != told.get(variable, 0)) & (seen.codes != 0))
                 if len(news):

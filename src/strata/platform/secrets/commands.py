@@ -48,7 +48,9 @@ _VAULT = "mount=secret,path=strata/munge,field=key"
 def _for(function: F) -> F:
     """Whom it is for, and who owns the file there."""
     uid = click.option("--uid", default=0, show_default=True, help="Owner of the file on nodes.")
-    gid = click.option("--gid", default=0, show_default=True, help="Its group; other than 0: it may read the file.")
+    gid = click.option(
+        "--gid", default=0, show_default=True, help="Group of the file on nodes. If not 0, the group can read it."
+    )
     select = click.option(
         "--select",
         required=True,
@@ -61,7 +63,7 @@ def _for(function: F) -> F:
 
 @click.group()
 def secret() -> None:
-    """Give nodes secrets: encrypted in git and in the store, opened on the node alone."""
+    """Give nodes secrets: encrypted in git and in the store; the service decrypts them for the nodes they are for."""
 
 
 @secret.command()
@@ -116,7 +118,13 @@ def encrypt(session: Session, name: str, select: str, uid: int, gid: int, file: 
 @click.argument("name")
 @_for
 @_FILE
-@click.option("--vault", "vault", default="", metavar=_VAULT, help="The value is there, and nodes get it from us.")
+@click.option(
+    "--vault",
+    "vault",
+    default="",
+    metavar=_VAULT,
+    help="Read the value from this Vault path; the service passes it to the nodes.",
+)
 @ls.json_option
 @pass_session
 def put(session: Session, name: str, select: str, uid: int, gid: int, file: Path, vault: str, as_json: bool) -> None:
@@ -201,18 +209,10 @@ def status(session: Session, name: str, as_json: bool) -> None:
         _show_status(session, found)
 
 
-@secret.command()
-@click.argument("name")
-@ls.json_option
-@pass_session
-def delete(session: Session, name: str, as_json: bool) -> None:
-    """Remove a secret. Nodes that are up remove it, too; what they copied of it is theirs.
-
-    \b
-    Example: strata secret delete munge
-    """
-    session.client.request("DELETE", f"/v1/secrets/{segment(name)}")
-    session.out.answer(as_json, {"deleted": name}, f"deleted {name}")
+SECRETS.delete(
+    "Remove a secret. Nodes that are up remove it, too; what they copied of it is theirs.",
+    "strata secret delete munge",
+)
 
 
 def _show_status(session: Session, found: Json) -> None:

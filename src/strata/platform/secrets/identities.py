@@ -11,7 +11,6 @@ from strata.fleet.access.sealing import Seal
 from strata.fleet.fleet import Fleet
 from strata.platform.secrets import age
 from strata.platform.secrets.records import IdentityView, SecretIdentity
-from strata.store.records import Records
 
 PREFIX = "secret-identity/"
 
@@ -22,9 +21,7 @@ class Identities:
     def __init__(self, fleet: Fleet) -> None:
         self._seal = fleet.of(Seal)
         self._clock = fleet.controller.clock.wall
-        self._records = Records(
-            fleet.store, fleet.ledger, SecretIdentity, kind="secret-identity", prefix=PREFIX, changed=self._changed
-        )
+        self._records = fleet.records(SecretIdentity, kind="secret-identity", prefix=PREFIX, changed=self._changed)
         self._opened: dict[str, str] = {}
 
     def __repr__(self) -> str:

@@ -30,7 +30,6 @@ from strata.platform.secrets.records import (
 from strata.platform.secrets.values import Values
 from strata.platform.secrets.vault import Vault
 from strata.platform.settings import PlatformSettings
-from strata.store.records import Records
 
 KIND: Literal["secret"] = "secret"
 
@@ -40,9 +39,7 @@ class SecretService:
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self.records = Records(
-            fleet.store, fleet.ledger, Secret, kind=KIND, listed_by="strata secret list", changed=self._changed
-        )
+        self.records = fleet.records(Secret, kind=KIND, listed_by="strata secret list", changed=self._changed)
         self._scopes = Scopes(fleet.registry)
         self._identities = Identities(fleet)
         self._values = Values(self._identities, Vault(fleet.section(PlatformSettings)), fleet.controller.clock.now)

@@ -9,10 +9,10 @@ import click
 
 from strata.cli import exits
 from strata.cli import listing as ls
+from strata.cli.named import Named
 from strata.cli.output import many
 from strata.cli.session import Session, pass_session
 from strata.cli.times import when
-from strata.cli.words import items, segment
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
@@ -36,35 +36,16 @@ def slurm() -> None:
     """Make Slurm's configuration from the inventory, and write it where slurmctld reads it."""
 
 
-@slurm.command("list")
-@ls.listing(FIELDS, sort="name")
-@pass_session
-def list_(session: Session, view: ls.Listing) -> None:
-    """List the clusters that are described.
+def _described(session: Session, found: Json) -> None:
+    import yaml
 
-    \b
-    Example: strata slurm list
-    """
-    ls.show(session, FIELDS, items(session.client.get("/v1/slurm")), view)
+    session.out.text(yaml.safe_dump(found["spec"], sort_keys=False))
 
 
-@slurm.command()
-@click.argument("name")
-@ls.json_option
-@pass_session
-def show(session: Session, name: str, as_json: bool) -> None:
-    """Show how a cluster is described, as 'put' takes it.
-
-    \b
-    Example: strata slurm show main
-    """
-    found: Json = session.client.get(_path(name))
-    if as_json:
-        session.out.json(found)
-    else:
-        import yaml
-
-        session.out.line(yaml.safe_dump(found["spec"], sort_keys=False).rstrip())
+_NAMED = Named(slurm, "the description of Slurm", "/v1/slurm", FIELDS, report=_described)
+_NAMED.list("List the clusters that are described.", "strata slurm list")
+_NAMED.show("Show how a cluster is described, as 'put' takes it.", "strata slurm show main")
+_NAMED.delete("Forget how a cluster is described. Files that were written stay.", "strata slurm delete main")
 
 
 @slurm.command()
@@ -86,27 +67,13 @@ def put(session: Session, name: str, file: Path, as_json: bool) -> None:
     from strata.platform.slurm.records import SlurmSpec
 
     spec = Document(read_text(file), str(file)).read(SlurmSpec, _no_more)
-    session.client.request("PUT", _path(name), body=msgspec.to_builtins(spec))
-    made: Json = session.client.get(f"{_path(name)}/files")
+    session.client.request("PUT", _NAMED.path(name), body=msgspec.to_builtins(spec))
+    made: Json = session.client.get(f"{_NAMED.path(name)}/files")
     if as_json:
         session.out.json({key: made[key] for key in ("name", "nodes", "warnings")})
         return
     session.out.line(f"described Slurm {name}: {many(made['nodes'], 'node')}")
     _warn(session, made)
-
-
-@slurm.command()
-@click.argument("name")
-@ls.json_option
-@pass_session
-def delete(session: Session, name: str, as_json: bool) -> None:
-    """Forget how a cluster is described. Files that were written stay.
-
-    \b
-    Example: strata slurm delete main
-    """
-    session.client.request("DELETE", _path(name))
-    session.out.answer(as_json, {"deleted": name}, f"deleted the description of Slurm {name}")
 
 
 @slurm.command()
@@ -120,7 +87,7 @@ def config(session: Session, name: str, only: str | None, as_json: bool) -> None
     \b
     Example: strata slurm config main --file slurm.conf
     """
-    made: Json = session.client.get(f"{_path(name)}/files")
+    made: Json = session.client.get(f"{_NAMED.path(name)}/files")
     if only is not None and only not in made["files"]:
         raise click.UsageError(f"there is no {only}; there are {', '.join(made['files'])}")
     if as_json:
@@ -130,7 +97,7 @@ def config(session: Session, name: str, only: str | None, as_json: bool) -> None
         if only is None:
             session.out.line(f"==> {file} <==")
         if only in (None, file):
-            session.out.line(text.rstrip("\n"))
+            session.out.text(text)
     _warn(session, made)
 
 
@@ -148,7 +115,7 @@ def check(session: Session, name: str, directory: Path, as_json: bool) -> None:
     """
     from strata.platform.slurm import folder
 
-    made: Json = session.client.get(f"{_path(name)}/files")
+    made: Json = session.client.get(f"{_NAMED.path(name)}/files")
     told = folder.compare(directory, made["files"])
     wrong = folder.unreadable(made["files"])
     if as_json:
@@ -178,7 +145,7 @@ def write(session: Session, name: str, directory: Path, reconfigure: bool, as_js
     """
     from strata.platform.slurm import folder
 
-    made: Json = session.client.get(f"{_path(name)}/files")
+    made: Json = session.client.get(f"{_NAMED.path(name)}/files")
     told = folder.compare(directory, made["files"])
     folder.write(directory, made["files"], told.changed)
     done = reconfigure and bool(told.changed) and not told.restart
@@ -209,16 +176,12 @@ def _told(told: Difference) -> Json:
 
 def _show(session: Session, told: Difference) -> None:
     if told.text:
-        session.out.line(told.text.rstrip("\n"))
+        session.out.text(told.text)
 
 
 def _warn(session: Session, made: Json) -> None:
     for warning in made["warnings"]:
         session.out.note(f"Warning: {warning}")
-
-
-def _path(name: str) -> str:
-    return f"/v1/slurm/{segment(name)}"
 
 
 def _no_more(kind: type[Any], value: Any) -> Any:

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from strata.core.errors import BadRequest, DeviceError, Unavailable
+from strata.core.host.captured import captured
 from strata.core.input.foreign import one_line
 from strata.schedulers.slurm.changes import Difference, difference
 from strata.schedulers.slurm.conf import SLURM_CONF, SLURMDBD_CONF
@@ -88,16 +89,7 @@ def reconfigure(directory: Path) -> None:
 def _scontrol(directory: Path, *words: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "SLURM_CONF": str(directory / SLURM_CONF)}
     try:
-        return subprocess.run(
-            ["scontrol", *words],
-            env=env,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_LIMIT,
-            check=False,
-        )
+        return captured(["scontrol", *words], _LIMIT, env)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unavailable(f"cannot be run: {error}", where="scontrol", hint="install slurm-client") from None
 

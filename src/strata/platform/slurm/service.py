@@ -36,7 +36,6 @@ from strata.platform.workload.cluster import Look, jobs_in_words
 from strata.platform.workload.service import WorkloadService
 from strata.provisioning.agents.service import AgentService
 from strata.schedulers.slurm import conf
-from strata.store.records import Records
 
 _SHOWN = 200
 _COUNTED = frozenset(("cpus", "procs", "boards", "sockets"))
@@ -57,7 +56,7 @@ class SlurmService:
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self._records = Records(fleet.store, fleet.ledger, SlurmCluster, kind="slurm", listed_by="strata slurm list")
+        self._records = fleet.records(SlurmCluster, kind="slurm", called="Slurm cluster", listed_by="strata slurm list")
 
     async def start(self) -> None:
         """Load the descriptions, and follow them."""

@@ -23,7 +23,7 @@ FIELDS = (
 def image_source() -> None:
     """Show what the repository says images are made of, and how far each is.
 
-    A document 'kind: image' names a recipe or an image of a registry, and the tag that it is to be had by.
+    A document 'kind: image' names a recipe or an image of a registry, and the tag to publish it under.
     """
 
 

@@ -25,7 +25,7 @@ class SourceEntry(In, frozen=True, kw_only=True, omit_defaults=True):
 
     name: DocumentNameText
     image: SourceText
-    """The tag that it is to be had by (``compute:12.3``). It never stands for anything else: something new has a new
+    """The tag to publish it under (``compute:12.3``). It never stands for anything else: something new has a new
     one."""
     registry: Annotated[str, Meta(pattern=PLAIN, max_length=500)] = ""
     """``HOST[:PORT]/NAME[:TAG][@sha256:...]``."""

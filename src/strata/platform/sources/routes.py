@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from litestar import get, post
-from litestar.params import PathParameter
 
 from strata.api.rights import needs
-from strata.api.services import Asked
-from strata.core.texts import NAME, Out
+from strata.api.services import Asked, NamePath
+from strata.core.texts import ListOf
 from strata.platform.sources.records import SourceView
 from strata.platform.sources.service import SourceService
 
 _TAG = "images"
 
-SourcePath = Annotated[str, PathParameter(pattern=NAME, max_length=63)]
-
-
-class ImageSources(Out, frozen=True, kw_only=True):
-    """All sources, by name."""
-
-    items: tuple[SourceView, ...]
-
 
 @get("/v1/image-sources", tags=[_TAG], **needs("read", "image"))
-async def list_image_sources(ask: Asked) -> ImageSources:
+async def list_image_sources(ask: Asked) -> ListOf[SourceView]:
     """What the repository says images are made of, and how far each is."""
-    return ImageSources(items=tuple(await ask.of(SourceService).all(ask.who)))
+    return ListOf(items=tuple(await ask.of(SourceService).all(ask.who)))
 
 
 @post("/v1/image-sources/{name:str}/again", tags=[_TAG], status_code=200, **needs("create", "image", 404, 409))
-async def make_image_again(ask: Asked, name: SourcePath) -> SourceView:
+async def make_image_again(ask: Asked, name: NamePath) -> SourceView:
     """Try now to make an image that could not be made."""
     return await ask.of(SourceService).again(ask.who, name)
 

@@ -1,5 +1,5 @@
-"""Requests about sources of images; and the making of images that are not there yet, one after the other. Only the
-controller that leads shard 0 makes them; the others get them from it."""
+"""Requests about sources of images; and the making of images that are not there yet, one after the other. Only one
+controller makes them; the others get them from it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from strata.fleet.alarm import Alarm
 from strata.fleet.fleet import Fleet
 from strata.fleet.recurring import Recurring
 from strata.platform.config.service import ConfigService
+from strata.platform.duty import PLATFORM
 from strata.platform.sources.records import Making, SourceEntry, SourceView, check
 from strata.provisioning.images.records import BuildRequest, ImportRequest
 from strata.provisioning.images.release import parse_reference
 from strata.provisioning.images.repository import Images
 from strata.provisioning.images.service import ImageService
-from strata.store.records import Records
 
 KIND: Literal["image"] = "image"
 SELF = Principal(name="image-source", role="admin")
@@ -35,15 +35,14 @@ class SourceService:
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self.records = Records(
-            fleet.store,
-            fleet.ledger,
+        self._duty = fleet.controller.leadership.duty(PLATFORM)
+        self.records = fleet.records(
             SourceEntry,
             kind="image-source",
             listed_by="strata image-source list",
             changed=lambda *_: self._round.soon(),
         )
-        self._making = Records(fleet.store, fleet.ledger, Making, kind="image-making")
+        self._making = fleet.records(Making, kind="image-making")
         self._round = Recurring("images", self._go_round, lambda: EVERY, trouble="images cannot be made")
 
     async def start(self) -> None:
@@ -100,14 +99,10 @@ class SourceService:
                     hint="give what is new a tag of its own, and a personality that names it",
                 )
 
-    def is_coming(self, reference: str) -> bool:
-        """Whether an image is not there, and is to be made."""
-        return any(one.image == reference and not self._is_there(one) for one in self.records.all.values())
-
     # making
 
     async def _go_round(self) -> None:
-        if not self._fleet.controller.leads_first:
+        if not self._duty.here:
             return
         now = self._fleet.controller.clock.wall()
         for name, entry in self.records.sorted:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from strata.cli import listing as ls
+from strata.cli.named import Named
 from strata.cli.output import many
 from strata.cli.session import Session, pass_session
 from strata.cli.times import when
@@ -51,18 +52,31 @@ def workload() -> None:
     "--env", multiple=True, metavar="NAME=VALUE", help="What its commands find the cluster by: SLURM_CONF, SGE_ROOT..."
 )
 @click.option(
-    "--map", "maps", multiple=True, metavar="OURS=ITS", help="Nodes that it calls otherwise: nodesets of the same size."
+    "--map",
+    "maps",
+    multiple=True,
+    metavar="OURS=ITS",
+    help="Node names that differ: Strata's names = its names (same count).",
 )
+@click.option("--strata", metavar="PATH", help="Strata's command on its nodes. Default: strata, by their PATH.")
+@click.option(
+    "--images",
+    metavar="FOLDER",
+    help="Shared folder of unpacked images, visible on its nodes and controllers; its nodes then do not need Strata.",
+)
+@click.option("--runner", metavar="PATH", help="strata-run on its nodes. Default: /usr/lib/strata/strata-run.")
 @ls.json_option
 @pass_session
 def connect(
     session: Session,
+    /,
     kind: str,
     name: str,
     on: str | None,
     env: tuple[str, ...],
     maps: tuple[str, ...],
     as_json: bool,
+    **on_nodes: str | None,
 ) -> None:
     """Connect a workload manager that runs already, or change how it is reached.
 
@@ -72,8 +86,10 @@ def connect(
     Example: strata workload connect slurm
              strata workload connect slurm --name old --on strata@login1 --env SLURM_CONF=/etc/slurm-old/slurm.conf
              strata workload connect slurm --map 'n[1-8]=nid[00001-00008]'
+             strata workload connect slurm --images /cluster/images
     """
     body = {"kind": kind, "on": on, "env": pairs(env, option="--env"), "names": pairs(maps, option="--map")}
+    body |= {name: value for name, value in on_nodes.items() if value is not None}
     found: Json = session.client.request("PUT", f"/v1/workloads/{segment(name or kind)}", body=body).body
     if as_json:
         session.out.json(found)
@@ -82,35 +98,12 @@ def connect(
     if found["strangers"]:
         session.out.note(f"It has nodes that Strata does not know: {found['strangers']}")
     if found["missing"]:
-        session.out.note(f"It does not know these, so that no job of its can be there: {found['missing']}")
+        session.out.note(
+            f"It does not know these, so Strata assumes that none of its jobs run there: {found['missing']}"
+        )
 
 
-@workload.command("list")
-@ls.listing(FIELDS, sort="name")
-@pass_session
-def list_(session: Session, view: ls.Listing) -> None:
-    """List the connected workload managers, and whether they answer.
-
-    \b
-    Example: strata workload list
-    """
-    ls.show(session, FIELDS, items(session.client.get("/v1/workloads")), view)
-
-
-@workload.command()
-@click.argument("name")
-@ls.json_option
-@pass_session
-def show(session: Session, name: str, as_json: bool) -> None:
-    """Show one of them.
-
-    \b
-    Example: strata workload show slurm
-    """
-    found: Json = session.client.get(f"/v1/workloads/{segment(name)}")
-    if as_json:
-        session.out.json(found)
-        return
+def _show(session: Session, found: Json) -> None:
     session.out.fields(
         (
             ("name", found["name"]),
@@ -118,6 +111,10 @@ def show(session: Session, name: str, as_json: bool) -> None:
             ("on", found["on"] or "here"),
             *((key, value) for key, value in found["env"].items()),
             *((ours, f"is {theirs}") for ours, theirs in found["names"].items()),
+            (
+                "containers",
+                f"{found['runner']}, {found['images']}" if found["images"] else f"by {found['strata'] or 'strata'}",
+            ),
             ("answers", "yes" if found["answers"] else f"no: {found['trouble'] or 'not asked yet'}"),
             ("seen", when(found["seen"]) if found["seen"] is not None else "not yet"),
             ("nodes", f"{found['nodes']}; {found['drained']} drained, {found['busy']} with jobs"),
@@ -126,6 +123,11 @@ def show(session: Session, name: str, as_json: bool) -> None:
             ("connected", f"{when(found['connected'])} by {found['author']}"),
         )
     )
+
+
+_NAMED = Named(workload, "workload manager", "/v1/workloads", FIELDS, report=_show)
+_NAMED.list("List the connected workload managers, and whether they answer.", "strata workload list")
+_NAMED.show("Show one of them.", "strata workload show slurm")
 
 
 @workload.command()
@@ -145,11 +147,11 @@ def nodes(session: Session, name: str, select: tuple[str, ...], view: ls.Listing
 
 @workload.command()
 @click.argument("name")
-@click.option("--force", is_flag=True, help="Although nodes are drained that nobody would resume then.")
+@click.option("--force", is_flag=True, help="Even if nodes that Strata drained there stay drained.")
 @ls.json_option
 @pass_session
 def disconnect(session: Session, name: str, force: bool, as_json: bool) -> None:
-    """Ask a workload manager no more. Where none is left, no node is switched off, as a job may run.
+    """Disconnect a workload manager. With none connected, Strata powers off no node, because a job may be running.
 
     \b
     Example: strata workload disconnect old

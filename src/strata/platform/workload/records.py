@@ -22,6 +22,9 @@ SettingText = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$(?!\n)
 SettingValue = Annotated[str, Meta(pattern=PLAIN, min_length=1, max_length=1024)]
 
 
+PathText = Annotated[str, Meta(pattern=r"^/[^\u0000-\u001f\u007f]{0,1023}$(?!\n)", max_length=1024)]
+
+
 class WorkloadSpec(In, frozen=True, kw_only=True):
     """How a workload manager is reached."""
 
@@ -32,6 +35,13 @@ class WorkloadSpec(In, frozen=True, kw_only=True):
     """What its commands find the cluster by: ``SLURM_CONF``; ``SGE_ROOT``, ``SGE_CELL``."""
     names: Annotated[Mapping[NodesetText, NodesetText], Meta(max_length=1000)] = {}
     """Nodes that it calls otherwise: our names → its names, as nodesets of the same size."""
+    strata: PathText | None = None
+    """Strata's command on its nodes, which starts containers of jobs. None: it is looked for in ``PATH``."""
+    images: PathText | None = None
+    """A folder of unpacked images that its nodes and the controllers see at the same path. Where there is one, its
+    nodes need nothing of Strata's to run jobs in containers but ``runner``. None: there is none."""
+    runner: PathText = "/usr/lib/strata/strata-run"
+    """The runner on its nodes, for images of that folder."""
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +62,9 @@ class WorkloadView(Out, frozen=True, kw_only=True):
     on: str | None
     env: Mapping[str, str]
     names: Mapping[str, str]
+    strata: str | None
+    images: str | None
+    runner: str
     author: str
     connected: float
     answers: bool

@@ -5,63 +5,50 @@ from __future__ import annotations
 from typing import Annotated
 
 from litestar import delete, get, put
-from litestar.params import JSONBody, PathParameter, QueryParameter
+from litestar.params import JSONBody, QueryParameter
 
 from strata.api.rights import needs
-from strata.api.services import Asked
-from strata.core.texts import NAME, PLAIN, Out
+from strata.api.services import Asked, NamePath
+from strata.core.texts import PLAIN, ListOf
 from strata.platform.workload.records import WorkloadNode, WorkloadSpec, WorkloadView
 from strata.platform.workload.service import WorkloadService
 
 _TAG = "workload"
 
-WorkloadPath = Annotated[str, PathParameter(pattern=NAME, max_length=63)]
 Select = Annotated[str, QueryParameter(pattern=PLAIN, max_length=100_000, description="Which nodes; all by default.")]
 Force = Annotated[bool, QueryParameter(description="Although nodes are drained that nobody would resume then.")]
 
 
-class Workloads(Out, frozen=True, kw_only=True):
-    """All connected workload managers, by name."""
-
-    items: tuple[WorkloadView, ...]
-
-
-class WorkloadNodes(Out, frozen=True, kw_only=True):
-    """Nodes, as a workload manager sees them."""
-
-    items: tuple[WorkloadNode, ...]
-
-
 @get("/v1/workloads", tags=[_TAG], **needs("read", "workload"))
-async def list_workloads(ask: Asked) -> Workloads:
+async def list_workloads(ask: Asked) -> ListOf[WorkloadView]:
     """All connected workload managers, and whether they answer."""
-    return Workloads(items=tuple(await ask.of(WorkloadService).all(ask.who)))
+    return ListOf(items=tuple(await ask.of(WorkloadService).all(ask.who)))
 
 
 @get("/v1/workloads/{name:str}", tags=[_TAG], **needs("read", "workload", 404))
-async def show_workload(ask: Asked, name: WorkloadPath) -> WorkloadView:
+async def show_workload(ask: Asked, name: NamePath) -> WorkloadView:
     """One of them."""
     return await ask.of(WorkloadService).one(ask.who, name)
 
 
 @put("/v1/workloads/{name:str}", tags=[_TAG], **needs("change", "workload", 409, 502, body=True))
-async def connect_workload(ask: Asked, name: WorkloadPath, data: JSONBody[WorkloadSpec]) -> WorkloadView:
+async def connect_workload(ask: Asked, name: NamePath, data: JSONBody[WorkloadSpec]) -> WorkloadView:
     """Connect a workload manager, or change how it is reached. It is asked about its nodes at once; if it does not
     answer, nothing is changed."""
     return await ask.of(WorkloadService).connect(ask.who, name, data)
 
 
 @delete("/v1/workloads/{name:str}", tags=[_TAG], **needs("delete", "workload", 404, 409, 502))
-async def disconnect_workload(ask: Asked, name: WorkloadPath, force: Force = False) -> None:
-    """Ask it no more. Nodes that Strata drained there would stay so: while there are any, this is refused unless
+async def disconnect_workload(ask: Asked, name: NamePath, force: Force = False) -> None:
+    """Disconnect it. Nodes that Strata drained there would stay so: while there are any, this is refused unless
     forced."""
     await ask.of(WorkloadService).disconnect(ask.who, name, force=force)
 
 
 @get("/v1/workloads/{name:str}/nodes", tags=[_TAG], **needs("read", "workload", 404, 502))
-async def list_workload_nodes(ask: Asked, name: WorkloadPath, select: Select = "") -> WorkloadNodes:
+async def list_workload_nodes(ask: Asked, name: NamePath, select: Select = "") -> ListOf[WorkloadNode]:
     """Nodes as it sees them: their state in its own words, the jobs on them, who drained them and why."""
-    return WorkloadNodes(items=tuple(await ask.of(WorkloadService).nodes(ask.who, name, select)))
+    return ListOf(items=tuple(await ask.of(WorkloadService).nodes(ask.who, name, select)))
 
 
 HANDLERS = [list_workloads, show_workload, connect_workload, disconnect_workload, list_workload_nodes]

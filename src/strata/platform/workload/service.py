@@ -17,14 +17,13 @@ from strata.core.nodeset import fold
 from strata.fleet.access.principal import Principal
 from strata.fleet.alarm import Alarm
 from strata.fleet.fleet import Fleet
-from strata.platform.no_workload import NoWorkload
+from strata.platform.no_workload import NoWorkload, Played
 from strata.platform.settings import PlatformSettings
 from strata.platform.workload.cluster import Cluster, Look, called, jobs_in_words, place
 from strata.platform.workload.driver import WorkloadDriver, column, gathered, occupied
 from strata.platform.workload.records import Workload, WorkloadNode, WorkloadSpec, WorkloadView
 from strata.schedulers.kinds import SETTINGS, open_scheduler
-from strata.schedulers.runner import Place, Runner
-from strata.store.records import Records
+from strata.schedulers.runner import Place, Runner, connecting
 
 log = logging.getLogger(__name__)
 
@@ -50,11 +49,10 @@ class WorkloadService:
             why=self._why,
             clock=fleet.controller.clock.now,
         )
-        self._records = Records(
-            fleet.store,
-            fleet.ledger,
+        self._records = fleet.records(
             Workload,
             kind="workload",
+            called="workload manager",
             listed_by="strata workload list",
             changed=self._changed,
             cleared=self._cleared,
@@ -99,8 +97,9 @@ class WorkloadService:
         """Connect a workload manager that answers, or change how it is reached."""
         self._fleet.need_whole_fleet(who, "a workload manager")
         if self._fleet.driver(NoWorkload.name) is not self.driver:
-            hint = "take the driver 'workload' out of the site's model"
-            raise Conflict("another driver answers for the workload manager here", where="workload", hint=hint)
+            own = Played("a driver of the site's model plays it", "take the driver 'workload' out of the model")
+            why, hint = self._fleet.services.find(Played) or own
+            raise Conflict(f"no workload manager can be connected here: {why}", where="workload", hint=hint)
         wrong = sorted(set(spec.env) - set(SETTINGS[spec.kind]))
         if wrong:
             hint = f"{spec.kind} is found by {', '.join(SETTINGS[spec.kind])}"
@@ -117,7 +116,8 @@ class WorkloadService:
         )
         trial = self._open(name, record)
         try:
-            look = await trial.now()
+            with connecting(spec.kind):
+                look = await trial.now()
         finally:
             await trial.close()
         registry = self._fleet.registry
@@ -135,7 +135,7 @@ class WorkloadService:
         return await self._view(who, name, record)
 
     async def disconnect(self, who: Principal, name: str, *, force: bool) -> None:
-        """Ask it no more. Refused while nodes are drained that nobody would resume then, unless forced."""
+        """Disconnect it. Refused while nodes are drained that nobody would resume then, unless forced."""
         self._fleet.need_whole_fleet(who, "a workload manager")
         cluster = self.cluster(name)
         if not force:
@@ -279,7 +279,7 @@ class WorkloadService:
         after = way[way.index("leave-workload") + 1 :] if "leave-workload" in way else ()
         if after and after[0] in self.whys:
             return self.whys[after[0]](name)
-        return f"to {after[0]}" if after else "workload=out is wanted"
+        return f"to {after[0]}" if after else "it is set to workload=out"
 
     async def _view(self, who: Principal, name: str, record: Workload) -> WorkloadView:
         cluster, registry = self.cluster(name), self._fleet.registry

@@ -165,7 +165,7 @@ def _notes(found: Json) -> list[str]:
 
 @click.group()
 def record() -> None:
-    """Tell what happens on the machine, so that its power can be put down to somebody."""
+    """Record which jobs ran where and when, so that energy is accounted to them."""
 
 
 @record.command("job")
@@ -210,7 +210,7 @@ def record_job(
 @ls.json_option
 @pass_session
 def import_(session: Session, file: IO[str], as_json: bool) -> None:
-    """Take runs of jobs from Slurm's accounting: ``sacct --json``, or ``sacct -P`` with a heading.
+    """Import runs of jobs from Slurm's accounting: ``sacct --json``, or ``sacct -P`` with a heading.
 
     \b
     Example: strata energy import runs.json

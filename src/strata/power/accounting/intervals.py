@@ -104,7 +104,7 @@ class IntervalFile:
         if event.apid and not uids:
             job = next(iter(self.find(event.job)), None)
             if job is None:
-                return "an application of a job that nobody told of: say where it runs"
+                return "an application of a job that has no energy record: say where it runs"
             uids = job.uids
             event = msgspec.structs.replace(event, user=event.user or job.user, name=event.name or job.name)
         fresh = Run(job=event.job, apid=event.apid, start=event.time, user=event.user, name=event.name, uids=uids)

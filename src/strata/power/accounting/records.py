@@ -60,12 +60,6 @@ class JobBrief(_Used, frozen=True, kw_only=True):
     peak: float | None
 
 
-class JobBriefs(Out, frozen=True, kw_only=True):
-    """Jobs, the newest first."""
-
-    items: tuple[JobBrief, ...]
-
-
 class Spread(Out, frozen=True, kw_only=True):
     """How a number is spread over the nodes of a job."""
 

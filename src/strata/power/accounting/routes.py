@@ -9,8 +9,8 @@ from litestar.params import JSONBody, PathParameter, QueryParameter
 
 from strata.api.rights import needs
 from strata.api.services import Asked, Limit, Time
-from strata.core.texts import PLAIN
-from strata.power.accounting.records import JOB_ID, JobBriefs, JobPower, JobsTaken, JobsTold
+from strata.core.texts import PLAIN, ListOf
+from strata.power.accounting.records import JOB_ID, JobBrief, JobPower, JobsTaken, JobsTold
 from strata.power.accounting.service import PowerJobs
 
 _TAG = "power"
@@ -31,7 +31,7 @@ Running = Annotated[bool, QueryParameter(description="Only those that have not e
 @get("/v1/power/jobs", tags=[_TAG], **needs("read", "power"))
 async def list_job_power(
     ask: Asked, user: User = "", since: Time = None, running: Running = False, limit: Limit = 100
-) -> JobBriefs:
+) -> ListOf[JobBrief]:
     """Jobs that ran since then (by default: a day ago), the newest first."""
     return await ask.of(PowerJobs).jobs(ask.who, user, since, limit, running=running)
 

@@ -6,6 +6,7 @@ A caller with a scope sees the jobs all of whose nodes are in it, and tells only
 from __future__ import annotations
 
 import asyncio
+import itertools
 import math
 from collections.abc import Callable, Sequence
 
@@ -15,6 +16,7 @@ from strata.core import intset
 from strata.core.errors import BadRequest, Denied, NotFound
 from strata.core.intset import Runs
 from strata.core.nodeset import expand
+from strata.core.texts import ListOf
 from strata.fleet.access.principal import Principal
 from strata.fleet.fleet import Fleet
 from strata.fleet.recurring import Recurring
@@ -23,7 +25,7 @@ from strata.power.accounting.intervals import Intervals
 from strata.power.accounting.records import (
     Drawn,
     Event,
-    JobBriefs,
+    JobBrief,
     JobPower,
     JobRefused,
     JobsTaken,
@@ -101,7 +103,7 @@ class PowerJobs:
             uids, lost = places[run.nodes]
             unknown += lost
             if who.scope and not uids:
-                raise Denied("a run without nodes of yours", where=run.job)
+                raise Denied("none of the nodes of this run is in your scope", where=run.job)
             runs.append(Run(**run.named, uids=uids, start=run.start, end=run.end, unplaced=run.suspended))
         taken = 0
         for note in (
@@ -137,20 +139,20 @@ class PowerJobs:
 
     async def jobs(
         self, who: Principal, user: str, since: float | None, limit: int, *, running: bool = False
-    ) -> JobBriefs:
+    ) -> ListOf[JobBrief]:
         now = self._now()
         since = now - 86_400 if since is None else since
         # Others' jobs are not there for who has a scope, and must not crowd out its own.
         found = await self._intervals.newest(user, since, LOOKED_AT if who.scope else limit, running=running)
         seen = [run for run in found if self._visible(who, run)]
-        return JobBriefs(items=tuple(brief(run, now) for run in seen[:limit]))
+        return ListOf(items=tuple(brief(run, now) for run in seen[:limit]))
 
     async def job(self, who: Principal, job: str, apid: str) -> JobPower:
         """What a job, or an application of it, used."""
         runs = [run for run in await self._intervals.find(job, apid) if self._visible(who, run)]
         if not runs:
             what = f"application {apid!r} of job {job!r}" if apid else f"job {job!r}"
-            raise NotFound(f"nobody told of {what}", where="job", hint="strata energy jobs lists those that are known")
+            raise NotFound(f"no energy record of {what}", where="job", hint="list them with: strata energy jobs")
         run, now = runs[0], self._now()
         spans = run.spans(now)
         used = await self._used(run, spans)
@@ -172,6 +174,18 @@ class PowerJobs:
         said). The caller looks at who asks."""
         found = await (self._intervals.find(job, apid) if job else self._intervals.of_application(apid))
         return Spans(uids=intset.unpack(found[0].uids), spans=found[0].spans(self._now())) if found else None
+
+    async def drawn_by(self, nodes: Sequence[str], spans: Sequence[Span]) -> Summary | None:
+        """What nodes used in these times, all together; None: none of them is a node of the fleet. ``nodes`` of the
+        answer is how many are. The caller looks at who asks."""
+        registry = self._nodes.registry
+        indices = np.array([registry.find(name) for name in nodes], dtype=np.int64)
+        uids = intset.pack(registry.uids[indices[indices >= 0]])
+        if not uids:
+            return None
+        pauses = tuple((before[1], after[0]) for before, after in itertools.pairwise(spans))
+        run = Run(job="0", start=spans[0][0], end=spans[-1][1], uids=uids, pauses=pauses)
+        return summed(run, await self._used(run, spans), self._now())
 
     def _visible(self, who: Principal, run: Run) -> bool:
         mask = self._nodes.scope(who)

@@ -1,4 +1,5 @@
-"""The ledger of caps: what each node may draw at most, and which commands may be sent now.
+"""The ledger of caps: what each node may draw at most, how what the site allows is split into caps (``propose``,
+``level``), and which commands may be sent now.
 
 It holds, per node, the cap as last confirmed, the cap that was asked for and may or may not be in force, and what the
 node is used for. A node counts with the most that it may draw given all of that. Lowering frees power only when it is

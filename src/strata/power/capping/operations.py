@@ -22,13 +22,13 @@ import numpy.typing as npt
 
 from strata.core import intset
 from strata.core.distinct import distinct
-from strata.core.errors import BadRequest
+from strata.core.errors import BadRequest, Conflict, NotFound
 from strata.core.nodeset import fold
 from strata.fleet.columns import Mask
 from strata.fleet.fleet import Fleet
 from strata.fleet.operations.records import Step
 from strata.power.capping.order import CapOrder, Rows, Turn
-from strata.power.capping.sender import CapSender, Sent, Watts
+from strata.power.capping.sender import NOT_KNOWN, CapSender, Sent, Watts
 from strata.power.capping.terms import CapChange
 from strata.power.site.site import SitePower
 from strata.power.telemetry.columns import PowerColumns, Uids
@@ -42,13 +42,13 @@ RETRY = 2.0
 RAMP_WAIT, LIMIT_WAIT = 1800.0, 90.0
 """Seconds without any cap having been set after which a job gives up: for the ramp, which makes room by itself; and for
 the limit, under which others may be on their way down."""
+OVERTAKEN = "not set: a later request gave the node another cap"
 FROZEN = "frozen: nothing is started until a person lifts it"
 
 _CHUNK = 1000
 _AUDITED = 1000  # characters of a list of nodes in the audit log
 _HELD_BACK = "not raised: another cap of the same request, which makes room for it, could not be lowered"
 _NO_ROOM = "not set: the site's limit, ramp or band left no room for it"
-_OVERTAKEN = "not set: a later request gave the node another cap"
 
 
 async def unfinished(fleet: Fleet, kind: str, author: str, total: int, arguments: Mapping[str, Any]) -> str:
@@ -65,6 +65,15 @@ async def unfinished(fleet: Fleet, kind: str, author: str, total: int, arguments
     return next((one.detail for one in ended.errors if not one.node), f"operation {job.id} was {ended.state}")
 
 
+class Became(NamedTuple):
+    """What became of caps that were asked for."""
+
+    failed: Mapping[int, str]
+    """Why not, by uid: refused, or not known, or not ended yet."""
+    unsure: frozenset[int]
+    """Those of them that may be set yet, or may have been."""
+
+
 class CapOperations:
     """Sets caps with ``sender``, as far as the ``site``'s limit allows."""
 
@@ -79,6 +88,10 @@ class CapOperations:
 
     async def set_caps(self, author: str, changes: Sequence[CapChange]) -> Mapping[int, str]:
         """Set them; why not, by uid. What has not ended within ``PATIENCE`` goes on as an operation, and is told so."""
+        return (await self.ask_for(author, changes)).failed
+
+    async def ask_for(self, author: str, changes: Sequence[CapChange]) -> Became:
+        """The same, for who has to know what is not decided yet."""
         moves = [move for change in changes for move in self._moves(change)]
         moves.sort(key=lambda move: bool(move["rises"]))
         total = sum(len(change.uids) for change in changes)
@@ -88,9 +101,56 @@ class CapOperations:
         told = self._open[ticket] = _Told(uid for change in changes for uid in change.uids.tolist())
         try:
             why = await unfinished(self._fleet, KIND, author, total, arguments)
-            return told.failed | dict.fromkeys(told.left, why) if why else told.failed
+            left = told.left if why else []
+            unsure = {uid for uid, words in told.failed.items() if words.startswith(NOT_KNOWN)}
+            return Became(told.failed | dict.fromkeys(left, why), frozenset(unsure.union(left)))
         finally:
             del self._open[ticket]
+
+    async def under_way(self, author: str, uids: Iterable[int]) -> list[str]:
+        """The operations of somebody that set caps of any of these nodes and are not over."""
+        those = np.fromiter(uids, np.int64)
+        if not len(those):
+            return []
+        found = await self._fleet.operations.recent(limit=2**31)
+        mine = [one for one in found if (one.kind, one.author) == (KIND, author) and not one.over]
+        return [one.id for one in mine if np.isin(_flat(one.arguments["moves"]).uids, those).any()]
+
+    async def withdraw(self, author: str, uids: Iterable[int]) -> bool:
+        """Have them set no more; whether all of them are over."""
+        those = list(uids)
+        for ident in await self.under_way(author, those):
+            with contextlib.suppress(Conflict, NotFound):  # it is over already
+                await self._fleet.operations.cancel(ident, author)
+                await self._fleet.operations.wait(ident)
+        return not await self.under_way(author, those)
+
+    # -- what whoever asks has to know first
+
+    @property
+    def here(self) -> bool:
+        """Whether this controller is the one that sets caps for all."""
+        return self._site is None or self._site.leads
+
+    def set_by(self) -> str:
+        """Why caps are nobody's to ask for; empty: they may be asked for."""
+        return "" if self._site is None else self._site.set_by()
+
+    def no_room(self, uids: Uids, watts: Watts) -> str:
+        """Why the site cannot have nodes at these caps (0: none), all of them together; empty: it can."""
+        return "" if self._site is None else self._site.no_room(uids, watts)
+
+    async def read(self, uids: Uids) -> Watts:
+        """The caps of nodes as they say themselves: 0 without one, NaN where there is no answer."""
+        return await self._sender.read(uids)
+
+    def least(self, uids: Uids) -> Watts:
+        """The lowest caps that nodes take; NaN: nobody knows."""
+        return self._columns.column("least", uids)
+
+    def most(self, uids: Uids) -> Watts:
+        """What nodes draw without a cap; NaN: nobody knows."""
+        return self._columns.column("most", uids)
 
     async def _audit(self, author: str, changes: Sequence[CapChange], moves: Sequence[Mapping[str, Any]]) -> None:
         """Have it on record which nodes are to get which caps."""
@@ -158,7 +218,7 @@ class CapOperations:
         left = rows
         while True:
             late = left[turn.overtaken[left]]
-            failed |= told.take(caps.uids[late], dict.fromkeys(caps.uids[late].tolist(), _OVERTAKEN))
+            failed |= told.take(caps.uids[late], dict.fromkeys(caps.uids[late].tolist(), OVERTAKEN))
             left = left[turn.open[left]]
             frozen = left[self._frozen(caps.uids[left])]
             failed |= told.take(caps.uids[frozen], dict.fromkeys(caps.uids[frozen].tolist(), FROZEN))

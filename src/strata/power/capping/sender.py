@@ -21,7 +21,9 @@ from strata.power.telemetry.columns import PowerColumns, Uids
 SLOTS = 256
 """BMCs that are spoken to at a time."""
 
-_LATE = "not known whether it was done: no answer in time"
+NOT_KNOWN = "not known whether it was done"
+"""Begins the words for a cap that may be in force or not."""
+_LATE = f"{NOT_KNOWN}: no answer in time"
 
 Watts = npt.NDArray[np.float64]
 
@@ -59,7 +61,7 @@ class CapSender:
                     await self._cap(address, controls[place], float(watts[place]) or None)
                 done[place] = True
             except OutcomeUnknown as error:
-                why[int(uids[place])] = f"not known whether it was done: {error}"
+                why[int(uids[place])] = f"{NOT_KNOWN}: {error}"
             except StrataError as error:
                 self._limits.pop((address, controls[place]), None)
                 refused[place] = True

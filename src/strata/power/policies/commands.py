@@ -12,6 +12,7 @@ from strata.cli.named import Named
 from strata.cli.session import Session, pass_session
 from strata.cli.times import when
 from strata.cli.words import items
+from strata.core.units import many
 from strata.power.telemetry.commands import watts
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ _FILE = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
 def _simulated(item: Json) -> str:
     found = item["simulated"]
     if found:
-        return f"{found['nodes']} nodes, peak {watts(found['peak'])}"
+        return f"{many(found['nodes'], 'node')}, peak {watts(found['peak'])}"
     return f"no: {item['unsimulated']}"
 
 
@@ -62,8 +63,7 @@ def list_(session: Session, view: ls.Listing) -> None:
 def _with_text(session: Session, found: Json) -> None:
     session.out.fields((field.name, field.text(found)) for field in FIELDS)
     session.out.line()
-    for line in found["text"].splitlines():
-        session.out.line(line)
+    session.out.text(found["text"])
 
 
 POLICIES = Named(policy, "power policy", "/v1/power/policies", FIELDS, report=_with_text)
@@ -80,9 +80,7 @@ POLICIES.delete("Delete a policy that does not run.", "strata power policy delet
 @policy.command()
 @click.argument("file", type=_FILE)
 @click.option("--name", default="", help="What it is called [default: as it says itself, or as the file is called]")
-@click.option(
-    "--without-simulation", "reason", default="", metavar="REASON", help="Take it though it was not simulated."
-)
+@click.option("--without-simulation", "reason", default="", metavar="REASON", help="Accept it without a simulation.")
 @ls.json_option
 @pass_session
 def put(session: Session, file: Path, name: str, reason: str, as_json: bool) -> None:

@@ -284,7 +284,7 @@ def _read(kind: type[Any], value: Any) -> Any:
 def _explain(message: str, kind: type[Part], source: str, place: tuple[str, ...]) -> BadRequest:
     """msgspec speaks of its types and of paths from a root; the document has keys and values."""
     said, _, path = message.partition(" - at `")
-    below = tuple(filter(None, path.rstrip("`").removeprefix("key in ").removeprefix("$").split(".")))
+    below = tuple(filter(None, path.rstrip("`").removeprefix("key` in `").removeprefix("$").split(".")))
     where = ".".join((*place, *below))
     for pattern, words in _WORDS:
         detail, changed = re.subn(rf"{pattern}\Z", words, said, flags=re.DOTALL)

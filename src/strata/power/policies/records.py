@@ -203,7 +203,7 @@ class PolicyRecords:
         def gone(before: PolicyRecord | None) -> None:
             if before is not None and before.enabled:
                 hint = f"disable it first: strata power policy disable {name}"
-                raise Conflict("it runs", where=f"power policy {name}", hint=hint)
+                raise Conflict("it is the policy that runs now", where=f"power policy {name}", hint=hint)
 
         await self.records.change(author, name, gone, action="delete")
 

@@ -6,7 +6,7 @@ from litestar import delete, get, post, put
 from litestar.params import JSONBody
 
 from strata.api.rights import needs
-from strata.api.services import Asked, DocumentPath
+from strata.api.services import Asked, NamePath
 from strata.power.policies.records import Policies, PolicyDetail, PolicySpec, SimulationSpec, SimulationView
 from strata.power.policies.service import PolicyService
 
@@ -20,32 +20,32 @@ async def list_policies(ask: Asked) -> Policies:
 
 
 @get("/v1/power/policies/{name:str}", tags=[_TAG], **needs("read", "power-policy", 404))
-async def show_policy(ask: Asked, name: DocumentPath) -> PolicyDetail:
+async def show_policy(ask: Asked, name: NamePath) -> PolicyDetail:
     """One policy, with what it says."""
     return await ask.of(PolicyService).policy(ask.who, name)
 
 
 @put("/v1/power/policies/{name:str}", tags=[_TAG], **needs("change", "power-policy", 409, body=True))
-async def put_policy(ask: Asked, name: DocumentPath, data: JSONBody[PolicySpec]) -> PolicyDetail:
+async def put_policy(ask: Asked, name: NamePath, data: JSONBody[PolicySpec]) -> PolicyDetail:
     """Create or replace a policy. Refused unless this very content was simulated, or `without_simulation` says why
     not. One that is enabled stays enabled, with its new content."""
     return await ask.of(PolicyService).put(ask.who, name, data)
 
 
 @post("/v1/power/policies/{name:str}/enable", tags=[_TAG], status_code=200, **needs("change", "power-policy", 404))
-async def enable_policy(ask: Asked, name: DocumentPath) -> PolicyDetail:
+async def enable_policy(ask: Asked, name: NamePath) -> PolicyDetail:
     """Let it run. Another that did does not any more."""
     return await ask.of(PolicyService).enable(ask.who, name)
 
 
 @post("/v1/power/policies/{name:str}/disable", tags=[_TAG], status_code=200, **needs("change", "power-policy", 404))
-async def disable_policy(ask: Asked, name: DocumentPath) -> PolicyDetail:
+async def disable_policy(ask: Asked, name: NamePath) -> PolicyDetail:
     """Let it run no longer. Caps stay as they are."""
     return await ask.of(PolicyService).disable(ask.who, name)
 
 
 @delete("/v1/power/policies/{name:str}", tags=[_TAG], **needs("delete", "power-policy", 404, 409))
-async def delete_policy(ask: Asked, name: DocumentPath) -> None:
+async def delete_policy(ask: Asked, name: NamePath) -> None:
     """Remove a policy that is not enabled."""
     await ask.of(PolicyService).delete(ask.who, name)
 

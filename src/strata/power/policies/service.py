@@ -51,10 +51,10 @@ class PolicyService:
         digest, why_not = digest_of(spec.text), spec.without_simulation
         if self._records.simulation(digest) is None and not why_not:
             raise Refused(
-                "this content was not simulated",
+                "this version of the policy has not been simulated yet",
                 by="simulation",
                 where=f"power policy {name}",
-                hint="strata power simulate --policy FILE does it; or say why not: --without-simulation REASON",
+                hint="run: strata power simulate --policy FILE; or say why not: --without-simulation REASON",
             )
         record = PolicyRecord(
             name=name,

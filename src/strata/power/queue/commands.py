@@ -31,7 +31,7 @@ FIELDS = (
 
 @click.group()
 def queue() -> None:
-    """Tell power policies which jobs wait, and how long those that run still may."""
+    """Tell power policies which jobs wait, and how much time those that run have left."""
 
 
 @queue.command("list")

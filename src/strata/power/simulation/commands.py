@@ -26,7 +26,7 @@ _COLUMNS = (
     Column("jobs/day", right=True),
     Column("node-hours", right=True),
     Column("stretch", right=True),
-    Column("1 in 20", right=True),
+    Column("p95", right=True),
     Column("wait", right=True),
     Column("MWh", right=True),
     Column("mean MW", right=True),
@@ -71,7 +71,7 @@ def simulate(
 
     \b
     node-hours  work done, as hours of a node without a cap
-    stretch     how many times as long as without caps jobs took; of 1 in 20 at least so long
+    stretch     job run time relative to no caps: average, and (next column) p95
 
     \b
     Example: strata power simulate --policy site.yaml --nodes 8000 --limit 2MW

@@ -95,7 +95,9 @@ def _sacct(lines: Sequence[str], source: str) -> Iterator[_Job]:
     names = [name.strip().lower() for name in next(rows)]
     missing = [name for name in _NEEDED if name not in names]
     if missing:
-        raise BadRequest(f"no field {missing[0]}; found {', '.join(names)[:120]}", where=f"{source}, line 1")
+        raise BadRequest(
+            f"the heading has no column {missing[0]}; found {', '.join(names)[:120]}", where=f"{source}, line 1"
+        )
     for number, row in enumerate(rows, 2):
         fields = dict(zip(names, row, strict=False))
         try:

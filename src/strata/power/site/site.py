@@ -1,4 +1,4 @@
-"""The site's power limit and the policy that is enabled, kept by one controller of all: the one that leads shard 0.
+"""The site's power limit and the policy that is enabled, kept by one controller of all that have the power layer.
 
 Where there is a limit or a policy, every cap and every start of a node goes through one ledger (``capping.ledger``).
 The controller that leads runs a ``Governor`` for the nodes and the policy of now; it keeps the ledger in the store
@@ -42,8 +42,8 @@ LOOK_EVERY = 0.5
 FIRST_LOOK = 45.0
 """Seconds after the start for which is waited until all nodes have told what they draw at most. Those that tell nothing
 count with what the policy says."""
-SHARD = 0
-"""Who leads it keeps the machine's power."""
+DUTY = "power"
+"""Who does it keeps the machine's power."""
 NOT_YET = "it is not known yet what the machine may draw: ask again soon"
 
 
@@ -62,6 +62,7 @@ class SitePower:
     ) -> None:
         store, me = fleet.controller.store, fleet.controller.name
         self._fleet, self._columns, self._sender = fleet, columns, sender
+        self._duty = fleet.controller.leadership.duty(DUTY)
         self._running, self._queue, self._policies = running, queue, policies
         self._limits = SiteLimits(settings, policies, SiteNodes(fleet, columns))
         self._inrushes = Inrushes(fleet)
@@ -120,14 +121,14 @@ class SitePower:
     # -- who keeps it
 
     @property
-    def _leads(self) -> bool:
-        leadership = self._fleet.controller.leadership
-        return SHARD in leadership.epochs and self._fleet.controller.clock.now() < leadership.valid_until
+    def leads(self) -> bool:
+        """Whether this controller is the one that keeps the machine's power, where there is anything to keep to."""
+        return self._duty.here
 
     @property
     def _holder(self) -> str:
         """The controller that keeps the machine's power; empty: nobody knows."""
-        return self._fleet.controller.leadership.holders.get(SHARD, ("", 0))[0]
+        return self._duty.by
 
     @property
     def _other(self) -> str:
@@ -136,7 +137,7 @@ class SitePower:
 
     async def _look(self) -> None:
         """See to it that the right governor runs here, or none; and answer other controllers."""
-        leads = self._leads
+        leads = self.leads
         if not leads:
             self._waits_since = None
             await self._let_go()
@@ -189,7 +190,7 @@ class SitePower:
             self._powered_down,
             author=f"policy:{policy.name or name}",
         )
-        self._ledger_store = LedgerStore(self._fleet.controller.store, self._uids, lambda: self._leads)
+        self._ledger_store = LedgerStore(self._fleet.controller.store, self._uids, lambda: self.leads)
         governor = Governor(policy, machine.ratings(), machine, self._ledger_store)
         governor.limits = self._limits.shared()
         await governor.start()
@@ -213,15 +214,22 @@ class SitePower:
         what = f"the power policy {record.name}" if record else "the site's power limit"
         return f"{what} keeps the caps of nodes: set them with capmc set_power_cap, or in a policy"
 
-    def no_room(self, uids: Uids, watts: Watts) -> str:
-        """Why these caps (0: none) cannot be, all together; empty: they can, or there is nothing to keep to."""
-        record, governor = self._policies.enabled, self._governor
-        if not self.governed:
-            return ""
+    def set_by(self) -> str:
+        """Why caps are nobody's to ask for; empty: they may be asked for."""
+        record = self._policies.enabled
         if record is not None and record.policy().sets_caps:
             return f"caps are set by the power policy {record.name}"
+        return ""
+
+    def no_room(self, uids: Uids, watts: Watts) -> str:
+        """Why these caps (0: none) cannot be, all together; empty: they can, or there is nothing to keep to."""
+        governor = self._governor
+        if not self.governed:
+            return ""
+        if why := self.set_by():
+            return why
         if governor is None:
-            return NOT_YET if self._leads else f"the site's power is kept by another controller{self._other}"
+            return NOT_YET if self.leads else f"the site's power is kept by another controller{self._other}"
         rows, in_force, _ = self._booked(governor, uids, watts)
         short = governor.short(rows, in_force)
         if short > 0:
@@ -263,7 +271,7 @@ class SitePower:
         """Whether nodes may be switched on: for each empty, or why not."""
         if not self.governed:
             return [""] * len(batch)
-        verdicts = await (self._decide(batch.uids) if self._leads else self._requests.ask(batch.uids))
+        verdicts = await (self._decide(batch.uids) if self.leads else self._requests.ask(batch.uids))
         record = self._policies.enabled
         words = {
             Verdict.GRANTED: "",

@@ -83,6 +83,8 @@ class PowerSummary(Out, frozen=True, kw_only=True):
     least: float | None
     average: float | None
     most: float | None
+    caps: float | None
+    """What the caps of its nodes add up to; null: not each of them has one."""
 
 
 class SystemPower(Out, frozen=True, kw_only=True):

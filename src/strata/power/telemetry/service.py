@@ -124,7 +124,9 @@ class PowerService:
         start, end = self._span(start, end, 3600.0)
         step = self._step(start, end, step)
         if known.counter and not each:
-            raise BadRequest("counters do not add up to anything", where="metric", hint="ask for power, or for each")
+            raise BadRequest(
+                "counters of several nodes cannot be added up", where="metric", hint="ask for power, or for each"
+            )
         singles: tuple[NodeSeries, ...] = ()
         if each:
             if len(chosen) > EACH_AT_MOST or len(chosen) * (end - start) / step > CELLS_AT_MOST:
@@ -203,14 +205,14 @@ class PowerService:
         step = whole(max(self._step(start, end, step), self._interval()))
         asked, _ = self._sorted(chosen)
         total = await self._series.total("power", asked, start, end, step=step)
-        latest = await self._latest("power", chosen)
+        latest, caps = await self._latest("power", chosen), await self._latest("cap", chosen)
         energy = await self._series.energy(asked, start, end)
         known = float(energy.known.sum()) / len(chosen) if len(chosen) else 0.0
         return SystemPower(
             start=start,
             end=end,
             step=step,
-            system=summary("system", latest.values, whole_sums(total.sums, total.counts)),
+            system=summary("system", latest.values, caps.values, whole_sums(total.sums, total.counts)),
             joules=float(np.nansum(energy.joules)),
             known=min(1.0, known),
         )
@@ -221,13 +223,15 @@ class PowerService:
         step = whole(max(self._step(start, end, step), self._interval(), (end - start) / 60))
         uids, order = self._sorted(chosen)
         window = await self._series.window("power", uids, start, end, step=step)
-        latest = await self._latest("power", order)
+        latest, caps = await self._latest("power", order), await self._latest("cap", order)
         words = self._nodes.registry.location("cabinet")
         codes = words.codes[order]
         groups = codes[np.searchsorted(uids, window.uids)]
         sums = await asyncio.to_thread(by_group, window.values, groups, len(words.table))
         items = [
-            summary(words.table[code], latest.values[codes == code], sums[:, code]) for code in distinct(codes).tolist()
+            summary(words.table[code], latest.values[here], caps.values[here], sums[:, code])
+            for code in distinct(codes).tolist()
+            for here in [codes == code]
         ]
         return CabinetsPower(start=start, end=end, step=step, items=tuple(sorted(items, key=lambda one: one.name)))
 

@@ -30,8 +30,8 @@ def trouble(flags: Flags, place: int | slice) -> Trouble:
     )
 
 
-def summary(name: str, latest: Floats, sums: Floats) -> PowerSummary:
-    """What a part of the machine draws: ``latest`` of each node now, ``sums`` of all of them over time."""
+def summary(name: str, latest: Floats, caps: Floats, sums: Floats) -> PowerSummary:
+    """What a part of the machine draws: ``latest`` and ``caps`` of each node now, ``sums`` of all of them over time."""
     now, known = latest[np.isfinite(latest)], sums[np.isfinite(sums)]
     least, average, most = (float(f(known)) for f in (np.min, np.mean, np.max)) if len(known) else (None,) * 3
     return PowerSummary(
@@ -42,6 +42,7 @@ def summary(name: str, latest: Floats, sums: Floats) -> PowerSummary:
         least=least,
         average=average,
         most=most,
+        caps=float(caps.sum()) if len(caps) and bool((caps > 0).all()) else None,
     )
 
 

@@ -110,9 +110,3 @@ class AdoptMachine(In, frozen=True, kw_only=True):
     location: Annotated[str, Meta(pattern=r"^[A-Za-z0-9]*$(?!\n)", max_length=64)] = ""
     role: LabelText = "compute"
     bmc: Annotated[str, Meta(pattern=PLAIN, max_length=256)] = ""
-
-
-class UnknownMachines(Out, frozen=True, kw_only=True):
-    """All of them, the newest first."""
-
-    items: tuple[UnknownMachine, ...]

@@ -9,6 +9,7 @@ from litestar.params import JSONBody, PathParameter
 
 from strata.api.rights import needs
 from strata.api.services import Asked, NodePath
+from strata.core.texts import ListOf
 from strata.fleet.nodes.records import NodeView
 from strata.provisioning.agents import records as a
 from strata.provisioning.agents.service import AgentService
@@ -31,7 +32,7 @@ async def show_agent_inventory(ask: Asked, name: NodePath) -> a.InventoryView:
 
 
 @get("/v1/boot/unknown", tags=[_TAG], **needs("read", "unknown-machine"))
-async def list_unknown(ask: Asked) -> a.UnknownMachines:
+async def list_unknown(ask: Asked) -> ListOf[a.UnknownMachine]:
     """Machines that booted, are no nodes, and wait to be adopted."""
     return await ask.of(AgentService).unknown(ask.who)
 

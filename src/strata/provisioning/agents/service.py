@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from strata.core.errors import BadRequest, Conflict, NotFound, StrataError, Unavailable
+from strata.core.texts import ListOf
 from strata.fleet.access.principal import Principal
 from strata.fleet.fleet import Fleet
 from strata.fleet.nodes.records import InterfaceSpec, NodeSpec, NodeView
@@ -145,10 +146,10 @@ class AgentService:
                 found.update(_decode_images(agent.state).images)
         return frozenset(digest for digest in found if DIGEST.match(digest))
 
-    async def unknown(self, who: Principal) -> a.UnknownMachines:
+    async def unknown(self, who: Principal) -> ListOf[a.UnknownMachine]:
         """The machines that wait to be adopted."""
         self._service.need_whole_fleet(who, "machines that nobody knows")
-        return a.UnknownMachines(items=await self._strangers())
+        return ListOf(items=await self._strangers())
 
     def unknown_here(self) -> tuple[a.UnknownMachine, ...]:
         """Those that spoke to this controller."""

@@ -6,7 +6,7 @@ Fields that we do not know are ignored: an agent may be newer than its controlle
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -20,8 +20,6 @@ Name = Annotated[str, Meta(max_length=128)]
 Text = Annotated[str, Meta(max_length=2000)]
 Ident = Annotated[str, Meta(min_length=1, max_length=64)]
 Number = Annotated[float, Meta(ge=-1e15, le=1e15)]
-
-SetWord = Literal["idle", "active", "update", "error", "fatal"]
 
 
 class MemberState(msgspec.Struct, frozen=True, kw_only=True):

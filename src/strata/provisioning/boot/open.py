@@ -25,6 +25,7 @@ from strata.provisioning.boot.profiles import Profiles
 from strata.provisioning.boot.questions import Questions as BootGround
 from strata.provisioning.boot.requests import wanted_profile
 from strata.provisioning.boot.service import BootService
+from strata.provisioning.bootnets.service import BootNetworks
 from strata.provisioning.dhcp.boot_files import ARM_FILE, EFI_FILE
 from strata.provisioning.dhcp.responder import Heard
 from strata.provisioning.dhcp.service import DhcpService
@@ -59,15 +60,15 @@ class BootFiles(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def server_block(files: BootFiles) -> str:
-    """The ``server`` block. Whatever is not a kernel or an initrd of a digest is not there."""
-    if not files.hosts:
-        raise BadRequest("no address to serve kernels on", where="boot networks")
+    """The ``server`` block; nothing where we are on no network. It has kernels and initrds of digests, and no more."""
     if not _SAFE.match(str(files.root)):
         raise BadRequest(
             "nginx needs an absolute path of plain characters",
             where=repr(str(files.root))[:120],
             hint="use a state directory with letters, digits and _./@+- only",
         )
+    if not files.hosts:
+        return ""
     return f"""  limit_conn_zone $binary_remote_addr zone=strata_boot:10m;
   server {{
 {_listen(files.hosts, files.port)}
@@ -171,9 +172,15 @@ async def open_boot(
     fleet.edits.addresses = lambda is_taken: Pool(networks, is_taken).assign
     fleet.edits.misplaced = misplaced(networks)
 
+    async def follow() -> None:
+        fleet.edits.misplaced = misplaced(networks)
+        await boot.listen_anew()
+        await dhcp.restart()
+
     async def begin() -> None:
         await fleet.keep(boot)
         await fleet.keep(dhcp)
+        await fleet.of(BootNetworks).follow(follow)
 
     fleet.begin(begin)
     return boot
@@ -181,7 +188,7 @@ async def open_boot(
 
 def boot_files(state_dir: Path, networks: Networks | None) -> BootFiles | None:
     """What nginx serves on the boot networks."""
-    if networks is None or not networks.subnets:
+    if networks is None:
         return None
     hosts = tuple(dict.fromkeys(str(subnet.server) for subnet in networks.subnets))
     return BootFiles(hosts=hosts, port=networks.boot_port + 1, root=minos_dir(state_dir))

@@ -14,6 +14,7 @@ import msgspec
 
 from strata.core.errors import BadRequest, NotFound, Refused
 from strata.core.redact import HIDDEN, redact
+from strata.core.units import many
 from strata.provisioning.boot.records import Profile
 from strata.provisioning.minos.artefacts import LATEST
 from strata.store.audit import Ledger
@@ -149,11 +150,11 @@ class Profiles:
     async def delete(self, name: str, author: str, *, users: int = 0, expected: int | None = None) -> None:
         """Remove a profile that nobody wants. ``users``: the nodes that do."""
         if name == DEFAULT:
-            raise Refused("it is what nodes boot that want nothing else", by="profile", where=name, hint="change it")
+            raise Refused("nodes with no other profile boot it", by="profile", where=name, hint="change it")
         self.get(name)
         if users:
             raise Refused(
-                f"{users} nodes are wanted to boot it",
+                f"it is set on {many(users, 'node')}",
                 by="desires",
                 where=name,
                 hint=f"strata node list want:minos={name} shows them",

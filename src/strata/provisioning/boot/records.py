@@ -65,12 +65,6 @@ class ProfileView(Profile, frozen=True, kw_only=True, omit_defaults=False, forbi
     revision: int
 
 
-class ProfileList(Out, frozen=True, kw_only=True):
-    """All profiles, by name."""
-
-    items: tuple[ProfileView, ...]
-
-
 class ScriptView(Out, frozen=True, kw_only=True):
     """What a node would be told if it asked now."""
 

@@ -9,8 +9,9 @@ from litestar.params import JSONBody, PathParameter
 
 from strata.api.http import AnyRequest, expected_revision, revision_tag, seal, unseal
 from strata.api.rights import needs, public
-from strata.api.services import Asked, Cursor, GroupPath, Limit, NodePath, Select
+from strata.api.services import Asked, Cursor, Limit, NamePath, NodePath, Select
 from strata.core.errors import NotFound
+from strata.core.texts import ListOf
 from strata.provisioning.boot import records as b
 from strata.provisioning.boot.records import BootStatusPage
 from strata.provisioning.boot.requests import BootControl
@@ -22,13 +23,13 @@ MediumPath = Annotated[str, PathParameter(pattern=r"^[A-Za-z0-9_-]{43}\.iso$(?!\
 
 
 @get("/v1/boot/profiles", tags=[_TAG], **needs("read", "boot"))
-async def list_boot_profiles(ask: Asked) -> b.ProfileList:
+async def list_boot_profiles(ask: Asked) -> ListOf[b.ProfileView]:
     """All boot profiles. A node boots the one that its desire for `minos` names, else `default`."""
     return await ask.of(BootControl).profiles(ask.who)
 
 
 @get("/v1/boot/profiles/{name:str}", tags=[_TAG], **needs("read", "boot", 404))
-async def show_boot_profile(ask: Asked, name: GroupPath) -> Response[b.ProfileView]:
+async def show_boot_profile(ask: Asked, name: NamePath) -> Response[b.ProfileView]:
     """One boot profile, and what it comes to now."""
     view = await ask.of(BootControl).profile(ask.who, name)
     return Response(view, headers={"ETag": revision_tag(view.revision)})
@@ -36,25 +37,19 @@ async def show_boot_profile(ask: Asked, name: GroupPath) -> Response[b.ProfileVi
 
 @put("/v1/boot/profiles/{name:str}", tags=[_TAG], **needs("change", "boot", 409, 412, body=True))
 async def put_boot_profile(
-    request: AnyRequest, ask: Asked, name: GroupPath, data: JSONBody[b.Profile]
+    request: AnyRequest, ask: Asked, name: NamePath, data: JSONBody[b.Profile]
 ) -> Response[b.ProfileView]:
     """Create or replace a boot profile. `If-Match` and `If-None-Match: *` are honoured."""
-
-    async def current() -> int:
-        return (await ask.of(BootControl).profile(ask.who, name)).revision
-
-    view = await ask.of(BootControl).put_profile(ask.who, name, data, await expected_revision(request, current))
+    expected = await expected_revision(request, lambda: ask.of(BootControl).profile(ask.who, name))
+    view = await ask.of(BootControl).put_profile(ask.who, name, data, expected)
     return Response(view, headers={"ETag": revision_tag(view.revision)})
 
 
 @delete("/v1/boot/profiles/{name:str}", tags=[_TAG], **needs("delete", "boot", 404, 409, 412))
-async def delete_boot_profile(request: AnyRequest, ask: Asked, name: GroupPath) -> None:
-    """Remove a boot profile that no node is wanted to boot. `If-Match` is honoured."""
-
-    async def current() -> int:
-        return (await ask.of(BootControl).profile(ask.who, name)).revision
-
-    await ask.of(BootControl).delete_profile(ask.who, name, await expected_revision(request, current))
+async def delete_boot_profile(request: AnyRequest, ask: Asked, name: NamePath) -> None:
+    """Remove a boot profile that no node is set to boot. `If-Match` is honoured."""
+    expected = await expected_revision(request, lambda: ask.of(BootControl).profile(ask.who, name))
+    await ask.of(BootControl).delete_profile(ask.who, name, expected)
 
 
 @get("/v1/boot/nodes", tags=[_TAG], **needs("read", "boot", 404))

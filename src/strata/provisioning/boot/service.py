@@ -309,6 +309,12 @@ class BootService:
         await self.media.start()
         await self.server.start(hosts, self._networks.boot_port if port is None else port)
 
+    async def listen_anew(self) -> None:
+        """Listen where the networks are now."""
+        hosts = list(dict.fromkeys(str(subnet.server) for subnet in self._networks.subnets))
+        await self.server.stop()
+        await self.server.start(hosts, self._networks.boot_port)
+
     async def stop(self) -> None:
         """Close the doors and finish what was begun."""
         await self.server.stop()

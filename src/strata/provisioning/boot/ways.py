@@ -107,6 +107,10 @@ class BootWays:
         for interface in node.interfaces if node else ():
             if (subnet := self._networks.subnet_of(interface.address)) is not None:
                 return str(subnet.server)
+        if not self._networks.subnets:
+            raise Unavailable(
+                "this controller is on no boot network", where="boot", hint="strata network list says why"
+            )
         return str(self._networks.subnets[0].server)
 
     def asked(self, name: str) -> float:

@@ -94,6 +94,7 @@ class Responder:
         heard: Callable[[Heard], None] = lambda _: None,
         alarm: AlarmSink = lambda _: None,
         lacking: Iterable[str] = (),
+        counts: Counts | None = None,
     ) -> None:
         """``lacking``: iPXE binaries that there are not: who needs one gets an address, and no file to ask for in
         vain."""
@@ -106,7 +107,7 @@ class Responder:
         self._quiet = Quiet()
         self._lacking = dict.fromkeys(lacking, False)
         """Whether it was told."""
-        self.counts = Counts()
+        self.counts = counts or Counts()
 
     def answer(self, packet: bytes, interface: str, now: float, source: str = _NOBODY) -> Reply | None:
         """The reply to a datagram that came in on ``interface`` at ``now`` (monotonic seconds), if it gets one.
@@ -185,7 +186,7 @@ class Responder:
                 "source": source,
                 "interface": interface,
                 "network": network,
-                "hint": "if it is one of yours, add it to the relays of its network in the networks file",
+                "hint": "if it is one of yours, add it to the relays of its network",
             },
         )
         self._alarm(

@@ -7,6 +7,7 @@ import logging
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 from strata.core.errors import Unavailable
@@ -41,7 +42,10 @@ class DhcpService:
         self._ipxe = ipxe
         self._tftp_port = tftp_port
         lacking = [name for name in FILES if find_ipxe(name, ipxe) is None]
-        self._responder = Responder(networks, directory, heard=heard, alarm=alarm, lacking=lacking)
+        self._responder_for = partial(
+            Responder, networks, directory, heard=heard, alarm=alarm, lacking=lacking, counts=Counts()
+        )
+        self._responder = self._responder_for()
         self._running: AsyncExitStack | None = None
 
     @property
@@ -87,6 +91,12 @@ class DhcpService:
                 raise
             # Nobody asked for IPv6: machines boot without it, only later.
             log.warning("iPXE will wait 16 s for a router at every boot", extra={"reason": str(error)})
+
+    async def restart(self) -> None:
+        """Serve the networks as they are now."""
+        await self.stop()
+        self._responder = self._responder_for()
+        await self.start()
 
     async def stop(self) -> None:
         """End all of it."""

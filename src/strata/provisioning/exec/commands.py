@@ -49,7 +49,8 @@ def exec_(
     stream: bool,
     as_json: bool,
 ) -> None:
-    """Run a command on the nodes that SELECT names. Equal outputs are printed once, before them whose they are.
+    """Run a command on the nodes that SELECT names. Identical output is printed once, under the list of nodes that
+    gave it.
 
     There is no shell: 'sh -c' brings one. Standard output and standard error come together. Exit code 1 if it failed
     anywhere; interrupting ends it everywhere.

@@ -106,4 +106,4 @@ def _decoded(decode: Callable[[bytes], _T], body: bytes) -> _T:
         return decode(body)
     except UNREADABLE:
         # What was sent is not repeated: it may hold a token.
-        raise BadRequest("not the JSON that belongs here", where="body", hint='{"token": …, "csr": …}') from None
+        raise BadRequest("not the JSON that belongs here", where="body", hint="an object with token and csr") from None

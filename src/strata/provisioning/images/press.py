@@ -109,13 +109,7 @@ def _made(shelf: Shelf, image: str, source: str, work: Path, most: int) -> Made:
             LayerRecord(digest=layer.digest, size=layer.size, made_by=words[i][:300] if words else "")
             for i, layer in enumerate(manifest.layers)
         ),
-        squashfs=done.squashfs,
-        size=done.size,
-        chunks=done.chunks,
-        files=done.files,
-        unpacked=done.unpacked,
-        packages=done.packages,
-        left_out=done.left_out,
+        **msgspec.structs.asdict(done),
         created=time.time(),
         source=source[:300],
         listing=listing,

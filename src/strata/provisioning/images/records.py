@@ -50,7 +50,21 @@ class LayerRecord(msgspec.Struct, frozen=True, kw_only=True):
     made_by: str = ""
 
 
-class Made(msgspec.Struct, frozen=True, kw_only=True):
+class Squashed(msgspec.Struct, frozen=True, kw_only=True):
+    """An image as a squashfs."""
+
+    squashfs: str
+    size: int
+    chunks: str
+    files: int
+    unpacked: int
+    """Bytes of all files."""
+    packages: int
+    left_out: int
+    """Device nodes that layers held and the image does not."""
+
+
+class Made(Squashed, frozen=True, kw_only=True):
     """An image as it is kept: never changes, whatever tags come and go."""
 
     image: str
@@ -59,14 +73,6 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     config: ImageConfig
     architecture: str
     layers: tuple[LayerRecord, ...]
-    squashfs: str
-    size: int
-    chunks: str
-    files: int
-    unpacked: int
-    packages: int
-    left_out: int
-    """Device nodes that layers held and the image does not."""
     created: float
     source: str = ""
     """Where it came from, in words."""

@@ -13,7 +13,7 @@ from strata.api.http import AnyRequest
 from strata.api.rights import needs
 from strata.api.services import Asked
 from strata.core.errors import BadRequest
-from strata.core.texts import Out
+from strata.core.texts import ListOf
 from strata.provisioning.images import records as iv
 from strata.provisioning.images.compare import Difference
 from strata.provisioning.images.service import ImageService
@@ -28,16 +28,10 @@ UploadPath = Annotated[str, PathParameter(pattern=iv.UPLOAD, max_length=32)]
 Offset = Annotated[int, QueryParameter(ge=0, le=2**50, description="Where it begins, in bytes.")]
 
 
-class ImageRows(Out, frozen=True, kw_only=True):
-    """All tags, by name."""
-
-    items: tuple[iv.ImageRow, ...]
-
-
 @get("/v1/images", tags=[_TAG], **needs("read", "image"))
-async def list_images(ask: Asked) -> ImageRows:
+async def list_images(ask: Asked) -> ListOf[iv.ImageRow]:
     """All tags, and what each stands for."""
-    return ImageRows(items=tuple(await ask.of(ImageService).list(ask.who)))
+    return ListOf(items=tuple(await ask.of(ImageService).list(ask.who)))
 
 
 @post("/v1/images", tags=[_TAG], status_code=202, **needs("create", "image", 404, body=True))

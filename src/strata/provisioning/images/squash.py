@@ -18,6 +18,7 @@ from typing import IO, cast
 import msgspec
 
 from strata.core.errors import StrataError, Unavailable
+from strata.provisioning.images.records import Squashed
 from strata.provisioning.images.release import CHUNK
 from strata.provisioning.images.room import Room
 from strata.provisioning.images.tarball import Body
@@ -47,19 +48,6 @@ class FileLine(msgspec.Struct, frozen=True, array_like=True):
     size: int
     content: str
     """SHA-256 of a file, target of a link."""
-
-
-class Squashed(msgspec.Struct, frozen=True, kw_only=True):
-    """What was made."""
-
-    squashfs: str
-    size: int
-    chunks: str
-    files: int
-    unpacked: int
-    """Bytes of all files."""
-    packages: int
-    left_out: int
 
 
 class _Sink:

@@ -17,7 +17,7 @@ from msgspec import Meta
 
 from strata.core.errors import BadRequest
 from strata.core.node import Node
-from strata.core.texts import PLAIN, In, Out
+from strata.core.texts import PLAIN, In
 
 MOST_FILES_BYTES = 64 * 1024
 """Bytes of all files of a personality, on one node."""
@@ -123,12 +123,6 @@ class PersonalityView(Personality, frozen=True, kw_only=True, omit_defaults=Fals
     running: int
     """Nodes that have it, as it is now."""
     revision: int
-
-
-class PersonalityList(Out, frozen=True, kw_only=True):
-    """All personalities, by name."""
-
-    items: tuple[PersonalityView, ...]
 
 
 def check(personality: Personality) -> None:

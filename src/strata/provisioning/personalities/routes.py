@@ -7,7 +7,8 @@ from litestar.params import JSONBody
 
 from strata.api.http import AnyRequest, expected_revision, revision_tag
 from strata.api.rights import needs
-from strata.api.services import Asked, GroupPath
+from strata.api.services import Asked, NamePath
+from strata.core.texts import ListOf
 from strata.provisioning.personalities import records as a
 from strata.provisioning.personalities.service import PersonalityService
 
@@ -15,13 +16,13 @@ _TAG = "personalities"
 
 
 @get("/v1/personalities", tags=[_TAG], **needs("read", "personality"))
-async def list_personalities(ask: Asked) -> a.PersonalityList:
+async def list_personalities(ask: Asked) -> ListOf[a.PersonalityView]:
     """All personalities."""
     return await ask.of(PersonalityService).all(ask.who)
 
 
 @get("/v1/personalities/{name:str}", tags=[_TAG], **needs("read", "personality", 404))
-async def show_personality(ask: Asked, name: GroupPath) -> Response[a.PersonalityView]:
+async def show_personality(ask: Asked, name: NamePath) -> Response[a.PersonalityView]:
     """One personality, and what its tags stand for now."""
     view = await ask.of(PersonalityService).show(ask.who, name)
     return Response(view, headers={"ETag": revision_tag(view.revision)})
@@ -29,25 +30,19 @@ async def show_personality(ask: Asked, name: GroupPath) -> Response[a.Personalit
 
 @put("/v1/personalities/{name:str}", tags=[_TAG], **needs("change", "personality", 404, 409, 412, body=True))
 async def put_personality(
-    request: AnyRequest, ask: Asked, name: GroupPath, data: JSONBody[a.PersonalitySpec]
+    request: AnyRequest, ask: Asked, name: NamePath, data: JSONBody[a.PersonalitySpec]
 ) -> Response[a.PersonalityView]:
-    """Create or replace a personality. Nodes that are wanted to have it change over. `If-Match` is honoured."""
-
-    async def current() -> int:
-        return (await ask.of(PersonalityService).show(ask.who, name)).revision
-
-    view = await ask.of(PersonalityService).put(ask.who, name, data, await expected_revision(request, current))
+    """Create or replace a personality. Nodes that it is set on change over. `If-Match` is honoured."""
+    expected = await expected_revision(request, lambda: ask.of(PersonalityService).show(ask.who, name))
+    view = await ask.of(PersonalityService).put(ask.who, name, data, expected)
     return Response(view, headers={"ETag": revision_tag(view.revision)})
 
 
 @delete("/v1/personalities/{name:str}", tags=[_TAG], **needs("delete", "personality", 404, 409, 412))
-async def delete_personality(request: AnyRequest, ask: Asked, name: GroupPath) -> None:
-    """Remove a personality that no node is wanted to have. `If-Match` is honoured."""
-
-    async def current() -> int:
-        return (await ask.of(PersonalityService).show(ask.who, name)).revision
-
-    await ask.of(PersonalityService).delete(ask.who, name, await expected_revision(request, current))
+async def delete_personality(request: AnyRequest, ask: Asked, name: NamePath) -> None:
+    """Remove a personality that no node is set to run. `If-Match` is honoured."""
+    expected = await expected_revision(request, lambda: ask.of(PersonalityService).show(ask.who, name))
+    await ask.of(PersonalityService).delete(ask.who, name, expected)
 
 
 HANDLERS = [list_personalities, show_personality, put_personality, delete_personality]

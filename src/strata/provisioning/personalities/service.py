@@ -5,11 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from strata.core.errors import Refused
+from strata.core.texts import ListOf
+from strata.core.units import many
 from strata.fleet.access.principal import LOCAL_ADMIN, Principal
 from strata.fleet.fleet import Fleet
 from strata.provisioning.personalities.records import (
     Personality,
-    PersonalityList,
     PersonalitySpec,
     PersonalityView,
     check,
@@ -26,11 +27,9 @@ class PersonalityService:
         self._service = service
         self._sets = sets
 
-    async def all(self, who: Principal) -> PersonalityList:
+    async def all(self, who: Principal) -> ListOf[PersonalityView]:
         """All of them, by name."""
-        return PersonalityList(
-            items=tuple(self._view(who, personality) for _, personality in self._sets.records.sorted)
-        )
+        return ListOf(items=tuple(self._view(who, personality) for _, personality in self._sets.records.sorted))
 
     async def show(self, who: Principal, name: str) -> PersonalityView:
         """One of them, and how many of the caller's nodes have it, or should."""
@@ -52,7 +51,7 @@ class PersonalityService:
         wanted = self._wanted(name)
         if wanted:
             raise Refused(
-                f"{wanted} nodes are wanted to have it",
+                f"it is set on {many(wanted, 'node')}",
                 by="desires",
                 where=f"personality {name}",
                 hint=f"strata node list want:image={name} shows them",

@@ -72,18 +72,21 @@ def environment(said: str) -> Environment:
 
 def spread(work: Work, environments: list[Environment]) -> tuple[str, ...]:
     """The option that gives a job its slots, from the parallel environments that there are."""
-    needs = work.resources
-    slots = needs.tasks * needs.cores
-    if slots == 1 and needs.nodes == 1:
+    return slots_of(work.resources.nodes, work.resources.tasks * work.resources.cores, environments)
+
+
+def slots_of(nodes: int, slots: int, environments: list[Environment]) -> tuple[str, ...]:
+    """The option for so many slots over so many nodes."""
+    if slots == 1 and nodes == 1:
         return ()
-    each, left = divmod(slots, needs.nodes)
+    each, left = divmod(slots, nodes)
     rules = {str(each)} if not left else set[str]()
-    if needs.nodes == 1:
+    if nodes == 1:
         rules.add("$pe_slots")
     for one in sorted(environments):
         if one.rule in rules and one.slots >= slots:
             return ("-pe", one.name, str(slots))
-    wanted = f"{each} slots on each of {needs.nodes} hosts" if needs.nodes > 1 else f"{slots} slots on one host"
+    wanted = f"{each} slots on each of {nodes} hosts" if nodes > 1 else f"{slots} slots on one host"
     found = ", ".join(f"{one.name} ({one.rule})" for one in environments) or "none"
     raise BadRequest(
         f"no parallel environment of this Grid Engine gives {wanted}",
@@ -116,6 +119,8 @@ def build(work: Work, environments: list[Environment]) -> tuple[tuple[str, ...],
             command += [option, plain(work, field, getattr(work, field))]
     if work.held:
         command.append("-h")
+    if work.own_image:
+        command += ["-v", "STRATA_IMAGE=none"]
     command += check_single(work.native, _OURS, _VALUES)
     return tuple(command), whole(work, "$((SGE_TASK_ID - 1))", first=redirected(work))
 

@@ -48,7 +48,7 @@ is_away = says(
 is_denied = says(re.compile(r"permission denied|not authori[sz]ed|denied", re.IGNORECASE))
 is_gone = says(re.compile(r"couldn't find|not found|no such|not matched|all jobs .* have been", re.IGNORECASE))
 _ATTRIBUTES = (
-    "ClusterId,ProcId,JobStatus,Owner,StrataKey,StrataIndex,QDate,JobStartDate,CompletionDate,EnteredCurrentStatus,"
+    "ClusterId,ProcId,JobStatus,Owner,StrataKey,StrataIndex,QDate,JobStartDate,JobCurrentStartDate,CompletionDate,EnteredCurrentStatus,"
     "ExitCode,ExitBySignal,ExitSignal,HoldReason,HoldReasonCode,LastHoldReasonCode,RemoveReason,RemoteHost,LastRemoteHost"
 )
 _STATES: dict[int, State] = {1: "waiting", 2: "running", 5: "held", 6: "ending", 7: "suspended"}
@@ -174,7 +174,8 @@ def _job(ad: Mapping[str, Any]) -> JobSeen:
         reason=why or (str(ad.get("HoldReason", "")) if state == "held" else ""),
         nodes=(host,) if host else (),
         submitted=_time(ad.get("QDate")),
-        began=_time(ad.get("JobStartDate")),
+        # Of one that was begun several times, the last: what came before was lost.
+        began=_time(ad.get("JobCurrentStartDate")) or _time(ad.get("JobStartDate")),
         ended=(_time(ad.get("CompletionDate")) or _time(ad.get("EnteredCurrentStatus"))) if over else None,
     )
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from strata.core.errors import BadRequest, DeviceError
 from strata.core.input.foreign import read_json
-from strata.schedulers.dates import LONG, ZONE, seconds
+from strata.schedulers.dates import LONG, ZONE, seconds, this_year
 from strata.schedulers.jobs import Ability, After, JobSeen, Outcome, Queue, State, Work
 from strata.schedulers.meanings import ids, says
 from strata.schedulers.options import check_single, plain
@@ -196,8 +197,10 @@ def _end(told: Mapping[str, str]) -> tuple[Outcome, int | None, int | None, str]
 
 
 def _time(told: str) -> float | None:
-    """Behind it stands how sure LSF is (``L``, ``E``, ``X``)."""
-    return seconds(re.sub(r" [A-Z]\Z", "", told), *_DATES)
+    """Behind it stands how sure LSF is (``L``, ``E``, ``X``). The year is there only where the site has LSF say it."""
+    plain_time = re.sub(r" [A-Z]\Z", "", told)
+    found = seconds(plain_time, *_DATES)
+    return this_year(plain_time, "%b %d %H:%M", time.time()) if found is None and plain_time else found
 
 
 def cancel(ids: Sequence[str]) -> tuple[str, ...]:

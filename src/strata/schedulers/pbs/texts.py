@@ -229,10 +229,19 @@ def queues(replies: Sequence[str], members: Mapping[str, frozenset[str]]) -> lis
     default = {str(server.get("default_queue", "")) for server in servers}
     nodes = list(_read(replies[2], "nodes").values())
     return [
-        _queue(name, told, name in default, [node for node in nodes if str(node.get("queue", name)) == name], members)
+        _queue(name, told, name in default, [node for node in nodes if _serves(node, name, told)], members)
         for name, told in _read(replies[0], "Queue").items()
         if told.get("queue_type") == "Execution"
     ]
+
+
+def _serves(node: Mapping[str, Any], name: str, queue: Mapping[str, Any]) -> bool:
+    """Whether a node is one of a queue's: by its own word, or by the list of queues that sites put on nodes."""
+    if "state" not in node:
+        return False  # one that PBS says nothing of but that it does not know it
+    wanted = str(queue.get("default_chunk", {}).get("Qlist", ""))
+    listed = str(node.get("resources_available", {}).get("Qlist", ""))
+    return str(node.get("queue", name)) == name and (not wanted or wanted in listed.split(","))
 
 
 def _queue(

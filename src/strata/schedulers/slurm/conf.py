@@ -222,6 +222,8 @@ def _accounted(accounting: Accounting) -> dict[str, str]:
         "AccountingStorageType": "accounting_storage/slurmdbd",
         "AccountingStorageHost": accounting.address or accounting.host,
         "JobAcctGatherType": "jobacct_gather/linux",
+        # What a job of ours is known by, also after slurmctld has forgotten it.
+        "AccountingStoreFlags": "job_comment",
     }
 
 
@@ -321,7 +323,7 @@ def _quoted(value: str, where: str) -> str:
 
 def _plain(value: str, where: str) -> str:
     if not value or " " in value:
-        raise BadRequest(f"a word is wanted, not {value[:60]!r}", where=where)
+        raise BadRequest(f"must be one word, not {value[:60]!r}", where=where)
     return _value(value, where)
 
 

@@ -158,6 +158,8 @@ def _job(fields: list[str]) -> JobSeen:
     # Of one that never began, Slurm calls the time of its end its start.
     ran = bool(nodes) and not waits
     exited, signal = ended_with(status) if outcome and ran else (None, None)
+    if exited == 0 and outcome != "done":
+        exited = None  # the accounting says 0:0 of what was ended before it exited
     told = outcome not in (None, "done") or waits
     return JobSeen(
         id=one if task.isdigit() else whole,

@@ -33,7 +33,8 @@ class SlurmJobs:
         abilities.check(self.ability, work, "Slurm")
         command, script = submission.build(work)
         try:
-            said = await self._runner.run(*command, stdin=script, account=work.account)
+            env = submission.NO_IMAGE if work.own_image else None
+            said = await self._runner.run(*command, stdin=script, account=work.account, env=env)
         except DeviceError as error:
             raise submission.refusal(error.reply) from None
         return submission.submitted(said)
@@ -82,7 +83,12 @@ class SlurmJobs:
         abilities.check(self.ability, work, "Slurm")
         (_, *options), script = submission.build(work)
         ended = await self._runner.finish(
-            "sbatch", "--test-only", *options, stdin=script, account=work.account, env=job_replies.TIMES
+            "sbatch",
+            "--test-only",
+            *options,
+            stdin=script,
+            account=work.account,
+            env={**job_replies.TIMES, **(submission.NO_IMAGE if work.own_image else {})},
         )
         if ended.status != 0:
             raise submission.refusal(ended.errors)

@@ -13,7 +13,9 @@ from strata.schedulers.meanings import ids, says
 from strata.schedulers.options import check_long, plain
 from strata.schedulers.scripts import whole
 
-ABILITY = Ability()
+NO_IMAGE = {"STRATA_CONTAINER_IMAGE": "none"}
+"""What tells the site's plugin, where there is one, that a job brings its own image."""
+ABILITY = Ability(whole_nodes=True)
 """Power for each job is not in Slurm's commands, nor are accelerators by their memory."""
 KEY = "strata:"
 """Begins the comment of a job of ours; its key follows."""
@@ -100,6 +102,8 @@ def options(work: Work) -> tuple[str, ...]:
     if work.held:
         found.append("--hold")
     found += check_long(work.native, _OURS, _OURS_SHORT, _FLAGS)
+    if work.whole_nodes:
+        found.append("--exclusive")  # the last one counts, whatever the job's own options say of sharing
     return tuple(found)
 
 

@@ -43,7 +43,7 @@ from strata.virtual.fleet.names import node_names
 from strata.virtual.fleet.nodes import SimNodes
 from strata.virtual.fleet.power import encode
 from strata.virtual.meters import kinds_of
-from strata.virtual.plant.bmc import ChassisBmc, PduBmc, PlantBmc
+from strata.virtual.plant.bmc import ChassisBmc, PduBmc
 from strata.virtual.plant.plant import Plant
 from strata.virtual.plant.switch import SwitchBmc
 from strata.virtual.redfish.bmc import Account, Bmc
@@ -56,7 +56,8 @@ By = Literal["path", "port", "address"]
 SIMULATED_ACCOUNT = Account("root", "simulated")
 """What simulated BMCs accept unless told otherwise. It guards nothing."""
 
-_FIRST_ADDRESS = int(IPv4Address("127.1.0.1"))
+FIRST_ADDRESS = IPv4Address("127.1.0.1")
+"""Of the first BMC, where they are told apart by address."""
 
 
 _BEAT = 0.1
@@ -76,6 +77,7 @@ class BmcServer:
         mischief: Mischief | None = None,
         clock: Callable[[], float] | None = None,
         by: By = "path",
+        first_address: IPv4Address = FIRST_ADDRESS,
         tls: ssl.SSLContext | None = None,
         ssdp: bool = False,
         ssdp_address: str = "127.0.0.1",
@@ -92,6 +94,7 @@ class BmcServer:
         self.requests = 0
         self.ssdp = Announcer(self._announced) if ssdp else None
         self.outbox = Outbox()
+        self._first_address = first_address
         self._ssdp_at = ssdp_address, ssdp_port
         self._account = account
         self._mischief = mischief or Mischief()
@@ -141,7 +144,7 @@ class BmcServer:
         if self.by == "port":
             return f"{scheme}://{host}:{self._listening[i]}"
         if self.by == "address":
-            return f"{scheme}://{IPv4Address(_FIRST_ADDRESS + i)}:{port}"
+            return f"{scheme}://{self._first_address + i}:{port}"
         return f"{self.address}/bmc/{name}"
 
     def bmc(self, name: str) -> NodeBmc:
@@ -149,13 +152,6 @@ class BmcServer:
         found = self._pair(self._find(name))[0]
         if not isinstance(found, NodeBmc):
             raise BadRequest("not the BMC of a node", where=name)
-        return found
-
-    def plant_bmc(self, name: str) -> PlantBmc:
-        """The BMC of a PDU, a chassis or a switch."""
-        found = self._pair(self._find(name))[0]
-        if not isinstance(found, PlantBmc):
-            raise BadRequest("the BMC of a node", where=name)
         return found
 
     def prank(self, name: str) -> Prankster:
@@ -293,7 +289,7 @@ class BmcServer:
             i = self._index.get(name) if first == "bmc" else None
             return None if i is None else (i, f"/{rest}")
         host, port = request.local
-        i = self._ports.get(port) if self.by == "port" else int(IPv4Address(host)) - _FIRST_ADDRESS
+        i = self._ports.get(port) if self.by == "port" else int(IPv4Address(host)) - int(self._first_address)
         return (i, request.path) if i is not None and 0 <= i < len(self._names) else None
 
 
@@ -305,6 +301,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--by", choices=("path", "port", "address"), default="path", help="how BMCs are told apart")
+    parser.add_argument(
+        "--first-address",
+        type=IPv4Address,
+        default=FIRST_ADDRESS,
+        help="by address: the first BMC's; the loopback device must have them all",
+    )
     parser.add_argument("--scale", type=float, default=1.0, help="multiplies how long things take; 0: no time")
     parser.add_argument("--faults", default="{}", help="JSON object, fields as in fleet.faults.Faults")
     parser.add_argument("--mischief", default="{}", help="JSON object, fields as in bmc.mischief.Mischief")
@@ -343,6 +345,7 @@ def main(arguments: list[str] | None = None) -> int:
                 account=account,
                 mischief=mischief,
                 by=given.by,
+                first_address=given.first_address,
                 tls=self_signed() if given.tls else None,
                 ssdp=bool(given.ssdp),
                 ssdp_address=given.ssdp or "127.0.0.1",

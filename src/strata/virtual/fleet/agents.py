@@ -40,7 +40,7 @@ class WireColumn(msgspec.Struct, frozen=True):
             raise BadRequest(f"{len(self.codes)} bytes of codes for {count} nodes", where="codes")
         codes = np.frombuffer(self.codes, dtype="<i4").astype(np.int32)
         if count and (codes.min() < 0 or codes.max() > len(self.words)):
-            raise BadRequest("a code without a word", where="codes")
+            raise BadRequest("a code that stands for no value", where="codes")
         return Column(self.words, codes)
 
 

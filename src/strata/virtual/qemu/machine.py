@@ -355,13 +355,13 @@ class Machine:
             qmp = await Qmp.open(path, lambda event: self._heard(life, event))
         if not life.look():
             qmp.drop()
-            raise DeviceError("it ended", node=self.node.name)
+            raise DeviceError("its virtual machine has ended", node=self.node.name)
         self._qmp = qmp
         with short(self.home / LINE) as path:
             await self.serial.connect(path)
         await qmp.ask("cont")  # it was started standing still; one that runs goes on
         if not life.look():
-            raise DeviceError("it ended", node=self.node.name)
+            raise DeviceError("its virtual machine has ended", node=self.node.name)
 
     def _ended(self) -> None:
         self._life = None

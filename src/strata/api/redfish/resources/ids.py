@@ -45,11 +45,6 @@ def system(node: str) -> str:
     return f"{SYSTEMS}/{node}"
 
 
-def enclosure_id(node: str) -> str:
-    """The id of a node's own Chassis."""
-    return _NODE + node
-
-
 def enclosure(node: str) -> str:
     return f"{CHASSIS}/{_NODE}{node}"
 

@@ -129,7 +129,9 @@ async def network(call: Call) -> Json:
 async def selector(call: Call, uris: Sequence[object], where: str) -> str:
     """A selector of all nodes behind ``uris``; whether they exist is seen when it is used."""
     if not uris:
-        raise BadRequest("it names nothing", where=where, hint=f"name systems or aggregates, such as {SYSTEMS}/n0001")
+        raise BadRequest(
+            "it names no resource", where=where, hint=f"name systems or aggregates, such as {SYSTEMS}/n0001"
+        )
     if len(uris) > _MOST_TARGETS:
         raise BadRequest(f"{len(uris)} targets; at most {_MOST_TARGETS}", where=where, hint="make an aggregate of them")
     names: list[str] = []

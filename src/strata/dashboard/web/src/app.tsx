@@ -1,7 +1,7 @@
 /** The frame: who is signed in, which pages there are, which of them is shown. */
 import type { FunctionComponent } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { get } from "./api";
+import { get, type Problem } from "./api";
 import { live } from "./machine/fleet";
 import { MachinePage } from "./machine/page";
 import { NodePage } from "./node/page";
@@ -13,9 +13,11 @@ import { ModelPage } from "./pages/model";
 import { PowerPage } from "./pages/power";
 import { RolloutsPage } from "./pages/rollouts";
 import { SignIn } from "./pages/sign-in";
+import { comeBack } from "./provider";
 import { route } from "./router";
 import { may, signOut, token, who, type Who } from "./session";
 import { useSignal } from "./signal";
+import { useAsked } from "./ui/use";
 import { away, runs, status, watchStatus } from "./status";
 
 interface Page {
@@ -41,9 +43,14 @@ const PAGES: Page[] = [
 export function App() {
   const user = useSignal(who);
   const [tried, setTried] = useState(false);
-  // A certificate, or the token that this tab has already.
+  const [refusal, setRefusal] = useState<Problem>();
+  // A sign-in that comes back from the provider, a certificate, or the token that this tab has already.
   useEffect(() => {
-    get<Who>("/v1/auth/whoami").then(who.set.bind(who), () => undefined).finally(() => setTried(true));
+    comeBack()
+      .catch((problem: Problem) => setRefusal(problem))
+      .then(() => get<Who>("/v1/auth/whoami"))
+      .then(who.set.bind(who), () => undefined)
+      .finally(() => setTried(true));
   }, []);
   useEffect(() => {
     if (!user) return;
@@ -54,7 +61,7 @@ export function App() {
       done();
     };
   }, [Boolean(user)]);
-  if (!user) return tried ? <SignIn /> : <main class="container" aria-busy="true" />;
+  if (!user) return tried ? <SignIn refusal={refusal} /> : <main class="container" aria-busy="true" />;
   return <Frame user={user} />;
 }
 
@@ -65,6 +72,12 @@ function Frame({ user }: { user: Who }) {
   const pages = PAGES.filter(({ layer, right }) => may(right) && (!layer || runs(layer)));
   const page = chosen ?? pages[0]?.path ?? "";
   const shown = pages.find(({ path }) => path === page);
+  const alerts = useAsked<{ open: number }>(pages.some(({ path }) => path === "alerts") ? "/v1/alerts" : "", { limit: 1 }, 10_000);
+  const open = alerts.value?.open ?? 0;
+  const title = page === "node" ? name : shown?.title;
+  useEffect(() => {
+    document.title = title ? `${title} – Strata` : "Strata";
+  }, [title]);
   return (
     <>
       <header class="top">
@@ -76,6 +89,14 @@ function Frame({ user }: { user: Who }) {
           {pages.map(({ path, title }) => (
             <a key={path} href={`#/${path}`} aria-current={path === page ? "page" : undefined}>
               {title}
+              {path === "alerts" && open > 0 && (
+                <>
+                  {" "}
+                  <span class="open" title={`${open} open`}>
+                    {open}
+                  </span>
+                </>
+              )}
             </a>
           ))}
         </nav>

@@ -21,8 +21,8 @@ def login(session: Session) -> None:
     \b
     Example: strata login
     """
-    from strata.cli.logins import Login, keep
-    from strata.cli.provider import begin, discover, wait
+    from strata.cli.login.kept import Login, keep
+    from strata.cli.login.provider import begin, discover, wait
 
     url = _url(session)
     way = session.connect(url, anonymous=True).get("/v1/auth/oidc")
@@ -43,7 +43,7 @@ def logout(session: Session) -> None:
     \b
     Example: strata logout
     """
-    from strata.cli.logins import forget
+    from strata.cli.login.kept import forget
 
     session.out.line("Forgotten" if forget(_url(session)) else "There was no login")
 

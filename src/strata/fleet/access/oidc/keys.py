@@ -10,7 +10,7 @@ import logging
 import ssl
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import aiohttp
 
@@ -35,12 +35,20 @@ ALGORITHMS = ("RS256", "ES256", "EdDSA")
 """What a token may be signed by. Never ``none``, never what a public key could forge (HMAC)."""
 
 
+class Endpoints(NamedTuple):
+    """Where people sign in at a provider with a browser, and where it gives tokens. Empty: it was not heard yet."""
+
+    authorize: str = ""
+    token: str = ""
+
+
 class Keys:
-    """The keys of one provider."""
+    """The keys of one provider, and where it does what."""
 
     def __init__(self, settings: OidcSettings, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings = settings
         self._clock = clock
+        self.endpoints = Endpoints()
         self._keys: Mapping[str, Any] = {}
         self._fetched: float | None = None
         self._asked: float | None = None
@@ -81,7 +89,14 @@ class Keys:
             keys = found.get("jwks_uri")
             if not isinstance(keys, str):
                 raise Unavailable("it does not say where its keys are", where=self._settings.issuer)
+            self.endpoints = Endpoints(*(_address(found, f"{name}_endpoint") for name in ("authorization", "token")))
             return await _json(session, keys, self._settings)
+
+
+def _address(found: Mapping[str, Any], name: str) -> str:
+    """An address that a browser or we may go to; empty: it says none."""
+    told = found.get(name)
+    return told if isinstance(told, str) and told.isprintable() and told.startswith(("https://", "http://")) else ""
 
 
 async def discover(session: aiohttp.ClientSession, settings: OidcSettings) -> Mapping[str, Any]:
@@ -94,19 +109,30 @@ async def discover(session: aiohttp.ClientSession, settings: OidcSettings) -> Ma
 
 
 async def _json(session: aiohttp.ClientSession, address: str, settings: OidcSettings) -> Mapping[str, Any]:
+    status, found = await asked(session, address, settings)
+    if status != 200:
+        raise Unavailable(f"it answers {status}", where=address[:200])
+    return found
+
+
+async def asked(
+    session: aiohttp.ClientSession, address: str, settings: OidcSettings, form: Mapping[str, str] | None = None
+) -> tuple[int, Mapping[str, Any]]:
+    """Ask the provider (``form``: send it this), once and nowhere else: the status, and the object of its answer."""
     if address.partition(":")[0] not in ("https", settings.issuer.partition(":")[0]):
         raise Unavailable(f"not by https: {address[:200]}", where=settings.issuer)
     context = ssl.create_default_context(cafile=settings.ca) if settings.ca is not None else True
-    async with session.get(address, ssl=context, allow_redirects=False) as reply:
-        if reply.status != 200:
-            raise Unavailable(f"it answers {reply.status}", where=address[:200])
+    method = "GET" if form is None else "POST"
+    async with session.request(method, address, data=form, ssl=context, allow_redirects=False) as reply:
         body = await bounded(reply, _MOST)
     if body is None:
         raise Unavailable(f"its answer is longer than {_MOST} bytes", where=address[:200])
+    if reply.status >= 300 and not reply.content_type.endswith("json"):
+        return reply.status, {}
     value = read_json(body).value
     if not isinstance(value, dict):
         raise Unavailable("it does not answer with an object", where=address[:200])
-    return value
+    return reply.status, value
 
 
 def _read(told: Mapping[str, Any]) -> Mapping[str, Any]:

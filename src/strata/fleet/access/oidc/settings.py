@@ -57,7 +57,11 @@ class OidcSettings(Section, frozen=True, kw_only=True):
         if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _LOOPBACK):
             raise BadRequest(f"{self.issuer[:80]!r} is not https://HOST/PATH", where="issuer")
         if not self.audience:
-            raise BadRequest("a token for anybody would be good here", where="audience", hint="name the client's id")
+            raise BadRequest(
+                "without it, tokens that the provider gave for other services would be accepted",
+                where="audience",
+                hint="name the client's id",
+            )
         if not self.rules:
             raise BadRequest("nobody fits a rule", where="rules", hint="add one: claim, value, role")
         if self.ca is not None and not self.ca.is_file():

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import hmac
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from strata.core.errors import BadRequest, Unauthenticated
-from strata.fleet.access.oidc.keys import ALGORITHMS, Keys
+from strata.fleet.access.oidc.keys import ALGORITHMS, Endpoints, Keys
 from strata.fleet.access.oidc.rules import principal_of
 from strata.fleet.access.oidc.settings import OidcSettings
 from strata.fleet.access.principal import Principal
@@ -22,6 +23,8 @@ from strata.fleet.access.principal import Principal
 _MOST = 16_384
 """Bytes of a token."""
 _REMEMBERED = 10_000
+_SIGN_INS = 16
+"""At one time: anybody may begin one."""
 _REQUIRED = ("exp", "iat", "iss", "aud", "sub")
 
 
@@ -46,7 +49,9 @@ class OidcTokens:
         self.settings = settings
         self._keys = keys if keys is not None else Keys(settings)
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
-        self._first: asyncio.Task[None] | None = None
+        self._asking: asyncio.Task[None] | None = None
+        self.sign_ins = asyncio.Semaphore(_SIGN_INS)
+        """Sign-ins that wait for the provider."""
 
     async def start(self) -> None:
         """Ask for the keys; whether the provider answers or not, the service begins."""
@@ -56,13 +61,18 @@ class OidcTokens:
             raise BadRequest(
                 "PyJWT is missing", where="oidc.issuer", hint="install it: pip install 'strata[oidc]'"
             ) from None
-        self._first = asyncio.create_task(self._keys.refresh())
+        self.hear()
+
+    def hear(self) -> None:
+        """See to it that a provider that has not been heard yet is asked (again). Nobody waits for it."""
+        if not self.endpoints.authorize and (self._asking is None or self._asking.done()):
+            self._asking = asyncio.create_task(self._keys.refresh())
 
     async def stop(self) -> None:
         """Ask no more."""
-        if self._first is not None:
-            self._first.cancel()
-            await asyncio.gather(self._first, return_exceptions=True)
+        if self._asking is not None:
+            self._asking.cancel()
+            await asyncio.gather(self._asking, return_exceptions=True)
 
     def principal(self, text: str) -> Principal:
         """Who holds this token; ``UnknownKey``: ask again after ``refresh``; ``Unauthenticated``: it is not good."""
@@ -81,6 +91,21 @@ class OidcTokens:
     def _is_good(self, known: _Known) -> bool:
         due = time.time() >= known.until or self._keys.are_due
         return not due and self._keys.find(known.named) is known.key
+
+    @property
+    def endpoints(self) -> Endpoints:
+        """Where the provider does what, as far as it was heard."""
+        return self._keys.endpoints
+
+    def good_until(self, text: str, nonce: str | None) -> float:
+        """Until when a new token is good; ``Unauthenticated``: it is of another sign-in than the one with ``nonce``
+        (None: whichever), of nobody that a rule knows, or not good at all."""
+        _, claims = self._checked(text)
+        said = claims.get("nonce")
+        if nonce is not None and not (isinstance(said, str) and hmac.compare_digest(said.encode(), nonce.encode())):
+            raise Unauthenticated("the token is of another sign-in", hint="sign in again")
+        principal_of(self.settings, claims)
+        return float(claims["exp"])
 
     async def refresh(self) -> None:
         """Ask the provider for its keys again, unless that was done just now."""

@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from strata.cli import exits
 from strata.cli.listing import json_option
 from strata.cli.output import Column, many
+from strata.cli.repository import OfRepository, of_repository
 from strata.cli.session import Session, pass_session
+from strata.cli.waiting import arrival, wait_options
 
 if TYPE_CHECKING:
     from strata.cli.client import Json
@@ -24,27 +27,46 @@ PART = 2000
 """Nodes in one request."""
 
 
-@click.command()
+@click.command(cls=OfRepository)
+@click.argument("directory", required=False)
 @click.option(
     "-f",
     "--file",
     "paths",
     multiple=True,
-    required=True,
     type=click.Path(path_type=Path, allow_dash=True),
     help="YAML file, directory of them, or - for stdin. May be repeated.",
 )
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
+@of_repository
 @click.option("--prune", is_flag=True, help="Delete desire documents that are in none of the files.")
+@wait_options
 @json_option
 @pass_session
-def apply(session: Session, paths: tuple[Path, ...], dry_run: bool, prune: bool, as_json: bool) -> None:
-    """Apply nodes, groups and desires from YAML files. Applying twice changes nothing the second time.
+def apply(
+    session: Session,
+    directory: str | None,
+    paths: tuple[Path, ...],
+    dry_run: bool,
+    prune: bool,
+    waiting: bool,
+    timeout: float,
+    as_json: bool,
+) -> None:
+    """Apply a site repository, or nodes, groups and desires from YAML files. Applying twice changes nothing the second
+    time.
 
-    Of a node that exists, only what a file says is changed; 'strata node edit' empties a field.
+    DIRECTORY is a repository, as 'strata config apply' takes it: what is committed there is applied, all of it or
+    nothing. Objects that an earlier commit created and this one no longer has are deleted. In a repository DIRECTORY
+    may be left out.
+
+    With -f the source is not tracked, so nothing is deleted without --prune. Of a node that exists, only what a file
+    says is changed; 'strata node edit' empties a field.
 
     \b
-    Example: strata apply -f site/ --dry-run
+    Example: strata apply site --wait
+             strata apply -f desires/ --dry-run
+             strata apply -f desires/ --wait
     A file holds documents parted by '---':
       kind: desire             kind: group              kind: nodes
       name: compute-ready      name: gpu                nodes: n[0001-0064]
@@ -54,18 +76,25 @@ def apply(session: Session, paths: tuple[Path, ...], dry_run: bool, prune: bool,
     """
     from strata.cli.files import read_bundle
 
+    if directory and not paths:
+        what = "a file, not" if Path(directory).is_file() else "not"
+        raise click.UsageError(f"{directory} is {what} a site repository; to apply files: strata apply -f {directory}")
+    if directory or not paths:
+        raise click.UsageError("name a repository (strata apply site) or files (strata apply -f desires/)")
     bundle = read_bundle(paths)
     if not any(bundle) and not prune:
         raise click.UsageError("the files hold no documents")
-    changes = _applied(session, bundle, prune=prune, dry_run=dry_run)
+    changes, revision = _applied(session, bundle, prune=prune, dry_run=dry_run)
     if as_json:
         session.out.json({"dry_run": dry_run, "changes": changes})
-        return
-    _show(session, changes, dry_run=dry_run)
-    for change in changes:
-        for group in change["missing"]:
-            place = bundle.places.get(("desire", change["name"]), change["name"])
-            session.out.note(f"{place}: there is no group {group}; nobody is meant by it until there is one")
+    else:
+        _show(session, changes, dry_run=dry_run)
+        for change in changes:
+            for group in change["missing"]:
+                place = bundle.places.get(("desire", change["name"]), change["name"])
+                session.out.note(f"{place}: there is no group {group} yet, so it selects no node")
+    if waiting and not dry_run:
+        exits.leave(arrival(session, "*", timeout, revision=revision))
 
 
 def _show(session: Session, changes: list[Json], *, dry_run: bool) -> None:
@@ -82,8 +111,8 @@ def _action_colour(action: str) -> str:
     return ACTION_COLOURS.get(action, "")
 
 
-def _applied(session: Session, bundle: Bundle, *, prune: bool, dry_run: bool) -> list[Json]:
-    """What changed, or would."""
+def _applied(session: Session, bundle: Bundle, *, prune: bool, dry_run: bool) -> tuple[list[Json], int]:
+    """What changed, or would, and at which revision."""
     parts = [bundle.nodes[start : start + PART] for start in range(0, max(1, len(bundle.nodes)), PART)]
     ahead, last = parts[:-1], parts[-1]
     changes: list[Json] = []
@@ -91,12 +120,13 @@ def _applied(session: Session, bundle: Bundle, *, prune: bool, dry_run: bool) ->
         for part in parts:  # whatever is wrong with any of them is found before the first is written
             _ask(session, bundle, {"nodes": part, "documents": [], "dry_run": True})
     for part in ahead:
-        changes += _ask(session, bundle, {"nodes": part, "documents": [], "dry_run": dry_run})
+        changes += _ask(session, bundle, {"nodes": part, "documents": [], "dry_run": dry_run})[0]
     body = {"nodes": last, "groups": bundle.groups, "documents": bundle.desires, "prune": prune, "dry_run": dry_run}
-    return changes + _ask(session, bundle, body)
+    rest, revision = _ask(session, bundle, body)
+    return changes + rest, revision
 
 
-def _ask(session: Session, bundle: Bundle, body: Json) -> list[Json]:
+def _ask(session: Session, bundle: Bundle, body: Json) -> tuple[list[Json], int]:
     from strata.core.errors import StrataError
 
     try:
@@ -106,7 +136,7 @@ def _ask(session: Session, bundle: Bundle, body: Json) -> list[Json]:
         if place:
             error.where = f"{place}: {error.where}"
         raise
-    return [
+    changes = [
         {
             "kind": found["kind"],
             "name": found["name"] or many(int(found["nodes"]), found["kind"]),
@@ -116,3 +146,4 @@ def _ask(session: Session, bundle: Bundle, body: Json) -> list[Json]:
         }
         for found in report["changes"]
     ]
+    return changes, int(report["revision"])

@@ -7,9 +7,9 @@ from litestar.params import JSONBody
 
 from strata.api.http import AnyRequest, expected_revision, revision_tag, unless_fresh
 from strata.api.rights import answers, needs
-from strata.api.services import Asked, DocumentPath
+from strata.api.services import Asked, NamePath
 from strata.core.errors import BadRequest
-from strata.core.texts import Out
+from strata.core.texts import ListOf
 from strata.fleet.desires.bundles import BundleRequest
 from strata.fleet.desires.records import ApplyReport, DocumentSpec, DocumentView
 from strata.fleet.desires.service import DesireService
@@ -17,16 +17,10 @@ from strata.fleet.desires.service import DesireService
 _TAG = "documents"
 
 
-class Documents(Out, frozen=True, kw_only=True):
-    """All documents, by name."""
-
-    items: tuple[DocumentView, ...]
-
-
 @get("/v1/documents", tags=[_TAG], **needs("read", "document"))
-async def list_documents(ask: Asked) -> Documents:
+async def list_documents(ask: Asked) -> ListOf[DocumentView]:
     """All documents."""
-    return Documents(items=tuple(await ask.of(DesireService).documents(ask.who)))
+    return ListOf(items=tuple(await ask.of(DesireService).documents(ask.who)))
 
 
 @get(
@@ -34,14 +28,14 @@ async def list_documents(ask: Asked) -> Documents:
     tags=[_TAG],
     **needs("read", "document", 404, also={304: answers(None, "You have it already.")}),
 )
-async def show_document(request: AnyRequest, ask: Asked, name: DocumentPath) -> Response[DocumentView | None]:
+async def show_document(request: AnyRequest, ask: Asked, name: NamePath) -> Response[DocumentView | None]:
     """One document."""
     return unless_fresh(request, await ask.of(DesireService).document(ask.who, name))
 
 
 @put("/v1/documents/{name:str}", tags=[_TAG], **needs("change", "document", 404, 409, 412, body=True))
 async def put_document(
-    request: AnyRequest, ask: Asked, name: DocumentPath, data: JSONBody[DocumentSpec]
+    request: AnyRequest, ask: Asked, name: NamePath, data: JSONBody[DocumentSpec]
 ) -> Response[DocumentView]:
     """Create or replace a document. `If-Match` and `If-None-Match: *` are honoured."""
     if data.name != name:
@@ -52,7 +46,7 @@ async def put_document(
 
 
 @delete("/v1/documents/{name:str}", tags=[_TAG], **needs("delete", "document", 404, 409, 412))
-async def delete_document(request: AnyRequest, ask: Asked, name: DocumentPath) -> None:
+async def delete_document(request: AnyRequest, ask: Asked, name: NamePath) -> None:
     """Remove a document. `If-Match` is honoured."""
     expected = await expected_revision(request, lambda: ask.of(DesireService).document(ask.who, name))
     await ask.of(DesireService).delete_document(ask.who, name, expected)

@@ -10,9 +10,9 @@ import click
 
 from strata.cli import exits
 from strata.cli.listing import json_option
-from strata.cli.output import counts, fold, many
+from strata.cli.output import fold, many
 from strata.cli.session import Session, pass_session
-from strata.cli.times import DURATION
+from strata.cli.waiting import arrival, wait_options
 from strata.cli.words import (
     complete_select,
     complete_set,
@@ -46,8 +46,7 @@ _FLEETING = re.compile(r"(^|[\s!])(state|fact|want):")
 )
 @click.option("--unset", multiple=True, metavar="VARIABLE", help="Take the node's own desire back.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done, by class of nodes.")
-@click.option("--wait", "waiting", is_flag=True, help="Stay until the nodes are there, or cannot get there.")
-@click.option("--timeout", type=DURATION, default="1h", show_default=True, help="Longest wait.")
+@wait_options
 @json_option
 @pass_session
 def set_(
@@ -90,7 +89,7 @@ def _finish_set(
     session: Session, status: int, answer: Json, select: str, waiting: bool, timeout: float, as_json: bool
 ) -> int:
     """Report; follow the operation and then the nodes if asked to. The exit code."""
-    from strata.cli import converge, progress
+    from strata.cli import progress
 
     out = session.out
     failed = revision = 0
@@ -120,11 +119,7 @@ def _finish_set(
             return 1
     if failed or not waiting:
         return 1 if failed else 0
-    found = converge.wait(session.client, select, out, timeout=timeout, revision=revision)
-    code = converge.verdict(found)
-    if code:
-        out.note(f"not all got there: {counts(found)}; strata node why NODE says why")
-    return code
+    return arrival(session, select, timeout, revision=revision)
 
 
 def _complain(session: Session, wrong: list[Json]) -> None:
@@ -153,33 +148,38 @@ def hold(session: Session, select: tuple[str, ...], reason: str, as_json: bool) 
 
 @click.command()
 @click.argument("select", nargs=-1, required=True, callback=no_blank, shell_complete=complete_select)
+@wait_options
 @json_option
 @pass_session
-def release(session: Session, select: tuple[str, ...], as_json: bool) -> None:
+def release(session: Session, select: tuple[str, ...], waiting: bool, timeout: float, as_json: bool) -> None:
     """Give held nodes back to automation.
 
     \b
     Example: strata node release n0042
+             strata node release state:held --wait
     """
     answer = session.client.request("DELETE", "/v1/holds", params={"select": " ".join(select)}).body
-    _finish_many(session, answer, "released", as_json)
+    _finish_many(session, answer, "released", as_json, wait=timeout if waiting else None)
 
 
 @click.command()
 @click.argument("select", nargs=-1, required=True, callback=no_blank, shell_complete=complete_select)
+@wait_options
 @json_option
 @pass_session
-def retry(session: Session, select: tuple[str, ...], as_json: bool) -> None:
+def retry(session: Session, select: tuple[str, ...], waiting: bool, timeout: float, as_json: bool) -> None:
     """Forget failures and faults, try again now.
 
     \b
     Example: strata node retry state:faulted
+             strata node retry state:faulted --wait
     """
     answer = session.client.request("POST", "/v1/retries", body={"select": " ".join(select)}).body
-    _finish_many(session, answer, "retried", as_json)
+    _finish_many(session, answer, "retried", as_json, wait=timeout if waiting else None)
 
 
-def _finish_many(session: Session, answer: Json, what: str, as_json: bool) -> None:
+def _finish_many(session: Session, answer: Json, what: str, as_json: bool, wait: float | None = None) -> None:
+    """Report, and then follow the nodes for ``wait`` seconds at most; None: not at all."""
     if as_json:
         session.out.json(answer)
     else:
@@ -188,6 +188,9 @@ def _finish_many(session: Session, answer: Json, what: str, as_json: bool) -> No
     _complain(session, list(answer.get("errors", ())))
     if answer.get("errors"):
         exits.leave(exits.ERROR)
+    if wait is not None and answer["changed"]:
+        # By name: what selected them (state:faulted) may not be so any more.
+        exits.leave(arrival(session, str(answer["nodeset"]), wait, revision=int(answer["revision"])))
 
 
 @click.command()
@@ -313,7 +316,7 @@ def confirm(session: Session, question: str) -> None:
     import sys
 
     if not sys.stdin.isatty():
-        raise click.UsageError("nobody to ask here: add --yes if you mean it")
+        raise click.UsageError("not a terminal, so nobody can be asked to confirm: add --yes")
     if not click.confirm(question, err=True):
         raise click.Abort
 

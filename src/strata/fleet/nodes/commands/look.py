@@ -171,8 +171,10 @@ def _silences(facts: Mapping[str, Json]) -> list[str]:
     for name, fact in facts.items():
         if silence := fact.get("silence"):
             silent.setdefault(silence["driver"], ([], silence))[0].append(name)
+    power = facts.get("power", {}).get("value")
+    otherwise = "it is off" if power == "off" else "it does not say why"
     return [
-        f"{driver} has not seen {' and '.join(names)} since {when(silence['since'])}: {silence['why'] or 'no reason'}"
+        f"{driver} has not seen {' and '.join(names)} since {when(silence['since'])}: {silence['why'] or otherwise}"
         for driver, (names, silence) in silent.items()
     ]
 

@@ -34,7 +34,9 @@ def ssh(session: Session, name: str, command: tuple[str, ...], jump: str) -> Non
     address = next((one["address"] for one in found["interfaces"] if one.get("address")), "")
     if not address:
         raise BadRequest(
-            "no address is known of it", where=node, hint=f"strata node edit {node} --interface mac=MAC,address=ADDRESS"
+            "no address is known of it",
+            where=found["name"],
+            hint=f"strata node edit {found['name']} --interface mac=MAC,address=ADDRESS",
         )
     words = [
         "ssh",

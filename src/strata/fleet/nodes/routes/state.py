@@ -12,8 +12,8 @@ from strata.api.http import finite, seal, unseal
 from strata.api.rights import needs
 from strata.api.services import Asked, Cursor, Limit, NodePath, Select, Time
 from strata.core.errors import BadRequest
-from strata.core.texts import PLAIN
-from strata.fleet.history.records import HistoryPage, ManyHistory, PastView
+from strata.core.texts import PLAIN, ListOf
+from strata.fleet.history.records import HistoryPage, ManyTransition, PastView
 from strata.fleet.nodes.records import WhyManyView, WhyView
 from strata.fleet.nodes.service import NodeService
 from strata.fleet.plans.records import PlanView
@@ -57,7 +57,7 @@ async def why_many(ask: Asked, select: Select = "*") -> WhyManyView:
 @get("/v1/history", tags=[_TAG], **needs("read", "node", 404, 410))
 async def history_many(
     ask: Asked, select: Select, since: Time = None, until: Time = None, limit: Limit = 1000
-) -> ManyHistory:
+) -> ListOf[ManyTransition]:
     """The changes of several nodes' facts, newest first: one that several had together is told once."""
     return await ask.of(NodeService).history_many(
         ask.who, select, finite(since, "since"), finite(until, "until"), limit

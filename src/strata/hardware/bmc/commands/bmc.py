@@ -8,9 +8,10 @@ import click
 
 from strata.cli import exits
 from strata.cli import listing as ls
-from strata.cli.options import Between
-from strata.cli.output import Column, counts, many
+from strata.cli.options import Watts
+from strata.cli.output import Column, many
 from strata.cli.session import Session, pass_session
+from strata.cli.waiting import arrival
 from strata.cli.words import complete_node, complete_select, items, no_blank, segment, select_help
 
 if TYPE_CHECKING:
@@ -62,19 +63,9 @@ def send(
     failures = (answer["failed"] if wait is not None else 0) if tracked else answer["failed_count"]
     reached = 0
     if wait is not None and (tracked or answer["done_count"]):
-        reached = _arrival(session, body["select"] if tracked else answer["done"], answer.get("revision", 0), wait)
+        select = body["select"] if tracked else answer["done"]
+        reached = arrival(session, select, wait, revision=answer.get("revision", 0))
     exits.leave(reached or (exits.ERROR if failures else 0))
-
-
-def _arrival(session: Session, select: str, revision: int, timeout: float) -> int:
-    """Follow nodes until none moves; the exit code."""
-    from strata.cli import converge
-
-    found = converge.wait(session.client, select, session.out, timeout=timeout, revision=revision)
-    code = converge.verdict(found)
-    if code:
-        session.out.note(f"not all got there: {counts(found)}; strata node why NODE says why")
-    return code
 
 
 @click.command()
@@ -187,7 +178,7 @@ LIMITS = (
 @select_help
 @click.command()
 @SELECT
-@click.option("--set", "watts", type=Between(1, 1e6, max_open=True), help="Cap to this many watts.")
+@click.option("--set", "watts", type=Watts(1, 1e6, max_open=True), metavar="WATTS", help="Cap to this: 350W, 1.5kW.")
 @click.option("--clear", is_flag=True, help="Take the cap off.")
 @click.option("--limit", default="", metavar="ID", help="What to cap [default: the node].")
 @ls.listing(LIMITS)
@@ -195,11 +186,11 @@ LIMITS = (
 def limits(
     session: Session, select: tuple[str, ...], watts: float | None, clear: bool, limit: str, view: ls.Listing
 ) -> None:
-    """Show what of a node can be capped, or cap nodes.
+    """Show which power caps a node takes, or cap nodes.
 
     \b
     Example: strata hardware limits n7
-             strata hardware limits @compute --set 350
+             strata hardware limits @compute --set 350W
              strata hardware limits n7 --clear
     """
     if clear and watts is not None:

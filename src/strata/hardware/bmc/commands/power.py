@@ -12,7 +12,7 @@ import click
 from strata.cli import listing as ls
 from strata.cli.lazy import LazyGroup
 from strata.cli.session import Session, pass_session
-from strata.cli.times import DURATION
+from strata.cli.waiting import wait_options
 from strata.cli.words import complete_select, no_blank, select_help
 from strata.hardware.bmc.commands.bmc import SELECT, send
 from strata.rooms import commands
@@ -21,7 +21,10 @@ DESIRES = ("on", "off", "graceful-off")
 """What becomes a desire that Strata fulfils with its brakes; the rest is done at once."""
 
 
-@click.group(cls=LazyGroup, table=lambda: commands("power"))
+_CAPS = "strata hardware limits SELECT --set WATTS"
+
+
+@click.group(cls=LazyGroup, table=lambda: commands("power"), elsewhere=dict.fromkeys(("cap", "limit", "limits"), _CAPS))
 def power() -> None:
     """Switch nodes on and off, and say what the machine may draw."""
 
@@ -35,8 +38,7 @@ def _switching(function: Callable[..., None]) -> Any:
 
     options = (
         SELECT,
-        click.option("--wait", "waiting", is_flag=True, help="Stay until the nodes are there, or cannot get there."),
-        click.option("--timeout", type=DURATION, default="1h", show_default=True, help="Longest wait."),
+        wait_options,
         ls.json_option,
         pass_session,
     )

@@ -34,8 +34,9 @@ from strata.hardware.bmc.redfish import log as logs
 from strata.hardware.bmc.redfish import settings as settings_
 from strata.hardware.bmc.redfish.client import RedfishClient, Target
 from strata.hardware.bmc.redfish.endpoint import below, items, path_of, text
-from strata.hardware.bmc.redfish.find import linked, manager, maybe, quirks, service, system
+from strata.hardware.bmc.redfish.find import linked, manager, maybe, service, system
 from strata.hardware.bmc.redfish.power import powered, read_power, switch_power
+from strata.hardware.bmc.redfish.quirks import quirks
 from strata.hardware.bmc.redfish.sensors import number, read_sensors
 
 

@@ -8,8 +8,9 @@ from strata.core.errors import BadRequest, NotOffered
 from strata.hardware.bmc.protocol import Boot, BootTarget, Media
 from strata.hardware.bmc.redfish.client import Json, RedfishClient, Target
 from strata.hardware.bmc.redfish.endpoint import below, path_of, text
-from strata.hardware.bmc.redfish.find import action, around, home, manager, maybe, quirks, system
+from strata.hardware.bmc.redfish.find import action, around, home, manager, maybe, system
 from strata.hardware.bmc.redfish.pairing import name_of
+from strata.hardware.bmc.redfish.quirks import quirks
 
 TARGETS: Mapping[BootTarget, tuple[str, ...]] = {
     "none": ("None",),

@@ -101,8 +101,8 @@ class Sessions:
             if bmc.token or self._basic(bmc):
                 return False
             who = self._who(address)
-            if bmc.ghosts and not await self._tidy(bmc, who.user, {"Authorization": who.basic()}):
-                raise DeviceError("a session of ours may still be open, and could not be looked for", node=bmc.base)
+            if bmc.ghosts and (why := await self._tidy(bmc, who.user, {"Authorization": who.basic()})):
+                raise DeviceError(f"{why}; an earlier session of ours may still be open there", node=bmc.base)
             before, bmc.ghosts = bmc.ghosts, True  # until we know better: the caller may be cancelled, too
             try:
                 reply = await self._wire.send(bmc, "POST", SESSIONS, Raw(who.login(), JSON), {}, harmless=True)
@@ -149,24 +149,24 @@ class Sessions:
             bmc.stale.remove(path)
         return True
 
-    async def _tidy(self, bmc: Endpoint, user: str, auth: Mapping[str, str]) -> bool:
+    async def _tidy(self, bmc: Endpoint, user: str, auth: Mapping[str, str]) -> str:
         """End the sessions of our user: the answer to a login got lost, so one of them may be nobody's.
 
-        Another client of that user logs in again; the account is Strata's own. False: try again before the next
-        login. Where ``auth`` is not taken (some only take sessions), the login itself comes first.
+        Another client of that user logs in again; the account is Strata's own. Why it could not be done: try again
+        before the next login. Where ``auth`` is not taken (some only take sessions), the login itself comes first.
         """
         try:
             told = await self._look(bmc, SESSIONS, auth)
             if told is None:
-                return True
+                return ""
             for path in [path_of(bmc, member) for member in items(told, "Members")][:MOST_SESSIONS]:
                 body = await self._look(bmc, path, auth) if path and path != bmc.session else None
                 if body is not None and body.get("UserName") == user and not await self._end(bmc, path, auth):
-                    return False
-        except StrataError:
-            return False
+                    return "it does not end a session"
+        except StrataError as wrong:
+            return wrong.detail
         bmc.ghosts = False
-        return True
+        return ""
 
     async def _look(self, bmc: Endpoint, path: str, auth: Mapping[str, str]) -> Json | None:
         """The resource at ``path``; None where we may not see it, or it is gone."""

@@ -8,8 +8,9 @@ from strata.core.errors import BadRequest, NotOffered
 from strata.hardware.bmc.protocol import ServiceSettings
 from strata.hardware.bmc.redfish.client import Json, RedfishClient, Target
 from strata.hardware.bmc.redfish.endpoint import below, items, path_of, text
-from strata.hardware.bmc.redfish.find import linked, manager, maybe, quirks, service
+from strata.hardware.bmc.redfish.find import linked, manager, maybe, service
 from strata.hardware.bmc.redfish.power import powered
+from strata.hardware.bmc.redfish.quirks import quirks
 
 SYSLOG = "SyslogUDP"
 

@@ -108,6 +108,10 @@ def _followed(session: Session, node: str, count: int) -> Iterator[Json]:
     before = _tail(session, node, max(count, 1))
     yield from before[len(before) - count :] if count < len(before) else before
     newest = before[-1]["id"] if before else 0
+    if not before:
+        session.out.note(
+            "nothing was printed yet; following it until Ctrl-C (strata console --list tells how it is read)"
+        )
     path = f"/v1/nodes/{segment(node)}/console/follow"
     for event in session.client.events(path, {"since": newest}):
         if event.kind == "line":

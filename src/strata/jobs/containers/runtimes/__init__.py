@@ -66,6 +66,7 @@ def _lacks(can: Abilities, container: Container) -> dict[str, str]:
         "own_pids": (container.own_pids and not can.own_pids, "it shows the processes of the node"),
         "clear_env": (container.clear_env and not can.clear_env, "it always takes the environment over"),
         "devices": (some and not can.hides_devices, "it shows all devices of the node: some cannot be kept from a job"),
+        "node_tmp": (container.node_tmp and not can.node_tmp, "its /tmp and /dev/shm are its own, never the node's"),
         "binds": (
             not can.read_only_binds and any(bind.read_only for bind in container.binds),
             "its binds can be written to",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from strata.jobs.containers.records import Abilities, Ready
+from strata.jobs.containers.records import NODE_TMP, Abilities, Ready
 from strata.jobs.containers.runtimes.runtime import Plain
 
 _OWN = ("/home", "/mnt", "/run")
@@ -17,11 +17,14 @@ class Bubblewrap(Plain):
     name = "bubblewrap"
     program = "bwrap"
     install = "apt-get install bubblewrap"
-    abilities = Abilities(writable="it has no overlay, and the image is everybody's", makes_places=False)
+    abilities = Abilities(writable="it has no overlay, and the image is everybody's", makes_places=False, node_tmp=True)
 
     def command(self, ready: Ready, argv: Sequence[str], folder: str) -> list[str]:
         """The image read-only, then what lies over it, in order."""
-        words = [self.program, "--die-with-parent", "--ro-bind", ready.root, "/", "--dev", "/dev", "--tmpfs", "/tmp"]
+        words = [self.program, "--die-with-parent", "--ro-bind", ready.root, "/", "--dev", "/dev"]
+        for place in NODE_TMP if ready.node_tmp else ():
+            words += ["--bind", place, place]
+        words += [] if ready.node_tmp else ["--tmpfs", "/tmp"]
         words += ["--unshare-pid", "--proc", "/proc"] if ready.own_pids else ["--bind", "/proc", "/proc"]
         words += ["--ro-bind", "/sys", "/sys"]
         places = [bind.place for bind in ready.binds] + ([ready.home_path] if ready.home != "none" else [])

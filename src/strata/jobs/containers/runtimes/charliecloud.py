@@ -21,11 +21,13 @@ class Charliecloud(Plain):
         hides_devices=False,
         makes_places=False,
         read_only_binds=False,
+        node_tmp=True,
     )
 
     def command(self, ready: Ready, argv: Sequence[str], folder: str) -> list[str]:
-        """The host's /dev is there in any case."""
-        words = [self.program, "--private-tmp", "--no-passwd", "--cd", ready.workdir, "--env-no-expand"]
+        """The host's /dev is there in any case, and its /tmp where it is not told otherwise."""
+        words = [self.program, *(() if ready.node_tmp else ("--private-tmp",))]
+        words += ["--no-passwd", "--cd", ready.workdir, "--env-no-expand"]
         for bind in ready.binds:
             words += ["--bind", f"{bind.source}:{bind.place}"]
         words += ["--unset-env=*"] if ready.clear_env else []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from strata.jobs.containers.records import Abilities, Ready
+from strata.jobs.containers.records import NODE_TMP, Abilities, Ready
 from strata.jobs.containers.runtimes.runtime import Plain
 from strata.jobs.native import program
 
@@ -14,7 +14,7 @@ class Native(Plain):
 
     name = "native"
     install = "make native"
-    abilities = Abilities()
+    abilities = Abilities(node_tmp=True)
 
     @property
     def program(self) -> str:
@@ -22,16 +22,23 @@ class Native(Plain):
         return str(program("strata-run"))
 
     def command(self, ready: Ready, argv: Sequence[str], folder: str) -> list[str]:
-        """One option for each thing that is asked for."""
-        words = [self.program, "--root", ready.root, "--workdir", ready.workdir, "--home", ready.home]
-        for bind in ready.binds:
-            words += ["--bind", f"{bind.source}:{bind.place}{':ro' if bind.read_only else ''}"]
-        for device in ready.devices:
-            words += ["--device", device]
-        words += ["--clear-env"] if ready.clear_env else []
-        for name, value in ready.env.items():
-            words += ["--env", f"{name}={value}"]
-        words += ["--writable"] if ready.writable else []
-        words += ["--pid"] if ready.own_pids else []
-        words += ["--keep-fd", str(ready.held)] if ready.held >= 0 else []
-        return [*words, "--", *argv]
+        """The program with its options."""
+        return [self.program, *options(ready), "--", *argv]
+
+
+def options(ready: Ready) -> list[str]:
+    """What ``strata-run`` is told, wherever it is: one option for each thing that is asked for."""
+    words = ["--root", ready.root, "--workdir", ready.workdir, "--home", ready.home]
+    for place in NODE_TMP if ready.node_tmp else ():
+        words += ["--bind", f"{place}:{place}"]
+    for bind in ready.binds:
+        words += ["--bind", f"{bind.source}:{bind.place}{':ro' if bind.read_only else ''}"]
+    for device in ready.devices:
+        words += ["--device", device]
+    words += ["--clear-env"] if ready.clear_env else []
+    for name, value in ready.env.items():
+        words += ["--env", f"{name}={value}"]
+    words += ["--writable"] if ready.writable else []
+    words += ["--pid"] if ready.own_pids else []
+    words += ["--keep-fd", str(ready.held)] if ready.held >= 0 else []
+    return words

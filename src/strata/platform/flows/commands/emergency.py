@@ -21,13 +21,15 @@ if TYPE_CHECKING:
 @click.option("--reason", required=True, help="Why; it goes into the audit log.")
 @click.option("--confirm", default="", metavar="TEXT", help="'revoke N nodes', for scripts. Default: ask for it.")
 @click.option("--dry-run", is_flag=True, help="Only say whom it would cut off.")
-@click.option("--wait", is_flag=True, help="Stay until it has ended; exit code 1 if it failed.")
+@click.option(
+    "--wait/--no-wait", default=True, help="Stay until it has ended; exit code 1 if it failed.  [default: wait]"
+)
 @ls.json_option
 @pass_session
 def emergency_revoke(
     session: Session, select: tuple[str, ...], reason: str, confirm: str, dry_run: bool, wait: bool, as_json: bool
 ) -> None:
-    """Make nodes' certificates good for nothing at once: they get no more secrets, images or commands until they boot
+    """Revoke nodes' certificates at once: they get no more secrets, images or commands until they boot
     anew.
 
     \b
@@ -37,9 +39,9 @@ def emergency_revoke(
     chosen = " ".join(select)
     if dry_run or not confirm:
         found: Json = session.client.get("/v1/nodes", {"select": chosen, "folded": True})
-        words = f"revoke {found['total']} nodes"
+        words = f"revoke {many(found['total'], 'node')}"
         if dry_run:
-            said = f"would cut off {many(found['total'], 'node')}: {found['nodeset']}"
+            said = f"would cut off {many(found['total'], 'node')}: {found['nodeset']}; to do it, confirm with: {words}"
             session.out.answer(as_json, {"nodes": found["nodeset"], "total": found["total"], "confirm": words}, said)
             return
         confirm = ask_words(session, words, f"This cuts off {many(found['total'], 'node')}: {found['nodeset']}")

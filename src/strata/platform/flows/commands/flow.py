@@ -116,9 +116,8 @@ def show_plan(session: Session, plan: Json, as_json: bool) -> None:
         session.out.json(plan)
         return
     for number, step in enumerate(plan["steps"], 1):
-        session.out.line(
-            f"{number}. {step['name']}: {step['does']} on {many(step['nodes'], 'node')}: {step['nodeset']}"
-        )
+        whom = f"on {many(step['nodes'], 'node')}: {step['nodeset']}" if step["nodes"] else "on nobody now"
+        session.out.line(f"{number}. {step['name']}: {step['does']} {whom}")
         if step["totals"]:
             done = ", ".join(f"{mutation} {count}" for mutation, count in step["totals"].items())
             hurts = f"; disrupts {many(step['disrupts'], 'node')}" if step["disrupts"] else ""
@@ -130,7 +129,7 @@ def show_plan(session: Session, plan: Json, as_json: bool) -> None:
 def ask_words(session: Session, words: str, what: str) -> str:
     """Have the person type what is about to be done."""
     if not sys.stdin.isatty():
-        raise click.UsageError(f"nobody to ask here: add --confirm '{words}' if you mean it")
+        raise click.UsageError(f"not a terminal, so nobody can be asked to confirm: add --confirm '{words}'")
     session.out.note(what)
     said = str(click.prompt(f"Type '{words}' to go on", err=True))
     if said.strip().lower() != words.lower():

@@ -104,8 +104,7 @@ def script(session: Session, node: str, as_json: bool) -> None:
     if as_json:
         session.out.json(found)
     else:
-        for line in found["script"].splitlines():
-            session.out.line(line)
+        session.out.text(found["script"])
 
 
 @boot.command()
@@ -133,7 +132,7 @@ PROFILES.show(
     "Show one profile: its own parameters, and the whole command line that they make.",
     "strata boot profile show default",
 )
-PROFILES.delete("Delete a profile that no node is wanted to boot.", "strata boot profile delete debug")
+PROFILES.delete("Delete a profile that no node is set to boot.", "strata boot profile delete debug")
 
 
 @profile.command("set")

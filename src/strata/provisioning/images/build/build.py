@@ -22,6 +22,7 @@ from strata.provisioning.images import archive
 from strata.provisioning.images.build.confinement import build_ids
 from strata.provisioning.images.build.furnish import Furnishing
 from strata.provisioning.images.build.last_words import last_words
+from strata.provisioning.images.build.network import Service, services_in, way_out
 from strata.provisioning.images.build.recipe import CONTAINERFILE, DEBIAN, RECIPE, Recipe, parse_recipe
 from strata.provisioning.images.build.steps import require, run, workplace
 from strata.provisioning.images.build.toolroom import NOT_STARTED, ROOM, Errand, open_rooms
@@ -45,23 +46,25 @@ Find = Callable[[str], tuple[Made, Release]]
 
 
 async def build(shelf: Shelf, context: Path, find: Find, log: Path, prefix: Sequence[str] = ()) -> Pressed:
-    """Build what ``context`` (a tar) describes. ``prefix``: stands before every command that needs a network."""
+    """Build what ``context`` (a tar) describes. ``prefix``: stands before every command that needs the machine's
+    network."""
     if os.geteuid() != 0:
         raise Unavailable("images are built by root only", hint="run the service as root, or import what was built")
     async with workplace(shelf.root) as work:
         files = work / "context"
         await asyncio.to_thread(open_rooms, work)
         await asyncio.to_thread(_open_context, context, files, work)
+        network = way_out(prefix, await asyncio.to_thread(_services))
         if (files / RECIPE).is_file():
             recipe = parse_recipe((files / RECIPE).read_text(encoding="utf-8", errors="replace"))
-            return await _from_recipe(shelf, recipe, files, work, find, log, prefix)
+            return await _from_recipe(shelf, recipe, files, work, find, log, network)
         if (files / CONTAINERFILE).is_file():
-            return await _from_containerfile(shelf, files, work, find, log, prefix)
+            return await _from_containerfile(shelf, files, work, find, log, network)
     raise BadRequest(f"neither {RECIPE} nor {CONTAINERFILE} is in it", where="build")
 
 
 async def _from_recipe(
-    shelf: Shelf, recipe: Recipe, files: Path, work: Path, find: Find, log: Path, prefix: Sequence[str]
+    shelf: Shelf, recipe: Recipe, files: Path, work: Path, find: Find, log: Path, network: Sequence[str]
 ) -> Pressed:
     tools = _Tools(work, log)
     root, layer = tools.room / "root", work / "layer.tar"
@@ -75,7 +78,7 @@ async def _from_recipe(
         sources = await asyncio.to_thread(_sources, recipe)
         lists = [await tools.bring(path, f"{number}-{path.name}") for number, path in enumerate(sources)]
         show = await asyncio.to_thread(_named_in, sources)
-        await tools.must(_debian(recipe, lists), "the Debian system", prefix, show)
+        await tools.must(_debian(recipe, lists), "the Debian system", network, show)
     else:
         root.mkdir(mode=0o755)
         build_ids().give(root)
@@ -89,7 +92,7 @@ async def _from_recipe(
     )
     furnish = ["nice", "-n", "10", sys.executable, "-P", "-m", "strata.provisioning.images.build.furnish"]
     stdin = msgspec.json.encode(order)
-    status, answer = await run(furnish, log=log, stdin=stdin, env=_ENV, answers=True, contained=True, prefix=prefix)
+    status, answer = await run(furnish, log=log, stdin=stdin, env=_ENV, answers=True, contained=True, network=network)
     try:
         done = msgspec.json.decode(answer, type=Pressed)
     except msgspec.MsgspecError:
@@ -111,11 +114,21 @@ async def _from_recipe(
     )
 
 
-def _sources(recipe: Recipe) -> list[Path]:
+def _lists() -> list[Path]:
     """The machine's lists of package sources."""
-    sources = [_APT / "sources.list", *sorted((_APT / "sources.list.d").glob("*.list"))]
-    sources += sorted((_APT / "sources.list.d").glob("*.sources"))
-    there = [path for path in sources if path.is_file() and path.stat().st_size]
+    found = [_APT / "sources.list", *sorted((_APT / "sources.list.d").glob("*.list"))]
+    found += sorted((_APT / "sources.list.d").glob("*.sources"))
+    return [path for path in found if path.is_file() and path.stat().st_size]
+
+
+def _services() -> list[Service]:
+    """Where the machine's packages come from."""
+    return services_in("\n".join(path.read_text(errors="replace") for path in _lists()))
+
+
+def _sources(recipe: Recipe) -> list[Path]:
+    """The lists, if they have what the recipe is made from."""
+    there = _lists()
     suite = recipe.suite or _own_suite()
     if not there:
         raise Unavailable("this machine has no apt sources to take Debian from", where=str(_APT))
@@ -152,7 +165,7 @@ def _own_suite() -> str:
 
 
 async def _from_containerfile(
-    shelf: Shelf, files: Path, work: Path, find: Find, log: Path, prefix: Sequence[str]
+    shelf: Shelf, files: Path, work: Path, find: Find, log: Path, network: Sequence[str]
 ) -> Pressed:
     tools = _Tools(work, log)
     require("crun")
@@ -184,7 +197,7 @@ async def _from_containerfile(
     ]
     command += ["--network", "host", "--pull-never", "--timestamp", "0", "--tag", "strata-build"]
     command += ["-f", f"{ROOM}/context/{CONTAINERFILE}", f"{ROOM}/context"]
-    await tools.must(command, "the Containerfile", prefix)
+    await tools.must(command, "the Containerfile", network)
     command = [*buildah, "push", "-q", "strata-build", f"oci-archive:{ROOM}/out.tar"]
     await tools.must(command, "the Containerfile's image")
     out = work / "out.tar"
@@ -222,19 +235,21 @@ class _Tools:
         return f"{ROOM}/{name}"
 
     async def run(
-        self, command: list[str], prefix: Sequence[str] = (), show: Sequence[str] = (), *, answers: bool = False
+        self, command: list[str], network: Sequence[str] = (), show: Sequence[str] = (), *, answers: bool = False
     ) -> tuple[int, bytes]:
         """Run a program; as ``commands.run``. ``show``: what it is to read of the machine, besides."""
         require(command[0])
         errand = Errand(command=command, work=str(self._work), show=list(show))
         toolroom = [sys.executable, "-P", "-m", "strata.provisioning.images.build.toolroom"]
         stdin = msgspec.json.encode(errand)
-        return await run(toolroom, log=self._log, stdin=stdin, env=_ENV, answers=answers, contained=True, prefix=prefix)
+        return await run(
+            toolroom, log=self._log, stdin=stdin, env=_ENV, answers=answers, contained=True, network=network
+        )
 
-    async def must(self, command: list[str], what: str, prefix: Sequence[str] = (), show: Sequence[str] = ()) -> None:
+    async def must(self, command: list[str], what: str, network: Sequence[str] = (), show: Sequence[str] = ()) -> None:
         """Run a program that is to succeed. ``what``: what it makes, in words."""
         since = self._log.stat().st_size if self._log.exists() else 0
-        status, _ = await self.run(command, prefix, show)
+        status, _ = await self.run(command, network, show)
         if status:
             last = await asyncio.to_thread(last_words, self._log, since)
             raise (Unavailable if status == NOT_STARTED else BadRequest)(

@@ -2,7 +2,7 @@
 
 ``apart`` runs a function in namespaces of its own. Its root is an account far beyond those of the machine, so that
 no file of the machine is its own, whatever path, link or descriptor it gets hold of; no right of it counts outside.
-``enter`` then makes one directory all that it sees. Only the network stays the machine's: packages come that way.
+``enter`` then makes one directory all that it sees. The network is another part's (``network``).
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ import msgspec
 from strata.core.errors import BadRequest, StrataError
 from strata.provisioning.images.build.confinement import apart, enter, run_program
 from strata.provisioning.images.build.last_words import OwnLog, one_line
+from strata.provisioning.images.build.network import RESOLVER
 from strata.provisioning.images.build.recipe import Recipe, RecipeFile
 from strata.provisioning.images.build.syscalls import open_beneath
 from strata.provisioning.images.press import Pressed, say
@@ -241,14 +242,10 @@ def _put(root: Path, files: list[tuple[RecipeFile, bytes]]) -> None:
 def _run_inside(root: Path, command: list[str], step: str, where: str) -> None:
     """``step``: the command in words, for people who wrote the recipe."""
     log = OwnLog()
-    try:
-        resolver = _RESOLVER.read_bytes()
-    except OSError:
-        resolver = b""
 
     def live() -> int:
         enter(alive=True)
-        with _company(resolver):
+        with _company():
             try:
                 return run_program(command, _ENV, reduced=True)
             except FileNotFoundError:
@@ -261,11 +258,11 @@ def _run_inside(root: Path, command: list[str], step: str, where: str) -> None:
 
 
 @contextlib.contextmanager
-def _company(resolver: bytes) -> Iterator[None]:
+def _company() -> Iterator[None]:
     """Inside the system: files that programs expect of a running machine, where it has none of its own; taken away
     again. A link at their place is the system's own."""
     made = []
-    for path, content, mode in ((_RESOLVER, resolver, 0o644), (_NO_SERVICES, b"#!/bin/sh\nexit 101\n", 0o755)):
+    for path, content, mode in ((_RESOLVER, RESOLVER, 0o644), (_NO_SERVICES, b"#!/bin/sh\nexit 101\n", 0o755)):
         with contextlib.suppress(OSError):
             with path.open("xb") as file:  # new: never through a link
                 file.write(content)

@@ -17,6 +17,7 @@ from strata.provisioning.images.shelf import clear
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _MOST_ANSWER = 4 << 20
 _CONTAINED = ("unshare", "--mount", "--pid", "--ipc", "--uts", "--fork", "--kill-child", "--mount-proc")
+_NO_NETWORK = ("unshare", "--net")
 _MOST_DYING = 10.0
 """Seconds that namespaces get to end in."""
 
@@ -36,13 +37,16 @@ async def run(
     cwd: Path | None = None,
     answers: bool = False,
     contained: bool = False,
-    prefix: Sequence[str] = (),
+    network: Sequence[str] = (),
 ) -> tuple[int, bytes]:
     """Run ``command``; its status and, if it ``answers``, what it wrote to standard output. The rest goes to ``log``.
     Cancelled, it is killed with all its children. ``contained``: in namespaces of its own, so that whatever it starts
-    and mounts is gone with it, and with us, even by kill -9. ``prefix``: stands before it."""
+    and mounts is gone with it, and with us, even by kill -9. ``network``: what stands before it to give it one; without
+    that, what is contained has none."""
     require(command[0])
-    before = ("setpriv", "--pdeathsig", "KILL", *prefix, *_CONTAINED) if contained else prefix
+    before: Sequence[str] = network
+    if contained:
+        before = ("setpriv", "--pdeathsig", "KILL", *(network or _NO_NETWORK), *_CONTAINED)
     with log.open("ab") as words, os.fdopen(os.memfd_create("order"), "w+b", buffering=0) as order:
         order.write(stdin)
         order.seek(0)

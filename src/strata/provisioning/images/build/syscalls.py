@@ -8,12 +8,14 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import signal
 from collections.abc import Mapping
 
 NEW_MOUNTS, NEW_CGROUPS, NEW_HOST_NAME, NEW_IPC, NEW_USERS, NEW_PIDS = (
     *(0x20000, 0x2000000, 0x4000000, 0x8000000),
     *(0x10000000, 0x20000000),
 )
+NEW_NETWORK = 0x40000000
 READ_ONLY, NO_SETUID, NO_DEVICES, NO_PROGRAMS = 1, 2, 4, 8
 """Of a mount."""
 
@@ -24,6 +26,7 @@ _FROM_EMPTY, _TO_EMPTY = 0x4, 0x40
 _SET_STRING, _CREATE = 1, 6
 _DETACH, _PRIVATE = 2, 1 << 18
 _DROP_BOUND = 24
+_PARENT_DEATH_SIGNAL = 1
 _NO_OTHER_MOUNT, _NO_MAGIC, _NO_LINKS, _BENEATH = 1, 2, 4, 8
 _OPENAT2 = 437
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
@@ -49,6 +52,16 @@ def open_beneath(folder: int, path: str, flags: int) -> int:
 def unshare(namespaces: int) -> None:
     """Leave the namespaces of these kinds for new ones."""
     _must(_libc.unshare(namespaces))
+
+
+def join_network(namespace: int) -> None:
+    """Go into the network namespace that is open there."""
+    _must(_libc.setns(namespace, NEW_NETWORK))
+
+
+def end_with_parent() -> None:
+    """Have this process killed when the one that started it ends."""
+    _must(_libc.prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0))
 
 
 def new_mount(kind: str, options: Mapping[str, str] | None = None, attributes: int = 0) -> int:

@@ -17,6 +17,7 @@ import msgspec
 from strata.core.errors import StrataError
 from strata.provisioning.images.build import syscalls
 from strata.provisioning.images.build.confinement import apart, build_ids, cover, enter, run_program
+from strata.provisioning.images.build.network import RESOLVER
 
 ROOM = "/build"
 """Where the program finds the build's room."""
@@ -25,7 +26,7 @@ NOT_STARTED = 199
 _LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _SETTINGS = """
     alternatives apt ca-certificates containers debian_version dpkg gai.conf group host.conf hosts ld.so.cache localtime
-    nsswitch.conf os-release passwd perl protocols resolv.conf services ssl
+    nsswitch.conf os-release passwd perl protocols services ssl
 """
 _WRITABLE = ("root", "run", "var/cache", "var/lib")
 
@@ -85,6 +86,7 @@ def _make_world(work: Path, show: list[str]) -> None:
         path = Path("/etc", name)
         if path.exists() and path not in shown:
             _show(world, path)
+    (world / "etc/resolv.conf").write_bytes(RESOLVER)
     (world / "etc/mtab").symlink_to("../proc/self/mounts")
 
 

@@ -38,11 +38,11 @@ PATH = click.Path(path_type=Path)
 @click.option("--tag", default="latest", show_default=True, help="Its tag.")
 @click.option("--ref", default="", help="Which image of an archive that holds several.")
 @click.option("--unsigned", is_flag=True, help="Take it as new, whatever signed release it carries.")
-@click.option("--no-wait", is_flag=True, help="Do not wait until it is done.")
+@click.option("--wait/--no-wait", default=True, help="Stay until it is done.")
 @ls.json_option
 @pass_session
 def import_(
-    session: Session, source: str, name: str, tag: str, ref: str, unsigned: bool, no_wait: bool, as_json: bool
+    session: Session, source: str, name: str, tag: str, ref: str, unsigned: bool, wait: bool, as_json: bool
 ) -> None:
     """Import an image.
 
@@ -58,17 +58,17 @@ def import_(
     else:
         body["upload"] = send_file(session.client, session.out, Path(source))
     work = session.client.request("POST", "/v1/images", body=body).body
-    _finish(session, work, f"{name}:{tag}", no_wait, as_json)
+    _finish(session, work, f"{name}:{tag}", wait, as_json)
 
 
 @click.command()
 @click.argument("recipe", type=PATH)
 @click.option("--name", required=True, help="Name of the image.")
 @click.option("--tag", default="latest", show_default=True, help="Its tag.")
-@click.option("--no-wait", is_flag=True, help="Do not wait until it is done.")
+@click.option("--wait/--no-wait", default=True, help="Stay until it is done.")
 @ls.json_option
 @pass_session
-def build(session: Session, recipe: Path, name: str, tag: str, no_wait: bool, as_json: bool) -> None:
+def build(session: Session, recipe: Path, name: str, tag: str, wait: bool, as_json: bool) -> None:
     """Build an image from a recipe (YAML), a Containerfile, or a directory that holds one of them.
 
     \b
@@ -76,7 +76,7 @@ def build(session: Session, recipe: Path, name: str, tag: str, no_wait: bool, as
     """
     sent = send_recipe(session.client, session.out, recipe)
     work = session.client.request("POST", "/v1/image-builds", body={"name": name, "tag": tag, "upload": sent}).body
-    _finish(session, work, f"{name}:{tag}", no_wait, as_json)
+    _finish(session, work, f"{name}:{tag}", wait, as_json)
 
 
 @click.command()
@@ -193,9 +193,9 @@ def _nobodys(header: tarfile.TarInfo) -> tarfile.TarInfo:
     return header
 
 
-def _finish(session: Session, work: Json, image: str, no_wait: bool, as_json: bool) -> None:
+def _finish(session: Session, work: Json, image: str, wait: bool, as_json: bool) -> None:
     job = work["operation"]
-    if no_wait:
+    if not wait:
         session.out.answer(as_json, work, f"operation {job['id']} (strata operation wait {job['id']})")
         return
     try:

@@ -152,7 +152,7 @@ def verify(session: Session, image: str, as_json: bool) -> None:
 @ls.json_option
 @pass_session
 def tag(session: Session, source: str, image: str, as_json: bool) -> None:
-    """Give an image one more name; exit code 5 if that is there already.
+    """Give an image one more tag; exit code 5 if there is such a tag already.
 
     \b
     Example: strata image tag debian:12 debian:production
@@ -166,7 +166,7 @@ def tag(session: Session, source: str, image: str, as_json: bool) -> None:
 @ls.json_option
 @pass_session
 def promote(session: Session, source: str, image: str, as_json: bool) -> None:
-    """Let a tag stand for another image, as a new release; nodes that want it follow.
+    """Point a tag to another image, as a new release; nodes that want the tag follow.
 
     SOURCE is NAME:TAG, NAME@SERIAL (a former one: the way back) or sha256:....
 
@@ -194,7 +194,7 @@ def sign(session: Session, image: str, as_json: bool) -> None:
 @ls.json_option
 @pass_session
 def delete(session: Session, image: str, as_json: bool) -> None:
-    """Take a tag away; for a week it can be had back.
+    """Delete a tag; for a week it can be restored.
 
     \b
     Example: strata image delete debian:old

@@ -96,7 +96,10 @@ export function MachinePage() {
             aria-label="Find nodes"
             placeholder="n[1-16], @compute, state:faulted"
             value={search}
-            onInput={(event) => setSearch(event.currentTarget.value)}
+            onInput={(event) => {
+              setSearch(event.currentTarget.value);
+              if (!event.currentTarget.value) void find("");
+            }}
           />
         </form>
         <label>
@@ -124,34 +127,6 @@ export function MachinePage() {
           </button>
         </span>
       </div>
-      <Failure problem={problem} />
-      {trouble && (
-        <p role="status" class="failure">
-          Not live: {trouble}. Trying again.
-        </p>
-      )}
-      {hits && (
-        <p role="status" data-testid="hits">
-          {hits.size} {hits.size === 1 ? "node" : "nodes"} found
-          {[...hits].slice(0, 8).map((name) => (
-            <a key={name} href={nodePath(name)}>
-              {name}
-            </a>
-          ))}
-          {hits.size > 8 && " …"}
-        </p>
-      )}
-      <canvas
-        ref={canvas}
-        tabIndex={0}
-        role="application"
-        aria-label={`${now.names.length} nodes on the floor. Arrows go from node to node, plus and minus zoom, 0 shows all, Enter opens a node. The numbers follow below.`}
-      />
-      <p class="pointed" aria-live="polite">
-        {at && shownMachine
-          ? `${at} ${shownMachine.locations[pointed] ?? ""} ${title(columnName)}: ${column?.word(pointed) || "–"}`
-          : `${now.names.length} nodes`}
-      </p>
       <ul class="legend" aria-label={`Nodes by ${title(columnName)}`} data-testid="legend">
         {counts.map(([word, count]) => {
           const look = found[column!.words.indexOf(word)]!;
@@ -167,6 +142,44 @@ export function MachinePage() {
           );
         })}
       </ul>
+      <Failure problem={problem} />
+      {trouble && (
+        <p role="status" class="failure">
+          Not live: {trouble}. Trying again.
+        </p>
+      )}
+      {hits && (
+        <p role="status" data-testid="hits">
+          {hits.size} {hits.size === 1 ? "node" : "nodes"} found
+          {[...hits].slice(0, 8).map((name) => (
+            <a key={name} href={nodePath(name)}>
+              {name}
+            </a>
+          ))}
+          {hits.size > 8 && " …"}{" "}
+          <button
+            type="button"
+            class="plain link"
+            onClick={() => {
+              setSearch("");
+              void find("");
+            }}
+          >
+            Show all
+          </button>
+        </p>
+      )}
+      <canvas
+        ref={canvas}
+        tabIndex={0}
+        role="application"
+        aria-label={`${now.names.length} nodes on the floor. Arrows go from node to node, plus and minus zoom, 0 shows all, Enter opens a node. The numbers are above.`}
+      />
+      <p class="pointed" aria-live="polite">
+        {at && shownMachine
+          ? `${at} ${shownMachine.locations[pointed] ?? ""} ${title(columnName)}: ${column?.word(pointed) || "–"}`
+          : `${now.names.length} nodes`}
+      </p>
       <Past now={now} show={setPast} />
     </section>
   );

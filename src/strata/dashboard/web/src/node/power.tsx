@@ -12,7 +12,7 @@ interface History {
 
 export function NodePower({ name }: { name: string }) {
   const power = useAsked<History>("/v1/power/history", { select: name, metric: "power" }, 15_000);
-  const lines = useMemo(() => [{ label: name, values: power.value?.values ?? [], colour: "#e69f00" }], [power.value]);
+  const lines = useMemo(() => [{ label: name, values: power.value?.values ?? [], colour: "#0a84c6" }], [power.value]);
   return (
     <>
       <Failure problem={power.problem} />

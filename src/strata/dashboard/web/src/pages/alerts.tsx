@@ -4,7 +4,7 @@ import { act } from "../api";
 import { nodePath } from "../router";
 import { may } from "../session";
 import { Ask } from "../ui/confirm";
-import { Failure, Table, Time } from "../ui/parts";
+import { Badge, Failure, Table, Time } from "../ui/parts";
 import { useAsked } from "../ui/use";
 
 interface Alert {
@@ -21,8 +21,6 @@ interface Alert {
   note: string;
 }
 
-const MARKS: Record<string, string> = { critical: "‼", warning: "!", ok: "✓" };
-
 export function AlertsPage() {
   const [all, setAll] = useState(false);
   const alerts = useAsked<{ items: Alert[]; open: number }>("/v1/alerts", { all, limit: 500 }, 5000);
@@ -30,18 +28,20 @@ export function AlertsPage() {
     <section>
       <Failure problem={alerts.problem} />
       <p>
-        <strong data-testid="open-alerts">{alerts.value?.open ?? "…"}</strong> open{" "}
+        <strong data-testid="open-alerts">{alerts.value?.open ?? "…"}</strong> open.{" "}
         <label class="inline">
-          <input type="checkbox" role="switch" checked={all} onChange={(event) => setAll(event.currentTarget.checked)} /> also those that are over
+          <input type="checkbox" role="switch" checked={all} onChange={(event) => setAll(event.currentTarget.checked)} /> Also those that are over
         </label>
       </p>
+      {alerts.value && !alerts.value.items.length && <p>{all ? "There never was an alert." : "Nothing needs you: no alert is open."}</p>}
+      {Boolean(alerts.value?.items.length) && (
       <Table head={["severity", "where", "what", "since", "last", "times", "state", ""]} label="Alerts">
         {alerts.value?.items.map((one) => (
           <tr key={one.id}>
             <td>
-              {MARKS[one.severity.toLowerCase()] ?? ""} {one.severity}
+              <Badge word={one.severity} />
             </td>
-            <th scope="row">{one.node ? <a href={nodePath(one.node)}>{one.node}</a> : one.bmc}</th>
+            <th scope="row">{one.node ? <a href={nodePath(one.node)}>{one.node}</a> : one.bmc || "the site"}</th>
             <td>{one.message}</td>
             <td>
               <Time at={one.first} />
@@ -51,7 +51,7 @@ export function AlertsPage() {
             </td>
             <td>{one.count}</td>
             <td>
-              {one.state} {one.by && <small>{`${one.by}: ${one.note}`}</small>}
+              {one.state} {one.by && <small>{[one.by, one.note].filter(Boolean).join(": ")}</small>}
             </td>
             <td>
               {one.state === "open" && may("change alert") && (
@@ -60,7 +60,7 @@ export function AlertsPage() {
                   after={alerts.again}
                   question={{
                     title: "Acknowledge this alert?",
-                    text: `${one.node || one.bmc}: ${one.message}`,
+                    text: [one.node || one.bmc, one.message].filter(Boolean).join(": "),
                     button: "Acknowledge",
                     reason: true,
                     act: (note) => act("POST", "/v1/alerts/acknowledge", { ids: [one.id], note }),
@@ -71,6 +71,7 @@ export function AlertsPage() {
           </tr>
         ))}
       </Table>
+      )}
     </section>
   );
 }

@@ -50,7 +50,7 @@ export function ImagesPage() {
           <ul>
             {running.map(([value, count]) => (
               <li key={value}>
-                <a href={`#/machine?by=image&select=${encodeURIComponent(`fact:image=${value}`)}`}>{value}</a>: {count} nodes
+                <a href={`#/machine?by=image&select=${encodeURIComponent(`fact:image=${value}`)}`}>{value}</a>: {count} {count === 1 ? "node" : "nodes"}
               </li>
             ))}
           </ul>

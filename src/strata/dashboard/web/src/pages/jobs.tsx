@@ -1,7 +1,9 @@
 /** Jobs at all schedulers, newest first: one's own, or everybody's for whoever may see those. */
+import { live } from "../machine/fleet";
 import { nodePath } from "../router";
 import { may } from "../session";
-import { Failure, Table, Time } from "../ui/parts";
+import { useSignal } from "../signal";
+import { Badge, Failure, Table, Time, span } from "../ui/parts";
 import { useAsked } from "../ui/use";
 
 interface Job {
@@ -12,6 +14,8 @@ interface Job {
   queue: string | null;
   state: string;
   outcome: string | null;
+  status: number | null;
+  signal: number | null;
   reason: string;
   tasks: number;
   tasks_ended: number;
@@ -25,38 +29,48 @@ const SHOWN = 6;
 
 export function JobsPage() {
   const jobs = useAsked<{ items: Job[] }>("/v1/jobs", { all: may("read others-job"), limit: 200 }, 5000);
+  const fleet = useSignal(live.machine);
   return (
     <section>
       <Failure problem={jobs.problem} />
       {jobs.value && !jobs.value.items.length && <p>No jobs. strata job submit sends one.</p>}
-      <Table head={["job", "owner", "where", "state", "submitted", "began", "ended", "nodes"]} label="Jobs">
+      {Boolean(jobs.value?.items.length) && (
+      <Table head={["job", "owner", "where", "state", "submitted", "began", "ran", "nodes"]} label="Jobs">
         {jobs.value?.items.map((job) => (
           <tr key={job.id}>
-            <th scope="row" title={job.id}>
-              {job.name || job.id}
+            <th scope="row">
+              {job.name || job.id} {job.name && <small>{job.id}</small>}
             </th>
             <td>{job.owner}</td>
-            <td>{[job.target, job.queue].filter(Boolean).join(" / ")}</td>
-            <td title={job.reason}>
-              {job.outcome ?? job.state}
-              {job.tasks > 1 && ` (${job.tasks_ended} of ${job.tasks} tasks)`} {job.reason && <small>{job.reason}</small>}
+            <td>{[...new Set([job.target, job.queue])].filter(Boolean).join(" / ")}</td>
+            <td>
+              <Badge word={job.outcome ?? job.state} /> {job.tasks > 1 && `${job.tasks_ended} of ${job.tasks} tasks `}
+              <small>
+                {[job.signal ? `signal ${job.signal}` : job.status ? `exit status ${job.status}` : "", job.reason].filter(Boolean).join("; ")}
+              </small>
             </td>
             <td>
               <Time at={job.submitted} />
             </td>
             <td>{job.began ? <Time at={job.began} /> : "–"}</td>
-            <td>{job.ended ? <Time at={job.ended} /> : "–"}</td>
+            <td>{job.began ? span((job.ended ?? Date.now() / 1000) - job.began) : "–"}</td>
             <td>
-              {job.nodes.slice(0, SHOWN).map((name) => (
-                <a key={name} href={nodePath(name)}>
-                  {name}{" "}
-                </a>
-              ))}
+              {job.nodes.slice(0, SHOWN).map((name) =>
+                // A job may run where no node of this fleet is: on the controller, or at another site.
+                (fleet?.position(name) ?? -1) >= 0 ? (
+                  <a key={name} href={nodePath(name)}>
+                    {name}{" "}
+                  </a>
+                ) : (
+                  `${name} `
+                ),
+              )}
               {job.nodes.length > SHOWN && `and ${job.nodes.length - SHOWN} more`}
             </td>
           </tr>
         ))}
       </Table>
+      )}
     </section>
   );
 }

@@ -66,7 +66,7 @@ function VariableGraph({ variable, mutations }: { variable: Variable; mutations:
       <h3>{variable.name}</h3>
       {variable.doc && <small>{variable.doc}</small>}
       {drawn && (
-        <svg viewBox={`0 0 ${drawn.width} ${drawn.height}`} width={drawn.width} role="img" aria-label={`Values of ${variable.name} and the steps between them`}>
+        <svg viewBox={`0 0 ${drawn.width} ${drawn.height}`} width={drawn.width} height={drawn.height} preserveAspectRatio="xMinYMin" role="group" aria-label={`Values of ${variable.name} and the steps between them`}>
           <defs>
             <marker id={`head-${variable.name}`} viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">
               <path d="M0 0 8 4 0 8z" fill="currentColor" />
@@ -100,7 +100,7 @@ function VariableGraph({ variable, mutations }: { variable: Variable; mutations:
               </g>
             );
             return plain ? (
-              <a key={box.value} href={link(box.value)} aria-label={`${variable.name} ${box.value}: ${counts.get(box.value) ?? 0} nodes`}>
+              <a key={box.value} href={link(box.value)}>
                 {shape}
               </a>
             ) : (

@@ -13,6 +13,7 @@ interface Summary {
   least: number | null;
   average: number | null;
   most: number | null;
+  caps: number | null;
 }
 
 interface Site {
@@ -25,7 +26,7 @@ interface Site {
 
 interface Policy {
   name: string;
-  enabled?: boolean;
+  time: number;
   doc: string;
   limit: number | null;
 }
@@ -34,6 +35,15 @@ interface History {
   unit: string;
   times: number[];
   values: (number | null)[];
+}
+
+/** What is drawn of what may be: a bar, and the most in words. */
+function Against({ value, most, label }: { value: number | null; most: number; label: string }) {
+  return (
+    <span class="against">
+      {watts(most)} <progress value={value ?? 0} max={most} aria-label={label} />
+    </span>
+  );
 }
 
 export function PowerPage() {
@@ -45,17 +55,21 @@ export function PowerPage() {
   const jobs = useAsked<{ items: { job: string; user: string; nodes: number; end: number | null; average: number | null; joules: number | null }[] }>("/v1/power/jobs", {}, 15_000);
   const site = policies.value?.site;
   const limit = site?.limit ?? null;
+  // What the limit was before the policy was last changed, nobody says.
+  const since = policies.value?.items.find(({ name }) => name === site?.policy)?.time ?? 0;
   const lines = useMemo(() => {
-    const drawn = { label: "drawn", values: history.value?.values ?? [], colour: "#e69f00" };
-    const most = { label: "limit", values: drawn.values.map(() => limit), colour: "#d55e00" };
+    const drawn = { label: "drawn", values: history.value?.values ?? [], colour: "#0a84c6" };
+    const times = history.value?.times ?? [];
+    const most = { label: "limit", values: times.map((time) => (time >= since ? limit : null)), colour: "#d55e00", dashed: true };
     return limit === null ? [drawn] : [drawn, most];
-  }, [history.value, limit]);
+  }, [history.value, limit, since]);
   const now = system.value?.system;
   return (
     <section>
       <Failure problem={system.problem} />
       <p class="large" data-testid="system-power">
         {watts(now?.now)} drawn{limit !== null && ` of at most ${watts(limit)}`}
+        {limit !== null && <progress value={now?.now ?? 0} max={limit} aria-label="The machine against its limit" />}
         <small>
           {now ? ` ${now.measured} of ${now.nodes} nodes measured` : ""}
           {site?.over ? ` – ${watts(site.over)} too much may be drawn; it is being lowered` : ""}
@@ -66,15 +80,20 @@ export function PowerPage() {
       <div class="columns">
         <article>
           <h3>Cabinets</h3>
-          <Table head={["cabinet", "now", "most in the last hour", "nodes"]} label="Cabinets">
+          <Table head={["cabinet", "now", "most in 5 min", "caps allow"]} label="Cabinets">
             {cabinets.value?.items.slice(0, 200).map((one) => (
               <tr key={one.name}>
-                <th scope="row">{one.name || "no place known"}</th>
+                <th scope="row">
+                  {one.name || "no place known"}{" "}
+                  {one.measured < one.nodes && (
+                    <small>
+                      {one.measured} of {one.nodes} nodes measured
+                    </small>
+                  )}
+                </th>
                 <td>{watts(one.now)}</td>
                 <td>{watts(one.most)}</td>
-                <td>
-                  {one.measured} of {one.nodes}
-                </td>
+                <td>{one.caps === null ? "not all are capped" : <Against value={one.now} most={one.caps} label={`${one.name} against its caps`} />}</td>
               </tr>
             ))}
           </Table>
@@ -96,15 +115,18 @@ export function PowerPage() {
         </article>
         <article>
           <h3>Policies</h3>
-          {policies.value && !policies.value.items.length && <p>None.</p>}
+          {policies.value && !policies.value.items.length && <p>None: nothing limits what the site draws. strata power simulate tries one.</p>}
           <ul>
             {policies.value?.items.map((policy) => (
               <li key={policy.name}>
-                <strong>{policy.name}</strong> {policy.name === site?.policy ? "(enabled)" : ""} {policy.limit !== null && watts(policy.limit)} {policy.doc}
+                <strong>{policy.name}</strong> {policy.name === site?.policy ? "runs" : "does not run"}
+                {policy.limit !== null && `, at most ${watts(policy.limit)}`} {policy.doc}
               </li>
             ))}
           </ul>
-          <h3>Jobs</h3>
+          <h3>Energy of jobs</h3>
+          {jobs.value && !jobs.value.items.length && <p>No job was told of yet.</p>}
+          {Boolean(jobs.value?.items.length) && (
           <Table head={["job", "user", "nodes", "W per node", "MJ"]} label="Power of jobs">
             {jobs.value?.items.slice(0, 30).map((job) => (
               <tr key={job.job}>
@@ -116,6 +138,7 @@ export function PowerPage() {
               </tr>
             ))}
           </Table>
+          )}
         </article>
       </div>
     </section>

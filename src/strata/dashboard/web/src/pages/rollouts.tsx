@@ -3,7 +3,7 @@ import { act } from "../api";
 import { nodePath } from "../router";
 import { may } from "../session";
 import { Ask } from "../ui/confirm";
-import { Failure, Share, Time } from "../ui/parts";
+import { Badge, Failure, Share, Time } from "../ui/parts";
 import { useAsked } from "../ui/use";
 
 interface Rollout {
@@ -26,7 +26,10 @@ interface Rollout {
 function Failures({ nodes }: { nodes: string }) {
   const failed = useAsked<{ items: { name: string; fault: string; state: string }[] }>("/v1/nodes", { select: nodes, fields: "name,fault,state", limit: 1000 }, 10_000);
   const causes = new Map<string, string[]>();
-  for (const { name, fault, state } of failed.value?.items ?? []) causes.set(fault || state, [...(causes.get(fault || state) ?? []), name]);
+  for (const { name, fault, state } of failed.value?.items ?? []) {
+    const cause = fault || (state === "ready" ? "ready again" : state);
+    causes.set(cause, [...(causes.get(cause) ?? []), name]);
+  }
   return (
     <ul aria-label="Failures by cause">
       {[...causes].map(([cause, names]) => (
@@ -48,7 +51,9 @@ const ENDED = ["done", "rolled-back", "aborted"];
 
 export function RolloutsPage() {
   const rollouts = useAsked<{ items: Rollout[] }>("/v1/rollouts", {}, 2000);
-  const items = rollouts.value?.items ?? [];
+  // Those that go on come first: they are what somebody may want to stop.
+  const all = rollouts.value?.items ?? [];
+  const items = [...all.filter(({ state }) => !ENDED.includes(state)), ...all.filter(({ state }) => ENDED.includes(state))];
   return (
     <section>
       <Failure problem={rollouts.problem} />
@@ -60,6 +65,16 @@ export function RolloutsPage() {
   );
 }
 
+/** Which wave it is, in words; each wave is a mark beside them. */
+function Waves({ wave, waves, done }: { wave: number; waves: number; done: boolean }) {
+  const marks = waves <= 12 ? Array.from({ length: waves }, (_, place) => (done || place + 1 < wave ? "●" : place + 1 === wave ? "◐" : "○")) : [];
+  return (
+    <span class="waves">
+      Wave {wave} of {waves} <span aria-hidden="true">{marks.join("")}</span>
+    </span>
+  );
+}
+
 function One({ rollout, after }: { rollout: Rollout; after: () => void }) {
   const { name, counts } = rollout;
   const path = `/v1/rollouts/${encodeURIComponent(name)}`;
@@ -67,14 +82,14 @@ function One({ rollout, after }: { rollout: Rollout; after: () => void }) {
   return (
     <article data-testid={`rollout-${name}`}>
       <h3>
-        {name} <span class="badge plain-badge" data-testid={`rollout-state-${name}`}>{rollout.state}</span>
+        {name} <Badge word={rollout.state} testid={`rollout-state-${name}`} />
       </h3>
       <p>
         {change.join(", ")} – by {rollout.author}, <Time at={rollout.started} />
         {rollout.ended && <> until <Time at={rollout.ended} /></>}. {rollout.spec.note}
       </p>
       <p>
-        Wave {rollout.wave} of {rollout.waves} <Share value={counts.ready} of={counts.nodes} label="Nodes that have it" />
+        <Waves wave={rollout.wave} waves={rollout.waves} done={rollout.state === "done"} /> <Share value={counts.ready} of={counts.nodes} label="Nodes that have it" />
         {counts.failed > 0 && <strong> {counts.failed} failed: {counts.failed_nodes}</strong>}
       </p>
       {counts.failed_nodes && <Failures nodes={counts.failed_nodes} />}
@@ -82,7 +97,7 @@ function One({ rollout, after }: { rollout: Rollout; after: () => void }) {
       <ul>
         {rollout.buckets.map((bucket) => (
           <li key={bucket.name}>
-            {bucket.name}: {bucket.out} of at most {bucket.most} out ({bucket.nodes} nodes)
+            {bucket.name === "the rollout" ? "Out of service now" : `Out of service in ${bucket.name}`}: {bucket.out}, at most {bucket.most} of its {bucket.nodes} nodes
           </li>
         ))}
       </ul>

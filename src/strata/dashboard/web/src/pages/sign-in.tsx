@@ -1,13 +1,22 @@
-/** Signing in by a token. (A certificate needs no page; a flow through an identity provider ends in a token, and would begin here.) */
-import { useState } from "preact/hooks";
+/** Signing in: at the site's identity provider, or by a token. (A certificate needs no page.) */
+import { useEffect, useState } from "preact/hooks";
 import { Problem, get } from "../api";
+import { leave, providerWay, type Way } from "../provider";
 import { keepToken, who, type Who } from "../session";
 import { Failure } from "../ui/parts";
 
-export function SignIn() {
+export function SignIn({ refusal }: { refusal: Problem | undefined }) {
+  const [way, setWay] = useState<Way | null>(null);
   const [text, setText] = useState("");
   const [busy, setBusy] = useState(false);
-  const [problem, setProblem] = useState<Problem>();
+  const [problem, setProblem] = useState(refusal);
+  useEffect(() => void providerWay().then(setWay), []);
+  const there = async (): Promise<void> => {
+    // Asked again: it may not have been heard when the page was loaded.
+    const now = way?.authorize ? way : await providerWay();
+    if (now?.authorize) await leave(now);
+    else setProblem(new Problem(0, "the identity provider does not answer", "try again in half a minute, or use a token"));
+  };
   const go = async (event: Event): Promise<void> => {
     event.preventDefault();
     setBusy(true);
@@ -23,6 +32,11 @@ export function SignIn() {
     <main class="container sign-in">
       <article>
         <h1>Strata</h1>
+        {way && (
+          <button type="button" class="provider" onClick={() => void there()}>
+            Sign in at {new URL(way.issuer).host}
+          </button>
+        )}
         <form onSubmit={go}>
           <label>
             Token
@@ -37,13 +51,13 @@ export function SignIn() {
             />
           </label>
           <Failure problem={problem} />
-          <button type="submit" disabled={busy} aria-busy={busy}>
-            Sign in
+          <button type="submit" class={way ? "secondary" : undefined} disabled={busy} aria-busy={busy}>
+            Sign in with a token
           </button>
         </form>
         <small>
           Make one on the controller: <code>strata auth token create --role viewer</code>. It stays in this tab, until you close it.
-          A token of the site's identity provider is as good. With a client certificate of this site you need none.
+          With a client certificate of this site you need none.
         </small>
       </article>
     </main>

@@ -44,6 +44,30 @@ export function watts(value: number | null | undefined): string {
   return value >= 1e4 ? `${(value / 1e3).toFixed(1)} kW` : `${Math.round(value)} W`;
 }
 
+const TONES: Record<string, string> = {
+  done: "good",
+  running: "busy",
+  aborting: "busy",
+  "rolling-back": "busy",
+  pending: "busy",
+  failed: "bad",
+  stopped: "bad",
+  "rolled-back": "bad",
+  lost: "bad",
+  critical: "bad",
+  warning: "careful",
+  paused: "careful",
+};
+
+/** How something is, in a word and in the colour that it has everywhere. */
+export function Badge({ word, testid }: { word: string; testid?: string }) {
+  return (
+    <span class={`badge ${TONES[word.toLowerCase()] ?? "plain"}-badge`} data-testid={testid}>
+      {word}
+    </span>
+  );
+}
+
 /** A table that scrolls by itself where the page is narrow. */
 export function Table({ head, children, label }: { head: string[]; children: ComponentChildren; label: string }) {
   return (

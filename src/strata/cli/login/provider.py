@@ -72,7 +72,7 @@ def begin(provider: Provider, client: str, now: float) -> Device:
         raise BadRequest(
             "it does not offer logins by device (RFC 8628)",
             where=provider.issuer,
-            hint="have it enabled for this client, or use a token: strata auth token create",
+            hint="have it enabled for this client, or use a token (strata auth token create)",
         )
     said = _ask(provider.device, {"client_id": client, "scope": SCOPE})
     return Device(

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from strata.cli.provider import Given, renew
+from strata.cli.login.provider import Given, renew
 from strata.core.errors import BadRequest, Unauthenticated
 
 _SOON = 60.0

@@ -1,0 +1,110 @@
+"""``strata job reservation``: nodes kept free for some, for a time."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from strata.cli import listing as ls
+from strata.cli.session import Session, pass_session
+from strata.cli.times import DURATION, WHEN, when
+from strata.cli.words import items, segment
+
+if TYPE_CHECKING:
+    from strata.cli.client import Json
+
+FIELDS = (
+    ls.plain("target"),
+    ls.plain("id"),
+    ls.plain("name"),
+    ls.plain("state"),
+    ls.Field("start", lambda item: when(item["start"]), key=lambda item: item["start"] or 0),
+    ls.Field("end", lambda item: when(item["end"]), key=lambda item: item["end"] or 0),
+    ls.Field("accounts", lambda item: ",".join(item["accounts"])),
+    ls.Field("nodes", lambda item: ",".join(item["nodes"])),
+)
+
+
+@click.group()
+def reservation() -> None:
+    """Reserve nodes for some accounts for a time."""
+
+
+@reservation.command("list")
+@click.option("--target", help="Of this one.")
+@ls.listing(FIELDS)
+@pass_session
+def list_(session: Session, target: str | None, view: ls.Listing) -> None:
+    """List reservations of all schedulers, as they tell of them now.
+
+    \b
+    Example: strata job reservation list
+    """
+    found: Json = session.client.get("/v1/reservations", {"target": target})
+    ls.show(session, FIELDS, items(found), view)
+    for one in found["unread"]:
+        session.out.note(f"{one['target']} does not answer: {one['trouble']}")
+
+
+@reservation.command()
+@click.argument("name")
+@click.option("--target", required=True, help="Which scheduler keeps it.")
+@click.option("--account", "accounts", multiple=True, required=True, help="Who may use it; several times for several.")
+@click.option("--for", "length", type=DURATION, required=True, help="How long: 2h, 3d.")
+@click.option("--in", "later", type=DURATION, help="After how long it begins. Default: now.")
+@click.option("--at", type=WHEN, help="When it begins: '2026-12-01 08:00'.")
+@click.option("-N", "--nodes", type=click.IntRange(min=1), default=1, show_default=True, help="Nodes.")
+@click.option("-c", "--cores", type=click.IntRange(min=1), default=1, show_default=True, help="Cores on each.")
+@click.option("--queue", help="Of which queue.")
+@ls.json_option
+@pass_session
+def create(
+    session: Session,
+    name: str,
+    target: str,
+    accounts: tuple[str, ...],
+    length: float,
+    later: float | None,
+    at: float | None,
+    nodes: int,
+    cores: int,
+    queue: str | None,
+    as_json: bool,
+) -> None:
+    """Reserve nodes of a scheduler for some accounts. Prints the id, which jobs name.
+
+    \b
+    Example: strata job reservation create course --target slurm --account ada -N 4 --in 2h --for 3h
+             strata job submit --reservation course -- ./a.out
+    """
+    if later is not None and at is not None:
+        raise click.UsageError("give one of --in and --at")
+    body = {
+        "target": target,
+        "name": name,
+        "accounts": list(accounts),
+        "start": at if later is None else time.time() + later,
+        "seconds": int(length),
+        "nodes": nodes,
+        "cores": cores,
+        "queue": queue,
+    }
+    found: Json = session.client.request("POST", "/v1/reservations", body=body).body
+    session.out.answer(as_json, found, found["id"])
+
+
+@reservation.command()
+@click.argument("target")
+@click.argument("ident", metavar="ID")
+@ls.json_option
+@pass_session
+def delete(session: Session, target: str, ident: str, as_json: bool) -> None:
+    """End a reservation. Some schedulers end the jobs in it, others refuse while there are any.
+
+    \b
+    Example: strata job reservation delete slurm course
+    """
+    session.client.request("DELETE", f"/v1/reservations/{segment(target)}/{segment(ident)}")
+    session.out.answer(as_json, {"ended": ident}, f"ended {ident}")

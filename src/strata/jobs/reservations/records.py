@@ -1,0 +1,48 @@
+"""Reservations, as they are asked for and shown. Their schedulers keep them; Strata keeps none."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from strata.core.texts import NAME, Out
+from strata.jobs.submission.records import Kind
+from strata.schedulers.reservations import ReservationSpec, State
+
+
+class ReservationRequest(ReservationSpec, frozen=True, kw_only=True):
+    """A reservation, and whose it is to be."""
+
+    target: Annotated[str, Meta(pattern=NAME, max_length=63)]
+    """Which scheduler keeps it."""
+
+
+class ReservationView(Out, frozen=True, kw_only=True):
+    """A reservation of a target."""
+
+    target: str
+    kind: Kind
+    id: str
+    """What jobs name."""
+    name: str
+    state: State
+    start: float | None
+    end: float | None
+    accounts: tuple[str, ...]
+    """Who may use it."""
+    nodes: tuple[str, ...]
+
+
+class Unread(Out, frozen=True, kw_only=True):
+    """A target whose reservations nobody knows now."""
+
+    target: str
+    trouble: str
+
+
+class ReservationList(Out, frozen=True, kw_only=True):
+    """Reservations of all targets, by target and beginning."""
+
+    items: tuple[ReservationView, ...]
+    unread: tuple[Unread, ...]

@@ -1,0 +1,29 @@
+"""``strata network``: the networks that machines boot from."""
+
+from __future__ import annotations
+
+import click
+
+from strata.cli import listing as ls
+from strata.cli.named import Named
+
+FIELDS = (
+    ls.plain("name"),
+    ls.plain("network"),
+    ls.plain("origin"),
+    ls.Field("interface", lambda item: item["interface"] or "-"),
+    ls.Field("server", lambda item: item["server"] or "-"),
+    ls.Field("why", lambda item: item["why"] or "-"),
+)
+
+
+@click.group()
+def network() -> None:
+    """Show the networks that machines boot from, and where this controller serves them.
+
+    A document 'kind: network' in the site repository declares one.
+    """
+
+
+NETWORKS = Named(network, "network", "/v1/networks", FIELDS)
+NETWORKS.list("List the networks that machines boot from.", "strata network list")

@@ -1,0 +1,1 @@
+"""Kubernetes, by its Job API: `batch/v1`."""

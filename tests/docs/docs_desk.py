@@ -1,0 +1,226 @@
+"""Runs the commands of a page as a reader would: in one shell, one after the other.
+
+A page is run beside a simulated fleet, unless it says ``service:``
+
+- ``provisioning``: beside a service with all layers that boots machines on the interface ``br0``, as a site's does,
+  with two builds of the minimal OS that no machine could run, four nodes ``n[0001-0004]`` in the group ``compute``,
+  whose BMCs are simulated ones, and nothing that would boot;
+- ``none``: on a machine where nothing runs yet.
+
+Both are machines of their own: what is written anywhere is gone afterwards, and nobody else is on their network.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from docs_support import DOCS, ROOT, differences, run_on, script, shown_files
+
+from support.signed_builds import put_build
+
+SECONDS = 270
+"""For all commands of one page."""
+PROGRAMS = {
+    "strata": "-m strata.cli",
+    "python": "",
+    "bmcs": "-m strata.virtual.bmc.server",
+    "typing": str(Path(__file__).with_name("docs_typing.py")),
+}
+BEGINNING = {
+    # rack ADDRESS COUNT [OPTION...]: simulated BMCs at their own addresses from that one on, over TLS.
+    "rack": """
+first=$1 count=$2; shift 2
+ip addr add "$first/25" dev lo
+bmcs --nodes "$count" --first-address "$first" --by address --port 443 --tls --scale 0.01 "$@" > bmcs.log 2>&1 &
+echo $! >> begun
+until curl -sk -o /dev/null "https://$first/redfish/v1/"; do
+    kill -0 $! || { cat bmcs.log; exit 1; }
+    sleep 0.1
+done""",
+    # service [ARGUMENT...]: `strata serve` with these, in the background.
+    "service": """
+strata serve "$@" > service.log 2>&1 &
+echo $! >> begun
+until strata status > said.status 2>&1; do kill -0 $! || { cat service.log; exit 1; }; sleep 0.1; done""",
+}
+"""What pages have begin before their own commands; it goes on until the desk is left."""
+END = r"""
+strata down --delete
+touch begun
+for pid in $(tac begun); do
+    kill "$pid" 2> /dev/null
+    while grep -qs '^State:\s*[^Z[:space:]]' "/proc/$pid/status"; do sleep 0.1; done
+done
+true
+"""
+"""Ends what was begun, and waits until it has."""
+NODES = 4
+PASSWORD = "simulated"
+"""Of every simulated BMC."""
+
+
+class Desk:
+    """A shell with ``strata`` and ``python`` in its path, in a directory where the documentation is at ``docs``."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        (directory / "docs").symlink_to(DOCS)
+        binaries = directory / "bin"
+        binaries.mkdir()
+        programs = {name: f'exec "{sys.executable}" {arguments} "$@"' for name, arguments in PROGRAMS.items()}
+        # The file that the page shows with these words in it.
+        programs["shown"] = 'cat "$(grep -l -m 1 -e "$1" "$SHOWN"-* | head -n 1)"'
+        programs |= BEGINNING
+        for name, line in programs.items():
+            binary = binaries / name
+            binary.write_text(f"#!/bin/sh\n{line}\n", encoding="utf-8")
+            binary.chmod(0o755)
+        self.state = directory / "s"
+        self.entering: list[str] = []
+        """Comes before every command."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("STRATA_")}
+        self.environment = {
+            **kept,
+            "PATH": f"{binaries}:{os.environ.get('PATH', '')}:/usr/sbin:{Path(sys.executable).parent}",
+            "PYTHONPATH": str(ROOT / "src"),
+            "STRATA_STATE": str(self.state),
+        }
+
+    def up(self) -> None:
+        """A small fleet, ready; or the one that is there, once it has settled after the page before."""
+        self.shell(
+            "strata status || strata up --simulated --nodes 32 --time-scale 40 --listen 127.0.0.1:0\n"
+            'until [ -z "$(strata node list --folded state:converging)" ]; do sleep 0.1; done'
+        )
+
+    def down(self) -> None:
+        """Nothing is left."""
+        self.shell("strata down --delete")
+
+    def shell(self, script: str, seconds: float = SECONDS) -> str:
+        """What a script said; it must end well, and nothing that it started outlives it by accident."""
+        said = self.directory / "said"
+        with said.open("w") as out:
+            process = subprocess.Popen(
+                [*self.entering, "bash", "-c", script],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                cwd=self.directory,
+                env=self.environment,
+                start_new_session=True,
+            )
+            try:
+                status = process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                status = process.wait()
+        text = said.read_text(encoding="utf-8", errors="replace")
+        assert status == 0, f"ended with {status}:\n{text[-3000:]}"
+        return text
+
+    def page(self, page: Path, seconds: float = SECONDS) -> None:
+        """Run every command of a page in order, in one shell; each must end, and print, as the page says."""
+        run = run_on(page)
+        files = self.directory / "files"
+        files.mkdir(exist_ok=True)
+        for number, text in enumerate(shown_files(page)):
+            (files / f"{page.stem}-{number}").write_text(text, encoding="utf-8")
+        self.environment["SHOWN"] = f"{files}/{page.stem}"
+        printed = self.shell(script(run), seconds).replace(str(self.state), "STATE")
+        assert differences(run, printed) == [], f"{page.name} shows otherwise"
+
+
+class Machine(Desk):
+    """A shell as root on a machine of its own: it sees the files of this one but for a Strata's that somebody has here,
+    and what it writes is in memory; its network is empty but for ``br0`` (10.77.0.1)."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        made = directory / "m"
+        made.mkdir()
+        seen = {str(path) for path in (ROOT, Path(sys.prefix), Path(sys.base_prefix), directory)}
+        binds = "\n".join(f"mkdir -p root{path} && mount --rbind {path} root{path}" for path in sorted(seen))
+        # Whoever holds its standard input holds the machine.
+        text = f"""
+            set -e
+            cd {made}
+            mount -t tmpfs -o mode=755 none .
+            mkdir up work root
+            mount -t overlay overlay -o lowerdir=/,upperdir=up,workdir=work root
+            {binds}
+            mount -t proc proc root/proc
+            mount --rbind /dev root/dev
+            mount -t sysfs sysfs root/sys
+            mount --rbind /sys/fs/cgroup root/sys/fs/cgroup
+            mkdir -p root/run root/tmp root/old root/etc/strata root/var/lib/strata
+            mount -t tmpfs -o mode=755 none root/run
+            mount -t tmpfs -o mode=755 none root/etc/strata
+            mount -t tmpfs -o mode=700 none root/var/lib/strata
+            cd root
+            pivot_root . old
+            umount -l /old
+            rmdir /old
+            ip link set lo up
+            ip link add br0 type bridge
+            ip addr add 10.77.0.1/24 dev br0
+            ip link set br0 up
+            echo ready
+            exec cat
+        """
+        self._holder = subprocess.Popen(
+            ["unshare", "--net", "--mount", "--propagation", "private", "bash", "-c", text],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=self.environment,
+        )
+        assert self._holder.stdout is not None and self._holder.stdout.readline() == "ready\n"
+        self.entering = ["nsenter", "--target", str(self._holder.pid), "--net", "--mount", f"--wdns={directory}"]
+
+    def up(self) -> None:
+        """Nothing runs yet."""
+
+    def down(self) -> None:
+        try:
+            self.shell(END)
+        finally:
+            assert self._holder.stdin is not None and self._holder.stdout is not None
+            self._holder.stdin.close()
+            self._holder.wait(60)
+            self._holder.stdout.close()
+
+
+class Site(Machine):
+    """Such a machine with a service that boots nodes."""
+
+    def up(self) -> None:
+        """The service and its nodes, or those that are there."""
+        if self.state.exists():
+            return
+        self.state.mkdir(mode=0o700)
+        for kernel in (b"the one before", b"the latest"):
+            put_build(self.state / "minos", self.state / "signing", kernel)
+        (self.directory / "networks.yaml").write_text(
+            "boot_port: 4280\nunknown: discover\nsubnets:\n  - {network: 10.77.0.0/24, interface: br0, "
+            "server: 10.77.0.1, gateway: 10.77.0.1, range: 10.77.0.10-10.77.0.250}\n",
+            encoding="utf-8",
+        )
+        rows = [
+            f'n{n:04},compute,http://127.0.0.1:4290/bmc/n{n:05},"mac=52:54:00:00:00:{n:02x},address=10.77.0.{10 + n}"'
+            for n in range(1, NODES + 1)
+        ]
+        text = "\n".join(("name,role,bmc,interfaces", *rows, ""))
+        (self.directory / "nodes.csv").write_text(text, encoding="utf-8")
+        self.shell(
+            f"""set -e
+            bmcs --nodes {NODES} --port 4290 --scale 0.01 > bmcs.log 2>&1 & echo $! >> begun
+            service --networks networks.yaml --listen 127.0.0.1:8443
+            echo {PASSWORD} | strata hardware credentials set default --user root --password-file -
+            strata node add -f nodes.csv
+            strata group create compute 'n[0001-{NODES:04}]'"""
+        )
