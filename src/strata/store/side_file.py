@@ -23,13 +23,16 @@ def connect(path: Path, schema: str, version: int, *, pragmas: str = "") -> apsw
         path.chmod(0o600)
     db = apsw.Connection(str(path))
     db.set_busy_timeout(10_000)
+    # A transaction that reads before it writes would fail at once, not wait, where another connection wrote in between.
+    db.transaction_mode = "IMMEDIATE"
     db.execute(f"PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; {pragmas}")
     found = db.execute("PRAGMA user_version").get
     if found not in (0, version):
         raise apsw.CorruptError(f"format {found}, not {version}")
     with db:
         db.execute(schema)
-        db.execute(f"PRAGMA user_version={version}")
+        if found != version:
+            db.execute(f"PRAGMA user_version={version}")
     return db
 
 

@@ -101,6 +101,7 @@ def create_or_check(path: Path, vfs: str) -> apsw.Connection:
 
 
 def _create(db: apsw.Connection) -> None:
+    db.transaction_mode = "IMMEDIATE"  # what is read here must still be true when it is written
     with db:
         if db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'state'").get:
             return  # another process was faster
