@@ -5,6 +5,7 @@ from pathlib import Path
 
 import apsw
 import pytest
+
 from strata.store.side_file import connect
 
 SCHEMA = "CREATE TABLE IF NOT EXISTS t (n INTEGER PRIMARY KEY)"
