@@ -108,6 +108,20 @@ async def test_a_counter_that_nobody_read_of_late_is_not_the_latest(measured: Me
     assert (found["nid_count"], found["nodes"][0]["nid"]) == (1, int(measured.nids[1]))
 
 
+async def test_a_counter_says_how_long_ago_its_node_was_read(
+    measured: Measured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measured.site.service.controller.clock, "wall", lambda: measured.now)
+    uids = measured.uids[:4]
+    measured.site.columns.forget(uids)
+    read = measured.now - np.array([9.0, 0.0, 2.5, 9.0])
+    measured.site.columns.put(uids, power=10.0, power_time=read, energy=100.0, energy_time=read)
+    found = await measured.site.ask("get_node_energy_counter", "-n", measured.listed(4))
+    told = [(one["nid"], one["energy_ctr"], one.get("extrapolated")) for one in found["nodes"]]
+    nids = measured.nids[:4].tolist()
+    assert told == list(zip(nids, [190, 100, 125, 190], [9.0, None, 2.5, 9.0], strict=True))
+
+
 async def test_a_node_that_is_nobodys_does_not_hide_the_others(measured: Measured) -> None:
     await measured.measure(measured.now - 300, measured.now, 2)
     now = time.time()

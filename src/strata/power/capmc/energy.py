@@ -190,13 +190,20 @@ def _counters(
     zone: dt.tzinfo,
 ) -> bytes:
     """``ages``: seconds since each was read; what came since is reckoned from power, and marked so."""
-    # Many nodes share a time: each is written once.
+    # Many nodes share a time, and how long ago they were read: each is written once.
     distinct, which = np.unique(times, return_inverse=True)
     stamps = [stamped(time, zone) for time in distinct.tolist()]
-    marks = [f',"extrapolated":{age:.3f}' if age > 0 else "" for age in ages.tolist()]
-    rows = zip(nids.tolist(), values.astype(np.int64).tolist(), which.reshape(-1).tolist(), marks, strict=True)
+    thousandths, aged = np.unique(np.rint(ages * 1000).astype(np.int64), return_inverse=True)
+    marks = [f',"extrapolated":{age / 1000:.3f}' if age > 0 else "" for age in thousandths.tolist()]
+    rows = zip(
+        nids.tolist(),
+        values.astype(np.int64).tolist(),
+        which.reshape(-1).tolist(),
+        aged.reshape(-1).tolist(),
+        strict=True,
+    )
     return objects(
-        f'{{"nid":{nid},"energy_ctr":{value},"time":"{stamps[time]}"{mark}}}' for nid, value, time, mark in rows
+        f'{{"nid":{nid},"energy_ctr":{value},"time":"{stamps[time]}"{marks[age]}}}' for nid, value, time, age in rows
     )
 
 
