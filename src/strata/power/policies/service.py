@@ -100,7 +100,7 @@ class PolicyService:
 
     def _view(self, record: PolicyRecord) -> PolicyView:
         detail = self._detail(record)
-        return PolicyView(**{name: getattr(detail, name) for name in PolicyView.__struct_fields__})
+        return PolicyView.of(detail)
 
     def _detail(self, record: PolicyRecord) -> PolicyDetail:
         said, simulation = record.policy(), self._records.simulation(record.digest)
