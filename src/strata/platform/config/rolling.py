@@ -17,6 +17,7 @@ import numpy as np
 
 from strata.core.errors import BadRequest, Conflict, NotFound, Refused
 from strata.core.nodeset import fold
+from strata.core.printable import shortened
 from strata.fleet.access.principal import Principal
 from strata.fleet.alarm import Alarm, AlarmSeverity
 from strata.fleet.columns import Indices
@@ -162,7 +163,7 @@ class RollingCommits:
                 CommitRollout(
                     name=name,
                     nodes=len(nodes),
-                    nodeset=nodeset if len(nodeset) <= _SHOWN else f"{nodeset[:_SHOWN]}...",
+                    nodeset=shortened(nodeset, _SHOWN),
                     set=wanted,
                     waves=tuple(len(wave.nodes) for wave in waves(0, nodes, policy.waves)),
                 )
