@@ -53,9 +53,13 @@ def check_wanted(wanted: Mapping[str, Wanted]) -> None:
 
 class _Made(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
-    def of(cls, record: object, **more: Any) -> Self:
-        """What a record says of this: its fields of the same names, and ``more``."""
-        own = {name: getattr(record, name) for name in cls.__struct_fields__ if name not in more}
+    def of(cls, *records: object, **more: Any) -> Self:
+        """What records say of this: their fields of the same names, the first one's first, and ``more``."""
+        own = {
+            name: getattr(next((one for one in records[:-1] if hasattr(one, name)), records[-1]), name)
+            for name in cls.__struct_fields__
+            if name not in more
+        }
         return cls(**own, **more)
 
 

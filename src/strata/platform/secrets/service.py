@@ -178,11 +178,9 @@ class SecretService:
         spec = record.spec
         return SecretView.of(
             spec,
+            record,
             nodes=len(self._nodes(record)),
             source="age" if spec.vault is None else f"vault {spec.vault.mount}/{spec.vault.path} {spec.vault.field}",
-            version=record.version,
-            changed=record.changed,
-            author=record.author,
             trouble=self._values.troubles.get(spec.name, ""),
         )
 

@@ -291,13 +291,12 @@ class WorkloadService:
             counted = counted._replace(strangers="")  # nodes of others are strangers to it, too
         return WorkloadView.of(
             record.spec,
+            record,
+            counted,
             name=name,
-            author=record.author,
-            connected=record.connected,
             answers=look is not None and not cluster.trouble,
             trouble=cluster.trouble,
             seen=self._fleet.controller.clock.to_wall(look.began) if look else None,
-            **counted._asdict(),
         )
 
 

@@ -7,6 +7,8 @@ import time
 from calendar import timegm
 from collections.abc import Sequence
 
+import msgspec
+
 from strata.core.errors import BadRequest
 from strata.schedulers.gridengine.submission import Environment
 from strata.schedulers.lsf.texts import is_away
@@ -56,7 +58,7 @@ def reservations(said: str, now: float) -> list[Reservation]:
             host = re.match(r"\s+([A-Za-z0-9_.-]+):\S+\s*\Z", line)
             if host and found:
                 last = found.pop()
-                found.append(_with(last, (*last.nodes, host[1])))
+                found.append(msgspec.structs.replace(last, nodes=(*last.nodes, host[1])))
             continue
         start, end = _window(row["window"], now)
         active = None not in (start, end) and (start or 0.0) <= now < (end or 0.0)
@@ -72,12 +74,6 @@ def reservations(said: str, now: float) -> list[Reservation]:
             )
         )
     return found
-
-
-def _with(one: Reservation, nodes: tuple[str, ...]) -> Reservation:
-    return Reservation(
-        id=one.id, name=one.name, state=one.state, start=one.start, end=one.end, accounts=one.accounts, nodes=nodes
-    )
 
 
 def _window(told: str, now: float) -> tuple[float | None, float | None]:
