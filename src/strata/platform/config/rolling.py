@@ -40,7 +40,6 @@ from strata.platform.rollouts.records import ENDED, AbortRequest, Rollout, Rollo
 from strata.platform.rollouts.service import RolloutService
 from strata.platform.rollouts.sight import sight
 from strata.platform.rollouts.waves import waves
-from strata.store.records import Records
 
 if TYPE_CHECKING:
     from strata.platform.config.service import ConfigService
@@ -89,16 +88,10 @@ class RollingCommits:
         self._fleet = fleet
         self._duty = fleet.controller.leadership.duty(PLATFORM)
         self._service = service
-        store, ledger = fleet.store, fleet.ledger
-        self._records = Records(
-            store,
-            ledger,
-            RollingCommit,
-            kind="config-rolling",
-            prefix="config/rolling/",
-            changed=lambda *_: self._round.soon(),
+        self._records = fleet.records(
+            RollingCommit, kind="config-rolling", prefix="config/rolling/", changed=lambda *_: self._round.soon()
         )
-        self._parts = Records(store, ledger, ConfigurationPart, kind="config-part", prefix="config/part/")
+        self._parts = fleet.records(ConfigurationPart, kind="config-part", prefix="config/part/")
         self._round = Recurring("rolling commits", self._go_on, self._pause, trouble="a commit cannot be rolled out")
 
     async def load(self) -> None:

@@ -210,13 +210,7 @@ class FlowService:
 
     def _view(self, name: str) -> FlowView:
         flow = self.records.get(name)
-        return FlowView(
-            name=name,
-            description=flow.spec.description,
-            steps=flow.spec.steps,
-            author=flow.author,
-            revision=self.records.revision(name),
-        )
+        return FlowView.of(flow.spec, flow, name=name, revision=self.records.revision(name))
 
 
 def _confirmed(words: str, said: str, what: str) -> None:
