@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from strata.core.errors import BadRequest, Denied, Refused
-from strata.core.texts import ListOf
 from strata.fleet.access.principal import Principal
 from strata.fleet.fleet import Fleet
 from strata.jobs.projects.records import Project, ProjectSpec, ProjectView
@@ -28,9 +27,9 @@ class ProjectService:
         self.take = self._usage.take
         self.clear = self._usage.clear
 
-    async def all(self, who: Principal) -> ListOf[ProjectView]:
+    async def all(self, who: Principal) -> Sequence[ProjectView]:
         """All of them, by name."""
-        return ListOf(items=tuple(self._view(one) for _, one in self._records.sorted))
+        return [self._view(one) for _, one in self._records.sorted]
 
     async def show(self, who: Principal, name: str) -> ProjectView:
         """One of them."""

@@ -68,11 +68,11 @@ class SlurmService:
 
     # -- descriptions
 
-    def all(self) -> Sequence[SlurmView]:
+    async def all(self, who: Principal) -> Sequence[SlurmView]:
         """All of them, by name."""
         return [SlurmView.of(record, name=name) for name, record in self._records.sorted]
 
-    def one(self, name: str) -> SlurmView:
+    async def one(self, who: Principal, name: str) -> SlurmView:
         """One of them."""
         return SlurmView.of(self._records.get(name), name=name)
 
