@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
 
-from strata.core.texts import ListOf
 from strata.fleet.access.principal import LOCAL_ADMIN, Principal
 from strata.fleet.fleet import Fleet
 from strata.provisioning.boot import records as b
@@ -27,9 +27,9 @@ class BootControl:
         self._profiles = profiles
         self._identity = identity
 
-    async def profiles(self, who: Principal) -> ListOf[b.ProfileView]:
+    async def profiles(self, who: Principal) -> Sequence[b.ProfileView]:
         """All profiles, by name."""
-        return ListOf(items=tuple([await self.profile(who, name) for name in sorted(self._profiles.all)]))
+        return [await self.profile(who, name) for name in sorted(self._profiles.all)]
 
     async def profile(self, who: Principal, name: str) -> b.ProfileView:
         """One profile, and how many of the caller's nodes are wanted to boot it."""
