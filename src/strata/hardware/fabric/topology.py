@@ -7,6 +7,8 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from strata.core.texts import Out
+
 Source = Literal["redfish", "lldp", "file"]
 
 
@@ -22,15 +24,15 @@ class End(NamedTuple):
         return f"{self.owner}:{self.port}"
 
 
-class Switch(msgspec.Struct, frozen=True, kw_only=True):
+class Switch(Out, frozen=True, kw_only=True):
     """One switch."""
 
     id: str
     name: str
-    fabric: str = ""
-    location: str = ""
-    model: str = ""
-    ports: int = 0
+    fabric: str
+    location: str
+    model: str
+    ports: int
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):

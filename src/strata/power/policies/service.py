@@ -115,6 +115,4 @@ class PolicyService:
 
 
 def _simulated(one: Simulation) -> SimulationView:
-    return SimulationView(
-        author=one.author, time=one.time, nodes=one.nodes, days=one.days, limit=one.limit_w, peak=one.peak_w
-    )
+    return SimulationView.of(one, limit=one.limit_w, peak=one.peak_w)

@@ -90,15 +90,13 @@ class BootControl:
         if not isinstance(attached, bool):
             attached = bool(await attached)
         record, asked = self._identity.record(name), self._boot.asked(name)
-        return b.BootStatusView(
+        return b.BootStatusView.of(
+            record,
             node=name,
             profile=wanted_profile(self._service, name),
-            generation=record.generation,
-            attempts=record.attempts,
             script=asked.script or None,
             fragment=record.opened or None,
             redeemed=record.redeemed or None,
-            serial=record.serial,
             expires=record.ends or None,
             attached=attached,
             held=self._boot.questions.held(name),

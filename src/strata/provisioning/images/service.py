@@ -222,12 +222,8 @@ class ImageService:
         release = tagged.release
         made = self._images.catalogue.made.get(release.image)
         on, not_on = self._copies(release.image)
-        return iv.ImageRow(
-            name=release.name,
-            tag=release.tag,
-            serial=release.serial,
-            image=release.image,
-            size=release.size,
+        return iv.ImageRow.of(
+            release,
             architecture=made.architecture if made else "",
             since=tagged.since,
             author=tagged.author,
@@ -240,32 +236,18 @@ class ImageService:
         catalogue = self._images.catalogue
         tagged = catalogue.tagged(reference)
         release, made = tagged.release, catalogue.find(reference)
-        return iv.ImageView(
+        return iv.ImageView.of(
+            made,
             **msgspec.structs.asdict(self._row(tagged)),
             **msgspec.structs.asdict(release.config),
             squashfs=release.squashfs,
             chunks=release.chunks,
             signature=release.signature,
-            layers=made.layers,
-            files=made.files,
-            unpacked=made.unpacked,
-            packages=made.packages,
-            left_out=made.left_out,
-            created=made.created,
-            source=made.source,
             former=_former(catalogue.names[release.name]),
         )
 
 
 def _former(name: Name) -> tuple[iv.FormerView, ...]:
     return tuple(
-        iv.FormerView(
-            tag=past.release.tag,
-            serial=past.release.serial,
-            image=past.release.image,
-            until=past.until,
-            author=past.author,
-            deleted=past.deleted,
-        )
-        for past in name.past
+        iv.FormerView.of(past.release, until=past.until, author=past.author, deleted=past.deleted) for past in name.past
     )
