@@ -80,7 +80,7 @@ def build(session: Session, recipe: Path, name: str, tag: str, wait: bool, as_js
 
 
 @click.command()
-@click.argument("image", metavar="NAME:TAG", callback=reference, shell_complete=complete_image)
+@IMAGE
 @click.argument("file", type=PATH)
 @ls.json_option
 @pass_session
