@@ -1,13 +1,13 @@
 """The routes that everything with a name has: list, show, put, delete.
 
-A room declares a ``Named`` for its noun, and says of each route which method of its service answers, and with what; it
-writes only those routes that differ.
+A room declares a ``Named`` for its noun, and says of each route which method of its service answers: what a route takes
+and gives is what that method does. It writes only those routes that differ.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Concatenate, Generic, TypeVar, cast
+from typing import Any, Concatenate, Generic, TypeVar, cast, get_args, get_type_hints
 
 from litestar import Response, delete, get, put
 from litestar.handlers import HTTPRouteHandler as Route
@@ -20,8 +20,6 @@ from strata.core.texts import ListOf
 from strata.fleet.access.principal import Principal, Verb
 
 S = TypeVar("S")
-V = TypeVar("V")
-D = TypeVar("D")
 
 
 class Named(Generic[S]):
@@ -51,29 +49,28 @@ class Named(Generic[S]):
         self._plural = plural or f"{word}s"
         self._current = current
 
-    def list(self, call: Callable[[S, Principal], Awaitable[Sequence[V]]], view: type[V], does: str) -> Route:
+    def list(self, call: Callable[[S, Principal], Awaitable[Sequence[Any]]], does: str) -> Route:
         """All of them."""
 
         async def handle(ask: Asked) -> Any:
             return ListOf(items=tuple(await call(ask.of(self._service), ask.who)))
 
+        (view,) = get_args(get_type_hints(call)["return"])
         _declare(handle, f"list_{self._plural}", does, {"return": cast("Any", ListOf)[view]})
         return get(self._url, tags=[self._tag], **needs("read", self._kind))(handle)
 
-    def show(self, call: Callable[[S, Principal, str], Awaitable[V]], view: type[V], does: str) -> Route:
+    def show(self, call: Callable[[S, Principal, str], Awaitable[Any]], does: str) -> Route:
         """One of them."""
 
         async def handle(ask: Asked, name: NamePath) -> Any:
             return self._answer(await call(ask.of(self._service), ask.who, name))
 
-        _declare(handle, f"show_{self._word}", does, {"return": self._answered(view)})
+        _declare(handle, f"show_{self._word}", does, {"return": self._answered(call)})
         return get(self._one, tags=[self._tag], **needs("read", self._kind, 404))(handle)
 
     def put(
         self,
-        call: Callable[Concatenate[S, Principal, str, D, ...], Awaitable[V]],
-        spec: type[D],
-        view: type[V],
+        call: Callable[Concatenate[S, Principal, str, Any, ...], Awaitable[Any]],
         does: str,
         *,
         called: str = "",
@@ -86,7 +83,8 @@ class Named(Generic[S]):
             expected = await self._expected(request, ask, name)
             return self._answer(await call(ask.of(self._service), ask.who, name, data, *expected))
 
-        types = {"data": cast("Any", JSONBody)[spec], "return": self._answered(view)}
+        taken = list(get_type_hints(call, include_extras=True).values())[2]
+        types = {"data": cast("Any", JSONBody)[taken], "return": self._answered(call)}
         _declare(handle, called or f"put_{self._word}", does, types)
         return put(self._one, tags=[self._tag], **needs(verb, self._kind, *self._with_tag(statuses), body=True))(handle)
 
@@ -120,8 +118,9 @@ class Named(Generic[S]):
     def _answer(self, view: Any) -> Any:
         return view if self._current is None else Response(view, headers={"ETag": revision_tag(view.revision)})
 
-    def _answered(self, view: Any) -> Any:
-        return view if self._current is None else Response[view]
+    def _answered(self, call: Any) -> Any:
+        view = get_type_hints(call)["return"]
+        return view if self._current is None else cast("Any", Response)[view]
 
     def _with_tag(self, statuses: Sequence[int]) -> Sequence[int]:
         return statuses if self._current is None else (*statuses, 412)

@@ -18,17 +18,6 @@ STATES: tuple[State, ...] = get_args(State)
 """By number, as the engine holds them."""
 
 
-class Fact(msgspec.Struct, frozen=True, kw_only=True):
-    """What a source of truth last saw. Past its age it reads ``unknown``."""
-
-    variable: str
-    value: str
-    seen: float
-    """Unix time."""
-    source: str
-    """Who said it: a driver's name. A fact has one source at a time."""
-
-
 class Desire(msgspec.Struct, frozen=True, kw_only=True):
     """What the owners want. More than one value: any of them will do."""
 

@@ -10,7 +10,7 @@ from strata.api.named import Named
 from strata.api.rights import answers, needs
 from strata.api.services import Asked, NamePath
 from strata.core.errors import BadRequest
-from strata.fleet.groups.records import GroupSpec, GroupView, MemberChange
+from strata.fleet.groups.records import GroupView, MemberChange
 from strata.fleet.groups.service import GroupService
 
 _TAG = "groups"
@@ -36,13 +36,8 @@ async def change_members(ask: Asked, name: NamePath, data: JSONBody[MemberChange
 
 
 HANDLERS = [
-    _GROUPS.list(GroupService.groups, GroupView, "All groups."),
-    _GROUPS.put(
-        GroupService.put_group,
-        GroupSpec,
-        GroupView,
-        "Create or replace a group. `If-Match` and `If-None-Match: *` are honoured.",
-    ),
+    _GROUPS.list(GroupService.groups, "All groups."),
+    _GROUPS.put(GroupService.put_group, "Create or replace a group. `If-Match` and `If-None-Match: *` are honoured."),
     _GROUPS.delete(GroupService.delete_group, "Remove a group; its nodes stay. `If-Match` is honoured."),
     show_group,
     change_members,

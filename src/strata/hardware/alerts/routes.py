@@ -13,7 +13,7 @@ from strata.api.named import Named
 from strata.api.rights import needs
 from strata.api.services import Asked, Cursor, Limit
 from strata.core.texts import ListOf
-from strata.hardware.alerts.records import AcknowledgeRequest, AlertPage, AlertView, WebhookSpec, WebhookView
+from strata.hardware.alerts.records import AcknowledgeRequest, AlertPage, AlertView
 from strata.hardware.alerts.service import AlertService
 
 _TAG = "alerts"
@@ -51,11 +51,9 @@ HANDLERS = [
     list_alerts,
     get_alert,
     acknowledge_alerts,
-    _WEBHOOKS.list(AlertService.webhooks, WebhookView, "Where alerts are sent, without secrets."),
+    _WEBHOOKS.list(AlertService.webhooks, "Where alerts are sent, without secrets."),
     _WEBHOOKS.put(
         AlertService.put_webhook,
-        WebhookSpec,
-        WebhookView,
         "Create or replace a webhook. Without a secret, the one that it has stays; delete it first to send unsigned.",
         statuses=(),
     ),

@@ -38,11 +38,9 @@ async def promote_environment(ask: Asked, name: NamePath, data: JSONBody[a.Promo
 
 
 HANDLERS = [
-    _ENVIRONMENTS.list(EnvironmentService.all, a.EnvironmentView, "All work environments."),
+    _ENVIRONMENTS.list(EnvironmentService.all, "All work environments."),
     _ENVIRONMENTS.put(
         EnvironmentService.put,
-        a.EnvironmentSpec,
-        a.EnvironmentView,
         "Make a new version. It counts once it is promoted. `If-Match` is honoured.",
         verb="create",
     ),

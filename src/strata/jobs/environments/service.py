@@ -143,12 +143,7 @@ class EnvironmentService:
             promoted=version.tested is not None,
             spec=version.spec,
             whole=pinned(version),
-            versions=tuple(
-                EnvironmentVersion(
-                    number=past.number, author=past.author, time=past.time, parent=past.parent, tested=past.tested
-                )
-                for past in one.versions
-            ),
+            versions=tuple(EnvironmentVersion.of(past) for past in one.versions),
             current=one.current,
             revision=self._records.revision(one.name),
         )

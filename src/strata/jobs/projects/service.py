@@ -124,18 +124,13 @@ class ProjectService:
         spec = project.spec
         ended, used = self._usage.ended(project.name, self._clock() - spec.per)
         count, taken = self._usage.open(project.name)
-        return ProjectView(
+        return ProjectView.of(
+            spec,
             name=project.name,
             revision=self._records.revision(project.name),
-            members=spec.members,
-            core_hours=spec.core_hours,
-            accelerator_hours=spec.accelerator_hours,
-            kwh=spec.kwh,
             used_kwh=used.joules / KWH,
             kwh_error=used.error / KWH,
             measured_jobs=int(used.measured),
-            per=spec.per,
-            description=spec.description,
             used_core_hours=used.cores / HOUR,
             used_accelerator_hours=used.accelerators / HOUR,
             booked_core_hours=taken.cores / HOUR,

@@ -17,6 +17,7 @@ from strata.cli.reading import read_text
 from strata.cli.session import Session, pass_session
 from strata.cli.times import DURATION, span, when
 from strata.cli.words import items, pairs, segment
+from strata.core.printable import shortened
 from strata.core.units import mebibytes, show_mebibytes, show_watts
 from strata.jobs.reservations.commands import reservation as reservation_group
 from strata.jobs.targets.commands import target as target_group
@@ -496,8 +497,7 @@ def _energy(found: Json) -> str:
 def _runs(document: Json) -> str:
     import shlex
 
-    words = shlex.join((document["command"] or "a script", *document["arguments"]))
-    return words if len(words) <= _RUNS else f"{words[:_RUNS]}..."
+    return shortened(shlex.join((document["command"] or "a script", *document["arguments"])), _RUNS)
 
 
 def _asks(resources: Json, environment: str, assumed: Sequence[str]) -> str:

@@ -65,7 +65,6 @@ from strata.platform.workload.service import WorkloadService
 from strata.schedulers.jobs import APART_FOLDER, After, State, Work
 from strata.schedulers.kinds import JOB_KINDS, open_job_scheduler
 from strata.schedulers.runner import Account, Place, Runner
-from strata.store.records import Records
 
 PREFIX = "jobs/"
 _LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -98,9 +97,7 @@ class JobService:
         self._projects = fleet.services.find(ProjectService)
         self._waiting: dict[str, asyncio.Event] = {}
         self._stopping = False
-        self.records = Records(
-            fleet.store,
-            fleet.ledger,
+        self.records = fleet.records(
             Job,
             kind="job",
             prefix=PREFIX,

@@ -7,7 +7,7 @@ from litestar import get
 from strata.api.named import Named
 from strata.api.rights import needs
 from strata.api.services import Asked, NodePath
-from strata.platform.cloudinit.records import CloudInitSpec, CloudInitView, Rendered
+from strata.platform.cloudinit.records import Rendered
 from strata.platform.cloudinit.service import CloudInitService
 
 _TAG = "cloud-init"
@@ -21,12 +21,10 @@ async def render_cloud_init(ask: Asked, name: NodePath) -> Rendered:
 
 
 HANDLERS = [
-    _DOCUMENTS.list(CloudInitService.all, CloudInitView, "All documents."),
-    _DOCUMENTS.show(CloudInitService.one, CloudInitView, "One of them."),
+    _DOCUMENTS.list(CloudInitService.all, "All documents."),
+    _DOCUMENTS.show(CloudInitService.one, "One of them."),
     _DOCUMENTS.put(
         CloudInitService.put,
-        CloudInitSpec,
-        CloudInitView,
         "Create or replace a document. What looks like a secret is refused: whoever has a node's address can read it.",
         statuses=(409,),
     ),

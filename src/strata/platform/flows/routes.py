@@ -12,9 +12,7 @@ from strata.fleet.operations.records import Operation
 from strata.platform.flows.records import (
     FlowPlan,
     FlowRun,
-    FlowSpec,
     FlowStatus,
-    FlowView,
     RevokeRequest,
     SystemRun,
     SystemSpec,
@@ -99,12 +97,10 @@ def _accepted(operation: Operation) -> Response[Operation]:
 
 
 HANDLERS = [
-    _FLOWS.list(FlowService.all, FlowView, "All flows."),
-    _FLOWS.show(FlowService.one, FlowView, "One of them."),
+    _FLOWS.list(FlowService.all, "All flows."),
+    _FLOWS.show(FlowService.one, "One of them."),
     _FLOWS.put(
         FlowService.put,
-        FlowSpec,
-        FlowView,
         "Declare a flow, or change it. Runs that are under way go on as they began. `If-Match` is honoured.",
     ),
     _FLOWS.delete(FlowService.delete, "Forget a flow. `If-Match` is honoured."),

@@ -9,15 +9,7 @@ from strata.api.named import Named
 from strata.api.rights import needs
 from strata.api.services import Asked, Select
 from strata.core.texts import ListOf
-from strata.platform.health.records import (
-    CheckDetail,
-    Checked,
-    CheckRun,
-    CheckSpec,
-    CheckView,
-    HealthPolicy,
-    NodeHealth,
-)
+from strata.platform.health.records import Checked, CheckRun, HealthPolicy, NodeHealth
 from strata.platform.health.service import HealthService
 
 _TAG = "health"
@@ -49,12 +41,10 @@ async def put_health_policy(ask: Asked, data: JSONBody[HealthPolicy]) -> HealthP
 
 
 HANDLERS = [
-    _CHECKS.list(HealthService.checks, CheckView, "All checks, and how many nodes fail each."),
-    _CHECKS.show(HealthService.one, CheckDetail, "One of them, and which nodes fail it (the first 1000 of them)."),
+    _CHECKS.list(HealthService.checks, "All checks, and how many nodes fail each."),
+    _CHECKS.show(HealthService.one, "One of them, and which nodes fail it (the first 1000 of them)."),
     _CHECKS.put(
         HealthService.put,
-        CheckSpec,
-        CheckView,
         "Declare a check, or change it. The agents of the nodes that it selects run it from then on. `If-Match` is "
         "honoured.",
     ),

@@ -8,7 +8,7 @@ from litestar.params import JSONBody
 from strata.api.named import Named
 from strata.api.rights import needs
 from strata.api.services import Asked, NamePath
-from strata.platform.playbooks.records import Again, PlaybookDetail, PlaybookView
+from strata.platform.playbooks.records import Again, PlaybookDetail
 from strata.platform.playbooks.service import PlaybookService
 
 _TAG = "playbooks"
@@ -22,7 +22,7 @@ async def run_playbook_again(ask: Asked, name: NamePath, data: JSONBody[Again]) 
 
 
 HANDLERS = [
-    _PLAYBOOKS.list(PlaybookService.all, PlaybookView, "All layers, and how many nodes have had each."),
-    _PLAYBOOKS.show(PlaybookService.one, PlaybookDetail, "One of them, and on which nodes it failed."),
+    _PLAYBOOKS.list(PlaybookService.all, "All layers, and how many nodes have had each."),
+    _PLAYBOOKS.show(PlaybookService.one, "One of them, and on which nodes it failed."),
     run_playbook_again,
 ]

@@ -66,8 +66,8 @@ async def twin_for_rollout(ask: Asked, data: JSONBody[RolloutSpec]) -> Twin:
 
 
 HANDLERS = [
-    _ROLLOUTS.list(RolloutService.all, RolloutView, "All rollouts, those that have ended too, the newest first."),
-    _ROLLOUTS.show(RolloutService.one, RolloutView, "One of them: how far it is, what it waits for, what happened."),
+    _ROLLOUTS.list(RolloutService.all, "All rollouts, those that have ended too, the newest first."),
+    _ROLLOUTS.show(RolloutService.one, "One of them: how far it is, what it waits for, what happened."),
     start_rollout,
     pause_rollout,
     resume_rollout,

@@ -8,14 +8,7 @@ from litestar.params import JSONBody
 from strata.api.named import Named
 from strata.api.rights import needs
 from strata.api.services import Asked, NamePath
-from strata.platform.secrets.records import (
-    IdentityView,
-    NewIdentity,
-    NewValue,
-    SecretSpec,
-    SecretStatus,
-    SecretView,
-)
+from strata.platform.secrets.records import IdentityView, NewIdentity, NewValue, SecretStatus, SecretView
 from strata.platform.secrets.service import SecretService
 
 _TAG = "secrets"
@@ -47,12 +40,10 @@ async def init_secrets(ask: Asked, data: JSONBody[NewIdentity]) -> IdentityView:
 
 
 HANDLERS = [
-    _SECRETS.list(SecretService.all, SecretView, "All secrets: whom they are for, and which version is the newest."),
-    _SECRETS.show(SecretService.one, SecretView, "One of them."),
+    _SECRETS.list(SecretService.all, "All secrets: whom they are for, and which version is the newest."),
+    _SECRETS.show(SecretService.one, "One of them."),
     _SECRETS.put(
         SecretService.put,
-        SecretSpec,
-        SecretView,
         "Create or replace a secret. Its value is encrypted with age for the service's recipient, or is in a Vault.",
     ),
     _SECRETS.delete(SecretService.delete, "Remove a secret; nodes that are up remove it, too."),

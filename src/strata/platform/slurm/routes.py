@@ -8,7 +8,7 @@ from litestar.params import JSONBody
 from strata.api.named import Named
 from strata.api.rights import needs
 from strata.api.services import Asked, NamePath
-from strata.platform.slurm.records import SlurmFiles, SlurmPower, SlurmPowered, SlurmSpec, SlurmView
+from strata.platform.slurm.records import SlurmFiles, SlurmPower, SlurmPowered
 from strata.platform.slurm.service import SlurmService
 
 _TAG = "workload"
@@ -29,12 +29,10 @@ async def power_slurm(ask: Asked, name: NamePath, data: JSONBody[SlurmPower]) ->
 
 
 HANDLERS = [
-    _CLUSTERS.list(SlurmService.all, SlurmView, "All Slurm clusters that are described here."),
-    _CLUSTERS.show(SlurmService.one, SlurmView, "One of them, as its site describes it."),
+    _CLUSTERS.list(SlurmService.all, "All Slurm clusters that are described here."),
+    _CLUSTERS.show(SlurmService.one, "One of them, as its site describes it."),
     _CLUSTERS.put(
         SlurmService.put,
-        SlurmSpec,
-        SlurmView,
         "Describe a Slurm cluster, or describe it otherwise. Nothing is written anywhere by that: its files are made "
         "when they are asked for.",
         statuses=(),

@@ -11,7 +11,7 @@ from strata.api.named import Named
 from strata.api.rights import needs
 from strata.api.services import Asked, NamePath
 from strata.core.texts import PLAIN, ListOf
-from strata.platform.workload.records import WorkloadNode, WorkloadSpec, WorkloadView
+from strata.platform.workload.records import WorkloadNode
 from strata.platform.workload.service import WorkloadService
 
 _TAG = "workload"
@@ -35,12 +35,10 @@ async def list_workload_nodes(ask: Asked, name: NamePath, select: Select = "") -
 
 
 HANDLERS = [
-    _WORKLOADS.list(WorkloadService.all, WorkloadView, "All connected workload managers, and whether they answer."),
-    _WORKLOADS.show(WorkloadService.one, WorkloadView, "One of them."),
+    _WORKLOADS.list(WorkloadService.all, "All connected workload managers, and whether they answer."),
+    _WORKLOADS.show(WorkloadService.one, "One of them."),
     _WORKLOADS.put(
         WorkloadService.connect,
-        WorkloadSpec,
-        WorkloadView,
         "Connect a workload manager, or change how it is reached. It is asked about its nodes at once; if it does not "
         "answer, nothing is changed.",
         called="connect_workload",

@@ -8,7 +8,7 @@ from litestar.params import JSONBody
 from strata.api.named import Named
 from strata.api.rights import needs
 from strata.api.services import Asked, NamePath
-from strata.power.policies.records import Policies, PolicyDetail, PolicySpec, SimulationSpec, SimulationView
+from strata.power.policies.records import Policies, PolicyDetail, SimulationSpec, SimulationView
 from strata.power.policies.service import PolicyService
 
 _TAG = "power"
@@ -42,11 +42,9 @@ _POLICIES = Named("/v1/power/policies", PolicyService, "policy", tag=_TAG, kind=
 
 HANDLERS = [
     list_policies,
-    _POLICIES.show(PolicyService.policy, PolicyDetail, "One policy, with what it says."),
+    _POLICIES.show(PolicyService.policy, "One policy, with what it says."),
     _POLICIES.put(
         PolicyService.put,
-        PolicySpec,
-        PolicyDetail,
         "Create or replace a policy. Refused unless this very content was simulated, or `without_simulation` says why\n"
         "not. One that is enabled stays enabled, with its new content.",
         statuses=(409,),

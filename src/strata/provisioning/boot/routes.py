@@ -56,14 +56,11 @@ async def boot_medium(ask: Asked, name: MediumPath) -> Response[bytes]:
 HANDLERS = [
     _PROFILES.list(
         BootControl.profiles,
-        b.ProfileView,
         "All boot profiles. A node boots the one that its desire for `minos` names, else `default`.",
     ),
-    _PROFILES.show(BootControl.profile, b.ProfileView, "One boot profile, and what it comes to now."),
+    _PROFILES.show(BootControl.profile, "One boot profile, and what it comes to now."),
     _PROFILES.put(
         BootControl.put_profile,
-        b.Profile,
-        b.ProfileView,
         "Create or replace a boot profile. `If-Match` and `If-None-Match: *` are honoured.",
         statuses=(409,),
     ),

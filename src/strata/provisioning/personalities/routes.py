@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from strata.api.named import Named
-from strata.provisioning.personalities.records import PersonalitySpec, PersonalityView
 from strata.provisioning.personalities.service import PersonalityService
 
 _PERSONALITIES = Named(
@@ -16,12 +15,10 @@ _PERSONALITIES = Named(
 )
 
 HANDLERS = [
-    _PERSONALITIES.list(PersonalityService.all, PersonalityView, "All personalities."),
-    _PERSONALITIES.show(PersonalityService.show, PersonalityView, "One personality, and what its tags stand for now."),
+    _PERSONALITIES.list(PersonalityService.all, "All personalities."),
+    _PERSONALITIES.show(PersonalityService.show, "One personality, and what its tags stand for now."),
     _PERSONALITIES.put(
         PersonalityService.put,
-        PersonalitySpec,
-        PersonalityView,
         "Create or replace a personality. Nodes that it is set on change over. `If-Match` is honoured.",
     ),
     _PERSONALITIES.delete(

@@ -51,7 +51,7 @@ async def apply_documents(ask: Asked, data: JSONBody[BundleRequest]) -> ApplyRep
 
 
 HANDLERS = [
-    _DOCUMENTS.list(DesireService.documents, DocumentView, "All documents."),
+    _DOCUMENTS.list(DesireService.documents, "All documents."),
     _DOCUMENTS.delete(DesireService.delete_document, "Remove a document. `If-Match` is honoured."),
     show_document,
     put_document,

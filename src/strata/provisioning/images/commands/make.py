@@ -16,7 +16,7 @@ from strata.cli.reading import read_text
 from strata.cli.session import Session, pass_session
 from strata.cli.words import segment
 from strata.core.errors import BadRequest, StrataError
-from strata.provisioning.images.commands.tags import complete_image, path_of, reference, report
+from strata.provisioning.images.commands.tags import IMAGE, path_of, report
 
 if TYPE_CHECKING:
     from collections.abc import Callable
