@@ -8,15 +8,13 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from strata.core.errors import BadRequest, NotFound, Refused, StrataError, Unavailable
 from strata.fleet.access.principal import Principal
 from strata.fleet.operations.operations import Operations
 from strata.fleet.operations.records import Step
 from strata.provisioning.images import records as iv
 from strata.provisioning.images.compare import Difference
-from strata.provisioning.images.records import Name, Tagged
+from strata.provisioning.images.records import Tagged
 from strata.provisioning.images.registry import RemoteImage
 from strata.provisioning.images.release import ImageConfig, Release
 from strata.provisioning.images.repository import Images
@@ -236,18 +234,5 @@ class ImageService:
         catalogue = self._images.catalogue
         tagged = catalogue.tagged(reference)
         release, made = tagged.release, catalogue.find(reference)
-        return iv.ImageView.of(
-            made,
-            **msgspec.structs.asdict(self._row(tagged)),
-            **msgspec.structs.asdict(release.config),
-            squashfs=release.squashfs,
-            chunks=release.chunks,
-            signature=release.signature,
-            former=_former(catalogue.names[release.name]),
-        )
-
-
-def _former(name: Name) -> tuple[iv.FormerView, ...]:
-    return tuple(
-        iv.FormerView.of(past.release, until=past.until, author=past.author, deleted=past.deleted) for past in name.past
-    )
+        former = tuple(iv.FormerView.of(past, past.release) for past in catalogue.names[release.name].past)
+        return iv.ImageView.of(self._row(tagged), release.config, release, made, former=former)
