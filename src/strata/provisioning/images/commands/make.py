@@ -16,7 +16,7 @@ from strata.cli.reading import read_text
 from strata.cli.session import Session, pass_session
 from strata.cli.words import segment
 from strata.core.errors import BadRequest, StrataError
-from strata.provisioning.images.commands.tags import complete_image, path_of, reference, report
+from strata.provisioning.images.commands.tags import IMAGE, path_of, report
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,7 +80,7 @@ def build(session: Session, recipe: Path, name: str, tag: str, wait: bool, as_js
 
 
 @click.command()
-@click.argument("image", metavar="NAME:TAG", callback=reference, shell_complete=complete_image)
+@IMAGE
 @click.argument("file", type=PATH)
 @ls.json_option
 @pass_session

@@ -64,6 +64,9 @@ def complete_image(ctx: click.Context, param: click.Parameter, incomplete: str) 
     return [name for name in found if name.startswith(incomplete)]
 
 
+IMAGE = click.argument("image", metavar="NAME:TAG", callback=reference, shell_complete=complete_image)
+
+
 @click.command("list")
 @ls.listing(FIELDS, sort="name")
 @pass_session
@@ -80,7 +83,7 @@ def list_(session: Session, view: ls.Listing) -> None:
 
 
 @click.command()
-@click.argument("image", metavar="NAME:TAG", callback=reference, shell_complete=complete_image)
+@IMAGE
 @ls.json_option
 @pass_session
 def show(session: Session, image: str, as_json: bool) -> None:
@@ -125,7 +128,7 @@ def diff(session: Session, before: str, after: str, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("image", metavar="NAME:TAG", callback=reference, shell_complete=complete_image)
+@IMAGE
 @ls.json_option
 @pass_session
 def verify(session: Session, image: str, as_json: bool) -> None:
@@ -162,7 +165,7 @@ def tag(session: Session, source: str, image: str, as_json: bool) -> None:
 
 @click.command()
 @click.argument("source", shell_complete=complete_image)
-@click.argument("image", metavar="NAME:TAG", callback=reference, shell_complete=complete_image)
+@IMAGE
 @ls.json_option
 @pass_session
 def promote(session: Session, source: str, image: str, as_json: bool) -> None:
@@ -177,7 +180,7 @@ def promote(session: Session, source: str, image: str, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("image", metavar="NAME:TAG", callback=reference, shell_complete=complete_image)
+@IMAGE
 @ls.json_option
 @pass_session
 def sign(session: Session, image: str, as_json: bool) -> None:
@@ -190,7 +193,7 @@ def sign(session: Session, image: str, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("image", metavar="NAME:TAG", callback=reference, shell_complete=complete_image)
+@IMAGE
 @ls.json_option
 @pass_session
 def delete(session: Session, image: str, as_json: bool) -> None:
