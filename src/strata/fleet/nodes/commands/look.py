@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SERVER_SORTS = ("name", "uid", "nid", "location", "role", "architecture", "state")
 
 
-@click.group(cls=LazyGroup, table=lambda: commands("node"))
+@click.group(cls=LazyGroup, members=lambda: commands("node"))
 def node() -> None:
     """Show nodes, say what they should be, find out why they aren't."""
 

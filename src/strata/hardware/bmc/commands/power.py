@@ -23,7 +23,9 @@ DESIRES = ("on", "off", "graceful-off")
 _CAPS = "strata hardware limits SELECT --set WATTS"
 
 
-@click.group(cls=LazyGroup, table=lambda: commands("power"), elsewhere=dict.fromkeys(("cap", "limit", "limits"), _CAPS))
+@click.group(
+    cls=LazyGroup, members=lambda: commands("power"), elsewhere=dict.fromkeys(("cap", "limit", "limits"), _CAPS)
+)
 def power() -> None:
     """Switch nodes on and off, and say what the machine may draw."""
 
