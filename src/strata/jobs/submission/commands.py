@@ -326,7 +326,7 @@ def _acts(verb: str, done: str, doc: str) -> None:
             session.out.json(found)
             return
         for one in found:
-            session.out.line(f"{done} {one['id']}: {_state(one)}")
+            session.out.line(f"{done} {one['id']}: {_in_words(one)}")
 
 
 _acts("cancel", "cancelled", "End jobs. One that has ended stays as it ended.")
