@@ -128,7 +128,8 @@ job.add_command(reservation_group)
 @click.option("--environment", metavar="NAME[@VERSION]", help="Run it in this work environment.")
 @click.option("--env", multiple=True, metavar="NAME=VALUE", help="Set in its environment.")
 @click.option("--workdir", type=click.Path(), help="Where it begins. Default: the account's home.")
-@click.option("--stdout", type=click.Path(), help="Where its output goes; %a is the index in the array.")
+@click.option("--stdout", type=click.Path(), help="Where its output goes; %j: its id, %x: its name, %a: array index.")
+@click.option("--stderr", type=click.Path(), help="Where its errors go, named likewise. Default: with its output.")
 @click.option("--data", multiple=True, metavar="PLACE", help="Where its input is; targets near it are preferred.")
 @click.option("--retries", type=click.IntRange(min=0, max=10), help="Run it again when it fails.")
 @click.option("--held", is_flag=True, default=None, help="Not before it is released.")
@@ -433,7 +434,7 @@ def _overlay(document: Json, words: Sequence[str], script: Path | None, options:
         document["after"] = [_dependency(text) for text in options["after"]]
     if options["env"]:
         document["env"] = {**document.get("env", {}), **pairs(options["env"], option="--env")}
-    for name in ("workdir", "stdout"):
+    for name in ("workdir", "stdout", "stderr"):
         if options[name] is not None:
             document[name] = str(Path(options[name]).absolute())
     if options["data"]:
