@@ -12,6 +12,7 @@ import click
 
 from strata.cli import exits
 from strata.cli import listing as ls
+from strata.cli.options import Watts
 from strata.cli.output import Column, many, state_colour
 from strata.cli.reading import read_text
 from strata.cli.session import Session, pass_session
@@ -120,6 +121,7 @@ job.add_command(reservation_group)
 @click.option("--memory", type=Memory(), help="On each node: 4G, 500M.")
 @click.option("--accelerators", metavar="[TYPE:]COUNT", help="On each node.")
 @click.option("--time", "limit", type=DURATION, help="It is ended after so long: 10m, 2h.")
+@click.option("--power", type=Watts(1, 1e7), metavar="WATTS", help="Each node draws at most so much: 350W, 1.5kW.")
 @click.option("--array", metavar="FIRST-LAST[:STEP][%N]", help="Many alike, N of them at the same time.")
 @click.option("--after", multiple=True, metavar="[WHAT:]JOB", help=f"After another job; WHAT: {', '.join(AFTERS)}.")
 @click.option("--image", help="Run it in this image; more of a container goes into a document.")
@@ -422,6 +424,8 @@ def _overlay(document: Json, words: Sequence[str], script: Path | None, options:
             resources[name] = options[name]
     if options["limit"] is not None:
         resources["time"] = max(1, int(options["limit"]))
+    if options["power"] is not None:
+        resources["power"] = int(options["power"])
     if options["accelerators"]:
         resources["accelerators"] = options["accelerators"]
     if options["array"]:
