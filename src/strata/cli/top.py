@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from strata.cli.client import Client, Json
 
-MARKS = {"ready": "#", "converging": ">", "waiting": "~", "held": "H", "frozen": "*", "faulted": "X",
+MARKS = {"ready": "#", "off": "o", "converging": ">", "waiting": "~", "held": "H", "frozen": "*", "faulted": "X",
          "unreachable": "!", "unknown": "?", "unmanaged": "."}  # fmt: skip
 """What a state is drawn with, so that it is read without colours too."""
 _WORST_FIRST = ("faulted", "unreachable", "unknown", "converging", "waiting", "held", "frozen")

@@ -18,7 +18,7 @@ import click
 from strata.cli import exits
 from strata.cli.converge import verdict
 from strata.cli.options import Between
-from strata.cli.output import STATE_ORDER, counts, many
+from strata.cli.output import AT_GOAL, STATE_ORDER, counts, many
 from strata.cli.session import Session, pass_session
 from strata.cli.times import DURATION, span
 from strata.cli.up import background as bg
@@ -310,8 +310,8 @@ def down(session: Session, delete: bool, state_dir: Path | None) -> None:
 
 
 def _say_why(session: Session, client: Client, found: dict[str, int]) -> None:
-    """Of one node in each state that is not ready, what the matter is."""
-    for state in (state for state in STATE_ORDER if state != "ready" and found.get(state)):
+    """Of one node in each state that is not its goal, what the matter is."""
+    for state in (state for state in STATE_ORDER if state not in AT_GOAL and found.get(state)):
         some = client.get("/v1/nodes", {"state": state, "fields": "name", "limit": 1})["items"]
         if some:
             answer = client.get(f"/v1/nodes/{segment(some[0]['name'])}/why")
