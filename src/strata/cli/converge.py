@@ -64,9 +64,10 @@ def wait(
             revision = 0 if shown else revision
             found = state_counts(client, select)
             now = time.monotonic()
-            rest = {state: count for state, count in found.items() if state not in AT_GOAL and count}
-            there = sum(found.get(state, 0) for state in AT_GOAL)
-            meter.update(there, sum(found.values()), counts(rest) if rest else "")
+            if shown:
+                rest = {state: count for state, count in found.items() if state not in AT_GOAL and count}
+                there = sum(found.get(state, 0) for state in AT_GOAL)
+                meter.update(there, sum(found.values()), counts(rest) if rest else "")
             if not shown or any(found.get(state) for state in MOVING):
                 settled = None
             elif settled is None:
