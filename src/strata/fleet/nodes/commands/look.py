@@ -59,7 +59,7 @@ FIELDS = (
     ls.Field("desires", _wants, shown=False),
     ls.Field("doing", _doing),
     ls.Field("fault", lambda item: item.get("fault") or "-"),
-    ls.Field("hold", lambda item: (item.get("hold") or {}).get("reason") or "-", shown=False),
+    ls.Field("hold", lambda item: (item.get("hold") or {}).get("reason") or "-"),
     ls.Field("frozen", lambda item: item.get("frozen") or "-", shown=False),
     ls.plain("bmc", shown=False),
     ls.number("uid", shown=False),
